@@ -1,0 +1,70 @@
+"""Nodes and topologies: what a cluster offers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from kai_solver.units import Vector
+
+TaintEffect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A node's taint, as in Kubernetes."""
+
+    key: str
+    value: str = ""
+    effect: TaintEffect = "NoSchedule"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node as the scheduler sees it.
+
+    Attributes
+    ----------
+    allocatable
+        Vector of the snapshot's schema. ``allocatable[GPU]`` is ``1000 * gpus`` where whole GPUs may be
+        requested; 0 on nodes in MIG mode ``mixed``, whose slices are extended resources.
+    gpus
+        Devices of the node that whole or shared requests may use.
+    gpu_memory_mib
+        Memory of one device, MiB; 0 where unknown. (KAI then takes 100, so that fractions read as percent.)
+    schedulable
+        False when cordoned or not ready; running pods stay, nothing new is placed, its capacity is not shared out.
+    gpu_uuids
+        Of devices by index, where the cluster tells; else empty.
+    """
+
+    name: str
+    allocatable: Vector
+    gpus: int = 0
+    gpu_memory_mib: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    schedulable: bool = True
+    gpu_uuids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyLevel:
+    """One level: the node label whose value names the domain, and an alias usable in its place."""
+
+    node_label: str
+    alias: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Levels of a topology, outermost first (``topologies.kai.scheduler/v1alpha1``)."""
+
+    name: str
+    levels: tuple[TopologyLevel, ...]
+
+    def level_index(self, level: str) -> int | None:
+        """Index of ``level`` (label or alias), outermost 0; None where the topology has no such level."""
+        for index, candidate in enumerate(self.levels):
+            if level in (candidate.node_label, candidate.alias):
+                return index
+        return None

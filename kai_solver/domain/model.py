@@ -1,0 +1,90 @@
+"""A solver model: which rules, in which order, how searched. Files in ``models/`` are read by ``modelfiles``."""
+
+from dataclasses import dataclass, field
+
+from kai_solver.domain.plan import Rung
+
+LADDER = (Rung.ALLOCATE, Rung.CONSOLIDATION, Rung.RECLAIM, Rung.PREEMPT, Rung.STALE)
+
+FAMILIES = (
+    "gang",
+    "subgroup",
+    "capacity",
+    "limit",
+    "quota",
+    "entitlement",
+    "priority",
+    "topology",
+    "units",
+    "moves",
+)
+"""Constraint families of the CP-SAT model that ship with kai-solver (more by entry points)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageSpec:
+    """One objective stage: its name (an entry point), its part of the budget, and where it may stop."""
+
+    name: str
+    share: float = 0.25
+    gap: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSpec:
+    """How CP-SAT is asked.
+
+    Attributes
+    ----------
+    enabled
+        False: greedy and bounds only.
+    workers
+        Search workers of the child; 1 is deterministic with ``deterministic``.
+    deterministic
+        Deterministic time instead of wall time; same objective and bounds in every run.
+    question_s
+        Longest time for one oracle question, seconds (deterministic seconds where deterministic).
+    questions_share
+        Part of the budget for oracle questions; the rest is for the stages.
+    presolve
+        ``light``, ``default``, ``none`` or ``auto`` (by size).
+    max_variables
+        A larger model is not asked: the answer is ``unknown``.
+    """
+
+    enabled: bool = True
+    workers: int = 2
+    deterministic: bool = False
+    question_s: float = 0.5
+    questions_share: float = 0.5
+    presolve: str = "auto"
+    max_variables: int = 60_000
+    memory_mib: int = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class SolverModel:
+    """A model as the engine uses it.
+
+    Attributes
+    ----------
+    ladder
+        Rungs climbed, in order.
+    admission
+        ``rank``: by policy order, nobody is traded for a later one; ``max-gpus``: within a priority stratum, most
+        GPUs served.
+    budget_s
+        Default budget of a cycle, seconds.
+    hash
+        Of the file's content, first 12 hex digits of SHA-256: recorded in every plan.
+    """
+
+    name: str
+    summary: str = ""
+    ladder: tuple[Rung, ...] = LADDER
+    admission: str = "rank"
+    families: tuple[str, ...] = FAMILIES
+    stages: tuple[StageSpec, ...] = (StageSpec("disruption"), StageSpec("preference"))
+    search: SearchSpec = field(default_factory=SearchSpec)
+    budget_s: float = 2.0
+    hash: str = ""

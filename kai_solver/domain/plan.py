@@ -1,0 +1,164 @@
+"""Plans: what to do this cycle, and why the rest waits. The published format is `instances_io.planfile`."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Literal
+
+
+class Rung(Enum):
+    """What a plan may do for a gang, in KAI's order; also the names of the actions in behaviour cases."""
+
+    ALLOCATE = "allocate"
+    CONSOLIDATION = "consolidation"
+    RECLAIM = "reclaim"
+    PREEMPT = "preempt"
+    STALE = "stalegangeviction"
+
+
+class Reason(Enum):
+    """Why a gang stays pending. The values are published; add, never rename."""
+
+    NOT_READY = "NotReady"
+    QUEUE_DOES_NOT_EXIST = "QueueDoesNotExist"
+    QUEUE_NOT_LEAF = "QueueNotLeaf"
+    SET_ASIDE = "SetAside"
+    OVER_LIMIT = "OverLimit"
+    NON_PREEMPTIBLE_OVER_QUOTA = "NonPreemptibleOverQuota"
+    PREEMPTION_DELAY = "PreemptionDelayNotElapsed"
+    POD_SCHEDULING_ERRORS = "PodSchedulingErrors"
+    TOPOLOGY = "TopologyNotSatisfied"
+    NOT_ENOUGH_RESOURCES = "NotEnoughResources"
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device given to a pod: its index on the node, the share in thousandths, the uuid where known."""
+
+    index: int
+    milli: int
+    uuid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """A pod gets a node. ``nominated``: it waits for capacity that is being released."""
+
+    pod: str
+    gang: str
+    node: str
+    devices: tuple[Device, ...] = ()
+    nominated: bool = False
+    rung: Rung = Rung.ALLOCATE
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A running pod is evicted and takes its named place again elsewhere. ``helps``: the gangs it makes room for."""
+
+    pod: str
+    gang: str
+    source: str
+    target: str
+    devices: tuple[Device, ...] = ()
+    helps: tuple[str, ...] = ()
+    rung: Rung = Rung.CONSOLIDATION
+
+
+EvictionReason = Literal["reclaim", "preempt", "stale"]
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """A running pod loses its place. ``helps``: the gangs it makes room for; empty when stale."""
+
+    pod: str
+    gang: str
+    node: str
+    reason: EvictionReason
+    helps: tuple[str, ...] = ()
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """One element of what blocks a gang.
+
+    ``kind``: ``resource``, ``domain``, ``queue-limit``, ``queue-quota``, ``fair-share``, ``rule``, ``pods``, ...;
+    ``need`` and ``have`` in the words of users (``8 GPUs``).
+    """
+
+    kind: str
+    name: str
+    need: str
+    have: str
+
+
+ProofState = Literal["proven", "unknown", "unasked"]
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """Whether it is proven that no allowed plan runs the gang beside all that were admitted before it.
+
+    ``unknown``: the budget ended; ``unasked``: the model has no oracle that could say.
+    """
+
+    state: ProofState
+    method: str = ""
+    blocking: tuple[Blocker, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A gang (or the surplus of one) that gets nothing this cycle, and why."""
+
+    gang: str
+    reason: Reason
+    message: str
+    proof: Proof
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One objective stage: its value, the proven bound, whether they meet. Smaller is better for all stages."""
+
+    name: str
+    value: float
+    bound: float
+    optimal: bool
+
+
+Source = Literal["bound", "greedy", "cp-sat"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The outcome of one cycle.
+
+    Attributes
+    ----------
+    admitted
+        Gangs that get pods, in the order in which they were admitted, with the rung that admitted them.
+        A gang may appear more than once (surplus pods one by one).
+    source
+        ``bound``: greedy's plan, and bounds prove that nothing better exists; ``greedy``: greedy's plan, not proven;
+        ``cp-sat``: the solver improved on greedy's plan.
+    timing_s
+        Seconds by phase; ``decide`` is from the snapshot in memory to the checked plan.
+    notes
+        What the engine wants people to know (solver crashed, budget ended, ...).
+    """
+
+    binds: tuple[Bind, ...] = ()
+    moves: tuple[Move, ...] = ()
+    evictions: tuple[Eviction, ...] = ()
+    pending: tuple[Pending, ...] = ()
+    admitted: tuple[tuple[str, Rung], ...] = ()
+    stages: tuple[Stage, ...] = ()
+    source: Source = "greedy"
+    timing_s: dict[str, float] = field(default_factory=dict)
+    model: str = ""
+    model_hash: str = ""
+    seed: int = 0
+    versions: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()

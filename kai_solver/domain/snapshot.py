@@ -1,0 +1,92 @@
+"""A cluster at one moment, in plain terms: the input of a cycle."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from kai_solver.domain.cluster import Node, Topology
+from kai_solver.domain.queues import Queue
+from kai_solver.domain.workload import Gang, Pod
+from kai_solver.units import ResourceSchema
+
+Strategy = Literal["binpack", "spread"]
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the cluster's owner decided. Defaults are KAI's (reference 3.3), better ones are said so.
+
+    Attributes
+    ----------
+    gpu_placement, cpu_placement
+        Pack or spread over nodes, for pods with and without GPUs.
+    gpu_sharing_placement
+        Pack shared GPUs on devices or spread them over devices.
+    max_consolidation_gangs
+        Gangs that may be moved for one; -1 unlimited (ours; KAI in production: 16), 0 none.
+    consolidating_reclaim
+        Victims that find another place in the same cycle are moved, and are not charged as reclaimed.
+    staleness_grace_s
+        How long a gang may run below its minimum before it is evicted; negative never.
+    saturation_multiplier
+        Of the reclaimer's saturation against its siblings' (KAI: ``relcaimerSaturationMultiplier``), at least 1.
+    k_value
+        Weight of past usage in the division of the surplus.
+    non_preemptible_priority
+        Priority from which work is non-preemptible where it does not say.
+    reclaim_min_runtime_s, preempt_min_runtime_s, reclaim_resolve
+        Defaults of the queues' minimum run times, and how reclaim looks them up.
+    full_hierarchy
+        False: every non-root queue hangs under one unlimited parent.
+    """
+
+    gpu_placement: Strategy = "binpack"
+    cpu_placement: Strategy = "binpack"
+    gpu_sharing_placement: Strategy = "binpack"
+    max_consolidation_gangs: int = -1
+    consolidating_reclaim: bool = True
+    staleness_grace_s: float = 60.0
+    saturation_multiplier: float = 1.0
+    k_value: float = 1.0
+    non_preemptible_priority: int = 100
+    reclaim_min_runtime_s: float = 0.0
+    preempt_min_runtime_s: float = 0.0
+    reclaim_resolve: Literal["lca", "queue"] = "lca"
+    full_hierarchy: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that an importer could not use as it stood.
+
+    ``kind`` is ``warning`` (used, but not all of it) or ``set-aside`` (the object takes no part).
+    """
+
+    kind: Literal["warning", "set-aside"]
+    object: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What is. Names are unique per kind; order is the importer's and carries no meaning.
+
+    Attributes
+    ----------
+    now_s
+        Epoch seconds of the moment; every age is measured from it.
+    foreign
+        Pods of other schedulers and of ours without a gang that hold resources: fixed load.
+    notices
+        What was set aside or not honoured on import, shown to the user.
+    """
+
+    now_s: float
+    schema: ResourceSchema
+    nodes: tuple[Node, ...]
+    queues: tuple[Queue, ...]
+    gangs: tuple[Gang, ...]
+    topologies: tuple[Topology, ...] = ()
+    foreign: tuple[Pod, ...] = ()
+    policy: Policy = field(default_factory=Policy)
+    notices: tuple[Notice, ...] = ()
+    name: str = ""

@@ -1,0 +1,60 @@
+"""Every exception that kai-solver raises on purpose.
+
+::
+
+    KaiSolverError                 anything of ours; the command line prints it and exits 2
+    ├── InputError                 a file or object that cannot be used: names file, field and cure
+    │   ├── LimitExceededError     larger or deeper than the limits allow (zip bombs, YAML bombs)
+    │   └── ModelFileError         a solver model file with a wrong key or value
+    ├── SolverError                the solver child crashed, hung, or answered nonsense
+    └── InternalError              a broken promise inside kai-solver: a bug
+"""
+
+
+class KaiSolverError(Exception):
+    """Base of all errors raised on purpose."""
+
+
+class InputError(KaiSolverError):
+    """Input that cannot be used.
+
+    Parameters
+    ----------
+    problem
+        What is wrong, in one sentence.
+    file, field
+        Where: a path, and a dotted path inside it (``queues[3].parent``). Empty when unknown.
+    cure
+        What the user can do about it.
+    """
+
+    def __init__(self, problem: str, *, file: str = "", field: str = "", cure: str = "") -> None:
+        self.problem = problem
+        self.file = file
+        self.field = field
+        self.cure = cure
+        where = ": ".join(part for part in (file, field) if part)
+        text = f"{where}: {problem}" if where else problem
+        super().__init__(f"{text}. {cure}" if cure else text)
+
+    def in_file(self, file: str) -> "InputError":
+        """Return the same error, naming ``file`` where no file was named yet."""
+        if self.file:
+            return self
+        return type(self)(self.problem, file=file, field=self.field, cure=self.cure)
+
+
+class LimitExceededError(InputError):
+    """The input is larger, deeper or more numerous than the limits allow."""
+
+
+class ModelFileError(InputError):
+    """A solver model file has an unknown key or a value out of range."""
+
+
+class SolverError(KaiSolverError):
+    """The solver child crashed, hung, or answered nonsense; the cycle goes on without it."""
+
+
+class InternalError(KaiSolverError):
+    """A promise inside kai-solver was broken; please report it with the instance."""

@@ -1,0 +1,29 @@
+"""Quantities as integers with declared units, and resource vectors in a fixed order."""
+
+from kai_solver.units.quantity import format_amount, parse_duration_s, parse_quantity
+from kai_solver.units.resources import (
+    CPU,
+    GPU,
+    MEMORY,
+    MILLI,
+    PODS,
+    QUEUE_RESOURCES,
+    UNLIMITED,
+    ResourceSchema,
+    Vector,
+)
+
+__all__ = [
+    "CPU",
+    "GPU",
+    "MEMORY",
+    "MILLI",
+    "PODS",
+    "QUEUE_RESOURCES",
+    "UNLIMITED",
+    "ResourceSchema",
+    "Vector",
+    "format_amount",
+    "parse_duration_s",
+    "parse_quantity",
+]
