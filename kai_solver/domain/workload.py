@@ -236,9 +236,7 @@ class SubGroup:
     @property
     def needed(self) -> int:
         """How many children must be satisfied."""
-        return (
-            len(self.children) if self.min_subgroups is None else min(self.min_subgroups, len(self.children))
-        )
+        return len(self.children) if self.min_subgroups is None else min(self.min_subgroups, len(self.children))
 
     def podsets(self) -> Iterator[PodSet]:
         """All leaves, depth first."""
@@ -273,7 +271,7 @@ class Gang:
     staleness_grace_s
         None: the policy's; negative: never evicted for staleness.
     set_aside
-        Why the gang cannot be considered at all (unknown queue, broken tree, two sizes in one job); empty else.
+        Why the gang cannot be considered at all (unknown queue, broken tree, two sizes in one job).
         Its running pods still count as load and are never touched.
     """
 

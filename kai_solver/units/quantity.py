@@ -23,7 +23,7 @@ LARGEST = 2**53
 
 
 @lru_cache(maxsize=65536)
-def parse_quantity(text: str | int | float, scale: int = 1) -> int:
+def parse_quantity(text: str | float, scale: int = 1) -> int:
     """Amount of a Kubernetes quantity times ``scale``, rounded up as Kubernetes does.
 
     ``parse_quantity("1500m", 1000) == 1500``; ``parse_quantity("1Gi") == 2**30``.
@@ -35,9 +35,7 @@ def parse_quantity(text: str | int | float, scale: int = 1) -> int:
     """
     match = _QUANTITY.fullmatch(str(text).strip())
     if match is None:
-        raise InputError(
-            f"{text!r} is not a quantity", cure='Write it as Kubernetes does: "500m", "2", "64Gi"'
-        )
+        raise InputError(f"{text!r} is not a quantity", cure='Write it as Kubernetes does: "500m", "2", "64Gi"')
     try:
         amount = Decimal(match[1]) * _SUFFIX[match[2]] * scale
         if amount < 0:
