@@ -1,0 +1,1 @@
+"""Integer models of a cycle: variables, one file per constraint family, stages."""

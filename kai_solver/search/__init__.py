@@ -1,0 +1,1 @@
+"""Asking CP-SAT: the child process, its parameters, sessions of stages."""

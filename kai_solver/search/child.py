@@ -1,0 +1,321 @@
+"""`SolverChild`: CP-SAT in a process of its own, under a deadline that holds whatever that process does.
+
+Presolve can overrun its time limit by far and OR-tools 9.15 has known crashes, so the parent keeps the best solution so
+far and the deadline. It asks, listens, asks to stop, and at the deadline plus a short grace kills. What comes
+back is checked against the model before it is believed.
+"""
+
+import contextlib
+import math
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Self
+
+import numpy as np
+
+from kai_solver.errors import SolverError
+from kai_solver.formulation.rows import Ints
+from kai_solver.formulation.spec import ModelSpec, SpecAnswer, SpecStatus
+from kai_solver.search import worker
+from kai_solver.search.channel import Channel
+from kai_solver.search.parameters import SolverParameters
+from kai_solver.search.worker import Frame, encode_frame
+
+OnIncumbent = Callable[[Ints, int], None]
+"""Called with a checked solution and its objective, each better than the one before."""
+OnBound = Callable[[int], None]
+"""Called with a bound, each better than the one before."""
+
+WORKER_COMMAND = (sys.executable, "-P", worker.__file__)
+"""The child as a script: nothing of kai-solver is imported there, and nothing beside the script is importable."""
+
+_TICK_S = 0.02
+_STOP_PATIENCE_S = 0.5
+_ROUNDING = 1e-6
+
+
+class SolverChild:
+    """A long-lived solver process, started when needed, killed when it must be, started again the next time.
+
+    One question at a time; not to be shared between threads. Use as a context manager, or `close` it.
+
+    Measured on 2026-11-21 (OR-tools 9.15, 2 cores): from a cold start to the first answer 0.10 to 0.13 s, 47 MiB resident;
+    then 3 ms for a trivial model. For 100,000 Booleans in 900 rows of 300,000 terms, 0.15 s to convert and 1.7 s until
+    CP-SAT has its first solution (the hint); 460 MiB at the peak.
+
+    Parameters
+    ----------
+    command
+        The child's argument vector; tests give children that misbehave.
+    grace_s
+        Time after the deadline in which the child may still hand in its answer.
+    memory_mib
+        Resident memory at which the child is killed; None for no limit.
+    start_s
+        A child that is not ready this long after its start is killed. Up to then it outlives deadlines.
+    clock
+        Monotonic seconds; deadlines are read on it.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str] = WORKER_COMMAND,
+        *,
+        grace_s: float = 0.15,
+        memory_mib: float | None = 4096,
+        start_s: float = 30.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._command = tuple(command)
+        self._grace_s = grace_s
+        self._memory_mib = math.inf if memory_mib is None else memory_mib
+        self._start_s = start_s
+        self._clock = clock
+        self._channel: Channel | None = None
+        self._killed: list[Channel] = []
+        self._ready = False
+        self._started_s = 0.0
+        self._question = 0
+        self._peak_mib = 0.0
+        self._ortools = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def peak_rss_mib(self) -> float:
+        """Most memory that any child of this object had resident, MiB."""
+        if self._channel is not None:
+            self._peak_mib = max(self._peak_mib, self._channel.peak_mib())
+        return self._peak_mib
+
+    @property
+    def ortools_version(self) -> str:
+        """Version of OR-tools in the child; empty until one was ready."""
+        return self._ortools
+
+    def warm(self) -> None:
+        """Start the child ahead of the first question and return at once; a failure shows in that question."""
+        with contextlib.suppress(SolverError):
+            self._running()
+
+    def solve(
+        self,
+        spec: ModelSpec,
+        parameters: SolverParameters,
+        deadline_s: float,
+        *,
+        on_incumbent: OnIncumbent | None = None,
+        on_bound: OnBound | None = None,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> SpecAnswer:
+        """Ask for the minimum of ``spec`` until ``deadline_s`` on this object's clock (infinity: no deadline).
+
+        Never raises for what the child does: crash, hang or nonsense end up in `SpecAnswer.error`, beside the best
+        solution that was checked before.
+
+        Raises
+        ------
+        InternalError
+            If the model refers to variables that it does not have.
+        """
+        columns = spec.wire()
+        self._question += 1
+        answer = _Answer(spec, self._question, self._clock, on_incumbent, on_bound)
+        try:
+            self._converse(answer, columns, parameters, deadline_s, should_stop or (lambda: False))
+        except SolverError as error:
+            answer.error = str(error)
+            self._drop()
+        except BaseException:  # Ctrl-C, or a caller's callback: the conversation cannot be taken up again
+            self._drop()
+            raise
+        return answer.result()
+
+    def close(self) -> None:
+        """End the child and give back all that it holds."""
+        if self._channel is not None:
+            self._peak_mib = self.peak_rss_mib
+            self._channel.end(patience_s=0.2)
+            self._channel, self._ready = None, False
+        self._bury()
+
+    def _converse(
+        self,
+        answer: "_Answer",
+        columns: Mapping[str, bytes],
+        parameters: SolverParameters,
+        deadline_s: float,
+        should_stop: Callable[[], bool],
+    ) -> None:
+        channel = self._running()
+        if not self._await_ready(channel, deadline_s, should_stop):
+            answer.error = "" if should_stop() else "the solver process was not ready by the deadline"
+            return
+        limit_s = deadline_s - self._clock()
+        fields = {"id": answer.question, "parameters": parameters.as_mapping(), "time_limit_s": limit_s}
+        channel.send(encode_frame("solve", fields, columns))
+        kill_s, stopped = deadline_s + self._grace_s, False
+        while not answer.finished:
+            now = self._clock()
+            if now >= kill_s:
+                raise SolverError("the solver process did not answer by the deadline and was killed")
+            if not stopped and (now >= deadline_s or should_stop()):
+                channel.send(encode_frame("stop", {"id": answer.question}))
+                kill_s, stopped = min(kill_s, now + max(self._grace_s, _STOP_PATIENCE_S)), True
+            self._watch_memory(channel)
+            for frame in channel.pump(min(_TICK_S, max(kill_s - now, 0.0))):
+                answer.take(frame)
+
+    def _running(self) -> Channel:
+        if self._channel is None:
+            self._bury()
+            self._channel = Channel(self._command)
+            self._ready, self._started_s = False, self._clock()
+        return self._channel
+
+    def _await_ready(self, channel: Channel, deadline_s: float, should_stop: Callable[[], bool]) -> bool:
+        """Wait for the child's first word; False where the deadline or the caller's stop came first."""
+        while True:
+            now = self._clock()
+            if now >= deadline_s or should_stop():
+                return False
+            if self._ready:
+                return True
+            if now >= self._started_s + self._start_s:
+                raise SolverError(f"the solver process was not ready after {self._start_s:g} s")
+            for frame in channel.pump(min(_TICK_S, deadline_s - now)):
+                if frame.kind != "ready":
+                    raise SolverError(f"the solver process began with {frame.kind!r}")
+                self._ready, self._ortools = True, str(frame.fields.get("ortools", ""))
+
+    def _watch_memory(self, channel: Channel) -> None:
+        if self._memory_mib < math.inf and channel.resident_mib() > self._memory_mib:
+            raise SolverError(f"the solver process used more than {self._memory_mib:g} MiB and was killed")
+
+    def _drop(self) -> None:
+        if self._channel is not None:
+            self._peak_mib = self.peak_rss_mib
+            self._channel.kill()
+            self._killed.append(self._channel)
+            self._channel, self._ready = None, False
+
+    def _bury(self) -> None:
+        for channel in self._killed:
+            channel.end(patience_s=5.0)
+        self._killed.clear()
+
+
+class _Answer:
+    """What one question has brought so far; refuses what contradicts the model or itself."""
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        question: int,
+        clock: Callable[[], float],
+        on_incumbent: OnIncumbent | None,
+        on_bound: OnBound | None,
+    ) -> None:
+        self.question = question
+        self.finished = False
+        self.error = ""
+        self._spec = spec
+        self._clock = clock
+        self._asked_s = clock()
+        self._on_incumbent = on_incumbent
+        self._on_bound = on_bound
+        self._values: Ints | None = None
+        self._objective: int | None = None
+        self._bound = spec.trivial_bound()
+        self._infeasible = False
+        self._incumbents = 0
+        self._first_s: float | None = None
+        self._build_s = self._deterministic_s = 0.0
+
+    def take(self, frame: Frame) -> None:
+        """Use a frame; those of earlier questions are ignored."""
+        try:
+            if frame.fields["id"] == self.question:
+                self._take(frame)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise SolverError(f"the solver process answers nonsense: {error!r}") from error
+
+    def result(self) -> SpecAnswer:
+        """Return what is known, also where the conversation broke off."""
+        status: SpecStatus = "infeasible" if self._infeasible else "unknown"
+        if self._objective is not None:
+            status = "optimal" if self._objective == self._bound else "feasible"
+        return SpecAnswer(
+            status=status,
+            values=self._values,
+            objective=self._objective,
+            bound=None if self._infeasible else self._bound,
+            wall_s=self._clock() - self._asked_s,
+            build_s=self._build_s,
+            first_s=self._first_s,
+            deterministic_s=self._deterministic_s,
+            incumbents=self._incumbents,
+            error=self.error,
+        )
+
+    def _take(self, frame: Frame) -> None:
+        if frame.kind == "incumbent":
+            self._incumbents += 1
+            self._solution(frame.blobs["values"])
+        elif frame.kind == "bound":
+            self._raise_bound(math.ceil(frame.fields["bound"] - _ROUNDING))
+        elif frame.kind == "answer":
+            self._final(frame)
+        elif frame.kind == "error":
+            raise SolverError(f"the solver process failed: {frame.fields['text']}")
+        else:
+            raise SolverError(f"the solver process answers nonsense: a frame of kind {frame.kind!r}")
+
+    def _solution(self, blob: bytes) -> None:
+        values = np.frombuffer(blob, np.int64)
+        violation = self._spec.check(values)
+        if violation is not None:
+            raise SolverError(f"the solver process answers nonsense: {violation.text}")
+        objective = self._spec.objective_of(values)
+        if objective < self._bound:
+            raise SolverError(f"the solver process answers nonsense: {objective} is below its bound {self._bound}")
+        if self._first_s is None:
+            self._first_s = self._clock() - self._asked_s
+        if self._objective is None or objective < self._objective:
+            self._values, self._objective = values, objective
+            if self._on_incumbent is not None:
+                self._on_incumbent(values, objective)
+
+    def _raise_bound(self, reported: int) -> None:
+        bound = reported + self._spec.constant
+        if self._objective is not None and bound > self._objective:
+            raise SolverError(f"the solver process answers nonsense: bound {bound} above {self._objective}")
+        if bound > self._bound:
+            self._bound = bound
+            if self._on_bound is not None:
+                self._on_bound(bound)
+
+    def _final(self, frame: Frame) -> None:
+        self._build_s = float(frame.fields["build_s"])
+        self._deterministic_s = float(frame.fields["deterministic_s"])
+        status = frame.fields["status"]
+        if "values" in frame.blobs:
+            self._solution(frame.blobs["values"])
+        if status in ("OPTIMAL", "FEASIBLE"):
+            if self._objective is None:
+                raise SolverError(f"the solver process answers nonsense: {status} without values")
+            self._raise_bound(int(frame.fields["bound"]))
+        elif status == "INFEASIBLE":
+            self._refute_infeasible()
+            self._infeasible = True
+        self.finished = True
+
+    def _refute_infeasible(self) -> None:
+        hint = self._spec.complete_hint
+        if self._values is not None or (hint is not None and self._spec.check(hint) is None):
+            raise SolverError("the solver process answers nonsense: infeasible, but a solution is known")

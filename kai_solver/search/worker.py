@@ -1,0 +1,285 @@
+"""The solver's child process: reads models, streams back solutions and bounds. Started by `search.child`.
+
+It runs as a script of its own and imports the standard library and one module of OR-tools: no numpy, no pandas, nothing
+of kai-solver. ``ortools.sat.python.cp_model_helper``, the C++ half of ``cp_model``, has all that is needed here
+(messages, solve, callbacks, stop); measured on 2026-11-21, OR-tools 9.15, 2 cores: it imports in 0.05 s with 32 MiB
+resident, ``cp_model`` in 0.95 s with 94 MiB (it drags in pandas).
+
+Frames, both ways: `MAGIC`, two lengths, a JSON header, then the header's blobs (arrays of machine integers). Neither
+side unpickles anything. Standard output belongs to the frames; whatever else writes to it lands on standard error.
+
+No ``PR_SET_PDEATHSIG``: it fires when the *thread* that started the child ends, so a child warmed up by a short-lived
+thread would die with it. The parent's end shows as the end of standard input, or as another parent's pid. No memory
+limit either: CP-SAT maps far more than it touches; the parent watches what is resident.
+"""
+
+import importlib.metadata
+import json
+import os
+import queue
+import select
+import signal
+import struct
+import threading
+import time
+from array import array
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+MAGIC = b"KAIf"
+_PREFIX = struct.Struct(">4sIQ")
+MAX_FRAME_BYTES = 2 << 30
+_READ_BYTES = 1 << 20
+_PARENT_CHECK_S = 1.0
+
+LINEAR, AT_MOST_ONE, BOOL_OR, EXACTLY_ONE = range(4)
+"""Kinds of rows, as in ``formulation.rows``."""
+
+
+class FrameError(Exception):
+    """Bytes that are not a frame."""
+
+
+class Frame(NamedTuple):
+    """A message: what it is, its fields, and arrays as bytes."""
+
+    kind: str
+    fields: Mapping[str, Any]
+    blobs: Mapping[str, bytes]
+
+
+def encode_frame(kind: str, fields: Mapping[str, Any], blobs: Mapping[str, bytes] | None = None) -> bytes:
+    """Return the bytes of one frame; ``fields`` hold JSON values, infinities included."""
+    blobs = blobs or {}
+    sizes = {name: len(blob) for name, blob in blobs.items()}
+    header = json.dumps({"kind": kind, "fields": dict(fields), "blobs": sizes}).encode()
+    return b"".join((_PREFIX.pack(MAGIC, len(header), sum(sizes.values())), header, *blobs.values()))
+
+
+class FrameDecoder:
+    """Cuts a stream of bytes into frames."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """Add ``data`` and yield every frame that is complete now.
+
+        Raises
+        ------
+        FrameError
+            If the stream is not made of frames.
+        """
+        self._buffer += data
+        while len(self._buffer) >= _PREFIX.size:
+            magic, header_size, blob_size = _PREFIX.unpack_from(self._buffer)
+            end = _PREFIX.size + header_size + blob_size
+            if magic != MAGIC or end > MAX_FRAME_BYTES:
+                raise FrameError(f"not a frame: {bytes(self._buffer[:40])!r}")
+            if len(self._buffer) < end:
+                return
+            frame = _decode(bytes(self._buffer[_PREFIX.size : end]), header_size)
+            del self._buffer[:end]
+            yield frame
+
+
+def _decode(body: bytes, header_size: int) -> Frame:
+    try:
+        header = json.loads(body[:header_size])
+        blobs, at = {}, header_size
+        for name, size in header["blobs"].items():
+            blobs[name] = body[at : at + size]
+            at += size
+        return Frame(header["kind"], header["fields"], blobs)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FrameError(f"a frame with a broken header: {error!r}") from error
+
+
+def ints(blob: bytes, code: str = "q") -> "array[int]":
+    """Read an array of machine integers of type ``code``."""
+    values = array(code)
+    values.frombytes(blob)
+    return values
+
+
+def build_model(helper: Any, blobs: Mapping[str, bytes]) -> Any:
+    """Convert the columns of a ``ModelSpec`` to a ``CpModelProto``.
+
+    Direct writing of the message: 0.15 s for 100,000 Booleans in 900 rows of 300,000 terms (measured 2026-11-21).
+    """
+    model = helper.CpModelProto()
+    variables = model.variables
+    for low, high in zip(ints(blobs["var_low"]), ints(blobs["var_high"]), strict=True):
+        variables.add().domain.extend((low, high))
+    _add_rows(model.constraints, blobs)
+    objective = ints(blobs["objective_var"], "i")
+    if objective:
+        model.objective.vars.extend(objective)
+        model.objective.coeffs.extend(ints(blobs["objective_coefficient"]))
+    if "hint" in blobs:
+        values = ints(blobs["hint"])
+        model.solution_hint.vars.extend(range(len(values)))
+        model.solution_hint.values.extend(values)
+    return model
+
+
+def _add_rows(constraints: Any, blobs: Mapping[str, bytes]) -> None:
+    references, coefficients = ints(blobs["reference"], "i"), ints(blobs["coefficient"])
+    guards = ints(blobs["guard"], "i")
+    rows = zip(
+        ints(blobs["kind"], "b"),
+        ints(blobs["low"]),
+        ints(blobs["high"]),
+        ints(blobs["term_end"]),
+        ints(blobs["guard_end"]),
+        strict=True,
+    )
+    first = first_guard = 0
+    for kind, low, high, end, guard_end in rows:
+        constraint = constraints.add()
+        if guard_end > first_guard:
+            constraint.enforcement_literal.extend(guards[first_guard:guard_end])
+        if kind == LINEAR:
+            linear = constraint.linear
+            linear.vars.extend(references[first:end])
+            linear.coeffs.extend(coefficients[first:end])
+            linear.domain.extend((low, high))
+        else:
+            _clause(constraint, kind).literals.extend(references[first:end])
+        first, first_guard = end, guard_end
+
+
+def _clause(constraint: Any, kind: int) -> Any:
+    if kind == AT_MOST_ONE:
+        return constraint.at_most_one
+    return constraint.bool_or if kind == BOOL_OR else constraint.exactly_one
+
+
+class Worker:
+    """Serves one question after the other; a listening thread hears ``stop`` and the end of the parent."""
+
+    def __init__(self, helper: Any, source: int, sink: int) -> None:
+        self._helper = helper
+        self._source = source
+        self._sink = sink
+        self._writing = threading.Lock()
+        self._stopping = threading.Lock()
+        self._stopped = 0
+        self._asked = 0
+        self._solver: Any = None
+        self._questions: queue.SimpleQueue[tuple[Frame, float]] = queue.SimpleQueue()
+
+    def send(self, kind: str, fields: Mapping[str, Any], blobs: Mapping[str, bytes] | None = None) -> None:
+        """Write one frame; a parent that does not listen any more ends this process."""
+        data = memoryview(encode_frame(kind, fields, blobs))
+        with self._writing:
+            try:
+                while data:
+                    data = data[os.write(self._sink, data) :]
+            except BrokenPipeError:
+                os._exit(0)
+
+    def listen(self) -> None:
+        """Read frames until the parent is gone, then end the process, whatever it is doing."""
+        decoder, parent = FrameDecoder(), os.getppid()
+        while os.getppid() == parent:
+            if not select.select([self._source], [], [], _PARENT_CHECK_S)[0]:
+                continue
+            data = os.read(self._source, _READ_BYTES)
+            if not data:
+                break
+            for frame in decoder.feed(data):
+                if frame.kind == "stop":
+                    self._stop(frame.fields["id"])
+                else:
+                    self._questions.put((frame, time.monotonic()))
+        os._exit(0)
+
+    def serve(self) -> None:
+        """Answer questions for ever; what goes wrong with one is its answer."""
+        while True:
+            frame, received = self._questions.get()
+            try:
+                self._solve(frame, received)
+            except Exception as error:  # any failure is reported to the parent, who decides
+                self.send("error", {"id": frame.fields.get("id", 0), "text": f"{type(error).__name__}: {error}"})
+
+    def _stop(self, question: int) -> None:
+        with self._stopping:
+            self._stopped = max(self._stopped, question)
+            if self._solver is not None and self._asked <= self._stopped:
+                self._solver.stop_search()
+
+    def _solve(self, frame: Frame, received: float) -> None:
+        question = frame.fields["id"]
+        model = build_model(self._helper, frame.blobs)
+        build_s = time.monotonic() - received
+        if build_s >= frame.fields["time_limit_s"]:
+            self.send("answer", {"id": question, "status": "UNKNOWN", "build_s": build_s, "deterministic_s": 0.0})
+            return
+        solver = self._helper.SolveWrapper()
+        solver.set_parameters(self._parameters(frame.fields, build_s))
+        solver.add_best_bound_callback(lambda bound: self.send("bound", {"id": question, "bound": bound}))
+        on_solution = self._on_solution(question)  # the solver keeps a bare pointer: it must outlive the solve
+        solver.add_solution_callback(on_solution)
+        with self._stopping:
+            self._solver, self._asked = solver, question
+            if self._stopped >= question:
+                solver.stop_search()
+        try:
+            response = solver.solve(model)
+        finally:
+            with self._stopping:
+                self._solver = None
+            solver.clear_solution_callback(on_solution)
+        self._answer(question, model, response, build_s)
+
+    def _parameters(self, fields: Mapping[str, Any], spent_s: float) -> Any:
+        parameters = self._helper.SatParameters()
+        for name, value in fields["parameters"].items():
+            setattr(parameters, name, value)
+        parameters.catch_sigint_signal = False
+        limit = fields["time_limit_s"] - spent_s
+        if limit < float("inf"):
+            parameters.max_time_in_seconds = limit
+        return parameters
+
+    def _on_solution(self, question: int) -> Any:
+        send = self.send
+
+        class Callback(self._helper.SolutionCallback):  # type: ignore[misc, name-defined]
+            def OnSolutionCallback(self) -> None:  # noqa: N802 - CP-SAT's name
+                send("incumbent", {"id": question}, {"values": array("q", self.Response().solution).tobytes()})
+
+        return Callback()
+
+    def _answer(self, question: int, model: Any, response: Any, build_s: float) -> None:
+        status = response.status.name
+        if status == "MODEL_INVALID":
+            raise ValueError(f"CP-SAT refuses the model: {self._helper.CpSatHelper.validate_model(model)}")
+        fields = {
+            "id": question,
+            "status": status,
+            "bound": response.inner_objective_lower_bound,
+            "build_s": build_s,
+            "deterministic_s": response.deterministic_time,
+        }
+        solution = array("q", response.solution)
+        self.send("answer", fields, {"values": solution.tobytes()} if solution else None)
+
+
+def main() -> None:
+    """Claim standard output, load CP-SAT, say that it is ready, serve."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which stops or ends us
+    sink = os.dup(1)
+    os.dup2(2, 1)
+    from ortools.sat.python import cp_model_helper
+
+    worker = Worker(cp_model_helper, source=0, sink=sink)
+    threading.Thread(target=worker.listen, daemon=True).start()
+    worker.send("ready", {"pid": os.getpid(), "ortools": importlib.metadata.version("ortools")})
+    worker.serve()
+
+
+if __name__ == "__main__":
+    main()
