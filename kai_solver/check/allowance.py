@@ -1,0 +1,40 @@
+"""Rules ``limit`` and ``quota``: what the queue of a gang and all its ancestors may hold (reference 3.14)."""
+
+from collections.abc import Iterator, Mapping
+
+from kai_solver.check.accounts import RESOURCES, Amount, Ledger, QueueTree
+from kai_solver.check.scene import Scene
+from kai_solver.check.violation import Violation
+from kai_solver.domain import Queue
+from kai_solver.units import QUEUE_RESOURCES, UNLIMITED, format_amount
+
+
+def exceeds(cap: Amount, before: Amount, after: Amount) -> list[int]:
+    """Resources that grew beyond ``cap``; what was above it before and did not grow is not a violation."""
+    return [r for r in RESOURCES if cap[r] != UNLIMITED and after[r] > max(cap[r], before[r])]
+
+
+def judge_allowances(scene: Scene, tree: QueueTree, before: Ledger, after: Ledger) -> Iterator[Violation]:
+    """No queue on the way of a gang that gets pods holds more than its limit, or non-preemptible than its quota."""
+    gaining = [change.gang for change in scene.changes.values() if change.binds]
+    for name in _queues(tree, {gang.queue for gang in gaining}):
+        queue = tree.queues[name]
+        yield from _say("limit", queue, queue.limit, before.allocated, after.allocated)
+    for name in _queues(tree, {gang.queue for gang in gaining if not gang.preemptible}):
+        queue = tree.queues[name]
+        yield from _say("quota", queue, queue.quota, before.fixed, after.fixed)
+
+
+def _queues(tree: QueueTree, leaves: set[str]) -> list[str]:
+    return list(dict.fromkeys(queue for leaf in sorted(leaves) for queue in tree.paths[leaf]))
+
+
+def _say(
+    rule: str, queue: Queue, cap: Amount, before: Mapping[str, Amount], after: Mapping[str, Amount]
+) -> Iterator[Violation]:
+    what = "its limit is" if rule == "limit" else "for non-preemptible pods its quota is"
+    for r in exceeds(cap, before[queue.name], after[queue.name]):
+        resource = QUEUE_RESOURCES[r]
+        held = format_amount(resource, after[queue.name][r])
+        text = f"queue {queue.title}: {held} would be allocated, {what} {format_amount(resource, cap[r])}"
+        yield Violation(rule, queue.name, text)

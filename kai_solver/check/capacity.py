@@ -1,0 +1,104 @@
+"""Rule ``capacity``: every resource of every node, at once and when everything released is gone."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kai_solver.check.scene import Holder, Scene, demand, destination, is_immediate
+from kai_solver.check.violation import Violation
+from kai_solver.domain import Node, Pod, PodStatus
+from kai_solver.units import Vector
+
+Amounts = npt.NDArray[np.int64]
+
+_UNITS = {"cpu": "m", "gpu": "m", "memory": " bytes"}
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Load of all nodes at one moment.
+
+    Attributes
+    ----------
+    used
+        ``[nodes, resources]``, in the snapshot's order of nodes and the schema's units.
+    added
+        The part of ``used`` that the plan brought.
+    """
+
+    index: dict[str, int]
+    used: Amounts
+    added: Amounts
+    allocatable: Amounts
+
+    def fits(self, node: str, amount: Sequence[int]) -> bool:
+        """True where ``amount`` more would still fit, in the resources that it asks for."""
+        row = self.index[node]
+        need = np.asarray(amount, dtype=np.int64)
+        return bool(np.all((need == 0) | (self.used[row] + need <= self.allocatable[row])))
+
+
+def stays(holder: Holder, leaving: set[str]) -> bool:
+    """True where the pod holds its resources also in the end: it stays, or it is stuck in releasing."""
+    if holder.active:
+        return holder.key not in leaving
+    return holder.pod.status is PodStatus.STUCK_IN_RELEASING
+
+
+def load_now(scene: Scene) -> Load:
+    """Load at once: what is held now, by victims too, and the binds that do not wait."""
+    held = [holder.pod for holder in scene.holders]
+    return _load(scene, held, [(e.pod, destination(e)) for e in scene.arrivals() if is_immediate(e)])
+
+
+def load_in_the_end(scene: Scene) -> Load:
+    """Load when releasing pods, victims and moved pods have gone, and nominated and moved ones have come."""
+    leaving = scene.leaving()
+    held = [holder.pod for holder in scene.holders if stays(holder, leaving)]
+    return _load(scene, held, [(e.pod, destination(e)) for e in scene.arrivals()])
+
+
+def _load(scene: Scene, held: Iterable[Pod], come: Iterable[tuple[str, str]]) -> Load:
+    index = {name: row for row, name in enumerate(scene.nodes)}
+    allocatable = np.array([node.allocatable for node in scene.nodes.values()], dtype=np.int64)
+    used = _sum(scene, index, ((pod, pod.node) for pod in held))
+    added = _sum(scene, index, ((scene.pods[key], node) for key, node in come))
+    return Load(index, used + added, added, allocatable.reshape(used.shape))
+
+
+def _sum(scene: Scene, index: dict[str, int], placed: Iterable[tuple[Pod, str]]) -> Amounts:
+    totals = np.zeros((len(index), scene.snapshot.schema.size), dtype=np.int64)
+    rows: list[int] = []
+    vectors: list[Vector] = []
+    for pod, name in placed:
+        rows.append(index[name])
+        vectors.append(demand(pod, scene.nodes[name]))
+    if rows:
+        np.add.at(totals, rows, np.array(vectors, dtype=np.int64))
+    return totals
+
+
+def judge_capacity(scene: Scene, now: Load, end: Load) -> Iterator[Violation]:
+    """No node gets more of a resource than it has, neither at once nor in the end.
+
+    A node that was over-committed before may stay so; new pods there in that resource are violations.
+    """
+    broken = _broken(end)
+    yield from _say(scene, end, broken, "")
+    yield from _say(scene, now, _broken(now) & ~broken, " while victims and releasing pods still hold theirs")
+
+
+def _broken(load: Load) -> npt.NDArray[np.bool_]:
+    return (load.used > load.allocatable) & (load.added > 0)
+
+
+def _say(scene: Scene, load: Load, broken: npt.NDArray[np.bool_], when: str) -> Iterator[Violation]:
+    nodes: list[Node] = list(scene.nodes.values())
+    for row, column in zip(*np.nonzero(broken), strict=True):
+        resource = scene.snapshot.schema.names[column]
+        unit = _UNITS.get(resource, "")
+        used, of = load.used[row, column], load.allocatable[row, column]
+        name = nodes[row].name
+        yield Violation("capacity", name, f"node {name}: {resource} {used}{unit} used of {of}{unit}{when}")

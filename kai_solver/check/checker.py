@@ -1,0 +1,61 @@
+"""The judge of plans: all rules, in one order."""
+
+from collections.abc import Iterator, Sequence
+
+from kai_solver.check.accounts import QueueTree, grow_tree, ledger_after, ledger_before
+from kai_solver.check.allowance import judge_allowances
+from kai_solver.check.capacity import judge_capacity, load_in_the_end, load_now
+from kai_solver.check.devices import judge_devices
+from kai_solver.check.disruption import judge_delay, judge_moves, judge_order
+from kai_solver.check.domains import judge_topology
+from kai_solver.check.entitlement import judge_entitlement
+from kai_solver.check.form import judge_form
+from kai_solver.check.gangs import judge_gangs
+from kai_solver.check.needless import judge_needless
+from kai_solver.check.placement import judge_placement
+from kai_solver.check.priority import judge_priority
+from kai_solver.check.scene import Scene, set_scene
+from kai_solver.check.shares import fair_shares
+from kai_solver.check.stale import judge_stale
+from kai_solver.check.units import judge_units
+from kai_solver.check.violation import Violation
+from kai_solver.domain import LADDER, Plan, Rung, Snapshot
+
+
+def check_plan(snapshot: Snapshot, plan: Plan, *, ladder: Sequence[Rung] = LADDER) -> tuple[Violation, ...]:
+    """Judge ``plan`` against ``snapshot``; empty: it holds.
+
+    Rules that need sound names are judged only where ``form`` and ``foreign`` hold, and the rights of victims
+    (``entitlement``, ``priority``) only where ``order`` and ``moves`` hold. Violations that were there before the
+    plan are none of its own; it may not make them larger.
+
+    Parameters
+    ----------
+    ladder
+        Rungs that the model may climb.
+    """
+    scene = set_scene(snapshot, plan)
+    tree = grow_tree(snapshot)
+    malformed = tuple(judge_form(scene, tree))
+    return malformed or tuple(_judge(scene, tree, ladder))
+
+
+def _judge(scene: Scene, tree: QueueTree, ladder: Sequence[Rung]) -> Iterator[Violation]:
+    now, end = load_now(scene), load_in_the_end(scene)
+    before = ledger_before(scene, tree)
+    after = ledger_after(scene, before)
+    yield from judge_capacity(scene, now, end)
+    yield from judge_devices(scene, now, end)
+    yield from judge_placement(scene)
+    yield from judge_gangs(scene)
+    yield from judge_allowances(scene, tree, before, after)
+    yield from judge_topology(scene)
+    rights = [*judge_order(scene, ladder), *judge_moves(scene)]
+    yield from rights
+    yield from judge_delay(scene)
+    yield from judge_units(scene)
+    yield from judge_needless(scene, tree, end, after)
+    if not rights:
+        yield from judge_priority(scene, tree)
+        yield from judge_entitlement(scene, tree, before, fair_shares(scene, tree, before))
+    yield from judge_stale(scene, ladder)

@@ -1,0 +1,177 @@
+"""Rule ``devices``: which GPUs of a node the new pods take, and whether they are free."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from kai_solver.check.capacity import Load, stays
+from kai_solver.check.scene import Scene, destination, is_immediate
+from kai_solver.check.violation import Violation
+from kai_solver.domain import Bind, GpuRequest, Move, Node, Pod
+from kai_solver.units import MILLI, PODS
+
+
+@dataclass(slots=True)
+class Board:
+    """The GPUs of one node and who sits on them.
+
+    Attributes
+    ----------
+    names
+        Indices of the device groups (KAI's names) of which some pod tells both.
+    taken
+        Thousandths taken of devices whose index is known.
+    shared
+        Indices that some known pod shares.
+    groups
+        Thousandths taken of shared devices that are known by KAI's name only.
+    whole, loose
+        Whole devices, and thousandths of shared ones, of which nothing else is known.
+    given
+        Indices that the plan gives to new pods.
+    opened
+        Those among them that are shared and that no running pod is known to share.
+    """
+
+    node: Node
+    names: dict[str, int] = field(default_factory=dict)
+    taken: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    shared: set[int] = field(default_factory=set)
+    groups: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    whole: int = 0
+    loose: int = 0
+    given: set[int] = field(default_factory=set)
+    opened: set[int] = field(default_factory=set)
+
+    def seat(self, pod: Pod) -> None:
+        """Seat a pod that runs."""
+        milli = pod.gpu.milli_on(self.node.gpu_memory_mib)
+        for place in range(pod.gpu.devices):
+            index = _index(pod, place, self.names)
+            if index is not None:
+                self.taken[index] += milli
+                if pod.gpu.is_shared:
+                    self.shared.add(index)
+            elif pod.gpu.is_whole:
+                self.whole += 1
+            elif place < len(pod.gpu_groups):
+                self.groups[pod.gpu_groups[place]] += milli
+            else:
+                self.loose += milli
+
+    def give(self, entry: Bind | Move, request: GpuRequest) -> None:
+        """Seat a new pod on the devices that the plan names."""
+        for device in entry.devices:
+            self.taken[device.index] += device.milli
+            self.given.add(device.index)
+            if request.is_shared and device.index not in self.shared:
+                self.opened.add(device.index)
+
+    def copy(self) -> "Board":
+        """A board that may go its own way."""
+        return replace(self, taken=self.taken.copy(), shared=set(self.shared), groups=self.groups.copy())
+
+    def admits(self, pod: Pod) -> bool:
+        """Seat ``pod`` where it ran and tell whether all still have their GPUs; unseat it where not."""
+        taken, groups, whole, loose = self.taken.copy(), self.groups.copy(), self.whole, self.loose
+        self.seat(pod)
+        if not self.overfull() and self.seats_unknown():
+            return True
+        self.taken, self.groups, self.whole, self.loose = taken, groups, whole, loose
+        return False
+
+    def overfull(self) -> list[int]:
+        """Indices of devices that are taken more than once over."""
+        return [index for index, milli in self.taken.items() if milli > MILLI]
+
+    def seats_unknown(self) -> bool:
+        """True where pods of unknown devices still find some.
+
+        Groups and whole devices are distinct devices: the largest demand meets the emptiest device. Pods of
+        which not even a group is known are only counted.
+        """
+        free = sorted((MILLI - self.taken.get(index, 0) for index in range(self.node.gpus)), reverse=True)
+        wanted = sorted([MILLI] * self.whole + list(self.groups.values()), reverse=True)
+        if len(wanted) > len(free) or any(want > room for want, room in zip(wanted, free, strict=False)):
+            return False
+        return sum(wanted) + self.loose <= sum(room for room in free if room > 0)
+
+
+def _index(pod: Pod, place: int, names: dict[str, int]) -> int | None:
+    if place < len(pod.devices):
+        return pod.devices[place]
+    if place < len(pod.gpu_groups):
+        return names.get(pod.gpu_groups[place])
+    return None
+
+
+def set_boards(scene: Scene, *, in_the_end: bool, only: Iterable[str]) -> dict[str, Board]:
+    """Boards of the nodes ``only``, at once or in the end, with the plan's pods seated."""
+    boards = {name: Board(scene.nodes[name]) for name in only}
+    leaving = scene.leaving() if in_the_end else set()
+    _name_groups(scene, boards)
+    for holder in scene.holders:
+        board = boards.get(holder.pod.node)
+        if board is not None and holder.pod.gpu.devices and (not in_the_end or stays(holder, leaving)):
+            board.seat(holder.pod)
+    for entry in scene.arrivals():
+        board = boards.get(destination(entry))
+        if board is not None and (in_the_end or is_immediate(entry)):
+            board.give(entry, scene.pods[entry.pod].gpu)
+    return boards
+
+
+def _name_groups(scene: Scene, boards: dict[str, Board]) -> None:
+    for holder in scene.holders:
+        pod = holder.pod
+        if pod.gpu_groups and pod.devices and pod.node in boards:
+            boards[pod.node].names.update(zip(pod.gpu_groups, pod.devices, strict=False))
+
+
+def judge_devices(scene: Scene, now: Load, end: Load) -> Iterator[Violation]:
+    """Devices match the request, exist, are distinct, and none is given more than once over."""
+    faults = [fault for entry in scene.arrivals() if (fault := _mismatch(scene, entry)) is not None]
+    if faults:
+        yield from faults
+        return
+    final = {destination(entry) for entry in scene.arrivals() if entry.devices}
+    at_once = {destination(entry) for entry in scene.arrivals() if entry.devices and is_immediate(entry)}
+    texts = {name: _fault(board, now) for name, board in set_boards(scene, in_the_end=False, only=at_once).items()}
+    for name, board in set_boards(scene, in_the_end=True, only=final).items():
+        text = _fault(board, end)
+        waiting = f"{texts.get(name)} while victims and releasing pods still hold theirs" if texts.get(name) else ""
+        if text or waiting:
+            yield Violation("devices", name, f"node {name}: {text or waiting}")
+
+
+def _fault(board: Board, load: Load) -> str:
+    # An over-full device that no new pod sits on was so before.
+    for index in board.overfull():
+        if index in board.given:
+            return f"GPU {index} is given {board.taken[index]}m of {MILLI}m"
+    if (board.whole or board.groups or board.loose) and not board.seats_unknown():
+        return "its GPUs are taken by pods whose devices are not known"
+    # Pods of a named group may already sit on a device that looks new here.
+    opened = len(board.opened) - len(board.groups) - bool(board.loose)
+    row = load.index[board.node.name]
+    if opened > 0 and load.used[row, PODS] + opened > load.allocatable[row, PODS]:
+        return f"{opened} newly shared GPUs need as many pod slots more for their reservation pods"
+    return ""
+
+
+def _mismatch(scene: Scene, entry: Bind | Move) -> Violation | None:
+    request = scene.pods[entry.pod].gpu
+    node = scene.nodes[destination(entry)]
+    text = ""
+    if len(entry.devices) != request.devices:
+        text = f"given {len(entry.devices)} GPUs, asked for {request.devices}"
+    elif not entry.devices:
+        return None
+    elif len({device.index for device in entry.devices}) < len(entry.devices):
+        text = "given the same GPU twice"
+    elif not all(0 <= device.index < node.gpus for device in entry.devices):
+        text = f"given a GPU that node {node.name} does not have (it has {node.gpus})"
+    elif any(device.milli != request.milli_on(node.gpu_memory_mib) for device in entry.devices):
+        milli = [device.milli for device in entry.devices]
+        text = f"given {milli} thousandths of its GPUs, needs {request.milli_on(node.gpu_memory_mib)} of each"
+    return Violation("devices", entry.pod, f"pod {entry.pod}: {text}") if text else None

@@ -1,0 +1,82 @@
+"""Rules ``order``, ``moves`` and ``delay``: who may disturb whom at all, whatever the fair shares are."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from kai_solver.check.scene import Scene
+from kai_solver.check.victims import disturbances, ground
+from kai_solver.check.violation import Violation
+from kai_solver.domain import Eviction, Gang, Move, Rung
+
+
+def judge_order(scene: Scene, ladder: Sequence[Rung]) -> Iterator[Violation]:
+    """``Plan.admitted`` lists every gang that gets pods, with the rungs of its binds, and nobody else."""
+    for key, rungs in scene.rungs.items():
+        change = scene.changes.get(key)
+        if change is None or not change.binds:
+            yield Violation("order", key, f"gang {key}: admitted, but gets no pods")
+        for rung in rungs:
+            if rung not in ladder or rung is Rung.STALE:
+                yield Violation("order", key, f"gang {key}: admitted by {rung.value}, which this model does not climb")
+    for key, change in scene.changes.items():
+        missing = {bind.rung for bind in change.binds} - set(scene.rungs.get(key, ()))
+        for rung in sorted(missing, key=lambda rung: rung.value):
+            yield Violation("order", key, f"gang {key}: gets pods by {rung.value}, but is not admitted by it")
+
+
+def judge_moves(scene: Scene) -> Iterator[Violation]:
+    """Whom an entry helps and by which right; moves of preemptible gangs only; not too many for one gang."""
+    for entry in disturbances(scene):
+        if (text := _fault(scene, entry)) is not None:
+            yield Violation("moves", entry.pod, f"pod {entry.pod}: {text}")
+    yield from _too_many(scene)
+
+
+def _fault(scene: Scene, entry: Move | Eviction) -> str | None:
+    verb = "moved" if isinstance(entry, Move) else "evicted"
+    if isinstance(entry, Move) and not scene.gangs[entry.gang].preemptible:
+        return f"moved, but its gang {entry.gang} is not preemptible"
+    if not entry.helps:
+        return f"{verb}, but helps nobody"
+    for helped in entry.helps:
+        if helped not in scene.rungs:
+            return f"{verb} for gang {helped}, which is not admitted"
+        rung = ground(scene, entry, helped)
+        if rung is None:
+            ways = " and ".join(rung.value for rung in scene.rungs[helped])
+            return f"{verb} for gang {helped}, which was admitted by {ways}"
+        if rung is Rung.CONSOLIDATION and not scene.gangs[helped].preemptible:
+            return f"moved for gang {helped}, which is not preemptible"
+    own = entry.rung.value if isinstance(entry, Move) else entry.reason
+    if all(own not in {rung.value for rung in scene.rungs[helped]} for helped in entry.helps):
+        return f"{verb} by {own}, but helps no gang admitted by it"
+    return None
+
+
+def _too_many(scene: Scene) -> Iterator[Violation]:
+    most = scene.snapshot.policy.max_consolidation_gangs
+    if most < 0:
+        return
+    moved: dict[str, set[str]] = defaultdict(set)
+    for move in scene.plan.moves:
+        for helped in move.helps:
+            if ground(scene, move, helped) is Rung.CONSOLIDATION:
+                moved[helped].add(move.gang)
+    for helped, gangs in moved.items():
+        if len(gangs) > most:
+            yield Violation("moves", helped, f"gang {helped}: {len(gangs)} gangs are moved for it, at most {most} may")
+
+
+def judge_delay(scene: Scene) -> Iterator[Violation]:
+    """No victims and no moves for a gang before its ``preemption_delay_s`` is over."""
+    helped = dict.fromkeys(key for entry in disturbances(scene) for key in entry.helps)
+    for key in helped:
+        gang = scene.gangs.get(key)
+        if gang is not None and (left := wait_s(gang, scene.snapshot.now_s)) > 0:
+            yield Violation("delay", key, f"gang {key}: may disturb others in {left:g} s only")
+
+
+def wait_s(gang: Gang, now_s: float) -> float:
+    """Seconds until the gang may cause victims or moves; none left where not positive (reference 3.5)."""
+    since = gang.created_s if gang.last_eviction_s is None else max(gang.created_s, gang.last_eviction_s)
+    return since + gang.preemption_delay_s - now_s if gang.preemption_delay_s > 0 else 0.0

@@ -1,0 +1,240 @@
+"""Rule ``entitlement``: what reclaim may take from whom (reference 3.5; KAI: ``plugins/proportion/reclaimable``)."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from kai_solver.check.accounts import RESOURCES, ZERO, Amount, Ledger, QueueTree, minus, plus, total
+from kai_solver.check.scene import Scene
+from kai_solver.check.victims import EVICTING, Toll, judge_runtime, tolls
+from kai_solver.check.violation import Violation
+from kai_solver.domain import Bind, Eviction, Gang, Move, Rung
+from kai_solver.units import QUEUE_RESOURCES, UNLIMITED
+
+Shares = Mapping[str, Amount]
+"""Fair share of every queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Pods of one victim that are tested together; ``is_core`` ones come after the surplus of their gang."""
+
+    gang: Gang
+    amount: Amount
+    is_core: bool
+
+
+@dataclass(slots=True)
+class Claim:
+    """One gang's reclaim, and what every queue held before it."""
+
+    gang: Gang
+    need: Amount
+    held: Ledger
+    tolls: list[Toll]
+    chunks: dict[str, list[Chunk]] = field(default_factory=dict)
+
+
+class Court:
+    """Judges the claims of a plan one after the other, each in the state that the earlier ones left."""
+
+    def __init__(self, scene: Scene, tree: QueueTree, before: Ledger, shares: Shares) -> None:
+        self._scene = scene
+        self._tree = tree
+        self._ledger = before.copy()
+        self._shares = shares
+        self._allocatable = {name: self._allocatable_share(name) for name in tree.queues}
+        self._gone: set[str] = set()
+
+    def sit(self) -> Iterator[Violation]:
+        """Violations of all claims, in the order of admission."""
+        for key, rung in dict.fromkeys(self._scene.plan.admitted):
+            change = self._scene.changes[key]
+            binds = [bind for bind in change.binds if bind.rung is rung]
+            if rung is Rung.RECLAIM:
+                yield from self._judge(self._claim(change.gang, binds))
+            self._ledger.add(change.gang, self._amount(binds))
+            for toll in tolls(self._scene, key, rung) if rung in EVICTING else ():
+                self._remove(toll)
+
+    def _allocatable_share(self, name: str) -> Amount:
+        queue, share = self._tree.queues[name], self._shares.get(name, ZERO)
+
+        def of(r: int) -> int:
+            if queue.quota[r] == UNLIMITED:
+                return queue.limit[r]
+            entitled = max(queue.quota[r], share[r])
+            return entitled if queue.limit[r] == UNLIMITED else min(queue.limit[r], entitled)
+
+        return of(0), of(1), of(2)
+
+    def _amount(self, entries: list[Bind] | list[Eviction] | list[Move]) -> Amount:
+        nodes = self._scene.nodes
+        return total((self._scene.pods[e.pod], nodes[e.source if isinstance(e, Move) else e.node]) for e in entries)
+
+    def _remove(self, toll: Toll) -> None:
+        fresh = [eviction for eviction in toll.evictions if eviction.pod not in self._gone]
+        self._ledger.remove(toll.change.gang, self._amount(fresh))
+        self._gone.update(eviction.pod for eviction in fresh)
+
+    def _claim(self, gang: Gang, binds: list[Bind]) -> Claim:
+        """The claim, with victims that it shares with an earlier one still in their places."""
+        found = tolls(self._scene, gang.key, Rung.RECLAIM)
+        held = self._ledger.copy()
+        for toll in found:
+            shared = [eviction for eviction in toll.evictions if eviction.pod in self._gone]
+            held.add(toll.change.gang, self._amount(shared))
+        return Claim(gang, self._amount(binds), held, found)
+
+    def _judge(self, claim: Claim) -> Iterator[Violation]:
+        if not claim.tolls:
+            return
+        for toll in claim.tolls:
+            victim = toll.change.gang
+            if text := self._refused(claim, victim):
+                yield Violation("entitlement", victim.key, f"gang {victim.key}: reclaimed for {claim.gang.key}, {text}")
+                return
+            yield from judge_runtime(self._scene, self._tree, Rung.RECLAIM, claim.gang, toll)
+        text = self._not_entitled(claim) or self._takes_too_much(claim) or self._saturates(claim)
+        if text:
+            yield Violation("entitlement", claim.gang.key, f"gang {claim.gang.key}: reclaims, but {text}")
+
+    def _not_entitled(self, claim: Claim) -> str:
+        """Step 1: the leaf stays within its fair share; non-preemptible work within its quota."""
+        leaf = claim.gang.queue
+        after = plus(claim.held.allocated[leaf], claim.need)
+        if over := _above(after, self._shares[leaf]):
+            return f"queue {leaf} would be above its fair share of {_words(over)}"
+        if not claim.gang.preemptible:
+            after = plus(claim.held.fixed[leaf], claim.need)
+            if over := _above(after, self._tree.queues[leaf].quota):
+                return f"queue {leaf} would be above its quota of {_words(over)} with non-preemptible work"
+        return ""
+
+    def _refused(self, claim: Claim, victim: Gang) -> str:
+        """Step 2: why no pod of ``victim`` may be taken."""
+        if victim.queue == claim.gang.queue:
+            return "but it is in the same queue"
+        if not victim.preemptible:
+            return "but it is not preemptible"
+        if victim.queue not in self._tree.paths:
+            return f"but its queue {victim.queue} takes no part"
+        mine, theirs = self._tree.levelled(claim.gang.queue, victim.queue)
+        held = claim.held.allocated[theirs]
+        if not self._within_quota(claim, mine):
+            if not _above(held, self._allocatable[theirs]):
+                return f"but queue {theirs} is not above its fair share"
+            return ""
+        quota = self._tree.queues[theirs].quota
+        over = _above(held, quota)
+        under = any(quota[r] != UNLIMITED and held[r] < quota[r] for r in RESOURCES)
+        if under and not any(claim.need[r] for r in over):
+            return f"but queue {theirs} is within its quota"
+        return ""
+
+    def _within_quota(self, claim: Claim, queue: str, held: Ledger | None = None) -> bool:
+        after = plus((held or claim.held).allocated[queue], claim.need)
+        return not _above(after, self._tree.queues[queue].quota)
+
+    def _chunks(self, toll: Toll) -> list[Chunk]:
+        """Chunks of one victim as KAI splits them (``splitVictimTasks``).
+
+        Of each podset the first ``min_member`` victims in the order of eviction are core, the rest surplus: positions
+        in the list of victims, not what is left. Pods that find another place are not charged where policy says so.
+        """
+        scene, gang = self._scene, toll.change.gang
+        charged: list[Eviction | Move] = list(toll.evictions)
+        if not scene.snapshot.policy.consolidating_reclaim:
+            charged.extend(toll.moves)
+        minimum = {podset.name: podset.min_member for podset in gang.root.podsets()}
+        core: Amount = ZERO
+        chunks: list[Chunk] = []
+        for entry in sorted(charged, key=lambda entry: scene.pods[entry.pod].order, reverse=True):
+            pod = scene.pods[entry.pod]
+            amount = total([(pod, scene.nodes[pod.node])])
+            if minimum.get(pod.podset, 0) > 0:
+                minimum[pod.podset] -= 1
+                core = plus(core, amount)
+            else:
+                chunks.append(Chunk(gang, amount, is_core=False))
+        if any(core):
+            chunks.append(Chunk(gang, core, is_core=True))
+        return chunks
+
+    def _takes_too_much(self, claim: Claim) -> str:
+        """Step 3: before each chunk is taken, its levelled queue holds more than it may keep.
+
+        What is left shrinks with every chunk, so the test before the last one decides; any chunk may be the last but
+        a gang's surplus before its core.
+        """
+        by_queue: dict[tuple[str, str], list[Chunk]] = defaultdict(list)
+        for toll in claim.tolls:
+            chunks = self._chunks(toll)
+            claim.chunks[toll.change.gang.key] = chunks
+            by_queue[self._tree.levelled(claim.gang.queue, toll.change.gang.queue)].extend(chunks)
+        for (mine, theirs), chunks in by_queue.items():
+            taken = ZERO
+            for chunk in chunks:
+                taken = plus(taken, chunk.amount)
+            cored = {chunk.gang.key for chunk in chunks if chunk.is_core}
+            last = [chunk for chunk in chunks if chunk.is_core or chunk.gang.key not in cored]
+            held = claim.held.allocated[theirs]
+            if last and not any(
+                self._may_take(claim, mine, theirs, minus(held, minus(taken, chunk.amount))) for chunk in last
+            ):
+                return f"queue {theirs} would fall below what it may keep before the last victims are taken"
+        return ""
+
+    def _may_take(self, claim: Claim, mine: str, theirs: str, rest: Amount) -> bool:
+        """MaintainFairShare or GuaranteeDeservedQuota, for what the victims' queue still holds."""
+        if _above(rest, self._allocatable[theirs]):
+            return True
+        within = self._within_quota(claim, mine, self._after(claim))
+        return within and bool(_above(rest, self._tree.queues[theirs].quota))
+
+    def _after(self, claim: Claim) -> Ledger:
+        """What every queue holds when all of the claim's victims are charged."""
+        ledger = claim.held.copy()
+        for chunks in claim.chunks.values():
+            for chunk in chunks:
+                ledger.remove(chunk.gang, chunk.amount)
+        return ledger
+
+    def _saturates(self, claim: Claim) -> str:
+        """The claimant's queues beyond their fair share may not become fuller than the siblings that pay."""
+        after = self._after(claim)
+        amounts = [claim.need] + [chunk.amount for chunks in claim.chunks.values() for chunk in chunks]
+        involved = [r for r in RESOURCES if any(amount[r] for amount in amounts)]
+        parents = {q: path[i + 1 : i + 2] for path in self._tree.paths.values() for i, q in enumerate(path)}
+        touched = {q for toll in claim.tolls for q in self._tree.paths[toll.change.gang.queue]}
+        for queue in self._tree.paths[claim.gang.queue]:
+            for sibling in sorted(touched - {queue}):
+                if parents[sibling] == parents[queue] and self._fuller(claim, after, queue, sibling, involved):
+                    return f"queue {queue} would be fuller than queue {sibling}, which pays for it"
+        return ""
+
+    def _fuller(self, claim: Claim, after: Ledger, queue: str, sibling: str, involved: list[int]) -> bool:
+        multiplier = max(1.0, self._scene.snapshot.policy.saturation_multiplier)
+        mine = plus(after.allocated[queue], claim.need)
+        theirs = after.allocated[sibling]
+        my_share, their_share = self._shares[queue], self._shares[sibling]
+        return any(
+            mine[r] > my_share[r] >= 0
+            and their_share[r] > 0
+            and mine[r] * multiplier * their_share[r] >= theirs[r] * my_share[r]
+            for r in involved
+        )
+
+
+def _above(amount: Amount, cap: Amount) -> list[int]:
+    """Resources in which ``amount`` is above ``cap``; -1 is no cap."""
+    return [r for r in RESOURCES if cap[r] != UNLIMITED and amount[r] > cap[r]]
+
+
+def _words(resources: list[int]) -> str:
+    return ", ".join(QUEUE_RESOURCES[r] for r in resources)
+
+
+def judge_entitlement(scene: Scene, tree: QueueTree, before: Ledger, shares: Shares) -> Iterator[Violation]:
+    """Every reclaim of the plan, in the order of admission."""
+    yield from Court(scene, tree, before, shares).sit()

@@ -1,0 +1,102 @@
+"""Rule ``units``, second half: nobody is disturbed who could simply stay where it is."""
+
+from collections.abc import Iterable, Iterator
+
+from kai_solver.check.accounts import RESOURCES, ZERO, Amount, Ledger, QueueTree, paid, plus
+from kai_solver.check.capacity import Load
+from kai_solver.check.devices import Board, set_boards
+from kai_solver.check.gangs import Counts, by_podset, members, satisfied
+from kai_solver.check.scene import Change, Scene, demand
+from kai_solver.check.units import Part, broken_unit, remainder
+from kai_solver.check.violation import Violation
+from kai_solver.domain import Pod, SubGroup
+from kai_solver.units import UNLIMITED
+
+
+class Room:
+    """What is left over in the end. A refusal may be cautious; a yes is certain."""
+
+    def __init__(self, scene: Scene, tree: QueueTree, end: Load, after: Ledger) -> None:
+        self._scene, self._tree, self._end, self._after = scene, tree, end, after
+        sources = {entry.source for entry in scene.plan.moves} | {entry.node for entry in scene.plan.evictions}
+        self._boards = set_boards(scene, in_the_end=True, only=sources)
+
+    def keepers(self, change: Change, keys: Iterable[str], *, booked: bool) -> list[str]:
+        """Pods among ``keys`` that could stay together; ``booked``: their queue pays for them already (moves)."""
+        load: dict[str, list[int]] = {}
+        boards: dict[str, Board] = {}
+        owed: Amount = ZERO
+        kept: list[str] = []
+        for key in sorted(keys, key=lambda key: change.before[key].order):
+            pod = change.before[key]
+            held = plus(owed, paid(pod, self._scene.nodes[pod.node]))
+            if self._takes(pod, load, boards) and (booked or self._affords(change.gang.queue, held)):
+                owed = held
+                kept.append(key)
+        return kept
+
+    def _takes(self, pod: Pod, load: dict[str, list[int]], boards: dict[str, Board]) -> bool:
+        name = pod.node
+        extra = load.setdefault(name, [0] * self._scene.snapshot.schema.size)
+        wanted = [have + more for have, more in zip(extra, demand(pod, self._scene.nodes[name]), strict=True)]
+        if not self._end.fits(name, wanted):
+            return False
+        board = boards.setdefault(name, self._boards[name].copy())
+        if pod.gpu.devices and not board.admits(pod):
+            return False
+        extra[:] = wanted
+        return True
+
+    def _affords(self, leaf: str, amount: Amount) -> bool:
+        """True where no limit on the way up needs the victim gone."""
+        for name in self._tree.paths.get(leaf, ()):
+            limit, held = self._tree.queues[name].limit, plus(self._after.allocated[name], amount)
+            if any(limit[r] != UNLIMITED and held[r] > limit[r] for r in RESOURCES):
+                return False
+        return True
+
+
+def _minds_neighbours(pod: Pod) -> bool:
+    constraints = pod.constraints
+    return bool(constraints.affinity or constraints.anti_affinity or constraints.spread or constraints.host_ports)
+
+
+def _is_decided_by_room(scene: Scene) -> bool:
+    """True where no new pod and no victim minds which pods are beside it: then room tells who may stay."""
+    entries = (*scene.arrivals(), *scene.plan.evictions)
+    return not any(_minds_neighbours(scene.pods[entry.pod]) for entry in entries)
+
+
+def judge_needless(scene: Scene, tree: QueueTree, end: Load, after: Ledger) -> Iterator[Violation]:
+    """The plan without a victim must fail: here, no unit of it could stay in the final state as it is."""
+    if not (scene.plan.moves or scene.plan.evictions) or not _is_decided_by_room(scene):
+        return
+    room = Room(scene, tree, end, after)
+    for change in scene.changes.values():
+        lost = {eviction.pod for eviction in change.evictions if eviction.reason != "stale"}
+        if lost and (text := _spared(scene, change, room.keepers(change, lost, booked=False), lost)):
+            yield Violation("units", change.gang.key, f"gang {change.gang.key}: needless eviction, {text}")
+        moved = {move.pod for move in change.moves}
+        # A gang that also gets pods may have to move to have them all in one domain.
+        if moved and not change.binds and len(room.keepers(change, moved, booked=True)) == len(moved):
+            text = f"gang {change.gang.key}: needless moves, all {len(moved)} pods could stay where they are"
+            yield Violation("units", change.gang.key, text)
+
+
+def _spared(scene: Scene, change: Change, keepers: list[str], lost: set[str]) -> str:
+    counts, gone = remainder(scene, change), by_podset(scene, lost)
+    if broken_unit(change.gang.root, counts, gone) is not None:
+        return ""
+    spare = _spare(change.gang.root, counts, gone, by_podset(scene, keepers))
+    return f"{spare} of {len(lost)} pods could stay where they are" if spare else ""
+
+
+def _spare(part: Part, counts: Counts, gone: Counts, keepers: Counts) -> int:
+    """Pods of whole units that could stay: of an emptied part only its minimum counts, of others each surplus pod."""
+    if not members(part, gone):
+        return 0
+    if not members(part, counts) and not satisfied(part, {}):
+        return members(part, keepers) if satisfied(part, keepers) else 0
+    if isinstance(part, SubGroup):
+        return sum(_spare(child, counts, gone, keepers) for child in part.children)
+    return members(part, keepers)

@@ -1,0 +1,35 @@
+"""Rule ``priority``: whom preempt may take from (reference 3.6)."""
+
+from collections.abc import Iterator
+
+from kai_solver.check.accounts import QueueTree
+from kai_solver.check.scene import Scene
+from kai_solver.check.victims import judge_runtime, tolls
+from kai_solver.check.violation import Violation
+from kai_solver.domain import Gang, Rung
+
+
+def judge_priority(scene: Scene, tree: QueueTree) -> Iterator[Violation]:
+    """Victims of preempt are preemptible gangs of the same leaf queue and of strictly lower priority."""
+    for key, rungs in scene.rungs.items():
+        if Rung.PREEMPT not in rungs:
+            continue
+        gang = scene.gangs[key]
+        found = tolls(scene, key, Rung.PREEMPT)
+        if found and gang.never_preempts:
+            yield Violation("priority", key, f"gang {key}: never preempts, but has victims")
+        for toll in found:
+            victim = toll.change.gang
+            if text := _fault(gang, victim):
+                yield Violation("priority", victim.key, f"gang {victim.key}: preempted for {key}, but {text}")
+            yield from judge_runtime(scene, tree, Rung.PREEMPT, gang, toll)
+
+
+def _fault(gang: Gang, victim: Gang) -> str:
+    if victim.queue != gang.queue:
+        return f"it is in queue {victim.queue}, not in {gang.queue}"
+    if not victim.preemptible:
+        return "it is not preemptible"
+    if victim.priority >= gang.priority:
+        return f"its priority {victim.priority} is not below {gang.priority}"
+    return ""

@@ -1,0 +1,176 @@
+"""The snapshot and the plan side by side, indexed once for all rules."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from kai_solver.domain import Bind, Eviction, Gang, Move, Node, Plan, Pod, PodStatus, Rung, Snapshot
+from kai_solver.units import GPU, Vector
+
+_ACTIVE = frozenset(status.value for status in PodStatus if status.is_active)
+_HOLDING = frozenset(status.value for status in PodStatus if status.holds_resources)
+
+
+def is_active(pod: Pod) -> bool:
+    """True where the pod counts toward gang and queue. By value: hashing enum members is slow in a hot loop."""
+    return pod.status._value_ in _ACTIVE
+
+
+@dataclass(slots=True)
+class Change:
+    """What a plan does to one gang.
+
+    Attributes
+    ----------
+    before
+        Active pods of the snapshot, by key.
+    """
+
+    gang: Gang
+    before: dict[str, Pod]
+    binds: list[Bind] = field(default_factory=list)
+    moves: list[Move] = field(default_factory=list)
+    evictions: list[Eviction] = field(default_factory=list)
+
+    @property
+    def arrivals(self) -> list[Bind | Move]:
+        """Everything that gets a new place."""
+        return [*self.binds, *self.moves]
+
+    @property
+    def lost(self) -> set[str]:
+        """Keys of the pods that are evicted for good."""
+        return {eviction.pod for eviction in self.evictions}
+
+    @property
+    def left(self) -> set[str]:
+        """Keys of the active pods that are no longer where they were."""
+        return self.lost | {move.pod for move in self.moves}
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A pod that holds resources of a node now."""
+
+    key: str
+    pod: Pod
+    active: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Names to objects, and the plan by pod and by gang. Build it with ``set_scene``.
+
+    Attributes
+    ----------
+    holders
+        Every pod that holds resources of a node now, foreign ones included.
+    changes
+        Gangs that the plan touches, by key, in the plan's order.
+    rungs
+        Rungs by which each gang was admitted, in ``Plan.admitted``'s order.
+    """
+
+    snapshot: Snapshot
+    plan: Plan
+    nodes: dict[str, Node]
+    gangs: dict[str, Gang]
+    pods: dict[str, Pod]
+    owners: dict[str, Gang]
+    foreign: frozenset[str]
+    holders: list[Holder]
+    changes: dict[str, Change] = field(default_factory=dict)
+    rungs: dict[str, list[Rung]] = field(default_factory=dict)
+
+    def arrivals(self) -> Iterator[Bind | Move]:
+        """Everything that gets a new place."""
+        yield from self.plan.binds
+        yield from self.plan.moves
+
+    def entries(self) -> Iterator[Bind | Move | Eviction]:
+        """Everything that the plan does."""
+        yield from self.arrivals()
+        yield from self.plan.evictions
+
+    def leaving(self) -> set[str]:
+        """Keys of the pods that are evicted or moved away."""
+        return {entry.pod for entry in self.plan.evictions} | {entry.pod for entry in self.plan.moves}
+
+
+def destination(entry: Bind | Move) -> str:
+    """Name of the node where the pod goes."""
+    return entry.node if isinstance(entry, Bind) else entry.target
+
+
+def is_immediate(entry: Bind | Move) -> bool:
+    """True where the pod starts now and cannot wait for capacity to be released."""
+    return isinstance(entry, Bind) and not entry.nominated
+
+
+def gpu_milli(pod: Pod, node: Node) -> int:
+    """GPUs that the pod takes of ``node``, thousandths."""
+    request = pod.gpu
+    if not request.devices:
+        return 0
+    return request.devices * request.milli_on(node.gpu_memory_mib)
+
+
+def demand(pod: Pod, node: Node) -> Vector:
+    """What the pod takes of ``node``: its request with the GPUs filled in."""
+    milli = gpu_milli(pod, node)
+    request = pod.request
+    return (*request[:GPU], request[GPU] + milli, *request[GPU + 1 :]) if milli else request
+
+
+def set_scene(snapshot: Snapshot, plan: Plan) -> Scene:
+    """Index snapshot and plan. Does not judge: plan entries that name nothing are left to ``form``."""
+    pods: dict[str, Pod] = {}
+    owners: dict[str, Gang] = {}
+    holders: list[Holder] = []
+    nodes = {node.name: node for node in snapshot.nodes}
+    for gang in snapshot.gangs:
+        for pod in gang.pods:
+            key = f"{pod.namespace}/{pod.name}"
+            pods[key] = pod
+            owners[key] = gang
+            if pod.status._value_ in _HOLDING and pod.node in nodes:
+                holders.append(Holder(key, pod, pod.status._value_ in _ACTIVE))
+    foreign = {pod.key: pod for pod in snapshot.foreign}
+    for key, pod in foreign.items():
+        if pod.status._value_ in _HOLDING and pod.node in nodes:
+            holders.append(Holder(key, pod, pod.status._value_ in _ACTIVE))
+    scene = Scene(
+        snapshot=snapshot,
+        plan=plan,
+        nodes=nodes,
+        gangs={gang.key: gang for gang in snapshot.gangs},
+        pods=pods,
+        owners=owners,
+        foreign=frozenset(foreign),
+        holders=holders,
+    )
+    _index_plan(scene)
+    return scene
+
+
+def _index_plan(scene: Scene) -> None:
+    for gang, rung in scene.plan.admitted:
+        rungs = scene.rungs.setdefault(gang, [])
+        if rung not in rungs:
+            rungs.append(rung)
+    for bind in scene.plan.binds:
+        if (change := _change(scene, bind.gang)) is not None:
+            change.binds.append(bind)
+    for move in scene.plan.moves:
+        if (change := _change(scene, move.gang)) is not None:
+            change.moves.append(move)
+    for eviction in scene.plan.evictions:
+        if (change := _change(scene, eviction.gang)) is not None:
+            change.evictions.append(eviction)
+
+
+def _change(scene: Scene, key: str) -> Change | None:
+    change = scene.changes.get(key)
+    if change is None and (gang := scene.gangs.get(key)) is not None:
+        change = Change(gang, {pod.key: pod for pod in gang.pods if is_active(pod)})
+        scene.changes[key] = change
+    return change

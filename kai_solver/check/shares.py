@@ -1,0 +1,49 @@
+"""Fair shares for the checker: counted here, divided by the fairness room."""
+
+import numpy as np
+
+from kai_solver.check.accounts import ZERO, Amount, Ledger, QueueTree, minus, paid, plus
+from kai_solver.check.scene import Scene, is_active
+from kai_solver.domain import PodStatus, Rung
+from kai_solver.fairness.division import fair_share
+from kai_solver.fairness.tree import QueueTree as Queues
+from kai_solver.units import QUEUE_RESOURCES
+
+
+def fair_shares(scene: Scene, tree: QueueTree, before: Ledger) -> dict[str, Amount]:
+    """Fair share of every queue (reference 3.1); empty where the plan reclaims nothing."""
+    if not any(rung is Rung.RECLAIM for _, rung in scene.plan.admitted):
+        return {}
+    queues = Queues.from_queues(scene.snapshot.queues, scene.snapshot.policy)
+    wanted = _pending(scene, tree, before)
+    request = np.array([wanted.allocated.get(name, ZERO) for name in queues.names], dtype=np.int64).reshape(-1, 3)
+    shares = fair_share(queues, _divided(scene), request, scene.snapshot.policy.k_value)
+    return {name: (row[0], row[1], row[2]) for name, row in zip(queues.names, shares.tolist(), strict=True)}
+
+
+def _divided(scene: Scene) -> Amount:
+    """What is shared out: the schedulable nodes less the active pods of other schedulers."""
+    amount = ZERO
+    width = len(QUEUE_RESOURCES)
+    for node in scene.snapshot.nodes:
+        if node.schedulable:
+            cpu, memory, gpu = node.allocatable[:width]
+            amount = plus(amount, (cpu, memory, gpu))
+    for pod in scene.snapshot.foreign:
+        if is_active(pod) and (node_of := scene.nodes.get(pod.node)) is not None and node_of.schedulable:
+            amount = minus(amount, paid(pod, node_of))
+    return amount
+
+
+def _pending(scene: Scene, tree: QueueTree, before: Ledger) -> Ledger:
+    """Allocated and pending amounts of every queue. Requests by GPU memory count as on the smallest GPU."""
+    ledger = before.copy()
+    devices = [node for node in scene.snapshot.nodes if node.gpus and node.gpu_memory_mib]
+    smallest = min(devices, key=lambda node: node.gpu_memory_mib, default=None)
+    for gang in scene.snapshot.gangs:
+        if gang.set_aside or gang.queue not in tree.paths:
+            continue
+        for pod in gang.pods:
+            if pod.status is PodStatus.PENDING:
+                ledger.add(gang, paid(pod, smallest))
+    return ledger

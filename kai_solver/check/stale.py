@@ -1,0 +1,51 @@
+"""Rule ``stale``: who may be evicted for running below its minimum (reference 3.13)."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from kai_solver.check.gangs import satisfied
+from kai_solver.check.scene import Change, Scene
+from kai_solver.check.violation import Violation
+from kai_solver.domain import Gang, PodStatus, Policy, Rung
+
+
+def is_stale(gang: Gang) -> bool:
+    """True where pods hold resources, none has succeeded, and the tree lacks its minimum.
+
+    KAI ignores ``minSubGroup`` here, and so calls a gang stale that validly runs K of N subgroups; we do not.
+    """
+    if any(pod.status is PodStatus.SUCCEEDED for pod in gang.pods):
+        return False
+    used = Counter(pod.podset for pod in gang.pods if pod.status.holds_resources)
+    return bool(used) and not satisfied(gang.root, used)
+
+
+def grace_s(gang: Gang, policy: Policy) -> float:
+    """How long the gang may stay stale; negative: for ever."""
+    return policy.staleness_grace_s if gang.staleness_grace_s is None else gang.staleness_grace_s
+
+
+def judge_stale(scene: Scene, ladder: Sequence[Rung]) -> Iterator[Violation]:
+    """Only gangs stale beyond their grace are evicted as stale, whole, and for nobody."""
+    for change in scene.changes.values():
+        if any(eviction.reason == "stale" for eviction in change.evictions):
+            text = _fault(scene, change, ladder)
+            if text:
+                yield Violation("stale", change.gang.key, f"gang {change.gang.key}: evicted as stale {text}")
+
+
+def _fault(scene: Scene, change: Change, ladder: Sequence[Rung]) -> str:
+    gang, now_s = change.gang, scene.snapshot.now_s
+    grace = grace_s(gang, scene.snapshot.policy)
+    since = now_s if gang.stale_since_s is None else gang.stale_since_s
+    if Rung.STALE not in ladder:
+        return "though this model does not evict stale gangs"
+    if not is_stale(gang):
+        return "though it has its minimum"
+    if grace < 0 or now_s - since < grace:
+        return "before its grace is over"
+    if any(eviction.helps for eviction in change.evictions if eviction.reason == "stale"):
+        return "to help another gang"
+    if change.before.keys() - change.lost or change.binds:
+        return "but not whole"
+    return ""
