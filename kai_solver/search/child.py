@@ -40,9 +40,9 @@ class SolverChild:
 
     One question at a time; not to be shared between threads. Use as a context manager, or `close` it.
 
-    Measured on 2026-11-21 (OR-tools 9.15, 2 cores): from a cold start to the first answer 0.10 to 0.13 s, 47 MiB resident;
-    then 3 ms for a trivial model. For 100,000 Booleans in 900 rows of 300,000 terms, 0.15 s to convert and 1.7 s until
-    CP-SAT has its first solution (the hint); 460 MiB at the peak.
+    Measured on 2026-11-21 (OR-tools 9.15, 2 cores): from a cold start to the first answer 0.10 to 0.19 s, 47 MiB
+    resident; then 3 ms for a trivial model. For 100,000 Booleans in 900 rows of 300,000 terms, 0.15 s to convert and
+    1.7 s until CP-SAT has its first solution (the hint); 460 MiB at the peak.
 
     Parameters
     ----------
@@ -157,7 +157,12 @@ class SolverChild:
             answer.error = "" if should_stop() else "the solver process was not ready by the deadline"
             return
         limit_s = deadline_s - self._clock()
-        fields = {"id": answer.question, "parameters": parameters.as_mapping(), "time_limit_s": limit_s}
+        fields = {
+            "id": answer.question,
+            "constant": answer.constant,
+            "parameters": parameters.as_mapping(),
+            "time_limit_s": limit_s,
+        }
         channel.send(encode_frame("solve", fields, columns))
         kill_s, stopped = deadline_s + self._grace_s, False
         while not answer.finished:
@@ -222,6 +227,7 @@ class _Answer:
         on_bound: OnBound | None,
     ) -> None:
         self.question = question
+        self.constant = spec.constant
         self.finished = False
         self.error = ""
         self._spec = spec
@@ -291,8 +297,7 @@ class _Answer:
             if self._on_incumbent is not None:
                 self._on_incumbent(values, objective)
 
-    def _raise_bound(self, reported: int) -> None:
-        bound = reported + self._spec.constant
+    def _raise_bound(self, bound: int) -> None:
         if self._objective is not None and bound > self._objective:
             raise SolverError(f"the solver process answers nonsense: bound {bound} above {self._objective}")
         if bound > self._bound:

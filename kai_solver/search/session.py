@@ -18,7 +18,7 @@ HELD_FAMILY = "stage"
 """Family of the rows that hold finished stages."""
 
 Progress = Callable[[str, int | None, int], None]
-"""Called with (stage, objective or None, bound) whenever one of them improves."""
+"""Called with (stage, objective or None, bound) whenever one of them improves, and when the stage ends."""
 
 
 class Solver(Protocol):
@@ -172,8 +172,10 @@ class _Session:
             self._accept(stage, answer)
             bound = max(bound, bound if answer.bound is None else answer.bound)
         self._bounds.append(bound)
-        if self._values is not None:
-            spec.add_le(stage.terms, spec.objective_of(self._values) - stage.constant, family=HELD_FAMILY)
+        value = None if self._values is None else spec.objective_of(self._values)
+        self._progress(stage.name, value, bound)
+        if value is not None:
+            spec.add_le(stage.terms, value - stage.constant, family=HELD_FAMILY)
 
     def result(self, stages: Sequence[StageObjective]) -> SessionResult:
         """Judge every asked stage by the final solution."""

@@ -102,8 +102,8 @@ def ints(blob: bytes, code: str = "q") -> "array[int]":
     return values
 
 
-def build_model(helper: Any, blobs: Mapping[str, bytes]) -> Any:
-    """Convert the columns of a ``ModelSpec`` to a ``CpModelProto``.
+def build_model(helper: Any, constant: int, blobs: Mapping[str, bytes]) -> Any:
+    """Convert the columns of a ``ModelSpec``, whose objective has a ``constant``, to a ``CpModelProto``.
 
     Direct writing of the message: 0.15 s for 100,000 Booleans in 900 rows of 300,000 terms (measured 2026-11-21).
     """
@@ -116,6 +116,7 @@ def build_model(helper: Any, blobs: Mapping[str, bytes]) -> Any:
     if objective:
         model.objective.vars.extend(objective)
         model.objective.coeffs.extend(ints(blobs["objective_coefficient"]))
+        model.objective.offset = constant  # a relative gap is relative to all of the objective
     if "hint" in blobs:
         values = ints(blobs["hint"])
         model.solution_hint.vars.extend(range(len(values)))
@@ -212,7 +213,7 @@ class Worker:
 
     def _solve(self, frame: Frame, received: float) -> None:
         question = frame.fields["id"]
-        model = build_model(self._helper, frame.blobs)
+        model = build_model(self._helper, frame.fields["constant"], frame.blobs)
         build_s = time.monotonic() - received
         if build_s >= frame.fields["time_limit_s"]:
             self.send("answer", {"id": question, "status": "UNKNOWN", "build_s": build_s, "deterministic_s": 0.0})
@@ -232,7 +233,7 @@ class Worker:
             with self._stopping:
                 self._solver = None
             solver.clear_solution_callback(on_solution)
-        self._answer(question, model, response, build_s)
+        self._answer(frame, model, response, build_s)
 
     def _parameters(self, fields: Mapping[str, Any], spent_s: float) -> Any:
         parameters = self._helper.SatParameters()
@@ -253,14 +254,14 @@ class Worker:
 
         return Callback()
 
-    def _answer(self, question: int, model: Any, response: Any, build_s: float) -> None:
+    def _answer(self, frame: Frame, model: Any, response: Any, build_s: float) -> None:
         status = response.status.name
         if status == "MODEL_INVALID":
             raise ValueError(f"CP-SAT refuses the model: {self._helper.CpSatHelper.validate_model(model)}")
         fields = {
-            "id": question,
+            "id": frame.fields["id"],
             "status": status,
-            "bound": response.inner_objective_lower_bound,
+            "bound": response.inner_objective_lower_bound + frame.fields["constant"],
             "build_s": build_s,
             "deterministic_s": response.deterministic_time,
         }

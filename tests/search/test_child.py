@@ -1,0 +1,265 @@
+"""The child with the real solver."""
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from kai_solver.errors import InternalError
+from kai_solver.formulation.spec import ModelSpec, negate
+from kai_solver.search.child import SolverChild
+from kai_solver.search.parameters import PRESOLVE_PROFILES, SolverParameters
+
+PARAMETERS = SolverParameters(workers=2)
+
+
+def soon(seconds: float = 20.0) -> float:
+    return time.monotonic() + seconds
+
+
+def knapsack() -> ModelSpec:
+    """Best is x = 3, y = 1: objective 5 - 3 * 3 - 5 * 1 = -9."""
+    spec = ModelSpec()
+    x, y = spec.int_var(0, 9, "x"), spec.bool_var("y")
+    spec.add_le([(2, x), (3, y)], 9, family="capacity")
+    spec.minimize([(-3, x), (-5, y)], constant=5)
+    return spec
+
+
+def market_split(constant: int = 0, seed: int = 3, rows: int = 5, columns: int = 40) -> ModelSpec:
+    """Equations that random Booleans can hardly meet: solutions are found at once, a proof is not."""
+    rng = np.random.default_rng(seed)
+    weights = rng.integers(1, 100, (rows, columns))
+    spec = ModelSpec()
+    x = spec.bool_vars(columns)
+    over, under = spec.int_vars(0, [5000] * rows), spec.int_vars(0, [5000] * rows)
+    for k in range(rows):
+        terms = [*zip(weights[k].tolist(), x.tolist(), strict=True), (-1, int(over[k])), (1, int(under[k]))]
+        spec.add_eq(terms, int(weights[k].sum()) // 2, family="equation")
+    spec.minimize([(1, int(v)) for v in (*over, *under)], constant)
+    return spec
+
+
+@pytest.fixture(scope="module")
+def child() -> Iterator[SolverChild]:
+    with SolverChild() as solver:
+        yield solver
+
+
+def test_the_optimum_comes_with_its_proof(child: SolverChild) -> None:
+    answer = child.solve(knapsack(), PARAMETERS, soon())
+    assert (answer.status, answer.objective, answer.bound, answer.error) == ("optimal", -9, -9, "")
+    assert answer.values is not None
+    assert answer.values.tolist() == [3, 1]
+    assert answer.incumbents >= 1
+    assert answer.first_s is not None
+    assert answer.wall_s >= answer.first_s
+
+
+def test_the_constant_counts_in_objective_and_bound(child: SolverChild) -> None:
+    spec = ModelSpec()
+    spec.minimize([(4, negate(spec.bool_var()))], constant=1000)
+    answer = child.solve(spec, PARAMETERS, soon())
+    assert (answer.objective, answer.bound) == (1000, 1000)
+
+
+def test_a_model_without_objective_is_optimal_when_it_is_feasible(child: SolverChild) -> None:
+    spec = ModelSpec()
+    a, b = spec.bool_var(), spec.bool_var()
+    spec.exactly_one([a, b], family="f")
+    spec.implication(a, b, family="f")
+    answer = child.solve(spec, PARAMETERS, soon())
+    assert answer.status == "optimal"
+    assert answer.values is not None
+    assert answer.values.tolist() == [0, 1]
+
+
+def test_infeasible_is_said(child: SolverChild) -> None:
+    spec = ModelSpec()
+    a, b = spec.bool_var(), spec.bool_var()
+    spec.add_ge([(1, a), (1, b)], 2, family="f")
+    spec.at_most_one([a, b], family="f")
+    answer = child.solve(spec, PARAMETERS, soon())
+    assert (answer.status, answer.values, answer.bound, answer.error) == ("infeasible", None, None, "")
+
+
+@pytest.mark.parametrize("presolve", PRESOLVE_PROFILES)
+def test_every_kind_of_row_means_to_cp_sat_what_it_means_to_check(child: SolverChild, presolve: str) -> None:
+    """Exhaustive optimum over all Booleans against CP-SAT's, on random rows of all kinds."""
+    parameters = SolverParameters(workers=1, presolve=presolve)  # type: ignore[arg-type]
+    for seed in range(12):
+        spec, rng = ModelSpec(), np.random.default_rng(seed)
+        spec.bool_vars(6)
+
+        def literals(count: int, rng: np.random.Generator = rng) -> list[int]:
+            return [int(v) for v in rng.permutation(6)[:count] - 6 * rng.integers(0, 2, count)]
+
+        spec.add(list(zip([3, -2, 4, 3], [*literals(3), 1], strict=True)), -1, 5, family="l", only_if=literals(1))
+        spec.add_rows([3, 6], literals(3) + literals(3), [1, 2, 3, -1, 2, 1], [-2, -3], [4, 2], family="b")
+        spec.at_most_one(literals(3), family="a")
+        spec.bool_or(literals(2), family="o", only_if=literals(2))
+        spec.exactly_one(literals(3), family="e")
+        spec.minimize(list(zip([3, -5, 2, -4], literals(4), strict=True)))
+        vectors = [np.array(list(np.binary_repr(code, 6)), np.int64) for code in range(64)]
+        best = min((spec.objective_of(v) for v in vectors if spec.check(v) is None), default=None)
+        answer = child.solve(spec, parameters, soon())
+        assert answer.error == ""
+        assert answer.objective == best, seed
+        assert answer.status == ("infeasible" if best is None else "optimal")
+
+
+def test_solutions_and_bounds_stream_and_improve(child: SolverChild) -> None:
+    seen: list[int] = []
+    bounds: list[int] = []
+    spec = market_split()
+    answer = child.solve(
+        spec, PARAMETERS, soon(0.8), on_incumbent=lambda _, objective: seen.append(objective), on_bound=bounds.append
+    )
+    assert answer.status == "feasible"
+    assert seen == sorted(seen, reverse=True)
+    assert bounds == sorted(bounds)
+    assert seen[-1] == answer.objective
+    assert answer.values is not None
+    assert spec.check(answer.values) is None
+
+
+def test_the_deadline_holds(child: SolverChild) -> None:
+    begin = time.monotonic()
+    answer = child.solve(market_split(), PARAMETERS, begin + 0.5)
+    assert answer.error == ""
+    assert answer.status == "feasible"
+    assert time.monotonic() - begin < 5.0
+
+
+def test_a_deadline_in_the_past_asks_nothing(child: SolverChild) -> None:
+    child.solve(knapsack(), PARAMETERS, soon())
+    answer = child.solve(knapsack(), PARAMETERS, time.monotonic() - 1)
+    assert answer.status == "unknown"
+    assert answer.bound == -27
+
+
+def test_should_stop_ends_the_search_with_the_best_so_far(child: SolverChild) -> None:
+    found: list[int] = []
+    answer = child.solve(
+        market_split(), PARAMETERS, math.inf, on_incumbent=lambda _, o: found.append(o), should_stop=lambda: bool(found)
+    )
+    assert answer.status == "feasible"
+    assert answer.error == ""
+
+
+def test_a_hint_is_found_again(child: SolverChild) -> None:
+    spec = knapsack()
+    spec.hint([3, 1])
+    first: list[int] = []
+    answer = child.solve(spec, PARAMETERS, soon(), on_incumbent=lambda _, o: first.append(o))
+    assert first == [-9]
+    assert answer.status == "optimal"
+
+
+def test_a_gap_of_the_whole_objective_may_stop_the_search_and_is_not_called_optimal(child: SolverChild) -> None:
+    answer = child.solve(market_split(constant=100_000), SolverParameters(relative_gap=0.5), soon(60))
+    assert answer.status == "feasible"
+    assert answer.wall_s < 30
+    assert answer.objective is not None
+    assert answer.bound is not None
+    assert 100_000 <= answer.bound < answer.objective
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_deterministic_parameters_give_the_same_objective_and_bound(child: SolverChild, workers: int) -> None:
+    parameters = SolverParameters(workers=workers, interleave=workers > 1, deterministic_s=0.3, seed=7)
+    runs = [child.solve(market_split(), parameters, math.inf) for _ in range(2)]
+    assert runs[0].objective is not None
+    assert (runs[0].objective, runs[0].bound) == (runs[1].objective, runs[1].bound)
+    assert all(run.deterministic_s >= 0.25 for run in runs)
+
+
+def test_an_overflowing_model_is_an_error_and_not_a_crash(child: SolverChild) -> None:
+    spec = ModelSpec()
+    x = spec.int_var(-(2**61), 2**61)
+    spec.add_le([(2**40, x)], 5, family="f")
+    answer = child.solve(spec, PARAMETERS, soon())
+    assert answer.status == "unknown"
+    assert "refuses the model" in answer.error
+    assert child.solve(knapsack(), PARAMETERS, soon()).status == "optimal"
+
+
+def test_a_model_with_a_loose_reference_is_our_own_error(child: SolverChild) -> None:
+    spec = ModelSpec()
+    spec.add_le([(1, 3)], 0, family="f")
+    with pytest.raises(InternalError):
+        child.solve(spec, PARAMETERS, soon())
+
+
+def test_an_interrupt_in_a_callback_passes_and_the_next_question_is_answered() -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with SolverChild() as solver:
+        with pytest.raises(KeyboardInterrupt):
+            solver.solve(market_split(), PARAMETERS, soon(), on_incumbent=interrupt)
+        assert solver.solve(knapsack(), PARAMETERS, soon()).status == "optimal"
+
+
+def test_memory_and_version_are_reported(child: SolverChild) -> None:
+    child.solve(knapsack(), PARAMETERS, soon())
+    assert 10 < child.peak_rss_mib < 1000
+    assert child.ortools_version.startswith("9.")
+
+
+def test_a_closed_child_starts_again_when_asked() -> None:
+    solver = SolverChild()
+    solver.warm()
+    solver.close()
+    try:
+        assert solver.solve(knapsack(), PARAMETERS, soon()).status == "optimal"
+    finally:
+        solver.close()
+
+
+def test_the_child_ignores_an_interrupt_meant_for_the_parent() -> None:
+    with SolverChild() as solver:
+        solver.solve(knapsack(), PARAMETERS, soon())
+        assert solver._channel is not None
+        os.kill(solver._channel.pid, signal.SIGINT)
+        assert solver.solve(knapsack(), PARAMETERS, soon()).status == "optimal"
+
+
+def test_the_child_ends_with_its_parent() -> None:
+    program = (
+        "import math, sys, threading\n"
+        "from kai_solver.search.child import SolverChild\n"
+        "child = SolverChild()\n"
+        "child.warm()\n"
+        "child._await_ready(child._channel, math.inf, lambda: False)\n"
+        "print(child._channel.pid, flush=True)\n"
+        "threading.Event().wait()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        grandchild = int(parent.stdout.readline())
+        assert is_alive(grandchild)
+        parent.kill()
+    wait_until_gone = soon(10)
+    while is_alive(grandchild) and time.monotonic() < wait_until_gone:
+        time.sleep(0.02)
+    assert not is_alive(grandchild)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as stat:  # noqa: PTH123 - one line of the kernel's
+            return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_the_parent_never_imports_ortools() -> None:
+    program = "import sys, kai_solver.search.session; assert not any(m.startswith('ortools') for m in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True)
