@@ -1,0 +1,167 @@
+"""Field types of the file formats, and pydantic's errors in our words: file, field and cure."""
+
+import difflib
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic.alias_generators import to_camel
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from kai_solver.errors import InputError
+from kai_solver.units import MILLI, UNLIMITED, parse_duration_s, parse_quantity
+
+MIB = 2**20
+LARGEST_COUNT = 10_000_000
+
+M = TypeVar("M", bound=BaseModel)
+
+_CURES = {
+    "missing": "Add it",
+    "finite_number": "Numbers must be finite; write unlimited where that is meant",
+    "greater_than_equal": "Give a larger number",
+    "less_than_equal": "Give a smaller number",
+}
+
+
+class Strict(BaseModel):
+    """Part of a published format: keys in camel case, none unknown, no NaN."""
+
+    model_config = ConfigDict(
+        extra="forbid", alias_generator=to_camel, populate_by_name=True, allow_inf_nan=False, frozen=True
+    )
+
+
+def _said(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """``function`` with our errors turned into pydantic's, so that they get a field."""
+
+    def validate(value: Any) -> Any:
+        try:
+            return function(value)
+        except InputError as error:
+            context = {"cure": error.cure}
+            raise PydanticCustomError("kai_value", "{problem}", context | {"problem": error.problem}) from None
+
+    return validate
+
+
+def _scaled(scale: int) -> Callable[[Any], int]:
+    def read(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            raise InputError(f"{value!r} is not a quantity", cure='Write it as Kubernetes does: "500m", "2", "64Gi"')
+        return parse_quantity(value, scale)
+
+    return read
+
+
+def _scaled_or_unlimited(scale: int) -> Callable[[Any], int]:
+    read = _scaled(scale)
+
+    def read_or_unlimited(value: Any) -> int:
+        return UNLIMITED if value in ("unlimited", UNLIMITED) and value is not True else read(value)
+
+    return read_or_unlimited
+
+
+def _mebibytes(value: Any) -> int:
+    """A bare number counts MiB, as in KAI's annotation ``gpu-memory``; a quantity counts bytes."""
+    return _scaled(1)(value) if not isinstance(value, str) or value.isdigit() else -(-parse_quantity(value) // MIB)
+
+
+def _moment(value: Any) -> Any:
+    """Epoch seconds stay numbers; a duration such as ``10m`` stays text and means that long ago."""
+    if isinstance(value, str):
+        parse_duration_s(value)
+    elif isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"{value!r} is not a moment", cure='Give epoch seconds, or how long ago: "10m"')
+    return value
+
+
+def _seconds(value: Any) -> float:
+    if isinstance(value, str):
+        return parse_duration_s(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"{value!r} is not a duration", cure='Give seconds, or a duration: "10m"')
+    return float(value)
+
+
+_QuantityInput = int | float | str
+Millis = Annotated[int, BeforeValidator(_said(_scaled(MILLI)), json_schema_input_type=_QuantityInput)]
+Amount = Annotated[int, BeforeValidator(_said(_scaled(1)), json_schema_input_type=_QuantityInput)]
+MillisOrUnlimited = Annotated[
+    int, BeforeValidator(_said(_scaled_or_unlimited(MILLI)), json_schema_input_type=_QuantityInput)
+]
+AmountOrUnlimited = Annotated[
+    int, BeforeValidator(_said(_scaled_or_unlimited(1)), json_schema_input_type=_QuantityInput)
+]
+Mebibytes = Annotated[int, BeforeValidator(_said(_mebibytes), json_schema_input_type=_QuantityInput)]
+Moment = Annotated[Any, BeforeValidator(_said(_moment), json_schema_input_type=_QuantityInput)]
+Seconds = Annotated[float, BeforeValidator(_said(_seconds), json_schema_input_type=_QuantityInput)]
+
+
+def validate(model: type[M], document: Any, file: str, error: type[InputError] = InputError) -> M:
+    """``document`` as a ``model``; the first of pydantic's errors becomes ours.
+
+    Raises
+    ------
+    InputError
+        Naming ``file``, the field's path and a cure.
+    """
+    try:
+        return model.model_validate(document)
+    except ValidationError as invalid:
+        errors = invalid.errors(include_url=False)
+        first = errors[0]
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        raise error(_problem(first) + more, file=file, field=path_of(first["loc"]), cure=_cure(first, model)) from None
+
+
+def path_of(location: tuple[int | str, ...]) -> str:
+    """``gangs[3].pods[0].gpus`` of pydantic's location."""
+    path = ""
+    for part in location:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
+    return path
+
+
+def _problem(error: ErrorDetails) -> str:
+    match error["type"]:
+        case "missing":
+            return "is missing"
+        case "extra_forbidden":
+            return "is not a key of this format"
+        case "finite_number":
+            return "is not a finite number"
+        case _:
+            return error["msg"][:1].lower() + error["msg"][1:300]
+
+
+def _cure(error: ErrorDetails, model: type[BaseModel]) -> str:
+    if error["type"] == "extra_forbidden":
+        wrong, known = str(error["loc"][-1]), sorted(_keys_at(model, error["loc"][:-1]))
+        close = difflib.get_close_matches(wrong, known, n=1)
+        return f"Did you mean {close[0]!r}?" if close else f"Allowed here: {', '.join(known)}" if known else "Remove it"
+    cure = error.get("ctx", {}).get("cure")
+    return str(cure) if cure else _CURES.get(error["type"], "Correct the value")
+
+
+def _keys_at(model: type[BaseModel], location: tuple[int | str, ...]) -> set[str]:
+    """Keys that the model at ``location`` below ``model`` allows; empty where that cannot be told."""
+    schema = model.model_json_schema(by_alias=True, mode="validation")
+    definitions, here = schema.get("$defs", {}), schema
+    for part in location:
+        here = here.get("items", {}) if isinstance(part, int) else here.get("properties", {}).get(part, {})
+        here = _resolve(here, definitions)
+    return set(_resolve(here, definitions).get("properties", {}))
+
+
+def _resolve(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    """``schema`` behind its reference, or behind the first branch that is one."""
+    for branch in (schema, *schema.get("anyOf", ()), *schema.get("allOf", ())):
+        if "$ref" in branch:
+            found: dict[str, Any] = definitions.get(branch["$ref"].rsplit("/", 1)[-1], {})
+            return found
+        if branch.get("type") == "array":
+            array: dict[str, Any] = branch
+            return array
+    return schema

@@ -1,0 +1,273 @@
+"""The native format ``kai-solver/v1``, read into a snapshot; :mod:`native_write` is the way back."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kai_solver.domain import (
+    Gang,
+    Node,
+    Notice,
+    PodSet,
+    Policy,
+    Queue,
+    Snapshot,
+    SubGroup,
+    Taint,
+    Topology,
+    TopologyConstraint,
+    TopologyLevel,
+    flat_gang,
+)
+from kai_solver.errors import InputError
+from kai_solver.instances_io.fields import validate
+from kai_solver.instances_io.native_pods import PodReader
+from kai_solver.instances_io.native_schema import (
+    FORMAT,
+    ExpectDoc,
+    GangDoc,
+    GroupDoc,
+    InstanceDoc,
+    NodeDoc,
+    PolicyDoc,
+    QueueDoc,
+    SharesDoc,
+    TopologyConstraintDoc,
+    WeightsDoc,
+)
+from kai_solver.instances_io.validate import refuse_duplicates, sanitize
+from kai_solver.units import GPU, MILLI, UNLIMITED, ResourceSchema, parse_duration_s
+
+_PLACE = re.compile(r"\{i(?:(//|%)([1-9]\d{0,6}))?(?::0?(\d))?\}")
+_WEEK_S, _HOUR_S = 604_800.0, 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class NativeInstance:
+    """A native file: its snapshot, and what its author expects of a plan."""
+
+    snapshot: Snapshot
+    expect: ExpectDoc | None = None
+    description: str = ""
+
+
+def is_native(document: Mapping[str, Any]) -> bool:
+    """Whether ``document`` says that it is of the native format, of any version."""
+    return str(document.get("format", "")).startswith("kai-solver/")
+
+
+def snapshot_from_native(document: Mapping[str, Any], file: str = "") -> Snapshot:
+    """Snapshot of a native document; see :func:`load_native`."""
+    return load_native(document, file).snapshot
+
+
+def load_native(document: Mapping[str, Any], file: str = "", *, now_s: float | None = None) -> NativeInstance:
+    """Read a native document.
+
+    Parameters
+    ----------
+    now_s
+        In place of the file's ``now``.
+
+    Raises
+    ------
+    InputError
+        Names the field (``gangs[3].pods[0].gpus``) and a cure.
+    """
+    if document.get("format") != FORMAT:
+        problem = f"{document.get('format')!r} is not a version that can be read"
+        raise InputError(problem, file=file, field="format", cure=f"Write {FORMAT}")
+    instance = validate(InstanceDoc, document, file)
+    try:
+        snapshot = _Reader(instance, instance.now if now_s is None else now_s).snapshot()
+        refuse_duplicates(snapshot)
+    except InputError as error:
+        raise error.in_file(file) from None
+    return NativeInstance(sanitize(snapshot), instance.expect, instance.description)
+
+
+class _Reader:
+    """Turns one validated document into domain objects."""
+
+    def __init__(self, instance: InstanceDoc, now_s: float) -> None:
+        self._doc = instance
+        self._now_s = now_s
+        self._schema = _schema(instance)
+        self._pods = PodReader(self._schema)
+
+    def snapshot(self) -> Snapshot:
+        doc = self._doc
+        return Snapshot(
+            now_s=self._now_s,
+            schema=self._schema,
+            nodes=tuple(node for nodes in doc.nodes for node in self._nodes(nodes)),
+            queues=tuple(self._queue(queue, index) for index, queue in enumerate(doc.queues)),
+            gangs=tuple(self._gangs()),
+            topologies=tuple(
+                Topology(t.name, tuple(TopologyLevel(level.label, level.alias) for level in t.levels))
+                for t in doc.topologies
+            ),
+            foreign=tuple(
+                pod
+                for index, entry in enumerate(doc.foreign)
+                for pod in self._pods.pods(entry, "default", f"foreign-{index}", f"foreign[{index}]")
+            ),
+            policy=_policy(doc.policy),
+            notices=tuple(Notice(n.kind, n.object, n.text) for n in doc.notices),
+            name=doc.name,
+        )
+
+    def _nodes(self, doc: NodeDoc) -> Iterator[Node]:
+        gpus = doc.gpus if doc.allocatable_gpus is None else doc.allocatable_gpus
+        amounts = {"cpu": doc.cpu, "memory": doc.memory, "pods": doc.pods, self._schema.names[GPU]: gpus * MILLI}
+        vector = self._schema.vector(amounts | doc.resources)
+        taints = tuple(Taint(t.key, t.value, t.effect) for t in doc.taints)
+        for index in range(doc.count):
+            fill = _filler(index)
+            labels = {fill(key): fill(value) for key, value in doc.labels.items()}
+            name = _name(doc.name, doc.count, index)
+            yield Node(name, vector, doc.gpus, doc.gpu_memory, labels, taints, doc.schedulable, doc.gpu_uuids)
+
+    def _queue(self, doc: QueueDoc, index: int) -> Queue:
+        created = self._moment(doc.created)
+        return Queue(
+            name=doc.name,
+            parent=doc.parent,
+            priority=doc.priority,
+            created_s=self._now_s - _WEEK_S + index if created is None else created,
+            quota=_shares(doc.quota, default_gpu=0),
+            limit=_shares(doc.limit, default_gpu=UNLIMITED),
+            weight=_weights(doc.weight, 1.0),
+            reclaim_min_runtime_s=doc.reclaim_min_runtime,
+            preempt_min_runtime_s=doc.preempt_min_runtime,
+            usage=_weights(doc.usage, 0.0),
+            display_name=doc.display_name,
+            uid=doc.uid,
+        )
+
+    def _gangs(self) -> Iterator[Gang]:
+        total = sum(doc.count for doc in self._doc.gangs)
+        number = 0
+        for place, doc in enumerate(self._doc.gangs):
+            for index in range(doc.count):
+                yield self._gang(doc, index, self._now_s - _HOUR_S + _HOUR_S * number / total, f"gangs[{place}]")
+                number += 1
+
+    def _gang(self, doc: GangDoc, index: int, default_created_s: float, field: str) -> Gang:
+        name = _name(doc.name, doc.count, index)
+        pods = tuple(
+            pod
+            for place, entry in enumerate(doc.pods)
+            for pod in self._pods.pods(
+                _filled(entry, index), doc.namespace, name, f"{field}.pods[{place}]", many=len(doc.pods) > 1
+            )
+        )
+        created = self._moment(doc.created)
+        preemptible = doc.preemptible
+        return Gang(
+            namespace=doc.namespace,
+            name=name,
+            queue=doc.queue,
+            root=_tree(doc, len(pods), field),
+            pods=pods,
+            priority=doc.priority,
+            preemptible=doc.priority < self._doc.policy.non_preemptible_priority
+            if preemptible is None
+            else preemptible,
+            never_preempts=doc.never_preempts,
+            created_s=default_created_s if created is None else created,
+            last_start_s=self._moment(doc.last_start),
+            last_eviction_s=self._moment(doc.last_eviction),
+            stale_since_s=self._moment(doc.stale_since),
+            preemption_delay_s=doc.preemption_delay,
+            staleness_grace_s=doc.staleness_grace,
+            set_aside=doc.set_aside,
+            uid=doc.uid,
+        )
+
+    def _moment(self, value: float | str | None) -> float | None:
+        """Epoch seconds of a field: a number is one already, a duration counts back from now."""
+        if isinstance(value, str):
+            return self._now_s - parse_duration_s(value)
+        return None if value is None else float(value)
+
+
+def _schema(doc: InstanceDoc) -> ResourceSchema:
+    named = [*doc.resources, *(name for node in doc.nodes for name in node.resources)]
+    named += [name for gang in doc.gangs for pod in gang.pods for name in pod.resources]
+    named += [name for pod in doc.foreign for name in pod.resources]
+    return ResourceSchema.with_extended(named)
+
+
+def _filler(index: int) -> Callable[[str], str]:
+    """Fills ``{i}``, ``{i:03}``, ``{i//8}``, ``{i%8}`` in a text."""
+
+    def number(match: re.Match[str]) -> str:
+        operator, operand, width = match[1], int(match[2] or 1), int(match[3] or 0)
+        value = index // operand if operator == "//" else index % operand if operator else index
+        return f"{value:0{width}}"
+
+    return lambda text: _PLACE.sub(number, text)
+
+
+def _name(pattern: str, count: int, index: int) -> str:
+    filled = _filler(index)(pattern)
+    return f"{pattern}-{index}" if filled == pattern and count > 1 else filled
+
+
+def _filled(entry: Any, index: int) -> Any:
+    """A pod template of the ``index``-th gang alike: places in names of pods and nodes are filled in."""
+    if not _PLACE.search(f"{entry.name} {entry.node} {' '.join(entry.running)}"):
+        return entry
+    fill = _filler(index)
+    running = {fill(node): number for node, number in entry.running.items()}
+    return entry.model_copy(update={"name": fill(entry.name), "node": fill(entry.node), "running": running})
+
+
+def _shares(doc: SharesDoc, *, default_gpu: int) -> tuple[int, int, int]:
+    cpu, memory, gpu = doc.cpu, doc.memory, doc.gpu
+    return (
+        UNLIMITED if cpu is None else cpu,
+        UNLIMITED if memory is None else memory,
+        default_gpu if gpu is None else gpu,
+    )
+
+
+def _weights(doc: WeightsDoc, default: float) -> tuple[float, float, float]:
+    cpu, memory, gpu = (default if value is None else value for value in (doc.cpu, doc.memory, doc.gpu))
+    return cpu, memory, gpu
+
+
+def _constraint(doc: TopologyConstraintDoc | None) -> TopologyConstraint | None:
+    return None if doc is None else TopologyConstraint(doc.topology, doc.required, doc.preferred)
+
+
+def _tree(doc: GangDoc, pods: int, field: str) -> SubGroup:
+    topology = _constraint(doc.topology)
+    if doc.groups is None:
+        return flat_gang(pods if doc.min_member is None else doc.min_member, topology)
+    if doc.min_member is not None:
+        problem = "minMember and groups exclude each other"
+        raise InputError(problem, field=f"{field}.minMember", cure="Give minMember in the groups that hold pods")
+    children = tuple(_part(part, f"{field}.groups[{place}]") for place, part in enumerate(doc.groups))
+    return SubGroup("", children, doc.min_groups, topology)
+
+
+def _part(doc: GroupDoc, field: str) -> SubGroup | PodSet:
+    if doc.groups is None:
+        if doc.min_groups is not None:
+            problem = "minGroups without groups"
+            raise InputError(problem, field=f"{field}.minGroups", cure="Give groups, or minMember instead")
+        return PodSet(doc.name, 1 if doc.min_member is None else doc.min_member, _constraint(doc.topology))
+    if doc.min_member is not None:
+        problem = "minMember and groups exclude each other"
+        raise InputError(problem, field=f"{field}.minMember", cure="Give minMember in the groups that hold pods")
+    children = tuple(_part(part, f"{field}.groups[{place}]") for place, part in enumerate(doc.groups))
+    return SubGroup(doc.name, children, doc.min_groups, _constraint(doc.topology))
+
+
+def _policy(doc: PolicyDoc) -> Policy:
+    seconds = {"staleness_grace", "reclaim_min_runtime", "preempt_min_runtime"}
+    values = {f"{name}_s" if name in seconds else name: getattr(doc, name) for name in PolicyDoc.model_fields}
+    return replace(Policy(), **values)

@@ -1,0 +1,333 @@
+"""The project's own format, ``kai-solver/v1``: small enough to write by hand, complete enough to lose nothing.
+
+Defaults are for people, and differ from KAI's in one place: a queue's limit that is not given is **unlimited** (in a
+KAI Queue it is 0: nothing is allowed). Each field says its default; ``docs/instances.md`` has examples.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from kai_solver.instances_io.fields import (
+    LARGEST_COUNT,
+    Amount,
+    AmountOrUnlimited,
+    Mebibytes,
+    Millis,
+    MillisOrUnlimited,
+    Moment,
+    Seconds,
+    Strict,
+)
+
+FORMAT = "kai-solver/v1"
+
+Strategy = Literal["binpack", "spread"]
+
+
+class TaintDoc(Strict):
+    """A node's taint."""
+
+    key: str
+    value: str = ""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = "NoSchedule"
+
+
+class NodeDoc(Strict):
+    """A node, or ``count`` like it: ``{i}``, ``{i:03}``, ``{i//8}`` and ``{i%8}`` in names and labels are filled in."""
+
+    name: str = Field(min_length=1)
+    count: int = Field(default=1, ge=0, le=100_000)
+    gpus: int = Field(default=0, ge=0, le=1000)
+    allocatable_gpus: int | None = Field(default=None, ge=0, le=1000)
+    """Whole GPUs that may be requested, where not ``gpus``: 0 on nodes in MIG mode ``mixed``."""
+    gpu_memory: Mebibytes = 0
+    """Of one GPU: a quantity (``80Gi``), or MiB; 0 unknown."""
+    gpu_uuids: tuple[str, ...] = ()
+    cpu: Millis = 128_000
+    memory: Amount = 2**40
+    pods: int = Field(default=110, ge=0, le=LARGEST_COUNT)
+    resources: dict[str, Amount] = Field(default_factory=dict)
+    """Extended resources, MIG slices among them."""
+    labels: dict[str, str] = Field(default_factory=dict)
+    taints: tuple[TaintDoc, ...] = ()
+    schedulable: bool = True
+
+
+class SharesDoc(Strict):
+    """Quota or limit by resource; what is not given is unlimited, but a quota of GPUs is 0."""
+
+    cpu: MillisOrUnlimited | None = None
+    memory: AmountOrUnlimited | None = None
+    gpu: MillisOrUnlimited | None = None
+
+
+class WeightsDoc(Strict):
+    """Over-quota weight, or past usage, by resource."""
+
+    cpu: float | None = Field(default=None, ge=0)
+    memory: float | None = Field(default=None, ge=0)
+    gpu: float | None = Field(default=None, ge=0)
+
+
+def _as_gpus(value: Any) -> Any:
+    return value if isinstance(value, dict | Strict) else {"gpu": value}
+
+
+Shares = Annotated[SharesDoc, BeforeValidator(_as_gpus, json_schema_input_type=SharesDoc | float | str)]
+Weights = Annotated[WeightsDoc, BeforeValidator(_as_gpus, json_schema_input_type=WeightsDoc | float)]
+
+
+class QueueDoc(Strict):
+    """A queue. ``quota``, ``limit`` and ``weight`` as one number are GPUs; CPU and memory stay unlimited."""
+
+    name: str = Field(min_length=1)
+    parent: str = ""
+    priority: int = 100
+    quota: Shares = SharesDoc()
+    """Default: no GPUs; CPU and memory unlimited."""
+    limit: Shares = SharesDoc()
+    """Default: unlimited. 0 allows nothing."""
+    weight: Weights = WeightsDoc()
+    """Default: 1 for every resource."""
+    usage: Weights = WeightsDoc()
+    """Past usage as a share of capacity; default 0."""
+    created: Moment = None
+    """Default: a week ago, earlier queues of the file first."""
+    reclaim_min_runtime: Seconds | None = None
+    preempt_min_runtime: Seconds | None = None
+    display_name: str = ""
+    uid: str = ""
+
+
+class LevelDoc(Strict):
+    """A level of a topology."""
+
+    label: str
+    alias: str = ""
+
+
+def _as_level(value: Any) -> Any:
+    return {"label": value} if isinstance(value, str) else value
+
+
+Level = Annotated[LevelDoc, BeforeValidator(_as_level, json_schema_input_type=LevelDoc | str)]
+
+
+class TopologyDoc(Strict):
+    """A topology, outermost level first; a level is a node label, or a label with its alias."""
+
+    name: str
+    levels: tuple[Level, ...] = Field(min_length=1)
+
+
+class TopologyConstraintDoc(Strict):
+    """Required and preferred level of a topology, by label or alias."""
+
+    topology: str
+    required: str = ""
+    preferred: str = ""
+
+
+class GroupDoc(Strict):
+    """A part of a gang: a leaf with ``minMember``, or an inner part with ``groups``."""
+
+    name: str = ""
+    min_member: int | None = Field(default=None, ge=0, le=LARGEST_COUNT)
+    min_groups: int | None = Field(default=None, ge=0, le=LARGEST_COUNT)
+    groups: tuple["GroupDoc", ...] | None = None
+    topology: TopologyConstraintDoc | None = None
+
+
+class RequirementDoc(Strict):
+    """One expression of a selector; the key ``metadata.name`` is the node's name."""
+
+    key: str
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"] = "In"
+    values: tuple[str, ...] = ()
+
+
+class PreferredDoc(Strict):
+    """Preferred node affinity."""
+
+    weight: int
+    term: tuple[RequirementDoc, ...]
+
+
+class TolerationDoc(Strict):
+    """As in Kubernetes."""
+
+    key: str = ""
+    operator: Literal["Equal", "Exists"] = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class AffinityDoc(Strict):
+    """Required pod (anti-)affinity."""
+
+    selector: tuple[RequirementDoc, ...] = ()
+    topology_key: str
+    namespaces: tuple[str, ...] = ()
+
+
+class SpreadDoc(Strict):
+    """Topology spread that must hold."""
+
+    selector: tuple[RequirementDoc, ...] = ()
+    topology_key: str
+    max_skew: int = 1
+
+
+class PodDoc(Strict):
+    """A pod, or ``replicas`` like it.
+
+    ``gpus`` below 1 is a share of one device (of each of ``gpuDevices``); ``gpuMemory`` asks by memory instead.
+    ``running: {node-0: 2}`` says how many of the replicas run where; the rest is pending.
+    """
+
+    name: str = ""
+    namespace: str = ""
+    replicas: int = Field(default=1, ge=0, le=100_000)
+    gpus: float = Field(default=0, ge=0, le=1000)
+    gpu_devices: int = Field(default=1, ge=1, le=1000)
+    gpu_memory: Mebibytes = 0
+    quota_gpus: float = Field(default=0, ge=0, le=100_000)
+    """GPUs that the queue pays beside ``gpus``: g for each MIG slice ``<g>g``."""
+    cpu: Millis = 0
+    memory: Amount = 0
+    pods: int = Field(default=1, ge=0, le=1000)
+    resources: dict[str, Amount] = Field(default_factory=dict)
+    group: str = "default"
+    running: dict[str, int] = Field(default_factory=dict)
+    status: Literal[
+        "Pending",
+        "Gated",
+        "Binding",
+        "Bound",
+        "Running",
+        "Releasing",
+        "StuckInReleasing",
+        "Succeeded",
+        "Failed",
+    ] = "Pending"
+    node: str = ""
+    devices: tuple[int, ...] = ()
+    gpu_groups: tuple[str, ...] = ()
+    nominated_node: str = ""
+    labels: dict[str, str] = Field(default_factory=dict)
+    order: tuple[int, float, str] | None = None
+    """(-priority in the gang, creation, uid); smaller first. Default (0, 0, the pod's name)."""
+    node_selector: dict[str, str] = Field(default_factory=dict)
+    node_terms: tuple[tuple[tuple[RequirementDoc, ...], ...], ...] = ()
+    """For every entry one of its terms must hold."""
+    preferred: tuple[PreferredDoc, ...] = ()
+    tolerations: tuple[TolerationDoc, ...] = ()
+    affinity: tuple[AffinityDoc, ...] = ()
+    anti_affinity: tuple[AffinityDoc, ...] = ()
+    spread: tuple[SpreadDoc, ...] = ()
+    host_ports: tuple[str, ...] = ()
+    blocked: tuple[str, ...] = ()
+
+
+class GangDoc(Strict):
+    """A gang, or ``count`` like it (``{i}`` in its name and in ``running`` nodes).
+
+    Without ``groups`` it is flat: at least ``minMember`` of its pods (default all) or none.
+    """
+
+    name: str = Field(min_length=1)
+    namespace: str = "default"
+    count: int = Field(default=1, ge=0, le=100_000)
+    queue: str
+    priority: int = 50
+    preemptible: bool | None = None
+    """Default: priority below the policy's ``nonPreemptiblePriority``."""
+    never_preempts: bool = False
+    min_member: int | None = Field(default=None, ge=0, le=LARGEST_COUNT)
+    min_groups: int | None = Field(default=None, ge=0, le=LARGEST_COUNT)
+    groups: tuple[GroupDoc, ...] | None = None
+    topology: TopologyConstraintDoc | None = None
+    created: Moment = None
+    """Default: an hour ago, earlier gangs of the file first."""
+    last_start: Moment = None
+    last_eviction: Moment = None
+    stale_since: Moment = None
+    preemption_delay: Seconds = 0.0
+    staleness_grace: Seconds | None = None
+    set_aside: str = ""
+    uid: str = ""
+    pods: tuple[PodDoc, ...] = ()
+
+
+class PolicyDoc(Strict):
+    """What the cluster's owner decided; defaults are those of ``domain.Policy``."""
+
+    gpu_placement: Strategy = "binpack"
+    cpu_placement: Strategy = "binpack"
+    gpu_sharing_placement: Strategy = "binpack"
+    max_consolidation_gangs: int = Field(default=-1, ge=-1)
+    consolidating_reclaim: bool = True
+    staleness_grace: Seconds = 60.0
+    saturation_multiplier: float = Field(default=1.0, ge=1)
+    k_value: float = Field(default=1.0, ge=0)
+    non_preemptible_priority: int = 100
+    reclaim_min_runtime: Seconds = 0.0
+    preempt_min_runtime: Seconds = 0.0
+    reclaim_resolve: Literal["lca", "queue"] = "lca"
+    full_hierarchy: bool = True
+
+
+class NoticeDoc(Strict):
+    """What an importer could not use as it stood."""
+
+    kind: Literal["warning", "set-aside"]
+    object: str
+    text: str
+
+
+class ExpectDoc(Strict):
+    """What a plan for this instance should come to, for tests; what is not given is not expected.
+
+    ``placed`` and ``pending`` are gangs (``namespace/name``, or a name in namespace default) or how many there are;
+    ``evictions`` and ``moves`` are at most so many pods.
+    """
+
+    placed: tuple[str, ...] | int | None = None
+    pending: tuple[str, ...] | int | None = None
+    proven: tuple[str, ...] | None = None
+    evictions: int | None = None
+    moves: int | None = None
+    source: Literal["bound", "greedy", "cp-sat"] | None = None
+    beats_greedy: bool | None = None
+    actions: tuple[str, ...] | None = None
+    """Rungs to climb, where not the model's."""
+
+
+class InstanceDoc(Strict):
+    """An instance of format ``kai-solver/v1``."""
+
+    format: Literal["kai-solver/v1"]
+    name: str = ""
+    description: str = ""
+    now: float = 1_700_000_000.0
+    """Epoch seconds of the moment; a duration elsewhere (``created: 10m``) means that long before it."""
+    resources: tuple[str, ...] = ()
+    """Extended resources, where more than nodes and pods name."""
+    nodes: tuple[NodeDoc, ...] = ()
+    queues: tuple[QueueDoc, ...] = ()
+    topologies: tuple[TopologyDoc, ...] = ()
+    gangs: tuple[GangDoc, ...] = ()
+    foreign: tuple[PodDoc, ...] = ()
+    policy: PolicyDoc = PolicyDoc()
+    notices: tuple[NoticeDoc, ...] = ()
+    expect: ExpectDoc | None = None
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema of the format, as published in ``instances/schema``."""
+    schema = InstanceDoc.model_json_schema(by_alias=True)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"Instance of format {FORMAT}",
+    } | {key: value for key, value in schema.items() if key != "title"}

@@ -1,0 +1,67 @@
+"""Documents of a file or directory: JSON or YAML, packed or not, always under limits."""
+
+from pathlib import Path
+from typing import Any
+
+from kai_solver.errors import InputError, LimitExceededError
+from kai_solver.instances_io.json_text import parse_json
+from kai_solver.instances_io.limits import DEFAULT_LIMITS, Limits
+from kai_solver.instances_io.unpack import Member, read_members
+from kai_solver.instances_io.yaml_text import parse_yaml
+
+_SUFFIXES = {".json", ".yaml", ".yml", ".gz", ".zst"}
+
+Document = tuple[str, dict[str, Any]]
+"""Where it was found (for messages), and the object."""
+
+
+def read_documents(path: Path, limits: Limits = DEFAULT_LIMITS) -> list[Document]:
+    """Every object in ``path``; a directory is read with all below it, in the order of names.
+
+    Raises
+    ------
+    InputError, LimitExceededError
+        Named file, cure, and field where there is one; never another exception, whatever the bytes are.
+    """
+    if path.is_dir():
+        return _read_directory(path, limits)
+    documents = [document for member in read_members(path, limits) for document in parse(member, limits)]
+    if not documents:
+        raise InputError("is empty", file=str(path), cure="Give an instance, a snapshot or Kubernetes objects")
+    return documents
+
+
+def parse(member: Member, limits: Limits = DEFAULT_LIMITS) -> list[Document]:
+    """Objects of one unpacked file."""
+    bracketed = member.data.lstrip()[:1] in (b"{", b"[")
+    values = _parse_bracketed(member, limits) if bracketed else parse_yaml(member.data, member.name, limits)
+    objects = [item for value in values for item in (value if isinstance(value, list) else [value])]
+    for item in objects:
+        if not isinstance(item, dict):
+            problem = f"holds {type(item).__name__} where an object is expected"
+            raise InputError(problem, file=member.name, cure="Give a JSON or YAML mapping")
+    return [(member.name, item) for item in objects]
+
+
+def _parse_bracketed(member: Member, limits: Limits) -> list[Any]:
+    """JSON; or YAML in flow style, which starts alike."""
+    try:
+        return [parse_json(member.data, member.name, limits)]
+    except LimitExceededError:
+        raise
+    except InputError as error:
+        if member.name.endswith((".yaml", ".yml")):
+            return parse_yaml(member.data, member.name, limits)
+        raise error from None
+
+
+def _read_directory(path: Path, limits: Limits) -> list[Document]:
+    files = sorted(file for file in path.rglob("*") if file.is_file() and file.suffix in _SUFFIXES)
+    if not files:
+        raise InputError("holds no JSON or YAML file", file=str(path), cure="Give a directory of Kubernetes YAML")
+    left, documents = limits.max_bytes, list[Document]()
+    for file in files:
+        for member in read_members(file, Limits(left, limits.max_objects, limits.max_depth)):
+            left -= len(member.data)
+            documents.extend(parse(member, limits))
+    return documents
