@@ -47,37 +47,49 @@ def stays(holder: Holder, leaving: set[str]) -> bool:
     return holder.pod.status is PodStatus.STUCK_IN_RELEASING
 
 
-def load_now(scene: Scene) -> Load:
-    """Load at once: what is held now, by victims too, and the binds that do not wait."""
-    held = [holder.pod for holder in scene.holders]
-    return _load(scene, held, [(e.pod, destination(e)) for e in scene.arrivals() if is_immediate(e)])
+def weigh(scene: Scene) -> tuple[Load, Load]:
+    """Load at once, and in the end.
 
-
-def load_in_the_end(scene: Scene) -> Load:
-    """Load when releasing pods, victims and moved pods have gone, and nominated and moved ones have come."""
-    leaving = scene.leaving()
-    held = [holder.pod for holder in scene.holders if stays(holder, leaving)]
-    return _load(scene, held, [(e.pod, destination(e)) for e in scene.arrivals()])
-
-
-def _load(scene: Scene, held: Iterable[Pod], come: Iterable[tuple[str, str]]) -> Load:
+    At once: what is held now, by victims too, and the binds that do not wait. In the end: releasing pods, victims and
+    moved pods have gone, nominated and moved ones have come.
+    """
     index = {name: row for row, name in enumerate(scene.nodes)}
     allocatable = np.array([node.allocatable for node in scene.nodes.values()], dtype=np.int64)
-    used = _sum(scene, index, ((pod, pod.node) for pod in held))
-    added = _sum(scene, index, ((scene.pods[key], node) for key, node in come))
-    return Load(index, used + added, added, allocatable.reshape(used.shape))
+    allocatable = allocatable.reshape(len(index), scene.snapshot.schema.size)
+    leaving = scene.leaving()
+    held = _Weights.of(scene, index, ((holder.pod, holder.pod.node) for holder in scene.holders))
+    come = _Weights.of(scene, index, ((scene.pods[e.pod], destination(e)) for e in scene.arrivals()))
+    kept = held.sum([stays(holder, leaving) for holder in scene.holders])
+    immediate = come.sum([is_immediate(entry) for entry in scene.arrivals()])
+    everybody, everything = held.sum(), come.sum()
+    now = Load(index, everybody + immediate, immediate, allocatable)
+    return now, Load(index, kept + everything, everything, allocatable)
 
 
-def _sum(scene: Scene, index: dict[str, int], placed: Iterable[tuple[Pod, str]]) -> Amounts:
-    totals = np.zeros((len(index), scene.snapshot.schema.size), dtype=np.int64)
-    rows: list[int] = []
-    vectors: list[Vector] = []
-    for pod, name in placed:
-        rows.append(index[name])
-        vectors.append(demand(pod, scene.nodes[name]))
-    if rows:
-        np.add.at(totals, rows, np.array(vectors, dtype=np.int64))
-    return totals
+@dataclass(frozen=True, slots=True)
+class _Weights:
+    """Demands ``[pods, resources]`` and their nodes' rows ``[pods]``."""
+
+    rows: npt.NDArray[np.int64]
+    demands: Amounts
+    nodes: int
+
+    @classmethod
+    def of(cls, scene: Scene, index: dict[str, int], placed: Iterable[tuple[Pod, str]]) -> "_Weights":
+        rows: list[int] = []
+        demands: list[Vector] = []
+        for pod, name in placed:
+            rows.append(index[name])
+            demands.append(demand(pod, scene.nodes[name]))
+        shape = len(rows), scene.snapshot.schema.size
+        return cls(np.array(rows, dtype=np.int64), np.array(demands, dtype=np.int64).reshape(shape), len(index))
+
+    def sum(self, chosen: Sequence[bool] | None = None) -> Amounts:
+        """Total by node and resource, of all pods or the ``chosen``."""
+        totals = np.zeros((self.nodes, self.demands.shape[1]), dtype=np.int64)
+        mask = slice(None) if chosen is None else np.array(chosen, dtype=np.bool_)
+        np.add.at(totals, self.rows[mask], self.demands[mask])
+        return totals
 
 
 def judge_capacity(scene: Scene, now: Load, end: Load) -> Iterator[Violation]:

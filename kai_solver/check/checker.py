@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from kai_solver.check.accounts import QueueTree, grow_tree, ledger_after, ledger_before
 from kai_solver.check.allowance import judge_allowances
-from kai_solver.check.capacity import judge_capacity, load_in_the_end, load_now
+from kai_solver.check.capacity import judge_capacity, weigh
 from kai_solver.check.devices import judge_devices
 from kai_solver.check.disruption import judge_delay, judge_moves, judge_order
 from kai_solver.check.domains import judge_topology
@@ -41,7 +41,7 @@ def check_plan(snapshot: Snapshot, plan: Plan, *, ladder: Sequence[Rung] = LADDE
 
 
 def _judge(scene: Scene, tree: QueueTree, ladder: Sequence[Rung]) -> Iterator[Violation]:
-    now, end = load_now(scene), load_in_the_end(scene)
+    now, end = weigh(scene)
     before = ledger_before(scene, tree)
     after = ledger_after(scene, before)
     yield from judge_capacity(scene, now, end)

@@ -135,7 +135,10 @@ def judge_devices(scene: Scene, now: Load, end: Load) -> Iterator[Violation]:
         yield from faults
         return
     final = {destination(entry) for entry in scene.arrivals() if entry.devices}
-    at_once = {destination(entry) for entry in scene.arrivals() if entry.devices and is_immediate(entry)}
+    # Where nobody leaves, what holds in the end holds at once.
+    leaving = scene.leaving()
+    left = {holder.pod.node for holder in scene.holders if not stays(holder, leaving)}
+    at_once = {destination(entry) for entry in scene.arrivals() if is_immediate(entry)} & left & final
     texts = {name: _fault(board, now) for name, board in set_boards(scene, in_the_end=False, only=at_once).items()}
     for name, board in set_boards(scene, in_the_end=True, only=final).items():
         text = _fault(board, end)

@@ -237,4 +237,5 @@ def _words(resources: list[int]) -> str:
 
 def judge_entitlement(scene: Scene, tree: QueueTree, before: Ledger, shares: Shares) -> Iterator[Violation]:
     """Every reclaim of the plan, in the order of admission."""
-    yield from Court(scene, tree, before, shares).sit()
+    if any(rung is Rung.RECLAIM for _, rung in scene.plan.admitted):
+        yield from Court(scene, tree, before, shares).sit()

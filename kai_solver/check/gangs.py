@@ -1,11 +1,10 @@
 """Rules ``gang``, ``subgroup``, ``readiness`` and ``nomination``: all or nothing, down the tree."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from kai_solver.check.scene import Change, Scene
 from kai_solver.check.violation import Violation
-from kai_solver.domain import Gang, PodSet, PodStatus, SubGroup
+from kai_solver.domain import Gang, Pod, PodSet, PodStatus, SubGroup
 
 Counts = Mapping[str, int]
 """Pods by podset; podsets without any may be missing."""
@@ -38,9 +37,22 @@ def unfinished(tree: SubGroup | PodSet, counts: Counts, touched: Counts) -> SubG
     return None
 
 
-def by_podset(scene: Scene, keys: Iterable[str]) -> Counter[str]:
+def by_podset(scene: Scene, keys: Iterable[str]) -> dict[str, int]:
     """Number of the pods ``keys`` in each podset."""
-    return Counter(scene.pods[key].podset for key in keys)
+    return count(scene.pods[key] for key in keys)
+
+
+def count(pods: Iterable[Pod]) -> dict[str, int]:
+    """Number of pods in each podset."""
+    counts: dict[str, int] = {}
+    for pod in pods:
+        counts[pod.podset] = counts.get(pod.podset, 0) + 1
+    return counts
+
+
+def together(left: Counts, right: Counts) -> Counts:
+    """Sum by podset."""
+    return {name: left.get(name, 0) + right.get(name, 0) for name in (*left, *right)} if left else right
 
 
 def judge_gangs(scene: Scene) -> Iterator[Violation]:
@@ -66,23 +78,25 @@ def _judge_minimum(scene: Scene, change: Change) -> Iterator[Violation]:
     gang = change.gang
     kept = by_podset(scene, change.before.keys() - change.lost)
     come = by_podset(scene, (bind.pod for bind in change.binds))
-    after = kept + come
+    after = together(kept, come)
     part = unfinished(gang.root, after, come)
     if part is not None:
         yield _say_unfinished(gang, part, after)
         return
     # KAI: ShouldPipelineJob (actions/common/allocate.go, reference 3.4).
+    if not any(bind.nominated for bind in change.binds):
+        return
     start = by_podset(scene, (bind.pod for bind in change.binds if not bind.nominated))
-    part = unfinished(gang.root, kept + start, start)
+    part = unfinished(gang.root, together(kept, start), start)
     if part is not None:
         text = f"gang {gang.key}: some pods of its first minimum start now while others wait{_within(part)}"
         yield Violation("nomination", gang.key, text)
 
 
 def _say_unfinished(gang: Gang, part: SubGroup | PodSet, after: Counts) -> Violation:
-    alive = Counter(pod.podset for pod in gang.pods if pod.status.is_alive and pod.status is not PodStatus.GATED)
+    alive = count(pod for pod in gang.pods if pod.status.is_alive and pod.status is not PodStatus.GATED)
     if not satisfied(gang.root, alive):
-        text = f"gang {gang.key}: too few pods exist and are not gated ({alive.total()})"
+        text = f"gang {gang.key}: too few pods exist and are not gated ({sum(alive.values())})"
         return Violation("readiness", gang.key, text)
     rule = "gang" if part is gang.root else "subgroup"
     return Violation(rule, gang.key, f"gang {gang.key}: {_shortage(part, after)}{_within(part)}")

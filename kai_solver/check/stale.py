@@ -1,9 +1,8 @@
 """Rule ``stale``: who may be evicted for running below its minimum (reference 3.13)."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from kai_solver.check.gangs import satisfied
+from kai_solver.check.gangs import count, satisfied
 from kai_solver.check.scene import Change, Scene
 from kai_solver.check.violation import Violation
 from kai_solver.domain import Gang, PodStatus, Policy, Rung
@@ -16,7 +15,7 @@ def is_stale(gang: Gang) -> bool:
     """
     if any(pod.status is PodStatus.SUCCEEDED for pod in gang.pods):
         return False
-    used = Counter(pod.podset for pod in gang.pods if pod.status.holds_resources)
+    used = count(pod for pod in gang.pods if pod.status.holds_resources)
     return bool(used) and not satisfied(gang.root, used)
 
 

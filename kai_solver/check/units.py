@@ -1,6 +1,5 @@
 """Rule ``units``: a gang yields surplus pods one by one, optional subgroups whole, its core whole."""
 
-from collections import Counter
 from collections.abc import Iterator
 
 from kai_solver.check.gangs import Counts, by_podset, members, satisfied
@@ -24,7 +23,7 @@ def broken_unit(tree: Part, counts: Counts, lost: Counts) -> Part | None:
     return None
 
 
-def remainder(scene: Scene, change: Change) -> Counter[str]:
+def remainder(scene: Scene, change: Change) -> Counts:
     """Pods by podset that still run after the evictions; moved ones among them."""
     return by_podset(scene, change.before.keys() - change.lost)
 
@@ -32,7 +31,8 @@ def remainder(scene: Scene, change: Change) -> Counter[str]:
 def judge_units(scene: Scene) -> Iterator[Violation]:
     """Every gang that loses pods keeps its minimum or loses all, and so does every subgroup that loses pods."""
     for change in scene.changes.values():
-        if not change.evictions:
+        # What `stale` evicts is judged there.
+        if not any(eviction.reason != "stale" for eviction in change.evictions):
             continue
         gang = change.gang
         counts = remainder(scene, change)
@@ -41,5 +41,5 @@ def judge_units(scene: Scene) -> Iterator[Violation]:
             what = f"subgroup {part.name}" if part.name and part is not gang.root else "it"
             text = f"gang {gang.key}: {members(part, counts)} pods would stay though {what} has no minimum left"
             yield Violation("units", gang.key, text)
-        if change.binds and change.evictions:
+        if change.binds:
             yield Violation("units", gang.key, f"gang {gang.key}: gets and loses pods in one plan")
