@@ -1,0 +1,212 @@
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kai_solver.check import check_plan
+from kai_solver.domain import (
+    Bind,
+    Device,
+    Gang,
+    GpuRequest,
+    Node,
+    Plan,
+    Pod,
+    PodSet,
+    PodStatus,
+    Queue,
+    Snapshot,
+    SubGroup,
+    Topology,
+    TopologyConstraint,
+    TopologyLevel,
+    flat_gang,
+)
+from kai_solver.units import ResourceSchema
+
+GIB = 2**30
+FREE = (-1, -1, -1)
+
+
+def node(name: str, gpus: int = 2, **fields: Any) -> Node:
+    allocatable = (64_000, 512 * GIB, gpus * 1000, fields.pop("slots", 110))
+    return Node(name, allocatable, gpus=gpus, gpu_memory_mib=80_000, **fields)
+
+
+def gang(name: str, size: int = 1, *, on: Sequence[str] = (), gpus: int = 1, queue: str = "a", **fields: Any) -> Gang:
+    """``size`` pods of ``gpus`` whole GPUs; the first run on the nodes ``on``, on devices nobody knows."""
+    root = fields.pop("root", None) or flat_gang(fields.pop("least", size))
+    extra = fields.pop("pod", {})
+    pods = [
+        Pod("ns", f"{name}-{i}", (1000, GIB, 0, 1), GpuRequest(gpus), order=(0, float(i), ""), **extra)
+        for i in range(size)
+    ]
+    pods = [replace(pod, status=PodStatus.RUNNING, node=on[i]) if i < len(on) else pod for i, pod in enumerate(pods)]
+    return Gang("ns", name, queue, root, tuple(pods), **fields)
+
+
+def snapshot(nodes: Sequence[Node], gangs: Sequence[Gang], **fields: Any) -> Snapshot:
+    queues = fields.pop("queues", (Queue("a", quota=FREE), Queue("b", quota=FREE)))
+    return Snapshot(1000.0, ResourceSchema(), tuple(nodes), tuple(queues), tuple(gangs), **fields)
+
+
+def bind(name: str, index: int, target: str, *devices: int, **fields: Any) -> Bind:
+    given = tuple(Device(device, 1000) for device in devices)
+    return Bind(f"ns/{name}-{index}", f"ns/{name}", target, given, **fields)
+
+
+def plan(*binds: Bind, **fields: Any) -> Plan:
+    admitted = tuple(dict.fromkeys((entry.gang, entry.rung) for entry in binds))
+    return replace(Plan(binds=binds, admitted=admitted), **fields)
+
+
+def broken(snapshot: Snapshot, plan: Plan) -> list[str]:
+    return [violation.rule for violation in check_plan(snapshot, plan)]
+
+
+def pods_of(name: str, podset: str, size: int, *, on: Sequence[str] = ()) -> tuple[Pod, ...]:
+    return tuple(
+        Pod(
+            "ns",
+            f"{name}-{podset}{i}",
+            (1000, GIB, 0, 1),
+            podset=podset,
+            status=PodStatus.RUNNING if i < len(on) else PodStatus.PENDING,
+            node=on[i] if i < len(on) else "",
+        )
+        for i in range(size)
+    )
+
+
+def place(name: str, pod: str, target: str = "n1", **fields: Any) -> Bind:
+    return Bind(f"ns/{name}-{pod}", f"ns/{name}", target, **fields)
+
+
+# --- gang, readiness -------------------------------------------------------------------------------------------------
+
+
+def test_half_a_gang_is_refused() -> None:
+    here = snapshot([node("n1")], [gang("g", 2)])
+    found = check_plan(here, plan(bind("g", 0, "n1", 0)))
+    assert [violation.rule for violation in found] == ["gang"]
+    assert "ns/g" in found[0].text
+
+
+def test_an_elastic_gang_needs_its_minimum_only() -> None:
+    assert broken(snapshot([node("n1")], [gang("g", 3, least=1)]), plan(bind("g", 2, "n1", 0))) == []
+
+
+def test_running_pods_count_toward_the_minimum() -> None:
+    assert broken(snapshot([node("n1")], [gang("g", 2, on=["n1"])]), plan(bind("g", 1, "n1", 0))) == []
+
+
+def test_a_gated_pod_is_not_bound() -> None:
+    one = gang("g", 2, least=1, gpus=0)
+    gated = replace(one, pods=(one.pods[0], replace(one.pods[1], status=PodStatus.GATED)))
+    assert broken(snapshot([node("n1")], [gated]), plan(bind("g", 0, "n1"))) == []
+    assert broken(snapshot([node("n1")], [gated]), plan(bind("g", 0, "n1"), bind("g", 1, "n1"))) == ["readiness"]
+
+
+def test_a_gang_whose_pods_do_not_all_exist_waits() -> None:
+    assert broken(snapshot([node("n1")], [gang("g", 2, least=3)]), plan(bind("g", 0, "n1", 0))) == ["readiness"]
+
+
+# --- subgroup --------------------------------------------------------------------------------------------------------
+
+
+def two_podsets(needed: int | None, **fields: Any) -> Gang:
+    root = SubGroup(children=(PodSet("x", 2), PodSet("y", 2)), min_subgroups=needed)
+    return Gang("ns", "g", "a", root, (*pods_of("g", "x", 3), *pods_of("g", "y", 2)), **fields)
+
+
+@pytest.mark.parametrize(
+    ("needed", "pods", "rules"),
+    [
+        (None, ["x0", "x1", "y0", "y1"], []),
+        (None, ["x0", "x1"], ["gang"]),
+        (1, ["x0", "x1"], []),
+        (1, ["x0", "y0"], ["gang"]),
+        (1, ["x0", "x1", "y0"], ["subgroup"]),
+        (0, ["x0"], ["subgroup"]),
+        (0, ["y0", "y1"], []),
+    ],
+)
+def test_the_tree_says_how_many_subgroups_are_needed(needed: int | None, pods: list[str], rules: list[str]) -> None:
+    here = snapshot([node("n1")], [two_podsets(needed)])
+    assert broken(here, plan(*(place("g", pod) for pod in pods))) == rules
+
+
+def test_a_subgroup_inside_a_subgroup_needs_its_own_minimum() -> None:
+    inner = SubGroup("inner", (PodSet("x", 1), PodSet("y", 2)), min_subgroups=1)
+    one = Gang("ns", "g", "a", SubGroup(children=(inner,)), (*pods_of("g", "x", 1), *pods_of("g", "y", 2)))
+    here = snapshot([node("n1")], [one])
+    assert broken(here, plan(place("g", "x0"))) == []
+    assert broken(here, plan(place("g", "x0"), place("g", "y0"))) == ["subgroup"]
+    assert broken(here, plan(place("g", "y0"))) == ["gang"]
+
+
+def test_a_pod_of_no_known_podset_is_not_bound() -> None:
+    one = two_podsets(1)
+    one = replace(one, pods=(*one.pods, *pods_of("g", "z", 1)))
+    here = snapshot([node("n1")], [one])
+    assert broken(here, plan(place("g", "x0"), place("g", "x1"), place("g", "z0"))) == ["subgroup"]
+
+
+# --- nomination ------------------------------------------------------------------------------------------------------
+
+
+def test_a_first_minimum_starts_or_waits_as_a_whole() -> None:
+    here = snapshot([node("n1")], [gang("g", 2)])
+    first, second = bind("g", 0, "n1", 0), bind("g", 1, "n1", 1)
+    assert broken(here, plan(first, replace(second, nominated=True))) == ["nomination"]
+    assert broken(here, plan(replace(first, nominated=True), replace(second, nominated=True))) == []
+
+
+def test_surplus_may_wait_while_the_minimum_starts() -> None:
+    here = snapshot([node("n1")], [gang("g", 2, least=1)])
+    assert broken(here, plan(bind("g", 0, "n1", 0), bind("g", 1, "n1", 1, nominated=True))) == []
+
+
+# --- topology --------------------------------------------------------------------------------------------------------
+
+RACKS = Topology("t", (TopologyLevel("zone"), TopologyLevel("rack", alias="r")))
+IN_A_RACK = TopologyConstraint("t", required="r")
+
+
+def racks(*gangs: Gang) -> Snapshot:
+    nodes = [node(f"{rack}{i}", labels={"zone": "z", "rack": rack}) for rack in ("r1", "r2") for i in range(2)]
+    return snapshot([*nodes, node("bare", labels={"zone": "z"})], gangs, topologies=(RACKS,))
+
+
+@pytest.mark.parametrize(
+    ("targets", "rules"), [(("r10", "r11"), []), (("r10", "r20"), ["topology"]), (("bare", "bare"), ["topology"])]
+)
+def test_a_gang_stays_within_its_required_domain(targets: tuple[str, str], rules: list[str]) -> None:
+    one = gang("g", 2, root=flat_gang(2, IN_A_RACK))
+    binds = [bind("g", i, target, i) for i, target in enumerate(targets)]
+    assert broken(racks(one), plan(*binds)) == rules
+
+
+def test_new_pods_join_the_domain_of_the_running_ones() -> None:
+    one = gang("g", 2, on=["r10"], root=flat_gang(1, IN_A_RACK))
+    assert broken(racks(one), plan(bind("g", 1, "r11", 0))) == []
+    assert broken(racks(one), plan(bind("g", 1, "r20", 0))) == ["topology"]
+
+
+def test_a_gang_that_is_spread_already_may_grow_where_it_runs() -> None:
+    one = gang("g", 3, on=["r10", "r20"], root=flat_gang(1, IN_A_RACK))
+    assert broken(racks(one), plan(bind("g", 2, "r11", 0))) == []
+
+
+def test_each_podset_has_a_domain_of_its_own() -> None:
+    root = SubGroup(children=(PodSet("x", 2, IN_A_RACK), PodSet("y", 2, IN_A_RACK)))
+    one = Gang("ns", "g", "a", root, (*pods_of("g", "x", 2), *pods_of("g", "y", 2)))
+    good = [place("g", "x0", "r10"), place("g", "x1", "r11"), place("g", "y0", "r20"), place("g", "y1", "r21")]
+    assert broken(racks(one), plan(*good)) == []
+    assert broken(racks(one), plan(*good[:3], replace(good[3], node="r11"))) == ["topology"]
+
+
+def test_a_topology_that_does_not_exist_admits_nobody() -> None:
+    one = gang("g", 1, root=flat_gang(1, TopologyConstraint("nowhere", required="rack")))
+    assert broken(racks(one), plan(bind("g", 0, "r10", 0))) == ["topology"]

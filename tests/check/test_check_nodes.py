@@ -1,0 +1,262 @@
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kai_solver.check import check_plan
+from kai_solver.domain import (
+    Bind,
+    Device,
+    Eviction,
+    Gang,
+    GpuRequest,
+    Move,
+    Node,
+    Plan,
+    Pod,
+    PodStatus,
+    Queue,
+    Rung,
+    Snapshot,
+    flat_gang,
+)
+from kai_solver.units import ResourceSchema
+
+GIB = 2**30
+FREE = (-1, -1, -1)
+
+
+def node(name: str, gpus: int = 2, **fields: Any) -> Node:
+    allocatable = (64_000, 512 * GIB, gpus * 1000, fields.pop("slots", 110))
+    return Node(name, allocatable, gpus=gpus, gpu_memory_mib=80_000, **fields)
+
+
+def gang(name: str, size: int = 1, *, on: Sequence[str] = (), gpus: int = 1, queue: str = "a", **fields: Any) -> Gang:
+    """``size`` pods of ``gpus`` whole GPUs; the first run on the nodes ``on``, on devices nobody knows."""
+    root = fields.pop("root", None) or flat_gang(fields.pop("least", size))
+    extra = fields.pop("pod", {})
+    pods = [
+        Pod("ns", f"{name}-{i}", (1000, GIB, 0, 1), GpuRequest(gpus), order=(0, float(i), ""), **extra)
+        for i in range(size)
+    ]
+    pods = [replace(pod, status=PodStatus.RUNNING, node=on[i]) if i < len(on) else pod for i, pod in enumerate(pods)]
+    return Gang("ns", name, queue, root, tuple(pods), **fields)
+
+
+def snapshot(nodes: Sequence[Node], gangs: Sequence[Gang], **fields: Any) -> Snapshot:
+    queues = fields.pop("queues", (Queue("a", quota=FREE), Queue("b", quota=FREE)))
+    return Snapshot(1000.0, ResourceSchema(), tuple(nodes), tuple(queues), tuple(gangs), **fields)
+
+
+def bind(name: str, index: int, target: str, *devices: int, **fields: Any) -> Bind:
+    given = tuple(Device(device, 1000) for device in devices)
+    return Bind(f"ns/{name}-{index}", f"ns/{name}", target, given, **fields)
+
+
+def plan(*binds: Bind, **fields: Any) -> Plan:
+    admitted = tuple(dict.fromkeys((entry.gang, entry.rung) for entry in binds))
+    return replace(Plan(binds=binds, admitted=admitted), **fields)
+
+
+def broken(snapshot: Snapshot, plan: Plan) -> list[str]:
+    return [violation.rule for violation in check_plan(snapshot, plan)]
+
+
+# --- form and foreign ------------------------------------------------------------------------------------------------
+
+
+def test_an_empty_plan_holds() -> None:
+    assert broken(snapshot([node("n1")], [gang("g")]), Plan()) == []
+
+
+def test_a_bind_on_free_devices_holds() -> None:
+    assert broken(snapshot([node("n1")], [gang("g", 2)]), plan(bind("g", 0, "n1", 0), bind("g", 1, "n1", 1))) == []
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        pytest.param(Bind("ns/nobody", "ns/g", "n1", (Device(0, 1000),)), id="unknown pod"),
+        pytest.param(Bind("ns/g-0", "ns/nobody", "n1", (Device(0, 1000),)), id="unknown gang"),
+        pytest.param(Bind("ns/g-0", "ns/g", "nowhere", (Device(0, 1000),)), id="unknown node"),
+        pytest.param(Bind("ns/g-0", "ns/r", "n1", (Device(0, 1000),)), id="pod of another gang"),
+        pytest.param(Bind("ns/r-0", "ns/r", "n2", (Device(0, 1000),)), id="running pod"),
+    ],
+)
+def test_a_bind_that_names_the_wrong_thing_breaks_the_form(entry: Bind) -> None:
+    here = snapshot([node("n1"), node("n2")], [gang("g"), gang("r", on=["n1"])])
+    assert set(broken(here, replace(plan(entry), admitted=(("ns/g", Rung.ALLOCATE),)))) == {"form"}
+
+
+def test_a_pod_bound_twice_breaks_the_form() -> None:
+    assert broken(snapshot([node("n1")], [gang("g")]), plan(bind("g", 0, "n1", 0), bind("g", 0, "n1", 1))) == ["form"]
+
+
+def test_moving_a_pod_to_where_it_is_breaks_the_form() -> None:
+    here = snapshot([node("n1")], [gang("g"), gang("r", on=["n1"])])
+    move = Move("ns/r-0", "ns/r", "n1", "n1", (Device(1, 1000),), ("ns/g",))
+    assert broken(here, plan(bind("g", 0, "n1", 0), moves=(move,))) == ["form"]
+
+
+def test_a_move_must_start_where_the_pod_runs() -> None:
+    here = snapshot([node("n1"), node("n2"), node("n3")], [gang("g"), gang("r", on=["n1"])])
+    move = Move("ns/r-0", "ns/r", "n2", "n3", (Device(1, 1000),), ("ns/g",))
+    assert broken(here, plan(bind("g", 0, "n1", 0), moves=(move,))) == ["form"]
+
+
+def test_evicting_a_pending_pod_breaks_the_form() -> None:
+    here = snapshot([node("n1")], [gang("g"), gang("h")])
+    eviction = Eviction("ns/h-0", "ns/h", "n1", "preempt", ("ns/g",))
+    assert broken(here, plan(bind("g", 0, "n1", 0), evictions=(eviction,))) == ["form"]
+
+
+def test_a_gang_of_an_inner_queue_gets_nothing() -> None:
+    queues = (Queue("a", quota=FREE), Queue("leaf", "a", quota=FREE))
+    here = snapshot([node("n1")], [gang("g")], queues=queues)
+    assert broken(here, plan(bind("g", 0, "n1", 0))) == ["form"]
+
+
+def test_pods_of_other_schedulers_are_not_touched() -> None:
+    stranger = Pod("sys", "s", (0, 0, 0, 1), GpuRequest(1), PodStatus.RUNNING, node="n1")
+    here = snapshot([node("n1")], [gang("g")], foreign=(stranger,))
+    eviction = Eviction("sys/s", "ns/g", "n1", "preempt", ("ns/g",))
+    assert broken(here, plan(bind("g", 0, "n1", 0), evictions=(eviction,))) == ["foreign"]
+
+
+def test_gangs_that_are_set_aside_are_not_touched() -> None:
+    here = snapshot([node("n1")], [gang("g", set_aside="two sizes in one job")])
+    assert broken(here, plan(bind("g", 0, "n1", 0))) == ["foreign"]
+
+
+# --- capacity --------------------------------------------------------------------------------------------------------
+
+
+def test_a_node_without_enough_cpu_is_over_capacity() -> None:
+    small = replace(node("n1"), allocatable=(1500, 512 * GIB, 2000, 110))
+    here = snapshot([small], [gang("g", 2)])
+    found = check_plan(here, plan(bind("g", 0, "n1", 0), bind("g", 1, "n1", 1)))
+    assert [violation.text for violation in found] == ["node n1: cpu 2000m used of 1500m"]
+
+
+def test_pods_of_other_schedulers_hold_capacity() -> None:
+    stranger = Pod("sys", "s", (64_000, 0, 0, 1), status=PodStatus.RUNNING, node="n1")
+    here = snapshot([node("n1")], [gang("g")], foreign=(stranger,))
+    assert broken(here, plan(bind("g", 0, "n1", 0))) == ["capacity"]
+
+
+def releasing(status: PodStatus) -> Snapshot:
+    old = gang("old", gpus=2, on=["n1"])
+    old = replace(old, pods=(replace(old.pods[0], status=status),))
+    return snapshot([node("n1")], [gang("g"), old])
+
+
+def test_a_bind_at_once_may_not_use_what_is_still_being_released() -> None:
+    assert set(broken(releasing(PodStatus.RELEASING), plan(bind("g", 0, "n1", 0)))) == {"capacity", "devices"}
+
+
+def test_a_nominated_bind_may_use_what_is_being_released() -> None:
+    assert broken(releasing(PodStatus.RELEASING), plan(bind("g", 0, "n1", 0, nominated=True))) == []
+
+
+def test_nobody_may_use_what_a_stuck_pod_holds() -> None:
+    found = broken(releasing(PodStatus.STUCK_IN_RELEASING), plan(bind("g", 0, "n1", 0, nominated=True)))
+    assert set(found) == {"capacity", "devices"}
+
+
+def test_an_over_committed_node_may_stay_so_but_gets_nothing_more_of_that() -> None:
+    shrunk = replace(node("n1"), allocatable=(500, 512 * GIB, 2000, 110))
+    running = gang("r", on=["n1"])
+    assert broken(snapshot([shrunk], [gang("g"), running]), plan(bind("g", 0, "n1", 0))) == ["capacity"]
+    frugal = gang("g", gpus=0)
+    frugal = replace(frugal, pods=(replace(frugal.pods[0], request=(0, GIB, 0, 1)),))
+    assert broken(snapshot([shrunk], [frugal, running]), plan(bind("g", 0, "n1"))) == []
+
+
+# --- devices ---------------------------------------------------------------------------------------------------------
+
+
+def share(name: str, milli: int, devices: int = 1, **fields: Any) -> Gang:
+    one = gang(name)
+    return replace(one, pods=(replace(one.pods[0], gpu=GpuRequest(devices, milli), **fields),))
+
+
+def give(name: str, milli: int, *devices: int) -> Bind:
+    return Bind(f"ns/{name}-0", f"ns/{name}", "n1", tuple(Device(device, milli) for device in devices))
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        pytest.param(bind("g", 0, "n1", 0), id="too few"),
+        pytest.param(bind("g", 0, "n1", 0, 0), id="one twice"),
+        pytest.param(bind("g", 0, "n1", 0, 2), id="no such GPU"),
+        pytest.param(replace(bind("g", 0, "n1"), devices=(Device(0, 500), Device(1, 1000))), id="part of a GPU"),
+    ],
+)
+def test_devices_must_match_the_request(entry: Bind) -> None:
+    assert broken(snapshot([node("n1")], [gang("g", gpus=2)]), plan(entry)) == ["devices"]
+
+
+def test_a_device_is_given_once() -> None:
+    here = snapshot([node("n1")], [gang("g", 2)])
+    found = check_plan(here, plan(bind("g", 0, "n1", 1), bind("g", 1, "n1", 1)))
+    assert [(violation.rule, violation.text) for violation in found] == [
+        ("devices", "node n1: GPU 1 is given 2000m of 1000m")
+    ]
+
+
+def test_shares_of_one_device_fit_up_to_the_whole() -> None:
+    here = snapshot([node("n1")], [share("g", 500), share("h", 500), share("i", 100)])
+    assert broken(here, plan(give("g", 500, 0), give("h", 500, 0), give("i", 100, 1))) == []
+    assert broken(here, plan(give("g", 500, 0), give("h", 500, 0), give("i", 100, 0))) == ["devices"]
+
+
+def test_requests_by_memory_take_hundredths_of_the_nodes_gpu() -> None:
+    one = gang("g")
+    one = replace(one, pods=(replace(one.pods[0], gpu=GpuRequest(1, 0, 20_100)),))
+    here = snapshot([node("n1")], [one])
+    assert broken(here, plan(give("g", 260, 0))) == []
+    assert broken(here, plan(give("g", 250, 0))) == ["devices"]
+
+
+def test_pods_with_known_devices_keep_them() -> None:
+    running = gang("r", on=["n1"], pod={"devices": (0,)})
+    here = snapshot([node("n1")], [gang("g"), running])
+    assert broken(here, plan(bind("g", 0, "n1", 1))) == []
+    assert broken(here, plan(bind("g", 0, "n1", 0))) == ["devices"]
+
+
+def test_two_groups_of_shared_devices_are_two_devices() -> None:
+    groups = [
+        share(name, 300, gpu_groups=(group,), status=PodStatus.RUNNING, node="n1")
+        for name, group in (("r", "x"), ("s", "y"))
+    ]
+    here = snapshot([node("n1")], [gang("g"), *groups])
+    assert broken(here, plan(bind("g", 0, "n1", 0))) == ["devices"]
+    same = [groups[0], replace(groups[1], pods=(replace(groups[1].pods[0], gpu_groups=("x",)),))]
+    assert broken(snapshot([node("n1")], [gang("g"), *same]), plan(bind("g", 0, "n1", 0))) == []
+
+
+def test_a_victims_device_is_taken_by_a_nominated_pod_only() -> None:
+    victim = gang("v", on=["n1"], priority=10, pod={"devices": (0,)})
+    other = gang("r", on=["n1"], pod={"devices": (1,)})
+    here = snapshot([node("n1")], [gang("g"), victim, other])
+    evictions = (Eviction("ns/v-0", "ns/v", "n1", "preempt", ("ns/g",)),)
+    waiting = bind("g", 0, "n1", 0, nominated=True, rung=Rung.PREEMPT)
+    assert broken(here, plan(waiting, evictions=evictions)) == []
+    at_once = plan(replace(waiting, nominated=False), evictions=evictions)
+    assert set(broken(here, at_once)) == {"capacity", "devices"}
+
+
+def test_a_newly_shared_device_needs_a_second_pod_slot() -> None:
+    assert broken(snapshot([node("n1", slots=2)], [share("g", 500)]), plan(give("g", 500, 0))) == []
+    assert broken(snapshot([node("n1", slots=1)], [share("g", 500)]), plan(give("g", 500, 0))) == ["devices"]
+
+
+# --- predicates ------------------------------------------------------------------------------------------------------
+
+
+def test_a_cordoned_node_gets_no_pods() -> None:
+    here = snapshot([node("n1", schedulable=False)], [gang("g")])
+    assert broken(here, plan(bind("g", 0, "n1", 0))) == ["predicates"]
