@@ -1,0 +1,23 @@
+"""Benchmarks: decide time, memory and quality over instances and models, against greedy and recorded peers."""
+
+from kai_solver.bench.compare import Paired, Row, paired, rows_of
+from kai_solver.bench.find import find_instances
+from kai_solver.bench.measure import Job, Run, measure, measure_here
+from kai_solver.bench.peers import Peer, Reached, peers_beside, reached_by, shortfall
+
+__all__ = [
+    "Job",
+    "Paired",
+    "Peer",
+    "Reached",
+    "Row",
+    "Run",
+    "find_instances",
+    "measure",
+    "measure_here",
+    "paired",
+    "peers_beside",
+    "reached_by",
+    "rows_of",
+    "shortfall",
+]

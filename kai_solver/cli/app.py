@@ -1,0 +1,67 @@
+"""The typer app: one file per command."""
+
+from typing import Annotated
+
+import typer
+
+from kai_solver.cli.bench import bench
+from kai_solver.cli.conformance import conformance
+from kai_solver.cli.convert import convert
+from kai_solver.cli.exits import EXIT_CODES_HELP
+from kai_solver.cli.explain import explain
+from kai_solver.cli.fairshare import fairshare
+from kai_solver.cli.models import models
+from kai_solver.cli.solve import solve
+from kai_solver.cli.validate import validate
+
+HELP = """Schedule gangs of GPU pods as the KAI Scheduler does, by constraint optimisation.
+
+An INSTANCE is a file or folder: the project's own JSON or YAML (optionally .zst), a KAI snapshot.zip, Kubernetes YAML
+("kubectl get ... -o yaml"), a KAI behaviour case, or an openb trace.
+
+\b
+Examples:
+  kai-solver solve snapshot.zip                     what would be bound, moved, evicted, and why the rest waits
+  kai-solver solve cluster.yaml --budget 5s --output plan.json
+  kai-solver validate cluster.yaml plan.json        judge a plan by the rules
+  kai-solver explain snapshot.zip team-a/train-7    why this gang is pending
+  kai-solver fairshare snapshot.zip                 the queue tree: quota, request, fair share, allocation
+  kai-solver convert snapshot.zip cluster.json --anonymize
+
+"""
+
+app = typer.Typer(
+    help=HELP + EXIT_CODES_HELP,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"kai-solver {version('kai-solver')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Hold the options before the command."""
+
+
+app.command("solve", short_help="Decide one cycle of a cluster.")(solve)
+app.command("validate", short_help="Judge a plan, or an instance alone.")(validate)
+app.command("explain", short_help="Say why a gang is pending.")(explain)
+app.command("fairshare", short_help="Show the queue tree in numbers.")(fairshare)
+app.command("convert", short_help="Write an instance in another form.")(convert)
+app.command("conformance", short_help="Run behaviour cases.")(conformance)
+app.command("bench", short_help="Measure models on instances.")(bench)
+app.add_typer(models, name="models", short_help="List and show solver models.")

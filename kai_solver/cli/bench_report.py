@@ -1,0 +1,113 @@
+"""What ``bench`` prints: a table with paired ratios, JSON, or CSV."""
+
+import csv
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import orjson
+import typer
+from rich.console import Console
+
+from kai_solver.bench import Row, Run, paired, rows_of
+from kai_solver.cli.console import heading, line, open_console, table
+
+COLUMNS = ("instance", "model", "decide", "ratio", "cold", "memory", "placed", "evicted", "moved", "pending", "proven")
+REST = ("source", "stages", "gap", "against")
+CSV_FIELDS = (
+    "instance", "model", "seed", "load_s", "decide_s", "cold_s", "memory_mib", "placed", "partly", "evicted", "moved",
+    "pending", "proven", "source", "stages", "worse_than",
+)  # fmt: skip
+
+
+def print_table(runs: Sequence[Run], reference: str) -> None:
+    """One row an instance and model, then the pairs, then what peers do better."""
+    console = open_console()
+    rows = rows_of(runs, reference)
+    columns = (*COLUMNS, *REST[:-1], f"vs {reference}")
+    console.print(table(columns, [_cells(row) for row in rows], right=COLUMNS[2:]))
+    _print_peers(console, runs)
+    pairs = paired(rows, reference)
+    if pairs:
+        heading(console, f"Paired with {reference}", "decide time: median of ratios; plans: better, same, worse")
+    for pair in pairs:
+        line(
+            console,
+            f"  {pair.model}: {pair.median_ratio:.2f} x over {pair.instances} instances; "
+            f"{pair.better} better, {pair.same} same, {pair.worse} worse",
+        )
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    return (
+        Path(row.instance).name,
+        row.model,
+        f"{row.decide_s * 1000:,.0f} ms",
+        f"{row.ratio:.2f} x" if row.ratio is not None else "",
+        f"{row.cold_s * 1000:,.0f} ms" if row.cold_s is not None else "",
+        f"{row.memory_mib:,.0f} MiB",
+        f"{row.placed:,}" + (f" (+{row.partly} partly)" if row.partly else ""),
+        f"{row.evicted:,}",
+        f"{row.moved:,}",
+        f"{row.pending:,}",
+        f"{row.proven:.0%}" if row.proven is not None else "",
+        row.source,
+        ", ".join(f"{stage.name} {stage.value:g}/{stage.bound:g}" for stage in row.stages),
+        f"{row.gap:.1%}" if row.gap is not None else "",
+        row.against,
+    )
+
+
+def _print_peers(console: Console, runs: Sequence[Run]) -> None:
+    """Recorded outcomes of other schedulers, one line each, with a remark where they are better than a run of ours."""
+    peers = {(run.instance, peer.name): peer for run in runs for peer in run.peers}
+    if not peers:
+        return
+    heading(console, "Recorded peers", "their own timing, on their machine")
+    rows = []
+    for (instance, name), peer in peers.items():
+        remarks = {text for run in runs if run.instance == instance for text in run.worse_than if text.startswith(name)}
+        reached = peer.reached
+        counts = (f"{len(reached.full):,}", f"{reached.evicted:,}", f"{reached.moved:,}")
+        rows.append((Path(instance).name, name, f"{peer.cycle_ms:,.0f} ms", *counts, "; ".join(sorted(remarks))))
+    columns = ("instance", "peer", "cycle", "placed", "evicted", "moved", "better than ours")
+    console.print(table(columns, rows, right=columns[2:6]))
+
+
+def print_json(runs: Sequence[Run], reference: str) -> None:
+    """Rows, pairs and runs."""
+    rows = rows_of(runs, reference)
+    document = {
+        "reference": reference,
+        "rows": [asdict(row) for row in rows],
+        "paired": [asdict(pair) for pair in paired(rows, reference)],
+        "runs": [_run_document(run) for run in runs],
+    }
+    typer.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
+
+
+def print_csv(runs: Sequence[Run]) -> None:
+    """One line a run."""
+    writer = csv.DictWriter(sys.stdout, CSV_FIELDS, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for run in runs:
+        stages = ";".join(f"{stage.name}={stage.value:g}/{stage.bound:g}" for stage in run.stages)
+        writer.writerow(_run_document(run) | {"stages": stages, "worse_than": "; ".join(run.worse_than)})
+
+
+def _run_document(run: Run) -> dict[str, Any]:
+    document = asdict(run)
+    document["peers"] = [
+        {
+            "name": peer.name,
+            "placed": len(peer.reached.full),
+            "partly": len(peer.reached.partial),
+            "evicted": peer.reached.evicted,
+            "moved": peer.reached.moved,
+            "cycle_ms": peer.cycle_ms,
+        }
+        for peer in run.peers
+    ]
+    return document

@@ -1,0 +1,70 @@
+"""``kai-solver convert``: from any readable form to the project's own, to a KAI snapshot, to Kubernetes YAML."""
+
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kai_solver.cli.exits import Exit, complain, guarded
+from kai_solver.cli.options import Instance
+
+if TYPE_CHECKING:
+    from kai_solver.domain import Snapshot
+
+
+class Form(Enum):
+    """What can be written."""
+
+    NATIVE = "native"
+    SNAPSHOT = "snapshot"
+    KUBERNETES = "kubernetes"
+
+
+@guarded
+def convert(
+    instance: Instance,
+    output: Annotated[Path, typer.Argument(help="File to write: .json, .yaml (both also .zst), or .zip.")],
+    to: Annotated[Form | None, typer.Option("--to", help="Form; default: snapshot for .zip, else native.")] = None,
+    anonymize: Annotated[bool, typer.Option("--anonymize", help="Replace every name by a hash.")] = False,
+) -> Exit:
+    """Write an instance in another form; nothing that the scheduler uses is lost.
+
+    \b
+    Examples:
+      kai-solver convert snapshot.zip cluster.json
+      kai-solver convert cluster.yaml snapshot.zip --anonymize
+      kai-solver convert case.json objects.yaml --to kubernetes
+    """
+    from kai_solver.cli.planfiles import write_bytes
+    from kai_solver.instances_io import load_instance
+    from kai_solver.instances_io.anonymize import anonymize as hash_names
+
+    snapshot = load_instance(instance).snapshot
+    for notice in snapshot.notices:
+        complain(f"{notice.kind}: {notice.object}: {notice.text}")
+    if anonymize:
+        snapshot = hash_names(snapshot)
+    form = to or (Form.SNAPSHOT if output.suffix == ".zip" else Form.NATIVE)
+    write_bytes(_content(snapshot, form, output), output)
+    return Exit.FINE
+
+
+def _content(snapshot: "Snapshot", form: Form, output: Path) -> bytes:
+    if form is Form.SNAPSHOT:
+        from kai_solver.kubeobjects import export_kai_snapshot
+
+        return export_kai_snapshot(snapshot)
+    from kai_solver.instances_io.native import native_from_snapshot
+
+    return _text(native_from_snapshot(snapshot), output)
+
+
+def _text(document: object, output: Path) -> bytes:
+    if output.name.removesuffix(".zst").endswith((".yaml", ".yml")):
+        import yaml
+
+        return yaml.safe_dump(document, sort_keys=False, allow_unicode=True).encode()
+    import orjson
+
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n"

@@ -1,0 +1,86 @@
+"""Explanations and queue tables on the terminal."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from kai_solver.cli.console import heading, line, open_console, table
+from kai_solver.explain import Explanation, PodFit, QueueLine
+from kai_solver.units import QUEUE_RESOURCES, UNLIMITED
+
+
+def print_explanations(explanations: Iterable[Explanation], console: Console | None = None) -> None:
+    """Print explanations, one after the other."""
+    console = console or open_console()
+    for explanation in explanations:
+        _print_explanation(console, explanation)
+
+
+def _print_explanation(console: Console, explanation: Explanation) -> None:
+    note = f"{explanation.state} in queue {explanation.queue}"
+    heading(console, explanation.gang, f"{note}: {explanation.reason}" if explanation.reason else note)
+    for text in explanation.message.strip().splitlines():
+        line(console, f"  {text}")
+    if explanation.proof is not None:
+        method = f" by {explanation.proof.method}" if explanation.proof.method else ""
+        line(console, f"  proof: {explanation.proof.state}{method}")
+    _section(console, "Events", explanation.events)
+    for fit in explanation.fits:
+        _print_fit(console, fit)
+    _section(console, "What would have to change", explanation.changes)
+    if explanation.queues:
+        line(console, "  Queues, from the gang's own up (allocated: as the plan leaves it)")
+        console.print(queue_table(explanation.queues, indented=False))
+
+
+def _section(console: Console, title: str, texts: Sequence[str]) -> None:
+    if texts:
+        line(console, f"  {title}")
+    for text in texts:
+        for part in text.splitlines():
+            line(console, f"    {part}")
+
+
+def _print_fit(console: Console, fit: PodFit) -> None:
+    line(
+        console,
+        f"  Nodes, for {fit.waiting} waiting pods of {fit.request}: {fit.fitting_nodes} of {fit.nodes} have room, "
+        f"for {fit.room} pods; {fit.required} are required",
+    )
+    for reason in fit.reasons:
+        words = reason.kubernetes if reason.kubernetes == reason.kai else f"{reason.kai} ({reason.kubernetes})"
+        line(console, f"    {reason.nodes} {words}")
+
+
+def queue_table(lines: Sequence[QueueLine], *, indented: bool = True) -> Table:
+    """Table of queues: quota, limit, request, fair share and allocation per resource that any of them uses."""
+    used = [r for r in range(3) if r == 2 or any(_says_something(entry, r) for entry in lines)]
+    rows = []
+    for entry in lines:
+        name = "  " * entry.depth + entry.name if indented else entry.name
+        for r in reversed(used):
+            amounts = (
+                entry.quota,
+                entry.limit,
+                entry.requested,
+                entry.fair_share,
+                entry.allocated,
+                entry.non_preemptible,
+            )
+            words = [amount_words(QUEUE_RESOURCES[r], amount[r]) for amount in amounts]
+            rows.append((name, str(entry.priority), QUEUE_RESOURCES[r], f"{entry.weight[r]:g}", *words))
+            name = ""
+    columns = ("queue", "priority", "resource", "weight", "quota", "limit", "request", "fair share", "allocated")
+    return table((*columns, "non-preemptible"), rows, right=("priority", "weight", *columns[4:], "non-preemptible"))
+
+
+def _says_something(entry: QueueLine, resource: int) -> bool:
+    return entry.limit[resource] != UNLIMITED or entry.quota[resource] > 0 or entry.requested[resource] > 0
+
+
+def amount_words(resource: str, amount: int) -> str:
+    """Amount for a table: GPUs, cores, GB."""
+    if amount == UNLIMITED:
+        return "unlimited"
+    return f"{amount / 1e9:,.4g} GB" if resource == "memory" else f"{amount / 1000:,.6g}"

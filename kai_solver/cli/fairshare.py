@@ -1,0 +1,34 @@
+"""``kai-solver fairshare``: the queue tree in numbers."""
+
+import typer
+
+from kai_solver.cli.exits import Exit, guarded
+from kai_solver.cli.options import AsJson, Instance
+
+
+@guarded
+def fairshare(instance: Instance, as_json: AsJson = False) -> Exit:
+    """Show the queue tree: quota, limit, request, fair share and allocation of every resource.
+
+    GPUs and CPU cores in units of one, memory in GB (10^9 bytes); -1 in JSON is unlimited, and there CPU and GPU are in
+    thousandths, memory in bytes.
+
+    \b
+    Examples:
+      kai-solver fairshare snapshot.zip
+      kai-solver fairshare cluster.yaml --json | jq '.[] | select(.name == "research")'
+    """
+    from kai_solver.explain import fair_share_lines
+    from kai_solver.instances_io import load_instance
+
+    lines = fair_share_lines(load_instance(instance).snapshot)
+    if as_json:
+        import orjson
+
+        typer.echo(orjson.dumps([entry.document() for entry in lines], option=orjson.OPT_INDENT_2).decode())
+    else:
+        from kai_solver.cli.console import open_console
+        from kai_solver.cli.explained import queue_table
+
+        open_console().print(queue_table(lines))
+    return Exit.FINE

@@ -1,0 +1,92 @@
+"""What commands have in common before they decide: instance, model, ladder, budget."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kai_solver.domain import Rung, SolverModel
+from kai_solver.errors import InputError
+from kai_solver.modelfiles import load_model
+from kai_solver.units import parse_duration_s
+
+if TYPE_CHECKING:
+    from kai_solver.instances_io import Loaded
+    from kai_solver.instances_io.cases import CaseFile
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be solved, and how; ``ladder_from`` says who chose the ladder when it is not the model's."""
+
+    loaded: "Loaded"
+    model: SolverModel
+    budget_s: float
+    ladder_from: str = ""
+
+
+def read_request(instance: Path, model: str, budget: str | None, actions: str | None) -> Request:
+    """Read an instance and settle model, ladder and budget.
+
+    Raises
+    ------
+    InputError
+        One of them cannot be used.
+    """
+    from kai_solver.instances_io import load_instance
+
+    chosen = load_model(model)
+    budget_s = parse_budget_s(budget) if budget is not None else chosen.budget_s
+    loaded = load_instance(instance)
+    ladder, ladder_from = choose_ladder(loaded, actions)
+    return Request(loaded, replace(chosen, ladder=ladder) if ladder else chosen, budget_s, ladder_from)
+
+
+def choose_ladder(loaded: "Loaded", actions: str | None) -> tuple[tuple[Rung, ...], str]:
+    """(ladder, who chose it): ``--actions``, else the actions that the case names, else empty: the model's."""
+    if actions is not None:
+        return parse_actions(actions), "--actions"
+    named = case_actions(loaded.case)
+    return (named, "the instance's own actions") if named else ((), "")
+
+
+def case_actions(case: "CaseFile | None") -> tuple[Rung, ...]:
+    """Actions that a behaviour case or benchmark file names (``run.actions``); empty for other instances."""
+    return case.actions if case is not None else ()
+
+
+def parse_actions(text: str) -> tuple[Rung, ...]:
+    """Ladder of ``allocate,reclaim``.
+
+    Raises
+    ------
+    InputError
+        An action does not exist.
+    """
+    known = ", ".join(rung.value for rung in Rung)
+    rungs = []
+    for name in (part.strip() for part in text.split(",")):
+        try:
+            rungs.append(Rung(name))
+        except ValueError:
+            raise InputError(f"there is no action {name!r}", field="--actions", cure=f"Choose from {known}") from None
+    return tuple(rungs)
+
+
+def parse_budget_s(text: str) -> float:
+    """Seconds of ``2s``, ``500ms``, ``1m`` or a bare number.
+
+    Raises
+    ------
+    InputError
+        Not a duration, or not above zero.
+    """
+    try:
+        seconds = float(text)
+    except ValueError:
+        try:
+            seconds = parse_duration_s(text)
+        except InputError as error:
+            raise InputError(error.problem, field="--budget", cure=error.cure) from error
+    if not 0 < seconds <= 86_400:
+        raise InputError(f"{text!r} is not a budget", field="--budget", cure="Give more than zero, and a day at most")
+    return seconds

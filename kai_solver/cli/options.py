@@ -1,0 +1,25 @@
+"""Options that several commands share; their help is written once."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Instance = Annotated[
+    Path,
+    typer.Argument(help="Instance: own JSON/YAML, KAI snapshot.zip, Kubernetes YAML, case file or openb folder."),
+]
+Model = Annotated[str, typer.Option("--model", "-m", help="Solver model: a name (see `models list`) or a TOML file.")]
+Budget = Annotated[
+    str | None, typer.Option("--budget", "-b", help="Time to decide, like 2s or 500ms; default: the model's.")
+]
+Actions = Annotated[
+    str | None,
+    typer.Option(
+        "--actions", help="Ladder instead of the model's: allocate,consolidation,reclaim,preempt,stalegangeviction."
+    ),
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the search.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")]
+Full = Annotated[bool, typer.Option("--full", help="Print every line; by default long lists are cut, with counts.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]

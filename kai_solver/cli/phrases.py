@@ -1,0 +1,110 @@
+"""Plans in words: pure functions from plans to phrases."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+from kai_solver.cli.console import counted
+from kai_solver.domain import Bind, Pending, Plan, PodStatus, Snapshot
+from kai_solver.units import MILLI
+
+SHOWN = 4
+"""Names in one phrase before it says how many more there are."""
+
+
+def describe(snapshot: Snapshot) -> str:
+    """One line about a cluster: nodes, GPUs, queues, gangs and pods."""
+    statuses = Counter(pod.status for gang in snapshot.gangs for pod in gang.pods)
+    waiting = statuses[PodStatus.PENDING] + statuses[PodStatus.GATED]
+    return (
+        f"{snapshot.name or 'instance'}: {counted(len(snapshot.nodes), 'node')}, "
+        f"{counted(sum(node.gpus for node in snapshot.nodes), 'GPU')}, {counted(len(snapshot.queues), 'queue')}, "
+        f"{counted(len(snapshot.gangs), 'gang')} ({counted(statuses[PodStatus.RUNNING], 'pod')} running, "
+        f"{waiting:,} waiting)" + (f", {counted(len(snapshot.foreign), 'foreign pod')}" if snapshot.foreign else "")
+    )
+
+
+def outcome(plan: Plan) -> str:
+    """One line about a plan: gangs admitted by rung, pods moved and evicted, gangs pending and how many proven."""
+    rungs = Counter(rung.value for _, rung in plan.admitted)
+    by = f" ({', '.join(f'{rung} {count:,}' for rung, count in rungs.items())})" if rungs else ""
+    proven = sum(pending.proof.state == "proven" for pending in plan.pending)
+    return (
+        f"{counted(len({gang for gang, _ in plan.admitted}), 'gang')} admitted{by}; "
+        f"{counted(len(plan.binds), 'pod')} bound, {len(plan.moves):,} moved, {len(plan.evictions):,} evicted; "
+        f"{counted(len(plan.pending), 'gang')} pending" + (f", {proven:,} of them proven" if plan.pending else "")
+    )
+
+
+def gap(value: float, bound: float) -> str:
+    """Relative distance of value and bound, as a percentage of the value."""
+    return "0%" if value == bound else f"{abs(value - bound) / max(abs(value), 1e-9):.1%}"
+
+
+def alike(pending: Iterable[Pending]) -> list[list[Pending]]:
+    """Pending gangs in groups of one reason, message and proof; a message that names its gang is read without it."""
+    groups: dict[object, list[Pending]] = defaultdict(list)
+    for entry in pending:
+        name = entry.gang.rpartition("/")[2]
+        groups[entry.reason, entry.message.replace(name, "*"), entry.proof].append(entry)
+    return list(groups.values())
+
+
+def pending_lines(gangs: list[Pending]) -> list[str]:
+    """Lines about gangs that wait for the same reason."""
+    first = gangs[0]
+    names = ", ".join(entry.gang for entry in gangs[:SHOWN])
+    names += f" and {counted(len(gangs) - SHOWN, 'more gang')}" if len(gangs) > SHOWN else ""
+    method = f" by {first.proof.method}" if first.proof.method else ""
+    lines = [f"  {names}: {first.reason.value} ({first.proof.state}{method})"]
+    lines += [f"      {text}" for text in first.message.strip().splitlines()]
+    lines += [f"      blocked by {b.kind} {b.name}: needs {b.need}, has {b.have}" for b in first.proof.blocking]
+    return lines
+
+
+def places(binds: list[Bind]) -> str:
+    """``node-1 (GPU 0-3), node-2 (GPU 5: 0.5)`` and how many nodes more."""
+    on: dict[str, dict[int, int]] = defaultdict(dict)
+    for bind in binds:
+        devices = on[bind.node]
+        for device in bind.devices:
+            devices[device.index] = devices.get(device.index, 0) + device.milli
+    shown = [f"{node}{_devices(devices)}" for node, devices in list(on.items())[:SHOWN]]
+    return ", ".join(shown) + (f" and {counted(len(on) - len(shown), 'more node')}" if len(on) > len(shown) else "")
+
+
+def _devices(devices: dict[int, int]) -> str:
+    if not devices:
+        return ""
+    whole = _ranges(sorted(index for index, milli in devices.items() if milli >= MILLI))
+    shares = [f"{milli / MILLI:g} of {index}" for index, milli in sorted(devices.items()) if milli < MILLI]
+    return f" (GPU {', '.join(whole + shares)})"
+
+
+def _ranges(indices: list[int]) -> list[str]:
+    """``["0-3", "6"]`` of 0, 1, 2, 3, 6."""
+    runs: list[list[int]] = []
+    for index in indices:
+        if runs and index == runs[-1][1] + 1:
+            runs[-1][1] = index
+        else:
+            runs.append([index, index])
+    return [str(first) if first == last else f"{first}-{last}" for first, last in runs]
+
+
+def nodes_of(nodes: list[str]) -> str:
+    """``node-1 x3, node-2`` and how many nodes more."""
+    counts = Counter(nodes)
+    shown = [node if count == 1 else f"{node} x{count}" for node, count in list(counts.items())[:SHOWN]]
+    more = len(counts) - len(shown)
+    return ", ".join(shown) + (f" and {counted(more, 'more node')}" if more else "")
+
+
+def helped(gangs: tuple[str, ...]) -> str:
+    """The gangs that something is done for."""
+    more = len(gangs) - SHOWN
+    return ", ".join(gangs[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def yes_no(value: bool) -> str:
+    """``yes`` or ``no``."""
+    return "yes" if value else "no"

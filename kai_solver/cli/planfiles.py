@@ -1,0 +1,61 @@
+"""Plan files, written and read."""
+
+from pathlib import Path
+
+import orjson
+import zstandard
+
+from kai_solver.domain import Plan
+from kai_solver.errors import InputError
+from kai_solver.instances_io.planfile import plan_from_document, plan_to_document
+
+
+def plan_json(plan: Plan) -> str:
+    """The published plan document as JSON text."""
+    return orjson.dumps(plan_to_document(plan), option=orjson.OPT_INDENT_2).decode()
+
+
+def write_plan(plan: Plan, path: Path) -> None:
+    """Write ``plan``; ``.zst`` compresses."""
+    write_bytes(plan_json(plan).encode() + b"\n", path)
+
+
+def read_plan(path: Path) -> Plan:
+    """Read a plan file.
+
+    Raises
+    ------
+    InputError
+        It cannot be read or is not a plan.
+    """
+    try:
+        raw = path.read_bytes()
+        if path.suffix == ".zst":
+            raw = zstandard.ZstdDecompressor().decompress(raw, max_output_size=1 << 30)
+        return plan_from_document(orjson.loads(raw))
+    except (OSError, zstandard.ZstdError) as error:
+        raise InputError(f"cannot be read: {error}", file=str(path)) from error
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"not JSON: {error}", file=str(path)) from error
+    except InputError as error:
+        raise error.in_file(str(path)) from error
+
+
+def write_bytes(content: bytes, path: Path) -> None:
+    """Write a file in one step: a reader sees the old content or the new one.
+
+    Raises
+    ------
+    InputError
+        It cannot be written.
+    """
+    if path.suffix == ".zst":
+        content = zstandard.ZstdCompressor(level=9).compress(content)
+    partial = path.with_name(path.name + ".part")
+    try:
+        partial.write_bytes(content)
+        partial.replace(path)
+    except OSError as error:
+        raise InputError(
+            f"cannot be written: {error.strerror}", file=str(path), cure="Name a writable place"
+        ) from error

@@ -1,0 +1,77 @@
+"""``kai-solver solve``: one cycle on an instance, in words or as a plan file."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kai_solver.cli.exits import Exit, complain, guarded
+from kai_solver.cli.options import Actions, AsJson, Budget, Full, Instance, Model, Quiet, Seed
+
+if TYPE_CHECKING:
+    from kai_solver.cli.inputs import Request
+    from kai_solver.domain import Plan
+
+
+@guarded
+def solve(
+    instance: Instance,
+    model: Model = "default",
+    budget: Budget = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the plan here (JSON; .zst compresses).")
+    ] = None,
+    seed: Seed = 0,
+    actions: Actions = None,
+    as_json: AsJson = False,
+    full: Full = False,
+    quiet: Quiet = False,
+) -> Exit:
+    """Decide one cycle: what binds where, what moves, what is evicted and for whom, what waits and why.
+
+    A behaviour case or benchmark file that names actions is solved with those, unless --actions says otherwise.
+    Ctrl-C stops with the best plan so far (exit code 130, the plan is written); a second Ctrl-C ends at once.
+
+    \b
+    Examples:
+      kai-solver solve snapshot.zip
+      kai-solver solve cluster.yaml --model fast --budget 500ms --output plan.json
+      kai-solver solve case.json --actions allocate,reclaim --json | jq .evictions
+    """
+    from kai_solver.cli.inputs import read_request
+
+    request = read_request(instance, model, budget, actions)
+    plan, interrupted = decide(request, seed, quiet)
+    if output is not None:
+        from kai_solver.cli.planfiles import write_plan
+
+        write_plan(plan, output)
+    if as_json:
+        from kai_solver.cli.planfiles import plan_json
+
+        typer.echo(plan_json(plan))
+    else:
+        from kai_solver.cli.summary import print_summary
+
+        print_summary(request, plan, full=full)
+    if interrupted:
+        complain("interrupted; this is the best plan so far" + (f", written to {output}" if output else ""))
+        return Exit.INTERRUPTED
+    return Exit.FINE
+
+
+def decide(request: "Request", seed: int, quiet: bool) -> "tuple[Plan, bool]":
+    """(plan, whether Ctrl-C ended the search): one cycle, with progress on standard error."""
+    from kai_solver.cli.interrupt import stopping_on_interrupt
+    from kai_solver.cli.progress import ProgressLine
+    from kai_solver.engine import Engine
+
+    with stopping_on_interrupt() as stop, ProgressLine(quiet=quiet) as progress, Engine(request.model) as engine:
+        plan = engine.cycle(
+            request.loaded.snapshot,
+            budget_s=request.budget_s,
+            seed=seed,
+            progress=progress,
+            should_stop=stop.is_set,
+        )
+    return plan, stop.is_set()

@@ -1,0 +1,217 @@
+"""Behaviour cases as the runner needs them: how to run, what is expected, what KAI was seen to do.
+
+The instance itself is read by ``instances_io``; only ``run``, ``expected``, ``actual`` and the two fields of a job that
+matter between rounds are read here.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import orjson
+import zstandard
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from kai_solver.domain import Rung
+from kai_solver.errors import InputError
+
+CASE_SUFFIXES = (".json", ".json.zst")
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class RunSpec(_Part):
+    """How a case is run: one session compared as it stands, or rounds on fresh sessions."""
+
+    kind: Literal["single_session", "integration"] = "single_session"
+    actions: tuple[Rung, ...]
+    rounds: int = Field(default=1, ge=1, le=1000)
+    rounds_after_match: int = Field(default=0, ge=0, le=1000)
+    delay_between_rounds_ms: float = 0.0
+
+
+class Expectation(_Part):
+    """What holds for a task, or for every task of a job."""
+
+    status: str | None = None
+    node: str | None = None
+    gpus_required: float | None = None
+    gpus_accepted: float | None = None
+    cpu_milli_required: float | None = None
+    memory_required: float | None = None
+    gpu_groups: tuple[str, ...] = ()
+    dont_validate_gpu_group: bool = False
+    last_start_older_than_s: float | None = None
+    error_message: str | None = None
+    numa_zones: tuple[int, ...] | None = None
+
+
+class NodeExpectation(_Part):
+    """What holds for a node after the last round."""
+
+    idle_gpus: float | None = None
+    releasing_gpus: float | None = None
+    numa_zones_available: Any = None
+
+
+class CacheCalls(_Part):
+    """Upper bounds, per cycle, of what a plan may do."""
+
+    binds: int | None = None
+    evictions: int | None = None
+    pipelined: int | None = None
+
+
+class Expected(_Part):
+    """What a case asserts; what it does not name is free."""
+
+    jobs: dict[str, Expectation] = {}
+    tasks: dict[str, Expectation] = {}
+    nodes: dict[str, NodeExpectation] = {}
+    max_cache_calls: CacheCalls = CacheCalls()
+
+
+class RecordedState(_Part):
+    """Status and place of a task in KAI's outcome."""
+
+    status: str
+    node: str = ""
+    gpu_groups: tuple[str, ...] = ()
+
+
+class RecordedSummary(_Part):
+    """KAI's counts of one cycle."""
+
+    tasks_evicted: int = 0
+    tasks_moved: int = 0
+    gpus_evicted: float = 0.0
+    gpus_moved: float = 0.0
+
+
+class RecordedRound(_Part):
+    """One cycle of KAI."""
+
+    summary: RecordedSummary = RecordedSummary()
+
+
+class Recorded(_Part):
+    """What KAI did: its rounds up to the match, and the states that the expectation was held against."""
+
+    rounds: tuple[RecordedRound, ...] = ()
+    at_match: dict[str, RecordedState] | None = None
+
+    @property
+    def evicted(self) -> int:
+        """Pods evicted in all rounds that found no other place."""
+        return sum(r.summary.tasks_evicted for r in self.rounds)
+
+    @property
+    def moved(self) -> int:
+        """Pods moved in all rounds."""
+        return sum(r.summary.tasks_moved for r in self.rounds)
+
+    @property
+    def gpus_evicted(self) -> float:
+        """GPUs of the evicted pods."""
+        return sum(r.summary.gpus_evicted for r in self.rounds)
+
+
+class _Task(_Part):
+    id: str
+
+
+class _Job(_Part):
+    name: str
+    namespace: str = ""
+    delete_when_evicted: bool = False
+    tasks: tuple[_Task, ...] = ()
+
+
+class _Instance(_Part):
+    jobs: tuple[_Job, ...] = ()
+
+
+class Case(_Part):
+    """One case file."""
+
+    schema_: str = Field(alias="schema")
+    name: str = ""
+    suite: str = ""
+    run: RunSpec
+    expected: Expected
+    actual: Recorded | None = None
+    instance: _Instance
+
+    @property
+    def lasting(self) -> frozenset[str]:
+        """Names of jobs whose evicted pods stay ``Releasing`` between rounds."""
+        return frozenset(job.name for job in self.instance.jobs if job.delete_when_evicted)
+
+    @property
+    def tasks_of(self) -> dict[str, tuple[str, ...]]:
+        """Task ids by job name."""
+        return {job.name: tuple(task.id for task in job.tasks) for job in self.instance.jobs}
+
+
+def find_cases(directory: Path) -> Iterator[Path]:
+    """Case files under ``directory``, sorted; other JSON documents are passed over.
+
+    Raises
+    ------
+    InputError
+        There is no such directory, or no case file in it.
+    """
+    if not directory.exists():
+        raise InputError("no such file or directory", file=str(directory), cure="Name a folder of case files")
+    if directory.is_file():
+        yield directory
+        return
+    found = False
+    for path in sorted(p for suffix in CASE_SUFFIXES for p in directory.rglob(f"*{suffix}")):
+        if _looks_like_case(path):
+            found = True
+            yield path
+    if not found:
+        raise InputError(
+            "no behaviour case in this folder",
+            file=str(directory),
+            cure='A case has "schema": "kai-case/1", run, expected',
+        )
+
+
+def read_case(path: Path) -> Case:
+    """Read one case file.
+
+    Raises
+    ------
+    InputError
+        It is not JSON, or a field of ``run``, ``expected`` or ``actual`` cannot be used.
+    """
+    try:
+        return Case.model_validate(orjson.loads(_content(path)))
+    except (OSError, zstandard.ZstdError) as error:
+        raise InputError(f"cannot be read: {error}", file=str(path)) from error
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"not JSON: {error}", file=str(path)) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise InputError(first["msg"], file=str(path), field=field) from error
+
+
+def _looks_like_case(path: Path) -> bool:
+    """True for a document that asserts something, and for one that cannot be read (it is to be reported)."""
+    try:
+        content = _content(path)
+    except (OSError, zstandard.ZstdError):
+        return True
+    return b'"kai-case/' in content[:4096] and b'"expected"' in content
+
+
+def _content(path: Path) -> bytes:
+    raw = path.read_bytes()
+    if path.name.endswith(".zst"):
+        return zstandard.ZstdDecompressor().decompress(raw, max_output_size=1 << 30)
+    return raw

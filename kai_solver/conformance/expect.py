@@ -1,0 +1,230 @@
+"""Hold an outcome against what a case asserts."""
+
+from collections.abc import Iterator
+from itertools import combinations
+
+from kai_solver.conformance.casefile import Case, Expectation
+from kai_solver.conformance.equal_nodes import NodeNames, node_classes
+from kai_solver.conformance.runner import Outcome
+from kai_solver.conformance.states import TaskState
+from kai_solver.domain import Gang, Node, Plan, Pod, PodStatus, Snapshot
+from kai_solver.units import CPU, MEMORY, MILLI
+
+TOLERANCE = 1e-3
+"""Of GPU sums: requests are kept in thousandths."""
+
+
+def differences(case: Case, outcome: Outcome) -> tuple[str, ...]:
+    """Everything asserted that does not hold, in words; empty when the case came out as expected."""
+    return tuple(_Comparison(case, outcome).differences())
+
+
+class Tasks:
+    """Pods and gangs of a case by the short names that cases use."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.gang_of: dict[str, Gang] = {}
+        self.by_id: dict[str, Pod] = {}
+        self.job: dict[str, Gang] = {}
+        for gang in snapshot.gangs:
+            self.job[gang.key] = gang
+            self.job.setdefault(gang.name, gang)
+            for pod in gang.pods:
+                self.gang_of[pod.key] = gang
+                self.by_id[pod.key] = pod
+                self.by_id.setdefault(pod.name, pod)
+
+
+class _Comparison:
+    """One comparison: the renaming of equal nodes grows while it runs."""
+
+    def __init__(self, case: Case, outcome: Outcome) -> None:
+        self._case = case
+        self._outcome = outcome
+        self._tasks = Tasks(outcome.before)
+        self._nodes = {node.name: node for node in outcome.before.nodes}
+        self._names = NodeNames(node_classes(outcome.before, outcome.states))
+
+    def differences(self) -> Iterator[str]:
+        asserted = list(self._asserted_pods())
+        self._pin_unmoved(asserted)
+        yield from self._unknown_names()
+        for pod, expected in asserted:
+            yield from self._state(pod, expected)
+        for name, expected in self._case.expected.jobs.items():
+            if name in self._tasks.job:
+                yield from self._requests(name, self._tasks.job[name].pods, expected)
+        for name, expected in self._case.expected.tasks.items():
+            if name in self._tasks.by_id:
+                yield from self._requests(name, (self._tasks.by_id[name],), expected)
+        yield from self._sharing(asserted)
+        yield from self._node_amounts()
+        yield from self._cache_calls()
+        yield from self._outcome.unstable
+
+    def _asserted_pods(self) -> Iterator[tuple[Pod, Expectation]]:
+        for name, expected in self._case.expected.jobs.items():
+            gang = self._tasks.job.get(name)
+            for pod in gang.pods if gang else ():
+                yield pod, expected
+        for name, expected in self._case.expected.tasks.items():
+            pod_of_task = self._tasks.by_id.get(name)
+            if pod_of_task:
+                yield pod_of_task, expected
+
+    def _unknown_names(self) -> Iterator[str]:
+        for name in self._case.expected.jobs.keys() - self._tasks.job.keys():
+            yield f"job {name} is not in the snapshot"
+        for name in self._case.expected.tasks.keys() - self._tasks.by_id.keys():
+            yield f"task {name} is not in the snapshot"
+        for name in self._case.expected.nodes.keys() - self._nodes.keys():
+            yield f"node {name} is not in the snapshot"
+
+    def _pin_unmoved(self, asserted: list[tuple[Pod, Expectation]]) -> None:
+        """Tasks expected to stay where they were make their node that very node."""
+        for pod, expected in asserted:
+            if pod.node and expected.node == pod.node and self._outcome.states[pod.key].node == pod.node:
+                self._names.pin(pod.node)
+
+    def _state(self, pod: Pod, expected: Expectation) -> Iterator[str]:
+        state = self._outcome.states[pod.key]
+        if expected.status is not None and state.status != expected.status:
+            yield f"{pod.name} is {_words(state)}, expected {expected.status}{_at(expected.node)}"
+        elif expected.node is not None and not self._is_at(pod, state, expected.node):
+            yield f"{pod.name} is {_words(state)}, expected on {expected.node}"
+        if expected.last_start_older_than_s is not None and self._restarted(pod):
+            yield f"{pod.name} was restarted"
+        if expected.error_message is not None and not self._says(pod, expected.error_message):
+            yield f"{pod.name}: the message differs from {expected.error_message!r}"
+        if expected.numa_zones is not None:
+            yield f"{pod.name}: expected in NUMA zones {list(expected.numa_zones)}; plans name no zones"
+
+    def _is_at(self, pod: Pod, state: TaskState, expected: str) -> bool:
+        stayed = pod.node == state.node and state.status == pod.status.value
+        return state.node == expected if stayed else self._names.same(expected, state.node)
+
+    def _restarted(self, pod: Pod) -> bool:
+        touched = {e.pod for p in self._outcome.plans for e in p.evictions}
+        touched |= {m.pod for p in self._outcome.plans for m in p.moves}
+        return pod.key in touched
+
+    def _says(self, pod: Pod, text: str) -> bool:
+        said = self._outcome.pending_messages.get(self._tasks.gang_of[pod.key].key, ())
+        return text.strip() in {message.strip() for message in said}
+
+    def _requests(self, name: str, pods: tuple[Pod, ...], expected: Expectation) -> Iterator[str]:
+        """What is asked for, and what was granted: sums over the pods."""
+        asked = sum(_gpus_required(pod) for pod in pods)
+        if expected.gpus_required is not None and abs(asked - expected.gpus_required) > TOLERANCE:
+            yield f"{name} requests {asked:g} GPUs, expected {expected.gpus_required:g}"
+        granted = sum(self._gpus_granted(pod) for pod in pods)
+        if expected.gpus_accepted and abs(granted - expected.gpus_accepted) > TOLERANCE:
+            yield f"{name} was granted {granted:g} GPUs, expected {expected.gpus_accepted:g}"
+        cpu, memory = sum(pod.request[CPU] for pod in pods), sum(pod.request[MEMORY] for pod in pods)
+        if expected.cpu_milli_required and cpu != expected.cpu_milli_required:
+            yield f"{name} requests {cpu} CPU milli, expected {expected.cpu_milli_required:g}"
+        if expected.memory_required and memory != expected.memory_required:
+            yield f"{name} requests {memory} bytes, expected {expected.memory_required:g}"
+
+    def _gpus_granted(self, pod: Pod) -> float:
+        state = self._outcome.states[pod.key]
+        node = self._nodes.get(state.node)
+        return _milli_on(pod, node) / MILLI if node else 0.0
+
+    def _sharing(self, asserted: list[tuple[Pod, Expectation]]) -> Iterator[str]:
+        """Tasks of one node that are given the same group share a device, others do not.
+
+        KAI compares groups only where its own names equal the expected ones, so some tables assert what no outcome
+        has, KAI's included. An assertion that the recorded outcome does not meet asserts nothing.
+        """
+        grouped = [
+            (pod, expected)
+            for pod, expected in asserted
+            if expected.gpu_groups and not expected.dont_validate_gpu_group and pod.gpu.is_shared
+        ]
+        for (a, of_a), (b, of_b) in combinations(grouped, 2):
+            state_a, state_b = self._outcome.states[a.key], self._outcome.states[b.key]
+            if a.key == b.key or of_a.node != of_b.node or not (state_a.devices and state_b.devices):
+                continue
+            expected = not set(of_a.gpu_groups).isdisjoint(of_b.gpu_groups)
+            shares = state_a.node == state_b.node and not state_a.devices.isdisjoint(state_b.devices)
+            if shares != expected and self._kai_shares(a, b) in (None, expected):
+                yield f"{a.name} and {b.name} {'share a GPU' if shares else 'do not share a GPU'}, expected otherwise"
+
+    def _kai_shares(self, a: Pod, b: Pod) -> bool | None:
+        """Whether the two shared a device in KAI's outcome; None where that is not recorded."""
+        recorded = self._case.actual.at_match if self._case.actual else None
+        if recorded is None or a.name not in recorded or b.name not in recorded:
+            return None
+        of_a, of_b = recorded[a.name], recorded[b.name]
+        return of_a.node == of_b.node and not set(of_a.gpu_groups).isdisjoint(of_b.gpu_groups)
+
+    def _node_amounts(self) -> Iterator[str]:
+        for name, expected in self._case.expected.nodes.items():
+            if name not in self._nodes:
+                continue
+            idle, releasing = self._gpus_of(self._nodes[self._names.ours(name)])
+            if expected.idle_gpus is not None and abs(idle - expected.idle_gpus) > TOLERANCE:
+                yield f"{name} has {idle:g} idle GPUs, expected {expected.idle_gpus:g}"
+            if expected.releasing_gpus is not None and abs(releasing - expected.releasing_gpus) > TOLERANCE:
+                yield f"{name} has {releasing:g} releasing GPUs, expected {expected.releasing_gpus:g}"
+            if expected.numa_zones_available is not None:
+                yield f"{name}: the case asserts NUMA zones; plans name no zones"
+
+    def _gpus_of(self, node: Node) -> tuple[float, float]:
+        """(idle, releasing) GPUs of a node in our outcome; what is promised no longer counts as releasing."""
+        taken = promised = leaving = 0
+        for key, state in self._outcome.states.items():
+            pod = self._tasks.by_id[key]
+            milli = _milli_on(pod, node)
+            left = pod.node == node.name and (state.node != node.name or state.status == PodStatus.RELEASING.value)
+            leaving += milli if left and pod.status.holds_resources else 0
+            if state.node == node.name:
+                promised += milli if state.status == "Pipelined" else 0
+                taken += milli if state.status in _HOLD else 0
+        foreign = sum(_milli_on(pod, node) for pod in self._outcome.before.foreign if pod.node == node.name)
+        if self._case.run.kind == "integration":
+            leaving = sum(
+                _milli_on(self._tasks.by_id[key], node)
+                for key, state in self._outcome.states.items()
+                if state.node == node.name and state.status == PodStatus.RELEASING.value
+            )
+        idle = node.gpus * MILLI - taken - leaving - foreign
+        return idle / MILLI, (leaving - promised) / MILLI
+
+    def _cache_calls(self) -> Iterator[str]:
+        bounds = self._case.expected.max_cache_calls
+        for number, plan in enumerate(self._outcome.plans, 1):
+            binds, evictions, pipelined = cache_calls(plan)
+            for what, count, bound in (
+                ("binds", binds, bounds.binds),
+                ("evictions", evictions, bounds.evictions),
+                ("pipelined", pipelined, bounds.pipelined),
+            ):
+                if bound is not None and count > bound:
+                    yield f"round {number}: {count} {what}, at most {bound} expected"
+
+
+_HOLD = frozenset({"Binding", "Bound", "Running", "StuckInReleasing"})
+
+
+def cache_calls(plan: Plan) -> tuple[int, int, int]:
+    """(binds, evictions, pipelined) in KAI's counting: a move is an eviction and a pipelined pod."""
+    nominated = sum(bind.nominated for bind in plan.binds)
+    return len(plan.binds) - nominated, len(plan.evictions) + len(plan.moves), nominated + len(plan.moves)
+
+
+def _gpus_required(pod: Pod) -> float:
+    return 0.0 if pod.gpu.memory_mib else pod.gpu.devices * pod.gpu.milli / MILLI
+
+
+def _milli_on(pod: Pod, node: Node) -> int:
+    return pod.gpu.devices * pod.gpu.milli_on(node.gpu_memory_mib) if pod.gpu.devices else 0
+
+
+def _words(state: TaskState) -> str:
+    return f"{state.status} on {state.node}" if state.node else state.status
+
+
+def _at(node: str | None) -> str:
+    return f" on {node}" if node else ""

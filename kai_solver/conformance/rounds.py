@@ -1,0 +1,41 @@
+"""From one cycle to the next: what the cluster looks like when a plan has been carried out."""
+
+from dataclasses import replace
+
+from kai_solver.domain import Gang, Plan, Pod, PodStatus, Snapshot
+
+STARTED_AGO_S = 60.0
+"""KAI's harness says of every running job that it started a minute ago (reference, section 5)."""
+
+
+def settle(snapshot: Snapshot, plan: Plan, *, lasting: frozenset[str] = frozenset(), delay_s: float = 0.0) -> Snapshot:
+    """Snapshot of the next round.
+
+    Bound pods run. Nominated pods wait again: nothing is kept of a nomination, as in KAI. Evicted and moved pods wait
+    again too, unless their gang is in ``lasting`` (by name): those stay ``Releasing`` where they were.
+    """
+    bound = {bind.pod: bind for bind in plan.binds if not bind.nominated}
+    gone = {eviction.pod for eviction in plan.evictions} | {move.pod for move in plan.moves}
+
+    def next_pod(pod: Pod, lasts: bool) -> Pod:
+        if pod.key in bound:
+            bind = bound[pod.key]
+            devices = tuple(device.index for device in bind.devices)
+            return replace(
+                pod, status=PodStatus.RUNNING, node=bind.node, devices=devices, gpu_groups=(), nominated_node=""
+            )
+        if pod.key in gone or pod.status is PodStatus.RELEASING:
+            return replace(pod, status=PodStatus.RELEASING) if lasts else _waiting(pod)
+        return pod
+
+    def next_gang(gang: Gang) -> Gang:
+        pods = tuple(next_pod(pod, gang.name in lasting) for pod in gang.pods)
+        starts = not any(pod.status.is_active for pod in gang.pods) and any(pod.status.is_active for pod in pods)
+        last_start_s = snapshot.now_s + delay_s - STARTED_AGO_S if starts else gang.last_start_s
+        return replace(gang, pods=pods, last_start_s=last_start_s)
+
+    return replace(snapshot, now_s=snapshot.now_s + delay_s, gangs=tuple(next_gang(gang) for gang in snapshot.gangs))
+
+
+def _waiting(pod: Pod) -> Pod:
+    return replace(pod, status=PodStatus.PENDING, node="", devices=(), gpu_groups=(), nominated_node="")

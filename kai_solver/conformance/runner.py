@@ -1,0 +1,113 @@
+"""Run a case: cycles on fresh snapshots, each plan judged by the checker."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kai_solver.check import check_plan
+from kai_solver.conformance.casefile import RunSpec
+from kai_solver.conformance.rounds import settle
+from kai_solver.conformance.states import TaskState, seat_devices, states_after, states_of
+from kai_solver.domain import Plan, Rung, Snapshot
+
+Decide = Callable[[Snapshot, tuple[Rung, ...]], Plan]
+"""One cycle: a snapshot and a ladder in, a plan out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a case.
+
+    Attributes
+    ----------
+    before
+        The snapshot of the first round, every device named.
+    last
+        The snapshot of the last round up to the match; ``states`` is what the expectation is held against.
+    plans
+        One a round, up to the match.
+    violations
+        The checker's findings in any round, in words.
+    unstable
+        What changed in the further rounds, in words; empty when nothing did.
+    """
+
+    before: Snapshot
+    last: Snapshot
+    states: dict[str, TaskState]
+    plans: tuple[Plan, ...]
+    violations: tuple[str, ...] = ()
+    unstable: tuple[str, ...] = ()
+    pending_messages: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def run_case(snapshot: Snapshot, run: RunSpec, decide: Decide, lasting: frozenset[str] = frozenset()) -> Outcome:
+    """Run the rounds of a case.
+
+    ``single_session``: one cycle, states as they stand after it. ``integration``: ``rounds`` cycles, then
+    ``rounds_after_match`` more that must change nothing. ``lasting``: gangs whose evicted pods stay ``Releasing``.
+    """
+    before = seat_devices(snapshot)
+    rounds = _Rounds(run, decide, lasting)
+    if run.kind == "single_session":
+        plan = rounds.decide(before)
+        states = states_after(before, plan)
+        return Outcome(before, before, states, (plan,), tuple(rounds.violations), (), _messages(plan))
+    current, last = before, before
+    plans = []
+    for _ in range(run.rounds):
+        last = current
+        plans.append(rounds.decide(current))
+        current = rounds.settle(current, plans[-1])
+    states = states_of(current)
+    unstable = rounds.changes(current)
+    return Outcome(before, last, states, tuple(plans), tuple(rounds.violations), unstable, _messages(plans[-1]))
+
+
+class _Rounds:
+    """The cycles of one case, with what the checker found in them."""
+
+    def __init__(self, run: RunSpec, decide: Decide, lasting: frozenset[str]) -> None:
+        self._run = run
+        self._decide = decide
+        self._lasting = lasting
+        self.violations: list[str] = []
+
+    def decide(self, snapshot: Snapshot) -> Plan:
+        plan = self._decide(snapshot, self._run.actions)
+        found = check_plan(snapshot, plan, ladder=self._run.actions)
+        self.violations += [f"{v.rule}: {v.object}: {v.text}" for v in found]
+        return plan
+
+    def settle(self, snapshot: Snapshot, plan: Plan) -> Snapshot:
+        delay_s = self._run.delay_between_rounds_ms / 1000
+        return seat_devices(settle(snapshot, plan, lasting=self._lasting, delay_s=delay_s))
+
+    def changes(self, snapshot: Snapshot) -> tuple[str, ...]:
+        """What the further rounds change; they end at the first change."""
+        reached = states_of(snapshot)
+        for number in range(1, self._run.rounds_after_match + 1):
+            snapshot = self.settle(snapshot, self.decide(snapshot))
+            now = states_of(snapshot)
+            changed = [
+                f"{pod} was {_words(state)} and is {_words(now[pod])} {number} round(s) after the match"
+                for pod, state in reached.items()
+                if (now[pod].status, now[pod].node) != (state.status, state.node)
+            ]
+            if changed:
+                return tuple(changed)
+        return ()
+
+
+def _messages(plan: Plan) -> dict[str, tuple[str, ...]]:
+    texts: dict[str, tuple[str, ...]] = {}
+    for pending in plan.pending:
+        texts[pending.gang] = (
+            *texts.get(pending.gang, ()),
+            pending.message,
+            f"{pending.reason.value}.\n{pending.message}",
+        )
+    return texts
+
+
+def _words(state: TaskState) -> str:
+    return f"{state.status} on {state.node}" if state.node else state.status

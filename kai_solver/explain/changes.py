@@ -1,0 +1,74 @@
+"""What would have to change for a pending gang to run, from what blocks it."""
+
+from collections.abc import Iterator, Sequence
+
+from kai_solver.domain import Gang, Pending, PodStatus
+from kai_solver.explain.explanation import PodFit, QueueLine
+from kai_solver.explain.node_fit import required_pods
+from kai_solver.reduction import GangShape, Problem
+from kai_solver.units import QUEUE_RESOURCES, UNLIMITED, format_amount
+
+
+def needed_changes(
+    after: Problem,
+    shape: GangShape | None,
+    gang: Gang,
+    chain: Sequence[QueueLine],
+    fits: Sequence[PodFit],
+    pending: Pending,
+) -> tuple[str, ...]:
+    """Sentences, the nearest cause first."""
+    found = list(_readiness(gang))
+    if gang.set_aside:
+        found.append(f"Mend what set the gang aside: {gang.set_aside}")
+    if shape is not None:
+        found += _queue_changes(chain, next_charge(after, shape), gang.preemptible)
+    found += _node_changes(fits)
+    found += [f"{b.kind} {b.name}: needs {b.need}, has {b.have}" for b in pending.proof.blocking]
+    return tuple(dict.fromkeys(found))
+
+
+def next_charge(after: Problem, gang: GangShape) -> tuple[int, int, int]:
+    """What the queues would pay for the gang's next chunk (reference 3.15, rule 1)."""
+    charges = [after.charges[pod] for pod in required_pods(gang)]
+    cpu, memory, gpu = (sum(charge[r] for charge in charges) for r in range(3))
+    return cpu, memory, gpu
+
+
+def _readiness(gang: Gang) -> Iterator[str]:
+    gated = sum(pod.status is PodStatus.GATED for pod in gang.pods)
+    for podset in gang.root.podsets():
+        alive = sum(p.status.is_alive and p.status is not PodStatus.GATED for p in gang.pods if p.podset == podset.name)
+        if alive < podset.min_member:
+            where = "" if podset.name == "default" else f" in sub-group {podset.name}"
+            gates = f" ({gated} are gated)" if gated else ""
+            missing = podset.min_member - alive
+            yield f"Create {missing} more pods{where}: {podset.min_member} are needed, {alive} are ready{gates}"
+
+
+def _queue_changes(chain: Sequence[QueueLine], charge: tuple[int, int, int], preemptible: bool) -> Iterator[str]:
+    for line in chain:
+        for r, resource in enumerate(QUEUE_RESOURCES):
+            over = line.allocated[r] + charge[r] - line.limit[r]
+            if charge[r] and line.limit[r] != UNLIMITED and over > 0:
+                yield _raise_text("limit", line, line.limit[r], line.allocated[r], resource, over)
+            over = line.non_preemptible[r] + charge[r] - line.quota[r]
+            if charge[r] and not preemptible and line.quota[r] != UNLIMITED and over > 0:
+                text = _raise_text("quota", line, line.quota[r], line.non_preemptible[r], resource, over)
+                yield f"{text}, or make the workload preemptible"
+
+
+def _raise_text(what: str, line: QueueLine, have: int, used: int, resource: str, over: int) -> str:
+    return (
+        f"Raise the {what} of queue {line.name} by {format_amount(resource, over)} "
+        f"(now {format_amount(resource, have)}, in use {format_amount(resource, used)})"
+    )
+
+
+def _node_changes(fits: Sequence[PodFit]) -> Iterator[str]:
+    for fit in fits:
+        if fit.room >= fit.required:
+            continue
+        missing = fit.required - fit.room
+        nearest = f"; nearest: {fit.nearest}" if fit.nearest else "; no node admits them as they are written"
+        yield f"Free room for {missing} more pods of {fit.request}{nearest}"

@@ -1,0 +1,80 @@
+"""Why a gang waits, or what a plan does to it."""
+
+from kai_solver.domain import Gang, Plan, Snapshot
+from kai_solver.errors import InputError
+from kai_solver.explain.aftermath import carried_out
+from kai_solver.explain.changes import needed_changes
+from kai_solver.explain.evictions import events_of
+from kai_solver.explain.explanation import Explanation, GangState
+from kai_solver.explain.node_fit import gang_fits, kai_text, kubernetes_text
+from kai_solver.explain.queue_lines import chain_lines
+from kai_solver.reduction import build_problem
+
+
+def explain_gang(snapshot: Snapshot, plan: Plan, gang: str) -> Explanation:
+    """Explain one gang: its key, or its bare name where only one gang bears it.
+
+    Raises
+    ------
+    InputError
+        There is no such gang, or several.
+    """
+    return Explainer(snapshot, plan).explain(gang)
+
+
+class Explainer:
+    """Explains gangs of one plan; the cluster before and after it is prepared once."""
+
+    def __init__(self, snapshot: Snapshot, plan: Plan) -> None:
+        self.snapshot = snapshot
+        self.plan = plan
+        self._before = build_problem(snapshot)
+        self._after = build_problem(carried_out(snapshot, plan))
+        self._shapes = {shape.gang.key: shape for shape in self._after.gangs}
+
+    def pending_gangs(self) -> tuple[str, ...]:
+        """Keys of the gangs that wait, in the plan's order."""
+        return tuple(dict.fromkeys(entry.gang for entry in self.plan.pending))
+
+    def explain(self, name: str) -> Explanation:
+        """Explain one gang; see ``explain_gang``."""
+        gang = self._find(name)
+        entry = next((entry for entry in self.plan.pending if entry.gang == gang.key), None)
+        events = tuple(events_of(self._before, self.snapshot, self.plan, gang.key))
+        chain = chain_lines(self._before, self._after, gang.queue)
+        if entry is None:
+            return Explanation(gang.key, self._state(gang), gang.queue, queues=chain, events=events)
+        shape = self._shapes.get(gang.key)
+        fits = gang_fits(self._after, shape) if shape else ()
+        return Explanation(
+            gang=gang.key,
+            state="pending",
+            queue=gang.queue,
+            reason=entry.reason.value,
+            message=entry.message,
+            proof=entry.proof,
+            queues=chain,
+            fits=fits,
+            changes=needed_changes(self._after, shape, gang, chain, fits, entry),
+            kai=kai_text(fits),
+            kubernetes=kubernetes_text(fits),
+            events=events,
+        )
+
+    def _find(self, name: str) -> Gang:
+        found = [gang for gang in self.snapshot.gangs if name in (gang.key, gang.name)]
+        exact = [gang for gang in found if gang.key == name]
+        if len(exact or found) == 1:
+            return (exact or found)[0]
+        if found:
+            keys = ", ".join(gang.key for gang in found)
+            raise InputError(f"several gangs are named {name!r}", cure=f"Choose one: {keys}")
+        raise InputError(f"there is no gang {name!r}", cure="Name it namespace/name, as `solve` prints it")
+
+    def _state(self, gang: Gang) -> GangState:
+        pods = {pod.key for pod in gang.pods}
+        if any(eviction.pod in pods for eviction in self.plan.evictions):
+            return "evicted"
+        if any(move.pod in pods for move in self.plan.moves):
+            return "moved"
+        return "placed" if any(bind.pod in pods for bind in self.plan.binds) else "running"

@@ -1,0 +1,128 @@
+"""What an explanation consists of; ``document`` is its published JSON form."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from kai_solver.domain import Proof, QueueVector
+from kai_solver.units import QUEUE_RESOURCES
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLine:
+    """A queue in numbers: (cpu milli, memory bytes, gpu milli) each; -1 is unlimited.
+
+    Attributes
+    ----------
+    depth
+        0 at a root.
+    fair_share
+        What the division grants at the start of the cycle (reference 3.1).
+    allocated, non_preemptible
+        What its pods have, and the part of it that may not be taken.
+    requested
+        What it has and waits for.
+    """
+
+    name: str
+    depth: int
+    priority: int
+    quota: QueueVector
+    limit: QueueVector
+    weight: tuple[float, float, float]
+    fair_share: QueueVector
+    allocated: QueueVector
+    non_preemptible: QueueVector
+    requested: QueueVector
+
+    def document(self) -> dict[str, Any]:
+        """Amounts by resource name."""
+        entry: dict[str, Any] = {"name": self.name, "depth": self.depth, "priority": self.priority}
+        for key in ("quota", "limit", "weight", "fair_share", "allocated", "non_preemptible", "requested"):
+            entry[key] = dict(zip(QUEUE_RESOURCES, getattr(self, key), strict=True))
+        return entry
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReason:
+    """Why so many nodes cannot take a pod: in the words of KAI and in those of Kubernetes."""
+
+    nodes: int
+    kai: str
+    kubernetes: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodFit:
+    """Pods alike in what they ask, against every node as the plan leaves it.
+
+    Attributes
+    ----------
+    waiting, required
+        Pods of this kind that wait, and how many of them the gang needs to start.
+    room
+        How many would fit beside all that the plan places; fewer than ``required`` when that is what blocks.
+    nearest
+        The admissible node that lacks least, in words; empty when none is admissible or one fits.
+    """
+
+    pods: tuple[str, ...]
+    request: str
+    waiting: int
+    required: int
+    room: int
+    nodes: int
+    fitting_nodes: int
+    reasons: tuple[NodeReason, ...] = ()
+    nearest: str = ""
+
+
+GangState = Literal["pending", "placed", "running", "moved", "evicted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a gang is where it is after a plan.
+
+    Attributes
+    ----------
+    reason, message, proof
+        Of the plan's ``pending`` entry; empty and None where the gang is not pending.
+    queues
+        From the gang's queue up to the root; allocation as the plan leaves it.
+    changes
+        What would have to change, one sentence each.
+    kai, kubernetes
+        The message as KAI and as Kubernetes would write it.
+    events
+        What the plan does to its pods, in KAI's words.
+    """
+
+    gang: str
+    state: GangState
+    queue: str
+    reason: str = ""
+    message: str = ""
+    proof: Proof | None = None
+    queues: tuple[QueueLine, ...] = ()
+    fits: tuple[PodFit, ...] = ()
+    changes: tuple[str, ...] = ()
+    kai: str = ""
+    kubernetes: str = ""
+    events: tuple[str, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """JSON form."""
+        return {
+            "gang": self.gang,
+            "state": self.state,
+            "queue": self.queue,
+            "reason": self.reason,
+            "message": self.message,
+            "proof": asdict(self.proof) if self.proof else None,
+            "queues": [line.document() for line in self.queues],
+            "fits": [asdict(fit) for fit in self.fits],
+            "changes": list(self.changes),
+            "kai": self.kai,
+            "kubernetes": self.kubernetes,
+            "events": list(self.events),
+        }
