@@ -1,0 +1,359 @@
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kai_solver.check import check_plan
+from kai_solver.domain import (
+    Bind,
+    Device,
+    Eviction,
+    Gang,
+    GpuRequest,
+    Move,
+    Node,
+    Plan,
+    Pod,
+    PodSet,
+    PodStatus,
+    Policy,
+    Queue,
+    Rung,
+    Snapshot,
+    SubGroup,
+    flat_gang,
+)
+from kai_solver.units import ResourceSchema
+
+GIB = 2**30
+FREE = (-1, -1, -1)
+
+
+def node(name: str, gpus: int = 2, **fields: Any) -> Node:
+    allocatable = (64_000, 512 * GIB, gpus * 1000, fields.pop("slots", 110))
+    return Node(name, allocatable, gpus=gpus, gpu_memory_mib=80_000, **fields)
+
+
+def gang(name: str, size: int = 1, *, on: Sequence[str] = (), gpus: int = 1, queue: str = "a", **fields: Any) -> Gang:
+    """``size`` pods of ``gpus`` whole GPUs; the first run on the nodes ``on``, on devices nobody knows."""
+    root = fields.pop("root", None) or flat_gang(fields.pop("least", size))
+    extra = fields.pop("pod", {})
+    pods = [
+        Pod("ns", f"{name}-{i}", (1000, GIB, 0, 1), GpuRequest(gpus), order=(0, float(i), ""), **extra)
+        for i in range(size)
+    ]
+    pods = [replace(pod, status=PodStatus.RUNNING, node=on[i]) if i < len(on) else pod for i, pod in enumerate(pods)]
+    return Gang("ns", name, queue, root, tuple(pods), **fields)
+
+
+def snapshot(nodes: Sequence[Node], gangs: Sequence[Gang], **fields: Any) -> Snapshot:
+    queues = fields.pop("queues", (Queue("a", quota=FREE), Queue("b", quota=FREE)))
+    return Snapshot(1000.0, ResourceSchema(), tuple(nodes), tuple(queues), tuple(gangs), **fields)
+
+
+def bind(name: str, index: int, target: str, *devices: int, **fields: Any) -> Bind:
+    given = tuple(Device(device, 1000) for device in devices)
+    return Bind(f"ns/{name}-{index}", f"ns/{name}", target, given, **fields)
+
+
+def plan(*binds: Bind, **fields: Any) -> Plan:
+    admitted = tuple(dict.fromkeys((entry.gang, entry.rung) for entry in binds))
+    return replace(Plan(binds=binds, admitted=admitted), **fields)
+
+
+def broken(snapshot: Snapshot, plan: Plan) -> list[str]:
+    return [violation.rule for violation in check_plan(snapshot, plan)]
+
+
+def evict(name: str, index: int, source: str, *helps: str, reason: Any = "preempt") -> Eviction:
+    return Eviction(f"ns/{name}-{index}", f"ns/{name}", source, reason, tuple(f"ns/{one}" for one in helps))
+
+
+def move(name: str, index: int, source: str, target: str, device: int, *helps: str, **fields: Any) -> Move:
+    helped = tuple(f"ns/{one}" for one in helps)
+    return Move(f"ns/{name}-{index}", f"ns/{name}", source, target, (Device(device, 1000),), helped, **fields)
+
+
+def waiting(name: str, index: int, target: str, *devices: int, rung: Rung = Rung.PREEMPT) -> Bind:
+    return bind(name, index, target, *devices, nominated=True, rung=rung)
+
+
+# --- limit and quota -------------------------------------------------------------------------------------------------
+
+
+def queue(name: str, parent: str = "", *, quota: int = -1, limit: int = -1, **fields: Any) -> Queue:
+    def gpus(amount: int) -> tuple[int, int, int]:
+        return -1, -1, amount * 1000 if amount > 0 else amount
+
+    return Queue(name, parent, quota=gpus(quota), limit=gpus(limit), **fields)
+
+
+@pytest.mark.parametrize(("limit", "rules"), [(2, []), (1, ["limit"]), (0, ["limit"])])
+def test_a_queue_stays_within_its_limit(limit: int, rules: list[str]) -> None:
+    here = snapshot([node("n1")], [gang("g", 2)], queues=[queue("a", limit=limit)])
+    assert broken(here, plan(bind("g", 0, "n1", 0), bind("g", 1, "n1", 1))) == rules
+
+
+def test_the_limit_of_every_ancestor_holds() -> None:
+    queues = [queue("top", limit=1), queue("a", "top"), queue("b", "top")]
+    here = snapshot([node("n1")], [gang("g"), gang("r", on=["n1"], queue="b")], queues=queues)
+    found = check_plan(here, plan(bind("g", 0, "n1", 0)))
+    assert [(violation.rule, violation.object) for violation in found] == [("limit", "top")]
+    assert found[0].text == "queue top: 2 GPUs would be allocated, its limit is 1 GPUs"
+
+
+def test_a_queue_above_its_limit_may_exchange_but_not_grow() -> None:
+    queues = [queue("a", limit=1)]
+    here = snapshot([node("n1", 3)], [gang("g"), gang("r", 2, on=["n1", "n1"], priority=10)], queues=queues)
+    assert broken(here, plan(bind("g", 0, "n1", 2))) == ["limit"]
+    evictions = (evict("r", 0, "n1", "g"), evict("r", 1, "n1", "g"))
+    assert broken(here, plan(waiting("g", 0, "n1", 0), evictions=evictions)) == []
+
+
+def test_mig_slices_count_toward_the_limit() -> None:
+    one = gang("g", gpus=0)
+    sliced = replace(one, pods=(replace(one.pods[0], quota_gpu_milli=2000),))
+    assert broken(snapshot([node("n1")], [sliced], queues=[queue("a", limit=1)]), plan(bind("g", 0, "n1"))) == ["limit"]
+
+
+@pytest.mark.parametrize(("preemptible", "rules"), [(True, []), (False, ["quota"])])
+def test_only_non_preemptible_work_is_held_to_the_quota(preemptible: bool, rules: list[str]) -> None:
+    here = snapshot([node("n1")], [gang("g", 2, preemptible=preemptible)], queues=[queue("a", quota=1)])
+    assert broken(here, plan(bind("g", 0, "n1", 0), bind("g", 1, "n1", 1))) == rules
+
+
+def test_preemptible_work_takes_nothing_of_the_quota_of_non_preemptible_work() -> None:
+    gangs = [gang("g", preemptible=False), gang("r", on=["n1"])]
+    here = snapshot([node("n1")], gangs, queues=[queue("a", quota=1)])
+    assert broken(here, plan(bind("g", 0, "n1", 0))) == []
+
+
+# --- preempt ---------------------------------------------------------------------------------------------------------
+
+
+def preemption(victim: Gang, **claimant: Any) -> list[str]:
+    here = snapshot([node("n1", 1)], [gang("g", **claimant), victim], queues=[queue("a"), queue("b")])
+    return broken(here, plan(waiting("g", 0, "n1", 0), evictions=(evict("v", 0, "n1", "g"),)))
+
+
+def test_preempt_takes_from_lower_priority_in_the_same_queue() -> None:
+    assert preemption(gang("v", on=["n1"], priority=10)) == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"priority": 50}, id="same priority"),
+        pytest.param({"priority": 10, "queue": "b"}, id="other queue"),
+        pytest.param({"priority": 10, "preemptible": False}, id="not preemptible"),
+    ],
+)
+def test_preempt_does_not_take_from(fields: dict[str, Any]) -> None:
+    assert preemption(gang("v", on=["n1"], **fields)) == ["priority"]
+
+
+def test_a_gang_that_never_preempts_has_no_victims() -> None:
+    assert preemption(gang("v", on=["n1"], priority=10), never_preempts=True) == ["priority"]
+
+
+def test_a_gang_within_its_delay_disturbs_nobody() -> None:
+    victim = gang("v", on=["n1"], priority=10)
+    assert preemption(victim, created_s=990.0, preemption_delay_s=60.0) == ["delay"]
+    assert preemption(victim, created_s=900.0, preemption_delay_s=60.0) == []
+    assert preemption(victim, created_s=900.0, last_eviction_s=990.0, preemption_delay_s=60.0) == ["delay"]
+
+
+@pytest.mark.parametrize(("started_s", "rules"), [(None, []), (899.0, []), (950.0, ["runtime"])])
+def test_a_victim_runs_its_least_time(started_s: float | None, rules: list[str]) -> None:
+    victim = gang("v", on=["n1"], priority=10, last_start_s=started_s)
+    queues = [queue("a", "top"), queue("top", preempt_min_runtime_s=100.0)]
+    here = snapshot([node("n1", 1)], [gang("g"), victim], queues=queues)
+    assert broken(here, plan(waiting("g", 0, "n1", 0), evictions=(evict("v", 0, "n1", "g"),))) == rules
+
+
+def test_a_protected_elastic_gang_may_lose_its_surplus() -> None:
+    victim = gang("v", 2, on=["n1", "n1"], least=1, priority=10, last_start_s=999.0)
+    here = snapshot([node("n1")], [gang("g"), victim], policy=Policy(preempt_min_runtime_s=100.0))
+    assert broken(here, plan(waiting("g", 0, "n1", 0), evictions=(evict("v", 1, "n1", "g"),))) == []
+
+
+# --- units -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_core_goes_whole() -> None:
+    victim = gang("v", 2, on=["n1", "n1"], priority=10)
+    here = snapshot([node("n1")], [gang("g"), gang("h"), victim])
+    both = (evict("v", 0, "n1", "g"), evict("v", 1, "n1", "g"))
+    one = plan(waiting("g", 0, "n1", 0))
+    assert broken(here, replace(one, evictions=both)) == []
+    assert broken(here, replace(one, evictions=both[:1])) == ["units"]
+
+
+def test_an_optional_subgroup_goes_whole() -> None:
+    root = SubGroup(children=(PodSet("x", 1), PodSet("y", 2)), min_subgroups=1)
+    pods = gang("v", 3, on=["n1", "n1", "n1"], priority=10).pods
+    placed = tuple(replace(pod, podset=podset) for pod, podset in zip(pods, "xyy", strict=True))
+    victim = replace(gang("v", priority=10), root=root, pods=placed)
+    here = snapshot([node("n1", 3)], [gang("g", gpus=2), victim])
+    one = plan(waiting("g", 0, "n1", 0, 1))
+    both = (evict("v", 1, "n1", "g"), evict("v", 2, "n1", "g"))
+    assert broken(here, replace(one, evictions=both)) == []
+    smaller = snapshot([node("n1", 3)], [gang("g"), victim])
+    assert broken(smaller, plan(waiting("g", 0, "n1", 0), evictions=both[:1])) == ["units"]
+
+
+def test_a_victim_that_could_stay_is_needless() -> None:
+    victim = gang("v", on=["n1"], priority=10)
+    here = snapshot([node("n1")], [gang("g"), victim])
+    found = check_plan(here, plan(waiting("g", 0, "n1", 0), evictions=(evict("v", 0, "n1", "g"),)))
+    assert [violation.rule for violation in found] == ["units"]
+    assert "needless" in found[0].text
+
+
+def test_a_surplus_pod_that_could_stay_is_needless() -> None:
+    victim = gang("v", 3, on=["n1", "n1", "n2"], least=1, priority=10)
+    here = snapshot([node("n1"), node("n2", 1)], [gang("g"), victim])
+    one = plan(waiting("g", 0, "n1", 0))
+    assert broken(here, replace(one, evictions=(evict("v", 1, "n1", "g"),))) == []
+    assert broken(here, replace(one, evictions=(evict("v", 1, "n1", "g"), evict("v", 2, "n2", "g")))) == ["units"]
+
+
+def test_a_victim_that_makes_room_under_a_limit_is_not_needless() -> None:
+    victim = gang("v", on=["n1"], priority=10)
+    here = snapshot([node("n1")], [gang("g"), victim], queues=[queue("a", limit=1)])
+    assert broken(here, plan(waiting("g", 0, "n1", 0), evictions=(evict("v", 0, "n1", "g"),))) == []
+
+
+def test_a_gang_does_not_get_and_lose_pods_at_once() -> None:
+    victim = gang("v", 3, on=["n1", "n1"], least=1, priority=10)
+    here = snapshot([node("n1"), node("n2", 1)], [gang("g", gpus=1), victim])
+    entries = plan(waiting("g", 0, "n1", 0), bind("v", 2, "n2", 0), evictions=(evict("v", 1, "n1", "g"),))
+    assert broken(here, entries) == ["units"]
+
+
+# --- moves and order -------------------------------------------------------------------------------------------------
+
+
+def consolidation(**policy: Any) -> Snapshot:
+    """Two nodes half full; only a move makes room for two GPUs on one node."""
+    gangs = [gang("g", gpus=2), gang("r", on=["n1"]), gang("s", on=["n2"])]
+    return snapshot([node("n1"), node("n2")], gangs, policy=Policy(**policy))
+
+
+def one_move(**fields: Any) -> Plan:
+    return replace(
+        plan(waiting("g", 0, "n1", 0, 1, rung=Rung.CONSOLIDATION), moves=(move("r", 0, "n1", "n2", 0, "g"),)), **fields
+    )
+
+
+def test_consolidation_moves_and_nominates() -> None:
+    assert broken(consolidation(), one_move()) == []
+
+
+def test_a_moved_pod_needs_room_where_it_goes() -> None:
+    here = consolidation()
+    full = replace(here, gangs=(*here.gangs, gang("t", on=["n2"])))
+    assert set(broken(full, one_move())) == {"capacity", "devices"}
+
+
+def test_non_preemptible_gangs_are_not_moved() -> None:
+    here = consolidation()
+    fixed = replace(here, gangs=tuple(replace(one, preemptible=one.name != "r") for one in here.gangs))
+    assert broken(fixed, one_move()) == ["moves"]
+
+
+def test_nobody_is_moved_for_a_non_preemptible_gang() -> None:
+    here = consolidation()
+    fixed = replace(here, gangs=tuple(replace(one, preemptible=one.name != "g") for one in here.gangs))
+    assert broken(fixed, one_move()) == ["moves"]
+
+
+def test_only_so_many_gangs_are_moved_for_one() -> None:
+    assert broken(consolidation(max_consolidation_gangs=1), one_move()) == []
+    assert broken(consolidation(max_consolidation_gangs=0), one_move()) == ["moves"]
+
+
+def test_consolidation_evicts_nobody() -> None:
+    evicting = one_move(moves=(), evictions=(evict("r", 0, "n1", "g", reason="reclaim"),))
+    assert broken(consolidation(), evicting) == ["moves"]
+
+
+def test_gangs_admitted_by_allocate_move_nobody() -> None:
+    allocated = one_move(binds=(waiting("g", 0, "n1", 0, 1, rung=Rung.ALLOCATE),), admitted=(("ns/g", Rung.ALLOCATE),))
+    assert broken(consolidation(), allocated) == ["moves"]
+
+
+@pytest.mark.parametrize("helps", [(), ("nobody",), ("s",)])
+def test_a_move_helps_admitted_gangs(helps: tuple[str, ...]) -> None:
+    assert broken(consolidation(), one_move(moves=(move("r", 0, "n1", "n2", 0, *helps),))) == ["moves"]
+
+
+def test_a_move_that_nobody_needs_is_needless() -> None:
+    here = consolidation()
+    roomy = replace(here, nodes=(node("n1", 3), node("n2")))
+    assert broken(roomy, one_move()) == ["units"]
+
+
+def test_every_gang_that_gets_pods_is_listed_as_admitted() -> None:
+    here = snapshot([node("n1")], [gang("g"), gang("h")])
+    good = plan(bind("g", 0, "n1", 0))
+    assert broken(here, replace(good, admitted=())) == ["order"]
+    assert broken(here, replace(good, admitted=(*good.admitted, ("ns/h", Rung.ALLOCATE)))) == ["order"]
+    assert broken(here, replace(good, admitted=(("ns/g", Rung.RECLAIM),))) == ["order"]
+
+
+def test_a_rung_that_the_model_does_not_climb_admits_nobody() -> None:
+    violations = check_plan(consolidation(), one_move(), ladder=(Rung.ALLOCATE,))
+    assert [violation.rule for violation in violations] == ["order"]
+
+
+# --- stale -----------------------------------------------------------------------------------------------------------
+
+
+def stale(**fields: Any) -> list[str]:
+    one = gang("v", 2, on=["n1"], **{"stale_since_s": 900.0, **fields})
+    here = snapshot([node("n1")], [one])
+    return broken(here, Plan(evictions=(evict("v", 0, "n1", reason="stale"),)))
+
+
+def test_a_gang_stale_beyond_its_grace_is_evicted() -> None:
+    assert stale() == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"stale_since_s": 950.0}, id="within the grace"),
+        pytest.param({"stale_since_s": None}, id="seen for the first time"),
+        pytest.param({"staleness_grace_s": 200.0}, id="within a grace of its own"),
+        pytest.param({"staleness_grace_s": -1.0}, id="never"),
+        pytest.param({"least": 1}, id="has its minimum"),
+    ],
+)
+def test_a_gang_that_is_not_stale_long_enough_stays(fields: dict[str, Any]) -> None:
+    assert stale(**fields) == ["stale"]
+
+
+def test_a_gang_that_runs_k_of_n_subgroups_is_not_stale() -> None:
+    root = SubGroup(children=(PodSet("default", 1), PodSet("more", 1)), min_subgroups=1)
+    assert stale(root=root) == ["stale"]
+
+
+def test_a_gang_with_succeeded_pods_is_not_stale() -> None:
+    one = gang("v", 2, on=["n1"], stale_since_s=900.0)
+    ended = replace(one, pods=(one.pods[0], replace(one.pods[1], status=PodStatus.SUCCEEDED)))
+    here = snapshot([node("n1")], [ended])
+    assert broken(here, Plan(evictions=(evict("v", 0, "n1", reason="stale"),))) == ["stale"]
+
+
+def test_a_stale_gang_goes_whole_and_for_nobody() -> None:
+    one = gang("v", 3, on=["n1", "n1"], stale_since_s=900.0)
+    here = snapshot([node("n1")], [one])
+    half = Plan(evictions=(evict("v", 0, "n1", reason="stale"),))
+    assert broken(here, half) == ["stale"]
+    whole = replace(half, evictions=(*half.evictions, evict("v", 1, "n1", reason="stale")))
+    assert broken(here, whole) == []
+    helping = replace(whole, evictions=(*half.evictions, evict("v", 1, "n1", "v", reason="stale")))
+    assert broken(here, helping) == ["stale"]
+    assert [v.rule for v in check_plan(here, whole, ladder=(Rung.ALLOCATE,))] == ["stale"]
