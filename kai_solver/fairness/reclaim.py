@@ -1,0 +1,207 @@
+"""What a queue may take from others (reference 3.5 with its corrections; KAI: ``proportion/reclaimable``)."""
+
+from collections.abc import Iterator
+from math import inf
+from typing import NamedTuple
+
+from kai_solver.domain import Blocker
+from kai_solver.fairness.order import NOTHING, Amounts, Table
+from kai_solver.fairness.tree import QueueTree, Triple
+from kai_solver.units import QUEUE_RESOURCES, UNLIMITED, format_amount
+
+
+def may_reclaim(
+    tree: QueueTree,
+    share: Table,
+    allocated: Table,
+    allocated_np: Table,
+    leaf: int,
+    request: Amounts,
+    preemptible: bool = True,
+) -> Blocker | None:
+    """What forbids ``leaf`` to reclaim ``request`` whoever the victims are; None where nothing does.
+
+    The leaf stays within its fair share in **all** resources, requested or not; non-preemptible work also within the
+    quota of the leaf and every ancestor.
+    """
+    resource = _first_over(share[leaf], allocated[leaf], request)
+    if resource is not None:
+        return _blocker("fair-share", tree.title(leaf), resource, request, share[leaf], allocated[leaf])
+    if preemptible:
+        return None
+    for queue in tree.path[leaf]:
+        quota = tree.quotas[queue]
+        resource = _first_over(quota, allocated_np[queue], request)
+        if resource is not None:
+            return _blocker("queue-quota", tree.title(queue), resource, request, quota, allocated_np[queue])
+    return None
+
+
+def levelled(tree: QueueTree, leaf_r: int, leaf_v: int) -> tuple[int, int]:
+    """The first differing ancestors on the two ways down from the root: the siblings that are compared.
+
+    Where one way is the beginning of the other, the last queue of the shorter, twice.
+    """
+    path_r, path_v = tree.path[leaf_r], tree.path[leaf_v]
+    shared = min(len(path_r), len(path_v))
+    for depth in range(1, shared + 1):
+        if path_r[-depth] != path_v[-depth]:
+            return path_r[-depth], path_v[-depth]
+    return path_r[-shared], path_v[-shared]
+
+
+def victim_queue_eligible(
+    tree: QueueTree, allocatable: Table, allocated: Table, leaf_r: int, leaf_v: int, request: Amounts
+) -> bool:
+    """Whether work of ``leaf_v`` may be looked at as a victim for ``request`` of ``leaf_r``.
+
+    Beyond the reclaimer's quota, the victim's levelled queue must hold more than its allocatable share of something.
+    Within it, more than its quota of a requested resource, or not less than its quota of anything.
+    """
+    reclaimer, victim = levelled(tree, leaf_r, leaf_v)
+    held, quota = allocated[victim], tree.quotas[victim]
+    if not within_quota(tree, allocated, reclaimer, request):
+        return _exceeds(held, allocatable[victim])
+    over = any(r > 0 and h > q != UNLIMITED for r, h, q in zip(request, held, quota, strict=True))
+    return over or not any(q != UNLIMITED and h < q for h, q in zip(held, quota, strict=True))
+
+
+def within_quota(tree: QueueTree, allocated: Table, queue: int, request: Amounts) -> bool:
+    """Whether ``queue`` with ``request`` stays within its quota in all three resources."""
+    return _first_over(tree.quotas[queue], allocated[queue], request) is None
+
+
+class Surplus(NamedTuple):
+    """What reclaim may take from one levelled queue.
+
+    A set of chunks may be taken in some order exactly when, without one of them (the last), their sum is below
+    ``amounts`` in at least one resource.
+    """
+
+    queue: int
+    amounts: Triple
+
+
+def surplus(
+    tree: QueueTree, allocatable: Table, allocated: Table, leaf_r: int, leaf_v: int, request: Amounts
+) -> Surplus:
+    """How much of ``leaf_v``'s levelled queue may be evicted before the last chunk; 0 where a resource gives no right.
+
+    Above the allocatable share anybody may take; above the quota, a reclaimer that stays within its own.
+    """
+    reclaimer, victim = levelled(tree, leaf_r, leaf_v)
+    guaranteed = within_quota(tree, allocated, reclaimer, request)
+    quota, bound, held = tree.quotas[victim], allocatable[victim], allocated[victim]
+    amounts = []
+    for resource in range(3):
+        floors = [bound[resource], quota[resource]] if guaranteed else [bound[resource]]
+        lowest = min((floor for floor in floors if floor != UNLIMITED), default=None)
+        amounts.append(0 if lowest is None else max(0, held[resource] - lowest))
+    return Surplus(victim, (amounts[0], amounts[1], amounts[2]))
+
+
+class ReclaimLedger:
+    """The victims of one reclaimer, chunk by chunk, against the queues as they stood when it began.
+
+    Chunks are tested before they are subtracted, so the last one may take a queue below its share (reference 3.15,
+    rule 5). Victims that find another place are not charged: leave them out.
+    """
+
+    def __init__(
+        self,
+        tree: QueueTree,
+        share: Table,
+        allocatable: Table,
+        allocated: Table,
+        leaf: int,
+        request: Amounts,
+    ) -> None:
+        self._tree = tree
+        self._share = share
+        self._allocatable = allocatable
+        self._left = [list(row) for row in allocated]
+        self._leaf = leaf
+        self._request = tuple(request)
+        self._involved = {resource for resource in range(3) if request[resource] > 0}
+        self._touched: set[int] = set()
+        self._guaranteed = {queue: within_quota(tree, allocated, queue, request) for queue in tree.path[leaf]}
+
+    def allows(self, victim_leaf: int, _chunk_charge: Amounts = NOTHING) -> bool:
+        """Whether one more chunk of ``victim_leaf`` may be taken now; its size does not matter.
+
+        MaintainFairShare: the levelled victim queue still holds more than its allocatable share of something; or
+        GuaranteeDeservedQuota: more than its quota of something, and the reclaimer stays within its own.
+        """
+        reclaimer, victim = levelled(self._tree, self._leaf, victim_leaf)
+        left = self._left[victim]
+        if _exceeds(left, self._allocatable[victim]):
+            return True
+        return self._guaranteed[reclaimer] and _exceeds(left, self._tree.quotas[victim])
+
+    def take(self, victim_leaf: int, chunk_charge: Amounts) -> None:
+        """Subtract a chunk from ``victim_leaf`` and every ancestor."""
+        for queue in self._tree.path[victim_leaf]:
+            row = self._left[queue]
+            for resource in range(3):
+                row[resource] -= chunk_charge[resource]
+            self._touched.add(queue)
+        self._involved.update(resource for resource in range(3) if chunk_charge[resource] > 0)
+
+    def saturation_ok(self, multiplier: float = 1.0) -> bool:
+        """Whether no queue of the reclaimer ends above its fair share and more saturated than a sibling it took from.
+
+        ``multiplier`` of the reclaimer's saturation, at least 1 (``policy.saturation_multiplier``).
+        """
+        factor = max(1.0, multiplier)
+        return all(
+            self._less_saturated(queue, sibling, factor)
+            for queue in self._tree.path[self._leaf]
+            for sibling in self._siblings(queue)
+            if sibling in self._touched
+        )
+
+    def _siblings(self, queue: int) -> Iterator[int]:
+        path = self._tree.path[queue]
+        level = self._tree.children[path[1]] if len(path) > 1 else self._tree.roots
+        return (other for other in level if other != queue)
+
+    def _less_saturated(self, queue: int, sibling: int, factor: float) -> bool:
+        fair, fair_sibling = self._share[queue], self._share[sibling]
+        for resource in self._involved:
+            ours = _saturation(self._left[queue][resource] + self._request[resource], fair[resource])
+            theirs = _saturation(self._left[sibling][resource], fair_sibling[resource])
+            if ours > 1 and fair_sibling[resource] > 0 and ours * factor >= theirs:
+                return False
+        return True
+
+
+def _saturation(amount: int, fair: int) -> float:
+    """Part of the fair share in use; 0 where it is unlimited, infinite where there is none."""
+    if fair == UNLIMITED:
+        return 0.0
+    if fair == 0:
+        return inf if amount > 0 else 0.0
+    return amount / fair
+
+
+def _exceeds(amounts: Amounts, bounds: Amounts) -> bool:
+    """Whether some amount is above its bound; -1 is never exceeded."""
+    return (
+        (amounts[0] > bounds[0] != UNLIMITED)
+        or (amounts[1] > bounds[1] != UNLIMITED)
+        or (amounts[2] > bounds[2] != UNLIMITED)
+    )
+
+
+def _first_over(bounds: Amounts, held: Amounts, request: Amounts) -> int | None:
+    """The first resource in which ``held`` and ``request`` together exceed ``bounds``; -1 is never exceeded."""
+    for resource in range(3):
+        if held[resource] + request[resource] > bounds[resource] != UNLIMITED:
+            return resource
+    return None
+
+
+def _blocker(kind: str, name: str, resource: int, request: Amounts, bounds: Amounts, held: Amounts) -> Blocker:
+    label = QUEUE_RESOURCES[resource]
+    have = f"{format_amount(label, bounds[resource])}, of which {format_amount(label, held[resource])} in use"
+    return Blocker(kind, name, format_amount(label, request[resource]), have)
