@@ -221,7 +221,7 @@ class ModelSpec:
             coefficients.append(-coefficient if negated else coefficient)
             constant += coefficient if negated else 0
         self._objective = references, coefficients
-        self._constant = constant
+        self._constant = int(constant)
 
     def hint(self, values: ArrayLike | None) -> None:
         """Replace the hint: a value for each of the first ``len(values)`` variables; None takes it away."""

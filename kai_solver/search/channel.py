@@ -47,6 +47,11 @@ class Channel:
         """The child's process id."""
         return self._process.pid
 
+    @property
+    def has_ended(self) -> bool:
+        """True where the child is no more."""
+        return self._process.poll() is not None
+
     def send(self, frame: bytes) -> None:
         """Queue a frame; `pump` writes it as fast as the child reads."""
         self._outgoing += frame
@@ -59,12 +64,14 @@ class Channel:
         SolverError
             If the child has ended, or wrote something that is not a frame.
         """
-        readable, writable, _ = select.select(
-            [self._from_child], [self._to_child] if self._outgoing else [], [], timeout_s
-        )
-        if writable:
+        poll = select.poll()  # unlike select(), for descriptors beyond 1023 too
+        poll.register(self._from_child, select.POLLIN)
+        if self._outgoing:
+            poll.register(self._to_child, select.POLLOUT)
+        moving = {descriptor for descriptor, _ in poll.poll(max(timeout_s, 0.0) * 1000)}
+        if self._to_child in moving:
             self._write()
-        if not readable:
+        if self._from_child not in moving:
             return []
         data = os.read(self._from_child, _READ_BYTES)
         if not data:

@@ -142,7 +142,9 @@ class SolverChild:
             self._peak_mib = self.peak_rss_mib
             self._channel.end(patience_s=0.2)
             self._channel, self._ready = None, False
-        self._bury()
+        for channel in self._killed:
+            channel.end(patience_s=5.0)
+        self._killed.clear()
 
     def _converse(
         self,
@@ -154,7 +156,8 @@ class SolverChild:
     ) -> None:
         channel = self._running()
         if not self._await_ready(channel, deadline_s, should_stop):
-            answer.error = "" if should_stop() else "the solver process was not ready by the deadline"
+            if not self._ready and not should_stop():
+                answer.error = "the solver process was not ready by the deadline"
             return
         limit_s = deadline_s - self._clock()
         fields = {
@@ -177,6 +180,8 @@ class SolverChild:
                 answer.take(frame)
 
     def _running(self) -> Channel:
+        if self._channel is not None and self._ready and self._channel.has_ended:
+            self._drop()  # it ended between two questions, killed by somebody else
         if self._channel is None:
             self._bury()
             self._channel = Channel(self._command)
@@ -210,9 +215,10 @@ class SolverChild:
             self._channel, self._ready = None, False
 
     def _bury(self) -> None:
-        for channel in self._killed:
-            channel.end(patience_s=5.0)
-        self._killed.clear()
+        """Clean up after the killed that are gone; one with much memory takes its time, which is not ours."""
+        for channel in [channel for channel in self._killed if channel.has_ended]:
+            channel.end()
+            self._killed.remove(channel)
 
 
 class _Answer:

@@ -48,7 +48,7 @@ def market_split(constant: int = 0, seed: int = 3, rows: int = 5, columns: int =
 
 @pytest.fixture(scope="module")
 def child() -> Iterator[SolverChild]:
-    with SolverChild() as solver:
+    with SolverChild(grace_s=10.0) as solver:  # no test fails because the machine is slow
         yield solver
 
 
@@ -67,6 +67,14 @@ def test_the_constant_counts_in_objective_and_bound(child: SolverChild) -> None:
     spec.minimize([(4, negate(spec.bool_var()))], constant=1000)
     answer = child.solve(spec, PARAMETERS, soon())
     assert (answer.objective, answer.bound) == (1000, 1000)
+
+
+def test_numpy_integers_are_as_good_as_python_s(child: SolverChild) -> None:
+    spec = ModelSpec()
+    x = spec.int_vars(np.int64(0), np.array([4, 5]))
+    spec.add_le(zip(np.array([1, 1]), x, strict=True), np.int64(6), family="f")  # type: ignore[arg-type]
+    spec.minimize(zip(np.array([-1, -1]), x, strict=True), np.int64(6))  # type: ignore[arg-type]
+    assert child.solve(spec, PARAMETERS, soon()).objective == 0
 
 
 def test_a_model_without_objective_is_optimal_when_it_is_feasible(child: SolverChild) -> None:
@@ -134,13 +142,13 @@ def test_the_deadline_holds(child: SolverChild) -> None:
     answer = child.solve(market_split(), PARAMETERS, begin + 0.5)
     assert answer.error == ""
     assert answer.status == "feasible"
-    assert time.monotonic() - begin < 5.0
+    assert time.monotonic() - begin < 8.0
 
 
 def test_a_deadline_in_the_past_asks_nothing(child: SolverChild) -> None:
     child.solve(knapsack(), PARAMETERS, soon())
     answer = child.solve(knapsack(), PARAMETERS, time.monotonic() - 1)
-    assert answer.status == "unknown"
+    assert (answer.status, answer.error) == ("unknown", "")
     assert answer.bound == -27
 
 

@@ -113,6 +113,17 @@ def test_after_a_crash_the_next_question_starts_a_new_child(tmp_path: Path) -> N
     assert (second.status, second.objective, second.error) == ("optimal", 2, "")
 
 
+def test_a_child_that_died_while_idle_is_replaced_without_an_error() -> None:
+    with SolverChild() as child:
+        child.solve(spec_of_two(), PARAMETERS, time.monotonic() + 20)
+        assert child._channel is not None
+        child._channel.kill()
+        while not child._channel.has_ended:
+            time.sleep(0.01)
+        answer = child.solve(spec_of_two(), PARAMETERS, time.monotonic() + 20)
+    assert (answer.status, answer.error) == ("optimal", "")
+
+
 @pytest.mark.parametrize(
     "body",
     [
