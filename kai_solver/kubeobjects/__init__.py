@@ -1,0 +1,16 @@
+"""Raw Kubernetes objects to a `Snapshot` and back: pure functions, for files and for the cluster alike."""
+
+from kai_solver.kubeobjects.assemble import snapshot_from_objects
+from kai_solver.kubeobjects.kaisnapshot import export_kai_snapshot, load_kai_snapshot
+from kai_solver.kubeobjects.objects import KINDS, RawObjects, objects_from_documents
+from kai_solver.kubeobjects.settings import KubeSettings
+
+__all__ = [
+    "KINDS",
+    "KubeSettings",
+    "RawObjects",
+    "export_kai_snapshot",
+    "load_kai_snapshot",
+    "objects_from_documents",
+    "snapshot_from_objects",
+]

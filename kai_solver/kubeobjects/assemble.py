@@ -1,0 +1,175 @@
+"""From raw objects to a snapshot: the one way in, for files and for the cluster alike."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from kai_solver.domain import Gang, Pod, Snapshot
+from kai_solver.kubeobjects import names
+from kai_solver.kubeobjects.bindings import read_bindings
+from kai_solver.kubeobjects.constraints import ConstraintReader
+from kai_solver.kubeobjects.grouping import Surroundings
+from kai_solver.kubeobjects.membership import Membership, assign
+from kai_solver.kubeobjects.nodes import NodeReading, read_nodes
+from kai_solver.kubeobjects.notices import Notices, namespaced_key, read_each
+from kai_solver.kubeobjects.objects import Object, RawObjects
+from kai_solver.kubeobjects.owners import OwnerIndex
+from kai_solver.kubeobjects.podgroups import GangReader
+from kai_solver.kubeobjects.pods import PodReader, RawPod
+from kai_solver.kubeobjects.priorities import read_priorities
+from kai_solver.kubeobjects.queues import read_queues, read_topologies
+from kai_solver.kubeobjects.raw import Raw
+from kai_solver.kubeobjects.resources import extended_names
+from kai_solver.kubeobjects.selectors import Namespaces
+from kai_solver.kubeobjects.settings import KubeSettings
+from kai_solver.kubeobjects.volumes import read_claims
+from kai_solver.units import ResourceSchema
+
+_UTILITY_NAMESPACES = (names.RESERVATION_NAMESPACE, names.SCALING_NAMESPACE)
+_LISTED = 5
+
+
+def snapshot_from_objects(objects: RawObjects, *, now_s: float, settings: KubeSettings | None = None) -> Snapshot:
+    """Read a cluster.
+
+    Parameters
+    ----------
+    objects
+        Raw objects by kind; nothing about them is trusted.
+    now_s
+        Epoch seconds of the moment that the objects show.
+    settings
+        Names and thresholds of the scheduler; KAI's defaults where None.
+
+    Returns
+    -------
+    Snapshot
+        With a notice for every object that was set aside or not used in full. Malformed objects never raise.
+    """
+    settings = settings or KubeSettings()
+    notices = Notices((*settings.notices, *objects.notices))
+    nodes = read_nodes(objects.nodes, settings, notices)
+    labels = read_each("Namespace", objects.namespaces, notices, lambda raw: raw.strings("metadata.labels"))
+    pods = _read_pods(objects, nodes, Namespaces(labels), settings, now_s, notices)
+    ours, foreign = _by_scheduler(pods, settings, notices)
+    reader = GangReader(read_priorities(objects.priority_classes, settings, notices), settings, notices)
+    around = Surroundings(settings, labels)
+    membership = assign(ours, objects.pod_groups, OwnerIndex.of(objects.other), reader, around)
+    finish = _Finish(_schema(pods, nodes), nodes, notices)
+    return Snapshot(
+        now_s=now_s,
+        schema=finish.schema,
+        nodes=tuple(node.finish(finish.schema) for node in nodes.nodes.values()),
+        queues=read_queues(objects.queues, settings, notices),
+        gangs=finish.gangs(membership),
+        topologies=read_topologies(objects.topologies, notices),
+        foreign=finish.load((*foreign, *membership.loose)),
+        policy=settings.policy,
+        notices=notices.all(),
+    )
+
+
+def _read_pods(
+    objects: RawObjects,
+    nodes: NodeReading,
+    namespaces: Namespaces,
+    settings: KubeSettings,
+    now_s: float,
+    notices: Notices,
+) -> list[RawPod]:
+    """All pods that can be read, KAI's utility pods excepted: what they hold, the shared pods hold already."""
+    bindings = read_bindings(objects.bind_requests, notices)
+    known = nodes.nodes.keys() | nodes.elsewhere
+    reader = PodReader(
+        bindings={key: binding for key, binding in bindings.items() if binding.node in known},
+        group_devices=_group_devices(objects.pods),
+        constraints=ConstraintReader(read_claims(objects, notices), namespaces, settings, notices),
+        settings=settings,
+        now_s=now_s,
+    )
+
+    def read(raw: Raw) -> RawPod | None:
+        return None if raw.text("metadata.namespace") in _UTILITY_NAMESPACES else reader.read(raw)
+
+    return list(read_each("Pod", objects.pods, notices, read, namespaced_key).values())
+
+
+def _group_devices(pods: Iterable[Object]) -> Mapping[str, int]:
+    """Device index by gpu group, from the reservation pods that have learnt theirs."""
+    devices: dict[str, int] = {}
+    for value in pods:
+        metadata = value.get("metadata") if isinstance(value, dict) else None
+        if not isinstance(metadata, dict) or metadata.get("namespace") != names.RESERVATION_NAMESPACE:
+            continue
+        labels, annotations = metadata.get("labels"), metadata.get("annotations")
+        if isinstance(labels, dict) and isinstance(annotations, dict):
+            index = str(annotations.get(names.RESERVED_INDEX, ""))
+            if index.isdecimal() and len(index) <= 4:
+                devices[str(labels.get(names.GPU_GROUP, ""))] = int(index)
+    return devices
+
+
+def _by_scheduler(
+    pods: Iterable[RawPod], settings: KubeSettings, notices: Notices
+) -> tuple[list[RawPod], list[RawPod]]:
+    """Our pods and those of other schedulers.
+
+    Only a manifest that has not passed an API server can lack a scheduler; it is taken as ours.
+    """
+    ours, foreign, unnamed = [], [], []
+    for pod in pods:
+        if pod.scheduler in ("", settings.scheduler_name):
+            ours.append(pod)
+        else:
+            foreign.append(pod)
+        if not pod.scheduler:
+            unnamed.append(pod.key)
+    if unnamed:
+        listed = ", ".join(unnamed[:_LISTED]) + (", ..." if len(unnamed) > _LISTED else "")
+        text = f"{len(unnamed)} pods name no scheduler and are taken as ours: {listed}. In a cluster, set schedulerName"
+        notices.warn("Pods", text)
+    return ours, foreign
+
+
+def _schema(pods: Iterable[RawPod], nodes: NodeReading) -> ResourceSchema:
+    requested = [pod.amounts for pod in pods]
+    return ResourceSchema.with_extended(extended_names(requested, [node.amounts for node in nodes.nodes.values()]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Finish:
+    """Turns pods into domain pods, once the schema is known; drops those that stand nowhere."""
+
+    schema: ResourceSchema
+    nodes: NodeReading
+    notices: Notices
+
+    def gangs(self, membership: Membership) -> tuple[Gang, ...]:
+        """Gangs with their pods, in the order of the PodGroups."""
+        return tuple(self._gang(gang, membership.seats.get(key, [])) for key, gang in membership.gangs.items())
+
+    def load(self, pods: Iterable[RawPod]) -> tuple[Pod, ...]:
+        """Pods that nobody here schedules, as far as they hold resources of our nodes."""
+        return tuple(pod.finish(self.schema) for pod in pods if pod.status.holds_resources and self._stands(pod))
+
+    def _gang(self, gang: Gang, seats: list[tuple[RawPod, str]]) -> Gang:
+        pods = tuple(pod.finish(self.schema, podset) for pod, podset in seats if self._stands(pod))
+        lost = [pod for pod, _ in seats if self._is_lost(pod)]
+        if lost and not gang.set_aside:
+            reason = f"its pod {lost[0].key} runs on node {lost[0].node!r}, which does not exist"
+            self.notices.set_aside(f"PodGroup {gang.key}", f"{reason}. Export that node too")
+            return replace(gang, pods=pods, set_aside=reason)
+        return replace(gang, pods=pods)
+
+    def _stands(self, pod: RawPod) -> bool:
+        """Whether the pod takes part: it waits, is finished, or holds resources of a node of ours."""
+        if not pod.status.holds_resources or pod.node in self.nodes.nodes:
+            return True
+        if self._is_lost(pod):
+            self.notices.set_aside(f"Pod {pod.key}", f"runs on node {pod.node!r}, which does not exist. Export it too")
+        elif not pod.node:
+            self.notices.warn(f"Pod {pod.key}", "is being deleted before it got a node: it takes no part")
+        return False
+
+    def _is_lost(self, pod: RawPod) -> bool:
+        known = pod.node in self.nodes.nodes or pod.node in self.nodes.elsewhere
+        return pod.status.holds_resources and bool(pod.node) and not known

@@ -1,0 +1,46 @@
+"""BindRequests: pods that the binder is about to bind (reference 1.9, 2.3)."""
+
+from dataclasses import dataclass
+
+from kai_solver.kubeobjects.notices import Notices, read_each
+from kai_solver.kubeobjects.objects import Object
+from kai_solver.kubeobjects.raw import Raw
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """Where a pod is going: its uid (empty where unknown), node and shared devices."""
+
+    pod_uid: str
+    node: str
+    gpu_groups: tuple[str, ...]
+
+
+def read_bindings(objects: tuple[Object, ...], notices: Notices) -> dict[str, Binding]:
+    """Live requests by ``namespace/pod``; failed ones are over, for KAI never retries them."""
+    return read_each("BindRequest", objects, notices, _live, _pod_key)
+
+
+def binding_of(bindings: dict[str, Binding], key: str, uid: str) -> Binding | None:
+    """The request of this very pod, not of an earlier one of that name."""
+    binding = bindings.get(key)
+    if binding is None or (binding.pod_uid and uid and binding.pod_uid != uid):
+        return None
+    return binding
+
+
+def _pod_key(raw: Raw) -> str:
+    return f"{raw.text('metadata.namespace') or 'default'}/{raw.required('spec.podName')}"
+
+
+def _live(raw: Raw) -> Binding | None:
+    if raw.text("status.phase") == "Failed" and _is_given_up(raw):
+        return None
+    owners = [owner.text("uid") for owner in raw.items("metadata.ownerReferences") if owner.text("kind") == "Pod"]
+    groups = tuple(group.text() for group in raw.items("spec.selectedGPUGroups"))
+    return Binding(owners[0] if owners else "", raw.required("spec.selectedNode"), groups)
+
+
+def _is_given_up(raw: Raw) -> bool:
+    limit = raw.get("spec.backoffLimit")
+    return not limit or raw.count("status.failedAttempts") >= limit.integer()

@@ -1,0 +1,121 @@
+"""Where a pod may run: selectors, affinity, tolerations, spread, ports, volumes, ConfigMaps."""
+
+import json
+from dataclasses import dataclass, field
+
+from kai_solver.domain import Constraints, NodeTerm, PodAffinityTerm, Requirement, SpreadConstraint
+from kai_solver.errors import InputError
+from kai_solver.kubeobjects import names
+from kai_solver.kubeobjects.notices import Notices
+from kai_solver.kubeobjects.raw import Raw
+from kai_solver.kubeobjects.selectors import (
+    Namespaces,
+    equality_term,
+    node_term,
+    node_terms,
+    pod_affinity_term,
+    spread_constraint,
+    toleration,
+)
+from kai_solver.kubeobjects.settings import KubeSettings
+from kai_solver.kubeobjects.volumes import Claims
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104  (host ports that are bound on every address)
+
+
+@dataclass(frozen=True, slots=True)
+class ConstraintReader:
+    """Reads constraints; equal ones become one object, so that classes of pods are cheap to find."""
+
+    claims: Claims
+    namespaces: Namespaces
+    settings: KubeSettings
+    notices: Notices
+    _known: dict[Constraints, Constraints] = field(default_factory=dict)
+
+    def read(self, pod: Raw, labels: dict[str, str], *, wants_gpu: bool) -> Constraints:
+        """Constraints of one pod.
+
+        Raises
+        ------
+        InputError
+            A field has the wrong type or an unknown operator; names the field.
+        """
+        spec = pod.get("spec")
+        affinity = spec.get("affinity")
+        volumes, blocked = self.claims.of_pod(pod)
+        terms = (*_selected(spec), *volumes, *self._worker_term(wants_gpu))
+        constraints = Constraints(
+            node_terms=tuple(dict.fromkeys(terms)),
+            preferred=tuple(_preferred(term) for term in affinity.items(f"nodeAffinity.{_PREFERRED}")),
+            tolerations=tuple(toleration(element) for element in spec.items("tolerations")),
+            affinity=self._pod_terms(affinity, "podAffinity"),
+            anti_affinity=self._pod_terms(affinity, "podAntiAffinity"),
+            spread=self._spread(spec, labels),
+            host_ports=_host_ports(spec),
+            blocked=(*blocked, *_stated_blocks(pod)),
+        )
+        return self._known.setdefault(constraints, constraints)
+
+    def _pod_terms(self, affinity: Raw, kind: str) -> tuple[PodAffinityTerm, ...]:
+        return tuple(pod_affinity_term(term, self.namespaces) for term in affinity.items(f"{kind}.{_REQUIRED}"))
+
+    def _spread(self, spec: Raw, labels: dict[str, str]) -> tuple[SpreadConstraint, ...]:
+        found = []
+        for raw in spec.items("topologySpreadConstraints"):
+            constraint = spread_constraint(raw, labels)
+            if constraint is not None:
+                found.append(constraint)
+                if raw.integer("minDomains", 1) > 1:
+                    self.notices.warn("topologySpreadConstraints", "minDomains is not honoured yet")
+        return tuple(found)
+
+    def _worker_term(self, wants_gpu: bool) -> tuple[tuple[NodeTerm, ...], ...]:
+        """``restrict-node-scheduling``: GPU work on GPU workers, the rest on CPU workers (reference 1.4)."""
+        if not self.settings.restrict_node_scheduling:
+            return ()
+        label = names.GPU_WORKER if wants_gpu else names.CPU_WORKER
+        return (((Requirement(label, "Exists"),),),)
+
+
+def _selected(spec: Raw) -> tuple[tuple[NodeTerm, ...], ...]:
+    """Node selector and required node affinity, one entry each."""
+    entries: list[tuple[NodeTerm, ...]] = []
+    labels = spec.strings("nodeSelector")
+    if labels:
+        entries.append((equality_term(labels),))
+    required = spec.get(f"affinity.nodeAffinity.{_REQUIRED}")
+    if required:
+        entries.append(node_terms(required.get("nodeSelectorTerms")))
+    return tuple(entries)
+
+
+def _preferred(raw: Raw) -> tuple[int, NodeTerm]:
+    return raw.integer("weight", 1), node_term(raw.get("preference"))
+
+
+def _host_ports(spec: Raw) -> tuple[str, ...]:
+    """``port/protocol``, followed by ``/address`` where it is bound on one address only."""
+    ports = set()
+    in_host = spec.flag("hostNetwork")
+    for container in (*spec.items("containers"), *spec.items("initContainers")):
+        for port in container.items("ports"):
+            number = port.count("hostPort") or (port.count("containerPort") if in_host else 0)
+            address = port.text("hostIP")
+            if number:
+                ports.add(f"{number}/{port.text('protocol') or 'TCP'}" + f"/{address}" * (address not in _EVERYWHERE))
+    return tuple(sorted(ports))
+
+
+def _stated_blocks(pod: Raw) -> tuple[str, ...]:
+    """Blocks that another format knew and Kubernetes has no field for (our own annotation)."""
+    text = pod.strings("metadata.annotations").get(names.OWN_BLOCKED, "")
+    if not text:
+        return ()
+    try:
+        stated = json.loads(text)
+    except ValueError as error:
+        raise InputError("is not a JSON list", field=names.OWN_BLOCKED, cure="Write a list of strings") from error
+    return tuple(element.text() for element in Raw(stated, names.OWN_BLOCKED).items())

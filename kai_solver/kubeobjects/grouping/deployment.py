@@ -1,0 +1,28 @@
+"""Deployments: every replica is a gang of its own, with the priority of inference (reference 1.7)."""
+
+from collections.abc import Sequence
+
+from kai_solver.kubeobjects.grouping.model import Group, Member, named_after
+
+_MADE_BY_DEPLOYMENT = "pod-template-hash"
+
+
+class DeploymentGrouper:
+    """Replicas serve alone, so none waits for another."""
+
+    name = "deployment"
+    priority = 500
+
+    def claim(self, member: Member) -> str | None:
+        """Pods of Deployments, also where only their ReplicaSet is known."""
+        top = member.top
+        if top is None:
+            return None
+        by_hash = top.kind == "ReplicaSet" and _MADE_BY_DEPLOYMENT in member.pod.labels
+        if top.kind == "Deployment" or by_hash:
+            return named_after(member.pod.name, member.pod.uid, "Pod")
+        return None
+
+    def group(self, members: Sequence[Member]) -> Group:  # noqa: ARG002  (the shape is the same for all)
+        """One pod."""
+        return Group(min_member=1, priority_class="inference")

@@ -1,0 +1,100 @@
+"""JobSets: one gang, a part per replicated job, a leaf per replica (reference 1.1, 1.7)."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kai_solver.kubeobjects import names
+from kai_solver.kubeobjects.grouping.model import Group, Member, Part, named_after
+from kai_solver.kubeobjects.grouping.read import natural, positive
+from kai_solver.kubeobjects.owners import Owner
+from kai_solver.kubeobjects.raw import Raw
+
+NAME = "jobset.sigs.k8s.io/jobset-name"
+REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
+JOB_INDEX = "jobset.sigs.k8s.io/job-index"
+
+MOST_REPLICAS = 10_000
+"""Replicas of one replicated job that are accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ReplicatedJob:
+    """Replicas of a job, and the pods that each needs at once."""
+
+    name: str
+    replicas: int
+    needed: int
+
+
+class JobSetGrouper:
+    """All replicated jobs at once; one after another where the set starts them in order."""
+
+    name = "jobset"
+    priority = 800
+
+    def claim(self, member: Member) -> str | None:
+        """Pods below a JobSet, or with its labels where only their Job is known."""
+        owner = member.owner_of_kind("JobSet")
+        if owner:
+            return named_after(owner.name, owner.uid, owner.kind)
+        name = member.pod.labels.get(NAME)
+        return named_after(name, "", "JobSet") if name else None
+
+    def group(self, members: Sequence[Member]) -> Group:
+        """From the set's spec where it is there, else by the pods that are."""
+        owner = members[0].owner_of_kind("JobSet")
+        jobs = _stated(owner) or _counted(members)
+        parts: list[Part] = []
+        for job in jobs:
+            parts.append(Part(job.name, min_subgroup=job.replicas))
+            parts += [Part(_leaf(job.name, i), min_member=job.needed, parent=job.name) for i in range(job.replicas)]
+        podsets = {member.pod.key: _leaf_of(member) for member in members}
+        return Group(parts=tuple(parts), min_subgroup=_at_once(owner, members[0], len(jobs)), podsets=podsets)
+
+
+def _stated(owner: Owner | None) -> list[_ReplicatedJob]:
+    if owner is None:
+        return []
+    return [_replicated(raw) for raw in owner.raw.items("spec.replicatedJobs")]
+
+
+def _replicated(raw: Raw) -> _ReplicatedJob:
+    stated = raw.strings("template.metadata.annotations").get(names.BATCH_MIN_MEMBER, "")
+    parallelism = raw.count("template.spec.parallelism", 1)
+    return _ReplicatedJob(
+        raw.required("name"), raw.count("replicas", 1, MOST_REPLICAS), positive(stated) or parallelism
+    )
+
+
+def _counted(members: Sequence[Member]) -> list[_ReplicatedJob]:
+    """Replicas by the highest index seen, pods by the fullest replica."""
+    seen: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    for member in members:
+        seen[_job(member)][_index(member)] += 1
+    return [_ReplicatedJob(name, max(jobs) + 1, max(jobs.values())) for name, jobs in sorted(seen.items())]
+
+
+def _at_once(owner: Owner | None, member: Member, jobs: int) -> int:
+    stated = positive(member.stated(names.BATCH_MIN_MEMBER)) if owner else None
+    if stated:
+        return min(stated, jobs)
+    in_order = owner is not None and owner.raw.text("spec.startupPolicy.startupPolicyOrder") == "InOrder"
+    return 1 if in_order else jobs
+
+
+def _leaf_of(member: Member) -> str:
+    return _leaf(_job(member), _index(member))
+
+
+def _leaf(job: str, index: int) -> str:
+    return f"{job}-replica-{index}"
+
+
+def _job(member: Member) -> str:
+    return member.pod.labels.get(REPLICATED_JOB) or "job"
+
+
+def _index(member: Member) -> int:
+    index = natural(member.pod.labels.get(JOB_INDEX, "")) or 0
+    return min(index, MOST_REPLICAS - 1)

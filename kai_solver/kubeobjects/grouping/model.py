@@ -1,0 +1,93 @@
+"""What groupers see and what they answer."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from kai_solver.kubeobjects.owners import Owner
+from kai_solver.kubeobjects.pods import RawPod
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A pod with its owners, nearest first."""
+
+    pod: RawPod
+    owners: tuple[Owner, ...]
+
+    @property
+    def top(self) -> Owner | None:
+        """The owner to group by; None for a plain pod."""
+        return self.owners[-1] if self.owners else None
+
+    def owner_of_kind(self, *kinds: str) -> Owner | None:
+        """The nearest owner of one of these kinds."""
+        return next((owner for owner in self.owners if owner.kind in kinds), None)
+
+    def stated(self, name: str) -> str:
+        """A label or annotation, of the top owner first, of the pod last; empty where nobody states it."""
+        for owner in reversed(self.owners):
+            value = owner.labels.get(name) or owner.annotations.get(name)
+            if value:
+                return value
+        return self.pod.labels.get(name) or self.pod.annotations.get(name) or ""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A subgroup: a leaf has ``min_member``, an inner one may have ``min_subgroup``."""
+
+    name: str
+    min_member: int | None = None
+    min_subgroup: int | None = None
+    parent: str = ""
+    required_level: str = ""
+    preferred_level: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A gang as a grouper sees it.
+
+    Attributes
+    ----------
+    min_member
+        Pods needed at once, for a gang without parts.
+    min_subgroup
+        How many of the topmost parts are needed; None: all.
+    podsets
+        Leaf by pod (``namespace/name``); pods that are not in it are in the only podset.
+    priority_class
+        Of the workload's kind, where nobody states one; empty: the settings' default.
+    problem
+        Why the gang must be set aside; empty for most.
+    """
+
+    min_member: int = 1
+    parts: tuple[Part, ...] = ()
+    min_subgroup: int | None = None
+    podsets: Mapping[str, str] = field(default_factory=dict)
+    priority_class: str = ""
+    problem: str = ""
+
+
+@runtime_checkable
+class PodGrouper(Protocol):
+    """One family of workloads. Groupers of other packages register under ``kai_solver.pod_groupers``.
+
+    ``priority``: the grouper with the highest one that claims a pod has it; built-in ones are 0 to 1000.
+    """
+
+    name: str
+    priority: int
+
+    def claim(self, member: Member) -> str | None:
+        """Name of the pod's gang in its namespace, or None where the pod is not of this family."""
+
+    def group(self, members: Sequence[Member]) -> Group:
+        """Shape of the gang of all pods with one claim; at least one."""
+
+
+def named_after(name: str, uid: str, kind: str) -> str:
+    """KAI's name of a PodGroup; manifests without uid are told apart by their kind."""
+    return f"pg-{name}-{uid}" if uid else f"pg-{kind.lower()}-{name}"

@@ -1,0 +1,24 @@
+"""Pods without an owner, and every owner that has no family of its own (reference 1.7, default grouper)."""
+
+from collections.abc import Sequence
+
+from kai_solver.kubeobjects.grouping.model import Group, Member, named_after
+
+
+class DefaultGrouper:
+    """One gang per top owner, one pod at a time; a plain pod is a gang of its own."""
+
+    name = "default"
+    priority = 0
+
+    def claim(self, member: Member) -> str | None:
+        """Every pod: whatever nobody else claimed."""
+        top = member.top
+        if top is None:
+            return named_after(member.pod.name, member.pod.uid, "Pod")
+        return named_after(top.name, top.uid, top.kind)
+
+    def group(self, members: Sequence[Member]) -> Group:
+        """At least one pod."""
+        kind = members[0].top.kind if members[0].top else "Pod"
+        return Group(min_member=1, priority_class="build" if kind == "Notebook" else "")

@@ -1,0 +1,58 @@
+"""Ray: the head, and one part per worker group (reference 1.7)."""
+
+from collections.abc import Sequence
+
+from kai_solver.kubeobjects import names
+from kai_solver.kubeobjects.grouping.model import Group, Member, Part, named_after
+from kai_solver.kubeobjects.grouping.read import sizes
+from kai_solver.kubeobjects.raw import Raw
+
+KINDS = ("RayCluster", "RayJob", "RayService")
+HEAD = "headgroup"
+
+
+class RayGrouper:
+    """A cluster at once: its head and the minimum of every worker group."""
+
+    name = "ray"
+    priority = 600
+
+    def claim(self, member: Member) -> str | None:
+        """Pods below a RayCluster, RayJob or RayService; the topmost names the gang."""
+        top = member.top
+        if top is None or member.owner_of_kind(*KINDS) is None:
+            return None
+        return named_after(top.name, top.uid, top.kind)
+
+    def group(self, members: Sequence[Member]) -> Group:
+        """From the cluster's spec where it is there, else by the pods that are."""
+        counts = _stated(members[0]) or sizes(_part(member) for member in members)
+        parts = tuple(Part(name, min_member=count) for name, count in counts.items())
+        return Group(parts=parts, podsets={member.pod.key: _part(member) for member in members})
+
+
+def cluster_spec(kind: str, raw: Raw) -> Raw:
+    """Spec of the cluster that a Ray object runs; a job without a cluster of its own has none."""
+    fields = {"RayCluster": "spec", "RayJob": "spec.rayClusterSpec", "RayService": "spec.rayClusterConfig"}
+    return raw.get(fields[kind])
+
+
+def worker_groups(cluster: Raw) -> dict[str, int]:
+    """Pods that each worker group needs: its minimum (else its replicas) times the hosts of a replica."""
+    needed = {}
+    for worker in cluster.items("workerGroupSpecs"):
+        least = worker.count("minReplicas") or worker.count("replicas")
+        needed[worker.required("groupName")] = least * worker.count("numOfHosts", 1)
+    return needed
+
+
+def _stated(member: Member) -> dict[str, int]:
+    for owner in member.owners:
+        if owner.kind in KINDS and cluster_spec(owner.kind, owner.raw):
+            return {HEAD: 1, **worker_groups(cluster_spec(owner.kind, owner.raw))}
+    return {}
+
+
+def _part(member: Member) -> str:
+    labels = member.pod.labels
+    return HEAD if labels.get(names.RAY_NODE_TYPE) == "head" else labels.get(names.RAY_GROUP) or "workergroup"

@@ -1,0 +1,24 @@
+"""Spark applications: driver and executors of one selector (reference 1.7)."""
+
+from collections.abc import Sequence
+
+from kai_solver.kubeobjects.grouping.model import Group, Member
+
+_APP_NAME = "spark-app-name"
+_SELECTOR = "spark-app-selector"
+
+
+class SparkGrouper:
+    """One gang per application, one pod at a time."""
+
+    name = "spark"
+    priority = 900
+
+    def claim(self, member: Member) -> str | None:
+        """Pods with both of Spark's labels; the selector is the gang's name."""
+        labels = member.pod.labels
+        return labels.get(_SELECTOR) if labels.get(_APP_NAME) and labels.get(_SELECTOR) else None
+
+    def group(self, members: Sequence[Member]) -> Group:  # noqa: ARG002  (the shape is the same for all)
+        """At least one pod."""
+        return Group(min_member=1)

@@ -1,0 +1,144 @@
+"""Which pod belongs to which gang: by name, by owner, else by grouping."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from kai_solver.domain import Gang
+from kai_solver.errors import InputError
+from kai_solver.kubeobjects import names
+from kai_solver.kubeobjects.grouping import Member, Surroundings, group_pods, podset_by_family
+from kai_solver.kubeobjects.notices import Notices, namespaced_key
+from kai_solver.kubeobjects.objects import Object
+from kai_solver.kubeobjects.owners import OwnerIndex
+from kai_solver.kubeobjects.podgroups import GangReader
+from kai_solver.kubeobjects.pods import RawPod
+from kai_solver.kubeobjects.raw import Raw
+
+Seats = dict[str, list[tuple[RawPod, str]]]
+"""Pods with their podsets, by gang (``namespace/name``)."""
+
+
+@dataclass(slots=True)
+class Membership:
+    """Gangs with their pods, and the pods that found none."""
+
+    gangs: dict[str, Gang]
+    seats: Seats = field(default_factory=lambda: defaultdict(list))
+    loose: list[RawPod] = field(default_factory=list)
+
+
+def assign(
+    pods: Iterable[RawPod], pod_groups: tuple[Object, ...], owners: OwnerIndex, reader: GangReader, around: Surroundings
+) -> Membership:
+    """Seat every pod of ours.
+
+    A pod belongs to the PodGroup that its annotation names, else to the one PodGroup of its owner, else to the
+    gang that its family makes of it. A pod that refers to something that does not exist stays loose, with a notice.
+    """
+    outcome = Membership(reader.read_all(pod_groups))
+    of_owner = _gangs_by_owner(pod_groups)
+    joining: dict[str, list[Member]] = defaultdict(list)
+    ungrouped: list[Member] = []
+    for pod in pods:
+        named = pod.annotations.get(names.POD_GROUP, "")
+        if named:
+            _seat(outcome, pod, f"{pod.namespace}/{named}", pod.labels.get(names.SUBGROUP) or "default", reader.notices)
+            continue
+        member = _member(pod, owners, outcome, reader.notices)
+        if member is None:
+            continue
+        gang = _gang_of_owner(member, of_owner)
+        if gang in outcome.gangs:
+            joining[gang].append(member)
+        else:
+            ungrouped.append(member)
+    _join(outcome, joining, reader.notices)
+    _group(outcome, ungrouped, reader, around)
+    return outcome
+
+
+def _member(pod: RawPod, owners: OwnerIndex, outcome: Membership, notices: Notices) -> Member | None:
+    """The pod with its owners; None where it must wait for a PodGroup that somebody else writes."""
+    try:
+        member = Member(pod, owners.chain(pod.raw))
+    except InputError as error:
+        notices.set_aside(f"Pod {pod.key}", error)
+        outcome.loose.append(pod)
+        return None
+    if member.stated(names.SKIP_PODGROUPER) == "true":
+        notices.warn(f"Pod {pod.key}", f"waits for a PodGroup: {names.SKIP_PODGROUPER} is set and it names none")
+        outcome.loose.append(pod)
+        return None
+    return member
+
+
+def _seat(outcome: Membership, pod: RawPod, gang_key: str, podset: str, notices: Notices) -> None:
+    gang = outcome.gangs.get(gang_key)
+    if gang is None:
+        notices.warn(f"Pod {pod.key}", f"waits for PodGroup {gang_key}, which does not exist. Create or export it")
+        outcome.loose.append(pod)
+    elif gang.set_aside:
+        outcome.seats[gang_key].append((pod, next(gang.root.podsets()).name))
+    elif podset not in {leaf.name for leaf in gang.root.podsets()}:
+        text = f'Pod references subgroup "{podset}", which does not exist in PodGroup {gang_key}'
+        notices.set_aside(f"Pod {pod.key}", text)
+        outcome.loose.append(pod)
+    else:
+        outcome.seats[gang_key].append((pod, podset))
+
+
+def _gangs_by_owner(pod_groups: tuple[Object, ...]) -> dict[str, list[str]]:
+    """PodGroups by the uid of whom they were made for (owner reference, top owner annotation)."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for value in pod_groups:
+        raw = Raw(value)
+        try:
+            key = namespaced_key(raw)
+            uids = {reference.text("uid") for reference in raw.items("metadata.ownerReferences")}
+            uids.add(_top_owner_uid(raw.strings("metadata.annotations")))
+        except InputError:
+            continue  # read_all has said so
+        for uid in uids - {""}:
+            found[uid].append(key)
+    return found
+
+
+def _top_owner_uid(annotations: Mapping[str, str]) -> str:
+    """Uid in the annotation ``top-owner-metadata``, a small YAML mapping of plain lines."""
+    for line in annotations.get(names.TOP_OWNER, "").splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == "uid":
+            return value.strip().strip("\"'")
+    return ""
+
+
+def _gang_of_owner(member: Member, of_owner: Mapping[str, list[str]]) -> str:
+    """The one PodGroup made for the pod or an owner of it; kinds with several PodGroups per owner are grouped."""
+    for uid in (member.pod.uid, *(owner.uid for owner in member.owners)):
+        found = of_owner.get(uid, []) if uid else []
+        if len(found) == 1:
+            return found[0]
+    return ""
+
+
+def _join(outcome: Membership, joining: Mapping[str, list[Member]], notices: Notices) -> None:
+    """Pods that the pod grouper has not labelled yet, into the PodGroup of their owner."""
+    for gang, members in joining.items():
+        for member in members:
+            podset = member.pod.labels.get(names.SUBGROUP) or podset_by_family(member, members)
+            leaves = [leaf.name for leaf in outcome.gangs[gang].root.podsets()]
+            _seat(outcome, member.pod, gang, leaves[0] if leaves == ["default"] else podset, notices)
+
+
+def _group(outcome: Membership, members: list[Member], reader: GangReader, around: Surroundings) -> None:
+    """Pods that nobody has grouped, into new gangs; a PodGroup of that name takes them instead."""
+    for grouped in group_pods(members, around):
+        key = namespaced_key(Raw(grouped.pod_group))
+        if key not in outcome.gangs:
+            outcome.gangs[key] = replace(reader.read(Raw(grouped.pod_group)), queue=grouped.queue.queue)
+        if grouped.queue.queue == around.settings.default_queue and "nobody" in grouped.queue.source:
+            text = f"no label {around.settings.queue_label_key} on its pods or owners: queue {grouped.queue.queue}"
+            reader.notices.warn(f"PodGroup {key}", text)
+        for pod, podset in grouped.pods:
+            _seat(outcome, pod, key, podset, reader.notices)

@@ -1,0 +1,55 @@
+"""Every label, annotation and resource name that KAI and Kubernetes give a meaning (reference section 2.7)."""
+
+GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
+
+# Pods and their owners
+POD_GROUP = "pod-group-name"
+SUBGROUP = "kai.scheduler/subgroup-name"
+SKIP_PODGROUPER = "kai.scheduler/skip-podgrouper"
+QUEUE = "kai.scheduler/queue"
+NODE_POOL = "kai.scheduler/node-pool"
+PROJECT = "project"
+PRIORITY_CLASS = "priorityClassName"
+PREEMPTIBILITY = "kai.scheduler/preemptibility"
+TASK_PRIORITY = "kai.scheduler/task-priority"
+PREEMPTION_DELAY = "kai.scheduler/preemption-delay"
+STALENESS_GRACE = "kai.scheduler/staleness-grace-period"
+TOPOLOGY = "kai.scheduler/topology"
+TOPOLOGY_REQUIRED = "kai.scheduler/topology-required-placement"
+TOPOLOGY_PREFERRED = "kai.scheduler/topology-preferred-placement"
+BATCH_MIN_MEMBER = "kai.scheduler/batch-min-member"
+GPU_FRACTION = "gpu-fraction"
+GPU_MEMORY = "gpu-memory"
+GPU_FRACTION_DEVICES = "gpu-fraction-num-devices"
+GPU_GROUP = "runai-gpu-group"
+GPU_GROUP_PREFIX = "runai-gpu-group/"
+JOB_ID = "kai.nvidia.com/job-id"
+JOB_SIZE = "kai.nvidia.com/job-size"
+JOB_ROLE = "training.kubeflow.org/job-role"
+REPLICA_TYPE = "training.kubeflow.org/replica-type"
+RAY_NODE_TYPE = "ray.io/node-type"
+RAY_GROUP = "ray.io/group"
+
+# PodGroups
+STALE_SINCE = "kai.scheduler/stale-podgroup-timestamp"
+LAST_START = "kai.scheduler/last-start-timestamp"
+LAST_EVICTION = "kai.scheduler/last-eviction-timestamp"
+TOP_OWNER = "kai.scheduler/top-owner-metadata"
+
+# KAI's own utility pods
+RESERVATION_NAMESPACE = "kai-resource-reservation"
+SCALING_NAMESPACE = "kai-scale-adjust"
+RESERVED_INDEX = "run.ai/reserve_for_gpu_index"
+
+# Nodes
+GPU_MEMORY_LABEL = "nvidia.com/gpu.memory"
+MIG_STRATEGY = "nvidia.com/mig.strategy"
+GPU_WORKER = "node-role.kubernetes.io/gpu-worker"
+CPU_WORKER = "node-role.kubernetes.io/cpu-worker"
+
+# Ours: what a Snapshot knows and Kubernetes objects have no field for, so that an export loses nothing
+OWN_DEVICES = "kai-solver/devices"
+OWN_GPU_UUIDS = "kai-solver/gpu-uuids"
+OWN_BLOCKED = "kai-solver/blocked"
+OWN_SET_ASIDE = "kai-solver/set-aside"
+OWN_USAGE = "kai-solver/usage"

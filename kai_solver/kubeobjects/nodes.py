@@ -1,0 +1,114 @@
+"""Nodes: what they offer, and whether anything new may be placed there."""
+
+from dataclasses import dataclass
+
+from kai_solver.domain import Node, Taint
+from kai_solver.errors import InputError
+from kai_solver.kubeobjects import names
+from kai_solver.kubeobjects.notices import Notices, read_each
+from kai_solver.kubeobjects.objects import Object
+from kai_solver.kubeobjects.raw import Raw
+from kai_solver.kubeobjects.resources import Amounts, mig_slices, read_amounts
+from kai_solver.kubeobjects.settings import KubeSettings
+from kai_solver.units import MILLI, ResourceSchema
+
+_MIB = 2**20
+_TIB_IN_MIB = 2**20
+_MEMORY_STEP_MIB = 100
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+@dataclass(frozen=True, slots=True)
+class RawNode:
+    """A node before the schema of the snapshot is known."""
+
+    name: str
+    amounts: Amounts
+    labels: dict[str, str]
+    taints: tuple[Taint, ...]
+    schedulable: bool
+    gpu_uuids: tuple[str, ...]
+
+    def finish(self, schema: ResourceSchema) -> Node:
+        """The node with its vector; resources outside the schema play no part."""
+        amounts = {name: amount for name, amount in self.amounts.items() if name in schema.names}
+        return Node(
+            name=self.name,
+            allocatable=schema.vector(amounts),
+            gpus=self.amounts.get("gpu", 0) // MILLI,
+            gpu_memory_mib=gpu_memory_mib(self.labels.get(names.GPU_MEMORY_LABEL, "")),
+            labels=self.labels,
+            taints=self.taints,
+            schedulable=self.schedulable,
+            gpu_uuids=self.gpu_uuids,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReading:
+    """Nodes of our pool, and the names of those in other pools."""
+
+    nodes: dict[str, RawNode]
+    elsewhere: frozenset[str]
+
+
+def read_nodes(objects: tuple[Object, ...], settings: KubeSettings, notices: Notices) -> NodeReading:
+    """Read all nodes; broken and doubled ones are set aside with a notice."""
+    nodes = read_each("Node", objects, notices, lambda raw: _node(raw, settings))
+    elsewhere = {n.name for n in nodes.values() if n.labels.get(settings.node_pool_key, "") != settings.node_pool}
+    if elsewhere:
+        notices.warn("Nodes", f"{len(elsewhere)} nodes of other node pools take no part")
+    return NodeReading({n: node for n, node in nodes.items() if n not in elsewhere}, frozenset(elsewhere))
+
+
+def gpu_memory_mib(label: str) -> int:
+    """Memory of one device from its label; 0 where unknown.
+
+    KAI rounds down to full hundreds and takes values of 1 TiB (in MiB) and more for bytes (reference 2.7).
+    """
+    if not label.isdecimal() or len(label) > 18:
+        return 0
+    value = int(label)
+    if value >= _TIB_IN_MIB:
+        value //= _MIB
+    return value // _MEMORY_STEP_MIB * _MEMORY_STEP_MIB
+
+
+def _node(raw: Raw, settings: KubeSettings) -> RawNode:
+    labels = raw.strings("metadata.labels")
+    uuids = raw.strings("metadata.annotations").get(names.OWN_GPU_UUIDS, "")
+    return RawNode(
+        name=raw.required("metadata.name"),
+        amounts=_allocatable(raw, labels, settings),
+        labels=labels,
+        taints=tuple(_taint(taint) for taint in raw.items("spec.taints")),
+        schedulable=not raw.flag("spec.unschedulable") and _is_ready(raw),
+        gpu_uuids=tuple(filter(None, uuids.split(","))),
+    )
+
+
+def _allocatable(raw: Raw, labels: dict[str, str], settings: KubeSettings) -> Amounts:
+    """Allocatable amounts; MIG mode ``mixed`` offers slices only, ``single`` whole devices only (reference 1.5)."""
+    offered = raw.get("status.allocatable") or raw.get("status.capacity")
+    amounts = read_amounts(offered, settings.gpu_resources)
+    strategy = labels.get(names.MIG_STRATEGY, "")
+    if strategy == "mixed":
+        amounts.pop("gpu", None)
+    elif strategy == "single":
+        amounts = {name: amount for name, amount in amounts.items() if not mig_slices(name)}
+    return amounts
+
+
+def _taint(raw: Raw) -> Taint:
+    effect = raw.required("effect")
+    if effect not in _EFFECTS:
+        raise InputError(f"{effect!r} is no taint effect", field=raw.path, cure=f"Write one of {', '.join(_EFFECTS)}")
+    return Taint(raw.required("key"), raw.text("value"), effect)  # type: ignore[arg-type]
+
+
+def _is_ready(raw: Raw) -> bool:
+    """A node without a Ready condition (a manifest) is ready."""
+    for condition in raw.items("status.conditions"):
+        if condition.text("type") == "Ready":
+            return condition.text("status") == "True"
+    return True

@@ -1,0 +1,73 @@
+"""The place where importers say what they could not use."""
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from kai_solver.domain import Notice
+from kai_solver.errors import InputError
+from kai_solver.kubeobjects.raw import Raw
+
+Thing = TypeVar("Thing")
+
+
+class Notices:
+    """Notices in the order in which they came up, each once."""
+
+    def __init__(self, initial: tuple[Notice, ...] = ()) -> None:
+        self._notices: dict[Notice, None] = dict.fromkeys(initial)
+
+    def warn(self, name: str, text: str) -> None:
+        """Something was used, but not all of it."""
+        self._notices[Notice("warning", name, text)] = None
+
+    def set_aside(self, name: str, reason: str | InputError) -> None:
+        """The object takes no part."""
+        self._notices[Notice("set-aside", name, str(reason))] = None
+
+    def all(self) -> tuple[Notice, ...]:
+        """Every notice."""
+        return tuple(self._notices)
+
+
+def object_name(kind: str, raw: Raw) -> str:
+    """``Pod ns/name`` for people, also of objects that are broken."""
+    value = raw.value
+    metadata = value.get("metadata") if isinstance(value, dict) else None
+    if not isinstance(metadata, dict):
+        return f"{kind} without a name"
+    name, namespace = metadata.get("name"), metadata.get("namespace")
+    parts = [part for part in (namespace, name) if isinstance(part, str) and part]
+    return f"{kind} {'/'.join(parts)}" if isinstance(name, str) and name else f"{kind} without a name"
+
+
+def namespaced_key(raw: Raw) -> str:
+    """``namespace/name`` of an object; the namespace ``default`` where a manifest leaves it out."""
+    return f"{raw.text('metadata.namespace') or 'default'}/{raw.required('metadata.name')}"
+
+
+def cluster_key(raw: Raw) -> str:
+    """Name of an object without a namespace."""
+    return raw.required("metadata.name")
+
+
+def read_each(
+    kind: str,
+    objects: Iterable[object],
+    notices: Notices,
+    read: Callable[[Raw], Thing | None],
+    key: Callable[[Raw], str] = cluster_key,
+) -> dict[str, Thing]:
+    """Read every object by its key; broken and doubled ones are set aside with a notice, None is left out."""
+    things: dict[str, Thing] = {}
+    for value in objects:
+        raw = Raw(value)
+        try:
+            name, thing = key(raw), read(raw)
+        except InputError as error:
+            notices.set_aside(object_name(kind, raw), error)
+            continue
+        if name in things:
+            notices.set_aside(f"{kind} {name}", "a second one of that name; the first one counts. Remove one")
+        elif thing is not None:
+            things[name] = thing
+    return things

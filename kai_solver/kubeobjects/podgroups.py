@@ -1,0 +1,95 @@
+"""PodGroups to gangs (reference 2.2, 1.3)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from kai_solver.domain import Gang, flat_gang
+from kai_solver.errors import InputError
+from kai_solver.kubeobjects import names
+from kai_solver.kubeobjects.notices import Notices, namespaced_key, read_each
+from kai_solver.kubeobjects.objects import Object
+from kai_solver.kubeobjects.priorities import PriorityTable
+from kai_solver.kubeobjects.raw import Raw
+from kai_solver.kubeobjects.settings import KubeSettings
+from kai_solver.kubeobjects.tree import read_tree
+
+_PREEMPTIBLE = {"preemptible": True, "non-preemptible": False}
+
+
+@dataclass(frozen=True, slots=True)
+class GangReader:
+    """Reads PodGroups, KAI's own and those that our groupers make.
+
+    ``guarded_queues``: queues whose work is non-preemptible where it does not say (``kai.nvidia.com`` quotas).
+    """
+
+    priorities: PriorityTable
+    settings: KubeSettings
+    notices: Notices
+    guarded_queues: frozenset[str] = frozenset()
+
+    def read_all(self, objects: tuple[Object, ...]) -> dict[str, Gang]:
+        """Gangs by ``namespace/name``, still without pods."""
+        return read_each("PodGroup", objects, self.notices, self.read, namespaced_key)
+
+    def read(self, raw: Raw) -> Gang:
+        """One gang without pods. Where its spec is broken it is set aside as a gang: its pods stay load."""
+        namespace, _, name = namespaced_key(raw).partition("/")
+        bare = Gang(namespace, name, raw.text("spec.queue"), flat_gang(1), uid=raw.text("metadata.uid"))
+        try:
+            stated = raw.strings("metadata.annotations").get(names.OWN_SET_ASIDE, "")
+            return replace(self._full(raw, bare), set_aside=stated)
+        except InputError as error:
+            self.notices.set_aside(f"PodGroup {bare.key}", error)
+            return replace(bare, set_aside=str(error))
+
+    def _full(self, raw: Raw, bare: Gang) -> Gang:
+        annotations, labels = raw.strings("metadata.annotations"), raw.strings("metadata.labels")
+        priority = self.priorities.of(raw.text("spec.priorityClassName"))
+        queue = bare.queue or labels.get(self.settings.queue_label_key, "") or self.settings.default_queue
+        delay_s = _duration_s(raw, "preemptionDelay", annotations, names.PREEMPTION_DELAY)
+        self._warn_unused(raw, bare.key)
+        return replace(
+            bare,
+            queue=queue,
+            root=read_tree(raw.get("spec")),
+            priority=priority.value,
+            preemptible=self._preemptible(raw, bare.key, queue, priority.value),
+            never_preempts=priority.never_preempts,
+            created_s=raw.time_s("metadata.creationTimestamp") or 0.0,
+            last_start_s=_annotated_time_s(raw, names.LAST_START),
+            last_eviction_s=_annotated_time_s(raw, names.LAST_EVICTION),
+            stale_since_s=_annotated_time_s(raw, names.STALE_SINCE),
+            preemption_delay_s=max(0.0, delay_s or 0.0),
+            staleness_grace_s=_duration_s(raw, "stalenessGracePeriod", annotations, names.STALENESS_GRACE),
+        )
+
+    def _preemptible(self, raw: Raw, key: str, queue: str, priority: int) -> bool:
+        """Stated, else by queue, else by priority (reference 1.3)."""
+        stated = raw.text("spec.preemptibility")
+        if stated in _PREEMPTIBLE:
+            return _PREEMPTIBLE[stated]
+        if stated:
+            self.notices.warn(f"PodGroup {key}", f"preemptibility {stated!r} is unknown; the priority decides")
+        return queue not in self.guarded_queues and priority < self.settings.policy.non_preemptible_priority
+
+    def _warn_unused(self, raw: Raw, key: str) -> None:
+        if raw.integer("spec.schedulingBackoff", -1) != -1:
+            self.notices.warn(f"PodGroup {key}", "spec.schedulingBackoff is not honoured: it is tried in every cycle")
+        parents = {part.text("parent") for part in raw.items("spec.subGroups")}
+        for part in raw.items("spec.subGroups"):
+            if part.get("minMember") and part.text("name") in parents:
+                text = f"minMember of {part.text('name')!r}, which has subgroups, is not used"
+                self.notices.warn(f"PodGroup {key}", text)
+
+
+def _duration_s(raw: Raw, field: str, annotations: Mapping[str, str], annotation: str) -> float | None:
+    """A duration of the spec, else of the annotation that the pod grouper would copy there."""
+    stated = raw.duration_s(f"spec.{field}")
+    if stated is not None or annotation not in annotations:
+        return stated
+    return Raw({"value": annotations[annotation]}, annotation).duration_s("value")
+
+
+def _annotated_time_s(raw: Raw, annotation: str) -> float | None:
+    return raw.get("metadata.annotations").key(annotation).time_s()

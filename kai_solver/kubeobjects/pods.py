@@ -1,0 +1,176 @@
+"""Pods: what they ask for, where they are, and in which state (reference 3.0)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kai_solver.domain import Constraints, GpuRequest, Pod, PodStatus
+from kai_solver.errors import InputError
+from kai_solver.kubeobjects import names
+from kai_solver.kubeobjects.bindings import Binding, binding_of
+from kai_solver.kubeobjects.constraints import ConstraintReader
+from kai_solver.kubeobjects.gpus import gpu_groups, gpu_request, quota_gpu_milli
+from kai_solver.kubeobjects.raw import Raw
+from kai_solver.kubeobjects.resources import Amounts, pod_request
+from kai_solver.kubeobjects.settings import KubeSettings
+from kai_solver.units import ResourceSchema
+
+_LEAD_RANK = -(10**9)
+"""Masters, launchers and heads come before every task priority (reference 3.2, task order)."""
+
+_LEAD_ROLES = ("master", "launcher")
+
+
+@dataclass(frozen=True, slots=True)
+class RawPod:
+    """A pod before its gang and the schema of the snapshot are known."""
+
+    raw: Raw
+    namespace: str
+    name: str
+    uid: str
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    scheduler: str
+    status: PodStatus
+    node: str
+    amounts: Amounts
+    gpu: GpuRequest
+    constraints: Constraints
+    gpu_groups: tuple[str, ...]
+    devices: tuple[int, ...]
+    nominated_node: str
+    order: tuple[int, float, str]
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+    def finish(self, schema: ResourceSchema, podset: str = "default") -> Pod:
+        """The pod with its vector, in its podset."""
+        extended = {name: amount for name, amount in self.amounts.items() if name in schema.names and name != "gpu"}
+        return Pod(
+            namespace=self.namespace,
+            name=self.name,
+            request=schema.vector({**extended, "pods": 1}),
+            gpu=self.gpu,
+            status=self.status,
+            podset=podset,
+            node=self.node,
+            devices=self.devices,
+            gpu_groups=self.gpu_groups,
+            nominated_node=self.nominated_node,
+            quota_gpu_milli=quota_gpu_milli(self.amounts),
+            constraints=self.constraints,
+            labels=self.labels,
+            order=self.order,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PodReader:
+    """Reads pods, given what else is in the cluster.
+
+    ``group_devices``: device index by gpu group, as far as reservation pods tell.
+    """
+
+    bindings: dict[str, Binding]
+    group_devices: Mapping[str, int]
+    constraints: ConstraintReader
+    settings: KubeSettings
+    now_s: float
+
+    def read(self, raw: Raw) -> RawPod:
+        """Read one pod.
+
+        Raises
+        ------
+        InputError
+            A field is missing, of the wrong type or not usable; names the field.
+        """
+        name, namespace = raw.required("metadata.name"), raw.text("metadata.namespace") or "default"
+        uid = raw.text("metadata.uid")
+        labels, annotations = raw.strings("metadata.labels"), raw.strings("metadata.annotations")
+        if not raw.items("spec.containers"):
+            raise InputError("has no containers", field="spec.containers", cure="Add one, or check the indentation")
+        amounts = pod_request(raw.get("spec"), self.settings.gpu_resources)
+        gpu = gpu_request(amounts.get("gpu", 0), annotations)
+        binding = binding_of(self.bindings, f"{namespace}/{name}", uid)
+        status = self._status(raw, binding)
+        groups = gpu_groups(labels) or (binding.gpu_groups if binding and status.holds_resources else ())
+        return RawPod(
+            raw=raw,
+            namespace=namespace,
+            name=name,
+            uid=uid,
+            labels=labels,
+            annotations=annotations,
+            scheduler=raw.text("spec.schedulerName"),
+            status=status,
+            node=_node(raw, status, binding),
+            amounts=amounts,
+            gpu=gpu,
+            constraints=self.constraints.read(raw, labels, wants_gpu=gpu.devices > 0),
+            gpu_groups=groups,
+            devices=self._devices(groups, annotations),
+            nominated_node=raw.text("status.nominatedNodeName"),
+            order=(_rank(labels), raw.time_s("metadata.creationTimestamp") or 0.0, uid),
+        )
+
+    def _status(self, raw: Raw, binding: Binding | None) -> PodStatus:
+        """KAI's mapping, in its order (``pod_info.getTaskStatus``)."""
+        phase = raw.text("status.phase") or "Pending"
+        deleted_s = raw.time_s("metadata.deletionTimestamp")
+        if phase == "Pending":
+            return _pending_status(raw, deleted_s is not None, binding)
+        if phase in ("Succeeded", "Failed"):
+            return PodStatus(phase)
+        if phase == "Unknown":
+            return PodStatus.STUCK_IN_RELEASING  # its node is lost: it holds its place, and nothing may count on it
+        if phase != "Running":
+            raise InputError(f"{phase!r} is no phase", field="status.phase", cure="Write Pending, Running, ...")
+        if deleted_s is None:
+            return PodStatus.RUNNING
+        stuck = deleted_s < self.now_s - self.settings.stuck_in_releasing_s
+        return PodStatus.STUCK_IN_RELEASING if stuck else PodStatus.RELEASING
+
+    def _devices(self, groups: tuple[str, ...], annotations: Mapping[str, str]) -> tuple[int, ...]:
+        """Indices of the devices: of all groups, as reservation pods say, or as our own export wrote them."""
+        stated = annotations.get(names.OWN_DEVICES, "")
+        if stated:
+            return _indices(stated)
+        if groups and all(group in self.group_devices for group in groups):
+            return tuple(self.group_devices[group] for group in groups)
+        return ()
+
+
+def _pending_status(raw: Raw, deleted: bool, binding: Binding | None) -> PodStatus:
+    if deleted:
+        return PodStatus.RELEASING
+    if raw.text("spec.nodeName"):
+        return PodStatus.BOUND
+    if binding is not None:
+        return PodStatus.BINDING
+    return PodStatus.GATED if raw.items("spec.schedulingGates") else PodStatus.PENDING
+
+
+def _node(raw: Raw, status: PodStatus, binding: Binding | None) -> str:
+    """Where the pod holds resources; finished and waiting pods hold none."""
+    if not status.holds_resources:
+        return ""
+    return raw.text("spec.nodeName") or (binding.node if binding else "")
+
+
+def _rank(labels: Mapping[str, str]) -> int:
+    """First part of a pod's order: leading roles, then the task priority label (reference 1.3, 3.2)."""
+    text = labels.get(names.TASK_PRIORITY, "0")
+    priority = int(text) if text.lstrip("+-").isdecimal() and len(text) <= 10 else 0
+    lead = labels.get(names.JOB_ROLE) in _LEAD_ROLES or labels.get(names.RAY_NODE_TYPE) == "head"
+    return -priority + (_LEAD_RANK if lead else 0)
+
+
+def _indices(text: str) -> tuple[int, ...]:
+    parts = text.split(",")
+    if not all(part.isdecimal() and len(part) <= 4 for part in parts):
+        raise InputError(f"{text!r} is not a list of indices", field=names.OWN_DEVICES, cure="Write 0,1,2")
+    return tuple(int(part) for part in parts)

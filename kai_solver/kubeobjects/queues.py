@@ -1,0 +1,122 @@
+"""Queues (``queues.scheduling.run.ai/v2``, reference 2.1) and topologies (reference 2.4)."""
+
+from kai_solver.domain import DEFAULT_QUEUE_PRIORITY, Queue, QueueVector, Topology, TopologyLevel
+from kai_solver.errors import InputError
+from kai_solver.kubeobjects import names
+from kai_solver.kubeobjects.notices import Notices, read_each
+from kai_solver.kubeobjects.objects import Object
+from kai_solver.kubeobjects.raw import Raw
+from kai_solver.kubeobjects.settings import KubeSettings
+from kai_solver.units import QUEUE_RESOURCES, UNLIMITED
+
+_SCALE = {"cpu": 1.0, "memory": 1e6, "gpu": 1e3}
+"""From a queue's units (millicores, megabytes, GPUs) to ours (milli, bytes, milli)."""
+
+
+def read_queues(objects: tuple[Object, ...], settings: KubeSettings, notices: Notices) -> tuple[Queue, ...]:
+    """Read the queues of our node pool; broken, doubled and looping ones are set aside with a notice."""
+
+    def read(raw: Raw) -> Queue | None:
+        pool = raw.strings("metadata.labels").get(settings.node_pool_key, "")
+        return _queue(raw) if pool == settings.node_pool else None
+
+    return connected(read_each("Queue", objects, notices, read), notices)
+
+
+def connected(queues: dict[str, Queue], notices: Notices) -> tuple[Queue, ...]:
+    """Queues whose chain of parents ends at a root; KAI drops the others with all below them (reference 3.0)."""
+    kept = []
+    for queue in queues.values():
+        problem = _chain_problem(queue, queues)
+        if problem:
+            notices.set_aside(f"Queue {queue.name}", problem)
+        else:
+            kept.append(queue)
+    return tuple(kept)
+
+
+def read_topologies(objects: tuple[Object, ...], notices: Notices) -> tuple[Topology, ...]:
+    """Read topologies; broken and doubled ones are set aside with a notice."""
+    return tuple(read_each("Topology", objects, notices, _topology).values())
+
+
+def _queue(raw: Raw) -> Queue:
+    name = raw.required("metadata.name")
+    resources = raw.get("spec.resources")
+    if not resources:
+        raise InputError("resources must be specified", field="spec.resources", cure="Give quota, limit and weight")
+    return Queue(
+        name=name,
+        parent=raw.text("spec.parentQueue"),
+        priority=raw.integer("spec.priority", DEFAULT_QUEUE_PRIORITY),
+        created_s=raw.time_s("metadata.creationTimestamp") or 0.0,
+        quota=_vector(resources, "quota"),
+        limit=_vector(resources, "limit"),
+        weight=_weights(resources),
+        reclaim_min_runtime_s=raw.duration_s("spec.reclaimMinRuntime"),
+        preempt_min_runtime_s=raw.duration_s("spec.preemptMinRuntime"),
+        usage=_usage(raw),
+        display_name=raw.text("spec.displayName"),
+        uid=raw.text("metadata.uid"),
+    )
+
+
+def _vector(resources: Raw, field: str) -> QueueVector:
+    cpu, memory, gpu = (_amount(resources.get(f"{name}.{field}"), _SCALE[name]) for name in QUEUE_RESOURCES)
+    return cpu, memory, gpu
+
+
+def _amount(raw: Raw, scale: float) -> int:
+    """KAI's float64 to an integer; unset is 0 (no quota, nothing allowed), -1 unlimited."""
+    value = raw.number()
+    if value == UNLIMITED:
+        return UNLIMITED
+    if value < 0:
+        raise InputError(f"{value:g} is negative", field=raw.path, cure="Write -1 for unlimited, else zero or more")
+    return round(value * scale)
+
+
+def _weights(resources: Raw) -> tuple[float, float, float]:
+    cpu, memory, gpu = (resources.number(f"{name}.overQuotaWeight") for name in QUEUE_RESOURCES)
+    if min(cpu, memory, gpu) < 0:
+        raise InputError("an overQuotaWeight is negative", field=resources.path, cure="Write zero or more")
+    return cpu, memory, gpu
+
+
+def _usage(raw: Raw) -> tuple[float, float, float]:
+    text = raw.strings("metadata.annotations").get(names.OWN_USAGE, "")
+    if not text:
+        return 0.0, 0.0, 0.0
+    try:
+        cpu, memory, gpu = (float(part) for part in text.split(","))
+    except ValueError as error:
+        raise InputError(
+            f"{text!r} is not three numbers", field=names.OWN_USAGE, cure="Write cpu,memory,gpu"
+        ) from error
+    return cpu, memory, gpu
+
+
+def _chain_problem(queue: Queue, queues: dict[str, Queue]) -> str:
+    """Why the parents of ``queue`` do not lead to a root; empty where they do."""
+    seen = {queue.name}
+    here = queue
+    while here.parent:
+        if here.parent in seen:
+            return f"its parents form a loop at {here.parent!r}. Give one of them another parentQueue"
+        if here.parent not in queues:
+            return f"the parent queue {here.parent!r} does not exist. Create it, or correct spec.parentQueue"
+        here = queues[here.parent]
+        seen.add(here.name)
+    return ""
+
+
+def _topology(raw: Raw) -> Topology:
+    levels = tuple(
+        TopologyLevel(level.required("nodeLabel"), level.text("alias")) for level in raw.items("spec.levels")
+    )
+    if not levels:
+        raise InputError("has no levels", field="spec.levels", cure="List node labels, outermost first")
+    labels = [level.node_label for level in levels]
+    if len(set(labels)) < len(labels):
+        raise InputError("names a node label twice", field="spec.levels", cure="Give every level its own label")
+    return Topology(raw.required("metadata.name"), levels)

@@ -1,0 +1,186 @@
+"""Reading of untrusted dicts: every step knows its path, so that every complaint can name the field."""
+
+import math
+import re
+import reprlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from kai_solver.errors import InputError
+from kai_solver.units import parse_duration_s, parse_quantity
+
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """A value from JSON or YAML together with the path that led to it.
+
+    Missing fields and ``null`` are the same, as in Kubernetes. Typed accessors return a default for a missing
+    field and raise `InputError`, naming the path, for one of the wrong type.
+    """
+
+    value: object
+    path: str = ""
+
+    def __bool__(self) -> bool:
+        """Whether anything is there."""
+        return self.value is not None
+
+    def get(self, path: str) -> "Raw":
+        """Follow a dotted path of field names; keys that contain dots are read by `key` or `strings`."""
+        value = self.value
+        walked: list[str] = []
+        for name in path.split(".") if path else ():
+            if value is None:
+                break
+            if not isinstance(value, dict):
+                raise wrong_type(Raw(value, self._below(".".join(walked))), "an object")
+            value = value.get(name)
+            walked.append(name)
+        return Raw(value, self._below(path))
+
+    def key(self, name: str) -> "Raw":
+        """The value under one key, whatever characters it has."""
+        if self.value is None:
+            return Raw(None, self._below(name))
+        if not isinstance(self.value, dict):
+            raise wrong_type(self, "an object")
+        return Raw(self.value.get(name), self._below(name))
+
+    def items(self, path: str = "") -> list["Raw"]:
+        """Elements of a list; a missing list is empty."""
+        here = self.get(path)
+        if here.value is None:
+            return []
+        if not isinstance(here.value, list | tuple):
+            raise wrong_type(here, "a list")
+        return [Raw(value, f"{here.path}[{index}]") for index, value in enumerate(here.value)]
+
+    def fields(self, path: str = "") -> Iterator[tuple[str, "Raw"]]:
+        """Keys and values of an object; a missing object has none."""
+        here = self.get(path)
+        if here.value is None:
+            return
+        if not isinstance(here.value, dict):
+            raise wrong_type(here, "an object")
+        for name in here.value:
+            yield str(name), here.key(name)
+
+    def strings(self, path: str) -> dict[str, str]:
+        """An object of strings, such as labels."""
+        return {name: value.text() for name, value in self.fields(path)}
+
+    def text(self, path: str = "", default: str = "") -> str:
+        """A string; a number is none, as in Kubernetes (YAML wants it quoted)."""
+        here = self.get(path)
+        if here.value is None:
+            return default
+        if not isinstance(here.value, str):
+            raise wrong_type(here, "a string", cure="Quote it, or correct its type")
+        return here.value
+
+    def required(self, path: str) -> str:
+        """A string that must be there and not be empty."""
+        value = self.text(path)
+        if not value:
+            raise InputError("is missing", field=self.get(path).path, cure="Add it")
+        return value
+
+    def integer(self, path: str = "", default: int = 0) -> int:
+        """A whole number."""
+        here = self.get(path)
+        if here.value is None:
+            return default
+        if isinstance(here.value, bool) or not isinstance(here.value, int):
+            raise wrong_type(here, "a whole number")
+        if abs(here.value) > 2**53:
+            raise InputError(f"{here.value} is absurdly large", field=here.path, cure="Check the number")
+        return here.value
+
+    def count(self, path: str = "", default: int = 0, most: int = 2**53) -> int:
+        """A whole number that is not negative, and at most ``most``."""
+        value = self.integer(path, default)
+        if not 0 <= value <= most:
+            raise InputError(f"{value} is out of range", field=self.get(path).path, cure=f"Write 0 to {most}")
+        return value
+
+    def number(self, path: str = "", default: float = 0.0) -> float:
+        """A finite number."""
+        here = self.get(path)
+        if here.value is None:
+            return default
+        if isinstance(here.value, bool) or not isinstance(here.value, int | float):
+            raise wrong_type(here, "a number")
+        if not math.isfinite(here.value) or abs(here.value) > 2**53:
+            raise InputError(f"{here.value} is not a usable number", field=here.path, cure="Check the number")
+        return float(here.value)
+
+    def flag(self, path: str = "", default: bool = False) -> bool:
+        """True or false."""
+        here = self.get(path)
+        if here.value is None:
+            return default
+        if not isinstance(here.value, bool):
+            raise wrong_type(here, "true or false")
+        return here.value
+
+    def quantity(self, scale: int = 1) -> int:
+        """A Kubernetes quantity times ``scale``, rounded up."""
+        if isinstance(self.value, bool) or not isinstance(self.value, str | int | float):
+            raise wrong_type(self, "a quantity")
+        try:
+            return parse_quantity(self.value, scale)
+        except InputError as error:
+            raise InputError(error.problem, field=self.path, cure=error.cure) from error
+
+    def duration_s(self, path: str = "") -> float | None:
+        """Seconds of a Go duration; None where missing."""
+        text = self.text(path)
+        try:
+            return parse_duration_s(text) if text else None
+        except InputError as error:
+            raise InputError(error.problem, field=self.get(path).path, cure=error.cure) from error
+
+    def time_s(self, path: str = "") -> float | None:
+        """Epoch seconds of an RFC 3339 time; None where missing. YAML reads such times as dates by itself."""
+        here = self.get(path)
+        if here.value is None or here.value == "":
+            return None
+        if isinstance(here.value, datetime):
+            return _epoch_s(here.value)
+        text = here.text()
+        stamp = parse_time_s(text)
+        if stamp is None:
+            raise InputError(f"{text!r} is not a time", field=here.path, cure="Write 2026-01-31T12:00:00Z")
+        return stamp
+
+    def _below(self, name: str) -> str:
+        return f"{self.path}.{name}" if self.path and name else self.path or name
+
+
+def wrong_type(raw: Raw, expected: str, cure: str = "") -> InputError:
+    """The error for a value that is not what was ``expected``."""
+    shown = reprlib.repr(raw.value)
+    return InputError(f"{shown} is not {expected}", field=raw.path, cure=cure or f"Write {expected}")
+
+
+def parse_time_s(text: str) -> float | None:
+    """Epoch seconds of an RFC 3339 time, None where ``text`` is none."""
+    if _TIMESTAMP.fullmatch(text) is None:
+        return None
+    try:
+        return _epoch_s(datetime.fromisoformat(text))
+    except (ValueError, OverflowError):
+        return None
+
+
+def format_time(epoch_s: float) -> str:
+    """RFC 3339 time in UTC; fractions of a second only where there are some."""
+    moment = datetime.fromtimestamp(epoch_s, tz=UTC)
+    return moment.isoformat(timespec="microseconds" if moment.microsecond else "seconds").replace("+00:00", "Z")
+
+
+def _epoch_s(moment: datetime) -> float:
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

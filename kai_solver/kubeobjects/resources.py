@@ -1,0 +1,99 @@
+"""Amounts: what containers request and nodes offer, in the units of a `ResourceSchema`."""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from kai_solver.errors import InputError
+from kai_solver.kubeobjects.raw import Raw
+from kai_solver.units import MILLI
+
+Amounts = dict[str, int]
+"""By schema name: ``cpu`` milli, ``memory`` bytes, ``gpu`` milli, ``pods``, extended resources in ones."""
+
+EPHEMERAL = "ephemeral-storage"
+_MIG = re.compile(r"nvidia\.com/mig-(?:\d+c\.)?(\d+)g\.\d+gb.*")
+_IGNORED_PREFIXES = ("attachable-volumes-",)
+
+
+def mig_slices(resource: str) -> int:
+    """GPU slices of one device of a MIG resource (``nvidia.com/mig-2g.10gb``: 2); 0 for any other resource."""
+    match = _MIG.fullmatch(resource)
+    return int(match[1]) if match else 0
+
+
+def read_amounts(raw: Raw, gpu_resources: tuple[str, ...]) -> Amounts:
+    """Amounts of a Kubernetes resource list.
+
+    Raises
+    ------
+    InputError
+        An amount is no quantity, negative or absurd; names the field.
+    """
+    amounts: Amounts = {}
+    for name, quantity in raw.fields():
+        if name in gpu_resources:
+            amounts["gpu"] = amounts.get("gpu", 0) + quantity.quantity() * MILLI
+        elif name == "cpu":
+            amounts[name] = quantity.quantity(MILLI)
+        elif name == "gpu":
+            raise InputError("'gpu' is no resource", field=quantity.path, cure=f"Write {gpu_resources[0]}")
+        elif not name.startswith(_IGNORED_PREFIXES):
+            amounts[name] = quantity.quantity()
+    return amounts
+
+
+def pod_request(spec: Raw, gpu_resources: tuple[str, ...]) -> Amounts:
+    """What a pod holds while it runs or starts, whichever is more.
+
+    Containers run together, with the sidecars (init containers that restart always). Before them each init
+    container runs beside the sidecars that precede it. The overhead is on top. A limit without a request is a
+    request, as the API server has it.
+    """
+    running: Amounts = {}
+    for container in spec.items("containers"):
+        _add(running, _container(container, gpu_resources))
+    sidecars: Amounts = {}
+    peak: Amounts = {}
+    for container in spec.items("initContainers"):
+        request = _container(container, gpu_resources)
+        if container.text("restartPolicy") == "Always":
+            _add(sidecars, request)
+            _raise(peak, sidecars)
+        else:
+            _raise(peak, _sum(sidecars, request))
+    _add(running, sidecars)
+    _raise(running, peak)
+    _add(running, read_amounts(spec.get("overhead"), gpu_resources))
+    running.pop("pods", None)
+    return running
+
+
+def extended_names(amounts: Iterable[Mapping[str, int]], offered: Iterable[Mapping[str, int]]) -> set[str]:
+    """Extended resources that the schema needs: all that are requested, and all devices that nodes offer.
+
+    Ephemeral storage counts only where some node says how much it has.
+    """
+    on_nodes = {name for amount in offered for name, value in amount.items() if value}
+    wanted = {name for amount in amounts for name, value in amount.items() if value}
+    return {name for name in wanted if name != EPHEMERAL or name in on_nodes} | {n for n in on_nodes if "/" in n}
+
+
+def _container(raw: Raw, gpu_resources: tuple[str, ...]) -> Amounts:
+    limits = read_amounts(raw.get("resources.limits"), gpu_resources)
+    return {**limits, **read_amounts(raw.get("resources.requests"), gpu_resources)}
+
+
+def _add(total: Amounts, amounts: Mapping[str, int]) -> None:
+    for name, amount in amounts.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def _sum(left: Mapping[str, int], right: Mapping[str, int]) -> Amounts:
+    total = dict(left)
+    _add(total, right)
+    return total
+
+
+def _raise(total: Amounts, floor: Mapping[str, int]) -> None:
+    for name, amount in floor.items():
+        total[name] = max(total.get(name, 0), amount)

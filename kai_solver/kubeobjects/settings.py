@@ -1,0 +1,136 @@
+"""How the cluster's scheduler is set up: names of labels, thresholds, policy."""
+
+from dataclasses import dataclass, field, replace
+
+from kai_solver.domain import Notice, Policy
+from kai_solver.domain.snapshot import Strategy
+from kai_solver.errors import InputError
+from kai_solver.kubeobjects import names
+from kai_solver.kubeobjects.notices import Notices
+from kai_solver.kubeobjects.raw import Raw
+
+_NANOSECONDS = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class KubeSettings:
+    """What a KAI installation may name otherwise (reference 1.14, 2.6, 3.3). Defaults are KAI's.
+
+    Attributes
+    ----------
+    node_pool
+        The shard: nodes, queues and PodGroups whose label ``node_pool_key`` has this value; empty: those without.
+    stuck_in_releasing_s
+        A pod that is deleted for longer holds its place and nothing waits for it.
+    restrict_node_scheduling
+        GPU pods only on nodes labelled gpu-worker, others only on cpu-worker.
+    default_priority, default_priority_class
+        Of a priority class that does not exist; of grouped work whose kind has no default of its own.
+    notices
+        What could not be taken over from where the settings came from.
+    """
+
+    scheduler_name: str = "kai-scheduler"
+    queue_label_key: str = names.QUEUE
+    node_pool_key: str = names.NODE_POOL
+    node_pool: str = ""
+    gpu_resources: tuple[str, ...] = names.GPU_RESOURCES
+    stuck_in_releasing_s: float = 120.0
+    restrict_node_scheduling: bool = False
+    default_queue: str = "default-queue"
+    default_priority: int = 50
+    default_priority_class: str = "train"
+    policy: Policy = field(default_factory=Policy)
+    notices: tuple[Notice, ...] = ()
+
+
+def settings_from_kai(document: Raw) -> KubeSettings:
+    """Settings of a KAI snapshot: its ``schedulerParams`` and the plugin arguments in its ``config``.
+
+    KAI omits false and empty fields, so a missing flag is false; a missing number is the default.
+    """
+    notices = Notices()
+    parameters = document.get("schedulerParams")
+    if not parameters:
+        notices.warn("schedulerParams", "the snapshot has none: KAI's defaults are taken")
+        return KubeSettings(notices=notices.all())
+    base = KubeSettings()
+    return replace(
+        base,
+        scheduler_name=parameters.text("schedulerName") or base.scheduler_name,
+        queue_label_key=parameters.text("queueLabelKey") or base.queue_label_key,
+        node_pool_key=parameters.text("partitionParams.NodePoolLabelKey") or base.node_pool_key,
+        node_pool=parameters.text("partitionParams.NodePoolLabelValue"),
+        stuck_in_releasing_s=_nanoseconds(parameters.get("stuckInReleasingThreshold"), base.stuck_in_releasing_s),
+        restrict_node_scheduling=parameters.flag("restrictSchedulingNodes"),
+        policy=_policy(parameters, _plugin_arguments(document, notices), notices),
+        notices=notices.all(),
+    )
+
+
+def _policy(parameters: Raw, plugins: dict[str, Raw], notices: Notices) -> Policy:
+    base = Policy()
+    placement = plugins.get("nodeplacement", Raw(None))
+    proportion = plugins.get("proportion", Raw(None))
+    minruntime = plugins.get("minruntime", Raw(None))
+    gpu = _strategy(placement.get("gpu"), notices)
+    return replace(
+        base,
+        gpu_placement=gpu,
+        cpu_placement=_strategy(placement.get("cpu"), notices),
+        gpu_sharing_placement="spread" if "gpuspread" in plugins else "binpack",
+        max_consolidation_gangs=_consolidation(parameters, notices),
+        consolidating_reclaim=parameters.flag("allowConsolidatingReclaim"),
+        staleness_grace_s=_nanoseconds(parameters.get("globalDefaultStalenessGracePeriod"), base.staleness_grace_s),
+        saturation_multiplier=max(1.0, _float(proportion.get("relcaimerSaturationMultiplier"), 1.0)),
+        k_value=max(0.0, _float(proportion.get("kValue"), 1.0)),
+        reclaim_min_runtime_s=minruntime.duration_s("defaultReclaimMinRuntime") or 0.0,
+        preempt_min_runtime_s=minruntime.duration_s("defaultPreemptMinRuntime") or 0.0,
+        reclaim_resolve="queue" if minruntime.text("reclaimResolveMethod") == "queue" else "lca",
+        full_hierarchy=parameters.flag("fullHierarchyFairness"),
+    )
+
+
+def _consolidation(parameters: Raw, notices: Notices) -> int:
+    """KAI omits a zero; its limit of 16 guards its own search, ours is exact and has none by default."""
+    stated = parameters.get("maxNumberConsolidationPreemptees")
+    if not stated:
+        notices.warn("schedulerParams.maxNumberConsolidationPreemptees", "not stated: kai-solver's -1 (no limit) holds")
+        return Policy().max_consolidation_gangs
+    value = stated.integer()
+    notices.warn(stated.path, f"the snapshot's own {value} holds, not kai-solver's -1 (no limit)")
+    return value
+
+
+def _plugin_arguments(document: Raw, notices: Notices) -> dict[str, Raw]:
+    """Arguments by plugin name, of all tiers."""
+    found: dict[str, Raw] = {}
+    try:
+        for tier in document.items("config.tiers"):
+            for plugin in tier.items("plugins"):
+                found[plugin.text("name")] = plugin.get("arguments")
+    except InputError as error:
+        notices.set_aside("config", error)
+    return found
+
+
+def _strategy(raw: Raw, notices: Notices) -> Strategy:
+    value = raw.text(default="binpack")
+    if value in ("binpack", "spread"):
+        return "spread" if value == "spread" else "binpack"
+    notices.warn(raw.path, f"{value!r} is neither binpack nor spread; binpack is taken")
+    return "binpack"
+
+
+def _nanoseconds(raw: Raw, default_s: float) -> float:
+    return raw.integer() / _NANOSECONDS if raw else default_s
+
+
+def _float(raw: Raw, default: float) -> float:
+    """Plugin arguments are strings, also where they are numbers."""
+    if not raw:
+        return default
+    try:
+        return float(raw.value)  # type: ignore[arg-type]
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{raw.value!r} is not a number", field=raw.path, cure="Write a number") from error
