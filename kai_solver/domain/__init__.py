@@ -1,7 +1,7 @@
 """The nouns: frozen, slotted, without behaviour beyond what follows from their own fields."""
 
 from kai_solver.domain.cluster import Node, Taint, Topology, TopologyLevel
-from kai_solver.domain.model import FAMILIES, LADDER, SearchSpec, SolverModel, StageSpec
+from kai_solver.domain.model import FAMILIES, LADDER, STAGES, SearchSpec, SolverModel, StageSpec
 from kai_solver.domain.plan import (
     Bind,
     Blocker,
@@ -42,6 +42,7 @@ __all__ = [
     "LADDER",
     "NO_CONSTRAINTS",
     "NO_GPU",
+    "STAGES",
     "Bind",
     "Blocker",
     "Constraints",

@@ -20,6 +20,9 @@ FAMILIES = (
 )
 """Constraint families of the CP-SAT model that ship with kai-solver (more by entry points)."""
 
+STAGES = ("disruption", "preference")
+"""Objective stages that ship with kai-solver (more by entry points)."""
+
 
 @dataclass(frozen=True, slots=True)
 class StageSpec:

@@ -1,0 +1,162 @@
+"""Finding, reading and checking model files."""
+
+import difflib
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+import kai_solver
+from kai_solver.domain import Rung, SearchSpec, SolverModel, StageSpec
+from kai_solver.errors import ModelFileError
+from kai_solver.modelfiles.schema import ModelTable, SearchTable, StageTable
+
+_HASH_DIGITS = 12
+_LARGEST_BYTES = 1 << 20
+_LONGEST_CHAIN = 8
+_PACKAGE = Path(kai_solver.__file__).parent
+
+
+def available_models() -> tuple[str, ...]:
+    """Names of the models that ship with kai-solver, ``default`` first."""
+    names = sorted(path.stem for path in _shipped().glob("*.toml"))
+    return tuple(sorted(names, key=lambda name: name != "default"))
+
+
+def load_model(name_or_path: str | Path = "default") -> SolverModel:
+    """Read a model: the name of a shipped one, or the path of a TOML file.
+
+    A file may say ``extends = "default"`` and give only what differs; tables are merged key by key, lists replaced.
+
+    Raises
+    ------
+    ModelFileError
+        No such model, or a key or value that is not allowed: it names file, key and what is allowed.
+    """
+    path = _find(str(name_or_path))
+    return model_from_document(_inherited(path, ()), str(path))
+
+
+def model_from_document(document: Mapping[str, Any], file: str = "") -> SolverModel:
+    """Model of a complete document (nothing left to extend); see :func:`load_model`."""
+    try:
+        table = ModelTable.model_validate(_with_default_stages(document))
+    except ValidationError as invalid:
+        raise _refusal(invalid, file) from None
+    return SolverModel(
+        name=table.name,
+        summary=table.summary,
+        ladder=tuple(Rung(action) for action in table.ladder),
+        admission=table.admission,
+        families=table.families,
+        stages=tuple(StageSpec(stage.name, stage.share, stage.gap) for stage in table.stages),
+        search=SearchSpec(**table.search.model_dump()),
+        budget_s=table.budget_s,
+        hash=_hash(table),
+    )
+
+
+def _with_default_stages(document: Mapping[str, Any]) -> dict[str, Any]:
+    shipped = [{"name": s.name, "share": s.share, "gap": s.gap} for s in SolverModel("").stages]
+    return {"stages": shipped} | dict(document)
+
+
+def _hash(table: ModelTable) -> str:
+    """Of all that the model says after ``extends`` and defaults, in canonical JSON; comments and order do not count."""
+    content = json.dumps(table.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(content.encode()).hexdigest()[:_HASH_DIGITS]
+
+
+def _shipped() -> Path:
+    """Folder of the shipped models: inside the wheel, or beside the package in a checkout."""
+    packed = _PACKAGE / "_data" / "models"
+    return packed if packed.is_dir() else _PACKAGE.parent / "models"
+
+
+def _find(name: str) -> Path:
+    if name in available_models():
+        return _shipped() / f"{name}.toml"
+    path = Path(name)
+    if path.suffix == ".toml" or path.is_file():
+        return path
+    close = difflib.get_close_matches(name, available_models(), n=1)
+    hint = f"Did you mean {close[0]!r}? " if close else ""
+    cure = f"{hint}Models: {', '.join(available_models())}; or give the path of a .toml file"
+    raise ModelFileError(f"there is no model {name!r}", cure=cure)
+
+
+def _inherited(path: Path, chain: tuple[Path, ...]) -> dict[str, Any]:
+    """Content of ``path`` over what it extends."""
+    resolved = path.resolve()
+    if resolved in chain or len(chain) >= _LONGEST_CHAIN:
+        raise ModelFileError("extends itself", file=str(path), field="extends", cure="End the chain at one model")
+    document = _read(path)
+    base = document.pop("extends", None)
+    if base is None:
+        return document
+    if not isinstance(base, str):
+        raise ModelFileError("is not a name", file=str(path), field="extends", cure="Give the name of one model")
+    beside = path.parent / base
+    parent = beside if beside.suffix == ".toml" else _find(base)
+    return _merged(_inherited(parent, (*chain, resolved)), document)
+
+
+def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    both = dict(base)
+    for key, value in over.items():
+        known = both.get(key)
+        both[key] = _merged(known, value) if isinstance(known, dict) and isinstance(value, dict) else value
+    return both
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(_LARGEST_BYTES + 1)
+        if len(data) > _LARGEST_BYTES:
+            raise ModelFileError("is too large for a model", file=str(path), cure="Give a TOML file")
+        return tomllib.loads(data.decode())
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror}"
+        raise ModelFileError(problem, file=str(path), cure=f"Models: {', '.join(available_models())}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ModelFileError(f"is not TOML: {error}", file=str(path), cure="Check the file near that place") from None
+
+
+def _refusal(invalid: ValidationError, file: str) -> ModelFileError:
+    """The first of pydantic's errors in our words: the key, and what is allowed."""
+    first = invalid.errors(include_url=False)[0]
+    key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
+    return ModelFileError(_problem(first), file=file, field=key, cure=_cure(first))
+
+
+def _problem(error: ErrorDetails) -> str:
+    match error["type"]:
+        case "extra_forbidden":
+            return "is not a key of a model"
+        case "missing":
+            return "is missing"
+        case _:
+            return f"{str(error['input'])[:80]!r}: {error['msg'][:1].lower()}{error['msg'][1:]}"
+
+
+def _cure(error: ErrorDetails) -> str:
+    if error["type"] == "extra_forbidden":
+        return f"Allowed here: {', '.join(_table_at(error['loc']).model_fields)}"
+    context = error.get("ctx", {})
+    return str(context.get("cure", "")) or "Correct the value"
+
+
+def _table_at(location: tuple[int | str, ...]) -> type[BaseModel]:
+    match location:
+        case ("stages", *_):
+            return StageTable
+        case ("search", _):
+            return SearchTable
+        case _:
+            return ModelTable

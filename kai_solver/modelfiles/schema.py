@@ -1,0 +1,92 @@
+"""A solver model's file: TOML with the fields of ``domain.SolverModel``, each checked by name and value."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic_core import PydanticCustomError
+
+from kai_solver.domain import LADDER, Rung
+from kai_solver.errors import InputError
+from kai_solver.modelfiles.extensions import known_families, known_stages
+from kai_solver.units import parse_duration_s
+
+Action = Literal["allocate", "consolidation", "reclaim", "preempt", "stalegangeviction"]
+
+
+def _seconds(value: object) -> object:
+    """Seconds of a number, or of a duration such as ``"500ms"``."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return parse_duration_s(value)
+    except InputError as error:
+        raise PydanticCustomError("duration", "{problem}", {"problem": error.problem, "cure": error.cure}) from None
+
+
+BudgetSeconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, le=86_400)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
+
+
+class StageTable(_Table):
+    """``[[stages]]``."""
+
+    name: str
+    share: float = Field(default=0.25, gt=0, le=1)
+    gap: float = Field(default=0.0, ge=0, lt=1)
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        return _one_of(name, known_stages(), "objective stage")
+
+
+class SearchTable(_Table):
+    """``[search]``."""
+
+    enabled: bool = True
+    workers: int = Field(default=2, ge=1, le=64)
+    deterministic: bool = False
+    question_s: BudgetSeconds = 0.5
+    questions_share: float = Field(default=0.5, ge=0, le=1)
+    presolve: Literal["auto", "light", "default", "none"] = "auto"
+    max_variables: int = Field(default=60_000, ge=0, le=10_000_000)
+    memory_mib: int = Field(default=4096, ge=64, le=1_048_576)
+
+
+class ModelTable(_Table):
+    """The whole file, after ``extends``."""
+
+    name: str = Field(min_length=1, max_length=63)
+    summary: str = ""
+    ladder: tuple[Action, ...] = tuple(rung.value for rung in LADDER)
+    admission: Literal["rank", "max-gpus"] = "rank"
+    families: tuple[str, ...] = Field(default_factory=lambda: known_families(built_in=True))
+    stages: tuple[StageTable, ...] = Field(min_length=0)
+    search: SearchTable = SearchTable()
+    budget_s: BudgetSeconds = 2.0
+
+    @field_validator("ladder")
+    @classmethod
+    def _in_order(cls, ladder: tuple[Action, ...]) -> tuple[Action, ...]:
+        order = [rung.value for rung in Rung]
+        if list(ladder) != sorted(set(ladder), key=order.index) or not ladder:
+            cure = f"Name rungs once, in this order: {', '.join(order)}"
+            raise PydanticCustomError("ladder", "the rungs are empty, repeated or out of order", {"cure": cure})
+        return ladder
+
+    @field_validator("families")
+    @classmethod
+    def _known_families(cls, families: tuple[str, ...]) -> tuple[str, ...]:
+        for name in families:
+            _one_of(name, known_families(), "constraint family")
+        return families
+
+
+def _one_of(name: str, known: tuple[str, ...], kind: str) -> str:
+    if name in known:
+        return name
+    cure = f"Known: {', '.join(known)}; others come with a package that has the entry point"
+    raise PydanticCustomError("unknown_name", "there is no {kind} {name!r}", {"kind": kind, "name": name, "cure": cure})
