@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from kai_solver.check.scene import Scene, destination, gpu_milli, is_active
 from kai_solver.domain import Gang, Node, Pod, Queue, Snapshot
-from kai_solver.fairness.tree import QueueTree as Queues
+from kai_solver.fairness import QueueTree as Queues
 from kai_solver.units import CPU, MEMORY, QUEUE_RESOURCES
 
 Amount = tuple[int, int, int]

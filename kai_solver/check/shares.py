@@ -5,8 +5,8 @@ import numpy as np
 from kai_solver.check.accounts import ZERO, Amount, Ledger, QueueTree, minus, paid, plus
 from kai_solver.check.scene import Scene, is_active
 from kai_solver.domain import PodStatus, Rung
-from kai_solver.fairness.division import fair_share
-from kai_solver.fairness.tree import QueueTree as Queues
+from kai_solver.fairness import QueueTree as Queues
+from kai_solver.fairness import fair_share
 from kai_solver.units import QUEUE_RESOURCES
 
 

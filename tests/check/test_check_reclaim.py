@@ -1,0 +1,213 @@
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kai_solver.check import check_plan
+from kai_solver.domain import (
+    Bind,
+    Device,
+    Eviction,
+    Gang,
+    GpuRequest,
+    Move,
+    Node,
+    Plan,
+    Pod,
+    PodStatus,
+    Policy,
+    Queue,
+    Rung,
+    Snapshot,
+    flat_gang,
+)
+from kai_solver.units import ResourceSchema
+
+GIB = 2**30
+
+
+def node(name: str, gpus: int = 2, **fields: Any) -> Node:
+    allocatable = (64_000, 512 * GIB, gpus * 1000, fields.pop("slots", 110))
+    return Node(name, allocatable, gpus=gpus, gpu_memory_mib=80_000, **fields)
+
+
+def gang(name: str, size: int = 1, *, on: Sequence[str] = (), gpus: int = 1, queue: str = "a", **fields: Any) -> Gang:
+    """``size`` pods of ``gpus`` whole GPUs; the first run on the nodes ``on``, on devices nobody knows."""
+    root = fields.pop("root", None) or flat_gang(fields.pop("least", size))
+    extra = fields.pop("pod", {})
+    pods = [
+        Pod("ns", f"{name}-{i}", (1000, GIB, 0, 1), GpuRequest(gpus), order=(0, float(i), ""), **extra)
+        for i in range(size)
+    ]
+    pods = [replace(pod, status=PodStatus.RUNNING, node=on[i]) if i < len(on) else pod for i, pod in enumerate(pods)]
+    return Gang("ns", name, queue, root, tuple(pods), **fields)
+
+
+def snapshot(nodes: Sequence[Node], gangs: Sequence[Gang], **fields: Any) -> Snapshot:
+    queues = fields.pop("queues", (queue("a", quota=2), queue("b", quota=2)))
+    return Snapshot(1000.0, ResourceSchema(), tuple(nodes), tuple(queues), tuple(gangs), **fields)
+
+
+def queue(name: str, parent: str = "", *, quota: int, weight: float = 0.0, **fields: Any) -> Queue:
+    """A queue with a quota of GPUs; CPU and memory are free."""
+    return Queue(name, parent, quota=(-1, -1, quota * 1000), weight=(0.0, 0.0, weight), **fields)
+
+
+def bind(name: str, index: int, target: str, *devices: int, **fields: Any) -> Bind:
+    given = tuple(Device(device, 1000) for device in devices)
+    return Bind(f"ns/{name}-{index}", f"ns/{name}", target, given, **fields)
+
+
+def plan(*binds: Bind, **fields: Any) -> Plan:
+    admitted = tuple(dict.fromkeys((entry.gang, entry.rung) for entry in binds))
+    return replace(Plan(binds=binds, admitted=admitted), **fields)
+
+
+def broken(snapshot: Snapshot, plan: Plan) -> list[str]:
+    return [violation.rule for violation in check_plan(snapshot, plan)]
+
+
+def evict(name: str, index: int, source: str, *helps: str) -> Eviction:
+    return Eviction(f"ns/{name}-{index}", f"ns/{name}", source, "reclaim", tuple(f"ns/{one}" for one in helps))
+
+
+def reclaim(*devices: int, name: str = "g", index: int = 0, target: str = "n1") -> Bind:
+    return bind(name, index, target, *devices, nominated=True, rung=Rung.RECLAIM)
+
+
+def singles(queue: str, *targets: str, **fields: Any) -> list[Gang]:
+    """One gang of one GPU on each node, named after the queue."""
+    return [gang(f"{queue}{i}", on=[target], queue=queue, **fields) for i, target in enumerate(targets)]
+
+
+FULL = ("n1",) * 4
+
+
+def test_a_queue_takes_back_its_fair_share() -> None:
+    here = snapshot([node("n1", 4)], [gang("g", gpus=2), *singles("b", *FULL)])
+    evictions = (evict("b0", 0, "n1", "g"), evict("b1", 0, "n1", "g"))
+    assert broken(here, plan(reclaim(0, 1), evictions=evictions)) == []
+
+
+def test_nobody_reclaims_beyond_its_fair_share() -> None:
+    here = snapshot([node("n1", 4)], [gang("g", gpus=3), *singles("b", *FULL)])
+    evictions = tuple(evict(f"b{i}", 0, "n1", "g") for i in range(3))
+    found = check_plan(here, plan(reclaim(0, 1, 2), evictions=evictions))
+    assert [violation.rule for violation in found] == ["entitlement"]
+    assert "above its fair share of gpu" in found[0].text
+
+
+def test_non_preemptible_work_reclaims_within_its_quota_only() -> None:
+    queues = (queue("a", quota=1, weight=1.0), queue("b", quota=1))
+    claimant = gang("g", gpus=2)
+    evictions = (evict("b0", 0, "n1", "g"), evict("b1", 0, "n1", "g"))
+    one = plan(reclaim(0, 1), evictions=evictions)
+    here = snapshot([node("n1", 4)], [claimant, *singles("b", *FULL)], queues=queues)
+    assert broken(here, one) == []
+    fixed = replace(here, gangs=(replace(claimant, preemptible=False), *here.gangs[1:]))
+    assert set(broken(fixed, one)) == {"quota", "entitlement"}
+
+
+def test_reclaim_takes_from_other_queues_only() -> None:
+    here = snapshot([node("n1", 1)], [gang("g"), *singles("a", "n1", priority=10)])
+    assert broken(here, plan(reclaim(0), evictions=(evict("a0", 0, "n1", "g"),))) == ["entitlement"]
+
+
+def test_reclaim_spares_non_preemptible_work() -> None:
+    here = snapshot([node("n1", 4)], [gang("g"), *singles("b", *FULL, preemptible=False)])
+    assert broken(here, plan(reclaim(0), evictions=(evict("b0", 0, "n1", "g"),))) == ["entitlement"]
+
+
+@pytest.mark.parametrize(("victims", "rules"), [(("b0", "c0"), []), (("b0", "b1"), ["entitlement"])])
+def test_each_queue_keeps_its_quota_before_the_last_victim(victims: tuple[str, str], rules: list[str]) -> None:
+    queues = (queue("a", quota=2), queue("b", quota=1), queue("c", quota=1))
+    gangs = [gang("g", gpus=2), *singles("b", "n1", "n1"), *singles("c", "n1", "n1")]
+    here = snapshot([node("n1", 4)], gangs, queues=queues)
+    evictions = tuple(evict(name, 0, "n1", "g") for name in victims)
+    assert broken(here, plan(reclaim(0, 1), evictions=evictions)) == rules
+
+
+def test_the_last_victim_may_be_a_whole_gang() -> None:
+    here = snapshot([node("n1", 4)], [gang("g", gpus=2), gang("v", 4, on=FULL, queue="b")])
+    evictions = tuple(evict("v", i, "n1", "g") for i in range(4))
+    assert broken(here, plan(reclaim(0, 1), evictions=evictions)) == []
+
+
+def test_a_queue_within_its_quota_pays_nothing() -> None:
+    queues = (queue("a", quota=2), queue("b", quota=3), queue("c", quota=0))
+    gangs = [gang("g"), *singles("b", "n1"), *singles("c", "n1", "n1")]
+    here = snapshot([node("n1", 3)], gangs, queues=queues)
+    assert broken(here, plan(reclaim(0), evictions=(evict("c0", 0, "n1", "g"),))) == []
+    assert broken(here, plan(reclaim(0), evictions=(evict("b0", 0, "n1", "g"),))) == ["entitlement"]
+
+
+def test_beyond_its_quota_a_queue_takes_only_from_those_above_their_fair_share() -> None:
+    queues = (queue("a", quota=0, weight=1.0), queue("b", quota=0, weight=1.0), queue("c", quota=0, weight=1.0))
+    gangs = [gang("g"), *singles("b", "n1"), *singles("c", "n1", "n1")]
+    here = snapshot([node("n1", 3)], gangs, queues=queues)
+    assert broken(here, plan(reclaim(0), evictions=(evict("c0", 0, "n1", "g"),))) == []
+    assert broken(here, plan(reclaim(0), evictions=(evict("b0", 0, "n1", "g"),))) == ["entitlement"]
+
+
+def test_claims_are_judged_in_the_order_of_admission() -> None:
+    queues = (queue("a", quota=1), queue("b", quota=2), queue("c", quota=1))
+    gangs = [gang("g"), gang("h", queue="c"), *singles("b", *FULL)]
+    here = snapshot([node("n1", 4)], gangs, queues=queues)
+    both = (reclaim(0), reclaim(1, name="h"))
+    fair = (evict("b0", 0, "n1", "g"), evict("b1", 0, "n1", "h"))
+    assert broken(here, plan(*both, evictions=fair)) == []
+    shared = (evict("b0", 0, "n1", "g", "h"), evict("b1", 0, "n1", "g", "h"))
+    assert broken(here, plan(*both, evictions=shared)) == []
+    tight = replace(here, queues=(queues[0], queue("b", quota=3), queues[2]))
+    assert broken(tight, plan(*both, evictions=fair)) == ["entitlement"]
+
+
+@pytest.mark.parametrize(("consolidating", "rules"), [(True, []), (False, ["entitlement"])])
+def test_victims_with_another_place_are_free_where_policy_says_so(consolidating: bool, rules: list[str]) -> None:
+    gangs = [gang("g", gpus=2), *singles("b", "n1", "n2")]
+    here = snapshot([node("n1"), node("n2")], gangs, policy=Policy(consolidating_reclaim=consolidating))
+    moved = Move("ns/b0-0", "ns/b0", "n1", "n2", (Device(0, 1000),), ("ns/g",), Rung.RECLAIM)
+    assert broken(here, plan(reclaim(0, 1), moves=(moved,))) == rules
+
+
+@pytest.mark.parametrize(("resolve", "rules"), [("lca", []), ("queue", ["runtime"])])
+def test_the_least_run_time_is_looked_up_as_policy_says(resolve: Any, rules: list[str]) -> None:
+    queues = (
+        queue("a", quota=2),
+        queue("top", quota=2, reclaim_min_runtime_s=10.0),
+        queue("b", "top", quota=2, reclaim_min_runtime_s=500.0),
+    )
+    gangs = [gang("g"), *singles("b", *FULL, last_start_s=900.0)]
+    here = snapshot([node("n1", 4)], gangs, queues=queues, policy=Policy(reclaim_resolve=resolve))
+    assert broken(here, plan(reclaim(0), evictions=(evict("b0", 0, "n1", "g"),))) == rules
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "multiplier", "rules"), [(3, 1.0, []), (3, 1.2, ["entitlement"]), (1, 1.0, ["entitlement"])]
+)
+def test_a_queue_beyond_its_share_stays_less_full_than_those_that_pay(
+    elsewhere: int, multiplier: float, rules: list[str]
+) -> None:
+    """Two departments share 8 GPUs, 4 each; more of b runs on a cordoned node, which is not shared out."""
+    queues = (
+        queue("first", quota=2, weight=1.0),
+        queue("a", "first", quota=1),
+        queue("x", "first", quota=1),
+        queue("second", quota=2, weight=1.0),
+        queue("b", "second", quota=2),
+    )
+    gangs = [gang("g"), *singles("x", *FULL), *singles("b", *FULL, *("old",) * elsewhere)]
+    nodes = [node("n1", 8), node("old", 3, schedulable=False)]
+    here = snapshot(nodes, gangs, queues=queues, policy=Policy(saturation_multiplier=multiplier))
+    assert broken(here, plan(reclaim(0), evictions=(evict("b0", 0, "n1", "g"),))) == rules
+
+
+def test_without_hierarchy_the_parent_has_no_say() -> None:
+    """Its weight is 0: in the hierarchy it has no surplus to pass on."""
+    queues = (queue("top", quota=0), *(queue(name, "top", quota=0, weight=1.0) for name in "ab"))
+    gangs = [gang("g", gpus=2), *singles("b", *FULL)]
+    here = snapshot([node("n1", 4)], gangs, queues=queues, policy=Policy(full_hierarchy=False))
+    evictions = (evict("b0", 0, "n1", "g"), evict("b1", 0, "n1", "g"))
+    assert broken(here, plan(reclaim(0, 1), evictions=evictions)) == []
+    assert broken(replace(here, policy=Policy()), plan(reclaim(0, 1), evictions=evictions)) == ["entitlement"]
