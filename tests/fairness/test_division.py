@@ -1,5 +1,7 @@
 """Fair share against worked examples and properties."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -35,7 +37,7 @@ def gpu_queue(
     )
 
 
-def gpu_shares(queues: list[Queue], gpus: float, asked: dict[str, float], k_value: float = 1.0) -> dict[str, float]:
+def gpu_shares(queues: list[Queue], gpus: float, asked: Mapping[str, float], k_value: float = 1.0) -> dict[str, float]:
     """Fair shares in GPUs of the queues named in ``asked``; None of them asks for CPU or memory."""
     tree = QueueTree.from_queues(queues, Policy())
     request = np.zeros((tree.size, 3), dtype=np.int64)
