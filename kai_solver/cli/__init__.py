@@ -15,5 +15,5 @@ def main() -> None:
         sys.exit(Exit.INTERRUPTED)
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): not an error of ours. Nothing may be flushed to it at exit.
-        sys.stdout = None  # type: ignore[assignment]
+        sys.stdout = None
         sys.exit(Exit.FINE)

@@ -1,7 +1,8 @@
 """Behaviour cases: run them, and say whether they came out as KAI's tables expect, better, or different."""
 
 from kai_solver.conformance.casefile import Case, RunSpec, find_cases, read_case
-from kai_solver.conformance.runner import Decide, Outcome, run_case
+from kai_solver.conformance.outcome import Outcome
+from kai_solver.conformance.runner import Decide, run_case
 from kai_solver.conformance.suite import CaseResult, Decider, run_file, run_suite, totals
 from kai_solver.conformance.verdict import Verdict, judge
 

@@ -120,6 +120,8 @@ class Recorded(_Part):
 
 class _Task(_Part):
     id: str
+    resource_claims: tuple[str, ...] = ()
+    resource_claim_templates: dict[str, str] = {}
 
 
 class _Job(_Part):
@@ -150,9 +152,23 @@ class Case(_Part):
         return frozenset(job.name for job in self.instance.jobs if job.delete_when_evicted)
 
     @property
-    def tasks_of(self) -> dict[str, tuple[str, ...]]:
-        """Task ids by job name."""
-        return {job.name: tuple(task.id for task in job.tasks) for job in self.instance.jobs}
+    def jobs(self) -> frozenset[str]:
+        """Names of the jobs in the file."""
+        return frozenset(job.name for job in self.instance.jobs)
+
+    @property
+    def tasks(self) -> frozenset[str]:
+        """Ids of the tasks in the file."""
+        return frozenset(task.id for job in self.instance.jobs for task in job.tasks)
+
+    @property
+    def claiming(self) -> frozenset[str]:
+        """Ids of the tasks that ask by resource claims, and names of their jobs."""
+        found = set()
+        for job in self.instance.jobs:
+            claiming = {task.id for task in job.tasks if task.resource_claims or task.resource_claim_templates}
+            found |= claiming | ({job.name} if claiming else set())
+        return frozenset(found)
 
 
 def find_cases(directory: Path) -> Iterator[Path]:

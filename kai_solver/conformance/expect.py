@@ -3,15 +3,12 @@
 from collections.abc import Iterator
 from itertools import combinations
 
+from kai_solver.conformance.amounts import TOLERANCE, gpus_left, request_differences
 from kai_solver.conformance.casefile import Case, Expectation
 from kai_solver.conformance.equal_nodes import NodeNames, node_classes
-from kai_solver.conformance.runner import Outcome
+from kai_solver.conformance.outcome import Outcome
 from kai_solver.conformance.states import TaskState
-from kai_solver.domain import Gang, Node, Plan, Pod, PodStatus, Snapshot
-from kai_solver.units import CPU, MEMORY, MILLI
-
-TOLERANCE = 1e-3
-"""Of GPU sums: requests are kept in thousandths."""
+from kai_solver.domain import Gang, Plan, Pod, Snapshot
 
 
 def differences(case: Case, outcome: Outcome) -> tuple[str, ...]:
@@ -51,12 +48,7 @@ class _Comparison:
         yield from self._unknown_names()
         for pod, expected in asserted:
             yield from self._state(pod, expected)
-        for name, expected in self._case.expected.jobs.items():
-            if name in self._tasks.job:
-                yield from self._requests(name, self._tasks.job[name].pods, expected)
-        for name, expected in self._case.expected.tasks.items():
-            if name in self._tasks.by_id:
-                yield from self._requests(name, (self._tasks.by_id[name],), expected)
+        yield from self._requests()
         yield from self._sharing(asserted)
         yield from self._node_amounts()
         yield from self._cache_calls()
@@ -72,13 +64,21 @@ class _Comparison:
             if pod_of_task:
                 yield pod_of_task, expected
 
+    def _requests(self) -> Iterator[str]:
+        jobs = {name: gang.pods for name, gang in self._tasks.job.items()}
+        tasks = {name: (pod,) for name, pod in self._tasks.by_id.items()}
+        for asserted, pods_of in ((self._case.expected.jobs, jobs), (self._case.expected.tasks, tasks)):
+            for name, expected in asserted.items():
+                if name in pods_of:
+                    claims = name in self._case.claiming
+                    yield from request_differences(name, pods_of[name], expected, self._outcome, claims=claims)
+
     def _unknown_names(self) -> Iterator[str]:
-        for name in self._case.expected.jobs.keys() - self._tasks.job.keys():
+        """What the file has and the snapshot lost; a name that the file does not have asserts nothing, as in KAI."""
+        for name in (self._case.expected.jobs.keys() & self._case.jobs) - self._tasks.job.keys():
             yield f"job {name} is not in the snapshot"
-        for name in self._case.expected.tasks.keys() - self._tasks.by_id.keys():
+        for name in (self._case.expected.tasks.keys() & self._case.tasks) - self._tasks.by_id.keys():
             yield f"task {name} is not in the snapshot"
-        for name in self._case.expected.nodes.keys() - self._nodes.keys():
-            yield f"node {name} is not in the snapshot"
 
     def _pin_unmoved(self, asserted: list[tuple[Pod, Expectation]]) -> None:
         """Tasks expected to stay where they were make their node that very node."""
@@ -90,7 +90,7 @@ class _Comparison:
         state = self._outcome.states[pod.key]
         if expected.status is not None and state.status != expected.status:
             yield f"{pod.name} is {_words(state)}, expected {expected.status}{_at(expected.node)}"
-        elif expected.node is not None and not self._is_at(pod, state, expected.node):
+        elif expected.node is not None and state.node and not self._is_at(pod, state, expected.node):
             yield f"{pod.name} is {_words(state)}, expected on {expected.node}"
         if expected.last_start_older_than_s is not None and self._restarted(pod):
             yield f"{pod.name} was restarted"
@@ -111,25 +111,6 @@ class _Comparison:
     def _says(self, pod: Pod, text: str) -> bool:
         said = self._outcome.pending_messages.get(self._tasks.gang_of[pod.key].key, ())
         return text.strip() in {message.strip() for message in said}
-
-    def _requests(self, name: str, pods: tuple[Pod, ...], expected: Expectation) -> Iterator[str]:
-        """What is asked for, and what was granted: sums over the pods."""
-        asked = sum(_gpus_required(pod) for pod in pods)
-        if expected.gpus_required is not None and abs(asked - expected.gpus_required) > TOLERANCE:
-            yield f"{name} requests {asked:g} GPUs, expected {expected.gpus_required:g}"
-        granted = sum(self._gpus_granted(pod) for pod in pods)
-        if expected.gpus_accepted and abs(granted - expected.gpus_accepted) > TOLERANCE:
-            yield f"{name} was granted {granted:g} GPUs, expected {expected.gpus_accepted:g}"
-        cpu, memory = sum(pod.request[CPU] for pod in pods), sum(pod.request[MEMORY] for pod in pods)
-        if expected.cpu_milli_required and cpu != expected.cpu_milli_required:
-            yield f"{name} requests {cpu} CPU milli, expected {expected.cpu_milli_required:g}"
-        if expected.memory_required and memory != expected.memory_required:
-            yield f"{name} requests {memory} bytes, expected {expected.memory_required:g}"
-
-    def _gpus_granted(self, pod: Pod) -> float:
-        state = self._outcome.states[pod.key]
-        node = self._nodes.get(state.node)
-        return _milli_on(pod, node) / MILLI if node else 0.0
 
     def _sharing(self, asserted: list[tuple[Pod, Expectation]]) -> Iterator[str]:
         """Tasks of one node that are given the same group share a device, others do not.
@@ -163,34 +144,13 @@ class _Comparison:
         for name, expected in self._case.expected.nodes.items():
             if name not in self._nodes:
                 continue
-            idle, releasing = self._gpus_of(self._nodes[self._names.ours(name)])
+            idle, releasing = gpus_left(self._outcome, self._tasks.by_id, self._names.ours(name))
             if expected.idle_gpus is not None and abs(idle - expected.idle_gpus) > TOLERANCE:
-                yield f"{name} has {idle:g} idle GPUs, expected {expected.idle_gpus:g}"
+                yield f"{name} has {idle} idle GPUs, expected {expected.idle_gpus:g}"
             if expected.releasing_gpus is not None and abs(releasing - expected.releasing_gpus) > TOLERANCE:
-                yield f"{name} has {releasing:g} releasing GPUs, expected {expected.releasing_gpus:g}"
+                yield f"{name} has {releasing} releasing GPUs, expected {expected.releasing_gpus:g}"
             if expected.numa_zones_available is not None:
                 yield f"{name}: the case asserts NUMA zones; plans name no zones"
-
-    def _gpus_of(self, node: Node) -> tuple[float, float]:
-        """(idle, releasing) GPUs of a node in our outcome; what is promised no longer counts as releasing."""
-        taken = promised = leaving = 0
-        for key, state in self._outcome.states.items():
-            pod = self._tasks.by_id[key]
-            milli = _milli_on(pod, node)
-            left = pod.node == node.name and (state.node != node.name or state.status == PodStatus.RELEASING.value)
-            leaving += milli if left and pod.status.holds_resources else 0
-            if state.node == node.name:
-                promised += milli if state.status == "Pipelined" else 0
-                taken += milli if state.status in _HOLD else 0
-        foreign = sum(_milli_on(pod, node) for pod in self._outcome.before.foreign if pod.node == node.name)
-        if self._case.run.kind == "integration":
-            leaving = sum(
-                _milli_on(self._tasks.by_id[key], node)
-                for key, state in self._outcome.states.items()
-                if state.node == node.name and state.status == PodStatus.RELEASING.value
-            )
-        idle = node.gpus * MILLI - taken - leaving - foreign
-        return idle / MILLI, (leaving - promised) / MILLI
 
     def _cache_calls(self) -> Iterator[str]:
         bounds = self._case.expected.max_cache_calls
@@ -205,21 +165,10 @@ class _Comparison:
                     yield f"round {number}: {count} {what}, at most {bound} expected"
 
 
-_HOLD = frozenset({"Binding", "Bound", "Running", "StuckInReleasing"})
-
-
 def cache_calls(plan: Plan) -> tuple[int, int, int]:
     """(binds, evictions, pipelined) in KAI's counting: a move is an eviction and a pipelined pod."""
     nominated = sum(bind.nominated for bind in plan.binds)
     return len(plan.binds) - nominated, len(plan.evictions) + len(plan.moves), nominated + len(plan.moves)
-
-
-def _gpus_required(pod: Pod) -> float:
-    return 0.0 if pod.gpu.memory_mib else pod.gpu.devices * pod.gpu.milli / MILLI
-
-
-def _milli_on(pod: Pod, node: Node) -> int:
-    return pod.gpu.devices * pod.gpu.milli_on(node.gpu_memory_mib) if pod.gpu.devices else 0
 
 
 def _words(state: TaskState) -> str:

@@ -1,43 +1,16 @@
 """Run a case: cycles on fresh snapshots, each plan judged by the checker."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from kai_solver.check import check_plan
 from kai_solver.conformance.casefile import RunSpec
+from kai_solver.conformance.outcome import Outcome
 from kai_solver.conformance.rounds import settle
 from kai_solver.conformance.states import TaskState, seat_devices, states_after, states_of
 from kai_solver.domain import Plan, Rung, Snapshot
 
 Decide = Callable[[Snapshot, tuple[Rung, ...]], Plan]
 """One cycle: a snapshot and a ladder in, a plan out."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of a case.
-
-    Attributes
-    ----------
-    before
-        The snapshot of the first round, every device named.
-    last
-        The snapshot of the last round up to the match; ``states`` is what the expectation is held against.
-    plans
-        One a round, up to the match.
-    violations
-        The checker's findings in any round, in words.
-    unstable
-        What changed in the further rounds, in words; empty when nothing did.
-    """
-
-    before: Snapshot
-    last: Snapshot
-    states: dict[str, TaskState]
-    plans: tuple[Plan, ...]
-    violations: tuple[str, ...] = ()
-    unstable: tuple[str, ...] = ()
-    pending_messages: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def run_case(snapshot: Snapshot, run: RunSpec, decide: Decide, lasting: frozenset[str] = frozenset()) -> Outcome:
@@ -51,16 +24,15 @@ def run_case(snapshot: Snapshot, run: RunSpec, decide: Decide, lasting: frozense
     if run.kind == "single_session":
         plan = rounds.decide(before)
         states = states_after(before, plan)
-        return Outcome(before, before, states, (plan,), tuple(rounds.violations), (), _messages(plan))
-    current, last = before, before
+        return Outcome(before, states, (plan,), tuple(rounds.violations), (), True, _messages(plan))
+    current = before
     plans = []
     for _ in range(run.rounds):
-        last = current
         plans.append(rounds.decide(current))
         current = rounds.settle(current, plans[-1])
     states = states_of(current)
     unstable = rounds.changes(current)
-    return Outcome(before, last, states, tuple(plans), tuple(rounds.violations), unstable, _messages(plans[-1]))
+    return Outcome(before, states, tuple(plans), tuple(rounds.violations), unstable, False, _messages(plans[-1]))
 
 
 class _Rounds:
@@ -99,13 +71,12 @@ class _Rounds:
 
 
 def _messages(plan: Plan) -> dict[str, tuple[str, ...]]:
+    """By gang: the message alone, and as KAI's fit errors have it, after its reason and with a full stop."""
     texts: dict[str, tuple[str, ...]] = {}
     for pending in plan.pending:
-        texts[pending.gang] = (
-            *texts.get(pending.gang, ()),
-            pending.message,
-            f"{pending.reason.value}.\n{pending.message}",
-        )
+        titled = f"{pending.reason.value}.\n{pending.message}"
+        said = (pending.message, titled, f"{titled}.")
+        texts[pending.gang] = texts.get(pending.gang, ()) + said
     return texts
 
 

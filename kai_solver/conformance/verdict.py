@@ -16,12 +16,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from kai_solver.conformance.amounts import gpus_required
 from kai_solver.conformance.casefile import Case, Recorded
 from kai_solver.conformance.expect import Tasks, differences
-from kai_solver.conformance.runner import Outcome
+from kai_solver.conformance.outcome import Outcome
 from kai_solver.conformance.states import PLACED
-from kai_solver.domain import Gang, Pod
-from kai_solver.units import MILLI
+from kai_solver.domain import Gang
 
 Kind = Literal["as expected", "better", "different"]
 
@@ -115,7 +115,9 @@ def served_theirs(tasks: Tasks, recorded: Recorded) -> dict[str, int]:
 def disturbance(outcome: Outcome, tasks: Tasks) -> Disturbance:
     """What our plans disturbed."""
     evicted = [tasks.by_id[e.pod] for plan in outcome.plans for e in plan.evictions]
-    return Disturbance(len(evicted), sum(_gpus(pod) for pod in evicted), sum(len(p.moves) for p in outcome.plans))
+    return Disturbance(
+        len(evicted), sum(gpus_required(pod) for pod in evicted), sum(len(p.moves) for p in outcome.plans)
+    )
 
 
 def recorded_disturbance(recorded: Recorded) -> Disturbance:
@@ -151,10 +153,6 @@ def _disturbs_asserted(case: Case, outcome: Outcome) -> bool:
         for pod, expected in asserted
         if pod.status.is_active
     )
-
-
-def _gpus(pod: Pod) -> float:
-    return 0.0 if pod.gpu.memory_mib else pod.gpu.devices * pod.gpu.milli / MILLI
 
 
 def _words(disturbed: Disturbance) -> str:

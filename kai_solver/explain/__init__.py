@@ -1,7 +1,6 @@
 """Why: pending gangs, lost places, and the queues in numbers. Presents what a plan holds; decides nothing."""
 
 from kai_solver.explain.aftermath import carried_out
-from kai_solver.explain.evictions import eviction_text, move_text, stale_text
 from kai_solver.explain.explain import Explainer, explain_gang
 from kai_solver.explain.explanation import Explanation, NodeReason, PodFit, QueueLine
 from kai_solver.explain.queue_lines import fair_share_lines
@@ -13,9 +12,6 @@ __all__ = [
     "PodFit",
     "QueueLine",
     "carried_out",
-    "eviction_text",
     "explain_gang",
     "fair_share_lines",
-    "move_text",
-    "stale_text",
 ]

@@ -4,7 +4,7 @@ from kai_solver.domain import Gang, Plan, Snapshot
 from kai_solver.errors import InputError
 from kai_solver.explain.aftermath import carried_out
 from kai_solver.explain.changes import needed_changes
-from kai_solver.explain.evictions import events_of
+from kai_solver.explain.events import events_of
 from kai_solver.explain.explanation import Explanation, GangState
 from kai_solver.explain.node_fit import gang_fits, kai_text, kubernetes_text
 from kai_solver.explain.queue_lines import chain_lines
@@ -40,7 +40,7 @@ class Explainer:
         """Explain one gang; see ``explain_gang``."""
         gang = self._find(name)
         entry = next((entry for entry in self.plan.pending if entry.gang == gang.key), None)
-        events = tuple(events_of(self._before, self.snapshot, self.plan, gang.key))
+        events = tuple(events_of(self.plan, gang.key))
         chain = chain_lines(self._before, self._after, gang.queue)
         if entry is None:
             return Explanation(gang.key, self._state(gang), gang.queue, queues=chain, events=events)
