@@ -36,8 +36,11 @@ from kai_solver.instances_io.native_schema import (
     TopologyConstraintDoc,
     WeightsDoc,
 )
+from kai_solver.instances_io.native_write import native_from_snapshot
 from kai_solver.instances_io.validate import refuse_duplicates, sanitize
 from kai_solver.units import GPU, MILLI, UNLIMITED, ResourceSchema, parse_duration_s
+
+__all__ = ["NativeInstance", "is_native", "load_native", "native_from_snapshot", "snapshot_from_native"]
 
 _PLACE = re.compile(r"\{i(?:(//|%)([1-9]\d{0,6}))?(?::0?(\d))?\}")
 _WEEK_S, _HOUR_S = 604_800.0, 3600.0

@@ -1,0 +1,196 @@
+"""Importers: which kind of file it is, and how it becomes a snapshot.
+
+Those that ship are in a table; a package adds one with an entry point of group ``kai_solver.importers`` that names an
+object (or a class without parameters) with the attributes of :class:`Importer`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Protocol
+
+from kai_solver.domain import Snapshot
+from kai_solver.errors import InputError, KaiSolverError
+from kai_solver.instances_io.cases import CaseFile, is_case, load_case
+from kai_solver.instances_io.limits import DEFAULT_LIMITS, Limits
+from kai_solver.instances_io.native import is_native, load_native
+from kai_solver.instances_io.native_schema import ExpectDoc
+from kai_solver.instances_io.openb import is_recipe, load_recipe
+from kai_solver.instances_io.reader import Document
+from kai_solver.instances_io.validate import sanitize
+
+IMPORTER_GROUP = "kai_solver.importers"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where documents come from, and how they are to be read.
+
+    Attributes
+    ----------
+    path
+        File or directory that was asked for; files that a document names are relative to it.
+    now_s
+        Moment in place of the document's own; None: the document's.
+    """
+
+    path: Path
+    limits: Limits = DEFAULT_LIMITS
+    now_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """An instance: its snapshot, the name of its importer, and what only some kinds have."""
+
+    snapshot: Snapshot
+    kind: str
+    case: CaseFile | None = None
+    expect: ExpectDoc | None = None
+    description: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Whatever an importer of another package wants to pass on."""
+
+
+class Importer(Protocol):
+    """What reads one kind of instance."""
+
+    @property
+    def name(self) -> str:
+        """Name of the kind, shown to users."""
+
+    def recognises(self, document: Mapping[str, Any]) -> bool:
+        """Whether the first document is of this kind; cheap, and never raises."""
+
+    def load(self, documents: Sequence[Document], source: Source) -> Loaded:
+        """Read all documents of one file or directory.
+
+        Raises
+        ------
+        InputError
+            They cannot be used.
+        """
+
+
+class _Native:
+    name = "native"
+
+    def recognises(self, document: Mapping[str, Any]) -> bool:
+        return is_native(document)
+
+    def load(self, documents: Sequence[Document], source: Source) -> Loaded:
+        file, document = the_only(documents)
+        native = load_native(document, file, now_s=source.now_s)
+        return Loaded(native.snapshot, self.name, expect=native.expect, description=native.description)
+
+
+class _Case:
+    name = "case"
+
+    def recognises(self, document: Mapping[str, Any]) -> bool:
+        return is_case(document)
+
+    def load(self, documents: Sequence[Document], source: Source) -> Loaded:
+        del source  # a case has a moment of its own, and names no other file
+        file, document = the_only(documents)
+        case = load_case(document, file)
+        return Loaded(case.snapshot, self.name, case=case, description=case.description)
+
+
+class _OpenbRecipe:
+    name = "openb"
+
+    def recognises(self, document: Mapping[str, Any]) -> bool:
+        return is_recipe(document)
+
+    def load(self, documents: Sequence[Document], source: Source) -> Loaded:
+        file, document = the_only(documents)
+        snapshot = load_recipe(document, file, Path(file).parent, source.limits)
+        return Loaded(snapshot, self.name, description=str(document.get("description", "")))
+
+
+class _KaiSnapshot:
+    name = "kai-snapshot"
+
+    def recognises(self, document: Mapping[str, Any]) -> bool:
+        return "rawObjects" in document
+
+    def load(self, documents: Sequence[Document], source: Source) -> Loaded:
+        from kai_solver.kubeobjects import load_kai_snapshot, snapshot_from_objects
+
+        file, document = the_only(documents)
+        try:
+            objects, settings, taken_s = load_kai_snapshot(document)
+            now_s = taken_s if source.now_s is None else source.now_s
+            snapshot = snapshot_from_objects(objects, now_s=now_s, settings=settings)
+        except InputError as error:
+            raise error.in_file(file) from None
+        return Loaded(sanitize(snapshot), self.name)
+
+
+class _Kubernetes:
+    name = "kubernetes"
+
+    def recognises(self, document: Mapping[str, Any]) -> bool:
+        return isinstance(document.get("kind"), str) and isinstance(document.get("apiVersion"), str)
+
+    def load(self, documents: Sequence[Document], source: Source) -> Loaded:
+        from kai_solver.kubeobjects import objects_from_documents, snapshot_from_objects
+        from kai_solver.kubeobjects.kaisnapshot import newest_time_s
+
+        try:
+            newest_s = newest_time_s([document for _, document in documents])
+            now_s = newest_s if source.now_s is None else source.now_s
+            snapshot = snapshot_from_objects(objects_from_documents(documents), now_s=now_s)
+        except InputError as error:
+            raise error.in_file(str(source.path)) from None
+        return Loaded(sanitize(snapshot), self.name)
+
+
+BUILT_IN: tuple[Importer, ...] = (_OpenbRecipe(), _Native(), _Case(), _KaiSnapshot(), _Kubernetes())
+
+
+def importers() -> tuple[Importer, ...]:
+    """Importers in the order in which they are asked: those that ship, then those of installed packages."""
+    return (*BUILT_IN, *(_installed(point.name, point.load()) for point in entry_points(group=IMPORTER_GROUP)))
+
+
+def _installed(name: str, found: Any) -> Importer:
+    importer: Importer = found() if isinstance(found, type) else found
+    return _Guarded(name, importer)
+
+
+@dataclass(frozen=True, slots=True)
+class _Guarded:
+    """An importer of another package: whatever it raises becomes an error that names it."""
+
+    name: str
+    inner: Importer
+
+    def recognises(self, document: Mapping[str, Any]) -> bool:
+        return self.inner.recognises(document)
+
+    def load(self, documents: Sequence[Document], source: Source) -> Loaded:
+        try:
+            return self.inner.load(documents, source)
+        except KaiSolverError:
+            raise
+        except Exception as error:
+            problem = f"the importer {self.name!r} failed: {type(error).__name__}: {error}"
+            raise InputError(problem, file=str(source.path), cure="Ask the makers of that package") from error
+
+
+def the_only(documents: Sequence[Document]) -> Document:
+    """The document of a kind that has one per file.
+
+    Raises
+    ------
+    InputError
+        There are several.
+    """
+    first, *others = documents
+    if others:
+        problem = f"holds {len(documents)} documents where one instance is expected"
+        raise InputError(problem, file=first[0], cure="Give one instance per file")
+    return first

@@ -1,0 +1,44 @@
+"""One way in: any file or directory that describes a cluster, read into a snapshot."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kai_solver.errors import InputError
+from kai_solver.instances_io.importers import Importer, Loaded, Source, importers
+from kai_solver.instances_io.limits import DEFAULT_LIMITS, Limits
+from kai_solver.instances_io.reader import read_documents
+
+
+def load_instance(path: str | Path, *, limits: Limits | None = None, now_s: float | None = None) -> Loaded:
+    """Read an instance of whatever kind.
+
+    Native format, behaviour case, openb recipe, KAI snapshot (zip or JSON), or Kubernetes objects (a file, a zip, or a
+    directory of YAML and JSON), plain, gzip or zstd; and what installed packages add.
+
+    Parameters
+    ----------
+    limits
+        Bytes, objects, depth; :data:`DEFAULT_LIMITS` where None.
+    now_s
+        Epoch seconds of the moment, in place of the one that the file states or implies.
+
+    Raises
+    ------
+    InputError, LimitExceededError
+        It cannot be used; names file, field and cure.
+    """
+    source = Source(Path(path), limits or DEFAULT_LIMITS, now_s)
+    documents = read_documents(source.path, source.limits)
+    return _importer_of(documents[0][1], source.path).load(documents, source)
+
+
+def _importer_of(document: Mapping[str, Any], path: Path) -> Importer:
+    known = importers()
+    for importer in known:
+        if importer.recognises(document):
+            return importer
+    keys = ", ".join(sorted(map(str, document))[:8]) or "nothing"
+    names = ", ".join(importer.name for importer in known)
+    cure = f"Known kinds: {names}. A native instance starts with 'format: kai-solver/v1'"
+    raise InputError(f"is of no known kind: its first document has {keys}", file=str(path), cure=cure)

@@ -1,0 +1,254 @@
+"""The published plan format (``kai-plan/v1``): other programs read it, so keys are added and never renamed."""
+
+import math
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from kai_solver.domain import (
+    Bind,
+    Blocker,
+    Device,
+    Eviction,
+    Move,
+    Pending,
+    Plan,
+    Proof,
+    Reason,
+    Rung,
+    Stage,
+)
+from kai_solver.instances_io.fields import validate
+
+PLAN_FORMAT = "kai-plan/v1"
+
+RungName = Literal["allocate", "consolidation", "reclaim", "preempt", "stalegangeviction"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", populate_by_name=True, frozen=True)
+
+
+class DeviceDoc(_Part):
+    """A device of a node: index, share in thousandths, uuid where the cluster tells it."""
+
+    index: int = Field(ge=0)
+    milli: int = Field(ge=0, le=1000)
+    uuid: str | None = None
+
+
+class BindDoc(_Part):
+    """A pod gets a node; ``nominated``: it waits there for capacity that is being released."""
+
+    pod: str
+    gang: str
+    node: str
+    devices: tuple[DeviceDoc, ...] = ()
+    nominated: bool = False
+    rung: RungName = "allocate"
+
+
+class MoveDoc(_Part):
+    """A running pod changes its node for the gangs in ``for``."""
+
+    pod: str
+    gang: str
+    source: str = Field(alias="from")
+    target: str = Field(alias="to")
+    devices: tuple[DeviceDoc, ...] = ()
+    helps: tuple[str, ...] = Field(default=(), alias="for")
+    rung: RungName = "consolidation"
+
+
+class EvictionDoc(_Part):
+    """A running pod loses its place for the gangs in ``for``."""
+
+    pod: str
+    gang: str
+    node: str
+    reason: Literal["reclaim", "preempt", "stale"]
+    helps: tuple[str, ...] = Field(default=(), alias="for")
+    message: str = ""
+
+
+class BlockerDoc(_Part):
+    """One element of what blocks a gang."""
+
+    kind: str
+    name: str
+    need: str
+    have: str
+
+
+class ProofDoc(_Part):
+    """Whether it is proven that no allowed plan runs the gang beside those admitted before it."""
+
+    state: Literal["proven", "unknown", "unasked"]
+    method: str = ""
+    blocking: tuple[BlockerDoc, ...] = ()
+
+
+class PendingDoc(_Part):
+    """A gang that gets nothing this cycle, and why."""
+
+    gang: str
+    reason: Reason
+    message: str
+    proof: ProofDoc
+
+
+class StageDoc(_Part):
+    """An objective stage; smaller values are better. A ``bound`` of null: nothing is known below the value."""
+
+    name: str
+    value: float
+    bound: float | None
+    optimal: bool
+
+
+class AdmittedDoc(_Part):
+    """A gang that was admitted, and on which rung."""
+
+    gang: str
+    rung: RungName
+
+
+class PlanDoc(_Part):
+    """A plan. ``timing`` is in seconds by phase; ``decide``: from the snapshot in memory to the checked plan."""
+
+    format: Literal["kai-plan/v1"] = "kai-plan/v1"
+    binds: tuple[BindDoc, ...] = ()
+    moves: tuple[MoveDoc, ...] = ()
+    evictions: tuple[EvictionDoc, ...] = ()
+    pending: tuple[PendingDoc, ...] = ()
+    admitted: tuple[AdmittedDoc, ...] = ()
+    stages: tuple[StageDoc, ...] = ()
+    source: Literal["bound", "greedy", "cp-sat"]
+    timing: dict[str, float] = Field(default_factory=dict)
+    model: str = ""
+    model_hash: str = ""
+    seed: int = 0
+    versions: dict[str, str] = Field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def plan_schema() -> dict[str, Any]:
+    """JSON Schema of the format, as published in ``instances/schema``."""
+    schema = PlanDoc.model_json_schema(by_alias=True)
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"Plan of format {PLAN_FORMAT}"}
+    return head | {key: value for key, value in schema.items() if key != "title"}
+
+
+def plan_to_document(plan: Plan) -> dict[str, Any]:
+    """Plain JSON types of ``plan``, in the published order of keys."""
+    return {
+        "format": PLAN_FORMAT,
+        "binds": [_bind(bind) for bind in plan.binds],
+        "moves": [_move(move) for move in plan.moves],
+        "evictions": [_eviction(eviction) for eviction in plan.evictions],
+        "pending": [_pending(pending) for pending in plan.pending],
+        "admitted": [{"gang": gang, "rung": rung.value} for gang, rung in plan.admitted],
+        "stages": [_stage(stage) for stage in plan.stages],
+        "source": plan.source,
+        "timing": dict(plan.timing_s),
+        "model": plan.model,
+        "model_hash": plan.model_hash,
+        "seed": plan.seed,
+        "versions": dict(plan.versions),
+        "notes": list(plan.notes),
+    }
+
+
+def plan_from_document(document: Any, file: str = "") -> Plan:
+    """Plan of a published document.
+
+    Raises
+    ------
+    InputError
+        Not a plan: names the field.
+    """
+    doc = validate(PlanDoc, document, file)
+    return Plan(
+        binds=tuple(Bind(b.pod, b.gang, b.node, _devices(b.devices), b.nominated, Rung(b.rung)) for b in doc.binds),
+        moves=tuple(
+            Move(m.pod, m.gang, m.source, m.target, _devices(m.devices), m.helps, Rung(m.rung)) for m in doc.moves
+        ),
+        evictions=tuple(Eviction(e.pod, e.gang, e.node, e.reason, e.helps, e.message) for e in doc.evictions),
+        pending=tuple(Pending(p.gang, p.reason, p.message, _proof(p.proof)) for p in doc.pending),
+        admitted=tuple((a.gang, Rung(a.rung)) for a in doc.admitted),
+        stages=tuple(Stage(s.name, s.value, -math.inf if s.bound is None else s.bound, s.optimal) for s in doc.stages),
+        source=doc.source,
+        timing_s=doc.timing,
+        model=doc.model,
+        model_hash=doc.model_hash,
+        seed=doc.seed,
+        versions=doc.versions,
+        notes=doc.notes,
+    )
+
+
+def _device(device: Device) -> dict[str, Any]:
+    named = {"index": device.index, "milli": device.milli}
+    return named | {"uuid": device.uuid} if device.uuid else named
+
+
+def _devices(docs: tuple[DeviceDoc, ...]) -> tuple[Device, ...]:
+    return tuple(Device(doc.index, doc.milli, doc.uuid or "") for doc in docs)
+
+
+def _bind(bind: Bind) -> dict[str, Any]:
+    return {
+        "pod": bind.pod,
+        "gang": bind.gang,
+        "node": bind.node,
+        "devices": [_device(device) for device in bind.devices],
+        "nominated": bind.nominated,
+        "rung": bind.rung.value,
+    }
+
+
+def _move(move: Move) -> dict[str, Any]:
+    return {
+        "pod": move.pod,
+        "gang": move.gang,
+        "from": move.source,
+        "to": move.target,
+        "devices": [_device(device) for device in move.devices],
+        "for": list(move.helps),
+        "rung": move.rung.value,
+    }
+
+
+def _eviction(eviction: Eviction) -> dict[str, Any]:
+    return {
+        "pod": eviction.pod,
+        "gang": eviction.gang,
+        "node": eviction.node,
+        "reason": eviction.reason,
+        "for": list(eviction.helps),
+        "message": eviction.message,
+    }
+
+
+def _stage(stage: Stage) -> dict[str, Any]:
+    bound = stage.bound if math.isfinite(stage.bound) else None
+    return {"name": stage.name, "value": stage.value, "bound": bound, "optimal": stage.optimal}
+
+
+def _pending(pending: Pending) -> dict[str, Any]:
+    return {
+        "gang": pending.gang,
+        "reason": pending.reason.value,
+        "message": pending.message,
+        "proof": {
+            "state": pending.proof.state,
+            "method": pending.proof.method,
+            "blocking": [
+                {"kind": b.kind, "name": b.name, "need": b.need, "have": b.have} for b in pending.proof.blocking
+            ],
+        },
+    }
+
+
+def _proof(doc: ProofDoc) -> Proof:
+    return Proof(doc.state, doc.method, tuple(Blocker(b.kind, b.name, b.need, b.have) for b in doc.blocking))
