@@ -44,6 +44,10 @@ class QueueTree:
     queues: Mapping[str, Queue]
     paths: Mapping[str, tuple[str, ...]]
 
+    def are_siblings(self, one: str, other: str) -> bool:
+        """True for two queues of one parent."""
+        return one != other and self.queues[one].parent == self.queues[other].parent
+
     def levelled(self, first: str, second: str) -> tuple[str, str]:
         """First queues, from the roots down, in which the paths of two leaves differ (reference 3.5)."""
         down = list(zip(reversed(self.paths[first]), reversed(self.paths[second]), strict=False))

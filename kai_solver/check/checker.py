@@ -18,6 +18,7 @@ from kai_solver.check.scene import Scene, set_scene
 from kai_solver.check.shares import fair_shares
 from kai_solver.check.stale import judge_stale
 from kai_solver.check.units import judge_units
+from kai_solver.check.victims import TollBook
 from kai_solver.check.violation import Violation
 from kai_solver.domain import LADDER, Plan, Rung, Snapshot
 
@@ -50,12 +51,13 @@ def _judge(scene: Scene, tree: QueueTree, ladder: Sequence[Rung]) -> Iterator[Vi
     yield from judge_gangs(scene)
     yield from judge_allowances(scene, tree, before, after)
     yield from judge_topology(scene)
-    rights = [*judge_order(scene, ladder), *judge_moves(scene)]
+    book = TollBook(scene)
+    rights = [*judge_order(scene, ladder), *judge_moves(scene, book)]
     yield from rights
     yield from judge_delay(scene)
     yield from judge_units(scene)
     yield from judge_needless(scene, tree, end, after)
     if not rights:
-        yield from judge_priority(scene, tree)
-        yield from judge_entitlement(scene, tree, before, fair_shares(scene, tree, before))
+        yield from judge_priority(scene, tree, book)
+        yield from judge_entitlement(scene, tree, book, before, fair_shares(scene, tree, before))
     yield from judge_stale(scene, ladder)

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from kai_solver.check.scene import Scene
-from kai_solver.check.victims import disturbances, ground
+from kai_solver.check.victims import TollBook, disturbances
 from kai_solver.check.violation import Violation
 from kai_solver.domain import Eviction, Gang, Move, Rung
 
@@ -24,15 +24,15 @@ def judge_order(scene: Scene, ladder: Sequence[Rung]) -> Iterator[Violation]:
             yield Violation("order", key, f"gang {key}: gets pods by {rung.value}, but is not admitted by it")
 
 
-def judge_moves(scene: Scene) -> Iterator[Violation]:
+def judge_moves(scene: Scene, book: TollBook) -> Iterator[Violation]:
     """Whom an entry helps and by which right; moves of preemptible gangs only; not too many for one gang."""
     for entry in disturbances(scene):
-        if (text := _fault(scene, entry)) is not None:
+        if (text := _fault(scene, book, entry)) is not None:
             yield Violation("moves", entry.pod, f"pod {entry.pod}: {text}")
-    yield from _too_many(scene)
+    yield from _too_many(scene, book)
 
 
-def _fault(scene: Scene, entry: Move | Eviction) -> str | None:
+def _fault(scene: Scene, book: TollBook, entry: Move | Eviction) -> str | None:
     verb = "moved" if isinstance(entry, Move) else "evicted"
     if isinstance(entry, Move) and not scene.gangs[entry.gang].preemptible:
         return f"moved, but its gang {entry.gang} is not preemptible"
@@ -41,7 +41,7 @@ def _fault(scene: Scene, entry: Move | Eviction) -> str | None:
     for helped in entry.helps:
         if helped not in scene.rungs:
             return f"{verb} for gang {helped}, which is not admitted"
-        rung = ground(scene, entry, helped)
+        rung = book.ground(entry, helped)
         if rung is None:
             ways = " and ".join(rung.value for rung in scene.rungs[helped])
             return f"{verb} for gang {helped}, which was admitted by {ways}"
@@ -53,14 +53,14 @@ def _fault(scene: Scene, entry: Move | Eviction) -> str | None:
     return None
 
 
-def _too_many(scene: Scene) -> Iterator[Violation]:
+def _too_many(scene: Scene, book: TollBook) -> Iterator[Violation]:
     most = scene.snapshot.policy.max_consolidation_gangs
     if most < 0:
         return
     moved: dict[str, set[str]] = defaultdict(set)
     for move in scene.plan.moves:
         for helped in move.helps:
-            if ground(scene, move, helped) is Rung.CONSOLIDATION:
+            if book.ground(move, helped) is Rung.CONSOLIDATION:
                 moved[helped].add(move.gang)
     for helped, gangs in moved.items():
         if len(gangs) > most:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from kai_solver.check.accounts import RESOURCES, ZERO, Amount, Ledger, QueueTree, minus, plus, total
 from kai_solver.check.scene import Scene
-from kai_solver.check.victims import EVICTING, Toll, judge_runtime, tolls
+from kai_solver.check.victims import EVICTING, Toll, TollBook, judge_runtime
 from kai_solver.check.violation import Violation
 from kai_solver.domain import Bind, Eviction, Gang, Move, Rung
 from kai_solver.units import QUEUE_RESOURCES, UNLIMITED
@@ -38,8 +38,9 @@ class Claim:
 class Court:
     """Judges the claims of a plan one after the other, each in the state that the earlier ones left."""
 
-    def __init__(self, scene: Scene, tree: QueueTree, before: Ledger, shares: Shares) -> None:
+    def __init__(self, scene: Scene, tree: QueueTree, book: TollBook, before: Ledger, shares: Shares) -> None:
         self._scene = scene
+        self._book = book
         self._tree = tree
         self._ledger = before.copy()
         self._shares = shares
@@ -54,7 +55,7 @@ class Court:
             if rung is Rung.RECLAIM:
                 yield from self._judge(self._claim(change.gang, binds))
             self._ledger.add(change.gang, self._amount(binds))
-            for toll in tolls(self._scene, key, rung) if rung in EVICTING else ():
+            for toll in self._book.tolls(key, rung) if rung in EVICTING else ():
                 self._remove(toll)
 
     def _allocatable_share(self, name: str) -> Amount:
@@ -79,7 +80,7 @@ class Court:
 
     def _claim(self, gang: Gang, binds: list[Bind]) -> Claim:
         """The claim, with victims that it shares with an earlier one still in their places."""
-        found = tolls(self._scene, gang.key, Rung.RECLAIM)
+        found = self._book.tolls(gang.key, Rung.RECLAIM)
         held = self._ledger.copy()
         for toll in found:
             shared = [eviction for eviction in toll.evictions if eviction.pod in self._gone]
@@ -205,11 +206,10 @@ class Court:
         after = self._after(claim)
         amounts = [claim.need] + [chunk.amount for chunks in claim.chunks.values() for chunk in chunks]
         involved = [r for r in RESOURCES if any(amount[r] for amount in amounts)]
-        parents = {q: path[i + 1 : i + 2] for path in self._tree.paths.values() for i, q in enumerate(path)}
         touched = {q for toll in claim.tolls for q in self._tree.paths[toll.change.gang.queue]}
         for queue in self._tree.paths[claim.gang.queue]:
             for sibling in sorted(touched - {queue}):
-                if parents[sibling] == parents[queue] and self._fuller(claim, after, queue, sibling, involved):
+                if self._tree.are_siblings(queue, sibling) and self._fuller(claim, after, queue, sibling, involved):
                     return f"queue {queue} would be fuller than queue {sibling}, which pays for it"
         return ""
 
@@ -235,7 +235,9 @@ def _words(resources: list[int]) -> str:
     return ", ".join(QUEUE_RESOURCES[r] for r in resources)
 
 
-def judge_entitlement(scene: Scene, tree: QueueTree, before: Ledger, shares: Shares) -> Iterator[Violation]:
+def judge_entitlement(
+    scene: Scene, tree: QueueTree, book: TollBook, before: Ledger, shares: Shares
+) -> Iterator[Violation]:
     """Every reclaim of the plan, in the order of admission."""
     if any(rung is Rung.RECLAIM for _, rung in scene.plan.admitted):
-        yield from Court(scene, tree, before, shares).sit()
+        yield from Court(scene, tree, book, before, shares).sit()

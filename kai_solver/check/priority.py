@@ -4,18 +4,18 @@ from collections.abc import Iterator
 
 from kai_solver.check.accounts import QueueTree
 from kai_solver.check.scene import Scene
-from kai_solver.check.victims import judge_runtime, tolls
+from kai_solver.check.victims import TollBook, judge_runtime
 from kai_solver.check.violation import Violation
 from kai_solver.domain import Gang, Rung
 
 
-def judge_priority(scene: Scene, tree: QueueTree) -> Iterator[Violation]:
+def judge_priority(scene: Scene, tree: QueueTree, book: TollBook) -> Iterator[Violation]:
     """Victims of preempt are preemptible gangs of the same leaf queue and of strictly lower priority."""
     for key, rungs in scene.rungs.items():
         if Rung.PREEMPT not in rungs:
             continue
         gang = scene.gangs[key]
-        found = tolls(scene, key, Rung.PREEMPT)
+        found = book.tolls(key, Rung.PREEMPT)
         if found and gang.never_preempts:
             yield Violation("priority", key, f"gang {key}: never preempts, but has victims")
         for toll in found:

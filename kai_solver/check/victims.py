@@ -14,19 +14,6 @@ DISRUPTIVE = (Rung.CONSOLIDATION, Rung.RECLAIM, Rung.PREEMPT)
 _BY_REASON = {"reclaim": Rung.RECLAIM, "preempt": Rung.PREEMPT}
 
 
-def ground(scene: Scene, entry: Move | Eviction, helped: str) -> Rung | None:
-    """The rung by whose right ``entry`` may help the gang ``helped``; None where there is none.
-
-    The entry's own rung where the gang was admitted by it; else, as one victim may serve several gangs, the first
-    other rung of the gang that allows as much.
-    """
-    own = entry.rung if isinstance(entry, Move) else _BY_REASON[entry.reason]
-    allowed = DISRUPTIVE if isinstance(entry, Move) else EVICTING
-    rungs = scene.rungs.get(helped, [])
-    candidates = [rung for rung in (own, *allowed) if rung in allowed and rung in rungs]
-    return candidates[0] if candidates else None
-
-
 @dataclass(slots=True)
 class Toll:
     """What one gang's pods pay for one gang: the entries that touch ``change.gang``."""
@@ -41,20 +28,48 @@ class Toll:
         return {eviction.pod for eviction in self.evictions} | {move.pod for move in self.moves}
 
 
-def tolls(scene: Scene, helped: str, rung: Rung) -> list[Toll]:
-    """Who is disturbed for the gang ``helped`` by the right of ``rung``, one toll per disturbed gang."""
-    found: list[Toll] = []
-    for change in scene.changes.values():
-        toll = Toll(change)
-        for eviction in change.evictions:
-            if eviction.reason != "stale" and helped in eviction.helps and ground(scene, eviction, helped) is rung:
-                toll.evictions.append(eviction)
-        for move in change.moves:
-            if helped in move.helps and ground(scene, move, helped) is rung:
-                toll.moves.append(move)
-        if toll.evictions or toll.moves:
-            found.append(toll)
-    return found
+class TollBook:
+    """Who pays for whom by which right: every eviction and move of a plan, filed once."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._rungs = scene.rungs
+        self._grounds: dict[tuple[Rung, bool, str], Rung | None] = {}
+        self._tolls: dict[tuple[str, Rung], dict[str, Toll]] = {}
+        for change in scene.changes.values():
+            for eviction in change.evictions:
+                for toll in self._file(change, eviction):
+                    toll.evictions.append(eviction)
+            for move in change.moves:
+                for toll in self._file(change, move):
+                    toll.moves.append(move)
+
+    def tolls(self, helped: str, rung: Rung) -> list[Toll]:
+        """Who is disturbed for the gang ``helped`` by the right of ``rung``, one toll per disturbed gang."""
+        return list(self._tolls.get((helped, rung), {}).values())
+
+    def ground(self, entry: Move | Eviction, helped: str) -> Rung | None:
+        """The rung by whose right ``entry`` may help the gang ``helped``; None where there is none.
+
+        The entry's own rung where the gang was admitted by it; else, as one victim may serve several gangs, the first
+        other rung of the gang that allows as much.
+        """
+        moves = isinstance(entry, Move)
+        own = entry.rung if isinstance(entry, Move) else _BY_REASON[entry.reason]
+        key = own, moves, helped
+        if key not in self._grounds:
+            allowed = DISRUPTIVE if moves else EVICTING
+            rungs = self._rungs.get(helped, [])
+            candidates = [rung for rung in (own, *allowed) if rung in allowed and rung in rungs]
+            self._grounds[key] = candidates[0] if candidates else None
+        return self._grounds[key]
+
+    def _file(self, change: Change, entry: Move | Eviction) -> Iterator[Toll]:
+        if isinstance(entry, Eviction) and entry.reason == "stale":
+            return
+        for helped in entry.helps:
+            rung = self.ground(entry, helped)
+            if rung is not None:
+                yield self._tolls.setdefault((helped, rung), {}).setdefault(change.gang.key, Toll(change))
 
 
 def disturbances(scene: Scene) -> Iterator[Move | Eviction]:

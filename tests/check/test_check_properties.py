@@ -36,7 +36,7 @@ def a_pod(gang: str, index: int, cpu: int, gpus: int) -> Pod:
 def clusters(draw: st.DrawFn) -> Snapshot:
     sizes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
     nodes = tuple(
-        Node(f"n{i}", (CPU_OF_A_NODE, 100, gpus * 1000, 10), gpus=gpus, gpu_memory_mib=100)
+        Node(f"n{i}", (CPU_OF_A_NODE, 100, gpus * 1000, 100), gpus=gpus, gpu_memory_mib=100)
         for i, gpus in enumerate(sizes)
     )
     gangs = []
