@@ -1,0 +1,154 @@
+"""May a pod be on a node, as far as the node's own properties say: selectors, affinity, taints, cordons.
+
+Every question is answered once per distinct label value or taint set, then spread over the nodes that bear it.
+Semantics are those of kube-scheduler's plugins NodeUnschedulable, TaintToleration and NodeAffinity.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.domain import Constraints, Node, NodeTerm, Requirement, Taint
+from kai_solver.predicates.matching import tolerated, value_matches
+
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.int64]
+
+T = TypeVar("T", bound=Hashable)
+
+NODE_NAME_KEY = "metadata.name"
+"""Key in a node term that stands for the node's name."""
+
+UNSCHEDULABLE = "node(s) were unschedulable"
+AFFINITY_MISMATCH = "node(s) didn't match Pod's node affinity/selector"
+
+
+class NodePredicates:
+    """Answers for the N nodes of one snapshot. Arrays that it returns are shared and read-only."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._nodes = tuple(nodes)
+        self._schedulable = np.array([node.schedulable for node in nodes], dtype=np.bool_)
+        self._taints = _Grouped([_binding_taints(node) for node in nodes])
+        self._labels: dict[str, _Grouped[str | None]] = {}
+        self._terms: dict[NodeTerm, BoolArray] = {}
+        self._masks: dict[Constraints, BoolArray] = {}
+        self._by_identity: dict[int, tuple[Constraints, BoolArray]] = {}
+
+    def node_mask(self, constraints: Constraints) -> BoolArray:
+        """(N,) True where a new pod with ``constraints`` may be placed, capacity and other pods aside."""
+        known = self._by_identity.get(id(constraints))
+        if known is not None:
+            return known[1]
+        mask = self._masks.get(constraints)
+        if mask is None:
+            mask = self._schedulable & self.tolerates(constraints) & self.affinity_mask(constraints)
+            if constraints.blocked:
+                mask = np.zeros_like(mask)
+            self._masks[constraints] = _frozen(mask)
+        self._by_identity[id(constraints)] = (constraints, mask)
+        return mask
+
+    def affinity_mask(self, constraints: Constraints) -> BoolArray:
+        """(N,) True where node selector, required node affinity and volumes' node affinity all hold."""
+        mask = np.ones(len(self._nodes), dtype=np.bool_)
+        for alternatives in constraints.node_terms:
+            either = np.zeros_like(mask)
+            for term in alternatives:
+                either |= self._term(term)
+            mask &= either
+        return mask
+
+    def tolerates(self, constraints: Constraints) -> BoolArray:
+        """(N,) True where every taint NoSchedule or NoExecute is tolerated."""
+        return self._taints.spread(
+            lambda taints: all(tolerated(taint, constraints.tolerations) for taint in taints),
+        )
+
+    def preferred_score(self, constraints: Constraints) -> IntArray:
+        """(N,) sum of the weights of preferred node affinity terms that hold."""
+        score = np.zeros(len(self._nodes), dtype=np.int64)
+        for weight, term in constraints.preferred:
+            score += weight * self._term(term)
+        return score
+
+    def reason(self, constraints: Constraints, node: int) -> str:
+        """Why ``node`` does not take such pods, in kube-scheduler's words and order; empty where it does."""
+        if constraints.blocked:
+            return constraints.blocked[0]
+        if not self._schedulable[node]:
+            return UNSCHEDULABLE
+        taint = next((t for t in self._taints.value(node) if not tolerated(t, constraints.tolerations)), None)
+        if taint is not None:
+            return taint_message(taint)
+        return "" if self.affinity_mask(constraints)[node] else AFFINITY_MISMATCH
+
+    def reasons(self, constraints: Constraints) -> dict[str, int]:
+        """How many nodes refuse such pods for which reason; each node counts once, under its first."""
+        if constraints.blocked:
+            return {constraints.blocked[0]: len(self._nodes)} if self._nodes else {}
+        tolerates = self.tolerates(constraints)
+        counts = Counter[str]()
+        for node in np.flatnonzero(self._schedulable & ~tolerates).tolist():
+            taint = next(t for t in self._taints.value(node) if not tolerated(t, constraints.tolerations))
+            counts[taint_message(taint)] += 1
+        counts[UNSCHEDULABLE] = int((~self._schedulable).sum())
+        counts[AFFINITY_MISMATCH] = int((self._schedulable & tolerates & ~self.affinity_mask(constraints)).sum())
+        return {text: count for text, count in sorted(counts.items()) if count}
+
+    def _term(self, term: NodeTerm) -> BoolArray:
+        """(N,) True where all requirements of ``term`` hold; a term without any matches nothing (Kubernetes)."""
+        mask = self._terms.get(term)
+        if mask is None:
+            mask = np.full(len(self._nodes), bool(term), dtype=np.bool_)
+            for requirement in term:
+                mask &= self._requirement(requirement)
+            self._terms[term] = _frozen(mask)
+        return mask
+
+    def _requirement(self, requirement: Requirement) -> BoolArray:
+        values = self._labels.get(requirement.key)
+        if values is None:
+            values = _Grouped([label_value(node, requirement.key) for node in self._nodes])
+            self._labels[requirement.key] = values
+        return values.spread(lambda value: value_matches(requirement, value))
+
+
+class _Grouped(Generic[T]):
+    """One value per node, each distinct one held once."""
+
+    def __init__(self, values: Sequence[T]) -> None:
+        index: dict[T, int] = {}
+        self._codes = np.array([index.setdefault(value, len(index)) for value in values], dtype=np.int64)
+        self._distinct = tuple(index)
+
+    def value(self, node: int) -> T:
+        """The value of ``node``."""
+        return self._distinct[int(self._codes[node])]
+
+    def spread(self, holds: Callable[[T], bool]) -> BoolArray:
+        """(N,) of ``holds``, asked once per distinct value."""
+        answers: BoolArray = np.array([holds(value) for value in self._distinct], dtype=np.bool_)[self._codes]
+        return answers
+
+
+def label_value(node: Node, key: str) -> str | None:
+    """Value of a node's label, or its name for ``metadata.name``; None where absent."""
+    return node.name if key == NODE_NAME_KEY else node.labels.get(key)
+
+
+def taint_message(taint: Taint) -> str:
+    """kube-scheduler's sentence for a taint in the way."""
+    return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
+
+
+def _binding_taints(node: Node) -> tuple[Taint, ...]:
+    return tuple(taint for taint in node.taints if taint.effect != "PreferNoSchedule")
+
+
+def _frozen(mask: BoolArray) -> BoolArray:
+    mask.flags.writeable = False
+    return mask

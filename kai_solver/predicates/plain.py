@@ -1,0 +1,115 @@
+"""The same rules once more, one pod and one node at a time: for the independent checker of plans.
+
+Written without the arrays of ``nodes`` and ``affinity``, so that a fault there is not repeated here; the meaning of a
+single expression (``matching``) is shared.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from kai_solver.domain import Node, NodeTerm, Pod, PodAffinityTerm, SpreadConstraint
+from kai_solver.predicates.matching import labels_match, ports_clash, tolerated, value_matches
+from kai_solver.predicates.nodes import AFFINITY_MISMATCH, UNSCHEDULABLE, label_value, taint_message
+
+
+class Placed(NamedTuple):
+    """A pod and the node that holds it."""
+
+    pod: Pod
+    node: Node
+
+
+def fits_node(pod: Pod, node: Node) -> str | None:
+    """Why ``node`` may not take ``pod`` as a new pod, capacity and other pods aside; None where it may."""
+    if pod.constraints.blocked:
+        return pod.constraints.blocked[0]
+    if not node.schedulable:
+        return UNSCHEDULABLE
+    for taint in node.taints:
+        if taint.effect != "PreferNoSchedule" and not tolerated(taint, pod.constraints.tolerations):
+            return taint_message(taint)
+    return None if _admits(pod, node) else AFFINITY_MISMATCH
+
+
+def _admits(pod: Pod, node: Node) -> bool:
+    return all(any(_holds(term, node) for term in terms) for terms in pod.constraints.node_terms)
+
+
+def _holds(term: NodeTerm, node: Node) -> bool:
+    return bool(term) and all(value_matches(requirement, label_value(node, requirement.key)) for requirement in term)
+
+
+def clashes_with_pods(pod: Pod, node: Node, others: Iterable[Placed], nodes: Sequence[Node]) -> str | None:
+    """Why ``pod`` may not be on ``node`` beside the pods placed before it; None where it may.
+
+    Parameters
+    ----------
+    others
+        All pods that hold a node, ``pod`` itself left out.
+    nodes
+        All nodes, for the domains of topology spread.
+    """
+    placed = [other for other in others if other.pod.key != pod.key]
+    if any(_clash(pod, other) for other in placed if other.node.name == node.name):
+        return "node(s) didn't have free ports for the requested pod ports"
+    for spread in pod.constraints.spread:
+        if not _keeps_skew(pod, node, spread, placed, nodes):
+            return "node(s) didn't match pod topology spread constraints"
+    if any(_repels(other, pod, node) for other in placed):
+        return "node(s) didn't satisfy existing pods anti-affinity rules"
+    if any(_repels(Placed(pod, node), other.pod, other.node) for other in placed):
+        return "node(s) didn't match pod anti-affinity rules"
+    return None if _attracted(pod, node, placed) else "node(s) didn't match pod affinity rules"
+
+
+def _clash(pod: Pod, other: Placed) -> bool:
+    return any(ports_clash(a, b) for a in pod.constraints.host_ports for b in other.pod.constraints.host_ports)
+
+
+def _selects(term: PodAffinityTerm, owner: Pod, pod: Pod) -> bool:
+    namespaces = term.namespaces or (owner.namespace,)
+    return ("*" in namespaces or pod.namespace in namespaces) and labels_match(term.selector, pod.labels)
+
+
+def _together(key: str, one: Node, other: Node) -> bool:
+    value = label_value(one, key)
+    return value is not None and value == label_value(other, key)
+
+
+def _repels(owner: Placed, pod: Pod, node: Node) -> bool:
+    """Whether an anti-affinity term of ``owner`` keeps ``pod`` off ``node``."""
+    return any(
+        _selects(term, owner.pod, pod) and _together(term.topology_key, owner.node, node)
+        for term in owner.pod.constraints.anti_affinity
+    )
+
+
+def _attracted(pod: Pod, node: Node, placed: list[Placed]) -> bool:
+    terms = pod.constraints.affinity
+    friends = [other for other in placed if all(_selects(term, pod, other.pod) for term in terms)]
+    if not friends and all(_selects(term, pod, pod) for term in terms):
+        return all(label_value(node, term.topology_key) is not None for term in terms)
+    return all(any(_together(term.topology_key, node, friend.node) for friend in friends) for term in terms)
+
+
+def _keeps_skew(pod: Pod, node: Node, spread: SpreadConstraint, placed: list[Placed], nodes: Sequence[Node]) -> bool:
+    here = label_value(node, spread.topology_key)
+    if here is None:
+        return False
+    eligible = {other.name for other in nodes if _counts_for(pod, other)}
+    domains = {label_value(other, spread.topology_key): 0 for other in nodes if other.name in eligible}
+    for other in placed:
+        matches = other.pod.namespace == pod.namespace and labels_match(spread.selector, other.pod.labels)
+        if matches and other.node.name in eligible:
+            domains[label_value(other.node, spread.topology_key)] += 1
+    own = 1 if labels_match(spread.selector, pod.labels) else 0
+    return _skew(domains, here, own) <= spread.max_skew
+
+
+def _counts_for(pod: Pod, node: Node) -> bool:
+    keys = (spread.topology_key for spread in pod.constraints.spread)
+    return _admits(pod, node) and all(label_value(node, key) is not None for key in keys)
+
+
+def _skew(domains: Mapping[str | None, int], here: str, own: int) -> int:
+    return domains.get(here, 0) + own - min(domains.values(), default=0)
