@@ -51,11 +51,12 @@ def convert(
 
 
 def _content(snapshot: "Snapshot", form: Form, output: Path) -> bytes:
-    if form is Form.SNAPSHOT:
-        from kai_solver.kubeobjects import export_kai_snapshot
+    if form is not Form.NATIVE:
+        from kai_solver.kubeobjects import export_kai_snapshot, objects_from_snapshot
 
-        return export_kai_snapshot(snapshot)
-    from kai_solver.instances_io.native import native_from_snapshot
+        objects = objects_from_snapshot(snapshot)
+        return export_kai_snapshot(objects) if form is Form.SNAPSHOT else _manifests(objects)
+    from kai_solver.instances_io import native_from_snapshot
 
     return _text(native_from_snapshot(snapshot), output)
 

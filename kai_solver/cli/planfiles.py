@@ -32,13 +32,11 @@ def read_plan(path: Path) -> Plan:
         raw = path.read_bytes()
         if path.suffix == ".zst":
             raw = zstandard.ZstdDecompressor().decompress(raw, max_output_size=1 << 30)
-        return plan_from_document(orjson.loads(raw))
+        return plan_from_document(orjson.loads(raw), str(path))
     except (OSError, zstandard.ZstdError) as error:
         raise InputError(f"cannot be read: {error}", file=str(path)) from error
     except orjson.JSONDecodeError as error:
         raise InputError(f"not JSON: {error}", file=str(path)) from error
-    except InputError as error:
-        raise error.in_file(str(path)) from error
 
 
 def write_bytes(content: bytes, path: Path) -> None:

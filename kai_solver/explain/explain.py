@@ -6,7 +6,8 @@ from kai_solver.explain.aftermath import carried_out
 from kai_solver.explain.changes import needed_changes
 from kai_solver.explain.events import events_of
 from kai_solver.explain.explanation import Explanation, GangState
-from kai_solver.explain.node_fit import gang_fits, kai_text, kubernetes_text
+from kai_solver.explain.fit_texts import kai_text, kubernetes_text
+from kai_solver.explain.node_fit import NodeFit
 from kai_solver.explain.queue_lines import chain_lines
 from kai_solver.reduction import build_problem
 
@@ -30,6 +31,7 @@ class Explainer:
         self.plan = plan
         self._before = build_problem(snapshot)
         self._after = build_problem(carried_out(snapshot, plan))
+        self._fit = NodeFit(self._after)
         self._shapes = {shape.gang.key: shape for shape in self._after.gangs}
 
     def pending_gangs(self) -> tuple[str, ...]:
@@ -45,7 +47,7 @@ class Explainer:
         if entry is None:
             return Explanation(gang.key, self._state(gang), gang.queue, queues=chain, events=events)
         shape = self._shapes.get(gang.key)
-        fits = gang_fits(self._after, shape) if shape else ()
+        fits = self._fit.gang(shape) if shape else ()
         return Explanation(
             gang=gang.key,
             state="pending",

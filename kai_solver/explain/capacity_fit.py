@@ -1,0 +1,85 @@
+"""One pod against the capacity of one node."""
+
+import numpy as np
+
+from kai_solver.domain import GpuRequest
+from kai_solver.reduction import Problem, Shape
+from kai_solver.units import CPU, GPU, MEMORY, MILLI, PODS, format_amount
+
+Lack = tuple[str, str]
+"""One reason on one node: KAI's words, Kubernetes' words."""
+
+_KAI = {CPU: "CPU cores", MEMORY: "memory", PODS: "Pods"}
+_KUBERNETES = {CPU: "Insufficient cpu", MEMORY: "Insufficient memory", PODS: "Too many pods"}
+LACK_GPU = ("node(s) didn't have enough resources: GPUs", "Insufficient nvidia.com/gpu")
+
+
+def lacks(after: Problem, shape: Shape, node: int) -> list[Lack]:
+    """What the node has too little of for one pod of the shape."""
+    found = [_words(after, resource) for resource in _short_resources(after, shape, node)]
+    return ([LACK_GPU] if _device_slots(after, shape.gpu, node) < 1 else []) + found
+
+
+def _short_resources(after: Problem, shape: Shape, node: int) -> list[int]:
+    free = after.capacity[:, node] - after.held[:, node]
+    return [r for r, amount in enumerate(shape.request) if r != GPU and amount and amount > free[r]]
+
+
+def _words(after: Problem, resource: int) -> Lack:
+    name = after.snapshot.schema.names[resource]
+    kai = f"node(s) didn't have enough resources: {_KAI.get(resource, name)}"
+    return kai, _KUBERNETES.get(resource, f"Insufficient {name}")
+
+
+def room(after: Problem, shape: Shape, node: int) -> int:
+    """Pods of the shape that the node can take."""
+    free = after.capacity[:, node] - after.held[:, node]
+    slots = [int(free[r] // amount) for r, amount in enumerate(shape.request) if r != GPU and amount]
+    slots += [_device_slots(after, shape.gpu, node)] if shape.gpu.devices else []
+    return max(0, min(slots, default=0))
+
+
+def _device_slots(after: Problem, gpu: GpuRequest, node: int) -> int:
+    """Pods that the node's devices can take; 1 for a pod without GPUs.
+
+    Pods with shares of several devices each: as many as the devices' shares allow together, which is exact for one
+    pod (distinct devices) and may be too many for more.
+    """
+    if not gpu.devices:
+        return 1
+    milli = gpu.milli_on(after.nodes[node].gpu_memory_mib)
+    shares = np.maximum(after.device_free[node], 0) // milli
+    if milli > MILLI or int((shares > 0).sum()) < gpu.devices:
+        return 0
+    return int(shares.sum()) // gpu.devices
+
+
+def shortage(after: Problem, shape: Shape, node: int) -> tuple[int, str]:
+    """(missing GPU milli, words): how far the node is from taking one pod."""
+    missing, parts = 0, []
+    if _device_slots(after, shape.gpu, node) < 1:
+        milli = shape.gpu.milli_on(after.nodes[node].gpu_memory_mib)
+        have = int((after.device_free[node] >= milli).sum())
+        missing = (shape.gpu.devices - have) * milli
+        parts.append(f"has {have} of {shape.gpu.devices} devices with {milli / MILLI:g} free")
+    free = after.capacity[:, node] - after.held[:, node]
+    for resource in _short_resources(after, shape, node):
+        name = after.snapshot.schema.names[resource]
+        have_words = format_amount(name, max(0, int(free[resource])))
+        parts.append(f"has {have_words} of {format_amount(name, shape.request[resource])}")
+    return missing, f"{after.nodes[node].name} {' and '.join(parts)}"
+
+
+def request_words(after: Problem, shape: Shape) -> str:
+    """What one pod of the shape asks for."""
+    gpu = shape.gpu
+    parts = []
+    if gpu.is_whole:
+        parts.append(f"{gpu.devices} GPUs")
+    elif gpu.memory_mib:
+        parts.append(f"{gpu.memory_mib} MiB of GPU memory on {gpu.devices} device(s)")
+    elif gpu.devices:
+        parts.append(f"{gpu.milli / MILLI:g} of a GPU on {gpu.devices} device(s)")
+    named = after.snapshot.schema.mapping(shape.request)
+    parts += [format_amount(name, amount) for name, amount in named.items() if name != "pods"]
+    return ", ".join(parts) or "nothing"

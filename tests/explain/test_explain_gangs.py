@@ -1,0 +1,213 @@
+"""Explanations of hand-made clusters: nodes by reason, queues, what would have to change."""
+
+from dataclasses import replace
+
+import pytest
+
+from kai_solver.domain import (
+    Bind,
+    Blocker,
+    Constraints,
+    Device,
+    Eviction,
+    Gang,
+    GpuRequest,
+    Move,
+    Node,
+    Pending,
+    Plan,
+    Pod,
+    PodAffinityTerm,
+    PodStatus,
+    Proof,
+    Queue,
+    Reason,
+    Requirement,
+    Snapshot,
+    Taint,
+    flat_gang,
+)
+from kai_solver.errors import InputError
+from kai_solver.explain import Explanation, carried_out, explain_gang, fair_share_lines
+from kai_solver.units import ResourceSchema
+
+SCHEMA = ResourceSchema()
+GIB = 2**30
+
+
+def node(name: str, gpus: int = 4, **more: object) -> Node:
+    return replace(Node(name, (8000, 64 * GIB, 1000 * gpus, 110), gpus, 80_000), **more)  # type: ignore[arg-type]
+
+
+def pod(name: str, gpu: GpuRequest, on: str = "", devices: tuple[int, ...] = (), **more: object) -> Pod:
+    status = PodStatus.RUNNING if on else PodStatus.PENDING
+    made = Pod("ns", name, (1000, GIB, 0, 1), gpu, status, node=on, devices=devices)
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def gang(name: str, *pods: Pod, minimum: int | None = None, **more: object) -> Gang:
+    made = Gang("ns", name, "leaf", flat_gang(len(pods) if minimum is None else minimum), pods)
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+FREE = (-1, -1, -1)
+ROOT = Queue("root", quota=FREE, limit=FREE, weight=(1.0, 1.0, 1.0))
+LEAF = Queue("leaf", parent="root", quota=(-1, -1, 4000), limit=FREE, weight=(1.0, 1.0, 1.0))
+
+
+def snapshot(*gangs: Gang, nodes: tuple[Node, ...] = (), queue: Queue = LEAF) -> Snapshot:
+    return Snapshot(0.0, SCHEMA, nodes or (node("a"), node("b")), (ROOT, queue), gangs)
+
+
+def waiting(name: str = "j", reason: Reason = Reason.NOT_ENOUGH_RESOURCES, *blocking: Blocker) -> Plan:
+    return Plan(pending=(Pending(f"ns/{name}", reason, "words of the engine", Proof("proven", "bound", blocking)),))
+
+
+BUSY = gang("busy", pod("busy-0", GpuRequest(3), "a", (0, 1, 2)), pod("busy-1", GpuRequest(1), "b", (0,)))
+
+
+def reasons(explanation: Explanation) -> dict[str, int]:
+    return {reason.kubernetes: reason.nodes for fit in explanation.fits for reason in fit.reasons}
+
+
+def test_nodes_are_counted_by_what_they_lack() -> None:
+    found = explain_gang(snapshot(BUSY, gang("j", pod("j-0", GpuRequest(4)))), waiting(), "ns/j")
+    assert reasons(found) == {"Insufficient nvidia.com/gpu": 2}
+    assert found.kubernetes == "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
+    assert found.kai == "no nodes with enough resources were found: 2 node(s) didn't have enough resources: GPUs."
+    assert found.fits[0].nearest == "b has 3 of 4 devices with 1 free"
+
+
+def test_a_gang_that_fits_in_part_says_how_far() -> None:
+    pods = [pod(f"j-{i}", GpuRequest(3)) for i in range(2)]
+    found = explain_gang(snapshot(BUSY, gang("j", *pods)), waiting(), "j")
+    assert found.fits[0].room == 1
+    assert found.kai.startswith("Resources were found for 1 pods while 2 are required for gang scheduling.")
+    assert any(text.startswith("Free room for 1 more pods of 3 GPUs") for text in found.changes)
+
+
+def test_a_gang_that_fits_everywhere_is_not_said_to_lack_nodes() -> None:
+    found = explain_gang(snapshot(gang("j", pod("j-0", GpuRequest(1)))), waiting(), "j")
+    assert (found.kai, found.kubernetes, found.fits[0].room) == ("", "", 8)
+
+
+def test_taints_cordons_and_selectors_have_their_own_words() -> None:
+    nodes = (node("a", taints=(Taint("key", "value"),)), node("b", schedulable=False), node("c"))
+    picky = Constraints(node_terms=(((Requirement("zone", "In", ("here",)),),),))
+    found = explain_gang(snapshot(gang("j", pod("j-0", GpuRequest(1), constraints=picky)), nodes=nodes), waiting(), "j")
+    assert reasons(found) == {
+        "node(s) had untolerated taint {key: value}": 1,
+        "node(s) were unschedulable": 1,
+        "node(s) didn't match Pod's node affinity/selector": 1,
+    }
+    assert any("no node admits them" in text for text in found.changes)
+
+
+def test_shares_of_a_device_are_counted_per_device() -> None:
+    holders = [pod(f"busy-{i}", GpuRequest(1, 600), "a", (i,)) for i in range(4)]
+    shared = gang("j", pod("j-0", GpuRequest(1, 500)))
+    found = explain_gang(snapshot(gang("busy", *holders), shared, nodes=(node("a"),)), waiting(), "j")
+    assert reasons(found) == {"Insufficient nvidia.com/gpu": 1}
+    fitting = explain_gang(snapshot(gang("busy", *holders[:3]), shared, nodes=(node("a"),)), waiting(), "j")
+    assert fitting.fits[0].room == 2
+
+
+def test_cpu_and_memory_are_named() -> None:
+    big = gang("j", pod("j-0", GpuRequest(0), request=(9000, 100 * GIB, 0, 1)))
+    assert reasons(explain_gang(snapshot(big), waiting(), "j")) == {"Insufficient cpu": 2, "Insufficient memory": 2}
+
+
+def test_other_pods_keep_a_pod_away() -> None:
+    term = PodAffinityTerm((Requirement("app", "In", ("x",)),), "metadata.name")
+    there = gang("busy", pod("busy-0", GpuRequest(1), "a", (0,), labels={"app": "x"}))
+    shy = gang("j", pod("j-0", GpuRequest(1), constraints=Constraints(anti_affinity=(term,))))
+    found = explain_gang(snapshot(there, shy, nodes=(node("a", labels={"metadata.name": "a"}),)), waiting(), "j")
+    assert reasons(found) == {"node(s) didn't match pod affinity, anti-affinity, spread or port rules": 1}
+
+
+def test_the_plan_counts_as_carried_out() -> None:
+    before = snapshot(
+        gang("first", pod("first-0", GpuRequest(4))), gang("j", pod("j-0", GpuRequest(4))), nodes=(node("a"),)
+    )
+    devices = tuple(Device(i, 1000) for i in range(4))
+    plan = replace(waiting(), binds=(Bind("ns/first-0", "ns/first", "a", devices, nominated=True),))
+    assert explain_gang(before, plan, "j").fits[0].room == 0
+    assert explain_gang(before, waiting(), "j").fits[0].room == 1
+
+
+def test_a_limit_in_the_way_is_named_with_the_amount() -> None:
+    tight = replace(LEAF, limit=(-1, -1, 4000))
+    found = explain_gang(snapshot(BUSY, gang("j", pod("j-0", GpuRequest(2))), queue=tight), waiting(), "j")
+    assert "Raise the limit of queue leaf by 2 GPUs (now 4 GPUs, in use 4 GPUs)" in found.changes
+
+
+def test_a_quota_in_the_way_of_non_preemptible_work_is_named() -> None:
+    fixed = gang("j", pod("j-0", GpuRequest(5)), preemptible=False)
+    found = explain_gang(snapshot(fixed), waiting(), "j")
+    assert "Raise the quota of queue leaf by 1 GPUs (now 4 GPUs, in use 0 GPUs), or make the workload preemptible" in (
+        found.changes
+    )
+
+
+def test_missing_and_gated_members_are_asked_for() -> None:
+    gated = pod("j-1", GpuRequest(1), status=PodStatus.GATED)
+    found = explain_gang(
+        snapshot(gang("j", pod("j-0", GpuRequest(1)), gated, minimum=3)), waiting("j", Reason.NOT_READY), "j"
+    )
+    assert found.changes[0] == "Create 2 more pods: 3 are needed, 1 are ready (1 are gated)"
+
+
+def test_blockers_of_the_proof_are_passed_on() -> None:
+    blocker = Blocker("domain", "rack-1", "4 nodes", "3 nodes")
+    plan = waiting("j", Reason.TOPOLOGY, blocker)
+    found = explain_gang(snapshot(gang("j", pod("j-0", GpuRequest(1)))), plan, "j")
+    assert "domain rack-1: needs 4 nodes, has 3 nodes" in found.changes
+    assert found.document()["proof"]["blocking"][0]["name"] == "rack-1"
+
+
+def test_the_queue_chain_goes_up_to_the_root_with_allocation_after_the_plan() -> None:
+    found = explain_gang(snapshot(BUSY, gang("j", pod("j-0", GpuRequest(1)))), waiting(), "j")
+    assert [line.name for line in found.queues] == ["leaf", "root"]
+    assert found.queues[0].allocated == (2000, 2 * GIB, 4000)
+    assert found.queues[0].requested == (3000, 3 * GIB, 5000)
+
+
+def test_a_victim_is_told_for_whom() -> None:
+    eviction = Eviction(
+        "ns/busy-0", "ns/busy", "a", "reclaim", ("ns/j",), "Pod ns/busy-0 was preempted by workload ns/j."
+    )
+    found = explain_gang(snapshot(BUSY), Plan(evictions=(eviction,)), "busy")
+    assert (found.state, found.events) == ("evicted", ("Pod ns/busy-0 was preempted by workload ns/j.",))
+
+
+def test_a_moved_gang_is_told_in_words_of_kai() -> None:
+    move = Move("ns/busy-1", "ns/busy", "b", "a", (Device(3, 1000),), ("ns/j",))
+    found = explain_gang(snapshot(BUSY), Plan(moves=(move,)), "busy")
+    assert found.state == "moved"
+    assert "rescheduled due to bin packing (resource consolidation) procedure; it goes from b to a" in found.events[0]
+
+
+@pytest.mark.parametrize(("name", "words"), [("nobody", "there is no gang"), ("twin", "several gangs")])
+def test_a_gang_that_cannot_be_found_is_an_input_error(name: str, words: str) -> None:
+    twins = (gang("twin", pod("x", GpuRequest(1))), replace(gang("twin", pod("y", GpuRequest(1))), namespace="other"))
+    with pytest.raises(InputError, match=words):
+        explain_gang(snapshot(*twins), Plan(), name)
+
+
+def test_a_gang_of_an_unknown_queue_is_explained_without_nodes() -> None:
+    lost = replace(gang("j", pod("j-0", GpuRequest(1))), queue="nowhere")
+    found = explain_gang(snapshot(lost), waiting("j", Reason.QUEUE_DOES_NOT_EXIST), "j")
+    assert (found.queues, found.fits, found.reason) == ((), (), "QueueDoesNotExist")
+
+
+def test_evicted_pods_wait_after_the_plan_and_others_stay() -> None:
+    plan = Plan(evictions=(Eviction("ns/busy-0", "ns/busy", "a", "stale"),))
+    after = carried_out(snapshot(BUSY), plan)
+    assert [(p.status, p.node) for p in after.gangs[0].pods] == [(PodStatus.PENDING, ""), (PodStatus.RUNNING, "b")]
+
+
+def test_fair_share_lines_are_parents_first() -> None:
+    lines = fair_share_lines(snapshot(BUSY))
+    assert [(line.name, line.depth) for line in lines] == [("root", 0), ("leaf", 1)]
+    assert lines[1].fair_share[2] == 4000
+    assert lines[1].document()["allocated"] == {"cpu": 2000, "memory": 2 * GIB, "gpu": 4000}
