@@ -1,8 +1,9 @@
 """Whether a snapshot makes sense: what contradicts itself is set aside with a reason, and the rest goes on.
 
 Every importer ends with :func:`sanitize`. After it, names are unique, every queue's ancestors exist, every pod that
-holds resources is on a known node, and every gang without ``set_aside`` has a usable tree. A node that is
-over-committed is a fact, not an error: it is noted, and the checker sees that it does not get worse.
+holds resources is on a known node, and every gang without ``set_aside`` has a usable tree. Gangs of a queue that does
+not exist or is no leaf are noted and left as they are: plans have reasons for them. A node that is over-committed is a
+fact, not an error: it is noted, and the checker sees that it does not get worse.
 """
 
 from collections import Counter
@@ -116,14 +117,17 @@ class _Work:
         if tree is not gang.root:
             self.notices.append(Notice("warning", f"gang {gang.key}", "a negative minimum is read as 0"))
         pods = [pod for p in gang.pods if (pod := self._pod(p, problems)) is not None]
-        problems += [p for p in (self._queue_problem(gang.queue), tree_problem(tree, pods)) if p]
+        if broken := tree_problem(tree, pods):
+            problems.append(broken)
         gang = replace(gang, name=name, root=tree, pods=tuple(pods), set_aside="; ".join(problems))
         self.gang_keys.add(gang.key)
-        if problems:
-            self.set_aside(f"gang {gang.key}", gang.set_aside)
+        for problem in (*problems, self._queue_problem(gang.queue)):
+            if problem:
+                self.set_aside(f"gang {gang.key}", problem)
         return gang
 
     def _queue_problem(self, queue: str) -> str:
+        """Why nothing of ``queue`` can be scheduled; such gangs stay pending with a reason of their own."""
         if queue not in self.queues:
             return f"queue {queue!r} does not exist"
         return f"queue {queue!r} is not a leaf" if queue in self.parents else ""

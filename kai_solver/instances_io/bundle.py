@@ -1,0 +1,144 @@
+"""Replayable bundles: everything about a cycle whose solver crashed, hung or answered nonsense, in one zip."""
+
+import io
+import os
+import zipfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from kai_solver.domain import Rung, SearchSpec, Snapshot, SolverModel, StageSpec
+from kai_solver.errors import InputError
+from kai_solver.instances_io.fields import Strict, validate
+from kai_solver.instances_io.limits import DEFAULT_LIMITS, Limits
+from kai_solver.instances_io.native import load_native
+from kai_solver.instances_io.native_write import native_from_snapshot
+from kai_solver.instances_io.reader import parse
+from kai_solver.instances_io.unpack import read_members
+
+_INSTANCE, _CYCLE = "instance.json", "cycle.json"
+_DATED = (1980, 1, 1, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A cycle to be replayed.
+
+    Attributes
+    ----------
+    error
+        What went wrong, in the words of the exception.
+    versions
+        Of kai-solver and the libraries that took part.
+    """
+
+    snapshot: Snapshot
+    model: SolverModel
+    budget_s: float
+    seed: int
+    error: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+class _Stage(Strict):
+    name: str
+    share: float
+    gap: float
+
+
+class _Model(Strict):
+    name: str
+    summary: str
+    ladder: tuple[Rung, ...]
+    admission: str
+    families: tuple[str, ...]
+    stages: tuple[_Stage, ...]
+    search: dict[str, Any]
+    budget_s: float
+    hash: str
+
+
+class _Cycle(Strict):
+    model: _Model
+    budget_s: float
+    seed: int
+    error: str
+    versions: dict[str, str]
+
+
+def write_bundle(bundle: Bundle, path: Path) -> None:
+    """Write ``bundle`` as a zip, in one step; the same bundle gives the same bytes.
+
+    Raises
+    ------
+    InputError
+        The file cannot be written.
+    """
+    members = {_INSTANCE: native_from_snapshot(bundle.snapshot), _CYCLE: _cycle(bundle)}
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, document in members.items():
+            archive.writestr(zipfile.ZipInfo(name, _DATED), orjson.dumps(document), zipfile.ZIP_DEFLATED)
+    partial = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        partial.write_bytes(content.getvalue())
+        partial.replace(path)
+    except OSError as error:
+        problem = f"cannot be written: {error.strerror}"
+        raise InputError(problem, file=str(path), cure="Name a writable place") from None
+
+
+def read_bundle(path: Path, limits: Limits = DEFAULT_LIMITS) -> Bundle:
+    """Read what :func:`write_bundle` wrote.
+
+    Raises
+    ------
+    InputError
+        Not a bundle.
+    """
+    documents = {}
+    for member in read_members(path, limits):
+        documents[member.name.rpartition("!")[2]] = parse(member, limits)[0][1]
+    if not {_INSTANCE, _CYCLE} <= documents.keys():
+        cure = f"A bundle holds {_INSTANCE} and {_CYCLE}"
+        raise InputError("is not a bundle", file=str(path), cure=cure)
+    cycle = validate(_Cycle, documents[_CYCLE], f"{path}!{_CYCLE}")
+    snapshot = load_native(documents[_INSTANCE], f"{path}!{_INSTANCE}").snapshot
+    return Bundle(
+        snapshot, _solver_model(cycle.model, str(path)), cycle.budget_s, cycle.seed, cycle.error, cycle.versions
+    )
+
+
+def _cycle(bundle: Bundle) -> dict[str, Any]:
+    model = asdict(bundle.model)
+    model["ladder"] = [rung.value for rung in bundle.model.ladder]
+    model["budgetS"] = model.pop("budget_s")
+    return {
+        "model": model,
+        "budgetS": bundle.budget_s,
+        "seed": bundle.seed,
+        "error": bundle.error,
+        "versions": dict(bundle.versions),
+    }
+
+
+def _solver_model(doc: _Model, file: str) -> SolverModel:
+    try:
+        search = SearchSpec(**doc.search)
+    except TypeError as error:
+        cure = "Replay it with the version that wrote it"
+        raise InputError(str(error), file=file, field="model.search", cure=cure) from None
+    return SolverModel(
+        name=doc.name,
+        summary=doc.summary,
+        ladder=doc.ladder,
+        admission=doc.admission,
+        families=doc.families,
+        stages=tuple(StageSpec(stage.name, stage.share, stage.gap) for stage in doc.stages),
+        search=search,
+        budget_s=doc.budget_s,
+        hash=doc.hash,
+    )

@@ -1,0 +1,213 @@
+"""What looks like a mistake in an instance that can be used: each with what to do about it."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from kai_solver.domain import Gang, Notice, Pod, Queue, Snapshot, SubGroup
+from kai_solver.units import GPU, MILLI, QUEUE_RESOURCES, UNLIMITED, format_amount
+
+Severity = Literal["error", "warning", "info"]
+
+
+@dataclass(frozen=True, slots=True)
+class Lint:
+    """One finding. ``error``: nothing will run until it is mended; ``warning``: probably not meant."""
+
+    severity: Severity
+    object: str
+    text: str
+    cure: str
+
+
+def lints(snapshot: Snapshot) -> tuple[Lint, ...]:
+    """All findings, in the order of the rules below."""
+    return tuple(lint for rule in RULES for lint in rule(snapshot))
+
+
+def lint(snapshot: Snapshot) -> tuple[Notice, ...]:
+    """The findings as notices, for display beside those of the import."""
+    return tuple(Notice("warning", found.object, f"{found.text}. {found.cure}") for found in lints(snapshot))
+
+
+def limit_zero(snapshot: Snapshot) -> Iterator[Lint]:
+    """A limit of 0 allows nothing; in a KAI Queue it is what an unset limit means."""
+    for queue in snapshot.queues:
+        closed = [name for name, limit in zip(QUEUE_RESOURCES, queue.limit, strict=True) if limit == 0]
+        if closed and _uses(snapshot, queue):
+            text = (
+                f"its limit of {', '.join(closed)} is 0: nothing that asks for it may run (KAI reads an unset limit so)"
+            )
+            yield Lint("error", f"queue {queue.name}", text, "Set the limit, or -1 for no limit")
+
+
+def nothing_preemptible(snapshot: Snapshot) -> Iterator[Lint]:
+    """Every priority in use is non-preemptible: nothing can ever be reclaimed or moved."""
+    used = sorted({gang.priority for gang in snapshot.gangs})
+    if used and not any(gang.preemptible for gang in snapshot.gangs):
+        text = (
+            f"every gang is non-preemptible (priorities {', '.join(map(str, used))}): none may go over quota or yield"
+        )
+        cure = f"Give training work a priority below {snapshot.policy.non_preemptible_priority}, or say preemptible"
+        yield Lint("warning", "gangs", text, cure)
+
+
+def quotas_above_parent(snapshot: Snapshot) -> Iterator[Lint]:
+    """Children are promised more than their parent has."""
+    for queue in snapshot.queues:
+        children = [child for child in snapshot.queues if child.parent == queue.name]
+        for index, name in enumerate(QUEUE_RESOURCES):
+            promised = sum(max(child.quota[index], 0) for child in children)
+            if UNLIMITED != queue.quota[index] < promised:
+                has = format_amount(name, queue.quota[index])
+                text = f"its children's quotas sum to {format_amount(name, promised)}, its own is {has}"
+                yield Lint("warning", f"queue {queue.name}", text, "Raise its quota, or lower theirs")
+
+
+def quotas_above_cluster(snapshot: Snapshot) -> Iterator[Lint]:
+    """Roots are promised more than the cluster has: quotas cannot all be honoured."""
+    roots = [queue for queue in snapshot.queues if not queue.parent]
+    for index, name in enumerate(QUEUE_RESOURCES):
+        promised = sum(max(queue.quota[index], 0) for queue in roots)
+        has = sum(node.allocatable[index] for node in snapshot.nodes if node.schedulable)
+        if promised > has:
+            sums = f"{format_amount(name, promised)}, the cluster has {format_amount(name, has)}"
+            text = f"the top queues' quotas sum to {sums}"
+            yield Lint("warning", "queues", text, "Lower the quotas, or add nodes")
+
+
+def no_gpus(snapshot: Snapshot) -> Iterator[Lint]:
+    """GPUs are asked for and no node advertises one."""
+    asked = any(pod.gpu.devices for gang in snapshot.gangs for pod in gang.pods)
+    if asked and not any(node.allocatable[GPU] for node in snapshot.nodes):
+        cure = "Install the NVIDIA device plugin or the GPU operator, and check that its pods run"
+        yield Lint("error", "nodes", "no node advertises a GPU, but pods ask for them", cure)
+
+
+def larger_than_cluster(snapshot: Snapshot) -> Iterator[Lint]:
+    """A gang's minimum is more than all schedulable nodes have."""
+    size = snapshot.schema.size
+    total = [sum(n.allocatable[i] for n in snapshot.nodes if n.schedulable) for i in range(size)]
+    largest = max((node.gpu_memory_mib for node in snapshot.nodes), default=0)
+    for gang in snapshot.gangs:
+        if any(pod.node for pod in gang.pods):
+            continue
+        needed = least_load(gang, size, largest)
+        for name, need, have in zip(snapshot.schema.names, needed, total, strict=True):
+            if need > have:
+                text = (
+                    f"it needs at least {format_amount(name, need)}, the whole cluster has {format_amount(name, have)}"
+                )
+                yield Lint("warning", f"gang {gang.key}", text, "Ask for less, or add nodes")
+
+
+def no_entitlement(snapshot: Snapshot) -> Iterator[Lint]:
+    """A leaf with neither quota nor weight of GPUs is served only when nobody else asks."""
+    parents = {queue.parent for queue in snapshot.queues}
+    for queue in snapshot.queues:
+        if queue.name not in parents and not queue.quota[GPU] and not queue.weight[GPU] and _uses(snapshot, queue):
+            text = "it has neither a quota nor a weight of GPUs: all it gets can be reclaimed at any time"
+            yield Lint("warning", f"queue {queue.name}", text, "Give it a quota or an over-quota weight")
+
+
+def unknown_queue(snapshot: Snapshot) -> Iterator[Lint]:
+    """Gangs of queues that do not exist or hold other queues wait for ever."""
+    names, parents = {q.name for q in snapshot.queues}, {q.parent for q in snapshot.queues}
+    for queue, gangs in Counter(gang.queue for gang in snapshot.gangs).items():
+        if queue not in names:
+            yield Lint(
+                "error", f"queue {queue}", f"{gangs} gangs name it, and it does not exist", "Create it, or rename"
+            )
+        elif queue in parents:
+            text = f"{gangs} gangs name it, and it is not a leaf"
+            yield Lint("error", f"queue {queue}", text, "Submit to a queue without children")
+
+
+def unknown_topology(snapshot: Snapshot) -> Iterator[Lint]:
+    """Gangs that ask for a topology or a level that does not exist."""
+    known = {topology.name: topology for topology in snapshot.topologies}
+    for gang in snapshot.gangs:
+        for name, level in sorted(set(_levels(gang.root))):
+            if name not in known:
+                text, cure = f"it asks for the topology {name!r}, which does not exist", "Create it"
+            elif level and known[name].level_index(level) is None:
+                text = f"it asks for the level {level!r}, which the topology {name!r} does not have"
+                cure = f"Levels: {', '.join(x.node_label for x in known[name].levels)}"
+            else:
+                continue
+            yield Lint("error", f"gang {gang.key}", text, cure)
+
+
+def unlabelled_nodes(snapshot: Snapshot) -> Iterator[Lint]:
+    """Nodes without a level's label are outside the topology (reference 3.12)."""
+    for topology in snapshot.topologies:
+        for level in topology.levels:
+            bare = [n.name for n in snapshot.nodes if n.allocatable[GPU] and level.node_label not in n.labels]
+            if bare:
+                some = ", ".join(bare[:3]) + (", ..." if len(bare) > 3 else "")
+                text = f"{len(bare)} GPU nodes ({some}) lack the label {level.node_label} and are outside it"
+                yield Lint("info", f"topology {topology.name}", text, "Label them, if they belong to it")
+
+
+RULES: tuple[Callable[[Snapshot], Iterator[Lint]], ...] = (
+    no_gpus,
+    unknown_queue,
+    unknown_topology,
+    limit_zero,
+    no_entitlement,
+    nothing_preemptible,
+    quotas_above_parent,
+    quotas_above_cluster,
+    larger_than_cluster,
+    unlabelled_nodes,
+)
+
+
+def least_load(gang: Gang, size: int, gpu_memory_mib: int) -> list[int]:
+    """A load that no way of running the gang's minimum stays below: the smallest pods of every podset it needs."""
+    needed = _needed_podsets(gang.root)
+    load = [0] * size
+    for index in range(size):
+        for name, members in needed.items():
+            amounts = sorted(_amount(p, index, gpu_memory_mib) for p in gang.pods if p.podset == name)
+            load[index] += sum(amounts[:members])
+    return load
+
+
+def _needed_podsets(group: SubGroup) -> dict[str, int]:
+    """Minimum of every podset that cannot be left out."""
+    if group.needed < len(group.children):
+        return {}
+    found: dict[str, int] = {}
+    for child in group.children:
+        found |= _needed_podsets(child) if isinstance(child, SubGroup) else {child.name: child.min_member}
+    return found
+
+
+def _amount(pod: Pod, index: int, gpu_memory_mib: int) -> int:
+    if index != GPU:
+        return pod.request[index]
+    return pod.gpu.devices * min(pod.gpu.milli_on(gpu_memory_mib), MILLI)
+
+
+def _levels(group: SubGroup) -> Iterator[tuple[str, str]]:
+    parts = [group.topology, *(child.topology for child in group.children if not isinstance(child, SubGroup))]
+    for asked in parts:
+        if asked is not None:
+            yield from ((asked.topology, level) for level in (asked.required, asked.preferred))
+    for child in group.children:
+        if isinstance(child, SubGroup):
+            yield from _levels(child)
+
+
+def _uses(snapshot: Snapshot, queue: Queue) -> bool:
+    """Whether some gang is in ``queue`` or below it."""
+    parents = {q.name: q.parent for q in snapshot.queues}
+    for name in {gang.queue for gang in snapshot.gangs}:
+        here, steps = name, 0
+        while here and steps <= len(parents):
+            if here == queue.name:
+                return True
+            here, steps = parents.get(here, ""), steps + 1
+    return False
