@@ -8,7 +8,7 @@ from kai_solver.domain import PodSet, SubGroup, Topology, TopologyConstraint
 
 Domain = tuple[str, ...]
 DomainOf = dict[str, Domain]
-"""Domain of each node of one level; nodes outside the tree are missing."""
+"""Domain of each node of one level; nodes outside the tree, for want of any label of it, are missing."""
 
 
 class Atlas:
@@ -29,9 +29,9 @@ class Atlas:
         return self._drawn[key]
 
     def _draw(self, topology: Topology, depth: int) -> DomainOf:
-        labels = [level.node_label for level in topology.levels[: depth + 1]]
+        labels = [level.node_label for level in topology.levels]
         return {
-            node.name: tuple(node.labels[label] for label in labels)
+            node.name: tuple(node.labels[label] for label in labels[: depth + 1])
             for node in self._nodes
             if all(label in node.labels for label in labels)
         }

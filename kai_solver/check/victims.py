@@ -33,7 +33,7 @@ class TollBook:
 
     def __init__(self, scene: Scene) -> None:
         self._rungs = scene.rungs
-        self._grounds: dict[tuple[Rung, bool, str], Rung | None] = {}
+        self._grounds: dict[tuple[str, bool, str], Rung | None] = {}
         self._tolls: dict[tuple[str, Rung], dict[str, Toll]] = {}
         for change in scene.changes.values():
             for eviction in change.evictions:
@@ -55,7 +55,7 @@ class TollBook:
         """
         moves = isinstance(entry, Move)
         own = entry.rung if isinstance(entry, Move) else _BY_REASON[entry.reason]
-        key = own, moves, helped
+        key = own.value, moves, helped
         if key not in self._grounds:
             allowed = DISRUPTIVE if moves else EVICTING
             rungs = self._rungs.get(helped, [])

@@ -252,11 +252,3 @@ def test_a_victims_device_is_taken_by_a_nominated_pod_only() -> None:
 def test_a_newly_shared_device_needs_a_second_pod_slot() -> None:
     assert broken(snapshot([node("n1", slots=2)], [share("g", 500)]), plan(give("g", 500, 0))) == []
     assert broken(snapshot([node("n1", slots=1)], [share("g", 500)]), plan(give("g", 500, 0))) == ["devices"]
-
-
-# --- predicates ------------------------------------------------------------------------------------------------------
-
-
-def test_a_cordoned_node_gets_no_pods() -> None:
-    here = snapshot([node("n1", schedulable=False)], [gang("g")])
-    assert broken(here, plan(bind("g", 0, "n1", 0))) == ["predicates"]

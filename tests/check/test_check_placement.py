@@ -1,0 +1,166 @@
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kai_solver.check import check_plan
+from kai_solver.domain import (
+    Bind,
+    Constraints,
+    Device,
+    Eviction,
+    Gang,
+    GpuRequest,
+    Move,
+    Node,
+    Plan,
+    Pod,
+    PodAffinityTerm,
+    PodStatus,
+    Queue,
+    Requirement,
+    Rung,
+    Snapshot,
+    SpreadConstraint,
+    Taint,
+    Toleration,
+    flat_gang,
+)
+from kai_solver.units import ResourceSchema
+
+GIB = 2**30
+FREE = (-1, -1, -1)
+
+
+def node(name: str, gpus: int = 2, **fields: Any) -> Node:
+    allocatable = (64_000, 512 * GIB, gpus * 1000, fields.pop("slots", 110))
+    return Node(name, allocatable, gpus=gpus, gpu_memory_mib=80_000, **fields)
+
+
+def gang(name: str, size: int = 1, *, on: Sequence[str] = (), gpus: int = 1, queue: str = "a", **fields: Any) -> Gang:
+    """``size`` pods of ``gpus`` whole GPUs; the first run on the nodes ``on``, on devices nobody knows."""
+    root = fields.pop("root", None) or flat_gang(fields.pop("least", size))
+    extra = fields.pop("pod", {})
+    pods = [
+        Pod("ns", f"{name}-{i}", (1000, GIB, 0, 1), GpuRequest(gpus), order=(0, float(i), ""), **extra)
+        for i in range(size)
+    ]
+    pods = [replace(pod, status=PodStatus.RUNNING, node=on[i]) if i < len(on) else pod for i, pod in enumerate(pods)]
+    return Gang("ns", name, queue, root, tuple(pods), **fields)
+
+
+def snapshot(nodes: Sequence[Node], gangs: Sequence[Gang], **fields: Any) -> Snapshot:
+    queues = fields.pop("queues", (Queue("a", quota=FREE), Queue("b", quota=FREE)))
+    return Snapshot(1000.0, ResourceSchema(), tuple(nodes), tuple(queues), tuple(gangs), **fields)
+
+
+def bind(name: str, index: int, target: str, *devices: int, **fields: Any) -> Bind:
+    given = tuple(Device(device, 1000) for device in devices)
+    return Bind(f"ns/{name}-{index}", f"ns/{name}", target, given, **fields)
+
+
+def plan(*binds: Bind, **fields: Any) -> Plan:
+    admitted = tuple(dict.fromkeys((entry.gang, entry.rung) for entry in binds))
+    return replace(Plan(binds=binds, admitted=admitted), **fields)
+
+
+def broken(snapshot: Snapshot, plan: Plan) -> list[str]:
+    return [violation.rule for violation in check_plan(snapshot, plan)]
+
+
+IS_WEB = (Requirement("app", "In", ("web",)),)
+WEB = {"app": "web"}
+NEAR = PodAffinityTerm(IS_WEB, "zone")
+
+
+def zones(*gangs: Gang, taints: tuple[Taint, ...] = ()) -> Snapshot:
+    nodes = [node("n1", labels={"zone": "x"}), node("n2", labels={"zone": "x"}), node("n3", labels={"zone": "y"})]
+    return snapshot([*nodes[:2], replace(nodes[2], taints=taints)], gangs)
+
+
+def web(name: str, size: int = 1, *, on: Sequence[str] = (), **constraints: Any) -> Gang:
+    return gang(name, size, on=on, gpus=0, least=1, pod={"labels": WEB, "constraints": Constraints(**constraints)})
+
+
+@pytest.mark.parametrize(("target", "rules"), [("n1", []), ("n3", ["predicates"])])
+def test_a_node_selector_holds(target: str, rules: list[str]) -> None:
+    in_x = Constraints(node_terms=(((Requirement("zone", "In", ("x",)),),),))
+    assert broken(zones(gang("g", pod={"constraints": in_x})), plan(bind("g", 0, target, 0))) == rules
+
+
+def test_a_taint_must_be_tolerated() -> None:
+    taint = Taint("gpu", "true")
+    patient = Constraints(tolerations=(Toleration("gpu", "Exists"),))
+    assert broken(zones(gang("g"), taints=(taint,)), plan(bind("g", 0, "n3", 0))) == ["predicates"]
+    tolerant = gang("g", pod={"constraints": patient})
+    assert broken(zones(tolerant, taints=(taint,)), plan(bind("g", 0, "n3", 0))) == []
+
+
+def test_a_cordoned_node_gets_no_pods() -> None:
+    here = snapshot([node("n1", schedulable=False)], [gang("g")])
+    assert broken(here, plan(bind("g", 0, "n1", 0))) == ["predicates"]
+
+
+def test_a_blocked_pod_goes_nowhere() -> None:
+    one = gang("g", pod={"constraints": Constraints(blocked=("the claim is lost",))})
+    found = check_plan(zones(one), plan(bind("g", 0, "n1", 0)))
+    assert [violation.rule for violation in found] == ["predicates"]
+    assert "the claim is lost" in found[0].text
+
+
+def test_predicates_hold_for_moves_too() -> None:
+    gangs = [gang("g", gpus=2), gang("r", on=["n1"]), gang("s", on=["n2"])]
+    here = snapshot([node("n1"), node("n2", taints=(Taint("gpu"),))], gangs)
+    moved = Move("ns/r-0", "ns/r", "n1", "n2", (Device(0, 1000),), ("ns/g",))
+    entry = bind("g", 0, "n1", 0, 1, nominated=True, rung=Rung.CONSOLIDATION)
+    assert broken(here, plan(entry, moves=(moved,))) == ["predicates"]
+
+
+@pytest.mark.parametrize(("target", "rules"), [("n3", []), ("n2", ["predicates"])])
+def test_new_pods_keep_away_from_whom_they_shun(target: str, rules: list[str]) -> None:
+    here = zones(web("g", anti_affinity=(NEAR,)), web("r", on=["n1"]))
+    assert broken(here, plan(bind("g", 0, target))) == rules
+
+
+@pytest.mark.parametrize(("target", "rules"), [("n3", []), ("n2", ["predicates"])])
+def test_running_pods_keep_others_away(target: str, rules: list[str]) -> None:
+    here = zones(web("g"), web("r", on=["n1"], anti_affinity=(NEAR,)))
+    assert broken(here, plan(bind("g", 0, target))) == rules
+
+
+def test_new_pods_keep_away_from_one_another() -> None:
+    here = zones(web("g", 2, anti_affinity=(NEAR,)))
+    assert broken(here, plan(bind("g", 0, "n1"), bind("g", 1, "n3"))) == []
+    assert broken(here, plan(bind("g", 0, "n1"), bind("g", 1, "n2"))) == ["predicates"] * 2
+
+
+def test_a_gang_with_affinity_to_itself_starts_in_one_place() -> None:
+    here = zones(web("g", 2, affinity=(NEAR,)))
+    assert broken(here, plan(bind("g", 0, "n1"), bind("g", 1, "n2"))) == []
+    assert broken(here, plan(bind("g", 0, "n1"), bind("g", 1, "n3"))) == ["predicates"] * 2
+
+
+def test_affinity_to_running_pods_holds() -> None:
+    here = zones(gang("g", gpus=0, pod={"constraints": Constraints(affinity=(NEAR,))}), web("r", on=["n1"]))
+    assert broken(here, plan(bind("g", 0, "n2"))) == []
+    assert broken(here, plan(bind("g", 0, "n3"))) == ["predicates"]
+
+
+def test_pods_spread_evenly() -> None:
+    even = SpreadConstraint(IS_WEB, "zone")
+    here = zones(web("g", 2, spread=(even,)))
+    assert broken(here, plan(bind("g", 0, "n1"), bind("g", 1, "n3"))) == []
+    assert broken(here, plan(bind("g", 0, "n1"), bind("g", 1, "n2"))) == ["predicates"] * 2
+
+
+def test_a_port_is_free_when_its_holder_has_gone() -> None:
+    port: dict[str, Any] = {"host_ports": ("80/TCP",)}
+    victim = replace(web("v", on=["n1"], **port), priority=10)
+    here = zones(web("g", **port), victim)
+    eviction = Eviction("ns/v-0", "ns/v", "n1", "preempt", ("ns/g",))
+    waiting = bind("g", 0, "n1", nominated=True, rung=Rung.PREEMPT)
+    assert broken(here, plan(waiting, evictions=(eviction,))) == []
+    assert broken(here, plan(replace(waiting, nominated=False), evictions=(eviction,))) == ["predicates"]
+    assert broken(here, plan(bind("g", 0, "n1"))) == ["predicates"]
+    assert broken(here, plan(bind("g", 0, "n2"))) == []
