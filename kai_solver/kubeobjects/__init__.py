@@ -1,6 +1,7 @@
 """Raw Kubernetes objects to a `Snapshot` and back: pure functions, for files and for the cluster alike."""
 
 from kai_solver.kubeobjects.assemble import snapshot_from_objects
+from kai_solver.kubeobjects.export import objects_from_snapshot
 from kai_solver.kubeobjects.kaisnapshot import export_kai_snapshot, load_kai_snapshot
 from kai_solver.kubeobjects.objects import KINDS, RawObjects, objects_from_documents
 from kai_solver.kubeobjects.settings import KubeSettings
@@ -12,5 +13,6 @@ __all__ = [
     "export_kai_snapshot",
     "load_kai_snapshot",
     "objects_from_documents",
+    "objects_from_snapshot",
     "snapshot_from_objects",
 ]

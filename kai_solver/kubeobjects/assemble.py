@@ -1,18 +1,22 @@
 """From raw objects to a snapshot: the one way in, for files and for the cluster alike."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from kai_solver.domain import Gang, Pod, Snapshot
+from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.bindings import read_bindings
 from kai_solver.kubeobjects.constraints import ConstraintReader
 from kai_solver.kubeobjects.grouping import Surroundings
+from kai_solver.kubeobjects.kainvidia import GROUP, read_nvidia
+from kai_solver.kubeobjects.manifests import TEMPLATES, manifest_pods
 from kai_solver.kubeobjects.membership import Membership, assign
 from kai_solver.kubeobjects.nodes import NodeReading, read_nodes
-from kai_solver.kubeobjects.notices import Notices, namespaced_key, read_each
-from kai_solver.kubeobjects.objects import Object, RawObjects
-from kai_solver.kubeobjects.owners import OwnerIndex
+from kai_solver.kubeobjects.notices import Notices, namespaced_key, object_name, read_each
+from kai_solver.kubeobjects.objects import Object, RawObjects, group_of, kind_of
+from kai_solver.kubeobjects.owners import PASSED_THROUGH, OwnerIndex
 from kai_solver.kubeobjects.podgroups import GangReader
 from kai_solver.kubeobjects.pods import PodReader, RawPod
 from kai_solver.kubeobjects.priorities import read_priorities
@@ -48,18 +52,23 @@ def snapshot_from_objects(objects: RawObjects, *, now_s: float, settings: KubeSe
     settings = settings or KubeSettings()
     notices = Notices((*settings.notices, *objects.notices))
     nodes = read_nodes(objects.nodes, settings, notices)
+    nvidia = read_nvidia(objects.other, nodes.gpu_milli, notices)
+    settings = replace(settings, policy=nvidia.policy(settings.policy, notices))
+    objects = replace(objects, pods=(*objects.pods, *manifest_pods(objects, notices)))
     labels = read_each("Namespace", objects.namespaces, notices, lambda raw: raw.strings("metadata.labels"))
+    _name_unused(objects, notices)
     pods = _read_pods(objects, nodes, Namespaces(labels), settings, now_s, notices)
     ours, foreign = _by_scheduler(pods, settings, notices)
-    reader = GangReader(read_priorities(objects.priority_classes, settings, notices), settings, notices)
-    around = Surroundings(settings, labels)
+    priorities = read_priorities(objects.priority_classes, settings, notices)
+    reader = GangReader(priorities, settings, notices, frozenset(nvidia.guarded))
+    around = Surroundings(settings, labels, frozenset(nvidia.queues))
     membership = assign(ours, objects.pod_groups, OwnerIndex.of(objects.other), reader, around)
     finish = _Finish(_schema(pods, nodes), nodes, notices)
     return Snapshot(
         now_s=now_s,
         schema=finish.schema,
         nodes=tuple(node.finish(finish.schema) for node in nodes.nodes.values()),
-        queues=read_queues(objects.queues, settings, notices),
+        queues=read_queues(objects.queues, settings, notices, nvidia.queues),
         gangs=finish.gangs(membership),
         topologies=read_topologies(objects.topologies, notices),
         foreign=finish.load((*foreign, *membership.loose)),
@@ -108,6 +117,32 @@ def _group_devices(pods: Iterable[Object]) -> Mapping[str, int]:
     return devices
 
 
+def _name_unused(objects: RawObjects, notices: Notices) -> None:
+    """Objects of kinds that neither make pods nor say anything to a scheduler, kind by kind."""
+    used = TEMPLATES.keys() | PASSED_THROUGH | _owner_kinds(objects.pods)
+    unused: dict[str, list[str]] = defaultdict(list)
+    for value in objects.other:
+        kind = kind_of(value)
+        if kind not in used and not (kind and group_of(value.get("apiVersion")) == GROUP):
+            unused[kind or "Object"].append(object_name(kind, Raw(value)).removeprefix(f"{kind} "))
+    for kind, found in unused.items():
+        notices.warn(kind, f"kai-solver does not use such objects: {_listed(found)}")
+
+
+def _owner_kinds(pods: Iterable[Object]) -> set[str]:
+    kinds: set[str] = set()
+    for value in pods:
+        try:
+            kinds.update(owner.text("kind") for owner in Raw(value).items("metadata.ownerReferences"))
+        except InputError:
+            continue  # said where pods are read
+    return kinds
+
+
+def _listed(found: list[str]) -> str:
+    return ", ".join(found[:_LISTED]) + (f" and {len(found) - _LISTED} more" if len(found) > _LISTED else "")
+
+
 def _by_scheduler(
     pods: Iterable[RawPod], settings: KubeSettings, notices: Notices
 ) -> tuple[list[RawPod], list[RawPod]]:
@@ -124,8 +159,7 @@ def _by_scheduler(
         if not pod.scheduler:
             unnamed.append(pod.key)
     if unnamed:
-        listed = ", ".join(unnamed[:_LISTED]) + (", ..." if len(unnamed) > _LISTED else "")
-        text = f"{len(unnamed)} pods name no scheduler and are taken as ours: {listed}. In a cluster, set schedulerName"
+        text = f"name no scheduler and are taken as ours: {_listed(unnamed)}. In a cluster, set schedulerName"
         notices.warn("Pods", text)
     return ours, foreign
 

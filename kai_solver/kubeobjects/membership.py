@@ -21,9 +21,10 @@ Seats = dict[str, list[tuple[RawPod, str]]]
 
 @dataclass(slots=True)
 class Membership:
-    """Gangs with their pods, and the pods that found none."""
+    """Gangs with their pods, gangs of other node pools, and the pods that found none of ours."""
 
     gangs: dict[str, Gang]
+    elsewhere: frozenset[str] = frozenset()
     seats: Seats = field(default_factory=lambda: defaultdict(list))
     loose: list[RawPod] = field(default_factory=list)
 
@@ -36,7 +37,7 @@ def assign(
     A pod belongs to the PodGroup that its annotation names, else to the one PodGroup of its owner, else to the
     gang that its family makes of it. A pod that refers to something that does not exist stays loose, with a notice.
     """
-    outcome = Membership(reader.read_all(pod_groups))
+    outcome = Membership(reader.read_all(pod_groups), _elsewhere(pod_groups, reader))
     of_owner = _gangs_by_owner(pod_groups)
     joining: dict[str, list[Member]] = defaultdict(list)
     ungrouped: list[Member] = []
@@ -49,7 +50,9 @@ def assign(
         if member is None:
             continue
         gang = _gang_of_owner(member, of_owner)
-        if gang in outcome.gangs:
+        if gang in outcome.elsewhere:
+            outcome.loose.append(pod)
+        elif gang in outcome.gangs:
             joining[gang].append(member)
         else:
             ungrouped.append(member)
@@ -75,7 +78,9 @@ def _member(pod: RawPod, owners: OwnerIndex, outcome: Membership, notices: Notic
 
 def _seat(outcome: Membership, pod: RawPod, gang_key: str, podset: str, notices: Notices) -> None:
     gang = outcome.gangs.get(gang_key)
-    if gang is None:
+    if gang_key in outcome.elsewhere:
+        outcome.loose.append(pod)
+    elif gang is None:
         notices.warn(f"Pod {pod.key}", f"waits for PodGroup {gang_key}, which does not exist. Create or export it")
         outcome.loose.append(pod)
     elif gang.set_aside:
@@ -86,6 +91,19 @@ def _seat(outcome: Membership, pod: RawPod, gang_key: str, podset: str, notices:
         outcome.loose.append(pod)
     else:
         outcome.seats[gang_key].append((pod, podset))
+
+
+def _elsewhere(pod_groups: tuple[Object, ...], reader: GangReader) -> frozenset[str]:
+    """PodGroups of other node pools; another scheduler places their pods."""
+    found = set()
+    for value in pod_groups:
+        raw = Raw(value)
+        try:
+            if not reader.is_ours(raw):
+                found.add(namespaced_key(raw))
+        except InputError:
+            continue  # read_all has said so
+    return frozenset(found)
 
 
 def _gangs_by_owner(pod_groups: tuple[Object, ...]) -> dict[str, list[str]]:

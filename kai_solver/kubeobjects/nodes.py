@@ -9,7 +9,7 @@ from kai_solver.kubeobjects.notices import Notices, read_each
 from kai_solver.kubeobjects.objects import Object
 from kai_solver.kubeobjects.raw import Raw
 from kai_solver.kubeobjects.resources import Amounts, mig_slices, read_amounts
-from kai_solver.kubeobjects.settings import KubeSettings
+from kai_solver.kubeobjects.settings import KubeSettings, in_pool
 from kai_solver.units import MILLI, ResourceSchema
 
 _MIB = 2**20
@@ -51,11 +51,16 @@ class NodeReading:
     nodes: dict[str, RawNode]
     elsewhere: frozenset[str]
 
+    @property
+    def gpu_milli(self) -> int:
+        """Thousandths of whole GPUs on schedulable nodes."""
+        return sum(node.amounts.get("gpu", 0) for node in self.nodes.values() if node.schedulable)
+
 
 def read_nodes(objects: tuple[Object, ...], settings: KubeSettings, notices: Notices) -> NodeReading:
     """Read all nodes; broken and doubled ones are set aside with a notice."""
     nodes = read_each("Node", objects, notices, lambda raw: _node(raw, settings))
-    elsewhere = {n.name for n in nodes.values() if n.labels.get(settings.node_pool_key, "") != settings.node_pool}
+    elsewhere = {n.name for n in nodes.values() if not in_pool(n.labels, settings)}
     if elsewhere:
         notices.warn("Nodes", f"{len(elsewhere)} nodes of other node pools take no part")
     return NodeReading({n: node for n, node in nodes.items() if n not in elsewhere}, frozenset(elsewhere))

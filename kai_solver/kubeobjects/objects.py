@@ -72,6 +72,12 @@ KINDS = (
 _FIELD_OF = {(_kind.api_version.rpartition("/")[0], _kind.kind): _kind.field for _kind in KINDS}
 
 
+def kind_of(value: object) -> str:
+    """``kind`` of an object; empty for what is none."""
+    kind = value.get("kind") if isinstance(value, dict) else None
+    return kind if isinstance(kind, str) else ""
+
+
 def group_of(api_version: object) -> str:
     """API group of an ``apiVersion``; empty for the core group."""
     return api_version.rpartition("/")[0] if isinstance(api_version, str) else ""
@@ -94,8 +100,9 @@ def objects_from_documents(documents: Iterable[tuple[str, object]]) -> RawObject
     notices: list[Notice] = []
     for file, document in documents:
         for item in _unpacked(document):
-            if not isinstance(item, dict) or not isinstance(item.get("kind"), str) or not item["kind"]:
-                notices.append(Notice("set-aside", file, _problem(item)))
+            problem = _problem(item)
+            if problem or not isinstance(item, dict):
+                notices.append(Notice("set-aside", file, f"{problem}. Check the file's indentation"))
                 continue
             field = _FIELD_OF.get((group_of(item.get("apiVersion")), item["kind"]), "other")
             sorted_objects[field].append(item)
@@ -131,7 +138,12 @@ def _inherit_kind(parent: Object, element: object) -> object:
 
 
 def _problem(item: object) -> str:
-    """Why ``item`` cannot be a Kubernetes object."""
+    """Why ``item`` cannot be a Kubernetes object; empty where it can."""
     if not isinstance(item, dict):
-        return f"holds a {type(item).__name__} where a Kubernetes object was expected. Check the file's indentation"
-    return "holds an object without a kind. Add apiVersion and kind, and check the file's indentation"
+        return f"holds a {type(item).__name__} where a Kubernetes object was expected"
+    if not kind_of(item):
+        return "holds an object without a kind"
+    metadata = item.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
+        return f"holds a {item['kind']} without metadata.name"
+    return ""

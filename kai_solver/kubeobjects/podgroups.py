@@ -10,7 +10,7 @@ from kai_solver.kubeobjects.notices import Notices, namespaced_key, read_each
 from kai_solver.kubeobjects.objects import Object
 from kai_solver.kubeobjects.priorities import PriorityTable
 from kai_solver.kubeobjects.raw import Raw
-from kai_solver.kubeobjects.settings import KubeSettings
+from kai_solver.kubeobjects.settings import KubeSettings, in_pool
 from kai_solver.kubeobjects.tree import read_tree
 
 _PREEMPTIBLE = {"preemptible": True, "non-preemptible": False}
@@ -29,8 +29,14 @@ class GangReader:
     guarded_queues: frozenset[str] = frozenset()
 
     def read_all(self, objects: tuple[Object, ...]) -> dict[str, Gang]:
-        """Gangs by ``namespace/name``, still without pods."""
-        return read_each("PodGroup", objects, self.notices, self.read, namespaced_key)
+        """Gangs of our node pool by ``namespace/name``, still without pods."""
+        return read_each(
+            "PodGroup", objects, self.notices, lambda raw: self.read(raw) if self.is_ours(raw) else None, namespaced_key
+        )
+
+    def is_ours(self, raw: Raw) -> bool:
+        """Whether the PodGroup is in our node pool."""
+        return in_pool(raw.strings("metadata.labels"), self.settings)
 
     def read(self, raw: Raw) -> Gang:
         """One gang without pods. Where its spec is broken it is set aside as a gang: its pods stay load."""
@@ -38,6 +44,8 @@ class GangReader:
         bare = Gang(namespace, name, raw.text("spec.queue"), flat_gang(1), uid=raw.text("metadata.uid"))
         try:
             stated = raw.strings("metadata.annotations").get(names.OWN_SET_ASIDE, "")
+            if stated:
+                self.notices.set_aside(f"PodGroup {bare.key}", stated)
             return replace(self._full(raw, bare), set_aside=stated)
         except InputError as error:
             self.notices.set_aside(f"PodGroup {bare.key}", error)

@@ -165,8 +165,12 @@ def _rank(labels: Mapping[str, str]) -> int:
     """First part of a pod's order: leading roles, then the task priority label (reference 1.3, 3.2)."""
     text = labels.get(names.TASK_PRIORITY, "0")
     priority = int(text) if text.lstrip("+-").isdecimal() and len(text) <= 10 else 0
-    lead = labels.get(names.JOB_ROLE) in _LEAD_ROLES or labels.get(names.RAY_NODE_TYPE) == "head"
-    return -priority + (_LEAD_RANK if lead else 0)
+    return -priority + (_LEAD_RANK if is_lead(labels) else 0)
+
+
+def is_lead(labels: Mapping[str, str]) -> bool:
+    """Whether the pod is a training job's master or launcher, or the head of a Ray cluster."""
+    return labels.get(names.JOB_ROLE) in _LEAD_ROLES or labels.get(names.RAY_NODE_TYPE) == "head"
 
 
 def _indices(text: str) -> tuple[int, ...]:

@@ -1,26 +1,33 @@
 """Queues (``queues.scheduling.run.ai/v2``, reference 2.1) and topologies (reference 2.4)."""
 
+from collections.abc import Mapping
+
 from kai_solver.domain import DEFAULT_QUEUE_PRIORITY, Queue, QueueVector, Topology, TopologyLevel
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.notices import Notices, read_each
 from kai_solver.kubeobjects.objects import Object
 from kai_solver.kubeobjects.raw import Raw
-from kai_solver.kubeobjects.settings import KubeSettings
+from kai_solver.kubeobjects.settings import KubeSettings, in_pool
 from kai_solver.units import QUEUE_RESOURCES, UNLIMITED
 
 _SCALE = {"cpu": 1.0, "memory": 1e6, "gpu": 1e3}
 """From a queue's units (millicores, megabytes, GPUs) to ours (milli, bytes, milli)."""
 
 
-def read_queues(objects: tuple[Object, ...], settings: KubeSettings, notices: Notices) -> tuple[Queue, ...]:
-    """Read the queues of our node pool; broken, doubled and looping ones are set aside with a notice."""
+def read_queues(
+    objects: tuple[Object, ...], settings: KubeSettings, notices: Notices, more: Mapping[str, Queue] | None = None
+) -> tuple[Queue, ...]:
+    """Read the queues of our node pool; broken, doubled and looping ones are set aside with a notice.
+
+    ``more``: queues that other objects describe; a Queue of that name comes first.
+    """
 
     def read(raw: Raw) -> Queue | None:
-        pool = raw.strings("metadata.labels").get(settings.node_pool_key, "")
-        return _queue(raw) if pool == settings.node_pool else None
+        return _queue(raw) if in_pool(raw.strings("metadata.labels"), settings) else None
 
-    return connected(read_each("Queue", objects, notices, read), notices)
+    queues = read_each("Queue", objects, notices, read)
+    return connected({**(more or {}), **queues}, notices)
 
 
 def connected(queues: dict[str, Queue], notices: Notices) -> tuple[Queue, ...]:

@@ -85,7 +85,7 @@ class Raw:
         """A string that must be there and not be empty."""
         value = self.text(path)
         if not value:
-            raise InputError("is missing", field=self.get(path).path, cure="Add it")
+            raise InputError("is missing", field=self.get(path).path, cure="Add it, or check the indentation")
         return value
 
     def integer(self, path: str = "", default: int = 0) -> int:

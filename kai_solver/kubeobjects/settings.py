@@ -1,5 +1,6 @@
 """How the cluster's scheduler is set up: names of labels, thresholds, policy."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from kai_solver.domain import Notice, Policy
@@ -44,6 +45,11 @@ class KubeSettings:
     notices: tuple[Notice, ...] = ()
 
 
+def in_pool(labels: Mapping[str, str], settings: KubeSettings) -> bool:
+    """Whether an object with these labels is in our node pool; the default pool is of those without the label."""
+    return labels.get(settings.node_pool_key, "") == settings.node_pool
+
+
 def settings_from_kai(document: Raw) -> KubeSettings:
     """Settings of a KAI snapshot: its ``schedulerParams`` and the plugin arguments in its ``config``.
 
@@ -63,23 +69,22 @@ def settings_from_kai(document: Raw) -> KubeSettings:
         node_pool=parameters.text("partitionParams.NodePoolLabelValue"),
         stuck_in_releasing_s=_nanoseconds(parameters.get("stuckInReleasingThreshold"), base.stuck_in_releasing_s),
         restrict_node_scheduling=parameters.flag("restrictSchedulingNodes"),
-        policy=_policy(parameters, _plugin_arguments(document, notices), notices),
+        policy=_policy(document, parameters, _plugin_arguments(document, notices), notices),
         notices=notices.all(),
     )
 
 
-def _policy(parameters: Raw, plugins: dict[str, Raw], notices: Notices) -> Policy:
+def _policy(document: Raw, parameters: Raw, plugins: dict[str, Raw], notices: Notices) -> Policy:
     base = Policy()
     placement = plugins.get("nodeplacement", Raw(None))
     proportion = plugins.get("proportion", Raw(None))
     minruntime = plugins.get("minruntime", Raw(None))
-    gpu = _strategy(placement.get("gpu"), notices)
     return replace(
         base,
-        gpu_placement=gpu,
+        gpu_placement=_strategy(placement.get("gpu"), notices),
         cpu_placement=_strategy(placement.get("cpu"), notices),
         gpu_sharing_placement="spread" if "gpuspread" in plugins else "binpack",
-        max_consolidation_gangs=_consolidation(parameters, notices),
+        max_consolidation_gangs=_consolidation(document, parameters, notices),
         consolidating_reclaim=parameters.flag("allowConsolidatingReclaim"),
         staleness_grace_s=_nanoseconds(parameters.get("globalDefaultStalenessGracePeriod"), base.staleness_grace_s),
         saturation_multiplier=max(1.0, _float(proportion.get("relcaimerSaturationMultiplier"), 1.0)),
@@ -91,8 +96,12 @@ def _policy(parameters: Raw, plugins: dict[str, Raw], notices: Notices) -> Polic
     )
 
 
-def _consolidation(parameters: Raw, notices: Notices) -> int:
+def _consolidation(document: Raw, parameters: Raw, notices: Notices) -> int:
     """KAI omits a zero; its limit of 16 guards its own search, ours is exact and has none by default."""
+    actions = document.text("config.actions")
+    if actions and "consolidation" not in actions:
+        notices.warn("config.actions", "the snapshot has no consolidation, so nothing is moved")
+        return 0
     stated = parameters.get("maxNumberConsolidationPreemptees")
     if not stated:
         notices.warn("schedulerParams.maxNumberConsolidationPreemptees", "not stated: kai-solver's -1 (no limit) holds")

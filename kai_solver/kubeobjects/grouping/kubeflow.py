@@ -17,7 +17,7 @@ REPLICA_SPECS = {
 }
 """Where each kind lists its replicas by type."""
 
-_INDEX = "training.kubeflow.org/replica-index"
+REPLICA_INDEX = "training.kubeflow.org/replica-index"
 _WAITS = "WaitForWorkersReady"
 
 
@@ -70,7 +70,7 @@ def _pytorch(members: Sequence[Member], counts: dict[str, int], needed: int) -> 
     podsets = {}
     for member in members:
         role = _type(member)
-        index = natural(member.pod.labels.get(_INDEX, "")) or 0
+        index = natural(member.pod.labels.get(REPLICA_INDEX, "")) or 0
         podsets[member.pod.key] = role if role == "master" else segment_of("worker", index, segment_size)
     return Group(parts=(Part("master", min_member=masters), *parts), podsets=podsets)
 

@@ -1,0 +1,190 @@
+"""Pods as Kubernetes objects."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from itertools import product
+from math import prod
+from typing import Any
+
+from kai_solver.domain import Constraints, Gang, NodeTerm, Pod, PodAffinityTerm, PodStatus, Requirement, Snapshot
+from kai_solver.errors import InputError
+from kai_solver.kubeobjects import names
+from kai_solver.kubeobjects.pods import is_lead
+from kai_solver.kubeobjects.quantities import quantities
+from kai_solver.kubeobjects.raw import format_time
+from kai_solver.kubeobjects.selectors import NOTHING, equality_term
+from kai_solver.kubeobjects.settings import KubeSettings
+from kai_solver.units import MILLI
+
+Written = dict[str, Any]
+NodeEntry = tuple[NodeTerm, ...]
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_FOREIGN_SCHEDULER = "default-scheduler"
+_BEFORE_RUNNING = (PodStatus.PENDING, PodStatus.GATED, PodStatus.BINDING, PodStatus.BOUND)
+_LEAVING = (PodStatus.RELEASING, PodStatus.STUCK_IN_RELEASING)
+_MOST_TERMS = 10_000
+_STUCK_FOR_S = 1.0
+"""Beyond the threshold, so that a stuck pod is read as one again."""
+
+
+def pod_object(pod: Pod, gang: Gang | None, snapshot: Snapshot, settings: KubeSettings) -> Written:
+    """One pod; without a gang it belongs to another scheduler."""
+    priority, created_s, uid = pod.order
+    labels = dict(pod.labels)
+    annotations = _annotations(pod, gang)
+    if gang is not None:
+        labels |= {names.SUBGROUP: pod.podset} if pod.podset != "default" else {}
+        if priority and names.TASK_PRIORITY not in labels and not is_lead(labels):
+            labels[names.TASK_PRIORITY] = str(-priority)
+    if pod.status is not PodStatus.BINDING:
+        labels |= _group_labels(pod.gpu_groups)
+    metadata: Written = {
+        "name": pod.name,
+        "namespace": pod.namespace,
+        "uid": uid,
+        "creationTimestamp": format_time(created_s),
+        "labels": labels,
+        "annotations": annotations,
+    }
+    if pod.status in _LEAVING:
+        metadata["deletionTimestamp"] = format_time(_deleted_s(pod, snapshot, settings))
+    return {"metadata": metadata, "spec": _spec(pod, gang, snapshot, settings), "status": _status(pod)}
+
+
+def binding_object(pod: Pod) -> Written | None:
+    """The BindRequest of a pod that is being bound; None for all others."""
+    if pod.status is not PodStatus.BINDING:
+        return None
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.order[2]}
+    metadata = {"name": pod.name, "namespace": pod.namespace, "ownerReferences": [owner]}
+    groups = {"selectedGPUGroups": list(pod.gpu_groups)} if pod.gpu_groups else {}
+    return {"metadata": metadata, "spec": {"podName": pod.name, "selectedNode": pod.node, **groups}}
+
+
+def _group_labels(groups: tuple[str, ...]) -> dict[str, str]:
+    if len(groups) == 1:
+        return {names.GPU_GROUP: groups[0]}
+    return {names.GPU_GROUP_PREFIX + group: group for group in groups}
+
+
+def _annotations(pod: Pod, gang: Gang | None) -> dict[str, str]:
+    annotations = {names.POD_GROUP: gang.name} if gang else {}
+    if pod.gpu.is_shared:
+        if pod.gpu.memory_mib:
+            annotations[names.GPU_MEMORY] = str(pod.gpu.memory_mib)
+        else:
+            annotations[names.GPU_FRACTION] = str(pod.gpu.milli / MILLI)
+        if pod.gpu.devices > 1:
+            annotations[names.GPU_FRACTION_DEVICES] = str(pod.gpu.devices)
+    if pod.devices:
+        annotations[names.OWN_DEVICES] = ",".join(map(str, pod.devices))
+    if pod.constraints.blocked:
+        annotations[names.OWN_BLOCKED] = json.dumps(pod.constraints.blocked)
+    return annotations
+
+
+def _spec(pod: Pod, gang: Gang | None, snapshot: Snapshot, settings: KubeSettings) -> Written:
+    amounts = {name: amount for name, amount in snapshot.schema.mapping(pod.request).items() if name != "pods"}
+    if pod.gpu.is_whole:
+        amounts["gpu"] = pod.gpu.devices * MILLI
+    resources = quantities(amounts, settings.gpu_resources[0])
+    container = {"name": "main", "resources": {"requests": resources, "limits": resources}}
+    spec: Written = {
+        "schedulerName": settings.scheduler_name if gang else _FOREIGN_SCHEDULER,
+        "containers": [container | _ports(pod.constraints)],
+        **_constraints(pod.constraints),
+    }
+    if pod.node and pod.status is not PodStatus.BINDING:
+        spec["nodeName"] = pod.node
+    if pod.status is PodStatus.GATED:
+        spec["schedulingGates"] = [{"name": "gated"}]
+    return spec
+
+
+def _status(pod: Pod) -> Written:
+    finished = pod.status in (PodStatus.SUCCEEDED, PodStatus.FAILED)
+    phase = pod.status.value if finished else "Pending" if pod.status in _BEFORE_RUNNING else "Running"
+    return {"phase": phase, **({"nominatedNodeName": pod.nominated_node} if pod.nominated_node else {})}
+
+
+def _deleted_s(pod: Pod, snapshot: Snapshot, settings: KubeSettings) -> float:
+    stuck = pod.status is PodStatus.STUCK_IN_RELEASING
+    return snapshot.now_s - (settings.stuck_in_releasing_s + _STUCK_FOR_S if stuck else 0.0)
+
+
+def _ports(constraints: Constraints) -> Written:
+    ports = []
+    for text in constraints.host_ports:
+        number, protocol, *address = text.split("/")
+        port: Written = {"containerPort": int(number), "hostPort": int(number), "protocol": protocol}
+        ports.append(port | ({"hostIP": address[0]} if address else {}))
+    return {"ports": ports} if ports else {}
+
+
+def _constraints(constraints: Constraints) -> Written:
+    affinity: Written = {}
+    node: Written = {}
+    selector, entries = _split_selector(constraints.node_terms)
+    if entries:
+        node[_REQUIRED] = {"nodeSelectorTerms": [_node_term(term) for term in _any_of(entries)]}
+    if constraints.preferred:
+        node[_PREFERRED] = [{"weight": w, "preference": _node_term(term)} for w, term in constraints.preferred]
+    if node:
+        affinity["nodeAffinity"] = node
+    for kind, terms in (("podAffinity", constraints.affinity), ("podAntiAffinity", constraints.anti_affinity)):
+        if terms:
+            affinity[kind] = {_REQUIRED: [_pod_term(term) for term in terms]}
+    written: Written = {"affinity": affinity} if affinity else {}
+    if selector:
+        written["nodeSelector"] = selector
+    if constraints.tolerations:
+        written["tolerations"] = [asdict(toleration) for toleration in constraints.tolerations]
+    if constraints.spread:
+        written["topologySpreadConstraints"] = [
+            {"labelSelector": _selector(s.selector), "topologyKey": s.topology_key, "maxSkew": s.max_skew}
+            | {"whenUnsatisfiable": "DoNotSchedule"}
+            for s in constraints.spread
+        ]
+    return written
+
+
+def _split_selector(entries: tuple[NodeEntry, ...]) -> tuple[dict[str, str], tuple[NodeEntry, ...]]:
+    """The first entry as a node selector where it is one, and the other entries."""
+    if not entries or len(entries[0]) != 1:
+        return {}, entries
+    labels = {r.key: r.values[0] for r in entries[0][0] if r.operator == "In" and len(r.values) == 1}
+    is_selector = equality_term(labels) == entries[0][0] and "metadata.name" not in labels
+    return (labels, entries[1:]) if is_selector else ({}, entries)
+
+
+def _any_of(entries: tuple[NodeEntry, ...]) -> list[NodeTerm]:
+    """All entries must hold, one term of each: Kubernetes wants one list of which one term must hold."""
+    if prod(map(len, entries)) > _MOST_TERMS:
+        raise InputError("node terms cannot be written as one node affinity", cure="Use fewer alternatives")
+    return [tuple(dict.fromkeys(r for term in choice for r in term)) for choice in product(*entries)]
+
+
+def _node_term(term: NodeTerm) -> Written:
+    expressions = [_requirement(r) for r in term if r.key != "metadata.name"]
+    fields = [_requirement(r) for r in term if r.key == "metadata.name"]
+    return {"matchExpressions": expressions, **({"matchFields": fields} if fields else {})}
+
+
+def _pod_term(term: PodAffinityTerm) -> Written:
+    written: Written = {"topologyKey": term.topology_key}
+    if term.selector != NOTHING:
+        written["labelSelector"] = _selector(term.selector)
+    if term.namespaces == ("*",):
+        return {**written, "namespaceSelector": {}}
+    return {**written, **({"namespaces": list(term.namespaces)} if term.namespaces else {})}
+
+
+def _selector(selector: tuple[Requirement, ...]) -> Mapping[str, Any]:
+    return {"matchExpressions": [_requirement(requirement) for requirement in selector]}
+
+
+def _requirement(requirement: Requirement) -> Written:
+    return {"key": requirement.key, "operator": requirement.operator, "values": list(requirement.values)}
