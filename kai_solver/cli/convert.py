@@ -11,6 +11,7 @@ from kai_solver.cli.options import Instance
 
 if TYPE_CHECKING:
     from kai_solver.domain import Snapshot
+    from kai_solver.kubeobjects import RawObjects
 
 
 class Form(Enum):
@@ -51,14 +52,33 @@ def convert(
 
 
 def _content(snapshot: "Snapshot", form: Form, output: Path) -> bytes:
-    if form is not Form.NATIVE:
-        from kai_solver.kubeobjects import export_kai_snapshot, objects_from_snapshot
+    if form is Form.NATIVE:
+        from kai_solver.instances_io import native_from_snapshot
 
-        objects = objects_from_snapshot(snapshot)
-        return export_kai_snapshot(objects) if form is Form.SNAPSHOT else _manifests(objects)
-    from kai_solver.instances_io import native_from_snapshot
+        return _text(native_from_snapshot(snapshot), output)
+    from kai_solver.kubeobjects import KubeSettings, export_kai_snapshot, objects_from_snapshot
 
-    return _text(native_from_snapshot(snapshot), output)
+    settings = KubeSettings(policy=snapshot.policy)
+    objects = objects_from_snapshot(snapshot, settings)
+    return export_kai_snapshot(objects, settings) if form is Form.SNAPSHOT else _manifests(objects, snapshot)
+
+
+def _manifests(objects: "RawObjects", snapshot: "Snapshot") -> bytes:
+    """YAML documents, as ``kubectl get -o yaml`` would give them, one an object."""
+    import yaml
+
+    from kai_solver.domain import Policy
+    from kai_solver.kubeobjects import KINDS
+
+    if snapshot.policy != Policy():
+        complain("the cluster's policy is no Kubernetes object and is not written; `--to snapshot` keeps it")
+    known = [
+        {"apiVersion": kind.api_version, "kind": kind.kind} | dict(entry)
+        for kind in KINDS
+        for entry in getattr(objects, kind.field)
+    ]
+    documents = known + [dict(entry) for entry in objects.other]
+    return yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True).encode()
 
 
 def _text(document: object, output: Path) -> bytes:

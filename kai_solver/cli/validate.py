@@ -1,5 +1,6 @@
 """``kai-solver validate``: an instance by the importer and the lints, a plan by the rules."""
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,20 @@ from kai_solver.cli.options import Actions, AsJson, Instance
 
 if TYPE_CHECKING:
     from kai_solver.check import Violation
-    from kai_solver.domain import Notice
+
+
+SERIOUS = ("set-aside", "error")
+"""Levels of findings that make the exit code 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    """A notice of the importer or a lint; ``level``: set-aside, error, warning or info."""
+
+    level: str
+    object: str
+    text: str
+    cure: str = ""
 
 
 @guarded
@@ -24,7 +38,8 @@ def validate(
 ) -> Exit:
     """Judge a plan by every rule, or an instance alone: what was set aside on import, and what looks like a mistake.
 
-    Exit code 1 when the plan breaks a rule, or when something of the instance had to be set aside.
+    Exit code 1 when the plan breaks a rule, when something of the instance had to be set aside, or when a lint finds an
+    error: something that can never run as it is written.
 
     \b
     Examples:
@@ -32,14 +47,15 @@ def validate(
       kai-solver validate snapshot.zip plan.json
     """
     from kai_solver.instances_io import load_instance
-    from kai_solver.instances_io.lints import lint
+    from kai_solver.instances_io.lints import lints
 
     loaded = load_instance(instance)
     snapshot = loaded.snapshot
     if plan is None:
-        notices = (*snapshot.notices, *lint(snapshot))
-        _print_notices(instance, notices, as_json)
-        return Exit.FINDINGS if any(notice.kind == "set-aside" for notice in notices) else Exit.FINE
+        findings = [_Finding(n.kind, n.object, n.text) for n in snapshot.notices]
+        findings += [_Finding(f.severity, f.object, f.text, f.cure) for f in lints(snapshot)]
+        _print_findings(instance, findings, as_json)
+        return Exit.FINDINGS if any(found.level in SERIOUS for found in findings) else Exit.FINE
     from kai_solver.check import check_plan
     from kai_solver.cli.inputs import choose_ladder
     from kai_solver.cli.planfiles import read_plan
@@ -51,13 +67,13 @@ def validate(
     return Exit.FINDINGS if violations else Exit.FINE
 
 
-def _print_notices(instance: Path, notices: "tuple[Notice, ...]", as_json: bool) -> None:
+def _print_findings(instance: Path, findings: list[_Finding], as_json: bool) -> None:
     if as_json:
-        _print_json([{"kind": n.kind, "object": n.object, "text": n.text} for n in notices])
+        _print_json([asdict(found) for found in findings])
         return
-    for notice in notices:
-        typer.echo(_plain(f"{notice.kind}: {notice.object}: {notice.text}"))
-    typer.echo(f"{instance}: {len(notices)} notices" if notices else f"{instance}: fine")
+    for found in findings:
+        typer.echo(_plain(f"{found.level}: {found.object}: {found.text}" + (f". {found.cure}" if found.cure else "")))
+    typer.echo(f"{instance}: {len(findings)} findings" if findings else f"{instance}: fine")
 
 
 def _print_violations(plan: Path, violations: "tuple[Violation, ...]", as_json: bool) -> None:
