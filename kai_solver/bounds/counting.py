@@ -1,0 +1,133 @@
+"""Counting bounds: what cannot fit even when everything that may leave or move is out of the way.
+
+Each bound is a relaxation: capacity is taken node by node, every resource alone, with all flexible pods lifted out.
+A "no" is a proof; silence proves nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.domain import Blocker
+from kai_solver.reduction import Problem
+from kai_solver.units import GPU, MILLI, format_amount
+
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Relaxed:
+    """Capacity with all flexible pods lifted out: (R, N) resources and (N, D) free thousandths of devices."""
+
+    free: IntArray
+    device_free: IntArray
+
+    @property
+    def whole(self) -> IntArray:
+        """(N,) devices that are wholly free."""
+        return (self.device_free >= MILLI).sum(axis=1)
+
+
+def fitting(problem: Problem, relaxed: Relaxed, shape: int) -> IntArray:
+    """(N,) how many pods of ``shape`` fit each node alone: an upper bound on what any plan can put there."""
+    spec = problem.shapes.shapes[shape]
+    count = np.where(problem.shapes.mask(shape), 1 << 30, 0)
+    for resource, amount in enumerate(spec.request):
+        if amount and resource != GPU:
+            np.minimum(count, relaxed.free[resource] // amount, out=count)
+    if spec.gpu.is_whole:
+        np.minimum(count, relaxed.whole // spec.gpu.devices, out=count)
+    elif spec.gpu.devices:
+        milli = np.maximum(problem.shapes.milli(shape), 1)[:, None]
+        slots = (np.maximum(relaxed.device_free, 0) // milli).sum(axis=1)
+        np.minimum(count, slots // spec.gpu.devices, out=count)
+    return np.maximum(count, 0)
+
+
+def count_bound(
+    problem: Problem,
+    relaxed: Relaxed,
+    needed: Mapping[int, int],
+    beside: Mapping[int, int],
+    domains: Sequence[BoolArray] | None,
+) -> Blocker | None:
+    """What proves that ``needed`` pods cannot be placed, None where counting proves nothing.
+
+    Parameters
+    ----------
+    needed
+        Pods by shape of the chunk in question.
+    beside
+        Pods by shape that must have a place too, anywhere.
+    domains
+        Node masks (N,) of which one must hold all of ``needed``; None where any nodes will do.
+    """
+    for shape, count in needed.items():
+        fit = fitting(problem, relaxed, shape)
+        best = int(fit.sum()) if domains is None else max((int(fit[mask].sum()) for mask in domains), default=0)
+        if best < count:
+            kind = "resource" if domains is None else "domain"
+            return Blocker(kind, describe(problem, shape), f"{count} pods", f"room for {best}")
+    return _slots(problem, relaxed, _sum(needed, beside)) or _totals(problem, relaxed, _sum(needed, beside))
+
+
+def _sum(first: Mapping[int, int], second: Mapping[int, int]) -> dict[int, int]:
+    total = dict(first)
+    for shape, count in second.items():
+        total[shape] = total.get(shape, 0) + count
+    return total
+
+
+def _slots(problem: Problem, relaxed: Relaxed, pods: Mapping[int, int]) -> Blocker | None:
+    """A node with f free GPUs has floor(f / s) slots of s, and a pod of k GPUs takes at least floor(k / s) of them."""
+    sizes = {shape: problem.shapes.shapes[shape].gpu for shape in pods}
+    whole = relaxed.whole
+    for size in sorted({gpu.devices for gpu in sizes.values() if gpu.is_whole}, reverse=True):
+        shapes = [s for s, gpu in sizes.items() if gpu.is_whole and gpu.devices >= size]
+        admits = np.zeros(len(whole), dtype=np.bool_)
+        for shape in shapes:
+            admits |= problem.shapes.mask(shape)
+        need = sum(pods[s] * (sizes[s].devices // size) for s in shapes)
+        have = int((whole[admits] // size).sum())
+        if need > have:
+            return Blocker("resource", f"slots of {size} GPUs on one node", str(need), str(have))
+    return None
+
+
+def _totals(problem: Problem, relaxed: Relaxed, pods: Mapping[int, int]) -> Blocker | None:
+    """No resource can be asked for beyond what is there in all."""
+    names = problem.snapshot.schema.names
+    admits = np.zeros(len(problem.nodes), dtype=np.bool_)
+    for shape in pods:
+        admits |= problem.shapes.mask(shape)
+    for resource, name in enumerate(names):
+        if resource == GPU:
+            need = sum(n * _least_milli(problem, s) for s, n in pods.items())
+            have = int(np.maximum(relaxed.device_free[admits], 0).sum())
+        else:
+            need = sum(n * problem.shapes.shapes[s].request[resource] for s, n in pods.items())
+            have = int(np.maximum(relaxed.free[resource][admits], 0).sum())
+        if need > have:
+            return Blocker("resource", name, format_amount(name, need), format_amount(name, have))
+    return None
+
+
+def _least_milli(problem: Problem, shape: int) -> int:
+    gpu = problem.shapes.shapes[shape].gpu
+    mask = problem.shapes.mask(shape)
+    if not gpu.devices or not mask.any():
+        return 0
+    return int(problem.shapes.milli(shape)[mask].min()) * gpu.devices
+
+
+def describe(problem: Problem, shape: int) -> str:
+    """What one pod of ``shape`` asks for, in the words of users."""
+    spec = problem.shapes.shapes[shape]
+    if not spec.gpu.devices:
+        return ", ".join(format_amount(n, a) for n, a in problem.snapshot.schema.mapping(spec.request).items())
+    if spec.gpu.memory_mib:
+        return f"{spec.gpu.memory_mib} MiB of GPU memory"
+    return format_amount("gpu", spec.gpu.devices * spec.gpu.milli)

@@ -1,0 +1,249 @@
+"""One cycle: snapshot, problem, greedy with the oracle ladder, stages, plan, check.
+
+A pure function of its inputs and of the clock that it is given. The greedy always has a valid plan; the solver may
+only make it better, and nothing leaves unchecked.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from kai_solver import __version__
+from kai_solver.check import Violation, check_plan
+from kai_solver.domain import Plan, Snapshot, SolverModel, Stage
+from kai_solver.domain.plan import Source
+from kai_solver.engine.progress import Progress
+from kai_solver.engine.stages import admission_stage, measured_stages, rights_of
+from kai_solver.greedy import Ladder, Outcome
+from kai_solver.planning import assemble
+from kai_solver.reduction import Problem, build_problem
+from kai_solver.search.child import SolverChild
+from kai_solver.search.oracle import OracleLadder
+from kai_solver.search.refine import Refined, Refiner
+
+Clock = Callable[[], float]
+
+
+class Engine:
+    """A solver child kept warm over many cycles of one model. Use as a context manager."""
+
+    def __init__(self, model: SolverModel, *, clock: Clock = time.monotonic, child: SolverChild | None = None) -> None:
+        self.model = model
+        self.clock = clock
+        self.child = child or SolverChild(memory_mib=model.search.memory_mib, clock=clock)
+
+    def __enter__(self) -> Self:
+        if self.model.search.enabled:
+            self.child.warm()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.child.close()
+
+    @property
+    def peak_child_mib(self) -> float:
+        """Most memory that the solver's child had resident, MiB; 0 where none was started."""
+        return self.child.peak_rss_mib
+
+    def cycle(self, snapshot: Snapshot, **options: Any) -> Plan:
+        """Plan one cycle; options as of the function `cycle`."""
+        return cycle(snapshot, self.model, clock=self.clock, child=self.child, **options)
+
+
+def cycle(
+    snapshot: Snapshot,
+    model: SolverModel,
+    *,
+    budget_s: float | None = None,
+    clock: Clock = time.monotonic,
+    seed: int = 0,
+    memo: object = None,
+    progress: Callable[[Progress], None] | None = None,
+    should_stop: Callable[[], bool] | None = None,
+    child: SolverChild | None = None,
+) -> Plan:
+    """Decide what to do this cycle.
+
+    Parameters
+    ----------
+    budget_s
+        Seconds for the decision (the model's where None). It ends by 1.2 budgets + 0.2 s whatever the solver does.
+    seed
+        Of the solver; the greedy has no randomness.
+    memo
+        Reserved for what did not change since the last cycle; may not change answers.
+    progress, should_stop
+        Told what is found; asked whether to stop with the best plan so far.
+    child
+        A solver process to use; one is started, and ended, where None.
+
+    Returns
+    -------
+    Plan
+        Checked. Where the checker refuses the solver's plan, greedy's; where it refuses that, an empty one, with a note.
+    """
+    del memo
+    run = _Run(snapshot, model, budget_s or model.budget_s, clock, seed, progress, should_stop or (lambda: False))
+    if child is not None or not model.search.enabled:
+        return run.plan(child)
+    with SolverChild(memory_mib=model.search.memory_mib, clock=clock) as own:
+        return run.plan(own)
+
+
+@dataclass(slots=True)
+class _Decided:
+    outcome: Outcome
+    oracle: OracleLadder
+    refined: Refined | None
+
+
+class _Run:
+    """One cycle's course."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        model: SolverModel,
+        budget_s: float,
+        clock: Clock,
+        seed: int,
+        progress: Callable[[Progress], None] | None,
+        should_stop: Callable[[], bool],
+    ) -> None:
+        self.snapshot = snapshot
+        self.model = model
+        self.clock = clock
+        self.seed = seed
+        self.progress = progress
+        self.should_stop = should_stop
+        self.start_s = clock()
+        self.deadline_s = self.start_s + budget_s
+        self.budget_s = budget_s
+        self.timing: dict[str, float] = {}
+        self._phase_s = self.start_s
+
+    def plan(self, child: SolverChild | None) -> Plan:
+        """Decide, assemble, check; fall back where the check refuses."""
+        problem = build_problem(self.snapshot)
+        self._phase("build")
+        decided = self._decide(problem, child if self.model.search.enabled else None)
+        plan = self._assembled(problem, decided)
+        violations = self._check(plan)
+        if violations and self.model.search.enabled:
+            notes = (f"the solver's plan was refused ({violations[0].text}); greedy's stands",)
+            decided = self._decide(problem, None)
+            plan = self._assembled(problem, decided)
+            plan = replace(plan, notes=(*notes, *plan.notes))
+            violations = self._check(plan)
+        if violations:
+            plan = _refused(plan, violations)
+        self.timing["decide"] = self.clock() - self.start_s
+        return replace(plan, timing_s=dict(self.timing))
+
+    def _decide(self, problem: Problem, child: SolverChild | None) -> _Decided:
+        share = self.model.search.questions_share
+        oracle = OracleLadder(
+            self.model,
+            child,
+            self.start_s + self.budget_s * share,
+            self.clock,
+            seed=self.seed,
+            should_stop=self.should_stop,
+        )
+        outcome = Ladder(problem, self.model.ladder, oracle, self._out_of_time).climb()
+        self._phase("ladder")
+        refined = self._refine(outcome, child)
+        return _Decided(outcome, oracle, refined)
+
+    def _refine(self, outcome: Outcome, child: SolverChild | None) -> Refined | None:
+        """Ask for better victims and moves, only where somebody is disturbed."""
+        disturbed = [a for a in outcome.admissions if a.units]
+        if child is None or not disturbed or self._out_of_time():
+            return None
+        rights, surplus = rights_of(outcome)
+        refiner = Refiner(
+            self.model,
+            child,
+            self.deadline_s,
+            self.clock,
+            seed=self.seed,
+            progress=self._stage_progress,
+            should_stop=self.should_stop,
+        )
+        refined = refiner.refine(outcome, surplus, rights)
+        self._phase("stages")
+        return refined
+
+    def _assembled(self, problem: Problem, decided: _Decided) -> Plan:
+        plan = assemble(problem, decided.outcome)
+        self._phase("plan")
+        stages = self._stages(plan, decided)
+        return replace(
+            plan,
+            stages=stages,
+            source=_source(decided, stages),
+            model=self.model.name,
+            model_hash=self.model.hash,
+            seed=self.seed,
+            versions={"kai-solver": __version__},
+            notes=tuple(_notes(decided)),
+        )
+
+    def _stages(self, plan: Plan, decided: _Decided) -> tuple[Stage, ...]:
+        """Admission first; then what the solver proved of each stage, or what the plan costs with trivial bounds."""
+        found = {s.name: s for s in decided.refined.stages} if decided.refined is not None else {}
+        measured = measured_stages(decided.outcome)
+        merged = [_merged(stage, found.pop(stage.name, None)) for stage in measured]
+        return (admission_stage(plan), *merged, *found.values())
+
+    def _check(self, plan: Plan) -> tuple[Violation, ...]:
+        violations = check_plan(self.snapshot, plan, ladder=self.model.ladder)
+        self._phase("check")
+        return violations
+
+    def _out_of_time(self) -> bool:
+        return self.should_stop() or self.clock() >= self.deadline_s
+
+    def _phase(self, name: str) -> None:
+        now = self.clock()
+        self.timing[name] = self.timing.get(name, 0.0) + now - self._phase_s
+        self._phase_s = now
+        if self.progress is not None:
+            self.progress(Progress(name, now - self.start_s))
+
+    def _stage_progress(self, stage: str, incumbent: int | None, bound: int) -> None:
+        if self.progress is not None:
+            best = None if incumbent is None else float(incumbent)
+            self.progress(Progress(stage, self.clock() - self.start_s, best, float(bound)))
+
+
+def _merged(measured: Stage, solved: Stage | None) -> Stage:
+    """The plan's own value with the solver's bound, where the bound holds for it."""
+    if solved is None or solved.bound > measured.value:
+        return measured
+    return replace(measured, bound=solved.bound, optimal=solved.bound >= measured.value)
+
+
+def _source(decided: _Decided, stages: Sequence[Stage]) -> Source:
+    if any(a.by_solver for a in decided.outcome.admissions) or (decided.refined and decided.refined.improved):
+        return "cp-sat"
+    return "bound" if all(stage.optimal for stage in stages) else "greedy"
+
+
+def _notes(decided: _Decided) -> list[str]:
+    notes = list(dict.fromkeys(decided.oracle.log.errors))
+    if decided.refined is not None:
+        notes += decided.refined.notes
+    if decided.outcome.stopped:
+        notes.append("stopped before every gang was asked: the budget ended")
+    return notes
+
+
+def _refused(plan: Plan, violations: Sequence[Violation]) -> Plan:
+    """Do nothing rather than something wrong; say why."""
+    texts = "; ".join(f"{v.rule}: {v.object}: {v.text}" for v in violations[:5])
+    note = f"the checker refused the plan, so nothing is done this cycle ({texts})"
+    return replace(
+        plan, binds=(), moves=(), evictions=(), admitted=(), stages=(), source="greedy", notes=(*plan.notes, note)
+    )

@@ -1,0 +1,106 @@
+"""What a plan costs, stage by stage, and who could be disturbed for those that were admitted."""
+
+from kai_solver.domain import Plan, Rung, Stage
+from kai_solver.fairness import surplus as surplus_of
+from kai_solver.formulation.joint import QueueSurplus
+from kai_solver.greedy import Outcome
+from kai_solver.greedy.rules import Aggressor, Eligibility
+from kai_solver.greedy.state import State
+from kai_solver.greedy.units import charge_of
+
+
+def admission_stage(plan: Plan) -> Stage:
+    """Gangs left pending, and how many of them provably must be."""
+    bound = sum(p.proof.state == "proven" for p in plan.pending)
+    return Stage("pending-gangs", len(plan.pending), bound, bound == len(plan.pending))
+
+
+def measured_stages(outcome: Outcome) -> list[Stage]:
+    """Disruption of the outcome as it stands: evicted work by stratum, gangs broken, pods evicted, pods moved."""
+    pool, state = outcome.pool, outcome.state
+    if pool is None:
+        return []
+    work: dict[int, int] = {}
+    broken = evicted = moved = 0
+    for unit in pool.units:
+        if pool.has_left(unit.index) and unit.gang not in outcome.stale:
+            stratum = state.problem.gangs[unit.gang].gang.priority
+            work[stratum] = work.get(stratum, 0) + max(1, round(unit.work))
+            broken += unit.is_core
+            evicted += len(unit.pods)
+        elif pool.is_moved(unit.index):
+            moved += len(unit.pods)
+    stages = [_zero_bound(f"evicted-work/{p}", work[p]) for p in sorted(work, reverse=True)]
+    counts = (("gangs-broken", broken), ("evicted-pods", evicted), ("moved-pods", moved))
+    return stages + [_zero_bound(name, value) for name, value in counts]
+
+
+def _zero_bound(name: str, value: int) -> Stage:
+    return Stage(name, value, 0, value == 0)
+
+
+def rights_of(outcome: Outcome) -> tuple[dict[Rung, frozenset[int]], list[QueueSurplus]]:
+    """Units that each rung may take for any gang that it admitted, by the numbers from before the disruptive rungs.
+
+    For reclaim also how much may be taken from each levelled queue: the least that any of the reclaimers allows, but
+    never less than what was in fact taken, which passed the rules one by one.
+    """
+    pool = outcome.pool
+    if pool is None:
+        return {}, []
+    before = _before_disruption(outcome)
+    eligibility = Eligibility(before, pool)
+    rights: dict[Rung, frozenset[int]] = {}
+    surplus: dict[int, QueueSurplus] = {}
+    seen: set[tuple[object, ...]] = set()
+    for admission in outcome.admissions:
+        gang = before.problem.gangs[admission.chunk.gang]
+        who = Aggressor(gang, charge_of(before.problem, admission.chunk.pods))
+        key = (admission.rung, who.queue, who.charge, gang.gang.priority, gang.gang.never_preempts)
+        if admission.rung is Rung.ALLOCATE or (admission.rung is not Rung.CONSOLIDATION and key in seen):
+            continue
+        seen.add(key)
+        units = eligibility.units(admission.rung, who) | frozenset(admission.units)
+        rights[admission.rung] = rights.get(admission.rung, frozenset()) | units
+        if admission.rung is Rung.RECLAIM:
+            _limit_surplus(before, eligibility, who, surplus)
+    return rights, [_at_least_taken(outcome, s) for s in surplus.values()]
+
+
+def _before_disruption(outcome: Outcome) -> State:
+    """Queue numbers with the victims back and only undisturbing admissions in."""
+    before = State(outcome.state.problem)
+    for admission in outcome.admissions:
+        if admission.rung is Rung.ALLOCATE:
+            for pod in admission.chunk.pods:
+                place = outcome.state.places[pod]
+                for queue in before.problem.queues.path[before.problem.gangs[admission.chunk.gang].queue]:
+                    row = before.allocated[queue]
+                    before.allocated[queue] = [a + c for a, c in zip(row, place.charge, strict=True)]
+    return before
+
+
+def _limit_surplus(before: State, eligibility: Eligibility, who: Aggressor, surplus: dict[int, QueueSurplus]) -> None:
+    tree = before.problem.queues
+    for leaf in eligibility.reclaim_queues(who):
+        found = surplus_of(tree, before.problem.allocatable, before.allocated, who.queue, leaf, who.charge)
+        leaves = frozenset(q for q, path in enumerate(tree.path) if found.queue in path and tree.is_leaf[q])
+        amounts = found.amounts
+        known = surplus.get(found.queue)
+        if known is not None:
+            old = known.amounts
+            amounts = (min(old[0], amounts[0]), min(old[1], amounts[1]), min(old[2], amounts[2]))
+        surplus[found.queue] = QueueSurplus(found.queue, leaves, amounts)
+
+
+def _at_least_taken(outcome: Outcome, surplus: QueueSurplus) -> QueueSurplus:
+    pool = outcome.pool
+    taken = [0, 0, 0]
+    for admission in outcome.admissions:
+        for unit in admission.units if admission.rung is Rung.RECLAIM and pool is not None else ():
+            assert pool is not None
+            u = pool.units[unit]
+            if pool.has_left(unit) and outcome.state.problem.gangs[u.gang].queue in surplus.leaves:
+                taken = [t + c for t, c in zip(taken, u.charge, strict=True)]
+    amounts = tuple(max(a, t) for a, t in zip(surplus.amounts, taken, strict=True))
+    return QueueSurplus(surplus.queue, surplus.leaves, (amounts[0], amounts[1], amounts[2]))

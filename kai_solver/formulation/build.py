@@ -1,0 +1,29 @@
+"""A joint problem as an integer model, with or without any of its constraint families."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kai_solver.formulation.families import family
+from kai_solver.formulation.joint import Joint
+from kai_solver.formulation.spec import ModelSpec
+from kai_solver.formulation.stages import Objective, stages
+from kai_solver.formulation.variables import Variables
+
+
+@dataclass(frozen=True, slots=True)
+class Formulation:
+    """The model, its variables, and its objectives in order."""
+
+    spec: ModelSpec
+    variables: Variables
+    objectives: tuple[Objective, ...]
+
+
+def formulate(joint: Joint, families: Iterable[str], stage_names: Iterable[str]) -> Formulation:
+    """Build the model of ``joint`` with the named families and stages."""
+    spec = ModelSpec()
+    variables = Variables(joint, spec)
+    for name in families:
+        family(name)(variables)
+    objectives = [objective for name in stage_names for objective in stages(name)(variables)]
+    return Formulation(spec, variables, tuple(objectives))

@@ -1,0 +1,169 @@
+"""Counts back to pods: which mover stays, moves or leaves, and which node every new place is on.
+
+Alike movers are interchangeable, so those that stay at a node are the ones that would be evicted last there; of those
+that leave, any may be the evicted ones. A hint goes the other way: from a plan to values.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.formulation.joint import Mover
+from kai_solver.formulation.variables import MoverClass, Variables
+
+Values = NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Decision:
+    """What a solution says, by unit and pod.
+
+    ``reclaimed``, ``preempted``: units evicted; ``moved``: units that take other places; all others stay. ``places``:
+    node by pod, for pods of arrivals and of moved units. ``devices``: by node, pods per device for new shares.
+    """
+
+    moved: list[int] = field(default_factory=list)
+    reclaimed: list[int] = field(default_factory=list)
+    preempted: list[int] = field(default_factory=list)
+    places: dict[int, int] = field(default_factory=dict)
+
+
+def expand(v: Variables, values: Values) -> Decision:
+    """Read a solution. Every count becomes pods; the order of pods is that of the pieces."""
+    decision = Decision()
+    waiting: dict[int, list[int]] = {}
+    for arrival in v.joint.arrivals:
+        for piece in arrival.pieces:
+            if not piece.scopes:
+                waiting.setdefault(piece.shape, []).extend(piece.pods)
+    for group in v.classes:
+        _expand_class(group, values, decision, waiting)
+    for unit in v.units:
+        if values[unit.moved]:
+            decision.moved.append(unit.mover.unit)
+            for piece in unit.mover.pieces:
+                if not piece.scopes:
+                    waiting.setdefault(piece.shape, []).extend(piece.pods)
+        elif values[unit.out_reclaim]:
+            decision.reclaimed.append(unit.mover.unit)
+        elif values[unit.out_preempt]:
+            decision.preempted.append(unit.mover.unit)
+    _expand_places(v, values, decision, waiting)
+    return decision
+
+
+def _expand_class(
+    group: MoverClass, values: Values, decision: Decision, waiting: dict[int, list[int]]
+) -> None:
+    leaving: list[Mover] = []
+    for node, members in group.members.items():
+        leaving.extend(members[int(values[group.stay[node]]) :])
+    reclaimed = int(values[group.out_reclaim]) if group.out_reclaim is not None else 0
+    preempted = int(values[group.out_preempt]) if group.out_preempt is not None else 0
+    for number, mover in enumerate(leaving):
+        if number < reclaimed:
+            decision.reclaimed.append(mover.unit)
+        elif number < reclaimed + preempted:
+            decision.preempted.append(mover.unit)
+        else:
+            decision.moved.append(mover.unit)
+            waiting.setdefault(group.shape, []).extend(mover.pieces[0].pods)
+
+
+def _expand_places(v: Variables, values: Values, decision: Decision, waiting: dict[int, list[int]]) -> None:
+    for shape, places in v.place.items():
+        queue = iter(waiting.get(shape, ()))
+        for node, var in places.items():
+            for _ in range(int(values[var])):
+                pod = next(queue, None)
+                if pod is not None:
+                    decision.places[pod] = node
+    for scoped in v.scoped:
+        pods = iter(scoped.piece.pods)
+        for node, var in scoped.place.items():
+            for _ in range(int(values[var])):
+                pod = next(pods, None)
+                if pod is not None:
+                    decision.places[pod] = node
+
+
+def hint_values(
+    v: Variables, places: Mapping[int, int], reclaimed: set[int], preempted: set[int], moved: set[int]
+) -> dict[int, int]:
+    """Values of the main variables for a plan: node by pod, and the units that do not stay."""
+    hint: dict[int, int] = {v.one: 1}
+    counts: dict[tuple[int, int], int] = {}
+    for group in v.classes:
+        _hint_class(group, hint, counts, places, reclaimed, preempted, moved)
+    for unit in v.units:
+        number = unit.mover.unit
+        gone = number in reclaimed or number in preempted or number in moved
+        hint[unit.stay], hint[unit.moved] = int(not gone), int(number in moved)
+        hint[unit.out_reclaim], hint[unit.out_preempt] = int(number in reclaimed), int(number in preempted)
+        if number in moved:
+            _count_pooled(unit.mover, places, counts)
+    for arrival in v.joint.arrivals:
+        for piece in arrival.pieces:
+            if not piece.scopes:
+                for pod in piece.pods:
+                    key = (piece.shape, places[pod])
+                    counts[key] = counts.get(key, 0) + 1
+    for shape, variables in v.place.items():
+        for node, var in variables.items():
+            hint[var] = counts.get((shape, node), 0)
+    _hint_scoped(v, places, hint)
+    return hint
+
+
+def _hint_class(
+    group: MoverClass,
+    hint: dict[int, int],
+    counts: dict[tuple[int, int], int],
+    places: Mapping[int, int],
+    reclaimed: set[int],
+    preempted: set[int],
+    moved: set[int],
+) -> None:
+    out = [0, 0]
+    for node, members in group.members.items():
+        staying = 0
+        for mover in members:
+            if mover.unit in reclaimed:
+                out[0] += 1
+            elif mover.unit in preempted:
+                out[1] += 1
+            elif mover.unit in moved:
+                _count_pooled(mover, places, counts)
+            else:
+                staying += 1
+        hint[group.stay[node]] = staying
+    if group.out_reclaim is not None and group.out_preempt is not None:
+        hint[group.out_reclaim], hint[group.out_preempt] = out
+
+
+def _count_pooled(mover: Mover, places: Mapping[int, int], counts: dict[tuple[int, int], int]) -> None:
+    for piece in mover.pieces:
+        if not piece.scopes:
+            for pod in piece.pods:
+                key = (piece.shape, places[pod])
+                counts[key] = counts.get(key, 0) + 1
+
+
+def _hint_scoped(v: Variables, places: Mapping[int, int], hint: dict[int, int]) -> None:
+    for scoped in v.scoped:
+        at: dict[int, int] = {}
+        for pod in scoped.piece.pods:
+            if pod in places:
+                at[places[pod]] = at.get(places[pod], 0) + 1
+        for node, var in scoped.place.items():
+            hint[var] = at.get(node, 0)
+    first_mover = len(v.joint.arrivals)
+    for (owner, scope), chosen in v.domains.items():
+        is_arrival = owner < first_mover
+        who = v.joint.arrivals[owner] if is_arrival else v.units[owner - first_mover].mover
+        pods = [p for s in v.scope_pieces[owner, scope] for p in s.piece.pods if p in places]
+        domain = int(who.scopes[scope].domain_of[places[pods[0]]]) if pods else None
+        for candidate, var in chosen.items():
+            hint[var] = int(candidate == domain)

@@ -1,0 +1,35 @@
+"""What the families ``limit`` and ``quota`` share: a cap on what is charged below one queue."""
+
+from kai_solver.formulation.spec import Term
+from kai_solver.formulation.variables import Variables
+
+
+def add_caps(v: Variables, family: str) -> None:
+    """``arrivals - evicted <= room`` for every cap of ``family``; quotas get nothing back."""
+    path = v.joint.problem.queues.path
+    for cap in v.joint.caps:
+        if cap.family != family:
+            continue
+        arrivals = [a for a in v.joint.arrivals if cap.queue in path[a.queue]]
+        if family == "quota":
+            arrivals = [a for a in arrivals if not a.preemptible]
+        demand = sum(a.charge[cap.resource] for a in arrivals)
+        terms: list[Term] = [(demand, v.one)]
+        if family == "limit":
+            terms += [(-c, var) for c, var in evicted_terms(v, cap.queue, cap.resource)]
+        v.spec.add_le(terms, cap.room, family=family)
+
+
+def evicted_terms(v: Variables, queue: int, resource: int) -> list[Term]:
+    """What evictions below ``queue`` give back of ``resource``."""
+    path = v.joint.problem.queues.path
+    terms: list[Term] = []
+    for group in v.classes:
+        if queue in path[group.first.queue] and group.out_reclaim is not None and group.out_preempt is not None:
+            charge = group.first.charge[resource]
+            terms += [(charge, group.out_reclaim), (charge, group.out_preempt)]
+    for unit in v.units:
+        if queue in path[unit.mover.queue]:
+            charge = unit.mover.charge[resource]
+            terms += [(charge, unit.out_reclaim), (charge, unit.out_preempt)]
+    return [(c, var) for c, var in terms if c]

@@ -1,0 +1,140 @@
+"""The input of the model: who must get places, who may leave or move, and what bounds them.
+
+Plain data, prepared by `search`; everything here is what any solution may change. What may not change is already taken
+off ``free`` and ``device_free``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.domain import Rung
+from kai_solver.reduction import Problem
+from kai_solver.reduction.problem import Charge
+
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A required topology level over some parts of one arrival or mover.
+
+    ``domain_of``: (N,) domain of each node at that level, -1 where no pod under the scope may go (outside the tree,
+    or another domain than that of the pods that already run).
+    """
+
+    domain_of: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Pods of one shape under one leaf of a gang: ``pods`` are interchangeable. ``scopes`` index the owner's."""
+
+    shape: int
+    pods: tuple[int, ...]
+    scopes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A chunk that must get all its places."""
+
+    gang: int
+    queue: int
+    rung: Rung
+    charge: Charge
+    pieces: tuple[Piece, ...]
+    scopes: tuple[Scope, ...] = ()
+    preemptible: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Mover:
+    """A unit of running pods that may stay, move, or be evicted.
+
+    Attributes
+    ----------
+    unit
+        Index in the pool.
+    home
+        Node of each pod, in the order of the pieces' pods.
+    after
+        Units of the same gang that must leave before this one may (surplus before core).
+    may_move
+        Its pods may take places elsewhere.
+    reclaimable, preemptable
+        May be evicted by that rung for some arrival.
+    work
+        Lost when evicted, GPU-seconds, at least 1. ``stratum``: priority of its gang.
+    breaks
+        The eviction ends its gang (a core) and not only its surplus.
+    """
+
+    unit: int
+    gang: int
+    queue: int
+    charge: Charge
+    pieces: tuple[Piece, ...]
+    home: tuple[int, ...]
+    after: tuple[int, ...]
+    scopes: tuple[Scope, ...]
+    may_move: bool
+    reclaimable: bool
+    preemptable: bool
+    work: int
+    stratum: int
+    breaks: bool
+
+    @property
+    def is_simple(self) -> bool:
+        """One pod that any node may take: alike ones fold into a count."""
+        return len(self.home) == 1 and not self.scopes and not self.after
+
+
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """One question, or the disruption problem of one cycle.
+
+    Attributes
+    ----------
+    free, device_free
+        (R, N) and (N, D) capacity with all arrivals and movers lifted out.
+    device_of
+        Devices on which movers' pods sit at home, by pod.
+    caps
+        Queue limits and quotas that bind: (family, queue, resource, cap less what is not in this problem). What
+        arrivals bring and movers hold counts against it, evicted movers do not.
+    surplus
+        By levelled queue that reclaim takes from: its leaf queues, and per resource how much may go before the last
+        unit (a set is allowed where some resource stays below).
+    """
+
+    problem: Problem
+    free: IntArray
+    device_free: IntArray
+    arrivals: tuple[Arrival, ...]
+    movers: tuple[Mover, ...]
+    device_of: Mapping[int, tuple[int, ...]]
+    caps: tuple["Cap", ...] = ()
+    surplus: tuple["QueueSurplus", ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """Limit (``family`` limit) or quota of non-preemptible work (``family`` quota) of one queue and resource."""
+
+    family: str
+    queue: int
+    resource: int
+    room: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSurplus:
+    """What reclaim may take from the leaves below one levelled queue, per resource, before the last unit."""
+
+    queue: int
+    leaves: frozenset[int]
+    amounts: tuple[int, int, int]

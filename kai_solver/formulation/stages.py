@@ -1,0 +1,107 @@
+"""Objective stages of the joint model, all minimised, in lexicographic order.
+
+``disruption`` unfolds into, by priority stratum from the highest down, evicted work; then gangs broken; evicted pods;
+moved pods. ``preference`` counts wholly free nodes that are opened: what stays whole can take the largest gangs.
+
+A package of your own may add a stage by an entry point in the group ``kai_solver.objective_stages`` whose object is
+a function from `Variables` to a list of `Objective`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+
+import numpy as np
+
+from kai_solver.formulation.spec import Term, Var
+from kai_solver.formulation.variables import Variables
+from kai_solver.units import MILLI
+
+GROUP = "kai_solver.objective_stages"
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """One stage: minimise ``sum terms + constant``."""
+
+    name: str
+    terms: tuple[Term, ...]
+    constant: int = 0
+
+
+Stages = Callable[[Variables], list[Objective]]
+
+
+def stages(name: str) -> Stages:
+    """The stage called ``name``; raises ``KeyError`` where neither we nor an installed package has it."""
+    if name in BUILT_IN:
+        return BUILT_IN[name]
+    for point in entry_points(group=GROUP, name=name):
+        loaded: Stages = point.load()
+        return loaded
+    raise KeyError(name)
+
+
+def disruption(v: Variables) -> list[Objective]:
+    """Evicted work per stratum, gangs broken, pods evicted, pods moved."""
+    found: list[Objective] = []
+    outs = list(_evictions(v))
+    for stratum in sorted({s for _, s, _, _, _ in outs}, reverse=True):
+        work = tuple((w, var) for w, s, _, _, vs in outs if s == stratum for var in vs)
+        found.append(Objective(f"evicted-work/{stratum}", work))
+    if outs:
+        found.append(Objective("gangs-broken", tuple((1, var) for _, _, b, _, vs in outs if b for var in vs)))
+        found.append(Objective("evicted-pods", tuple((n, var) for _, _, _, n, vs in outs for var in vs)))
+    found.append(_moves(v))
+    return found
+
+
+def _evictions(v: Variables) -> list[tuple[int, int, bool, int, tuple[Var, ...]]]:
+    """(work, stratum, breaks a gang, pods, variables) of everything that may be evicted."""
+    outs: list[tuple[int, int, bool, int, tuple[Var, ...]]] = []
+    for group in v.classes:
+        first = group.first
+        if (first.reclaimable or first.preemptable) and group.out_reclaim is not None and group.out_preempt is not None:
+            outs.append((first.work, first.stratum, first.breaks, 1, (group.out_reclaim, group.out_preempt)))
+    for unit in v.units:
+        m = unit.mover
+        if m.reclaimable or m.preemptable:
+            outs.append((m.work, m.stratum, m.breaks, len(m.home), (unit.out_reclaim, unit.out_preempt)))
+    return outs
+
+
+def _moves(v: Variables) -> Objective:
+    """Pods that leave their home, less those evicted."""
+    terms: list[Term] = []
+    constant = 0
+    for group in v.classes:
+        if group.out_reclaim is not None and group.out_preempt is not None:
+            constant += group.size
+            terms += [(-1, var) for var in group.stay.values()]
+            terms += [(-1, group.out_reclaim), (-1, group.out_preempt)]
+    for unit in v.units:
+        terms.append((len(unit.mover.home), unit.moved))
+    return Objective("moved-pods", tuple(terms), constant)
+
+
+def preference(v: Variables) -> list[Objective]:
+    """Wholly free GPU nodes that get a pod; nodes that movers may leave do not count."""
+    homes = {node for mover in v.joint.movers for node in mover.home}
+    gpus = v.joint.problem.gpus
+    whole = (v.joint.device_free >= MILLI).sum(axis=1)
+    free = set(np.flatnonzero((gpus > 0) & (whole == gpus)).tolist()) - homes
+    landing: dict[int, list[Var]] = {}
+    for places in [*v.place.values(), *(s.place for s in v.scoped)]:
+        for node, var in places.items():
+            if node in free:
+                landing.setdefault(node, []).append(var)
+    terms: list[Term] = []
+    for variables in landing.values():
+        opened = v.spec.bool_var()
+        for var in variables:
+            v.spec.add_le([(1, var), (-(1 << 20), opened)], 0, family="preference")
+        terms.append((1, opened))
+    return [Objective("nodes-opened", tuple(terms))] if terms else []
+
+
+BUILT_IN: dict[str, Stages] = {"disruption": disruption, "preference": preference}

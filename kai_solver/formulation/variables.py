@@ -1,0 +1,209 @@
+"""Variables of the joint model, folded before they are made.
+
+Pods of one shape that any node may take share one pool: ``place[s, n]`` counts how many of them node n gets, whoever
+they are. Running pods alike in shape, queue, cost and rights share a class: ``stay[c, n]`` counts how many of those at
+home on n stay. Gangs with a required topology keep counts of their own per domain.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kai_solver.formulation.joint import Arrival, Joint, Mover, Piece
+from kai_solver.formulation.spec import ModelSpec, Var
+from kai_solver.units import GPU, MILLI
+
+ClassKey = tuple[int, int, int, int, bool, bool, bool, bool, tuple[int, int, int]]
+
+
+@dataclass(slots=True)
+class MoverClass:
+    """Simple movers that nothing tells apart but their home.
+
+    ``stay``: by node, the variable and the count at home. ``out_reclaim``, ``out_preempt``: evicted, in all.
+    """
+
+    key: ClassKey
+    members: dict[int, list[Mover]] = field(default_factory=dict)
+    stay: dict[int, Var] = field(default_factory=dict)
+    out_reclaim: Var | None = None
+    out_preempt: Var | None = None
+
+    @property
+    def shape(self) -> int:
+        """Shape of its pods."""
+        return self.key[0]
+
+    @property
+    def size(self) -> int:
+        """Movers in the class."""
+        return sum(len(m) for m in self.members.values())
+
+    @property
+    def first(self) -> Mover:
+        """One of them, for what they have in common."""
+        return next(iter(self.members.values()))[0]
+
+
+@dataclass(slots=True)
+class MoverUnit:
+    """A mover on its own: ``stay`` Boolean, the two ways to be evicted, and ``moved``; exactly one holds."""
+
+    mover: Mover
+    stay: Var
+    moved: Var
+    out_reclaim: Var
+    out_preempt: Var
+
+
+@dataclass(slots=True)
+class ScopedPiece:
+    """A piece under required topology: ``place`` by node; ``chosen`` by scope and domain."""
+
+    owner: int
+    piece: Piece
+    place: dict[int, Var]
+
+
+@dataclass(slots=True)
+class ShareSlot:
+    """One device that shares may use: ``open`` where any does; ``counts`` new pods by shape."""
+
+    node: int
+    device: int
+    open: Var
+    counts: dict[int, Var]
+
+
+class Variables:
+    """All variables of one joint model, and where each came from."""
+
+    def __init__(self, joint: Joint, spec: ModelSpec) -> None:
+        self.joint = joint
+        self.spec = spec
+        self.one = spec.int_var(1, 1, "one")
+        self.classes = _fold(joint.movers)
+        self.units: list[MoverUnit] = []
+        self.pool_demand: dict[int, int] = {}
+        self.place: dict[int, dict[int, Var]] = {}
+        self.scoped: list[ScopedPiece] = []
+        self.domains: dict[tuple[int, int], dict[int, Var]] = {}
+        self.scope_pieces: dict[tuple[int, int], list[ScopedPiece]] = {}
+        self.slots: dict[int, list[ShareSlot]] = {}
+        self._fit: dict[int, np.ndarray[tuple[int], np.dtype[np.int64]]] = {}
+        self._make_movers()
+        self._make_places()
+
+    # -- movers --------------------------------------------------------------------------------------------------
+
+    def _make_movers(self) -> None:
+        for group in self.classes:
+            for node, members in group.members.items():
+                group.stay[node] = self.spec.int_var(0, len(members), f"stay[{group.shape},{node}]")
+            group.out_reclaim = self.spec.int_var(0, group.size)
+            group.out_preempt = self.spec.int_var(0, group.size)
+        for mover in self.joint.movers:
+            if not mover.is_simple:
+                stay, moved = self.spec.bool_var(f"stay[u{mover.unit}]"), self.spec.bool_var()
+                self.units.append(MoverUnit(mover, stay, moved, self.spec.bool_var(), self.spec.bool_var()))
+
+    # -- places --------------------------------------------------------------------------------------------------
+
+    def _make_places(self) -> None:
+        pool_shapes: set[int] = {group.shape for group in self.classes if group.first.may_move}
+        for owner, arrival in enumerate(self.joint.arrivals):
+            pool_shapes |= self._make_owner(owner, arrival, required=True)
+        for number, unit in enumerate(self.units):
+            if unit.mover.may_move:
+                pool_shapes |= self._make_owner(len(self.joint.arrivals) + number, unit.mover, required=False)
+        for shape in sorted(pool_shapes):
+            self.place[shape] = self._places(shape, range(len(self.joint.problem.nodes)), 1 << 20)
+
+    def _make_owner(self, owner: int, who: Arrival | Mover, *, required: bool) -> set[int]:
+        pooled: set[int] = set()
+        for piece in who.pieces:
+            if not piece.scopes:
+                pooled.add(piece.shape)
+                if required:
+                    self.pool_demand[piece.shape] = self.pool_demand.get(piece.shape, 0) + len(piece.pods)
+                continue
+            allowed = np.logical_and.reduce([who.scopes[s].domain_of >= 0 for s in piece.scopes])
+            scoped = ScopedPiece(
+                owner, piece, self._places(piece.shape, np.flatnonzero(allowed).tolist(), len(piece.pods))
+            )
+            self.scoped.append(scoped)
+            for scope in piece.scopes:
+                self.scope_pieces.setdefault((owner, scope), []).append(scoped)
+        for scope in {s for piece in who.pieces for s in piece.scopes}:
+            found = sorted({int(d) for d in who.scopes[scope].domain_of if d >= 0})
+            self.domains[owner, scope] = {d: self.spec.bool_var(f"in[{owner},{scope},{d}]") for d in found}
+        return pooled
+
+    def _places(self, shape: int, nodes: "range | list[int]", most: int) -> dict[int, Var]:
+        """``place`` variables of one shape on every node that could take at least one with everybody else gone."""
+        fit = self.fitting(shape)
+        slots = self.joint.problem.shapes.shapes[shape].gpu.is_shared
+        made: dict[int, Var] = {}
+        for node in nodes:
+            upper = min(int(fit[node]), most)
+            if upper <= 0:
+                continue
+            made[node] = self.spec.int_var(0, upper)
+            if slots:
+                self._make_slots(node, shape)
+        return made
+
+    def _make_slots(self, node: int, shape: int) -> None:
+        """Per device, how many new pods of a shared shape it takes; made once per node and shape."""
+        if node not in self.slots:
+            gpus = self.joint.problem.nodes[node].gpus
+            self.slots[node] = [ShareSlot(node, d, self.spec.bool_var(), {}) for d in range(gpus)]
+        milli = max(1, int(self.joint.problem.shapes.milli(shape)[node]))
+        for slot in self.slots[node]:
+            most = int(self.joint.device_free[node, slot.device]) // milli
+            if shape not in slot.counts and most > 0:
+                per_pod = self.joint.problem.shapes.shapes[shape].gpu.devices
+                slot.counts[shape] = self.spec.int_var(0, most if per_pod == 1 else 1)
+
+    def fitting(self, shape: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+        """(N,) pods of ``shape`` that fit each node with all arrivals and movers lifted out."""
+        found = self._fit.get(shape)
+        if found is None:
+            problem = self.joint.problem
+            spec = problem.shapes.shapes[shape]
+            found = np.where(problem.shapes.mask(shape), 1 << 20, 0).astype(np.int64)
+            for resource, amount in enumerate(spec.request):
+                if amount and resource != GPU:
+                    np.minimum(found, self.joint.free[resource] // amount, out=found)
+            if spec.gpu.is_whole:
+                np.minimum(found, (self.joint.device_free >= MILLI).sum(axis=1) // spec.gpu.devices, out=found)
+            elif spec.gpu.devices:
+                milli = np.maximum(problem.shapes.milli(shape), 1)[:, None]
+                each = (np.maximum(self.joint.device_free, 0) // milli).sum(axis=1)
+                np.minimum(found, each // spec.gpu.devices, out=found)
+            found = self._fit[shape] = np.maximum(found, 0)
+        return found
+
+
+def class_key(mover: Mover) -> ClassKey:
+    """What must agree for two simple movers to fold. Where they run is not part of it."""
+    return (
+        mover.pieces[0].shape,
+        mover.queue,
+        mover.stratum,
+        mover.work,
+        mover.breaks,
+        mover.may_move,
+        mover.reclaimable,
+        mover.preemptable,
+        mover.charge,
+    )
+
+
+def _fold(movers: tuple[Mover, ...]) -> list[MoverClass]:
+    found: dict[ClassKey, MoverClass] = {}
+    for mover in movers:
+        if mover.is_simple:
+            group = found.setdefault(class_key(mover), MoverClass(class_key(mover)))
+            group.members.setdefault(mover.home[0], []).append(mover)
+    return list(found.values())

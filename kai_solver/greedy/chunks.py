@@ -1,0 +1,131 @@
+"""What a gang asks for next: the rest of its minimum, all or nothing, or one surplus step (reference 3.4, 3.9)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kai_solver.domain import TopologyConstraint
+from kai_solver.greedy.state import GangState
+from kai_solver.reduction import GangShape, Leaf, TreeNode
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of a chunk under one node of the gang's tree.
+
+    ``pods`` are to be placed in order; ``anchors`` are running pods under the same node, which fix the domain of a
+    required topology.
+    """
+
+    name: str
+    topology: TopologyConstraint | None
+    pods: tuple[int, ...]
+    parts: tuple["Part", ...]
+    anchors: tuple[int, ...]
+
+    def all_pods(self) -> Iterator[int]:
+        """Pods of this part and of all below it."""
+        yield from self.pods
+        for part in self.parts:
+            yield from part.all_pods()
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What a gang asks for in one step. ``is_core``: it completes the minimum (else it is surplus)."""
+
+    gang: int
+    root: Part
+    pods: tuple[int, ...]
+    is_core: bool
+
+
+class Chunker:
+    """Chooses the next chunk of one gang in its present state."""
+
+    def __init__(self, shape: GangShape, state: GangState) -> None:
+        self.shape = shape
+        self.state = state
+        self.position = {id(leaf): i for i, leaf in enumerate(shape.leaves)}
+
+    def next(self) -> Chunk | None:
+        """The next chunk; None where nothing waits or the minimum cannot be reached with the pods there are."""
+        if not any(self.state.pending):
+            return None
+        is_core = not self.is_satisfied(self.shape.root)
+        part = self._missing(self.shape.root) if is_core else self._surplus(self.shape.root)
+        if part is None:
+            return None
+        pods = tuple(part.all_pods())
+        return Chunk(self.shape.index, part, pods, is_core) if pods else None
+
+    def is_satisfied(self, node: TreeNode | Leaf) -> bool:
+        """True where ``node`` has its minimum."""
+        if isinstance(node, Leaf):
+            return len(self._active(node)) >= node.min_member
+        return sum(self.is_satisfied(child) for child in node.children) >= node.needed
+
+    def is_reachable(self, node: TreeNode | Leaf) -> bool:
+        """True where pods that run or may be placed suffice for the minimum of ``node``."""
+        if isinstance(node, Leaf):
+            return len(self._active(node)) + len(self._pending(node)) >= node.min_member
+        return sum(self.is_reachable(child) for child in node.children) >= node.needed
+
+    def is_elastic_above(self) -> bool:
+        """True where more runs than the minimum asks for."""
+        return any(len(self._active(leaf)) > leaf.min_member for leaf in self.shape.leaves)
+
+    def _active(self, leaf: Leaf) -> list[int]:
+        return self.state.active[self.position[id(leaf)]]
+
+    def _pending(self, leaf: Leaf) -> list[int]:
+        return self.state.pending[self.position[id(leaf)]]
+
+    def _anchors(self, node: TreeNode | Leaf) -> tuple[int, ...]:
+        if isinstance(node, Leaf):
+            return tuple(self._active(node))
+        return tuple(pod for child in node.children for pod in self._anchors(child))
+
+    def _part(self, node: TreeNode | Leaf, pods: tuple[int, ...], parts: tuple[Part, ...]) -> Part:
+        return Part(node.name, node.topology, pods, parts, self._anchors(node))
+
+    def _missing(self, node: TreeNode | Leaf) -> Part | None:
+        """Pods that complete the minimum under ``node``; None where there are not enough."""
+        if isinstance(node, Leaf):
+            lacking = max(0, node.min_member - len(self._active(node)))
+            pending = self._pending(node)
+            return None if lacking > len(pending) else self._part(node, tuple(pending[:lacking]), ())
+        satisfied = sum(self.is_satisfied(child) for child in node.children)
+        parts: list[Part] = []
+        for child in sorted(node.children, key=self._rank):
+            if satisfied >= node.needed:
+                break
+            if self.is_satisfied(child):
+                continue
+            part = self._missing(child)
+            if part is not None:
+                parts.append(part)
+                satisfied += 1
+        return None if satisfied < node.needed else self._part(node, (), tuple(parts))
+
+    def _surplus(self, node: TreeNode | Leaf) -> Part | None:
+        """One pod beyond the minimum, or the whole minimum of an optional subgroup."""
+        if isinstance(node, Leaf):
+            pending = self._pending(node)
+            return self._part(node, tuple(pending[:1]), ()) if pending else None
+        for child in sorted(node.children, key=self._rank):
+            part = self._surplus(child) if self.is_satisfied(child) else self._missing(child)
+            if part is not None and any(True for _ in part.all_pods()):
+                return self._part(node, (), (part,))
+        return None
+
+    def _rank(self, node: TreeNode | Leaf) -> tuple[int, int, float, str]:
+        """Subgroup order (plugin subgrouporder): below threshold, then required, then the smaller ratio, then name."""
+        have, need = self._progress(node)
+        below = have < need
+        ratio = float(have) if not need else have / need
+        return (0 if below else 1, 0 if need else 1, 0.0 if below else ratio, node.name)
+
+    def _progress(self, node: TreeNode | Leaf) -> tuple[int, int]:
+        if isinstance(node, Leaf):
+            return len(self._active(node)), node.min_member
+        return sum(self.is_satisfied(child) and bool(self._anchors(child)) for child in node.children), node.needed

@@ -1,0 +1,182 @@
+"""Making room for one chunk on one rung: who may be taken, the cheapest way, and whether it is allowed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kai_solver.domain import Blocker, Reason, Rung
+from kai_solver.fairness import ReclaimLedger
+from kai_solver.greedy.chunks import Chunk, Chunker
+from kai_solver.greedy.evicting import Evictor
+from kai_solver.greedy.fit import FitTable
+from kai_solver.greedy.outcome import Outcome, Refusal, proven
+from kai_solver.greedy.rules import Aggressor, Eligibility, reclaim_allowed, refuses_reclaim
+from kai_solver.greedy.state import State
+from kai_solver.greedy.turns import goes_before
+from kai_solver.greedy.victims import VictimPool
+from kai_solver.units import GPU, QUEUE_RESOURCES, UNLIMITED, format_amount
+
+
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """Numbers from before a question."""
+
+    mark: int
+    ledger: ReclaimLedger | None
+
+
+class Disruption:
+    """One disruptive rung of one climb."""
+
+    def __init__(self, outcome: Outcome, fits: FitTable, rung: Rung, chunkers: list[Chunker]) -> None:
+        if outcome.pool is None:
+            outcome.pool = Disruption.pool_of(outcome.state)
+        self.state: State = outcome.state
+        self.pool: VictimPool = outcome.pool
+        self.rung = rung
+        self.fits = fits
+        self.chunkers = chunkers
+        self.eligibility = Eligibility(self.state, self.pool)
+        self._evictors: dict[frozenset[int], Evictor] = {}
+        self._refused: dict[tuple[object, ...], Refusal] = {}
+        self._moved_gangs: set[int] = set()
+
+    @staticmethod
+    def pool_of(state: State) -> VictimPool:
+        """Units of all preemptible gangs that run."""
+        running = [g for g in state.problem.gangs if g.gang.preemptible and any(leaf.active for leaf in g.leaves)]
+        return VictimPool(state, running)
+
+    # -- rules that need no search -------------------------------------------------------------------------------
+
+    def forbidden(self, who: Aggressor) -> Refusal | None:
+        """What forbids the rung to this gang altogether; None where it may try."""
+        if self.rung is Rung.CONSOLIDATION:
+            return self._forbidden_moves(who)
+        if self.rung is Rung.RECLAIM:
+            blocker = refuses_reclaim(self.state, who)
+            if blocker is not None:
+                text = f"Queue may not reclaim: it needs {blocker.need} of {blocker.name} and is entitled to {blocker.have}"
+                return proven(Reason.NOT_ENOUGH_RESOURCES, text, "fair-share", blocker)
+        return None
+
+    def _forbidden_moves(self, who: Aggressor) -> Refusal | None:
+        if not who.gang.gang.preemptible:
+            text = "Only preemptible workloads may have others moved"
+            blocker = Blocker("rule", "consolidation", "preemptible", "non-preemptible")
+            return proven(Reason.NOT_ENOUGH_RESOURCES, text, "rule", blocker)
+        if self.state.problem.policy.max_consolidation_gangs == 0:
+            blocker = Blocker("rule", "max-consolidation-gangs", "1", "0")
+            return proven(Reason.NOT_ENOUGH_RESOURCES, "Consolidation is switched off", "rule", blocker)
+        free = int(self.state.gpu_free.sum())
+        if who.charge[GPU] > free:
+            need, have = (format_amount("gpu", amount) for amount in (who.charge[GPU], free))
+            text = f"Moving cannot help: {need} needed, {have} free in all"
+            return proven(Reason.NOT_ENOUGH_RESOURCES, text, "count", Blocker("resource", "gpu", need, have))
+        return None
+
+    # -- memory of refusals --------------------------------------------------------------------------------------
+
+    def _key(self, who: Aggressor, signature: tuple[object, ...]) -> tuple[object, ...]:
+        gang = who.gang.gang
+        where = () if self.rung is Rung.CONSOLIDATION else (who.queue, gang.priority, gang.preemptible)
+        return (*where, signature)
+
+    def known_refusal(self, who: Aggressor, signature: tuple[object, ...]) -> Refusal | None:
+        """The answer that an equal question got on this rung (KAI: scheduling signatures)."""
+        return self._refused.get(self._key(who, signature))
+
+    def remember(self, who: Aggressor, signature: tuple[object, ...], refusal: Refusal) -> None:
+        """Equal questions get ``refusal``: within a rung room only shrinks."""
+        self._refused[self._key(who, signature)] = refusal
+
+    # -- search --------------------------------------------------------------------------------------------------
+
+    def solve(self, who: Aggressor, chunk: Chunk) -> list[int] | None:
+        """Place ``chunk``; the units that leave or move for it. None with the state unchanged where greedy fails."""
+        for units in self._choices(who):
+            if not units and self.rung is not Rung.CONSOLIDATION:
+                continue
+            before = self._before(who)
+            found = self._evictor(units).make_room(chunk)
+            if found is None:
+                continue
+            if self.is_allowed(who, chunk, found, before.ledger):
+                self._moved_gangs.update(self.pool.units[u].gang for u in found)
+                return found
+            self.state.rollback(before.mark)
+        return None
+
+    def ledger(self, who: Aggressor) -> ReclaimLedger | None:
+        """The queues' numbers before anything is done for ``who``; None on other rungs than reclaim."""
+        return self._before(who).ledger
+
+    def _choices(self, who: Aggressor) -> Iterator[frozenset[int]]:
+        """Sets of units to try: everybody who may be taken, then queue by queue where that was not allowed."""
+        if self.rung is not Rung.RECLAIM:
+            yield self.eligibility.units(self.rung, who)
+            return
+        queues = self.eligibility.reclaim_queues(who)
+        yield self.eligibility.reclaim(who, queues)
+        if len(queues) > 1:
+            for queue in queues:
+                yield self.eligibility.reclaim(who, (queue,))
+
+    def _before(self, who: Aggressor) -> _Before:
+        if self.rung is not Rung.RECLAIM:
+            return _Before(self.state.mark(), None)
+        problem = self.state.problem
+        ledger = ReclaimLedger(
+            problem.queues, problem.share, problem.allocatable, self.state.allocated, who.queue, who.charge
+        )
+        return _Before(self.state.mark(), ledger)
+
+    def _evictor(self, units: frozenset[int]) -> Evictor:
+        found = self._evictors.get(units)
+        if found is None:
+            found = self._evictors[units] = Evictor(self.pool, self.fits, self.rung, units)
+        return found
+
+    def is_allowed(self, who: Aggressor, chunk: Chunk, units: list[int], ledger: ReclaimLedger | None) -> bool:
+        """May these units be taken, with the chunk placed and the units gone? (After the fact, on the state.)"""
+        if not self._within_limits(who):
+            return False
+        if self.rung is Rung.CONSOLIDATION:
+            return self._moves_few_enough(units)
+        if ledger is None:
+            return True
+        return reclaim_allowed(self.state, self.pool, who, ledger, units) and self._survives(who, units)
+
+    def _within_limits(self, who: Aggressor) -> bool:
+        """Limits are tested with the victims already gone (reference 3.14, corrections)."""
+        tree, allocated = self.state.problem.queues, self.state.allocated
+        ledgers = [(tree.limits, allocated)]
+        if not who.gang.gang.preemptible:
+            ledgers.append((tree.quotas, self.state.allocated_fixed))
+        return all(
+            caps[queue][r] == UNLIMITED or used[queue][r] <= caps[queue][r]
+            for caps, used in ledgers
+            for queue in tree.path[who.queue]
+            for r in range(len(QUEUE_RESOURCES))
+            if who.charge[r] > 0
+        )
+
+    def _moves_few_enough(self, units: list[int]) -> bool:
+        limit = self.state.problem.policy.max_consolidation_gangs
+        return limit < 0 or len({self.pool.units[u].gang for u in units}) <= limit
+
+    def _survives(self, who: Aggressor, units: list[int]) -> bool:
+        """Would the next cycle give the room to ``who`` and not back to a victim? (No ping-pong; design section 5.)"""
+        victims: dict[int, list[int]] = {}
+        for unit in units:
+            if self.pool.has_left(unit):
+                victims.setdefault(self.pool.units[unit].gang, []).append(unit)
+        return all(
+            goes_before(self.state, who.gang, who.charge, self.state.problem.gangs[gang], self._chunk_back(gang, left))
+            for gang, left in victims.items()
+        )
+
+    def _chunk_back(self, gang: int, units: list[int]) -> tuple[int, int, int]:
+        """What the victim would ask for next cycle: its core, or one surplus pod."""
+        chosen = [self.pool.units[u] for u in units]
+        core = [u for u in chosen if u.is_core]
+        return (core or chosen)[0].charge

@@ -1,0 +1,192 @@
+"""Placing a chunk by making room: the cheapest victims per node, then everything back that can stay or move."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.domain import Rung, TopologyConstraint
+from kai_solver.greedy.chunks import Chunk, Part
+from kai_solver.greedy.fit import FitTable
+from kai_solver.greedy.placing import Placer
+from kai_solver.greedy.victims import IMPOSSIBLE, RoomTable, VictimPool, part_of_unit
+from kai_solver.topology import DomainTree
+
+BoolArray = NDArray[np.bool_]
+
+NODES_TRIED = 8
+"""Nodes tried for one pod whose victims find no other place, cheapest first."""
+DOMAINS_TRIED = 16
+"""Domains tried for one chunk, cheapest estimate first."""
+
+
+class Evictor(Placer):
+    """A placer that may make units leave. One serves all questions with the same rung and eligible gangs."""
+
+    def __init__(self, pool: VictimPool, fits: FitTable, rung: Rung, eligible: frozenset[int]) -> None:
+        super().__init__(pool.state, fits=fits)
+        self.pool = pool
+        self.rung = rung
+        self.eligible = eligible
+        self.may_move = pool.state.problem.policy.consolidating_reclaim or rung is Rung.CONSOLIDATION
+        self.mover = Placer(pool.state, fits=fits, later=True)
+        self.left: dict[int, None] = {}
+        self._tables: dict[int, RoomTable] = {}
+
+    def make_room(self, chunk: Chunk) -> list[int] | None:
+        """Place ``chunk`` with victims; the units that left or moved for it, or None with the state unchanged.
+
+        Units that turn out not to be needed stay at home; those that fit elsewhere are moved; the rest is evicted.
+        """
+        mark = self.state.mark()
+        self.left = {}
+        if not self.place_chunk(chunk) or not self._settle():
+            self.state.rollback(mark)
+            return None
+        return [u for u in self.left if self.pool.has_left(u) or self.pool.is_moved(u)]
+
+    def table(self, shape: int) -> RoomTable:
+        """Room for one more pod of ``shape``, by node."""
+        found = self._tables.get(shape)
+        if found is None:
+            found = self._tables[shape] = RoomTable(self.pool, shape, self.eligible.__contains__, self.rung)
+        return found
+
+    def place_pod(self, pod: int, allowed: BoolArray | None = None) -> bool:
+        """Place ``pod`` where the fewest victims have to leave."""
+        table = self.table(self.state.problem.pod_shape[pod])
+        cost = table.update()
+        if self.state.affinity is not None:
+            mask = self.state.affinity.mask(self.state.problem.pods[pod])
+            allowed = mask if allowed is None else allowed & mask
+        if allowed is not None:
+            cost = np.where(allowed, cost, IMPOSSIBLE)
+        free = cost == 0
+        if free.any():
+            return super().place_pod(pod, free)
+        return self._place_by_leaving(pod, table, cost.copy())
+
+    def _place_by_leaving(self, pod: int, table: RoomTable, cost: NDArray[np.float64]) -> bool:
+        for _ in range(NODES_TRIED):
+            node = int(cost.argmin())
+            if cost[node] == IMPOSSIBLE:
+                return False
+            mark = self.state.mark()
+            victims = table.victims[node]
+            for unit in victims:
+                self.pool.leave(unit)
+            self.state.put(pod, node, now=False)
+            if self.rung is not Rung.CONSOLIDATION or all(self._replace(unit) for unit in self._by_size(victims)):
+                self.left.update(dict.fromkeys(victims))
+                return True
+            self.state.rollback(mark)
+            cost[node] = IMPOSSIBLE
+        return False
+
+    def _by_size(self, units: list[int]) -> list[int]:
+        return sorted(units, key=lambda u: (-self.pool.units[u].charge[2], -self.pool.units[u].charge[0], u))
+
+    def _replace(self, unit: int) -> bool:
+        """Give the pods of a unit that left another place, within their own gang's constraints."""
+        u = self.pool.units[unit]
+        gang = self.state.problem.gangs[u.gang]
+        mark = self.state.mark()
+        part = part_of_unit(gang, u.pods, self.state.gangs[u.gang].active)
+        if self.mover.place_part(part, None) or self.mover.place_part(part, None, largest_first=True):
+            self.pool.seat(unit)
+            return True
+        self.state.rollback(mark)
+        return False
+
+    def _settle(self) -> bool:
+        """Bring back who can stay, then move who can, dearest first; False where consolidation leaves one behind."""
+        pool = self.pool
+        order = sorted(self.left, key=pool.cost.__getitem__, reverse=True)
+        for unit in order:
+            self._bring_home(unit)
+        if self.may_move and self.rung is not Rung.CONSOLIDATION:
+            hopeless: set[tuple[int, ...]] = set()
+            for unit in order:
+                if pool.has_left(unit):
+                    self._move_unless_hopeless(unit, hopeless)
+        return self.rung is not Rung.CONSOLIDATION or not any(pool.has_left(u) for u in order)
+
+    def _bring_home(self, unit: int) -> None:
+        pool, state = self.pool, self.state
+        u = pool.units[unit]
+        later = [i for i in pool.of_gang[u.gang][u.step + 1 :] if pool.has_left(i)]
+        if later:
+            return
+        mark = state.mark()
+        if pool.is_moved(unit):
+            for pod in u.pods:
+                state.lift(pod)
+        if state.returns_home(u.pods):
+            pool.seat(unit)
+        else:
+            state.rollback(mark)
+
+    def _move_unless_hopeless(self, unit: int, hopeless: set[tuple[int, ...]]) -> None:
+        """Try to move; units alike to one that found no place are not tried again (room only shrinks here)."""
+        u = self.pool.units[unit]
+        gang = self.state.problem.gangs[u.gang].gang
+        alike = tuple(sorted(self.state.problem.pod_shape[pod] for pod in u.pods))
+        is_plain = gang.root.topology is None and all(p.topology is None for p in gang.root.podsets())
+        if is_plain and alike in hopeless:
+            return
+        if not self._replace(unit):
+            hopeless.add(alike)
+
+    # -- topology ------------------------------------------------------------------------------------------------
+
+    def _domains_at(
+        self,
+        tree: DomainTree,
+        level: int,
+        part: Part,
+        allowed: BoolArray | None,
+        *,
+        is_required: bool,
+        top: int | None,
+    ) -> Iterator[BoolArray]:
+        of_node = tree.domain_of[level]
+        inside = of_node >= 0 if allowed is None else (of_node >= 0) & allowed
+        if is_required and part.anchors and top is not None:
+            inside = inside & self._beside_anchors(tree, top, part)
+        estimates: list[tuple[float, int]] = []
+        for domain in np.unique(of_node[inside]).tolist():
+            estimate = self._estimate(part, inside & (of_node == domain))
+            if estimate < IMPOSSIBLE:
+                estimates.append((estimate, domain))
+        for _, domain in sorted(estimates)[:DOMAINS_TRIED]:
+            yield inside & (of_node == domain)
+
+    def _estimate(self, part: Part, nodes: BoolArray) -> float:
+        """Cost of the cheapest pods' worth of room in ``nodes``, each node counted as often as it could host."""
+        total = 0.0
+        need: dict[int, int] = {}
+        for pod in part.all_pods():
+            shape = self.state.problem.pod_shape[pod]
+            need[shape] = need.get(shape, 0) + 1
+        for shape, count in need.items():
+            cost = self.table(shape).update()[nodes]
+            devices = self.state.problem.shapes.shapes[shape].gpu.devices
+            often = np.maximum(1, self.state.problem.gpus[nodes] // devices) if devices else np.full(len(cost), count)
+            finite = np.isfinite(cost)
+            offers = np.sort(np.repeat(cost[finite], often[finite]))
+            if len(offers) < count:
+                return IMPOSSIBLE
+            total += float(offers[:count].sum())
+        return total
+
+
+def topology_missing(constraint: TopologyConstraint | None, domains: dict[str, DomainTree]) -> str:
+    """Why ``constraint`` can never hold: its topology or required level does not exist; empty where it can."""
+    if constraint is None or not constraint.required:
+        return ""
+    tree = domains.get(constraint.topology)
+    if tree is None:
+        return f"Requested topology {constraint.topology} does not exist"
+    if tree.level_index(constraint.required) is None:
+        return f"Topology {constraint.topology} has no level {constraint.required}"
+    return ""

@@ -1,0 +1,142 @@
+"""How many pods of a shape fit on every node, kept up to date as places are taken."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.greedy.state import State
+from kai_solver.units import GPU, MILLI
+
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+_MANY = 1 << 30
+_LATER, _UNSHARED = 1 << 40, 1 << 44
+"""Weights of a node's key, far above any free amount: not free now; no shared device to join (reference 3.10)."""
+
+
+@dataclass(slots=True)
+class _Counts:
+    """Pods of one shape that fit per node, now and later; ``seen``: how far in ``State.touched`` they are right."""
+
+    now: IntArray
+    later: IntArray
+    seen: int
+
+
+class FitTable:
+    """Counts per shape and node, refreshed for the touched nodes only."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self._counts: dict[int, _Counts] = {}
+
+    def counts(self, shape: int) -> tuple[IntArray, IntArray]:
+        """(N,) pods of ``shape`` that fit now, and later (now included). Do not write to them."""
+        touched = self.state.touched
+        found = self._counts.get(shape)
+        if found is None:
+            now, later = self._compute(shape, None)
+            found = self._counts[shape] = _Counts(now, later, len(touched))
+        elif found.seen < len(touched):
+            rows = np.array(sorted(set(touched[found.seen :])), dtype=np.int64)
+            found.now[rows], found.later[rows] = self._compute(shape, rows)
+            found.seen = len(touched)
+        return found.now, found.later
+
+    def took(self, shape: int, node: int, *, now: bool) -> None:
+        """One pod of ``shape`` was just put on ``node`` and nothing else happened since ``counts``: one less fits."""
+        found = self._counts.get(shape)
+        if found is None or found.seen != len(self.state.touched) - 1 or self._is_uneven(shape):
+            return
+        if not now and found.now[node]:
+            return
+        found.later[node] -= 1
+        if now:
+            found.now[node] -= 1
+        found.seen += 1
+
+    def _is_uneven(self, shape: int) -> bool:
+        gpu = self.state.problem.shapes.shapes[shape].gpu
+        return gpu.is_shared and gpu.devices > 1
+
+    def _compute(self, shape: int, rows: IntArray | None) -> tuple[IntArray, IntArray]:
+        state = self.state
+        at = slice(None) if rows is None else rows
+        mask = state.problem.shapes.mask(shape)[at]
+        later = np.where(mask, _MANY, 0)
+        now = later.copy()
+        for resource, amount in enumerate(state.problem.shapes.shapes[shape].request):
+            if amount and resource != GPU:
+                np.minimum(later, state.future[resource, at] // amount, out=later)
+                np.minimum(now, state.idle[resource, at] // amount, out=now)
+        self._limit_by_gpus(shape, at, now, later)
+        np.maximum(later, 0, out=later)
+        np.minimum(now, later, out=now)
+        return np.maximum(now, 0, out=now), later
+
+    def _limit_by_gpus(self, shape: int, at: slice | IntArray, now: IntArray, later: IntArray) -> None:
+        state = self.state
+        gpu = state.problem.shapes.shapes[shape].gpu
+        if not gpu.devices:
+            return
+        if gpu.is_whole:
+            np.minimum(later, state.whole_later[at] // gpu.devices, out=later)
+            np.minimum(now, state.whole_now[at] // gpu.devices, out=now)
+            return
+        milli = state.problem.shapes.milli(shape)[at][:, None]
+        future = state.device_future[at]
+        present = np.minimum(state.device_idle[at], future)
+        np.minimum(later, _shares(future, milli, gpu.devices), out=later)
+        np.minimum(now, _shares(present, milli, gpu.devices), out=now)
+
+    def choose(self, shape: int, allowed: BoolArray | None = None) -> tuple[int, bool] | None:
+        """The best node for one pod, and whether it can be bound now; None where it fits nowhere.
+
+        Order (reference 3.10): a device already shared, free now, then packed or spread by what is free, then name.
+        """
+        now, later = self.counts(shape)
+        candidates = later > 0
+        if allowed is not None:
+            candidates &= allowed
+        if not candidates.any():
+            return None
+        key = self._key(shape, now)
+        node = int(np.where(candidates, key, np.iinfo(np.int64).max).argmin())
+        return node, bool(now[node] > 0)
+
+    def _key(self, shape: int, now: IntArray) -> IntArray:
+        state = self.state
+        asks_gpu = bool(state.problem.shapes.shapes[shape].gpu.devices)
+        free = state.gpu_free if asks_gpu else state.future[0]
+        policy = state.problem.policy
+        if (policy.gpu_placement if asks_gpu else policy.cpu_placement) == "spread":
+            total = state.problem.gpus * MILLI if asks_gpu else state.problem.capacity[0]
+            key = -(free * 1_000_000 // np.maximum(total, 1))
+        elif asks_gpu:
+            key = free.copy()
+        else:
+            key = free + np.where(state.problem.gpus > 0, 1 << 36, 0)
+        key += np.where(now > 0, 0, _LATER)
+        if state.problem.shapes.shapes[shape].gpu.is_shared and policy.gpu_placement == "binpack":
+            milli = state.problem.shapes.milli(shape)[:, None]
+            future = state.device_future
+            joins = ((future >= milli) & (future < MILLI)).any(axis=1)
+            key += np.where(joins, 0, _UNSHARED)
+        preferred = state.problem.shapes.shapes[shape].constraints.preferred
+        if preferred:
+            score = state.problem.predicates.preferred_score(state.problem.shapes.shapes[shape].constraints)
+            key -= score.astype(np.int64) << 37
+        return key
+
+
+def _shares(free: IntArray, milli: IntArray, devices: int) -> IntArray:
+    """Pods that fit the free thousandths of devices (N, D), each taking ``milli`` (N, 1) of ``devices`` of them.
+
+    Exact for one device; for more a lower bound that is positive exactly where one pod fits.
+    """
+    each = np.maximum(free, 0) // np.maximum(milli, 1)
+    if devices == 1:
+        return each.sum(axis=1)
+    return (each > 0).sum(axis=1) // devices

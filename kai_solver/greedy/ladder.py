@@ -1,0 +1,198 @@
+"""One climb of the ladder: allocate, consolidate, reclaim, preempt, then stale gangs (design section 5).
+
+Within a rung gangs come in policy order, re-evaluated as allocations grow. The greedy answers first. Where it finds
+no way, an ``Oracle`` may be asked: it proves that there is none, or finds one.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from kai_solver.domain import Proof, Reason, Rung
+from kai_solver.fairness import over_limit, over_limit_message, over_quota, over_quota_message
+from kai_solver.greedy.chunks import Chunk, Chunker, Part
+from kai_solver.greedy.disruption import Disruption
+from kai_solver.greedy.outcome import Admission, Outcome, Refusal, proven
+from kai_solver.greedy.placing import Placer
+from kai_solver.greedy.readiness import not_ready
+from kai_solver.greedy.rules import Aggressor, delay_remaining_s
+from kai_solver.greedy.shortage import shortage
+from kai_solver.greedy.stale import stale_gangs
+from kai_solver.greedy.state import State
+from kai_solver.greedy.turns import Turns
+from kai_solver.greedy.units import charge_of
+from kai_solver.reduction import Problem
+
+Signature = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an oracle says. On "yes" the chunk has its places, and ``units`` left or moved for it."""
+
+    verdict: Literal["yes", "no"]
+    proof: Proof
+    units: tuple[int, ...] = ()
+
+
+class Oracle(Protocol):
+    """Answers what the greedy could not. On "no" the state is as before; the proof says how sure it is."""
+
+    def place(self, outcome: Outcome, chunk: Chunk, rung: Rung, disruption: Disruption | None) -> Answer:
+        """Can ``chunk`` run beside all admitted so far, with nobody disturbed whom ``rung`` protects?"""
+        ...
+
+
+class Ladder:
+    """Climbs rung by rung on one state."""
+
+    def __init__(
+        self, problem: Problem, rungs: Iterable[Rung], oracle: Oracle, should_stop: Callable[[], bool] = lambda: False
+    ) -> None:
+        self.problem = problem
+        self.rungs = tuple(rungs)
+        self.oracle = oracle
+        self.should_stop = should_stop
+        self.outcome = Outcome(State(problem))
+        self.placer = Placer(self.outcome.state)
+        self.chunkers = [
+            Chunker(gang, state) for gang, state in zip(problem.gangs, self.outcome.state.gangs, strict=True)
+        ]
+
+    def climb(self) -> Outcome:
+        """Climb all rungs."""
+        candidates = self._ready()
+        for rung in self.rungs:
+            if rung is Rung.ALLOCATE:
+                self._allocate(candidates)
+            elif rung is Rung.STALE:
+                self._evict_stale()
+            else:
+                self._disturb(rung, candidates)
+        return self.outcome
+
+    def _ready(self) -> list[int]:
+        ready: list[int] = []
+        for gang, chunker in zip(self.problem.gangs, self.chunkers, strict=True):
+            if not gang.pending:
+                continue
+            refusal = not_ready(self.problem, gang, chunker)
+            if refusal is None:
+                ready.append(gang.index)
+            else:
+                for rung in self.rungs:
+                    self.outcome.refuse(gang.index, rung, refusal)
+        return ready
+
+    # -- allocate ------------------------------------------------------------------------------------------------
+
+    def _allocate(self, candidates: list[int]) -> None:
+        """Place chunk by chunk without disturbing anybody; gangs with surplus take turns again and again."""
+        turns = Turns(self.outcome.state, self.chunkers, candidates)
+        failed: dict[Signature, Refusal] = {}
+        while (turn := turns.pop()) is not None:
+            gang, chunk = turn
+            refusal = over_capacity(self.outcome.state, chunk) or failed.get(self._signature(chunk))
+            if refusal is None:
+                refusal = self._allocate_chunk(chunk)
+                if refusal is None:
+                    turns.again(gang)
+                    continue
+                failed[self._signature(chunk)] = refusal
+            self.outcome.refuse(gang, Rung.ALLOCATE, refusal)
+
+    def _allocate_chunk(self, chunk: Chunk) -> Refusal | None:
+        if self.placer.place_chunk(chunk):
+            self.outcome.admissions.append(Admission(chunk, Rung.ALLOCATE))
+            return None
+        return self._ask(chunk, Rung.ALLOCATE, None)
+
+    def _signature(self, chunk: Chunk) -> Signature:
+        """Chunks of one signature fit the same places: what failed once fails for all (capacity only shrinks)."""
+        if self.outcome.state.affinity is not None or chunk.root.anchors:
+            return (chunk.gang, chunk.pods)
+        return self._part_signature(chunk.root)
+
+    def _part_signature(self, part: Part) -> Signature:
+        shapes = self.problem.pod_shape
+        return (part.topology, tuple(shapes[p] for p in part.pods), tuple(map(self._part_signature, part.parts)))
+
+    def _ask(self, chunk: Chunk, rung: Rung, disruption: Disruption | None) -> Refusal | None:
+        """Ask the oracle; None where it found a way."""
+        answer = self.oracle.place(self.outcome, chunk, rung, disruption)
+        if answer.verdict == "yes":
+            self.outcome.admissions.append(Admission(chunk, rung, answer.units, by_solver=True))
+            return None
+        return shortage(self.outcome.state, self.placer, chunk, answer.proof)
+
+    # -- rungs that disturb --------------------------------------------------------------------------------------
+
+    def _disturb(self, rung: Rung, candidates: list[int]) -> None:
+        if self.outcome.pool is None:
+            self.outcome.pool = Disruption.pool_of(self.outcome.state)
+        disruption = Disruption(self.outcome, self.placer.fits, rung, self.chunkers)
+        turns = Turns(self.outcome.state, self.chunkers, candidates)
+        while (turn := turns.pop()) is not None:
+            gang, chunk = turn
+            if self.should_stop():
+                self.outcome.stopped = True
+                return
+            refusal = self._disturb_for(disruption, rung, chunk)
+            if refusal is not None:
+                self.outcome.refuse(gang, rung, refusal)
+            else:
+                turns.refresh()
+
+    def _disturb_for(self, disruption: Disruption, rung: Rung, chunk: Chunk) -> Refusal | None:
+        who = Aggressor(self.problem.gangs[chunk.gang], charge_of(self.problem, chunk.pods))
+        left_s = delay_remaining_s(self.problem, who.gang)
+        if left_s > 0:
+            text = f"Preemption delay has not elapsed: {left_s:.0f} s left"
+            return proven(Reason.PREEMPTION_DELAY, text, "rule")
+        refusal = disruption.forbidden(who)
+        if refusal is not None:
+            return refusal
+        refusal = over_capacity(self.outcome.state, chunk) if rung is Rung.CONSOLIDATION else None
+        if refusal is not None:
+            return refusal
+        signature = self._signature(chunk)
+        refusal = disruption.known_refusal(who, signature)
+        if refusal is not None:
+            return refusal
+        found = disruption.solve(who, chunk)
+        if found is not None:
+            self.outcome.admissions.append(Admission(chunk, rung, tuple(found)))
+            return None
+        refusal = self._ask(chunk, rung, disruption)
+        if refusal is not None:
+            disruption.remember(who, signature, refusal)
+        return refusal
+
+    # -- stale gangs ---------------------------------------------------------------------------------------------
+
+    def _evict_stale(self) -> None:
+        for gang in stale_gangs(self.outcome.state, self.chunkers):
+            state = self.outcome.state.gangs[gang]
+            for pod in [p for leaf in state.active for p in leaf]:
+                if pod in self.outcome.state.places:
+                    self.outcome.state.lift(pod)
+                else:
+                    self.outcome.state.evict(pod)
+            self.outcome.stale.append(gang)
+
+
+def over_capacity(state: State, chunk: Chunk) -> Refusal | None:
+    """Refusal where a limit, or the quota of non-preemptible work, is passed at the leaf or above (reference 3.14)."""
+    problem = state.problem
+    gang = problem.gangs[chunk.gang]
+    request = charge_of(problem, chunk.pods)
+    if not gang.gang.preemptible:
+        blocker = over_quota(problem.queues, state.allocated_fixed, gang.queue, request)
+        if blocker is not None:
+            message = over_quota_message(problem.queues, state.allocated_fixed, gang.queue, request)
+            return proven(Reason.NON_PREEMPTIBLE_OVER_QUOTA, message, "quota", blocker)
+    blocker = over_limit(problem.queues, state.allocated, gang.queue, request)
+    if blocker is not None:
+        message = over_limit_message(problem.queues, state.allocated, gang.queue, request)
+        return proven(Reason.OVER_LIMIT, message, "limit", blocker)
+    return None

@@ -1,0 +1,60 @@
+"""What a climb of the ladder decided: who was admitted how, who was refused why."""
+
+from dataclasses import dataclass, field
+
+from kai_solver.domain import Blocker, Proof, Reason, Rung
+from kai_solver.greedy.chunks import Chunk
+from kai_solver.greedy.state import State
+from kai_solver.greedy.victims import VictimPool
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """One chunk that got places. ``units``: those that leave or move for it (indices of the pool)."""
+
+    chunk: Chunk
+    rung: Rung
+    units: tuple[int, ...] = ()
+    by_solver: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why one rung does nothing for a gang."""
+
+    reason: Reason
+    message: str
+    proof: Proof
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Everything decided in one climb.
+
+    Attributes
+    ----------
+    pool
+        Units of those that may be disturbed; None where no rung disturbed anybody.
+    refusals
+        By gang and rung, the last word of each rung that was asked.
+    stale
+        Gangs evicted for running below their minimum.
+    stopped
+        The climb ended before every gang was asked.
+    """
+
+    state: State
+    pool: VictimPool | None = None
+    admissions: list[Admission] = field(default_factory=list)
+    refusals: dict[int, dict[Rung, Refusal]] = field(default_factory=dict)
+    stale: list[int] = field(default_factory=list)
+    stopped: bool = False
+
+    def refuse(self, gang: int, rung: Rung, refusal: Refusal) -> None:
+        """Note why ``rung`` does nothing for ``gang``."""
+        self.refusals.setdefault(gang, {})[rung] = refusal
+
+
+def proven(reason: Reason, message: str, method: str, *blocking: Blocker) -> Refusal:
+    """A refusal that follows from a rule or a count."""
+    return Refusal(reason, message, Proof("proven", method, blocking))

@@ -1,0 +1,161 @@
+"""Placing a chunk: domains tightest first, nodes by key, devices by fill; all of it or nothing."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.domain import TopologyConstraint
+from kai_solver.greedy.chunks import Chunk, Part
+from kai_solver.greedy.fit import FitTable
+from kai_solver.greedy.state import State
+from kai_solver.topology import DomainTree
+
+BoolArray = NDArray[np.bool_]
+
+
+class Placer:
+    """Greedy placement on a state; every method leaves the state unchanged where it fails.
+
+    ``later``: nothing is bound now even where it could be (places for pods that first have to leave another).
+    """
+
+    def __init__(self, state: State, *, fits: FitTable | None = None, later: bool = False) -> None:
+        self.state = state
+        self.fits = fits or FitTable(state)
+        self.later = later
+
+    def place_chunk(self, chunk: Chunk, allowed: BoolArray | None = None) -> bool:
+        """Place all pods of ``chunk``; a second try takes the largest pods first where sizes differ."""
+        mark = self.state.mark()
+        done = self.place_part(chunk.root, allowed, largest_first=False)
+        if not done and len({self.state.problem.pod_shape[p] for p in chunk.pods}) > 1:
+            self.state.rollback(mark)
+            done = self.place_part(chunk.root, allowed, largest_first=True)
+        if not done:
+            self.state.rollback(mark)
+            return False
+        self._start_together(chunk)
+        return True
+
+    def place_pod(self, pod: int, allowed: BoolArray | None = None) -> bool:
+        """Place one pod on its best node."""
+        shape = self.state.problem.pod_shape[pod]
+        if self.state.affinity is not None:
+            mask = self.state.affinity.mask(self.state.problem.pods[pod])
+            allowed = mask if allowed is None else allowed & mask
+        choice = self.fits.choose(shape, allowed)
+        if choice is None:
+            return False
+        node, now = choice
+        now = now and not self.later
+        self.state.put(pod, node, now=now)
+        self.fits.took(shape, node, now=now)
+        return True
+
+    def _start_together(self, chunk: Chunk) -> None:
+        """A minimum that must wait for one pod waits as a whole (KAI: ShouldPipelineJob, reference 3.4)."""
+        places = self.state.places
+        if not chunk.is_core or all(places[pod].now for pod in chunk.pods):
+            return
+        for pod in chunk.pods:
+            if places[pod].now:
+                node = places[pod].node
+                self.state.lift(pod)
+                self.state.put(pod, node, now=False)
+
+    def place_part(self, part: Part, allowed: BoolArray | None, *, largest_first: bool = False) -> bool:
+        """Place all pods under ``part``; may leave some placed where it fails."""
+        if part.topology is None:
+            return self._place_inside(part, allowed, largest_first=largest_first)
+        for domain in self.domains(part, part.topology, allowed):
+            mark = self.state.mark()
+            if self._place_inside(part, domain, largest_first=largest_first):
+                return True
+            self.state.rollback(mark)
+        return False
+
+    def _place_inside(self, part: Part, allowed: BoolArray | None, *, largest_first: bool) -> bool:
+        parts, pods = part.parts, part.pods
+        if largest_first:
+            parts = tuple(sorted(parts, key=lambda p: -max((self._size(i) for i in p.all_pods()), default=0)))
+            pods = tuple(sorted(pods, key=lambda i: -self._size(i)))
+        for child in parts:
+            if not self.place_part(child, allowed, largest_first=largest_first):
+                return False
+        return all(self.place_pod(pod, allowed) for pod in pods)
+
+    def _size(self, pod: int) -> int:
+        charge = self.state.problem.charges[pod]
+        return charge[2] * 1_000_000 + charge[0]
+
+    # -- topology ----------------------------------------------------------------------------------------------
+
+    def domains(
+        self, part: Part, topology: TopologyConstraint, allowed: BoolArray | None
+    ) -> Iterator[BoolArray | None]:
+        """Node masks to try for ``part``, best first: preferred level up to the required one, tightest first.
+
+        Without a required level the whole of ``allowed`` comes last; domains too small for the pods are left out.
+        """
+        tree = self.state.problem.domains.get(topology.topology)
+        if tree is None:
+            if not topology.required:
+                yield allowed
+            return
+        top = tree.level_index(topology.required) if topology.required else None
+        deepest = tree.level_index(topology.preferred) if topology.preferred else top
+        if topology.required and top is None:
+            return
+        if deepest is not None:
+            lowest = top if top is not None else 0
+            for level in range(max(deepest, lowest), lowest - 1, -1):
+                yield from self._domains_at(tree, level, part, allowed, is_required=bool(topology.required), top=top)
+        if top is None:
+            yield allowed
+
+    def _domains_at(
+        self,
+        tree: DomainTree,
+        level: int,
+        part: Part,
+        allowed: BoolArray | None,
+        *,
+        is_required: bool,
+        top: int | None,
+    ) -> Iterator[BoolArray]:
+        of_node = tree.domain_of[level]
+        inside = of_node >= 0 if allowed is None else (of_node >= 0) & allowed
+        if is_required and part.anchors and top is not None:
+            inside = inside & self._beside_anchors(tree, top, part)
+        roomy = self._roomy(of_node, inside, part)
+        if not roomy.size:
+            return
+        free = np.bincount(of_node[inside], weights=self.state.gpu_free[inside], minlength=len(tree.names[level]))
+        for domain in sorted(roomy.tolist(), key=lambda d: (free[d], d)):
+            yield inside & (of_node == domain)
+
+    def _beside_anchors(self, tree: DomainTree, top: int, part: Part) -> BoolArray:
+        of_node = tree.domain_of[top]
+        nodes = {self.node_of(pod) for pod in part.anchors}
+        domains = {int(of_node[node]) for node in nodes if node >= 0}
+        return np.isin(of_node, sorted(domains)) if len(domains) == 1 else np.zeros(len(of_node), dtype=np.bool_)
+
+    def node_of(self, pod: int) -> int:
+        """Node on which ``pod`` runs or is to run."""
+        place = self.state.places.get(pod)
+        return place.node if place is not None else self.state.problem.pod_node[pod]
+
+    def _roomy(self, of_node: NDArray[np.int32], inside: BoolArray, part: Part) -> NDArray[np.int64]:
+        """Domains in which every shape of ``part``, counted alone, finds room for all its pods."""
+        width = int(of_node.max(initial=-1)) + 1
+        fits = np.bincount(of_node[inside], minlength=width) > 0
+        need: dict[int, int] = {}
+        for pod in part.all_pods():
+            shape = self.state.problem.pod_shape[pod]
+            need[shape] = need.get(shape, 0) + 1
+        for shape, count in need.items():
+            _, later = self.fits.counts(shape)
+            room = np.bincount(of_node[inside], weights=np.minimum(later[inside], count), minlength=width)
+            fits &= room >= count
+        return np.flatnonzero(fits)

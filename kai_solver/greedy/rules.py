@@ -1,0 +1,144 @@
+"""Who may be disturbed for whom, and whether what was chosen is allowed (reference 3.5 to 3.7)."""
+
+from dataclasses import dataclass
+
+from kai_solver.domain import Blocker, Rung
+from kai_solver.fairness import (
+    ReclaimLedger,
+    may_reclaim,
+    preempt_min_runtime_s,
+    reclaim_min_runtime_s,
+    victim_queue_eligible,
+)
+from kai_solver.greedy.state import State
+from kai_solver.greedy.victims import VictimPool
+from kai_solver.reduction import GangShape, Problem
+from kai_solver.reduction.problem import Charge
+
+
+@dataclass(frozen=True, slots=True)
+class Aggressor:
+    """A gang that asks for room, and what its next chunk costs its queue."""
+
+    gang: GangShape
+    charge: Charge
+
+    @property
+    def queue(self) -> int:
+        """Its leaf queue."""
+        return self.gang.queue
+
+
+def delay_remaining_s(problem: Problem, gang: GangShape) -> float:
+    """Seconds until the gang may cause victims or moves (PodGroup ``preemptionDelay``)."""
+    g = gang.gang
+    since = max(g.created_s, g.last_eviction_s if g.last_eviction_s is not None else g.created_s)
+    return since + g.preemption_delay_s - problem.snapshot.now_s if g.preemption_delay_s > 0 else 0.0
+
+
+def refuses_reclaim(state: State, who: Aggressor) -> Blocker | None:
+    """What forbids the queue to reclaim at all, None where nothing does."""
+    problem = state.problem
+    return may_reclaim(
+        problem.queues,
+        problem.share,
+        state.allocated,
+        state.allocated_fixed,
+        who.queue,
+        who.charge,
+        preemptible=who.gang.gang.preemptible,
+    )
+
+
+class Eligibility:
+    """Sets of units that a rung may take for an aggressor; equal questions get the same set object."""
+
+    def __init__(self, state: State, pool: VictimPool) -> None:
+        self.state = state
+        self.pool = pool
+        self._sets: dict[tuple[object, ...], frozenset[int]] = {}
+        self._by_queue: dict[int, list[int]] = {}
+        for gang in pool.of_gang:
+            self._by_queue.setdefault(state.problem.gangs[gang].queue, []).append(gang)
+
+    def units(self, rung: Rung, who: Aggressor) -> frozenset[int]:
+        """Units that ``rung`` may take for ``who``, before any test of the set as a whole."""
+        if rung is Rung.CONSOLIDATION:
+            return self._consolidation(who)
+        if rung is Rung.PREEMPT:
+            return self._preempt(who)
+        return self.reclaim(who, self.reclaim_queues(who))
+
+    def _consolidation(self, who: Aggressor) -> frozenset[int]:
+        own = tuple(self.pool.of_gang.get(who.gang.index, ()))
+        key = ("move", own)
+        if key not in self._sets:
+            self._sets[key] = frozenset(u.index for u in self.pool.units if u.index not in own)
+        return self._sets[key]
+
+    def _preempt(self, who: Aggressor) -> frozenset[int]:
+        problem, gang = self.state.problem, who.gang.gang
+        key = ("preempt", who.queue, gang.priority, gang.never_preempts)
+        if key not in self._sets:
+            units: list[int] = []
+            for victim in self._by_queue.get(who.queue, ()) if not gang.never_preempts else ():
+                if problem.gangs[victim].gang.priority < gang.priority:
+                    least = preempt_min_runtime_s(problem.queues, problem.policy, who.queue)
+                    units.extend(self._unprotected(victim, least))
+            self._sets[key] = frozenset(units)
+        return self._sets[key]
+
+    def reclaim_queues(self, who: Aggressor) -> tuple[int, ...]:
+        """Leaf queues from which ``who`` may reclaim now."""
+        problem, state = self.state.problem, self.state
+        return tuple(
+            queue
+            for queue in self._by_queue
+            if queue != who.queue
+            and victim_queue_eligible(
+                problem.queues,
+                problem.allocatable,
+                state.allocated,
+                who.queue,
+                queue,
+                who.charge,
+            )
+        )
+
+    def reclaim(self, who: Aggressor, queues: tuple[int, ...]) -> frozenset[int]:
+        """Units of ``queues`` that reclaim may take for ``who``."""
+        problem = self.state.problem
+        key = ("reclaim", who.queue, queues)
+        if key not in self._sets:
+            units: list[int] = []
+            for queue in queues:
+                least = reclaim_min_runtime_s(problem.queues, problem.policy, who.queue, queue)
+                for victim in self._by_queue[queue]:
+                    units.extend(self._unprotected(victim, least))
+            self._sets[key] = frozenset(units)
+        return self._sets[key]
+
+    def _unprotected(self, gang: int, min_runtime_s: float) -> list[int]:
+        """Units of ``gang``; only its surplus while its minimum run time has not passed."""
+        problem = self.state.problem
+        started = problem.gangs[gang].gang.last_start_s
+        units = self.pool.of_gang[gang]
+        if min_runtime_s > 0 and started is not None and started + min_runtime_s > problem.snapshot.now_s:
+            return [u for u in units if not self.pool.units[u].is_core]
+        return units
+
+
+def reclaim_allowed(state: State, pool: VictimPool, who: Aggressor, ledger: ReclaimLedger, units: list[int]) -> bool:
+    """True where taking ``units`` in order (surplus before core, queue by queue) is fair at every step.
+
+    ``ledger`` holds the queues' numbers from before the question. Units that found another place are not charged.
+    """
+    problem = state.problem
+    taken = [pool.units[u] for u in units if pool.has_left(u) or not problem.policy.consolidating_reclaim]
+    taken.sort(key=lambda u: (problem.gangs[u.gang].queue, u.gang, u.step))
+    for unit in taken:
+        queue = problem.gangs[unit.gang].queue
+        if not ledger.allows(queue, unit.charge):
+            return False
+        ledger.take(queue, unit.charge)
+    return ledger.saturation_ok(problem.policy.saturation_multiplier)

@@ -1,0 +1,78 @@
+"""Why a chunk finds no place, in the words that users and tools look for (reference 1.13)."""
+
+from collections import Counter
+
+from kai_solver.domain import Blocker, Proof, Reason
+from kai_solver.greedy.chunks import Chunk
+from kai_solver.greedy.outcome import Refusal
+from kai_solver.greedy.placing import Placer
+from kai_solver.greedy.state import State
+from kai_solver.units import GPU, MILLI, PODS
+
+_NAMES = {0: "CPU cores", 1: "memory", PODS: "pods"}
+
+
+def shortage(state: State, placer: Placer, chunk: Chunk, proof: Proof) -> Refusal:
+    """The refusal for ``chunk`` with counts of nodes by what they lack; blockers are added where ``proof`` has none."""
+    problem = state.problem
+    placed = _found_room(placer, chunk)
+    first = next((pod for pod in chunk.pods if not placer.fits.counts(problem.pod_shape[pod])[1].any()), chunk.pods[-1])
+    lacks = nodes_lacking(state, problem.pod_shape[first])
+    detail = ", ".join(f"{count} node(s) {text}" for text, count in lacks.most_common())
+    topology = _topology(chunk)
+    reason = Reason.NOT_ENOUGH_RESOURCES
+    if topology and all(placer.fits.counts(problem.pod_shape[pod])[1].any() for pod in chunk.pods):
+        reason = Reason.TOPOLOGY
+        gang = problem.gangs[chunk.gang].gang.key
+        text = (
+            f"topology {topology[0]}, requirement {topology[1]} couldn't be satisfied for job <{gang}>: "
+            "not enough resources in one domain to allocate the job"
+        )
+    elif len(chunk.pods) > 1:
+        text = (
+            f"Resources were found for {placed} pods while {len(chunk.pods)} are required for gang scheduling. "
+            f"Additional pods cannot be scheduled due to: {detail}"
+        )
+    else:
+        text = f"no nodes with enough resources were found: {detail}"
+    blocking = proof.blocking or tuple(Blocker("resource", text, "1 node", "0 nodes") for text in lacks)
+    return Refusal(reason, text, Proof(proof.state, proof.method, blocking))
+
+
+def _topology(chunk: Chunk) -> tuple[str, str] | None:
+    parts = [chunk.root]
+    while parts:
+        part = parts.pop()
+        if part.topology is not None and part.topology.required:
+            return part.topology.topology, part.topology.required
+        parts.extend(part.parts)
+    return None
+
+
+def _found_room(placer: Placer, chunk: Chunk) -> int:
+    """How many pods of the chunk find a place when each may go anywhere."""
+    mark = placer.state.mark()
+    count = sum(placer.place_pod(pod) for pod in chunk.pods)
+    placer.state.rollback(mark)
+    return count
+
+
+def nodes_lacking(state: State, shape: int) -> Counter[str]:
+    """How many nodes lack what for one pod of ``shape``; each node is counted under all that it lacks."""
+    problem = state.problem
+    spec = problem.shapes.shapes[shape]
+    mask = problem.shapes.mask(shape)
+    counter: Counter[str] = Counter(problem.predicates.reasons(spec.constraints))
+    names = problem.snapshot.schema.names
+    for resource, amount in enumerate(spec.request):
+        if amount and resource != GPU:
+            short = int((mask & (state.future[resource] < amount)).sum())
+            if short:
+                counter[f"didn't have enough resources: {_NAMES.get(resource, names[resource])}"] += short
+    if spec.gpu.devices:
+        milli = problem.shapes.milli(shape)[:, None]
+        fitting = (state.device_future >= milli).sum(axis=1) if milli.max(initial=0) < MILLI else state.whole_later
+        short = int((mask & (fitting < spec.gpu.devices)).sum())
+        if short:
+            counter["didn't have enough resources: GPUs"] += short
+    return counter

@@ -1,0 +1,265 @@
+"""The working state of one cycle: what is free, who is where, and a journal to take steps back.
+
+Two views of capacity are kept. ``idle`` is free now; ``future`` is what is free once everybody who is leaving has
+left. A pod that fits ``idle`` and ``future`` can be bound at once; one that fits ``future`` alone is nominated
+(KAI: pipelined). ``future`` is never above what the node has, so nothing is promised twice.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.errors import InternalError
+from kai_solver.predicates import PodAffinityIndex
+from kai_solver.reduction import Problem
+from kai_solver.reduction.problem import Charge, charge
+from kai_solver.units import MILLI
+
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+
+class Place(NamedTuple):
+    """Where a pod is to run: node, devices with their share, and whether it can be bound now."""
+
+    node: int
+    devices: tuple[int, ...]
+    milli: int
+    now: bool
+    charge: Charge
+
+
+@dataclass(slots=True)
+class GangState:
+    """Pods of one gang by leaf: those that run or will, and those that wait. Both in task order."""
+
+    active: list[list[int]]
+    pending: list[list[int]]
+
+
+class State:
+    """Mutable; every change goes through ``put``, ``lift``, ``evict`` and ``restore``."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.idle: IntArray = problem.capacity - problem.held
+        self.future: IntArray = self.idle + problem.releasing
+        self.device_idle: IntArray = problem.device_free.copy()
+        self.device_future: IntArray = problem.device_free + problem.device_releasing
+        self.whole_now: IntArray = (np.minimum(self.device_idle, self.device_future) == MILLI).sum(axis=1)
+        self.whole_later: IntArray = (self.device_future == MILLI).sum(axis=1)
+        self.gpu_free: IntArray = np.maximum(self.device_future, 0).sum(axis=1)
+        self.allocated = [list(row) for row in problem.allocated]
+        self.allocated_fixed = [list(row) for row in problem.allocated_fixed]
+        self.places: dict[int, Place] = {}
+        self.gone: set[int] = set()
+        self.gangs = [
+            GangState([list(leaf.active) for leaf in g.leaves], [list(leaf.pending) for leaf in g.leaves])
+            for g in problem.gangs
+        ]
+        self.leaf_of = {
+            pod: position
+            for g in problem.gangs
+            for position, leaf in enumerate(g.leaves)
+            for pod in (*leaf.active, *leaf.pending)
+        }
+        self.touched: list[int] = []
+        self.journal: list[tuple[str, int, Place | None]] = []
+        self.affinity = _affinity(problem)
+        self._requests = [np.array(s.request, dtype=np.int64) for s in problem.shapes.shapes]
+
+    # -- steps -------------------------------------------------------------------------------------------------
+
+    def put(self, pod: int, node: int, *, now: bool) -> Place:
+        """Give ``pod`` a place on ``node``; the caller knows that it fits."""
+        shape = self.problem.pod_shape[pod]
+        gpu = self.problem.shapes.shapes[shape].gpu
+        milli = gpu.milli_on(self.problem.nodes[node].gpu_memory_mib) if gpu.devices else 0
+        devices = self._choose_devices(node, gpu.devices, milli, now=now) if gpu.devices else ()
+        cost = charge(self.problem.pods[pod], self.problem.nodes[node].gpu_memory_mib)
+        place = Place(node, devices, milli, now, cost)
+        self._apply_put(pod, place)
+        self.journal.append(("put", pod, place))
+        return place
+
+    def lift(self, pod: int) -> None:
+        """Take back the place that ``put`` gave."""
+        place = self.places[pod]
+        self._apply_lift(pod, place)
+        self.journal.append(("lift", pod, place))
+
+    def evict(self, pod: int) -> None:
+        """A running pod leaves: what it held is free in the future."""
+        self._apply_evict(pod)
+        self.journal.append(("evict", pod, None))
+
+    def restore(self, pod: int) -> None:
+        """Undo ``evict``: the pod stays where it runs."""
+        self._apply_restore(pod)
+        self.journal.append(("restore", pod, None))
+
+    def mark(self) -> int:
+        """A point in the journal to roll back to."""
+        return len(self.journal)
+
+    def rollback(self, mark: int) -> None:
+        """Undo everything since ``mark``."""
+        while len(self.journal) > mark:
+            step, pod, place = self.journal.pop()
+            if step == "evict":
+                self._apply_restore(pod)
+            elif step == "restore":
+                self._apply_evict(pod)
+            elif place is None:
+                raise InternalError(f"journal step {step} without a place")
+            elif step == "put":
+                self._apply_lift(pod, place)
+            else:
+                self._apply_put(pod, place)
+
+    # -- effects -----------------------------------------------------------------------------------------------
+
+    def _apply_put(self, pod: int, place: Place) -> None:
+        request = self._requests[self.problem.pod_shape[pod]]
+        self.future[:, place.node] -= request
+        if place.now:
+            self.idle[:, place.node] -= request
+        for device in place.devices:
+            self.device_future[place.node, device] -= place.milli
+            if place.now:
+                self.device_idle[place.node, device] -= place.milli
+        self.places[pod] = place
+        self._join(pod, place.charge)
+        self._note(place.node, gpus=bool(place.devices))
+        if self.affinity is not None:
+            self.affinity.place(self.problem.pods[pod], place.node)
+
+    def _apply_lift(self, pod: int, place: Place) -> None:
+        request = self._requests[self.problem.pod_shape[pod]]
+        self.future[:, place.node] += request
+        if place.now:
+            self.idle[:, place.node] += request
+        for device in place.devices:
+            self.device_future[place.node, device] += place.milli
+            if place.now:
+                self.device_idle[place.node, device] += place.milli
+        del self.places[pod]
+        self._leave(pod, place.charge)
+        self._note(place.node, gpus=bool(place.devices))
+        if self.affinity is not None:
+            self.affinity.remove(self.problem.pods[pod], place.node)
+
+    def _apply_evict(self, pod: int) -> None:
+        self._leave(pod, self.problem.charges[pod])
+        self._shift_running(pod, +1)
+        self.gone.add(pod)
+        if self.affinity is not None:
+            self.affinity.remove(self.problem.pods[pod], self.problem.pod_node[pod])
+
+    def _apply_restore(self, pod: int) -> None:
+        self._join(pod, self.problem.charges[pod])
+        self._shift_running(pod, -1)
+        self.gone.discard(pod)
+        if self.affinity is not None:
+            self.affinity.place(self.problem.pods[pod], self.problem.pod_node[pod])
+
+    def _shift_running(self, pod: int, sign: int) -> None:
+        problem = self.problem
+        node = problem.pod_node[pod]
+        self.future[:, node] += sign * self._requests[problem.pod_shape[pod]]
+        seats = problem.seats.get(pod, ())
+        if seats:
+            milli = problem.shapes.milli(problem.pod_shape[pod])[node]
+            for device in seats:
+                self.device_future[node, device] += sign * milli
+        self._note(node, gpus=bool(seats))
+
+    def _note(self, node: int, *, gpus: bool) -> None:
+        self.touched.append(node)
+        if gpus:
+            idle, future = self.device_idle[node].tolist(), self.device_future[node].tolist()
+            later = [f == MILLI for f in future]
+            self.whole_later[node] = sum(later)
+            self.whole_now[node] = sum(i == MILLI and f for i, f in zip(idle, later, strict=True))
+            self.gpu_free[node] = sum(f for f in future if f > 0)
+
+    def _join(self, pod: int, cost: Charge) -> None:
+        self._account(pod, cost, +1)
+        gang, leaf = self.problem.pod_gang[pod], self.leaf_of[pod]
+        self.gangs[gang].active[leaf].append(pod)
+        if pod in self.gangs[gang].pending[leaf]:
+            self.gangs[gang].pending[leaf].remove(pod)
+
+    def _leave(self, pod: int, cost: Charge) -> None:
+        self._account(pod, cost, -1)
+        gang, leaf = self.problem.pod_gang[pod], self.leaf_of[pod]
+        self.gangs[gang].active[leaf].remove(pod)
+        if self.problem.pod_node[pod] < 0:
+            self._wait_again(gang, leaf, pod)
+
+    def _wait_again(self, gang: int, leaf: int, pod: int) -> None:
+        pending = self.gangs[gang].pending[leaf]
+        order = self.problem.pods[pod].order
+        at = next((i for i, other in enumerate(pending) if self.problem.pods[other].order > order), len(pending))
+        pending.insert(at, pod)
+
+    def _account(self, pod: int, cost: Charge, sign: int) -> None:
+        gang = self.problem.gangs[self.problem.pod_gang[pod]]
+        ledgers = (self.allocated,) if gang.gang.preemptible else (self.allocated, self.allocated_fixed)
+        for queue in self.problem.queues.path[gang.queue]:
+            for ledger in ledgers:
+                row = ledger[queue]
+                row[0] += sign * cost[0]
+                row[1] += sign * cost[1]
+                row[2] += sign * cost[2]
+
+    # -- devices -----------------------------------------------------------------------------------------------
+
+    def _choose_devices(self, node: int, count: int, milli: int, *, now: bool) -> tuple[int, ...]:
+        """The devices for a pod: fullest that fits first when packing (a shared one before a new one)."""
+        future = self.device_future[node].tolist()
+        free = future if not now else np.minimum(self.device_idle[node], self.device_future[node]).tolist()
+        fitting = [d for d in range(self.problem.nodes[node].gpus) if free[d] >= milli]
+        if milli < MILLI:
+            spread = self.problem.policy.gpu_sharing_placement == "spread"
+            fitting.sort(key=lambda d: -future[d] if spread else future[d])
+        if len(fitting) < count:
+            raise InternalError(f"{count} devices of {milli} milli do not fit node {self.problem.nodes[node].name}")
+        return tuple(sorted(fitting[:count]))
+
+    # -- questions ---------------------------------------------------------------------------------------------
+
+    def returns_home(self, pods: Iterable[int]) -> bool:
+        """Put evicted ``pods`` back where they ran if there is room for all; else change nothing."""
+        mark = self.mark()
+        for pod in pods:
+            if not self._fits_home(pod):
+                self.rollback(mark)
+                return False
+            self.restore(pod)
+        return True
+
+    def _fits_home(self, pod: int) -> bool:
+        problem = self.problem
+        node, shape = problem.pod_node[pod], problem.pod_shape[pod]
+        request = self._requests[shape]
+        if bool(((self.future[:, node] < request) & (request > 0)).any()):
+            return False
+        milli = problem.shapes.milli(shape)[node]
+        if any(self.device_future[node, d] < milli for d in problem.seats.get(pod, ())):
+            return False
+        return self.affinity is None or bool(self.affinity.mask(problem.pods[pod])[node])
+
+
+def _affinity(problem: Problem) -> PodAffinityIndex | None:
+    """State of rules between pods; None where no pod has any."""
+    if not any(shape.relates_to_pods for shape in problem.shapes.shapes):
+        return None
+    index = PodAffinityIndex(problem.nodes, problem.predicates)
+    for number, pod in enumerate(problem.pods):
+        if problem.pod_node[number] >= 0 and pod.status.holds_resources:
+            index.place(pod, problem.pod_node[number])
+    return index

@@ -1,0 +1,44 @@
+"""Gangs that stay pending: the reason that matters to their owner, and what the rungs proved together."""
+
+from kai_solver.domain import Blocker, Gang, Pending, PodStatus, Proof, Reason, Rung
+from kai_solver.domain.plan import ProofState
+from kai_solver.greedy import Outcome, Refusal
+from kai_solver.reduction import Problem
+
+_STRENGTH: dict[ProofState, int] = {"proven": 0, "unasked": 1, "unknown": 2}
+
+
+def pending_gangs(problem: Problem, outcome: Outcome) -> tuple[Pending, ...]:
+    """One entry for every gang with pods that wait and get nothing more this cycle, by name."""
+    found = [_outside(gang, why) for gang, why in problem.outside.values() if _waits(gang)]
+    for gang, rungs in outcome.refusals.items():
+        if any(outcome.state.gangs[gang].pending):
+            found.append(_pending(problem.gangs[gang].gang.key, rungs))
+    return tuple(sorted(found, key=lambda p: p.gang))
+
+
+def _waits(gang: Gang) -> bool:
+    return any(pod.status is PodStatus.PENDING for pod in gang.pods)
+
+
+def _outside(gang: Gang, why: str) -> Pending:
+    if gang.set_aside:
+        reason = Reason.SET_ASIDE
+    elif "not a leaf" in why:
+        reason = Reason.QUEUE_NOT_LEAF
+    else:
+        reason = Reason.QUEUE_DOES_NOT_EXIST
+    return Pending(gang.key, reason, why, Proof("proven", "rule", (Blocker("queue", gang.queue, "leaf queue", why),)))
+
+
+def _pending(gang: str, rungs: dict[Rung, Refusal]) -> Pending:
+    """The first rung's words (what lacks), or the rule that forbids; a proof only where every rung has one."""
+    first = next(iter(rungs.values()))
+    states = [refusal.proof.state for refusal in rungs.values()]
+    state = max(states, key=_STRENGTH.__getitem__)
+    blocking: dict[Blocker, None] = {}
+    methods: dict[str, None] = {}
+    for rung, refusal in rungs.items():
+        methods[f"{rung.value}: {refusal.proof.method}" if refusal.proof.method else rung.value] = None
+        blocking.update(dict.fromkeys(refusal.proof.blocking))
+    return Pending(gang, first.reason, first.message, Proof(state, "; ".join(methods), tuple(blocking)))

@@ -1,0 +1,66 @@
+"""Which device a running pod sits on, where the cluster does not say."""
+
+from dataclasses import dataclass, field
+
+from kai_solver.domain import Node, Pod
+from kai_solver.units import MILLI
+
+
+@dataclass(slots=True)
+class DeviceLedger:
+    """Devices of one node while its pods are read in; free thousandths per device, may go below zero."""
+
+    node: Node
+    free: list[int] = field(default_factory=list)
+    groups: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Start with every device free."""
+        self.free = [MILLI] * self.node.gpus
+
+    def seat(self, pod: Pod) -> tuple[int, ...]:
+        """Devices of ``pod``: those it names, those of its groups, else the best that are left.
+
+        A node over-committed already has no room left: then the fullest devices are charged further, so that the
+        violation stays visible. A node without devices seats nobody.
+        """
+        if not pod.gpu.devices or not self.free:
+            return ()
+        milli = pod.gpu.milli_on(self.node.gpu_memory_mib)
+        seats = self._named(pod) or self._of_groups(pod) or self._best(pod.gpu.devices, milli)
+        for seat in seats:
+            self.free[seat] -= milli
+        return seats
+
+    def _named(self, pod: Pod) -> tuple[int, ...]:
+        return tuple(d for d in pod.devices if d < len(self.free)) if pod.devices else ()
+
+    def _of_groups(self, pod: Pod) -> tuple[int, ...]:
+        seats: list[int] = []
+        for group in pod.gpu_groups:
+            if group not in self.groups:
+                taken = {*self.groups.values(), *seats}
+                whole = [d for d, free in enumerate(self.free) if free == MILLI and d not in taken]
+                self.groups[group] = whole[0] if whole else max(range(len(self.free)), key=self.free.__getitem__)
+            seats.append(self.groups[group])
+        return tuple(seats)
+
+    def _best(self, count: int, milli: int) -> tuple[int, ...]:
+        reserved = set(self.groups.values()) if milli == MILLI else set()
+        fitting = [d for d, free in enumerate(self.free) if free >= milli and d not in reserved]
+        rest = [d for d in range(len(self.free)) if d not in set(fitting)]
+        fitting.sort(key=lambda d: self.free[d])
+        rest.sort(key=lambda d: -self.free[d])
+        return tuple(sorted((fitting + rest)[:count]))
+
+
+def seat_running(node: Node, pods: list[tuple[int, Pod]]) -> tuple[dict[int, tuple[int, ...]], list[int]]:
+    """Devices of every pod of ``node`` that holds resources, and what is free afterwards (thousandths).
+
+    Pods that name their devices or groups are seated first, then whole GPUs, then shares, largest first.
+    """
+    ledger = DeviceLedger(node)
+    known = [(i, p) for i, p in pods if p.devices or p.gpu_groups]
+    unknown = [(i, p) for i, p in pods if not (p.devices or p.gpu_groups)]
+    unknown.sort(key=lambda ip: (-ip[1].gpu.milli_on(node.gpu_memory_mib), ip[1].order, ip[1].key))
+    return {i: ledger.seat(p) for i, p in (*known, *unknown)}, ledger.free

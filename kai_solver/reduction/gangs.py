@@ -1,0 +1,87 @@
+"""Gang trees flattened to indices: which pods belong to which leaf, and what every inner node needs."""
+
+from dataclasses import dataclass
+
+from kai_solver.domain import Gang, PodSet, PodStatus, SubGroup, TopologyConstraint
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A podset with its pods.
+
+    Attributes
+    ----------
+    pending
+        Pod indices that may be placed, first to be placed first.
+    active
+        Pod indices that run or are about to, same order: the last is the first victim.
+    gated
+        Number of pods behind scheduling gates.
+    """
+
+    name: str
+    min_member: int
+    topology: TopologyConstraint | None
+    pending: tuple[int, ...]
+    active: tuple[int, ...]
+    gated: int
+
+
+@dataclass(frozen=True, slots=True)
+class TreeNode:
+    """An inner node: children are indices of leaves (``leaves``) or further nodes, in the gang's order."""
+
+    name: str
+    needed: int
+    topology: TopologyConstraint | None
+    children: tuple["TreeNode | Leaf", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GangShape:
+    """A gang as the search sees it."""
+
+    index: int
+    gang: Gang
+    queue: int
+    root: TreeNode
+    leaves: tuple[Leaf, ...]
+
+    @property
+    def active(self) -> tuple[int, ...]:
+        """All its active pods."""
+        return tuple(pod for leaf in self.leaves for pod in leaf.active)
+
+    @property
+    def pending(self) -> tuple[int, ...]:
+        """All its pods that may be placed."""
+        return tuple(pod for leaf in self.leaves for pod in leaf.pending)
+
+
+def shape_gang(index: int, gang: Gang, queue: int, first_pod: int) -> GangShape:
+    """Flatten ``gang``, whose pods have the indices ``first_pod...`` in the problem's table."""
+    by_leaf: dict[str, list[int]] = {}
+    for offset, pod in enumerate(gang.pods):
+        by_leaf.setdefault(pod.podset, []).append(offset)
+    leaves: list[Leaf] = []
+
+    def leaf_of(podset: PodSet) -> Leaf:
+        offsets = sorted(by_leaf.get(podset.name, ()), key=lambda o: gang.pods[o].order)
+        status = [(first_pod + o, gang.pods[o].status) for o in offsets]
+        leaf = Leaf(
+            podset.name,
+            max(0, podset.min_member),
+            podset.topology,
+            tuple(i for i, s in status if s is PodStatus.PENDING),
+            tuple(i for i, s in status if s.is_active),
+            sum(s is PodStatus.GATED for _, s in status),
+        )
+        leaves.append(leaf)
+        return leaf
+
+    def node_of(group: SubGroup) -> TreeNode:
+        children = tuple(leaf_of(c) if isinstance(c, PodSet) else node_of(c) for c in group.children)
+        return TreeNode(group.name, group.needed, group.topology, children)
+
+    root = node_of(gang.root)
+    return GangShape(index, gang, queue, root, tuple(leaves))

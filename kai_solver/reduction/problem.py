@@ -1,0 +1,273 @@
+"""The problem of one cycle: the snapshot in integers and arrays, built once, never changed."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.domain import Gang, Node, Pod, PodStatus, Policy, Snapshot
+from kai_solver.fairness import QueueTree, allocatable_share, fair_share, roll_up
+from kai_solver.predicates import NodePredicates
+from kai_solver.reduction.devices import seat_running
+from kai_solver.reduction.gangs import GangShape, shape_gang
+from kai_solver.reduction.shapes import ShapeTable
+from kai_solver.topology import DomainTree
+from kai_solver.units import CPU, GPU, MEMORY, MILLI, PODS
+
+IntArray = NDArray[np.int64]
+Charge = tuple[int, int, int]
+"""What a queue pays: cpu milli, memory bytes, GPU milli."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A snapshot prepared for the search.
+
+    Attributes
+    ----------
+    nodes
+        In order of name, so that the first of equals is the one that KAI would take. N nodes.
+    capacity
+        (R, N) allocatable by resource; the GPU row is 0, devices are counted apart.
+    held, releasing
+        (R, N) what pods hold, and the part of it held by pods that are leaving (not those stuck).
+    device_free, device_releasing
+        (N, D) free thousandths per device, and thousandths held by pods that are leaving; 0 beyond a node's devices.
+        Free may be negative on a node that was over-committed.
+    pods
+        Pods of gangs in gang order, then foreign pods; index is the pod's identity everywhere below.
+    seats
+        Devices held, by pod index.
+    queues
+        Leaf and inner queues; ``allocated`` and ``allocated_fixed`` (non-preemptible) are (Q, 3), rolled up.
+    share, allocatable
+        (Q, 3) fair share and allocatable share; fixed within the cycle as in KAI.
+    gangs
+        Gangs of known leaf queues. ``outside``: the others (set aside, unknown queue, not a leaf), with the reason.
+    """
+
+    snapshot: Snapshot
+    nodes: tuple[Node, ...]
+    node_index: dict[str, int]
+    capacity: IntArray
+    held: IntArray
+    releasing: IntArray
+    gpus: IntArray
+    device_free: IntArray
+    device_releasing: IntArray
+    min_gpu_memory_mib: int
+    shapes: ShapeTable
+    predicates: NodePredicates
+    pods: tuple[Pod, ...]
+    pod_shape: list[int]
+    pod_gang: list[int]
+    pod_node: list[int]
+    charges: list[Charge]
+    seats: dict[int, tuple[int, ...]]
+    queues: QueueTree
+    total: tuple[int, int, int]
+    request: IntArray
+    allocated: list[list[int]]
+    allocated_fixed: list[list[int]]
+    share: list[list[int]]
+    allocatable: list[list[int]]
+    gangs: tuple[GangShape, ...]
+    outside: dict[str, tuple[Gang, str]]
+    domains: dict[str, DomainTree] = field(default_factory=dict)
+
+    @property
+    def policy(self) -> Policy:
+        """What the cluster's owner decided."""
+        return self.snapshot.policy
+
+
+def build_problem(snapshot: Snapshot) -> Problem:
+    """Prepare ``snapshot``. Cost: about 10 µs a pod."""
+    nodes = tuple(sorted(snapshot.nodes, key=lambda node: node.name))
+    node_index = {node.name: i for i, node in enumerate(nodes)}
+    tree = QueueTree.from_queues(snapshot.queues, snapshot.policy)
+    table = _PodTable(snapshot, nodes, node_index, tree)
+    occupancy = _Occupancy(snapshot, nodes, table)
+    total = _total(snapshot, nodes, table)
+    allocated, fixed, request = _queue_loads(tree, table)
+    share = fair_share(tree, total, request, snapshot.policy.k_value)
+    return Problem(
+        snapshot=snapshot,
+        nodes=nodes,
+        node_index=node_index,
+        capacity=occupancy.capacity,
+        held=occupancy.held,
+        releasing=occupancy.releasing,
+        gpus=np.array([node.gpus for node in nodes], dtype=np.int64),
+        device_free=occupancy.device_free,
+        device_releasing=occupancy.device_releasing,
+        min_gpu_memory_mib=table.min_gpu_memory_mib,
+        shapes=table.shapes,
+        predicates=table.predicates,
+        pods=tuple(table.pods),
+        pod_shape=table.pod_shape,
+        pod_gang=table.pod_gang,
+        pod_node=table.pod_node,
+        charges=table.charges,
+        seats=occupancy.seats,
+        queues=tree,
+        total=total,
+        request=request,
+        allocated=allocated.tolist(),
+        allocated_fixed=fixed.tolist(),
+        share=share.tolist(),
+        allocatable=allocatable_share(tree, share).tolist(),
+        gangs=tuple(table.gangs),
+        outside=table.outside,
+        domains={t.name: DomainTree.from_nodes(t, nodes) for t in snapshot.topologies},
+    )
+
+
+class _PodTable:
+    """Pods by index with shape, gang, node and charge; gangs whose queue is a known leaf."""
+
+    def __init__(
+        self, snapshot: Snapshot, nodes: tuple[Node, ...], node_index: dict[str, int], tree: QueueTree
+    ) -> None:
+        self.predicates = NodePredicates(nodes)
+        self.shapes = ShapeTable(nodes, self.predicates)
+        self.pods: list[Pod] = []
+        self.pod_shape: list[int] = []
+        self.pod_gang: list[int] = []
+        self.pod_node: list[int] = []
+        self.charges: list[Charge] = []
+        self.gangs: list[GangShape] = []
+        self.outside: dict[str, tuple[Gang, str]] = {}
+        self._node_index = node_index
+        self._nodes = nodes
+        self.min_gpu_memory_mib = min((n.gpu_memory_mib for n in nodes if n.gpus and n.gpu_memory_mib), default=0)
+        for gang in snapshot.gangs:
+            self._add_gang(gang, tree)
+        for pod in snapshot.foreign:
+            self._add_pod(pod, -1)
+
+    def _add_gang(self, gang: Gang, tree: QueueTree) -> None:
+        why = gang.set_aside or _queue_trouble(gang, tree)
+        if why:
+            self.outside[gang.key] = (gang, why)
+            for pod in gang.pods:
+                self._add_pod(pod, -1)
+            return
+        index = len(self.gangs)
+        self.gangs.append(shape_gang(index, gang, tree.index[gang.queue], len(self.pods)))
+        for pod in gang.pods:
+            self._add_pod(pod, index)
+
+    def _add_pod(self, pod: Pod, gang: int) -> None:
+        node = self._node_index.get(pod.node, -1)
+        memory = self._nodes[node].gpu_memory_mib if node >= 0 else self.min_gpu_memory_mib
+        self.pods.append(pod)
+        self.pod_shape.append(self.shapes.index(pod))
+        self.pod_gang.append(gang)
+        self.pod_node.append(node)
+        self.charges.append(charge(pod, memory))
+
+
+def charge(pod: Pod, gpu_memory_mib: int) -> Charge:
+    """What the pod's queue pays on a node whose devices have ``gpu_memory_mib`` (reference 3.1, 3.11)."""
+    gpu = pod.gpu
+    milli = gpu.devices * gpu.milli_on(gpu_memory_mib) if gpu.devices else 0
+    return (pod.request[CPU], pod.request[MEMORY], milli + pod.quota_gpu_milli)
+
+
+def _queue_trouble(gang: Gang, tree: QueueTree) -> str:
+    queue = tree.index.get(gang.queue)
+    if queue is None:
+        dropped = tree.dropped.get(gang.queue)
+        return dropped or f'Queue "{gang.queue}" does not exist'
+    if not tree.is_leaf[queue]:
+        return f'Queue "{gang.queue}" is not a leaf queue: only queues without children hold workloads'
+    return ""
+
+
+class _Occupancy:
+    """What pods hold on every node."""
+
+    def __init__(self, snapshot: Snapshot, nodes: tuple[Node, ...], table: _PodTable) -> None:
+        size, count = snapshot.schema.size, len(nodes)
+        width = max((node.gpus for node in nodes), default=0)
+        self.capacity = np.array([n.allocatable for n in nodes], dtype=np.int64).reshape(count, size).T.copy()
+        self.capacity[GPU] = 0
+        self.held = np.zeros((size, count), dtype=np.int64)
+        self.releasing = np.zeros((size, count), dtype=np.int64)
+        self.device_free = np.zeros((count, width), dtype=np.int64)
+        self.device_releasing = np.zeros((count, width), dtype=np.int64)
+        self.seats: dict[int, tuple[int, ...]] = {}
+        by_node: dict[int, list[int]] = {}
+        for index, pod in enumerate(table.pods):
+            if table.pod_node[index] >= 0 and pod.status.holds_resources:
+                by_node.setdefault(table.pod_node[index], []).append(index)
+        for node, node_pods in by_node.items():
+            self._fill(node, nodes[node], [(i, table.pods[i]) for i in node_pods])
+        for node in range(count):
+            if node not in by_node:
+                self.device_free[node, : nodes[node].gpus] = MILLI
+
+    def _fill(self, index: int, node: Node, pods: list[tuple[int, Pod]]) -> None:
+        requests = np.array([pod.request for _, pod in pods], dtype=np.int64)
+        requests[:, GPU] = 0
+        leaving = np.array([pod.status is PodStatus.RELEASING for _, pod in pods])
+        self.held[:, index] = requests.sum(axis=0)
+        self.releasing[:, index] = requests[leaving].sum(axis=0)
+        seats, free = seat_running(node, pods)
+        self.device_free[index, : node.gpus] = free
+        for (pod_index, pod), left in zip(pods, leaving, strict=True):
+            if left:
+                milli = pod.gpu.milli_on(node.gpu_memory_mib)
+                for device in seats.get(pod_index, ()):
+                    self.device_releasing[index, device] += milli
+        self.seats.update({i: seat for i, seat in seats.items() if seat})
+
+
+def _total(snapshot: Snapshot, nodes: tuple[Node, ...], table: _PodTable) -> tuple[int, int, int]:
+    """What fair share divides: schedulable nodes, less what other schedulers' pods hold there (reference 3.1)."""
+    usable = {i for i, node in enumerate(nodes) if node.schedulable}
+    slices = _mig_slices(snapshot)
+    cpu = sum(nodes[i].allocatable[CPU] for i in usable)
+    memory = sum(nodes[i].allocatable[MEMORY] for i in usable)
+    gpu = sum(nodes[i].gpus * MILLI + sum(nodes[i].allocatable[r] * g for r, g in slices) for i in usable)
+    first_foreign = len(table.pods) - len(snapshot.foreign)
+    for index in range(first_foreign, len(table.pods)):
+        if table.pod_node[index] in usable and table.pods[index].status.holds_resources:
+            c = table.charges[index]
+            cpu, memory, gpu = cpu - c[0], memory - c[1], gpu - c[2]
+    return (max(0, cpu), max(0, memory), max(0, gpu))
+
+
+def _mig_slices(snapshot: Snapshot) -> list[tuple[int, int]]:
+    """(resource index, GPU milli per slice) of MIG resources: ``nvidia.com/mig-<g>g.<m>gb`` counts g GPUs."""
+    found = []
+    for index, name in enumerate(snapshot.schema.names[PODS + 1 :], PODS + 1):
+        prefix, _, profile = name.partition("mig-")
+        size = profile.partition("g.")[0]
+        if prefix.endswith("/") and size.isdigit():
+            found.append((index, int(size) * MILLI))
+    return found
+
+
+def _queue_loads(tree: QueueTree, table: _PodTable) -> tuple[IntArray, IntArray, IntArray]:
+    """(Q, 3) allocated, allocated by non-preemptible gangs, and requested; rolled up to every ancestor."""
+    allocated = np.zeros((len(tree.names), 3), dtype=np.int64)
+    fixed = np.zeros_like(allocated)
+    request = np.zeros_like(allocated)
+    for gang in table.gangs:
+        active = [0, 0, 0]
+        waiting = [0, 0, 0]
+        for leaf in gang.leaves:
+            for pod in leaf.active:
+                for r, amount in enumerate(table.charges[pod]):
+                    active[r] += amount
+            for pod in leaf.pending:
+                for r, amount in enumerate(table.charges[pod]):
+                    waiting[r] += amount
+        allocated[gang.queue] += active
+        request[gang.queue] += active
+        request[gang.queue] += waiting
+        if not gang.gang.preemptible:
+            fixed[gang.queue] += active
+    return roll_up(tree, allocated), roll_up(tree, fixed), roll_up(tree, request)

@@ -1,0 +1,89 @@
+"""A solution of the model, put into effect on the state: exact devices, or back to where it was."""
+
+from collections.abc import Iterable
+
+from kai_solver.domain import Rung
+from kai_solver.errors import InternalError
+from kai_solver.formulation.expand import Decision
+from kai_solver.formulation.joint import Joint
+from kai_solver.greedy import Chunk, State, VictimPool
+from kai_solver.greedy.fit import FitTable
+
+
+def realise(
+    state: State, pool: VictimPool | None, joint: Joint, decision: Decision, chunks: Iterable[tuple[Chunk, Rung]]
+) -> bool:
+    """Put ``decision`` into effect; False with the state unchanged where it cannot be (devices, affinity).
+
+    Counts per node are exact for whole GPUs; shares and rules between pods are decided here, and may refute.
+    """
+    mark = state.mark()
+    try:
+        _clear(state, joint, decision)
+        _place(state, pool, joint, decision, chunks)
+    except InternalError:
+        state.rollback(mark)
+        return False
+    return True
+
+
+def _clear(state: State, joint: Joint, decision: Decision) -> None:
+    """Lift all arrivals; movers leave or come home as decided."""
+    for arrival in joint.arrivals:
+        for piece in arrival.pieces:
+            for pod in piece.pods:
+                if pod in state.places:
+                    state.lift(pod)
+    leaving = {*decision.moved, *decision.reclaimed, *decision.preempted}
+    for mover in joint.movers:
+        for piece in mover.pieces:
+            for pod in piece.pods:
+                if pod in state.places:
+                    state.lift(pod)
+                if mover.unit in leaving and pod not in state.gone:
+                    state.evict(pod)
+    for mover in joint.movers:
+        if mover.unit not in leaving:
+            pods = [p for piece in mover.pieces for p in piece.pods if p in state.gone]
+            if not state.returns_home(pods):
+                raise InternalError("a unit that should stay has no room at home")
+
+
+def _place(
+    state: State, pool: VictimPool | None, joint: Joint, decision: Decision, chunks: Iterable[tuple[Chunk, Rung]]
+) -> None:
+    fits = FitTable(state)
+    moving = set(decision.moved)
+    movers = [m for m in joint.movers if m.unit in moving]
+    for mover in sorted(movers, key=lambda m: -m.charge[2]):
+        for piece in mover.pieces:
+            for pod in piece.pods:
+                _put(state, fits, pod, decision.places, later=True)
+        if pool is not None:
+            pool.seat(mover.unit)
+    for chunk, rung in sorted(chunks, key=lambda c: -max(state.problem.charges[p][2] for p in c[0].pods)):
+        for pod in chunk.pods:
+            _put(state, fits, pod, decision.places, later=False)
+        _start_together(state, chunk)
+        del rung
+
+
+def _put(state: State, fits: FitTable, pod: int, places: dict[int, int], *, later: bool) -> None:
+    node = places.get(pod)
+    if node is None:
+        raise InternalError("a pod has no place")
+    shape = state.problem.pod_shape[pod]
+    now, ever = fits.counts(shape)
+    allowed = state.affinity is None or bool(state.affinity.mask(state.problem.pods[pod])[node])
+    if ever[node] <= 0 or not allowed:
+        raise InternalError("a pod does not fit its place")
+    state.put(pod, node, now=bool(now[node] > 0) and not later)
+
+
+def _start_together(state: State, chunk: Chunk) -> None:
+    if chunk.is_core and not all(state.places[pod].now for pod in chunk.pods):
+        for pod in chunk.pods:
+            if state.places[pod].now:
+                node = state.places[pod].node
+                state.lift(pod)
+                state.put(pod, node, now=False)

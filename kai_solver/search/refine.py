@@ -1,0 +1,173 @@
+"""The disruption and preference stages: with the admitted set fixed, choose victims, moves and places anew.
+
+A rung-by-rung greedy overshoots: a victim of the first question may have served the third. The joint model keeps
+everybody admitted and minimises what is disturbed, in lexicographic order, from the greedy's plan as the hint.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from kai_solver.domain import Rung, SolverModel, Stage
+from kai_solver.formulation.build import Formulation, formulate
+from kai_solver.formulation.expand import Decision, expand, hint_values
+from kai_solver.formulation.joint import Joint, QueueSurplus
+from kai_solver.formulation.rows import Ints
+from kai_solver.greedy import Admission, Outcome
+from kai_solver.search.joining import Joiner
+from kai_solver.search.parameters import SolverParameters
+from kai_solver.search.realise import realise
+from kai_solver.search.session import Progress, SessionResult, Solver, StageObjective, solve_stages
+
+
+@dataclass(frozen=True, slots=True)
+class Refined:
+    """Outcome of the stages: their results, whether the plan got better, and what went wrong."""
+
+    stages: tuple[Stage, ...]
+    improved: bool
+    notes: tuple[str, ...] = ()
+
+
+class Refiner:
+    """Runs the stages of one cycle."""
+
+    def __init__(
+        self,
+        model: SolverModel,
+        solver: Solver,
+        deadline_s: float,
+        clock: Callable[[], float],
+        *,
+        seed: int = 0,
+        progress: Progress | None = None,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.model = model
+        self.solver = solver
+        self.deadline_s = deadline_s
+        self.clock = clock
+        self.seed = seed
+        self.progress = progress
+        self.should_stop = should_stop
+
+    def refine(self, outcome: Outcome, surplus: list[QueueSurplus], rights: Mapping[Rung, frozenset[int]]) -> Refined:
+        """Improve ``outcome`` in place; never worse than it was.
+
+        ``rights``: units that each rung may take for any gang that it admitted.
+        """
+        joint = self._joint(outcome, surplus, rights)
+        form = formulate(joint, self.model.families, [s.name for s in self.model.stages])
+        variables, _ = form.spec.size
+        if variables > self.model.search.max_variables:
+            return Refined((), False, (f"stages not searched: {variables} variables are too many",))
+        hint = self._complete(form, self._hint(outcome, form))
+        result = self._solve(form, hint, variables)
+        stages = tuple(
+            Stage(s.name, float(s.value if s.value is not None else 0), float(s.bound), s.optimal)
+            for s in result.stages
+        )
+        if not result.improved or result.values is None:
+            return Refined(stages if hint is not None else (), False, result.notes)
+        if not self._apply(outcome, joint, expand(form.variables, result.values)):
+            return Refined((), False, (*result.notes, "the solver's places could not be realised device by device"))
+        return Refined(stages, True, result.notes)
+
+    def _joint(self, outcome: Outcome, surplus: list[QueueSurplus], rights: Mapping[Rung, frozenset[int]]) -> Joint:
+        units = frozenset().union(*rights.values()) if rights else frozenset()
+        rungs = {a.rung for a in outcome.admissions}
+        policy = outcome.state.problem.policy
+        return Joiner(outcome).join(
+            [(a.chunk, a.rung) for a in outcome.admissions],
+            sorted(units),
+            rights.get(Rung.RECLAIM, frozenset()),
+            rights.get(Rung.PREEMPT, frozenset()),
+            surplus,
+            may_move=Rung.CONSOLIDATION in rungs or policy.consolidating_reclaim,
+        )
+
+    # -- hint ----------------------------------------------------------------------------------------------------
+
+    def _hint(self, outcome: Outcome, form: Formulation) -> dict[int, int]:
+        pool = outcome.pool
+        by_rung: dict[Rung, set[int]] = {}
+        moved: set[int] = set()
+        for admission in outcome.admissions:
+            for unit in admission.units:
+                if pool is not None and pool.has_left(unit):
+                    by_rung.setdefault(admission.rung, set()).add(unit)
+                elif pool is not None and pool.is_moved(unit):
+                    moved.add(unit)
+        preempted = by_rung.get(Rung.PREEMPT, set())
+        places = {pod: place.node for pod, place in outcome.state.places.items()}
+        reclaimed = by_rung.get(Rung.RECLAIM, set()) - preempted
+        return hint_values(form.variables, places, reclaimed, preempted, moved)
+
+    def _complete(self, form: Formulation, main: dict[int, int]) -> Ints | None:
+        """Values of all variables from those of the main ones; None where they are no solution."""
+        spec = form.spec.copy()
+        for var, value in main.items():
+            spec.add_eq([(1, var)], value, family="hint")
+        parameters = SolverParameters.choose(self.model.search, variables=spec.size[0], seed=self.seed, seconds=1.0)
+        limit = float("inf") if self.model.search.deterministic else min(self.deadline_s, self.clock() + 1.0)
+        answer = self.solver.solve(spec, parameters, limit, should_stop=self.should_stop)
+        return None if answer.values is None else np.asarray(answer.values)
+
+    # -- search --------------------------------------------------------------------------------------------------
+
+    def _solve(self, form: Formulation, hint: Ints | None, variables: int) -> SessionResult:
+        share = sum(s.share for s in self.model.stages) / max(1, len(form.objectives))
+        gap = min((s.gap for s in self.model.stages), default=0.0)
+        objectives = [StageObjective(o.name, o.terms, o.constant, share, gap) for o in form.objectives]
+        left_s = max(0.0, self.deadline_s - self.clock())
+        parameters = SolverParameters.choose(
+            self.model.search, variables=variables, seed=self.seed, seconds=left_s if left_s < 1e9 else 10.0
+        )
+        return solve_stages(
+            self.solver,
+            form.spec,
+            objectives,
+            hint,
+            float("inf") if self.model.search.deterministic else self.deadline_s,
+            parameters,
+            clock=self.clock,
+            progress=self.progress,
+            should_stop=self.should_stop,
+        )
+
+    # -- effect --------------------------------------------------------------------------------------------------
+
+    def _apply(self, outcome: Outcome, joint: Joint, decision: Decision) -> bool:
+        chunks = [(a.chunk, a.rung) for a in outcome.admissions]
+        if not realise(outcome.state, outcome.pool, joint, decision, chunks):
+            return False
+        attribute(outcome, joint, decision)
+        return True
+
+
+def attribute(outcome: Outcome, joint: Joint, decision: Decision) -> None:
+    """Say anew for whom each disturbed unit is: those whose pods take its nodes, else all that its rung admitted."""
+    rung_of = {u: Rung.RECLAIM for u in decision.reclaimed} | {u: Rung.PREEMPT for u in decision.preempted}
+    movers = {m.unit: m for m in joint.movers}
+    landing: dict[int, list[int]] = {}
+    for number, admission in enumerate(outcome.admissions):
+        if admission.rung is not Rung.ALLOCATE:
+            for pod in admission.chunk.pods:
+                landing.setdefault(outcome.state.places[pod].node, []).append(number)
+    units: list[dict[int, None]] = [{} for _ in outcome.admissions]
+    for unit in (*decision.reclaimed, *decision.preempted, *decision.moved):
+        rung = rung_of.get(unit)
+        near = {n for node in movers[unit].home for n in landing.get(node, ())}
+        fitting = [n for n in sorted(near) if rung in (None, outcome.admissions[n].rung)]
+        if not fitting:
+            fitting = [n for n, a in enumerate(outcome.admissions) if _may_cause(a.rung, rung)]
+        for number in fitting[:1] if rung is not None else fitting:
+            units[number][unit] = None
+    outcome.admissions = [
+        Admission(a.chunk, a.rung, tuple(u), a.by_solver) for a, u in zip(outcome.admissions, units, strict=True)
+    ]
+
+
+def _may_cause(rung: Rung, eviction: Rung | None) -> bool:
+    return rung is eviction if eviction is not None else rung is not Rung.ALLOCATE
