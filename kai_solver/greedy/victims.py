@@ -15,7 +15,7 @@ from kai_solver.units import GPU, MILLI
 
 FloatArray = NDArray[np.float64]
 Eligible = Callable[[int], bool]
-"""May this gang (by index) be a victim here?"""
+"""May this unit (by index) leave here?"""
 
 IMPOSSIBLE = float("inf")
 
@@ -215,7 +215,7 @@ class RoomTable:
 
     def _candidates(self, node: int) -> list[int]:
         pool = self.pool
-        return [u for u in pool.on(node) if self.eligible(pool.units[u].gang)]
+        return [u for u in pool.on(node) if self.eligible(u)]
 
     def _free_devices(self, node: int, chosen: dict[int, None]) -> bool:
         """Choose units that free enough devices, cheapest device first."""
