@@ -1,13 +1,12 @@
 """Division of a cluster into fair shares (reference 3.1; KAI: ``resource_division.go``).
 
-Exact: weights, usage and k are scaled to integers, so no share depends on the order of additions. Where KAI takes the
+Exact: weights, usage and k are fractions, so no share depends on the order of additions. Where KAI takes the
 order of a Go map, ties here go by age and UID.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from math import floor, isfinite, lcm
+from math import floor, isfinite
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,16 +38,16 @@ def fair_share(tree: QueueTree, total: Sequence[int], request: IntArray, k_value
     granted before anything else and are not cut where they add up to more than there is.
     """
     share = np.zeros((tree.size, 3), dtype=np.int64)
-    requests = request.tolist()
+    asked = request.tolist()
     for resource in range(len(QUEUE_RESOURCES)):
-        level = _Level(tree, resource, [row[resource] for row in requests], _exact(max(0.0, k_value)))
-        pending = [(tree.roots, max(0, int(total[resource])))]
-        while pending:
-            queues, amount = pending.pop()
-            for queue, given in level.divide(queues, amount).items():
+        levels = [(tree.roots, max(0, int(total[resource])))]
+        while levels:
+            queues, amount = levels.pop()
+            division = _Division(tree, resource, {q: asked[q][resource] for q in queues}, amount, _exact(k_value))
+            for queue, given in division.shares().items():
                 share[queue, resource] = given
                 if tree.children[queue]:
-                    pending.append((tree.children[queue], given))
+                    levels.append((tree.children[queue], given))
     return share
 
 
@@ -62,104 +61,85 @@ def allocatable_share(tree: QueueTree, share: IntArray) -> IntArray:
     return np.where(tree.quota == UNLIMITED, tree.limit, capped)
 
 
-def _exact(value: float) -> Fraction:
-    """The decimal number that people wrote, not its binary neighbour; no number counts as 0."""
-    return Fraction(str(value)) if isfinite(value) else Fraction(0)
+class _Division:
+    """Division of ``total`` of one resource among siblings, who ask for ``request``."""
 
+    def __init__(self, tree: QueueTree, resource: int, request: dict[int, int], total: int, k: Fraction) -> None:
+        self._tree = tree
+        self._resource = resource
+        self._k = max(Fraction(0), k)
+        self._wanted = {queue: _capped(asked, tree.limits[queue][resource]) for queue, asked in request.items()}
+        self._share = {
+            queue: min(wanted, total if (quota := tree.quotas[queue][resource]) == UNLIMITED else quota)
+            for queue, wanted in self._wanted.items()
+        }
+        self._surplus = total - sum(self._share.values())
 
-@dataclass(slots=True)
-class _Level:
-    """Division of one resource among siblings."""
-
-    tree: QueueTree
-    resource: int
-    request: list[int]
-    k: Fraction
-
-    def divide(self, queues: tuple[int, ...], total: int) -> dict[int, int]:
-        """Shares of the siblings ``queues`` of ``total``."""
-        wanted = {queue: self._requestable(queue) for queue in queues}
-        share = {queue: min(self._deserved(queue, total), wanted[queue]) for queue in queues}
-        surplus = total - sum(share.values())
-        if surplus <= 0:
-            return share
-        by_priority: dict[int, list[int]] = {}
-        for queue in queues:
-            by_priority.setdefault(self.tree.priority[queue], []).append(queue)
-        strata = [by_priority[priority] for priority in sorted(by_priority, reverse=True)]
-        remainders: list[dict[int, Fraction]] = []
-        for stratum in strata:
-            weights, usage = self._integers(stratum)
-            surplus, remainder = self._share_out(stratum, weights, usage, wanted, share, surplus)
-            remainders.append(remainder)
+    def shares(self) -> dict[int, int]:
+        """Quotas, then the surplus by weight down the priorities, then what rounding left, down them again."""
+        strata: dict[int, list[int]] = {}
+        for queue in self._share if self._surplus > 0 else ():
+            strata.setdefault(self._tree.priority[queue], []).append(queue)
+        remainders = [self._share_out(strata[priority]) for priority in sorted(strata, reverse=True)]
         for remainder in remainders:
-            surplus = self._round_up(remainder, share, surplus)
-        return share
+            self._round_up(remainder)
+        return self._share
 
-    def _requestable(self, queue: int) -> int:
-        limit = self.tree.limits[queue][self.resource]
-        return self.request[queue] if limit == UNLIMITED else min(limit, self.request[queue])
-
-    def _deserved(self, queue: int, total: int) -> int:
-        quota = self.tree.quotas[queue][self.resource]
-        return total if quota == UNLIMITED else quota
-
-    def _integers(self, stratum: list[int]) -> tuple[dict[int, int], dict[int, Fraction]]:
-        """Weights scaled to integers, and k times past usage."""
-        exact = {queue: _exact(float(self.tree.weight[queue, self.resource])) for queue in stratum}
-        scale = lcm(*(weight.denominator for weight in exact.values()))
-        usage = {queue: self.k * _exact(float(self.tree.usage[queue, self.resource])) for queue in stratum}
-        return {queue: int(weight * scale) for queue, weight in exact.items()}, usage
-
-    def _scores(self, hungry: list[int], weights: dict[int, int], usage: dict[int, Fraction]) -> dict[int, Fraction]:
-        """``max(0, n + k (n - usage))`` where n is the weight's part of the weights of the ``hungry``."""
-        whole = sum(weights[queue] for queue in hungry)
-        if whole == 0:
-            return {}
-        scores = {q: max(Fraction(0), Fraction(weights[q], whole) * (1 + self.k) - usage[q]) for q in hungry}
-        return scores if sum(scores.values()) else {}
-
-    def _share_out(
-        self,
-        stratum: list[int],
-        weights: dict[int, int],
-        usage: dict[int, Fraction],
-        wanted: dict[int, int],
-        share: dict[int, int],
-        surplus: int,
-    ) -> tuple[int, dict[int, Fraction]]:
+    def _share_out(self, stratum: list[int]) -> dict[int, Fraction]:
         """Rounds of division by weight until nobody is filled up; whole units, the rest of each is its remainder."""
-        unit = WHOLE[self.resource]
+        unit = WHOLE[self._resource]
+        weights = {queue: _exact(float(self._tree.weight[queue, self._resource])) for queue in stratum}
         remainder: dict[int, Fraction] = {}
         again = True
-        while again and surplus > 0:
+        while again and self._surplus > 0:
             again = False
-            hungry = [queue for queue in stratum if wanted[queue] > share[queue]]
-            scores = self._scores(hungry, weights, usage)
-            whole, at_start = sum(scores.values()), surplus
-            for queue in scores:
-                if weights[queue] == 0:
-                    continue
-                fair = at_start * scores[queue] / whole
-                missing = wanted[queue] - share[queue]
+            parts = self._parts([q for q in stratum if self._wanted[q] > self._share[q]], weights)
+            at_start = self._surplus
+            for queue, part in parts.items():
+                fair = at_start * part
+                missing = self._wanted[queue] - self._share[queue]
                 if missing <= fair:
                     remainder.pop(queue, None)
                     again = again or missing < fair
-                    given = missing
+                    self._give(queue, missing)
                 else:
-                    units = floor(fair / unit)
-                    given = units * unit
-                    remainder[queue] = fair / unit - units
-                share[queue] += given
-                surplus -= given
-        return surplus, remainder
+                    remainder[queue] = fair / unit % 1
+                    self._give(queue, floor(fair / unit) * unit)
+        return remainder
 
-    def _round_up(self, remainder: dict[int, Fraction], share: dict[int, int], surplus: int) -> int:
+    def _parts(self, hungry: list[int], weights: dict[int, Fraction]) -> dict[int, Fraction]:
+        """Part of the surplus for each of the ``hungry`` that has a weight; empty where nobody may have any.
+
+        In proportion to ``max(0, n + k (n - usage))``, where n is the queue's part of all their weights.
+        """
+        whole = sum(weights[queue] for queue in hungry)
+        if whole == 0:
+            return {}
+        scores = {}
+        for queue in hungry:
+            part = weights[queue] / whole
+            usage = _exact(float(self._tree.usage[queue, self._resource]))
+            scores[queue] = max(Fraction(0), part + self._k * (part - usage))
+        total = sum(scores.values())
+        return {queue: scores[queue] / total for queue in hungry if weights[queue]} if total else {}
+
+    def _round_up(self, remainder: dict[int, Fraction]) -> None:
         """One unit each by largest remainder, oldest, UID, while there is any."""
-        queues = self.tree.queues
-        order = sorted(remainder, key=lambda q: (-remainder[q], queues[q].created_s, queues[q].uid, queues[q].name))
-        for queue in order:
-            given = min(WHOLE[self.resource], surplus)
-            share[queue] += given
-            surplus -= given
-        return surplus
+        queues = self._tree.queues
+        for queue in sorted(
+            remainder, key=lambda q: (-remainder[q], queues[q].created_s, queues[q].uid, queues[q].name)
+        ):
+            self._give(queue, min(WHOLE[self._resource], self._surplus))
+
+    def _give(self, queue: int, amount: int) -> None:
+        self._share[queue] += amount
+        self._surplus -= amount
+
+
+def _capped(amount: int, cap: int) -> int:
+    return amount if cap == UNLIMITED else min(cap, amount)
+
+
+def _exact(value: float) -> Fraction:
+    """The decimal number that people wrote, not its binary neighbour; no number counts as 0."""
+    return Fraction(str(value)) if isfinite(value) else Fraction(0)
