@@ -24,8 +24,8 @@ def broken_unit(tree: Part, counts: Counts, lost: Counts) -> Part | None:
 
 
 def remainder(scene: Scene, change: Change) -> Counts:
-    """Pods by podset that still run after the evictions; moved ones among them."""
-    return by_podset(scene, change.before.keys() - change.lost)
+    """Pods by podset that run after the plan: moved ones, and those by which the gang may have got its minimum."""
+    return by_podset(scene, (change.before.keys() - change.lost) | {bind.pod for bind in change.binds})
 
 
 def judge_units(scene: Scene) -> Iterator[Violation]:
@@ -41,5 +41,3 @@ def judge_units(scene: Scene) -> Iterator[Violation]:
             what = f"subgroup {part.name}" if part.name and part is not gang.root else "it"
             text = f"gang {gang.key}: {members(part, counts)} pods would stay though {what} has no minimum left"
             yield Violation("units", gang.key, text)
-        if change.binds:
-            yield Violation("units", gang.key, f"gang {gang.key}: gets and loses pods in one plan")

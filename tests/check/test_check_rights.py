@@ -225,11 +225,16 @@ def test_a_victim_that_makes_room_under_a_limit_is_not_needless() -> None:
     assert broken(here, plan(waiting("g", 0, "n1", 0), evictions=(evict("v", 0, "n1", "g"),))) == []
 
 
-def test_a_gang_does_not_get_and_lose_pods_at_once() -> None:
-    victim = gang("v", 3, on=["n1", "n1"], least=1, priority=10)
-    here = snapshot([node("n1"), node("n2", 1)], [gang("g", gpus=1), victim])
-    entries = plan(waiting("g", 0, "n1", 0), bind("v", 2, "n2", 0), evictions=(evict("v", 1, "n1", "g"),))
-    assert broken(here, entries) == ["units"]
+def test_a_gang_that_gets_its_minimum_may_yield_its_surplus_in_the_same_plan() -> None:
+    root = SubGroup(children=(PodSet("x", 1), PodSet("y", 1)))
+    pods = gang("v", 3, on=["n1", "n1"]).pods
+    placed = tuple(replace(pod, podset=podset) for pod, podset in zip(pods, "xxy", strict=True))
+    victim = replace(gang("v", priority=10), root=root, pods=placed)
+    here = snapshot([node("n1", 3)], [gang("g"), victim])
+    completing = bind("v", 2, "n1", 2)
+    one = plan(waiting("g", 0, "n1", 0), completing, evictions=(evict("v", 1, "n1", "g"),))
+    assert broken(here, one) == []
+    assert broken(here, plan(waiting("g", 0, "n1", 0), evictions=one.evictions)) == ["units"]
 
 
 # --- moves and order -------------------------------------------------------------------------------------------------
