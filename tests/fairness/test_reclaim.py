@@ -172,6 +172,18 @@ def test_the_multiplier_makes_reclaim_harder_and_never_easier() -> None:
     assert not account.saturation_ok(0.1)
 
 
+def test_resources_of_the_victims_are_compared_too() -> None:
+    queues = [Queue("m1", "mine"), Queue("t1", "theirs"), Queue("mine"), Queue("theirs")]
+    tree = QueueTree.from_queues(queues, Policy())
+    share = [[1000, 0, 9000]] * 4
+    held = [[0, 0, 0], [1000, 0, 9000], [2000, 0, 0], [1000, 0, 9000]]
+    account = ReclaimLedger(tree, share, share, held, 0, gpus(1))
+    account.take(1, gpus(1))
+    assert account.saturation_ok()  # the reclaimer's parent is over in CPU, but nobody asks for CPU or gives any
+    account.take(1, (500, 0, 0))
+    assert not account.saturation_ok()
+
+
 def test_siblings_from_which_nothing_was_taken_do_not_count() -> None:
     assert parents(4, 4, 4, 1).saturation_ok()
 

@@ -130,6 +130,11 @@ def test_a_demanded_resource_that_a_domain_lacks_rules_it_out(tree: DomainTree) 
     assert candidate_domains(tree, LevelRange(1, 1), np.array([1, 1]), free) == [Domain(1, 0)]
 
 
+def test_an_over_committed_node_takes_nothing_from_its_neighbours(tree: DomainTree) -> None:
+    free = gpus(0, 4, 0, 0, -3)  # a/r1: 4 on one node, 3 too many on the other
+    assert candidate_domains(tree, LevelRange(1, 1), np.array([4]), free) == [Domain(1, 0)]
+
+
 def test_pods_alike_are_counted_in_slots_per_node(tree: DomainTree) -> None:
     free = gpus(3, 3, 3, 0, 3)  # two pods of 2 GPUs each: one slot a node although a/r1 has 6 GPUs and b/r1 3
     slots = np.array([1, 1, 1, 0, 1], dtype=np.int64)
