@@ -58,7 +58,7 @@ def _words(result: "CaseResult", verbose: bool) -> str:
     rule = f" [{verdict.rule}]" if verdict.rule else ""
     reason = f": {' '.join(verdict.reason.split())}" if verdict.reason else ""
     text = f"{verdict.kind:<12}{result.path}{rule}{reason}"
-    rest = verdict.differences if verbose else ()
+    rest = (*verdict.differences, *(f"note: {note}" for note in verdict.notes)) if verbose else ()
     return "\n".join([text, *(f"            - {' '.join(difference.split())}" for difference in rest)])
 
 
@@ -84,6 +84,7 @@ def _print_json(results: "list[CaseResult]", model: str) -> None:
                 "rule": result.verdict.rule,
                 "reason": result.verdict.reason,
                 "differences": list(result.verdict.differences),
+                "notes": list(result.verdict.notes),
                 "seconds": round(result.seconds, 4),
             }
             for result in results

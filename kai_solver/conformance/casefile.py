@@ -74,26 +74,18 @@ class Expected(_Part):
 
 
 class RecordedState(_Part):
-    """Status and place of a task in KAI's outcome."""
+    """Status and place of a task in KAI's outcome; ``was``: its status before the cycle, where that differs."""
 
     status: str
+    was: str = ""
     node: str = ""
     gpu_groups: tuple[str, ...] = ()
 
 
-class RecordedSummary(_Part):
-    """KAI's counts of one cycle."""
-
-    tasks_evicted: int = 0
-    tasks_moved: int = 0
-    gpus_evicted: float = 0.0
-    gpus_moved: float = 0.0
-
-
 class RecordedRound(_Part):
-    """One cycle of KAI."""
+    """One cycle of KAI: states at its end, with what they were before where different."""
 
-    summary: RecordedSummary = RecordedSummary()
+    tasks: dict[str, RecordedState] = {}
 
 
 class Recorded(_Part):
@@ -101,21 +93,6 @@ class Recorded(_Part):
 
     rounds: tuple[RecordedRound, ...] = ()
     at_match: dict[str, RecordedState] | None = None
-
-    @property
-    def evicted(self) -> int:
-        """Pods evicted in all rounds that found no other place."""
-        return sum(r.summary.tasks_evicted for r in self.rounds)
-
-    @property
-    def moved(self) -> int:
-        """Pods moved in all rounds."""
-        return sum(r.summary.tasks_moved for r in self.rounds)
-
-    @property
-    def gpus_evicted(self) -> float:
-        """GPUs of the evicted pods."""
-        return sum(r.summary.gpus_evicted for r in self.rounds)
 
 
 class _Task(_Part):

@@ -7,20 +7,21 @@ An outcome that misses the expectation may still be *better* than KAI's recorded
 ``serves-more``
     Every queue is served at least as much, in job order, one of them more, and no more is evicted or moved.
 
-Neither holds where the checker refuses a plan, where the further rounds change anything, where the case bounds what may
-be done and the bound is broken, or where a task that the case asserts to be running is disturbed.
+Neither holds where the importer could not use all of the case, where the checker refuses a plan, where the further
+rounds change anything, where a task that the case asserts to be running is disturbed, or where a gang below its minimum
+is not treated as asserted: evicting stale gangs is a rule, not a price.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from kai_solver.conformance.amounts import gpus_required
 from kai_solver.conformance.casefile import Case, Recorded
 from kai_solver.conformance.expect import Tasks, differences
 from kai_solver.conformance.outcome import Outcome
-from kai_solver.conformance.states import PLACED
+from kai_solver.conformance.states import PIPELINED, PLACED, RELEASING
 from kai_solver.domain import Gang
 
 Kind = Literal["as expected", "better", "different"]
@@ -31,13 +32,14 @@ class Verdict:
     """The judgement of one case.
 
     ``rule`` is the rule by which an outcome is better; ``reason`` one sentence; ``differences`` what was asserted and
-    does not hold.
+    does not hold; ``notes`` what the engine said of its plans.
     """
 
     kind: Kind
     reason: str = ""
     rule: str = ""
     differences: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,11 @@ class Disturbance:
 
 def judge(case: Case, outcome: Outcome) -> Verdict:
     """Judge the outcome of ``case``."""
+    notes = tuple(dict.fromkeys(note for plan in outcome.plans for note in plan.notes))
+    return replace(_verdict(case, outcome), notes=notes)
+
+
+def _verdict(case: Case, outcome: Outcome) -> Verdict:
     if outcome.violations:
         return Verdict("different", f"the checker refuses the plan: {outcome.violations[0]}", "", outcome.violations)
     missed = differences(case, outcome)
@@ -73,14 +80,16 @@ def judge(case: Case, outcome: Outcome) -> Verdict:
 
 def _better(case: Case, outcome: Outcome) -> tuple[str, str] | None:
     """(rule, reason) where the outcome is better than KAI's recorded one; else None."""
-    if case.actual is None or not case.actual.at_match or outcome.unstable or _disturbs_asserted(case, outcome):
+    if case.actual is None or not case.actual.at_match or outcome.unstable or outcome.before.notices:
         return None
     tasks = Tasks(outcome.before)
+    if _disturbs_asserted(case, outcome) or _keeps_stale(case, outcome, tasks):
+        return None
     ours = served_ours(outcome)
     theirs = served_theirs(tasks, case.actual)
     if not _serves_at_least(outcome, ours, theirs):
         return None
-    disturbed, by_kai = disturbance(outcome, tasks), recorded_disturbance(case.actual)
+    disturbed, by_kai = disturbance(outcome, tasks), recorded_disturbance(case.actual, tasks)
     if not disturbed.no_more_than(by_kai):
         return None
     if disturbed != by_kai:
@@ -120,9 +129,15 @@ def disturbance(outcome: Outcome, tasks: Tasks) -> Disturbance:
     )
 
 
-def recorded_disturbance(recorded: Recorded) -> Disturbance:
-    """What KAI disturbed."""
-    return Disturbance(recorded.evicted, recorded.gpus_evicted, recorded.moved)
+def recorded_disturbance(recorded: Recorded, tasks: Tasks) -> Disturbance:
+    """What KAI disturbed: running tasks that it evicted, and those that it pipelined elsewhere."""
+    changes = [(task, state) for r in recorded.rounds for task, state in r.tasks.items() if state.was in _RAN]
+    evicted = [tasks.by_id[task] for task, state in changes if state.status == RELEASING and task in tasks.by_id]
+    moved = sum(state.status == PIPELINED for _, state in changes)
+    return Disturbance(len(evicted), sum(gpus_required(pod) for pod in evicted), moved)
+
+
+_RAN = frozenset({"Binding", "Bound", "Running"})
 
 
 def _serves_at_least(outcome: Outcome, ours: Mapping[str, int], theirs: Mapping[str, int]) -> bool:
@@ -153,6 +168,24 @@ def _disturbs_asserted(case: Case, outcome: Outcome) -> bool:
         for pod, expected in asserted
         if pod.status.is_active
     )
+
+
+def _keeps_stale(case: Case, outcome: Outcome, tasks: Tasks) -> bool:
+    """True where a gang that began below its minimum came out otherwise than asserted."""
+    stale = {gang.key for gang in outcome.before.gangs if _is_short(gang)}
+    asserted = [(tasks.job[name].pods, e) for name, e in case.expected.jobs.items() if name in tasks.job]
+    asserted += [((tasks.by_id[name],), e) for name, e in case.expected.tasks.items() if name in tasks.by_id]
+    return any(
+        tasks.gang_of[pod.key].key in stale and expected.status not in (None, outcome.states[pod.key].status)
+        for pods, expected in asserted
+        for pod in pods
+    )
+
+
+def _is_short(gang: Gang) -> bool:
+    """True where the gang has active pods, and fewer than one of its podsets needs."""
+    active = Counter(pod.podset for pod in gang.pods if pod.status.is_active)
+    return bool(active) and any(active[podset.name] < podset.min_member for podset in gang.root.podsets())
 
 
 def _words(disturbed: Disturbance) -> str:

@@ -161,10 +161,11 @@ def test_idle_devices_of_a_node_are_compared(idle: int, kind: str) -> None:
     assert verdict(document, Plan()).kind == kind
 
 
-def recorded(evicted: int, moved: int = 0, **at_match: str) -> Document:
-    summary = {"tasks_evicted": evicted, "tasks_moved": moved, "gpus_evicted": evicted, "gpus_moved": moved}
+def recorded(**at_match: str) -> Document:
+    """KAI's outcome in one round: Releasing tasks ran before."""
     states = {task.replace("_", "-"): {"status": status} for task, status in at_match.items()}
-    return {"rounds": [{"summary": summary}], "at_match": states}
+    tasks = {t: s | ({"was": "Running"} if s["status"] == "Releasing" else {}) for t, s in states.items()}
+    return {"rounds": [{"tasks": tasks}], "at_match": states}
 
 
 OVER_SHARE = [job(f"old{i}", ("Running", "ab"[i // 2]), queue="r", age_minutes=9 - i) for i in range(4)] + [
@@ -175,9 +176,7 @@ RECLAIMED = Plan(
     evictions=(Eviction("ns/old3-0", "ns/old3", "b", "reclaim", ("ns/new",)),),
     admitted=(("ns/new", Rung.RECLAIM),),
 )
-KAI_EVICTS_TWO = recorded(
-    2, new_0="Pipelined", old0_0="Running", old1_0="Running", old2_0="Releasing", old3_0="Releasing"
-)
+KAI_EVICTS_TWO = recorded(new_0="Pipelined", old0_0="Running", old1_0="Running", old2_0="Releasing", old3_0="Releasing")
 EXPECTS_TWO = {
     "jobs": {"old2": {"status": "Releasing"}, "old3": {"status": "Releasing"}, "new": {"status": "Pipelined"}}
 }
@@ -203,14 +202,14 @@ def test_evicting_what_is_asserted_to_run_is_never_better() -> None:
 
 
 def test_serving_more_with_no_more_disturbed_is_better() -> None:
-    document = case_document(WAITING, {"jobs": {"j": {"status": "Pending"}}}, actual=recorded(0, j_0="Pending"))
+    document = case_document(WAITING, {"jobs": {"j": {"status": "Pending"}}}, actual=recorded(j_0="Pending"))
     found = verdict(document, placing(bind("j-0", "a", 0)))
     assert (found.kind, found.rule) == ("better", "serves-more")
 
 
 def test_serving_a_later_job_instead_of_an_earlier_one_is_different() -> None:
     jobs = [job("first", ("Pending", ""), age_minutes=9), job("second", ("Pending", ""))]
-    at_match = recorded(0, first_0="Binding", second_0="Pending")
+    at_match = recorded(first_0="Binding", second_0="Pending")
     document = case_document(jobs, {"jobs": {"first": {"status": "Binding"}}}, actual=at_match)
     assert verdict(document, placing(bind("second-0", "a", 0))).kind == "different"
 
