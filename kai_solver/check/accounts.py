@@ -119,7 +119,8 @@ def ledger_after(scene: Scene, before: Ledger) -> Ledger:
     """Allocated when the plan is done: victims gone, nominated and moved pods in their places."""
     ledger = before.copy()
     for change in scene.changes.values():
-        gone = total((change.before[key], scene.nodes[change.before[key].node]) for key in change.left)
+        left = change.left if change.moves or change.evictions else ()
+        gone = total((change.before[key], scene.nodes[change.before[key].node]) for key in left)
         come = total((scene.pods[entry.pod], scene.nodes[destination(entry)]) for entry in change.arrivals)
         ledger.add(change.gang, minus(come, gone))
     return ledger

@@ -46,6 +46,10 @@ class Board:
     def seat(self, pod: Pod) -> None:
         """Seat a pod that runs."""
         milli = pod.gpu.milli_on(self.node.gpu_memory_mib)
+        if pod.gpu.is_whole and len(pod.devices) == pod.gpu.devices:
+            for known in pod.devices:
+                self.taken[known] += milli
+            return
         for place in range(pod.gpu.devices):
             index = _index(pod, place, self.names)
             if index is not None:

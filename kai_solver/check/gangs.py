@@ -76,7 +76,7 @@ def _gated(scene: Scene, change: Change) -> Iterator[Violation]:
 
 def _judge_minimum(scene: Scene, change: Change) -> Iterator[Violation]:
     gang = change.gang
-    kept = by_podset(scene, change.before.keys() - change.lost)
+    kept = by_podset(scene, change.before.keys() - change.lost) if change.before else {}
     come = by_podset(scene, (bind.pod for bind in change.binds))
     after = together(kept, come)
     part = unfinished(gang.root, after, come)

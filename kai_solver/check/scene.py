@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kai_solver.domain import Bind, Eviction, Gang, Move, Node, Plan, Pod, PodStatus, Rung, Snapshot
 from kai_solver.units import GPU, Vector
@@ -47,8 +48,7 @@ class Change:
         return self.lost | {move.pod for move in self.moves}
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(NamedTuple):
     """A pod that holds resources of a node now."""
 
     key: str
