@@ -40,7 +40,7 @@ def gap(value: float, bound: float) -> str:
     return "0%" if value == bound else f"{abs(value - bound) / max(abs(value), 1e-9):.1%}"
 
 
-def alike(pending: Iterable[Pending]) -> list[list[Pending]]:
+def same_cause(pending: Iterable[Pending]) -> list[list[Pending]]:
     """Pending gangs in groups of one reason, message and proof; a message that names its gang is read without it."""
     groups: dict[object, list[Pending]] = defaultdict(list)
     for entry in pending:
@@ -97,6 +97,15 @@ def nodes_of(nodes: list[str]) -> str:
     shown = [node if count == 1 else f"{node} x{count}" for node, count in list(counts.items())[:SHOWN]]
     more = len(counts) - len(shown)
     return ", ".join(shown) + (f" and {counted(more, 'more node')}" if more else "")
+
+
+def arrows(moves: list[tuple[str, str]]) -> str:
+    """``a -> b x2, a -> c`` and how many more."""
+    counts = Counter(moves)
+    shown = [
+        f"{source} -> {target}" + (f" x{n}" if n > 1 else "") for (source, target), n in list(counts.items())[:SHOWN]
+    ]
+    return ", ".join(shown) + (f" and {len(counts) - SHOWN} more" if len(counts) > SHOWN else "")
 
 
 def helped(gangs: tuple[str, ...]) -> str:

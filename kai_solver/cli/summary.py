@@ -1,17 +1,30 @@
 """A plan in words: what binds where, what moves, what is evicted and for whom, what waits and why."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
 from rich.console import Console
 
 from kai_solver.cli.console import counted, heading, line, open_console, table
 from kai_solver.cli.inputs import Request
-from kai_solver.cli.phrases import alike, describe, gap, helped, nodes_of, outcome, pending_lines, places, yes_no
-from kai_solver.domain import Bind, Plan
+from kai_solver.cli.phrases import (
+    arrows,
+    describe,
+    gap,
+    helped,
+    nodes_of,
+    outcome,
+    pending_lines,
+    places,
+    same_cause,
+    yes_no,
+)
+from kai_solver.domain import Bind, Eviction, Move, Plan
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+E = TypeVar("E", Bind, Move, Eviction)
 
 ROWS = 20
 """Lines of a list before it is cut."""
@@ -37,6 +50,7 @@ class _Summary:
         self._plan = plan
         self._console = console
         self._rows = rows
+        self._queues = {gang.key: gang.queue for gang in self._snapshot.gangs}
 
     def show(self) -> None:
         self._head()
@@ -69,55 +83,70 @@ class _Summary:
         heading(self._console, "Notices of the import", counted(len(notices), "notice"))
         for notice in self._cut(notices):
             line(self._console, f"  {notice.kind}: {notice.object}: {notice.text}", "yellow")
-        self._rest(len(notices), "notice")
+        self._rest([[notice] for notice in notices], "notice")
 
     def _binds(self) -> None:
-        groups: dict[tuple[str, str, bool], list[Bind]] = defaultdict(list)
-        for bind in self._plan.binds:
-            groups[bind.gang, bind.rung.value, bind.nominated].append(bind)
-        if not groups:
+        binds = self._plan.binds
+        if not binds:
             return
-        heading(self._console, "Binds", counted(len(self._plan.binds), "pod"))
+        heading(self._console, "Binds", counted(len(binds), "pod"))
+        groups = self._by_subject(binds, lambda bind: (bind.rung.value, bind.nominated))
         rows = [
-            (gang, str(len(binds)), places(binds), rung, "waits for capacity to be released" if nominated else "now")
-            for (gang, rung, nominated), binds in self._cut(groups.items())
+            (who, str(len(alike)), places(alike), rung, "when capacity there is released" if nominated else "now")
+            for (who, (rung, nominated)), alike in self._cut(groups.items())
         ]
         self._console.print(table(("gang", "pods", "where", "by", "when"), rows, right=("pods",)))
-        self._rest(len(groups), "gang", sum(len(binds) for binds in list(groups.values())[self._limit(len(groups)) :]))
+        self._rest(groups.values(), "pod")
 
     def _moves(self) -> None:
         moves = self._plan.moves
         if not moves:
             return
         heading(self._console, "Moves", counted(len(moves), "pod"))
-        rows = [(move.pod, f"{move.source} -> {move.target}", helped(move.helps)) for move in self._cut(moves)]
-        self._console.print(table(("pod", "from -> to", "for"), rows))
-        self._rest(len(moves), "move")
+        groups = self._by_subject(moves, lambda move: move.helps)
+        rows = [
+            (who, str(len(alike)), arrows([(move.source, move.target) for move in alike]), helped(helps))
+            for (who, helps), alike in self._cut(groups.items())
+        ]
+        self._console.print(table(("gang", "pods", "from -> to", "for"), rows, right=("pods",)))
+        self._rest(groups.values(), "pod")
 
     def _evictions(self) -> None:
-        groups: dict[tuple[str, str, tuple[str, ...]], list[str]] = defaultdict(list)
-        for eviction in self._plan.evictions:
-            groups[eviction.gang, eviction.reason, eviction.helps].append(eviction.node)
-        if not groups:
+        evictions = self._plan.evictions
+        if not evictions:
             return
-        heading(self._console, "Evictions", counted(len(self._plan.evictions), "pod"))
+        heading(self._console, "Evictions", counted(len(evictions), "pod"))
+        groups = self._by_subject(evictions, lambda eviction: (eviction.reason, eviction.helps))
         rows = [
-            (gang, str(len(nodes)), nodes_of(nodes), reason, helped(helps))
-            for (gang, reason, helps), nodes in self._cut(groups.items())
+            (who, str(len(alike)), nodes_of([eviction.node for eviction in alike]), reason, helped(helps))
+            for (who, (reason, helps)), alike in self._cut(groups.items())
         ]
         self._console.print(table(("gang", "pods", "on", "reason", "for"), rows, right=("pods",)))
-        self._rest(len(groups), "gang", sum(len(nodes) for nodes in list(groups.values())[self._limit(len(groups)) :]))
+        self._rest(groups.values(), "pod")
+
+    def _by_subject(self, entries: Sequence[E], key: Callable[[E], K]) -> dict[tuple[str, K], list[E]]:
+        """Entries by gang and ``key``; by queue and ``key`` where gangs would make more lines than a list shows."""
+        gangs = {entry.gang for entry in entries}
+        by_queue = self._rows is not None and len(gangs) > self._rows
+        groups: dict[tuple[str, K], list[E]] = defaultdict(list)
+        for entry in entries:
+            groups[self._queues.get(entry.gang, "") if by_queue else entry.gang, key(entry)].append(entry)
+        if not by_queue:
+            return groups
+        return {
+            (f"{counted(len({entry.gang for entry in alike}), 'gang')} of {queue}", rest): alike
+            for (queue, rest), alike in groups.items()
+        }
 
     def _pending(self) -> None:
-        groups = alike(self._plan.pending)
+        groups = same_cause(self._plan.pending)
         if not groups:
             return
         heading(self._console, "Pending", counted(len(self._plan.pending), "gang"))
         for gangs in self._cut(groups):
             for text in pending_lines(gangs):
                 line(self._console, text)
-        hidden = groups[self._limit(len(groups)) :]
-        self._rest(len(groups), "group of gangs", sum(len(gangs) for gangs in hidden), "groups of gangs", "gang")
+        self._rest(groups, "gang")
 
     def _stages(self) -> None:
         if not self._plan.stages:
@@ -143,9 +172,10 @@ class _Summary:
         every = list(items)
         return every[: self._limit(len(every))]
 
-    def _rest(self, count: int, noun: str, inside: int = 0, plural: str = "", inner: str = "pod") -> None:
-        hidden = count - self._limit(count)
+    def _rest(self, groups: Iterable[Sequence[object]], noun: str) -> None:
+        """Say how much was cut off: lines, and what they hold."""
+        sizes = [len(group) for group in groups]
+        hidden = sizes[self._limit(len(sizes)) :]
         if hidden:
-            holding = f" ({counted(inside, inner)})" if inside else ""
-            more = counted(hidden, f"more {noun}", f"more {plural or noun + 's'}")
-            line(self._console, f"  ... and {more}{holding}; --full shows all", "dim")
+            lines = counted(len(hidden), "more line")
+            line(self._console, f"  ... and {lines} ({counted(sum(hidden), noun)}); --full shows all", "dim")
