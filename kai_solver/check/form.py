@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from kai_solver.check.accounts import QueueTree
 from kai_solver.check.scene import Scene, destination, is_active
 from kai_solver.check.violation import Violation
-from kai_solver.domain import Bind, Eviction, Move, PodStatus
+from kai_solver.domain import Bind, Eviction, Move, Pod, PodStatus
 
 Entry = Bind | Move | Eviction
 
@@ -70,6 +70,11 @@ def _wrong_state(scene: Scene, entry: Entry) -> Violation | None:
     where = entry.source if isinstance(entry, Move) else entry.node
     if where != pod.node:
         return Violation("form", entry.pod, f"pod {entry.pod}: runs on {pod.node}, not on {where}")
-    if isinstance(entry, Move) and entry.target == pod.node:
+    if isinstance(entry, Move) and entry.target == pod.node and not _changes_device(entry, pod):
         return Violation("form", entry.pod, f"pod {entry.pod}: moved to {entry.target}, where it is")
     return None
+
+
+def _changes_device(move: Move, pod: Pod) -> bool:
+    """True where a shared GPU is left for another one of the same node; whole GPUs of a node are all alike."""
+    return pod.gpu.is_shared and {device.index for device in move.devices} != set(pod.devices)

@@ -294,6 +294,17 @@ def test_a_move_helps_admitted_gangs(helps: tuple[str, ...]) -> None:
     assert broken(consolidation(), one_move(moves=(move("r", 0, "n1", "n2", 0, *helps),))) == ["moves"]
 
 
+def test_a_shared_gpu_may_be_left_for_another_of_the_same_node() -> None:
+    halves = [gang(name, on=["n1"], pod={"devices": (i,)}) for i, name in enumerate("rs")]
+    shared = [replace(one, pods=(replace(one.pods[0], gpu=GpuRequest(1, 500)),)) for one in halves]
+    here = snapshot([node("n1")], [gang("g"), *shared])
+    entry = waiting("g", 0, "n1", 0, rung=Rung.CONSOLIDATION)
+    moved = Move("ns/r-0", "ns/r", "n1", "n1", (Device(1, 500),), ("ns/g",))
+    assert broken(here, plan(entry, moves=(moved,))) == []
+    stayed = replace(moved, devices=(Device(0, 500),))
+    assert broken(here, plan(entry, moves=(stayed,))) == ["form"]
+
+
 def test_a_move_that_nobody_needs_is_needless() -> None:
     here = consolidation()
     roomy = replace(here, nodes=(node("n1", 3), node("n2")))
