@@ -118,9 +118,10 @@ def _deleted_s(pod: Pod, snapshot: Snapshot, settings: KubeSettings) -> float:
 def _ports(constraints: Constraints) -> Written:
     ports = []
     for text in constraints.host_ports:
-        number, protocol, *address = text.split("/")
-        port: Written = {"containerPort": int(number), "hostPort": int(number), "protocol": protocol}
-        ports.append(port | ({"hostIP": address[0]} if address else {}))
+        number, _, rest = text.partition("/")
+        protocol, _, address = rest.partition("/")
+        port: Written = {"containerPort": int(number), "hostPort": int(number), "protocol": protocol or "TCP"}
+        ports.append(port | ({"hostIP": address} if address else {}))
     return {"ports": ports} if ports else {}
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from kai_solver.domain import NodeTerm, PodAffinityTerm, Requirement, SpreadConstraint, Toleration
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects.raw import Raw
+from kai_solver.predicates import labels_match
 
 Selector = tuple[Requirement, ...]
 
@@ -25,20 +26,7 @@ class Namespaces:
 
     def matching(self, selector: Selector) -> tuple[str, ...]:
         """Names of the namespaces that ``selector`` matches."""
-        return tuple(sorted(name for name, labels in self.labels.items() if matches(selector, labels)))
-
-
-def matches(selector: Selector, labels: Mapping[str, str]) -> bool:
-    """Whether all label requirements hold (In, NotIn, Exists, DoesNotExist)."""
-    for requirement in selector:
-        value = labels.get(requirement.key)
-        if requirement.operator in ("In", "Exists"):
-            holds = value is not None and (requirement.operator == "Exists" or value in requirement.values)
-        else:
-            holds = value is None or (requirement.operator == "NotIn" and value not in requirement.values)
-        if not holds:
-            return False
-    return True
+        return tuple(sorted(name for name, labels in self.labels.items() if labels_match(selector, labels)))
 
 
 def label_selector(raw: Raw) -> Selector:

@@ -1,0 +1,174 @@
+"""Nodes, queues, topologies, priority classes."""
+
+from typing import Any
+
+import pytest
+
+from kai_solver.domain import Taint, TopologyLevel
+from kai_solver.kubeobjects.nodes import gpu_memory_mib
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [("81559", 81_500), ("85899345920", 81_900), ("99", 0), ("", 0), ("80GB", 0), ("9" * 30, 0), ("1048576", 0)],
+)
+def test_gpu_memory_is_floored_to_hundreds_and_read_as_bytes_when_huge(label: str, expected: int) -> None:
+    assert gpu_memory_mib(label) == expected
+
+
+@pytest.mark.parametrize(
+    ("strategy", "gpus", "slices"), [("mixed", 0, 7), ("single", 8, 0), ("none", 8, 7)], ids=["mixed", "single", "none"]
+)
+def test_mig_strategy_decides_what_a_node_offers(build: Any, strategy: str, gpus: int, slices: int) -> None:
+    labels = {"metadata": {"labels": {"nvidia.com/mig.strategy": strategy}}}
+    node = build.node("n", {**labels, "status": {"allocatable": {"nvidia.com/mig-1g.5gb": "7"}}})
+    found = build.read(node)
+    assert found.nodes[0].gpus == gpus
+    assert found.nodes[0].allocatable[2] == gpus * 1000
+    assert found.schema.mapping(found.nodes[0].allocatable).get("nvidia.com/mig-1g.5gb", 0) == slices
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"spec": {"unschedulable": True}},
+        {"status": {"conditions": [{"type": "Ready", "status": "False"}]}},
+        {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}},
+    ],
+)
+def test_cordoned_and_unready_nodes_take_nothing_new(build: Any, more: dict[str, Any]) -> None:
+    assert not build.read(build.node("n", more)).nodes[0].schedulable
+
+
+def test_a_node_without_conditions_is_ready(build: Any) -> None:
+    assert build.read(build.node("n", {"status": {"conditions": []}})).nodes[0].schedulable
+
+
+def test_labels_and_taints_are_kept(build: Any) -> None:
+    more = {"metadata": {"labels": {"a": "b"}}, "spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}}
+    node = build.read(build.node("n", more)).nodes[0]
+    assert node.labels["a"] == "b"
+    assert node.taints == (Taint("k", "", "NoExecute"),)
+
+
+def test_the_schema_has_requested_resources_and_devices_that_nodes_offer(build: Any) -> None:
+    node = build.node("n", {"status": {"allocatable": {"rdma/hca": "1", "hugepages-2Mi": "0", "unused/x": "0"}}})
+    spec = {"containers": [{"name": "c", "resources": {"requests": {"fpga.com/x": "1", "ephemeral-storage": "1Gi"}}}]}
+    found = build.read(node, build.pod("p", {"spec": spec}))
+    assert found.schema.names == ("cpu", "memory", "gpu", "pods", "fpga.com/x", "rdma/hca")
+
+
+def test_ephemeral_storage_counts_where_nodes_say_how_much_they_have(build: Any) -> None:
+    node = build.node("n", {"status": {"allocatable": {"ephemeral-storage": "10Gi"}}})
+    spec = {"containers": [{"name": "c", "resources": {"requests": {"ephemeral-storage": "1Gi"}}}]}
+    assert "ephemeral-storage" in build.read(node, build.pod("p", {"spec": spec})).schema.names
+
+
+def test_a_queue_in_its_own_units(build: Any) -> None:
+    more = {
+        "metadata": {"uid": "u", "creationTimestamp": "1970-01-01T00:01:00Z"},
+        "spec": {
+            "displayName": "Team",
+            "priority": 7,
+            "reclaimMinRuntime": "90s",
+            "resources": {
+                "cpu": {"quota": 500, "limit": -1, "overQuotaWeight": 2},
+                "memory": {"quota": 1.5, "limit": 0},
+                "gpu": {"quota": 24.5},
+            },
+        },
+    }
+    queue = build.read(build.queue("q", more=more) | {"spec": more["spec"]}).queues[0]
+    assert queue.quota == (500, 1_500_000, 24_500)
+    assert queue.limit == (-1, 0, 0)  # unset: nothing allowed
+    assert queue.weight == (2.0, 0.0, 0.0)
+    assert (queue.title, queue.priority, queue.uid, queue.created_s) == ("Team", 7, "u", 60.0)
+    assert (queue.reclaim_min_runtime_s, queue.preempt_min_runtime_s) == (90.0, None)
+
+
+def test_orphans_go_with_all_below_them_and_loops_are_broken(build: Any) -> None:
+    found = build.read(
+        build.queue("root"),
+        build.queue("leaf", "root"),
+        build.queue("orphan", "nobody"),
+        build.queue("child", "orphan"),
+        build.queue("x", "y"),
+        build.queue("y", "x"),
+    )
+    assert [queue.name for queue in found.queues] == ["root", "leaf"]
+    texts = build.texts(found, "set-aside")
+    assert any("Queue orphan: the parent queue 'nobody' does not exist" in text for text in texts)
+    assert sum("loop" in text for text in texts) == 2
+    assert any(text.startswith("Queue child") for text in texts)
+
+
+@pytest.mark.parametrize(
+    "resources",
+    [
+        None,
+        {"gpu": {"quota": -2}},
+        {"gpu": {"quota": "4"}},
+        {"gpu": {"overQuotaWeight": -1}},
+        {"gpu": {"limit": 1e300}},
+    ],
+)
+def test_impossible_queues_are_set_aside_by_field(build: Any, resources: Any) -> None:
+    broken = build.queue("bad") | {"spec": {"resources": resources}}
+    found = build.read(broken, build.queue("good"))
+    assert [queue.name for queue in found.queues] == ["good"]
+    assert any("Queue bad: spec.resources" in text for text in build.texts(found, "set-aside"))
+
+
+def topology(*levels: dict[str, str]) -> dict[str, Any]:
+    metadata = {"name": "t"}
+    return {
+        "apiVersion": "kai.scheduler/v1alpha1",
+        "kind": "Topology",
+        "metadata": metadata,
+        "spec": {"levels": levels},
+    }
+
+
+def test_topology_levels_keep_order_and_alias(build: Any) -> None:
+    written = topology({"nodeLabel": "block"}, {"nodeLabel": "rack", "alias": "r"})
+    assert build.read(written).topologies[0].levels == (TopologyLevel("block"), TopologyLevel("rack", "r"))
+
+
+@pytest.mark.parametrize(
+    "written", [topology(), topology({"nodeLabel": "a"}, {"nodeLabel": "a"}), topology({"alias": "x"})]
+)
+def test_broken_topologies_are_set_aside(build: Any, written: dict[str, Any]) -> None:
+    found = build.read(written)
+    assert found.topologies == ()
+    assert any(text.startswith("Topology t: ") for text in build.texts(found, "set-aside"))
+
+
+def priority_class(name: str, value: Any, **more: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+    } | more
+
+
+def gang_of_class(build: Any, name: str) -> dict[str, Any]:
+    group: dict[str, Any] = build.pod_group(spec={"queue": "q", "minMember": 1, "priorityClassName": name})
+    return group
+
+
+def test_priority_is_the_class_value_else_the_global_default_else_fifty(build: Any) -> None:
+    high, default = priority_class("high", 900), priority_class("d", 33, globalDefault=True)
+    assert build.one_gang(gang_of_class(build, "high"), high).priority == 900
+    assert build.one_gang(gang_of_class(build, "typo"), high).priority == 50
+    assert build.one_gang(gang_of_class(build, "typo"), high, default).priority == 33
+
+
+def test_without_any_class_those_that_kai_ships_hold(build: Any) -> None:
+    assert build.one_gang(gang_of_class(build, "inference")).priority == 125
+    assert build.one_gang(gang_of_class(build, "inference"), priority_class("x", 1)).priority == 50
+
+
+def test_a_class_that_never_preempts(build: Any) -> None:
+    meek = priority_class("meek", 900, preemptionPolicy="Never")
+    assert build.one_gang(gang_of_class(build, "meek"), meek).never_preempts

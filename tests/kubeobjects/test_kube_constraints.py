@@ -1,0 +1,181 @@
+"""Where pods may run, as Kubernetes means it."""
+
+from typing import Any
+
+from kai_solver.domain import PodAffinityTerm, Requirement, SpreadConstraint, Toleration
+from kai_solver.kubeobjects import KubeSettings
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
+    return {"key": key, "operator": operator, "values": list(values)}
+
+
+def test_selector_and_affinity_must_both_hold_and_one_term_of_the_affinity_is_enough(build: Any) -> None:
+    terms = [
+        {
+            "matchExpressions": [expression("zone", "In", "a", "b")],
+            "matchFields": [expression("metadata.name", "In", "n")],
+        },
+        {"matchExpressions": [expression("gen", "Gt", "3")]},
+        {},
+    ]
+    spec = {"nodeSelector": {"kind": "x"}, "affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}}
+    found = build.one_pod(build.pod("p", {"spec": spec})).constraints.node_terms
+    zone, name = Requirement("zone", "In", ("a", "b")), Requirement("metadata.name", "In", ("n",))
+    assert found == (((Requirement("kind", "In", ("x",)),),), ((zone, name), (Requirement("gen", "Gt", ("3",)),)))
+
+
+def test_affinity_with_empty_terms_only_holds_nowhere(build: Any) -> None:
+    spec = {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{}]}}}}
+    assert build.one_pod(build.pod("p", {"spec": spec})).constraints.node_terms == ((),)
+
+
+def test_preferences_keep_their_weights(build: Any) -> None:
+    preferred = [{"weight": 30, "preference": {"matchExpressions": [expression("ssd", "Exists")]}}]
+    spec = {"affinity": {"nodeAffinity": {PREFERRED: preferred}}}
+    found = build.one_pod(build.pod("p", {"spec": spec})).constraints.preferred
+    assert found == ((30, (Requirement("ssd", "Exists"),)),)
+
+
+def test_tolerations_have_kubernetes_defaults(build: Any) -> None:
+    spec = {"tolerations": [{"key": "k", "value": "v"}, {"operator": "Exists"}]}
+    found = build.one_pod(build.pod("p", {"spec": spec})).constraints.tolerations
+    assert found == (Toleration("k", "Equal", "v"), Toleration("", "Exists"))
+
+
+def test_pod_affinity_names_its_namespaces(build: Any) -> None:
+    namespaces = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"team": name[0]}}}
+        for name in ("a1", "a2", "b1")
+    ]
+    selector = {"matchLabels": {"app": "x"}, "matchExpressions": [expression("tier", "NotIn", "db")]}
+    terms = [
+        {"labelSelector": selector, "topologyKey": "host"},
+        {"labelSelector": {}, "topologyKey": "rack", "namespaceSelector": {}},
+        {"topologyKey": "rack", "namespaceSelector": {"matchLabels": {"team": "a"}}},
+        {"labelSelector": {}, "topologyKey": "rack", "namespaceSelector": {"matchLabels": {"team": "z"}}},
+    ]
+    pod = build.pod(
+        "p", {"spec": {"affinity": {"podAffinity": {REQUIRED: terms}, "podAntiAffinity": {REQUIRED: terms[:1]}}}}
+    )
+    found = build.one_pod(pod, *namespaces).constraints
+    first = PodAffinityTerm((Requirement("app", "In", ("x",)), Requirement("tier", "NotIn", ("db",))), "host")
+    assert found.affinity[0] == first
+    assert found.affinity[1] == PodAffinityTerm((), "rack", ("*",))
+    assert found.affinity[2].namespaces == ("a1", "a2")
+    assert found.affinity[2].selector != ()  # a missing selector matches no pod
+    assert found.affinity[3].namespaces == ("",)  # matches no namespace, which is not the pod's own
+    assert found.anti_affinity == (first,)
+
+
+def test_hard_spread_counts_and_soft_spread_does_not(build: Any) -> None:
+    spread = [
+        {
+            "maxSkew": 2,
+            "topologyKey": "zone",
+            "labelSelector": {"matchLabels": {"a": "b"}},
+            "matchLabelKeys": ["rev", "no"],
+        },
+        {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"},
+    ]
+    found = build.one_pod(build.pod("p", {"spec": {"topologySpreadConstraints": spread}}, labels={"rev": "7"}))
+    selector = (Requirement("a", "In", ("b",)), Requirement("rev", "In", ("7",)))
+    assert found.constraints.spread == (SpreadConstraint(selector, "zone", 2),)
+
+
+def test_host_ports_name_protocol_and_address(build: Any) -> None:
+    ports = [{"hostPort": 80}, {"hostPort": 53, "protocol": "UDP", "hostIP": "10.0.0.1"}, {"containerPort": 9}]
+    spec = {"containers": [{"name": "c", "ports": ports}]}
+    assert build.one_pod(build.pod("p", {"spec": spec})).constraints.host_ports == ("53/UDP/10.0.0.1", "80/TCP")
+    spec["hostNetwork"] = True  # type: ignore[assignment]
+    assert "9/TCP" in build.one_pod(build.pod("p", {"spec": spec})).constraints.host_ports
+
+
+def claim(**spec: str) -> dict[str, Any]:
+    metadata = {"name": "c", "namespace": "ns"}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+
+
+def volume(**affinity: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": affinity}
+
+
+USES_CLAIM = {"spec": {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "c"}}]}}
+
+
+def test_a_bound_volume_says_where_its_pod_may_run(build: Any) -> None:
+    required = {"nodeSelectorTerms": [{"matchExpressions": [expression("zone", "In", "a")]}]}
+    local = volume(nodeAffinity={"required": required})
+    found = build.one_pod(build.pod("p", USES_CLAIM), claim(volumeName="v"), local).constraints
+    assert found.node_terms == (((Requirement("zone", "In", ("a",)),),),)
+    assert found.blocked == ()
+    anywhere = build.one_pod(build.pod("p", USES_CLAIM), claim(volumeName="v"), volume()).constraints
+    assert anywhere.node_terms == ()
+
+
+def test_a_missing_claim_blocks_in_words(build: Any) -> None:
+    (reason,) = build.one_pod(build.pod("p", USES_CLAIM)).constraints.blocked
+    assert reason.startswith('persistentvolumeclaim "c" not found')
+
+
+def test_an_unbound_claim_blocks_unless_its_class_waits_for_the_pod(build: Any) -> None:
+    waiting = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": "local"},
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    unbound = claim(storageClassName="local")
+    assert build.one_pod(build.pod("p", USES_CLAIM), unbound, waiting).constraints.blocked == ()
+    (reason,) = build.one_pod(build.pod("p", USES_CLAIM), unbound).constraints.blocked
+    assert "not bound" in reason
+
+
+def test_a_claim_of_another_namespace_does_not_help(build: Any) -> None:
+    other = claim(volumeName="v")
+    other["metadata"]["namespace"] = "elsewhere"
+    assert build.one_pod(build.pod("p", USES_CLAIM), other, volume()).constraints.blocked
+
+
+def test_required_config_maps_block_while_they_are_missing_and_optional_ones_do_not(build: Any) -> None:
+    spec = {
+        "volumes": [
+            {"name": "v", "configMap": {"name": "volume"}},
+            {"name": "o", "configMap": {"name": "optional", "optional": True}},
+            {"name": "p", "projected": {"sources": [{"configMap": {"name": "kube-root-ca.crt"}}]}},
+        ],
+        "containers": [
+            {
+                "name": "c",
+                "envFrom": [{"configMapRef": {"name": "from"}}],
+                "env": [{"name": "E", "valueFrom": {"configMapKeyRef": {"name": "key", "key": "k"}}}],
+            }
+        ],
+    }
+    there = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "from", "namespace": "ns"}}
+    blocked = build.one_pod(build.pod("p", {"spec": spec}), there).constraints.blocked
+    assert [reason.split(" does")[0] for reason in blocked] == ["ConfigMap ns/key", "ConfigMap ns/volume"]
+
+
+def test_claimed_devices_block_until_they_can_be_allotted(build: Any) -> None:
+    spec = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "x"}]}
+    assert "resource claim" in build.one_pod(build.pod("p", {"spec": spec})).constraints.blocked[0]
+
+
+def test_restricted_scheduling_sends_gpu_work_to_gpu_workers(build: Any) -> None:
+    settings = KubeSettings(restrict_node_scheduling=True)
+    label = "node-role.kubernetes.io/"
+    gpu = build.one_pod(build.pod(annotations={"gpu-fraction": "0.5"}), settings=settings)
+    cpu = build.one_pod(build.pod(), settings=settings)
+    assert gpu.constraints.node_terms == (((Requirement(label + "gpu-worker", "Exists"),),),)
+    assert cpu.constraints.node_terms == (((Requirement(label + "cpu-worker", "Exists"),),),)
+
+
+def test_equal_constraints_are_one_object(build: Any) -> None:
+    more = {"spec": {"nodeSelector": {"a": "b"}}}
+    found = build.read(build.pod("p1", more), build.pod("p2", more))
+    first, second = (gang.pods[0].constraints for gang in found.gangs)
+    assert first is second

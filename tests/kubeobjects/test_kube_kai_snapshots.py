@@ -1,0 +1,160 @@
+"""Two snapshots of a running KAI load to what is known of them, and survive an export."""
+
+import io
+import json
+import zipfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kai_solver.domain import PodStatus, Policy, Snapshot
+from kai_solver.errors import InputError
+from kai_solver.kubeobjects import (
+    KubeSettings,
+    RawObjects,
+    export_kai_snapshot,
+    load_kai_snapshot,
+    objects_from_snapshot,
+    snapshot_from_objects,
+)
+
+FOLDER = Path(__file__).parents[2] / "instances" / "kai-snapshots"
+BEFORE, DURING = "before-reclaim.zip", "during-reclaim.zip"
+
+
+def unzipped(content: bytes) -> Any:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        assert archive.namelist() == ["snapshot.json"]
+        return json.loads(archive.read("snapshot.json"))
+
+
+def loaded(name: str) -> tuple[RawObjects, KubeSettings, float]:
+    return load_kai_snapshot(unzipped((FOLDER / name).read_bytes()))
+
+
+def snapshot(name: str) -> Snapshot:
+    objects, settings, now_s = loaded(name)
+    return snapshot_from_objects(objects, now_s=now_s, settings=settings)
+
+
+def statuses(found: Snapshot) -> Counter[PodStatus]:
+    return Counter(pod.status for gang in found.gangs for pod in gang.pods)
+
+
+def test_before_reclaim_has_the_pods_that_its_readme_counts() -> None:
+    found = snapshot(BEFORE)
+    assert statuses(found) == {PodStatus.RUNNING: 80, PodStatus.BINDING: 12, PodStatus.PENDING: 29}
+    assert (len(found.gangs), len(found.nodes), len(found.queues)) == (60, 14, 10)
+    assert sum(node.gpus for node in found.nodes) == 96
+
+
+def test_during_reclaim_has_the_pods_that_its_readme_counts() -> None:
+    found = snapshot(DURING)
+    expected = {PodStatus.RUNNING: 54, PodStatus.RELEASING: 14, PodStatus.BINDING: 12, PodStatus.PENDING: 25}
+    assert statuses(found) == expected
+    assert sum(not gang.pods for gang in found.gangs) == 3
+
+
+def test_pods_without_a_group_join_the_group_of_their_owner() -> None:
+    sizes = {gang.name.split("-", 1)[1].rsplit("-", 5)[0]: len(gang.pods) for gang in snapshot(BEFORE).gangs}
+    assert sizes["elastic"] == 8
+    assert sizes["no-quota-build"] == 4
+
+
+def test_live_bind_requests_give_pods_their_node_and_shared_device() -> None:
+    pods = [pod for gang in snapshot(BEFORE).gangs for pod in gang.pods if pod.name.startswith("embed-")]
+    assert len(pods) == 12
+    assert {pod.node for pod in pods} == {"gpu-05", "gpu-06"}
+    assert all(len(pod.gpu_groups) == 1 and pod.gpu.milli == 500 for pod in pods)
+    shared = Counter((pod.node, pod.gpu_groups[0]) for pod in pods)
+    assert set(shared.values()) == {2}
+
+
+def test_reservation_pods_are_no_load() -> None:
+    assert snapshot(BEFORE).foreign == ()
+
+
+def test_gangs_that_wait_on_purpose_are_kept_with_what_keeps_them() -> None:
+    gangs = {gang.name.split("-", 1)[1].rsplit("-", 5)[0]: gang for gang in snapshot(BEFORE).gangs}
+    llama = gangs["llama-4x8"]
+    assert llama.root.topology is not None
+    assert (llama.root.topology.topology, llama.root.topology.required) == ("racks", "example.com/rack")
+    assert next(llama.root.podsets()).min_member == 4
+    assert not gangs["no-quota-build"].preemptible
+    assert gangs["typo-queue"].queue == "analitics"
+    assert not gangs["typo-queue"].set_aside
+    assert not gangs["parent-queue"].set_aside
+
+
+def test_queues_and_devices_have_our_units() -> None:
+    found = snapshot(BEFORE)
+    queues = {queue.name: queue for queue in found.queues}
+    assert queues["inference"].quota == (-1, -1, 11_000)
+    assert queues["inference"].limit == (-1, -1, 20_000)
+    assert queues["inference"].weight == (1.0, 1.0, 30.0)
+    assert queues["infra-ci"].priority == 120
+    gpu_node = next(node for node in found.nodes if node.name == "gpu-00")
+    assert gpu_node.gpu_memory_mib == 81_500
+    assert gpu_node.allocatable == (96_000, 2**40, 8_000, 110)
+
+
+def test_the_stated_consolidation_limit_holds_and_is_said() -> None:
+    found = snapshot(BEFORE)
+    assert found.policy.max_consolidation_gangs == 16
+    assert any("maxNumberConsolidationPreemptees" in notice.object for notice in found.notices)
+
+
+@pytest.mark.parametrize("name", [BEFORE, DURING])
+def test_export_of_the_raw_objects_loses_nothing(name: str) -> None:
+    objects, settings, now_s = loaded(name)
+    assert load_kai_snapshot(unzipped(export_kai_snapshot(objects, settings))) == (objects, settings, now_s)
+
+
+@pytest.mark.parametrize("name", [BEFORE, DURING])
+def test_a_snapshot_written_as_objects_reads_as_the_same_snapshot(name: str) -> None:
+    found = snapshot(name)
+    settings = KubeSettings(policy=found.policy, notices=found.notices)
+    objects, read_settings, now_s = load_kai_snapshot(
+        unzipped(export_kai_snapshot(objects_from_snapshot(found, settings), settings))
+    )
+    assert snapshot_from_objects(objects, now_s=now_s, settings=read_settings) == found
+
+
+def test_every_policy_survives_the_export() -> None:
+    policy = Policy("spread", "binpack", "spread", 0, False, 7.5, 1.25, 0.5, 100, 60.0, 0.5, "queue", False)
+    settings = KubeSettings("other", "team", "pool", "a100", policy=policy, restrict_node_scheduling=True)
+    _, read, _ = load_kai_snapshot(unzipped(export_kai_snapshot(RawObjects(), settings)))
+    assert read.policy == policy
+    assert (read.scheduler_name, read.queue_label_key, read.node_pool_key, read.node_pool) == (
+        "other",
+        "team",
+        "pool",
+        "a100",
+    )
+    assert read.restrict_node_scheduling
+
+
+def test_an_unstated_consolidation_limit_is_ours() -> None:
+    _, settings, _ = load_kai_snapshot({"schedulerParams": {"schedulerName": "x"}, "rawObjects": {}})
+    assert settings.policy.max_consolidation_gangs == -1
+    assert any("-1" in notice.text for notice in settings.notices)
+
+
+def test_without_the_consolidation_action_nothing_is_moved() -> None:
+    document = {"config": {"actions": "allocate, reclaim"}, "schedulerParams": {"schedulerName": "x"}, "rawObjects": {}}
+    _, settings, _ = load_kai_snapshot(document)
+    assert settings.policy.max_consolidation_gangs == 0
+
+
+@pytest.mark.parametrize("document", [None, [], {}, {"rawObjects": []}, {"rawObjects": {"pods": 3}}, "text"])
+def test_what_is_no_snapshot_is_refused_with_the_field(document: object) -> None:
+    with pytest.raises(InputError) as caught:
+        load_kai_snapshot(document)
+    assert "rawObjects" in str(caught.value) or "object" in str(caught.value)
+
+
+def test_unknown_members_are_named() -> None:
+    objects, _, _ = load_kai_snapshot({"rawObjects": {"podDisruptionBudgets": [{}]}})
+    assert [notice.object for notice in objects.notices] == ["rawObjects.podDisruptionBudgets"]
