@@ -203,15 +203,22 @@ class Court:
 
     def _saturates(self, claim: Claim) -> str:
         """The claimant's queues beyond their fair share may not become fuller than the siblings that pay."""
+        # Victims only make room: who is within all shares before they go cannot be beyond one afterwards.
+        beyond = [q for q in self._tree.paths[claim.gang.queue] if self._beyond_share(claim, q)]
+        if not beyond:
+            return ""
         after = self._after(claim)
         amounts = [claim.need] + [chunk.amount for chunks in claim.chunks.values() for chunk in chunks]
         involved = [r for r in RESOURCES if any(amount[r] for amount in amounts)]
         touched = {q for toll in claim.tolls for q in self._tree.paths[toll.change.gang.queue]}
-        for queue in self._tree.paths[claim.gang.queue]:
+        for queue in beyond:
             for sibling in sorted(touched - {queue}):
                 if self._tree.are_siblings(queue, sibling) and self._fuller(claim, after, queue, sibling, involved):
                     return f"queue {queue} would be fuller than queue {sibling}, which pays for it"
         return ""
+
+    def _beyond_share(self, claim: Claim, queue: str) -> bool:
+        return bool(_above(plus(claim.held.allocated[queue], claim.need), self._shares[queue]))
 
     def _fuller(self, claim: Claim, after: Ledger, queue: str, sibling: str, involved: list[int]) -> bool:
         multiplier = max(1.0, self._scene.snapshot.policy.saturation_multiplier)

@@ -80,6 +80,8 @@ def judge_needless(scene: Scene, tree: QueueTree, end: Load, after: Ledger) -> I
 
 
 def _spared(scene: Scene, change: Change, keepers: list[str], lost: set[str]) -> str:
+    if not keepers:
+        return ""
     counts, gone = remainder(scene, change), by_podset(scene, lost)
     if broken_unit(change.gang.root, counts, gone) is not None:
         return ""
