@@ -107,7 +107,7 @@ class _Anonymizer:
             queue,
             name=self._hash("queue", queue.name),
             parent=self._hash("queue", queue.parent),
-            display_name="",
+            display_name=self._hash("queue", queue.display_name),
             uid=self._hash("uid", queue.uid),
         )
 

@@ -1,0 +1,123 @@
+"""Hashed names: consistent, keyed, and everything that refers to something still refers to it."""
+
+from kai_solver.domain import (
+    Constraints,
+    Gang,
+    Node,
+    Pod,
+    PodSet,
+    PodStatus,
+    Queue,
+    Requirement,
+    Snapshot,
+    SubGroup,
+    Taint,
+    Toleration,
+    Topology,
+    TopologyConstraint,
+    TopologyLevel,
+)
+from kai_solver.instances_io import sanitize
+from kai_solver.instances_io.anonymize import anonymize
+from kai_solver.units import ResourceSchema
+
+TERMS = (
+    ((Requirement("metadata.name", "In", ("node-a",)),),),
+    ((Requirement("team", "In", ("red",)),),),
+    ((Requirement("generation", "Gt", ("3",)),),),
+)
+SNAPSHOT = sanitize(
+    Snapshot(
+        now_s=5.0,
+        schema=ResourceSchema(),
+        nodes=(
+            Node(
+                "node-a",
+                (1000, 0, 1000, 10),
+                gpus=1,
+                labels={"kubernetes.io/hostname": "node-a", "rack": "r7", "team": "red", "generation": "4"},
+                taints=(Taint("dedicated", "vision"),),
+            ),
+        ),
+        queues=(Queue("research", display_name="Research"), Queue("vision", parent="research")),
+        gangs=(
+            Gang(
+                "prod",
+                "train",
+                "vision",
+                SubGroup(children=(PodSet("workers", 1),), topology=TopologyConstraint("racks", "rack", "r")),
+                (
+                    Pod(
+                        "prod",
+                        "train-0",
+                        (10, 0, 0, 1),
+                        status=PodStatus.RUNNING,
+                        node="node-a",
+                        podset="workers",
+                        constraints=Constraints(TERMS, tolerations=(Toleration("dedicated", "Equal", "vision"),)),
+                    ),
+                ),
+            ),
+        ),
+        topologies=(Topology("racks", (TopologyLevel("rack", "r"),)),),
+    )
+)
+SECRETS = (
+    "node-a",
+    "research",
+    "Research",
+    "vision",
+    "train",
+    "prod",
+    "workers",
+    "racks",
+    "red",
+    "r7",
+    "dedicated",
+    "team",
+)
+
+
+def test_no_name_is_left() -> None:
+    text = repr(anonymize(SNAPSHOT))
+    assert not [secret for secret in SECRETS if f"'{secret}'" in text]
+
+
+def test_the_same_salt_gives_the_same_names_and_another_gives_others() -> None:
+    assert anonymize(SNAPSHOT, b"a") == anonymize(SNAPSHOT, b"a")
+    assert anonymize(SNAPSHOT, b"a") != anonymize(SNAPSHOT, b"b")
+    assert anonymize(SNAPSHOT) != anonymize(SNAPSHOT)
+
+
+def test_references_still_lead_somewhere() -> None:
+    hidden = anonymize(SNAPSHOT)
+    [node], [gang] = hidden.nodes, hidden.gangs
+    pod = gang.pods[0]
+    assert pod.node == node.name
+    assert {queue.name for queue in hidden.queues} >= {gang.queue, hidden.queues[1].parent}
+    assert next(gang.root.podsets()).name == pod.podset
+    assert gang.root.topology is not None
+    assert gang.root.topology.topology == hidden.topologies[0].name
+    assert hidden.topologies[0].level_index(gang.root.topology.required) == 0
+    assert hidden.topologies[0].level_index(gang.root.topology.preferred) == 0
+    assert hidden.topologies[0].levels[0].node_label in node.labels
+    assert sanitize(hidden) == hidden
+
+
+def test_terms_tolerations_and_labels_still_match() -> None:
+    hidden = anonymize(SNAPSHOT)
+    [node], pod = hidden.nodes, hidden.gangs[0].pods[0]
+    by_name, by_team, by_generation = (entry[0][0] for entry in pod.constraints.node_terms)
+    assert (by_name.key, by_name.values) == ("metadata.name", (node.name,))
+    assert node.labels["kubernetes.io/hostname"] == node.name
+    assert node.labels[by_team.key] == by_team.values[0]
+    assert (node.labels[by_generation.key], by_generation.values) == ("4", ("3",))
+    toleration, taint = pod.constraints.tolerations[0], node.taints[0]
+    assert (toleration.key, toleration.value) == (taint.key, taint.value)
+
+
+def test_keys_of_well_known_labels_stay_and_numbers_stay() -> None:
+    hidden = anonymize(SNAPSHOT)
+    assert "kubernetes.io/hostname" in hidden.nodes[0].labels
+    assert hidden.nodes[0].allocatable == SNAPSHOT.nodes[0].allocatable
+    assert hidden.gangs[0].priority == SNAPSHOT.gangs[0].priority

@@ -1,0 +1,51 @@
+"""The published JSON Schemas are those of the code, and accept what the code writes."""
+
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import orjson
+import pytest
+
+from kai_solver.instances_io import load_instance, native_from_snapshot
+from kai_solver.instances_io.schemas import published_schemas, write_schemas
+
+INSTANCES = Path(__file__).parents[2] / "instances"
+
+
+@pytest.mark.parametrize("name", published_schemas())
+def test_published_schemas_are_current(name: str) -> None:
+    published = orjson.loads((INSTANCES / "schema" / name).read_bytes())
+    assert published == published_schemas()[name], "python -m kai_solver.instances_io.schemas instances/schema"
+
+
+@pytest.mark.parametrize("name", published_schemas())
+def test_published_schemas_are_schemas(name: str) -> None:
+    jsonschema.Draft202012Validator.check_schema(published_schemas()[name])
+
+
+def test_schemas_are_written_as_published(tmp_path: Path) -> None:
+    write_schemas(tmp_path)
+    for name in published_schemas():
+        assert (tmp_path / name).read_bytes() == (INSTANCES / "schema" / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "case", ["action_allocate/045_*.json", "action_reclaim/000_*.json", "integration_allocate/014_*"]
+)
+def test_what_is_written_follows_the_schema(case: str) -> None:
+    [file] = (INSTANCES / "cases").glob(case)
+    jsonschema.validate(native_from_snapshot(load_instance(file).snapshot), published_schemas()["instance.schema.json"])
+
+
+def test_shorthands_of_hand_writing_follow_the_schema() -> None:
+    document: dict[str, Any] = {
+        "format": "kai-solver/v1",
+        "nodes": [{"name": "n-{i}", "count": 2, "gpus": 8, "memory": "1Ti", "cpu": "96", "gpuMemory": "80Gi"}],
+        "queues": [{"name": "a", "quota": 8, "limit": "unlimited", "weight": 2, "created": "7h"}],
+        "topologies": [{"name": "t", "levels": ["rack", {"label": "kubernetes.io/hostname", "alias": "host"}]}],
+        "gangs": [{"name": "g", "queue": "a", "created": "5m", "pods": [{"gpus": 0.5, "replicas": 2}]}],
+    }
+    jsonschema.validate(document, published_schemas()["instance.schema.json"])
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(document | {"gngs": []}, published_schemas()["instance.schema.json"])
