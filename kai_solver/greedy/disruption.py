@@ -121,6 +121,14 @@ class Disruption:
             for queue in queues:
                 yield self.eligibility.reclaim(who, (queue,))
 
+    def settle(self) -> None:
+        """After all questions: who was disturbed for one and is, after the later ones, in nobody's way comes home."""
+        pool = self.pool
+        disturbed = [u.index for u in pool.units if pool.has_left(u.index) or pool.is_moved(u.index)]
+        evictor = self._evictor(frozenset())
+        for unit in sorted(disturbed, key=pool.cost.__getitem__, reverse=True):
+            evictor.bring_home(unit)
+
     def _before(self, who: Aggressor) -> _Before:
         if self.rung is not Rung.RECLAIM:
             return _Before(self.state.mark(), None)

@@ -72,7 +72,7 @@ class Evictor(Placer):
             if cost[node] == IMPOSSIBLE:
                 return False
             mark = self.state.mark()
-            victims = table.victims[node]
+            victims = self.pool.closure(table.victims[node])
             for unit in victims:
                 self.pool.leave(unit)
             self.state.put(pod, node, now=False)
@@ -103,7 +103,7 @@ class Evictor(Placer):
         pool = self.pool
         order = sorted(self.left, key=pool.cost.__getitem__, reverse=True)
         for unit in order:
-            self._bring_home(unit)
+            self.bring_home(unit)
         if self.may_move and self.rung is not Rung.CONSOLIDATION:
             hopeless: set[tuple[int, ...]] = set()
             for unit in order:
@@ -111,7 +111,8 @@ class Evictor(Placer):
                     self._move_unless_hopeless(unit, hopeless)
         return self.rung is not Rung.CONSOLIDATION or not any(pool.has_left(u) for u in order)
 
-    def _bring_home(self, unit: int) -> None:
+    def bring_home(self, unit: int) -> None:
+        """Let the unit stay where it ran, if there is room now that everything else has its place."""
         pool, state = self.pool, self.state
         u = pool.units[unit]
         later = [i for i in pool.of_gang[u.gang][u.step + 1 :] if pool.has_left(i)]
@@ -169,7 +170,7 @@ class Evictor(Placer):
             shape = self.state.problem.pod_shape[pod]
             need[shape] = need.get(shape, 0) + 1
         for shape, count in need.items():
-            cost = self.table(shape).update()[nodes]
+            cost = self.table(shape).update(everywhere=True)[nodes]
             devices = self.state.problem.shapes.shapes[shape].gpu.devices
             often = np.maximum(1, self.state.problem.gpus[nodes] // devices) if devices else np.full(len(cost), count)
             finite = np.isfinite(cost)

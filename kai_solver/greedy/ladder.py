@@ -141,7 +141,9 @@ class Ladder:
             if refusal is not None:
                 self.outcome.refuse(gang, rung, refusal)
             else:
+                self.outcome.forget_dropped()
                 turns.refresh()
+        disruption.settle()
 
     def _disturb_for(self, disruption: Disruption, rung: Rung, chunk: Chunk) -> Refusal | None:
         who = Aggressor(self.problem.gangs[chunk.gang], charge_of(self.problem, chunk.pods))

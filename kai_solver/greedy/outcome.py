@@ -54,6 +54,12 @@ class Outcome:
         """Note why ``rung`` does nothing for ``gang``."""
         self.refusals.setdefault(gang, {})[rung] = refusal
 
+    def forget_dropped(self) -> None:
+        """Admissions whose pods lost their places again (with the core of their gang) are undone."""
+        places = self.state.places
+        if any(chunk_pod not in places for a in self.admissions for chunk_pod in a.chunk.pods[:1]):
+            self.admissions = [a for a in self.admissions if a.chunk.pods[0] in places]
+
 
 def proven(reason: Reason, message: str, method: str, *blocking: Blocker) -> Refusal:
     """A refusal that follows from a rule or a count."""

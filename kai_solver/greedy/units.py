@@ -30,8 +30,11 @@ class Unit:
 
 
 def units_of(problem: Problem, state: State, gang: GangShape, first_index: int) -> list[Unit]:
-    """Units of ``gang`` in its present state, in the order in which they may leave."""
-    active = state.gangs[gang.index].active
+    """Units of ``gang`` in its present state, in the order in which they may leave.
+
+    Pods placed in this cycle are no part of them: where a core leaves, they lose their places with it.
+    """
+    active = [[p for p in pods if p not in state.places] for pods in state.gangs[gang.index].active]
     position = {id(leaf): i for i, leaf in enumerate(gang.leaves)}
     steps = list(_surplus_steps(gang.root, active, position))
     gone = {pod for step in steps for pod in step}

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from kai_solver.domain import Bind, Device, Eviction, Move, Pending, Plan, Rung
+from kai_solver.domain import Bind, Device, Eviction, Move, Plan, Rung
 from kai_solver.domain.plan import EvictionReason
 from kai_solver.greedy import Outcome, Place
 from kai_solver.planning.messages import eviction_message
@@ -72,6 +72,8 @@ def _moves(problem: Problem, outcome: Outcome, causes: dict[int, _Cause]) -> tup
     moves = []
     for pod in sorted(state.gone & state.places.keys()):
         place, cause = state.places[pod], causes[pod]
+        if place.node == problem.pod_node[pod] and not problem.pods[pod].gpu.is_shared:
+            continue  # Its unit moves, but this pod finds its place where it is: it stays (as in KAI).
         moves.append(
             Move(
                 problem.pods[pod].key,

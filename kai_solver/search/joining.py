@@ -23,11 +23,13 @@ class Joiner:
         self.outcome = outcome
         self.state: State = outcome.state
         self.problem: Problem = outcome.state.problem
+        self._lifts: dict[frozenset[int], tuple[IntArray, IntArray]] = {}
+        self._fixed_movers: dict[tuple[int, bool, bool, bool], Mover] = {}
 
     def join(
         self,
         chunks: Sequence[tuple[Chunk, Rung]],
-        units: Iterable[int],
+        units: frozenset[int],
         reclaimable: frozenset[int],
         preemptable: frozenset[int],
         surplus: Sequence[QueueSurplus],
@@ -41,10 +43,12 @@ class Joiner:
         """
         pool = self.outcome.pool
         movers = tuple(
-            self._mover(pool, u, reclaimable, preemptable, may_move=may_move) for u in (units if pool else ()) if pool
+            self._mover(pool, u, reclaimable, preemptable, may_move=may_move)
+            for u in (sorted(units) if pool else ())
+            if pool
         )
-        arrivals = tuple(self._arrival(chunk, rung) for chunk, rung in chunks)
-        free, device_free = self._lifted(arrivals, movers)
+        arrivals = tuple(self.arrival(chunk, rung) for chunk, rung in chunks)
+        free, device_free = self.lifted(units)
         seats = self.problem.seats
         return Joint(
             problem=self.problem,
@@ -59,7 +63,8 @@ class Joiner:
 
     # -- arrivals and movers -------------------------------------------------------------------------------------
 
-    def _arrival(self, chunk: Chunk, rung: Rung) -> Arrival:
+    def arrival(self, chunk: Chunk, rung: Rung) -> Arrival:
+        """``chunk`` as the model takes it."""
         gang = self.problem.gangs[chunk.gang]
         pieces, scopes = self._pieces(chunk.root)
         charge = charge_of(self.problem, chunk.pods)
@@ -68,6 +73,17 @@ class Joiner:
     def _mover(
         self, pool: VictimPool, unit: int, reclaimable: frozenset[int], preemptable: frozenset[int], *, may_move: bool
     ) -> Mover:
+        key = (unit, unit in reclaimable, unit in preemptable, may_move)
+        found = self._fixed_movers.get(key)
+        if found is not None:
+            return found
+        made = self._make_mover(pool, key)
+        if made.is_simple:
+            self._fixed_movers[key] = made
+        return made
+
+    def _make_mover(self, pool: VictimPool, key: tuple[int, bool, bool, bool]) -> Mover:
+        unit, reclaimable, preemptable, may_move = key
         u = pool.units[unit]
         gang = self.problem.gangs[u.gang]
         stay = [[p for p in leaf.active if p not in self.state.gone and p not in u.pods] for leaf in gang.leaves]
@@ -83,8 +99,8 @@ class Joiner:
             after=tuple(pool.of_gang[u.gang][: u.step]),
             scopes=scopes,
             may_move=may_move,
-            reclaimable=unit in reclaimable,
-            preemptable=unit in preemptable,
+            reclaimable=reclaimable,
+            preemptable=preemptable,
             work=max(1, round(u.work)),
             stratum=gang.gang.priority,
             breaks=u.is_core,
@@ -129,36 +145,35 @@ class Joiner:
 
     # -- capacity ------------------------------------------------------------------------------------------------
 
-    def _lifted(self, arrivals: Sequence[Arrival], movers: Sequence[Mover]) -> tuple[IntArray, IntArray]:
-        """What is free with all of them out of the way, wherever they are now."""
-        free = self.state.future.copy()
-        device_free = self.state.device_future.copy()
-        for arrival in arrivals:
-            for piece in arrival.pieces:
-                for pod in piece.pods:
-                    self._lift_place(pod, free, device_free)
-        for mover in movers:
-            for piece in mover.pieces:
-                for pod in piece.pods:
-                    if not self._lift_place(pod, free, device_free) and pod not in self.state.gone:
-                        self._lift_running(pod, free, device_free)
+    def lifted(self, units: frozenset[int]) -> tuple[IntArray, IntArray]:
+        """(R, N) and (N, D) free with ``units`` and all that was placed in this cycle out of the way.
+
+        It does not matter where they are at present, so one answer serves as long as the set is the same.
+        """
+        found = self._lifts.get(units)
+        if found is None:
+            found = self._lifts[units] = self._lift_homes(units)
+        return found
+
+    def _lift_homes(self, units: frozenset[int]) -> tuple[IntArray, IntArray]:
+        problem, pool = self.problem, self.outcome.pool
+        free = problem.capacity - problem.held + problem.releasing
+        device_free = problem.device_free + problem.device_releasing
+        pods = [p for u in units for p in pool.units[u].pods] if pool is not None else []
+        if not pods:
+            return free, device_free
+        shapes = problem.shapes.shapes
+        requests = np.array([shapes[problem.pod_shape[p]].request for p in pods], dtype=np.int64)
+        np.add.at(free.T, np.array([problem.pod_node[p] for p in pods]), requests)
+        seats = [
+            (problem.pod_node[p], d, int(problem.shapes.milli(problem.pod_shape[p])[problem.pod_node[p]]))
+            for p in pods
+            for d in problem.seats.get(p, ())
+        ]
+        if seats:
+            node, device, milli = np.array(seats, dtype=np.int64).T
+            np.add.at(device_free, (node, device), milli)
         return free, device_free
-
-    def _lift_place(self, pod: int, free: IntArray, device_free: IntArray) -> bool:
-        place = self.state.places.get(pod)
-        if place is None:
-            return False
-        free[:, place.node] += self.problem.shapes.shapes[self.problem.pod_shape[pod]].request
-        for device in place.devices:
-            device_free[place.node, device] += place.milli
-        return True
-
-    def _lift_running(self, pod: int, free: IntArray, device_free: IntArray) -> None:
-        node, shape = self.problem.pod_node[pod], self.problem.pod_shape[pod]
-        free[:, node] += self.problem.shapes.shapes[shape].request
-        milli = self.problem.shapes.milli(shape)[node]
-        for device in self.problem.seats.get(pod, ()):
-            device_free[node, device] += milli
 
     # -- queues --------------------------------------------------------------------------------------------------
 

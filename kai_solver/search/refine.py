@@ -80,7 +80,7 @@ class Refiner:
         policy = outcome.state.problem.policy
         return Joiner(outcome).join(
             [(a.chunk, a.rung) for a in outcome.admissions],
-            sorted(units),
+            units,
             rights.get(Rung.RECLAIM, frozenset()),
             rights.get(Rung.PREEMPT, frozenset()),
             surplus,

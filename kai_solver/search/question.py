@@ -1,0 +1,192 @@
+"""One question of the ladder: the chunk, everything admitted before it, and who may be disturbed."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.bounds import Relaxed, count_bound
+from kai_solver.domain import Blocker, Rung
+from kai_solver.fairness import surplus as surplus_of
+from kai_solver.formulation.expand import Decision
+from kai_solver.formulation.joint import Joint, QueueSurplus
+from kai_solver.formulation.spec import Term
+from kai_solver.formulation.variables import Variables
+from kai_solver.greedy import Chunk, Outcome
+from kai_solver.greedy.disruption import Disruption
+from kai_solver.greedy.rules import Aggressor
+from kai_solver.greedy.units import charge_of
+from kai_solver.search.joining import Joiner
+from kai_solver.search.realise import realise
+from kai_solver.units import GPU, format_amount
+
+BoolArray = NDArray[np.bool_]
+
+
+class Question:
+    """One question: the chunk beside all that was admitted, and who may be disturbed."""
+
+    def __init__(
+        self, joiner: Joiner, outcome: Outcome, chunk: Chunk, rung: Rung, disruption: Disruption | None
+    ) -> None:
+        self.joiner = joiner
+        self.outcome = outcome
+        self.state = outcome.state
+        self.problem = outcome.state.problem
+        self.chunk = chunk
+        self.rung = rung
+        self.disruption = disruption
+        self.who = Aggressor(self.problem.gangs[chunk.gang], charge_of(self.problem, chunk.pods))
+        self.eligible = disruption.eligibility.units(rung, self.who) if disruption is not None else frozenset()
+        self.admitted = [(a.chunk, a.rung) for a in outcome.admissions]
+        self.disturbed = self._disturbed()
+        self.is_exact = self.state.affinity is None
+
+    def _disturbed(self) -> frozenset[int]:
+        pool = self.outcome.pool
+        if pool is None:
+            return frozenset()
+        units = {u for a in self.outcome.admissions for u in a.units}
+        return frozenset(u for u in units if pool.has_left(u) or pool.is_moved(u))
+
+    @property
+    def has_choice(self) -> bool:
+        """False where the greedy's "no" is the answer: one pod, and nothing that could be arranged otherwise."""
+        return bool(self.eligible or self.disturbed or self.admitted) or len(self.chunk.pods) > 1 or not self.is_exact
+
+    # -- bounds --------------------------------------------------------------------------------------------------
+
+    @property
+    def units(self) -> frozenset[int]:
+        """Units that this question may disturb, with those that earlier ones did."""
+        return self.eligible | self.disturbed
+
+    def bound(self) -> Blocker | None:
+        """What proves "no" without a search."""
+        needed = self._by_shape(self.chunk.pods)
+        beside = self._by_shape([p for chunk, _ in self.admitted for p in chunk.pods])
+        if self.rung is Rung.CONSOLIDATION and self.outcome.pool is not None:
+            stay = [p for u in self.units - self._evicted() for p in self.outcome.pool.units[u].pods]
+            for shape, count in self._by_shape(stay).items():
+                beside[shape] = beside.get(shape, 0) + count
+        relaxed = Relaxed(*self.joiner.lifted(self.units))
+        return count_bound(self.problem, relaxed, needed, beside, self._domains()) or self._fair_share_bound()
+
+    def _evicted(self) -> frozenset[int]:
+        pool = self.outcome.pool
+        return frozenset(u for u in self.disturbed if pool is not None and pool.has_left(u))
+
+    def _by_shape(self, pods: Sequence[int]) -> dict[int, int]:
+        found: dict[int, int] = {}
+        for pod in pods:
+            shape = self.problem.pod_shape[pod]
+            found[shape] = found.get(shape, 0) + 1
+        return found
+
+    def _domains(self) -> list[BoolArray] | None:
+        """Domains of which one must hold the whole chunk; None without such a rule."""
+        arrival = self.joiner.arrival(self.chunk, self.rung)
+        over_all = [s for i, s in enumerate(arrival.scopes) if all(i in piece.scopes for piece in arrival.pieces)]
+        if not over_all:
+            return None
+        domain_of = over_all[-1].domain_of
+        return [domain_of == d for d in sorted({int(d) for d in domain_of if d >= 0})]
+
+    def _fair_share_bound(self) -> Blocker | None:
+        """Evictions may free at most every queue's surplus and one last unit: is that enough GPUs in all?"""
+        pool = self.outcome.pool
+        if self.rung is not Rung.RECLAIM or not self.who.charge[GPU] or pool is None:
+            return None
+        free = int(np.maximum(self.state.device_future, 0).sum())
+        for surplus in self._surplus():
+            if any(surplus.amounts[r] > 0 for r in range(2)):
+                return None
+            units = [pool.units[u] for u in self.eligible]
+            charges = [u.charge[GPU] for u in units if self.problem.gangs[u.gang].queue in surplus.leaves]
+            free += min(sum(charges), max(surplus.amounts[GPU] - 1, 0) + max(charges, default=0))
+        if free >= self.who.charge[GPU]:
+            return None
+        need, have = format_amount("gpu", self.who.charge[GPU]), format_amount("gpu", free)
+        return Blocker("fair-share", self.problem.queues.title(self.who.queue), need, have)
+
+    # -- model ---------------------------------------------------------------------------------------------------
+
+    def size_estimate(self) -> int:
+        """About how many variables the model will have: places by shape and node, and those who may leave."""
+        pool = self.outcome.pool
+        pods = [*self.chunk.pods, *(p for chunk, _ in self.admitted for p in chunk.pods)]
+        pods += [p for u in self.units for p in pool.units[u].pods] if pool is not None else []
+        return len({self.problem.pod_shape[p] for p in pods}) * len(self.problem.nodes) + len(self.units)
+
+    def joint(self) -> Joint:
+        """The problem in which everything admitted keeps its right to run but not its place."""
+        reclaim = self.eligible if self.rung is Rung.RECLAIM else frozenset()
+        preempt = self.eligible if self.rung is Rung.PREEMPT else frozenset()
+        was = self._evicted_by()
+        policy = self.problem.policy
+        return self.joiner.join(
+            [*self.admitted, (self.chunk, self.rung)],
+            self.units,
+            reclaim | was.get(Rung.RECLAIM, frozenset()),
+            preempt | was.get(Rung.PREEMPT, frozenset()),
+            self._surplus(),
+            may_move=self.rung is Rung.CONSOLIDATION or policy.consolidating_reclaim,
+        )
+
+    def _evicted_by(self) -> dict[Rung, frozenset[int]]:
+        found: dict[Rung, set[int]] = {}
+        for admission in self.outcome.admissions:
+            found.setdefault(admission.rung, set()).update(u for u in admission.units if u in self.disturbed)
+        return {rung: frozenset(units) for rung, units in found.items()}
+
+    def _surplus(self) -> list[QueueSurplus]:
+        """What this reclaimer may take, from the numbers of this moment."""
+        if self.rung is not Rung.RECLAIM or self.disruption is None:
+            return []
+        tree = self.problem.queues
+        found: dict[int, QueueSurplus] = {}
+        for leaf in self.disruption.eligibility.reclaim_queues(self.who):
+            s = surplus_of(tree, self.problem.allocatable, self.state.allocated, self.who.queue, leaf, self.who.charge)
+            leaves = frozenset(q for q, path in enumerate(tree.path) if s.queue in path and tree.is_leaf[q])
+            found[s.queue] = QueueSurplus(s.queue, leaves, self._with_taken(leaves, s.amounts))
+        return list(found.values())
+
+    def _with_taken(self, leaves: frozenset[int], amounts: tuple[int, int, int]) -> tuple[int, int, int]:
+        """Units already evicted below the queue count again in the model, so their charge is added back."""
+        pool = self.outcome.pool
+        taken = [0, 0, 0]
+        for unit in self.disturbed:
+            if pool is not None and pool.has_left(unit):
+                u = pool.units[unit]
+                if self.problem.gangs[u.gang].queue in leaves:
+                    taken = [t + c for t, c in zip(taken, u.charge, strict=True)]
+        return (amounts[0] + taken[0], amounts[1] + taken[1], amounts[2] + taken[2])
+
+    def cost_terms(self, v: Variables) -> list[Term]:
+        """One rough sum for a question: an evicted pod costs a hundred moved ones. The stages weigh exactly."""
+        terms: list[Term] = []
+        for group in v.classes:
+            terms += [(-1, var) for var in group.stay.values()]
+            if group.out_reclaim is not None and group.out_preempt is not None:
+                terms += [(99, group.out_reclaim), (99, group.out_preempt)]
+        for unit in v.units:
+            pods = len(unit.mover.home)
+            terms += [(pods, unit.moved), (100 * pods, unit.out_reclaim), (100 * pods, unit.out_preempt)]
+        return terms
+
+    # -- acceptance ----------------------------------------------------------------------------------------------
+
+    def accept(self, joint: Joint, decision: Decision) -> tuple[int, ...] | None:
+        """Put the solution into effect; the units disturbed for this chunk, None where a rule refuses it."""
+        pool, before = self.outcome.pool, self.disturbed
+        mark = self.state.mark()
+        ledger = self.disruption.ledger(self.who) if self.disruption is not None else None
+        chunks = [*self.admitted, (self.chunk, self.rung)]
+        if not realise(self.state, pool, joint, decision, chunks):
+            return None
+        units = [m.unit for m in joint.movers if pool is not None and (pool.has_left(m.unit) or pool.is_moved(m.unit))]
+        fresh = [u for u in units if u not in before or (pool is not None and pool.has_left(u))]
+        if self.disruption is not None and not self.disruption.is_allowed(self.who, self.chunk, fresh, ledger):
+            self.state.rollback(mark)
+            return None
+        return tuple(units)
