@@ -28,7 +28,7 @@ class Relaxed:
     @property
     def whole(self) -> IntArray:
         """(N,) devices that are wholly free."""
-        return (self.device_free >= MILLI).sum(axis=1)
+        return (self.device_free >= MILLI).sum(axis=1, dtype=np.int64)
 
 
 def fitting(problem: Problem, relaxed: Relaxed, shape: int) -> IntArray:

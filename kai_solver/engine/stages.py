@@ -94,13 +94,9 @@ def _limit_surplus(before: State, eligibility: Eligibility, who: Aggressor, surp
 
 
 def _at_least_taken(outcome: Outcome, surplus: QueueSurplus) -> QueueSurplus:
-    pool = outcome.pool
-    taken = [0, 0, 0]
-    for admission in outcome.admissions:
-        for unit in admission.units if admission.rung is Rung.RECLAIM and pool is not None else ():
-            assert pool is not None
-            u = pool.units[unit]
-            if pool.has_left(unit) and outcome.state.problem.gangs[u.gang].queue in surplus.leaves:
-                taken = [t + c for t, c in zip(taken, u.charge, strict=True)]
-    amounts = tuple(max(a, t) for a, t in zip(surplus.amounts, taken, strict=True))
+    pool, gangs = outcome.pool, outcome.state.problem.gangs
+    reclaimed = [u for a in outcome.admissions if a.rung is Rung.RECLAIM for u in a.units]
+    units = [pool.units[u] for u in reclaimed if pool.has_left(u)] if pool is not None else []
+    taken = [u.charge for u in units if gangs[u.gang].queue in surplus.leaves]
+    amounts = tuple(max(a, sum(c[r] for c in taken)) for r, a in enumerate(surplus.amounts))
     return QueueSurplus(surplus.queue, surplus.leaves, (amounts[0], amounts[1], amounts[2]))

@@ -54,14 +54,12 @@ def expand(v: Variables, values: Values) -> Decision:
     return decision
 
 
-def _expand_class(
-    group: MoverClass, values: Values, decision: Decision, waiting: dict[int, list[int]]
-) -> None:
+def _expand_class(group: MoverClass, values: Values, decision: Decision, waiting: dict[int, list[int]]) -> None:
     leaving: list[Mover] = []
     for node, members in group.members.items():
         leaving.extend(members[int(values[group.stay[node]]) :])
-    reclaimed = int(values[group.out_reclaim]) if group.out_reclaim is not None else 0
-    preempted = int(values[group.out_preempt]) if group.out_preempt is not None else 0
+    reclaimed = int(values[group.out_reclaim])
+    preempted = int(values[group.out_preempt])
     for number, mover in enumerate(leaving):
         if number < reclaimed:
             decision.reclaimed.append(mover.unit)
@@ -139,8 +137,7 @@ def _hint_class(
             else:
                 staying += 1
         hint[group.stay[node]] = staying
-    if group.out_reclaim is not None and group.out_preempt is not None:
-        hint[group.out_reclaim], hint[group.out_preempt] = out
+    hint[group.out_reclaim], hint[group.out_preempt] = out
 
 
 def _count_pooled(mover: Mover, places: Mapping[int, int], counts: dict[tuple[int, int], int]) -> None:

@@ -21,11 +21,18 @@ IntArray = NDArray[np.int64]
 class Scope:
     """A required topology level over some parts of one arrival or mover.
 
-    ``domain_of``: (N,) domain of each node at that level, -1 where no pod under the scope may go (outside the tree,
-    or another domain than that of the pods that already run).
+    Attributes
+    ----------
+    domain_of
+        (N,) domain of each node at that level, -1 where no pod under the scope may go (outside the tree, or another
+        domain than that of pods under it that this problem leaves in their places).
+    part
+        Gang, and the path of names to the part of its tree that the level is asked of: scopes of one part, of several
+        arrivals and movers of the gang, mean one and the same domain.
     """
 
     domain_of: NDArray[np.int64]
+    part: tuple[int, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ def _evictions(v: Variables) -> list[tuple[int, int, bool, int, tuple[Var, ...]]
     outs: list[tuple[int, int, bool, int, tuple[Var, ...]]] = []
     for group in v.classes:
         first = group.first
-        if (first.reclaimable or first.preemptable) and group.out_reclaim is not None and group.out_preempt is not None:
+        if first.reclaimable or first.preemptable:
             outs.append((first.work, first.stratum, first.breaks, 1, (group.out_reclaim, group.out_preempt)))
     for unit in v.units:
         m = unit.mover
@@ -75,10 +75,9 @@ def _moves(v: Variables) -> Objective:
     terms: list[Term] = []
     constant = 0
     for group in v.classes:
-        if group.out_reclaim is not None and group.out_preempt is not None:
-            constant += group.size
-            terms += [(-1, var) for var in group.stay.values()]
-            terms += [(-1, group.out_reclaim), (-1, group.out_preempt)]
+        constant += group.size
+        terms += [(-1, var) for var in group.stay.values()]
+        terms += [(-1, group.out_reclaim), (-1, group.out_preempt)]
     for unit in v.units:
         terms.append((len(unit.mover.home), unit.moved))
     return Objective("moved-pods", tuple(terms), constant)

@@ -5,7 +5,7 @@ they are. Running pods alike in shape, queue, cost and rights share a class: ``s
 home on n stay. Gangs with a required topology keep counts of their own per domain.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from kai_solver.units import GPU, MILLI
 ClassKey = tuple[int, int, int, int, bool, bool, bool, bool, tuple[int, int, int]]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class MoverClass:
     """Simple movers that nothing tells apart but their home.
 
@@ -24,10 +24,10 @@ class MoverClass:
     """
 
     key: ClassKey
-    members: dict[int, list[Mover]] = field(default_factory=dict)
-    stay: dict[int, Var] = field(default_factory=dict)
-    out_reclaim: Var | None = None
-    out_preempt: Var | None = None
+    members: dict[int, list[Mover]]
+    stay: dict[int, Var]
+    out_reclaim: Var
+    out_preempt: Var
 
     @property
     def shape(self) -> int:
@@ -82,7 +82,7 @@ class Variables:
         self.joint = joint
         self.spec = spec
         self.one = spec.int_var(1, 1, "one")
-        self.classes = _fold(joint.movers)
+        self.classes: list[MoverClass] = []
         self.units: list[MoverUnit] = []
         self.pool_demand: dict[int, int] = {}
         self.place: dict[int, dict[int, Var]] = {}
@@ -97,11 +97,11 @@ class Variables:
     # -- movers --------------------------------------------------------------------------------------------------
 
     def _make_movers(self) -> None:
-        for group in self.classes:
-            for node, members in group.members.items():
-                group.stay[node] = self.spec.int_var(0, len(members), f"stay[{group.shape},{node}]")
-            group.out_reclaim = self.spec.int_var(0, group.size)
-            group.out_preempt = self.spec.int_var(0, group.size)
+        for key, members in _fold(self.joint.movers).items():
+            size = sum(len(m) for m in members.values())
+            at_home = {n: self.spec.int_var(0, len(m), f"stay[{key[0]},{n}]") for n, m in members.items()}
+            out_reclaim, out_preempt = self.spec.int_var(0, size), self.spec.int_var(0, size)
+            self.classes.append(MoverClass(key, members, at_home, out_reclaim, out_preempt))
         for mover in self.joint.movers:
             if not mover.is_simple:
                 stay, moved = self.spec.bool_var(f"stay[u{mover.unit}]"), self.spec.bool_var()
@@ -200,10 +200,10 @@ def class_key(mover: Mover) -> ClassKey:
     )
 
 
-def _fold(movers: tuple[Mover, ...]) -> list[MoverClass]:
-    found: dict[ClassKey, MoverClass] = {}
+def _fold(movers: tuple[Mover, ...]) -> dict[ClassKey, dict[int, list[Mover]]]:
+    """Simple movers by class and home."""
+    found: dict[ClassKey, dict[int, list[Mover]]] = {}
     for mover in movers:
         if mover.is_simple:
-            group = found.setdefault(class_key(mover), MoverClass(class_key(mover)))
-            group.members.setdefault(mover.home[0], []).append(mover)
-    return list(found.values())
+            found.setdefault(class_key(mover), {}).setdefault(mover.home[0], []).append(mover)
+    return found

@@ -55,7 +55,7 @@ class Disruption:
         if self.rung is Rung.RECLAIM:
             blocker = refuses_reclaim(self.state, who)
             if blocker is not None:
-                text = f"Queue may not reclaim: it needs {blocker.need} of {blocker.name} and is entitled to {blocker.have}"
+                text = f"Queue {blocker.name} may not reclaim {blocker.need}: it is entitled to {blocker.have}"
                 return proven(Reason.NOT_ENOUGH_RESOURCES, text, "fair-share", blocker)
         return None
 
@@ -100,7 +100,7 @@ class Disruption:
             found = self._evictor(units).make_room(chunk)
             if found is None:
                 continue
-            if self.is_allowed(who, chunk, found, before.ledger):
+            if self.is_allowed(who, found, before.ledger):
                 self._moved_gangs.update(self.pool.units[u].gang for u in found)
                 return found
             self.state.rollback(before.mark)
@@ -144,15 +144,15 @@ class Disruption:
             found = self._evictors[units] = Evictor(self.pool, self.fits, self.rung, units)
         return found
 
-    def is_allowed(self, who: Aggressor, chunk: Chunk, units: list[int], ledger: ReclaimLedger | None) -> bool:
-        """May these units be taken, with the chunk placed and the units gone? (After the fact, on the state.)"""
+    def is_allowed(self, who: Aggressor, units: list[int], ledger: ReclaimLedger | None) -> bool:
+        """May these units be taken? Asked after the fact: the chunk is placed and the units are gone."""
         if not self._within_limits(who):
             return False
         if self.rung is Rung.CONSOLIDATION:
             return self._moves_few_enough(units)
         if ledger is None:
             return True
-        return reclaim_allowed(self.state, self.pool, who, ledger, units) and self._survives(who, units)
+        return reclaim_allowed(self.state, self.pool, ledger, units) and self._survives(who, units)
 
     def _within_limits(self, who: Aggressor) -> bool:
         """Limits are tested with the victims already gone (reference 3.14, corrections)."""
@@ -173,17 +173,17 @@ class Disruption:
         return limit < 0 or len({self.pool.units[u].gang for u in units}) <= limit
 
     def _survives(self, who: Aggressor, units: list[int]) -> bool:
-        """Would the next cycle give the room to ``who`` and not back to a victim? (No ping-pong; design section 5.)"""
+        """Would the next cycle give the room to ``who`` and not back to a victim? Else queues play ping-pong."""
         victims: dict[int, list[int]] = {}
         for unit in units:
             if self.pool.has_left(unit):
                 victims.setdefault(self.pool.units[unit].gang, []).append(unit)
         return all(
-            goes_before(self.state, who.gang, who.charge, self.state.problem.gangs[gang], self._chunk_back(gang, left))
+            goes_before(self.state, who.gang, who.charge, self.state.problem.gangs[gang], self._chunk_back(left))
             for gang, left in victims.items()
         )
 
-    def _chunk_back(self, gang: int, units: list[int]) -> tuple[int, int, int]:
+    def _chunk_back(self, units: list[int]) -> tuple[int, int, int]:
         """What the victim would ask for next cycle: its core, or one surplus pod."""
         chosen = [self.pool.units[u] for u in units]
         core = [u for u in chosen if u.is_core]

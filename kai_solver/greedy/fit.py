@@ -138,5 +138,5 @@ def _shares(free: IntArray, milli: IntArray, devices: int) -> IntArray:
     """
     each = np.maximum(free, 0) // np.maximum(milli, 1)
     if devices == 1:
-        return each.sum(axis=1)
-    return (each > 0).sum(axis=1) // devices
+        return each.sum(axis=1, dtype=np.int64)
+    return (each > 0).sum(axis=1, dtype=np.int64) // devices

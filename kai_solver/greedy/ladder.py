@@ -19,11 +19,17 @@ from kai_solver.greedy.rules import Aggressor, delay_remaining_s
 from kai_solver.greedy.shortage import shortage
 from kai_solver.greedy.stale import stale_gangs
 from kai_solver.greedy.state import State
-from kai_solver.greedy.turns import Turns
+from kai_solver.greedy.turns import SizeTurns, Turns
 from kai_solver.greedy.units import charge_of
 from kai_solver.reduction import Problem
 
 Signature = tuple[object, ...]
+
+BUDGET_ENDED = Refusal(
+    Reason.NOT_ENOUGH_RESOURCES,
+    "The time for this cycle ended before the workload had its turn",
+    Proof("unknown", "budget"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +53,19 @@ class Ladder:
     """Climbs rung by rung on one state."""
 
     def __init__(
-        self, problem: Problem, rungs: Iterable[Rung], oracle: Oracle, should_stop: Callable[[], bool] = lambda: False
+        self,
+        problem: Problem,
+        rungs: Iterable[Rung],
+        oracle: Oracle,
+        should_stop: Callable[[], bool] = lambda: False,
+        *,
+        admission: str = "rank",
     ) -> None:
         self.problem = problem
         self.rungs = tuple(rungs)
         self.oracle = oracle
         self.should_stop = should_stop
+        self.turns = SizeTurns if admission == "max-gpus" else Turns
         self.outcome = Outcome(State(problem))
         self.placer = Placer(self.outcome.state)
         self.chunkers = [
@@ -88,10 +101,13 @@ class Ladder:
 
     def _allocate(self, candidates: list[int]) -> None:
         """Place chunk by chunk without disturbing anybody; gangs with surplus take turns again and again."""
-        turns = Turns(self.outcome.state, self.chunkers, candidates)
+        turns = self.turns(self.outcome.state, self.chunkers, candidates)
         failed: dict[Signature, Refusal] = {}
         while (turn := turns.pop()) is not None:
             gang, chunk = turn
+            if self.should_stop():
+                self._stop(Rung.ALLOCATE, gang, turns)
+                return
             refusal = over_capacity(self.outcome.state, chunk) or failed.get(self._signature(chunk))
             if refusal is None:
                 refusal = self._allocate_chunk(chunk)
@@ -100,6 +116,14 @@ class Ladder:
                     continue
                 failed[self._signature(chunk)] = refusal
             self.outcome.refuse(gang, Rung.ALLOCATE, refusal)
+
+    def _stop(self, rung: Rung, gang: int | None, turns: Turns | SizeTurns) -> None:
+        """The budget ended: nothing is known of those who had no turn."""
+        self.outcome.stopped = True
+        while gang is not None:
+            self.outcome.refuse(gang, rung, BUDGET_ENDED)
+            turn = turns.pop()
+            gang = turn[0] if turn is not None else None
 
     def _allocate_chunk(self, chunk: Chunk) -> Refusal | None:
         if self.placer.place_chunk(chunk):
@@ -131,12 +155,12 @@ class Ladder:
         if self.outcome.pool is None:
             self.outcome.pool = Disruption.pool_of(self.outcome.state)
         disruption = Disruption(self.outcome, self.placer.fits, rung, self.chunkers)
-        turns = Turns(self.outcome.state, self.chunkers, candidates)
+        turns = self.turns(self.outcome.state, self.chunkers, candidates)
         while (turn := turns.pop()) is not None:
             gang, chunk = turn
             if self.should_stop():
-                self.outcome.stopped = True
-                return
+                self._stop(rung, gang, turns)
+                break
             refusal = self._disturb_for(disruption, rung, chunk)
             if refusal is not None:
                 self.outcome.refuse(gang, rung, refusal)

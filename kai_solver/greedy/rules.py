@@ -128,7 +128,7 @@ class Eligibility:
         return units
 
 
-def reclaim_allowed(state: State, pool: VictimPool, who: Aggressor, ledger: ReclaimLedger, units: list[int]) -> bool:
+def reclaim_allowed(state: State, pool: VictimPool, ledger: ReclaimLedger, units: list[int]) -> bool:
     """True where taking ``units`` in order (surplus before core, queue by queue) is fair at every step.
 
     ``ledger`` holds the queues' numbers from before the question. Units that found another place are not charged.

@@ -2,7 +2,7 @@
 
 import heapq
 from collections.abc import Iterable
-from functools import cmp_to_key
+from functools import cmp_to_key, partial
 
 from kai_solver.fairness import compare_queues, gang_order_key, levelled, queue_key
 from kai_solver.fairness.order import QueueKey
@@ -100,9 +100,12 @@ class Turns:
         least = min(keys.values())
         first = [queue for queue in waiting if keys[queue] == least]
         if len(first) > 1:
-            allocatable = self.state.problem.allocatable
-            first.sort(key=cmp_to_key(lambda a, b: compare_queues(self.tree, allocatable, a, least, b, least)))
+            first.sort(key=cmp_to_key(partial(self._compare_equal, least)))
         return self._best_below(first[0])
+
+    def _compare_equal(self, key: QueueKey, one: int, other: int) -> int:
+        """Order of two queues whose keys are the same."""
+        return compare_queues(self.tree, self.state.problem.allocatable, one, key, other, key)
 
     def _key(self, queue: int) -> QueueKey:
         found = self._keys.get(queue)
@@ -112,6 +115,38 @@ class Turns:
             job = charge_of(self.state.problem, chunk.pods) if chunk is not None else (0, 0, 0)
             found = self._keys[queue] = key_of(self.state, queue, self.state.allocated[queue], job)
         return found
+
+
+class SizeTurns:
+    """Hands out gangs by priority, then by GPUs asked for, largest first: admission ``max-gpus``.
+
+    Queues bound what may be taken (limits, quotas) but not whose turn it is.
+    """
+
+    def __init__(self, state: State, chunkers: list[Chunker], gangs: Iterable[int]) -> None:
+        self.state = state
+        self.chunkers = chunkers
+        self._heap: list[tuple[tuple[int, int, int, float, str], int, Chunk]] = []
+        for gang in gangs:
+            self.again(gang)
+
+    def pop(self) -> tuple[int, Chunk] | None:
+        """The next gang and what it asks for; None when nobody waits."""
+        if not self._heap:
+            return None
+        _, gang, chunk = heapq.heappop(self._heap)
+        return gang, chunk
+
+    def again(self, gang: int) -> None:
+        """``gang`` may want more."""
+        chunk = self.chunkers[gang].next()
+        if chunk is not None:
+            shape = self.chunkers[gang].shape.gang
+            cpu, _, gpu = charge_of(self.state.problem, chunk.pods)
+            heapq.heappush(self._heap, ((-shape.priority, -gpu, -cpu, shape.created_s, shape.key), gang, chunk))
+
+    def refresh(self) -> None:
+        """Nothing here depends on what queues hold."""
 
 
 def key_of(state: State, queue: int, allocated: list[int], job: Charge) -> QueueKey:

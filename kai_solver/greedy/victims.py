@@ -341,9 +341,9 @@ class RoomTable:
     def _devices_suffice(self, node: int, chosen: list[int]) -> bool:
         if not self._gpu.devices:
             return True
-        free = self.pool.state.device_future[node].tolist()
+        free: list[int] = self.pool.state.device_future[node].tolist()
         for unit in chosen:
             for device, held in self.pool.hold(unit, node).devices:
                 free[device] += held
         gpus = self.pool.state.problem.nodes[node].gpus
-        return sum(f >= min(self._milli[node], MILLI) for f in free[:gpus]) >= self._gpu.devices
+        return sum(f >= self._milli[node] for f in free[:gpus]) >= int(self._gpu.devices)

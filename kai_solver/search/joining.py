@@ -66,7 +66,7 @@ class Joiner:
     def arrival(self, chunk: Chunk, rung: Rung) -> Arrival:
         """``chunk`` as the model takes it."""
         gang = self.problem.gangs[chunk.gang]
-        pieces, scopes = self._pieces(chunk.root)
+        pieces, scopes = self._pieces(chunk.gang, chunk.root)
         charge = charge_of(self.problem, chunk.pods)
         return Arrival(chunk.gang, gang.queue, rung, charge, pieces, scopes, gang.gang.preemptible)
 
@@ -86,8 +86,8 @@ class Joiner:
         unit, reclaimable, preemptable, may_move = key
         u = pool.units[unit]
         gang = self.problem.gangs[u.gang]
-        stay = [[p for p in leaf.active if p not in self.state.gone and p not in u.pods] for leaf in gang.leaves]
-        pieces, scopes = self._pieces(part_of_unit(gang, u.pods, stay))
+        stay = [list(leaf.active) for leaf in gang.leaves]
+        pieces, scopes = self._pieces(u.gang, part_of_unit(gang, u.pods, stay))
         pods = [p for piece in pieces for p in piece.pods]
         return Mover(
             unit=unit,
@@ -106,12 +106,13 @@ class Joiner:
             breaks=u.is_core,
         )
 
-    def _pieces(self, root: Part) -> tuple[tuple[Piece, ...], tuple[Scope, ...]]:
+    def _pieces(self, gang: int, root: Part) -> tuple[tuple[Piece, ...], tuple[Scope, ...]]:
         scopes: list[Scope] = []
         pieces: list[Piece] = []
 
-        def walk(part: Part, above: tuple[int, ...]) -> None:
-            scope = self._scope(part, part.topology)
+        def walk(part: Part, path: tuple[str, ...], above: tuple[int, ...]) -> None:
+            path = (*path, part.name)
+            scope = self._scope(part, part.topology, (gang, path))
             if scope is not None:
                 above = (*above, len(scopes))
                 scopes.append(scope)
@@ -120,24 +121,31 @@ class Joiner:
                 by_shape.setdefault(self.problem.pod_shape[pod], []).append(pod)
             pieces.extend(Piece(shape, tuple(pods), above) for shape, pods in by_shape.items())
             for child in part.parts:
-                walk(child, above)
+                walk(child, path, above)
 
-        walk(root, ())
+        walk(root, (), ())
         return tuple(pieces), tuple(scopes)
 
-    def _scope(self, part: Part, topology: TopologyConstraint | None) -> Scope | None:
+    def _scope(
+        self, part: Part, topology: TopologyConstraint | None, name: tuple[int, tuple[str, ...]]
+    ) -> Scope | None:
         if topology is None or not topology.required:
             return None
         tree = self.problem.domains.get(topology.topology)
         level = tree.level_index(topology.required) if tree is not None else None
         if tree is None or level is None:
-            return Scope(np.full(len(self.problem.nodes), -1, dtype=np.int64))
+            return Scope(np.full(len(self.problem.nodes), -1, dtype=np.int64), name)
         domain_of = tree.domain_of[level].astype(np.int64)
-        anchored = {int(domain_of[self._node_of(p)]) for p in part.anchors if self._node_of(p) >= 0}
-        if anchored:
-            keep = anchored if len(anchored) == 1 else set()
+        fixed = {int(domain_of[self._node_of(p)]) for p in part.anchors if self._is_fixed(p)}
+        if fixed:
+            keep = fixed if len(fixed) == 1 else set()
             domain_of = np.where(np.isin(domain_of, sorted(keep)), domain_of, -1)
-        return Scope(domain_of)
+        return Scope(domain_of, name)
+
+    def _is_fixed(self, pod: int) -> bool:
+        """True where the pod has a place that this problem does not touch."""
+        state = self.state
+        return pod not in self._open and (pod in state.places or pod not in state.gone) and self._node_of(pod) >= 0
 
     def _node_of(self, pod: int) -> int:
         place = self.state.places.get(pod)

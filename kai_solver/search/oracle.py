@@ -66,15 +66,14 @@ class OracleLadder:
             return Answer("no", Proof("proven", "exhausted"))
         if self.solver is None:
             return UNASKED
-        return self._ask(question)
+        return self._ask(self.solver, question)
 
     def _joiner(self, outcome: Outcome) -> Joiner:
         if self._joined is None or self._joined.outcome is not outcome:
             self._joined = Joiner(outcome)
         return self._joined
 
-    def _ask(self, question: Question) -> Answer:
-        assert self.solver is not None
+    def _ask(self, solver: Solver, question: Question) -> Answer:
         left_s = self.deadline_s - self.clock()
         if left_s <= 0 or self.should_stop():
             self.log.unknown += 1
@@ -92,7 +91,7 @@ class OracleLadder:
         )
         self.log.asked += 1
         limit = float("inf") if self.model.search.deterministic else self.clock() + seconds
-        answer = self.solver.solve(form.spec, parameters, limit, should_stop=self.should_stop)
+        answer = solver.solve(form.spec, parameters, limit, should_stop=self.should_stop)
         return self._judge(question, joint, answer, lambda values: expand(form.variables, values))
 
     def _judge(

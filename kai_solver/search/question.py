@@ -167,8 +167,7 @@ class Question:
         terms: list[Term] = []
         for group in v.classes:
             terms += [(-1, var) for var in group.stay.values()]
-            if group.out_reclaim is not None and group.out_preempt is not None:
-                terms += [(99, group.out_reclaim), (99, group.out_preempt)]
+            terms += [(99, group.out_reclaim), (99, group.out_preempt)]
         for unit in v.units:
             pods = len(unit.mover.home)
             terms += [(pods, unit.moved), (100 * pods, unit.out_reclaim), (100 * pods, unit.out_preempt)]
@@ -186,7 +185,7 @@ class Question:
             return None
         units = [m.unit for m in joint.movers if pool is not None and (pool.has_left(m.unit) or pool.is_moved(m.unit))]
         fresh = [u for u in units if u not in before or (pool is not None and pool.has_left(u))]
-        if self.disruption is not None and not self.disruption.is_allowed(self.who, self.chunk, fresh, ledger):
+        if self.disruption is not None and not self.disruption.is_allowed(self.who, fresh, ledger):
             self.state.rollback(mark)
             return None
         return tuple(units)

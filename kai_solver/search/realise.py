@@ -36,17 +36,21 @@ def _clear(state: State, joint: Joint, decision: Decision) -> None:
                     state.lift(pod)
     leaving = {*decision.moved, *decision.reclaimed, *decision.preempted}
     for mover in joint.movers:
-        for piece in mover.pieces:
-            for pod in piece.pods:
-                if pod in state.places:
-                    state.lift(pod)
-                if mover.unit in leaving and pod not in state.gone:
-                    state.evict(pod)
+        _leave(state, [p for piece in mover.pieces for p in piece.pods], goes=mover.unit in leaving)
     for mover in joint.movers:
         if mover.unit not in leaving:
             pods = [p for piece in mover.pieces for p in piece.pods if p in state.gone]
             if not state.returns_home(pods):
                 raise InternalError("a unit that should stay has no room at home")
+
+
+def _leave(state: State, pods: list[int], *, goes: bool) -> None:
+    """Lift what an earlier move gave; pods of a unit that goes are evicted if they are not yet."""
+    for pod in pods:
+        if pod in state.places:
+            state.lift(pod)
+        if goes and pod not in state.gone:
+            state.evict(pod)
 
 
 def _place(
@@ -61,11 +65,10 @@ def _place(
                 _put(state, fits, pod, decision.places, later=True)
         if pool is not None:
             pool.seat(mover.unit)
-    for chunk, rung in sorted(chunks, key=lambda c: -max(state.problem.charges[p][2] for p in c[0].pods)):
+    for chunk, _ in sorted(chunks, key=lambda c: -max(state.problem.charges[p][2] for p in c[0].pods)):
         for pod in chunk.pods:
             _put(state, fits, pod, decision.places, later=False)
         _start_together(state, chunk)
-        del rung
 
 
 def _put(state: State, fits: FitTable, pod: int, places: dict[int, int], *, later: bool) -> None:

@@ -148,7 +148,7 @@ class Refiner:
 
 def attribute(outcome: Outcome, joint: Joint, decision: Decision) -> None:
     """Say anew for whom each disturbed unit is: those whose pods take its nodes, else all that its rung admitted."""
-    rung_of = {u: Rung.RECLAIM for u in decision.reclaimed} | {u: Rung.PREEMPT for u in decision.preempted}
+    rung_of = dict.fromkeys(decision.reclaimed, Rung.RECLAIM) | dict.fromkeys(decision.preempted, Rung.PREEMPT)
     movers = {m.unit: m for m in joint.movers}
     landing: dict[int, list[int]] = {}
     for number, admission in enumerate(outcome.admissions):

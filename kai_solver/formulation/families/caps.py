@@ -25,7 +25,7 @@ def evicted_terms(v: Variables, queue: int, resource: int) -> list[Term]:
     path = v.joint.problem.queues.path
     terms: list[Term] = []
     for group in v.classes:
-        if queue in path[group.first.queue] and group.out_reclaim is not None and group.out_preempt is not None:
+        if queue in path[group.first.queue]:
             charge = group.first.charge[resource]
             terms += [(charge, group.out_reclaim), (charge, group.out_preempt)]
     for unit in v.units:

@@ -17,7 +17,7 @@ from kai_solver.formulation.variables import Variables
 def add(v: Variables) -> None:
     """Add the rows."""
     for group in v.classes:
-        if not group.first.reclaimable and group.out_reclaim is not None:
+        if not group.first.reclaimable:
             v.spec.add_le([(1, group.out_reclaim)], 0, family="entitlement")
     for unit in v.units:
         if not unit.mover.reclaimable:
@@ -49,11 +49,7 @@ def _surplus(v: Variables, surplus: QueueSurplus) -> None:
 
 
 def _outs(v: Variables, surplus: QueueSurplus) -> list[tuple[tuple[int, int, int], Var]]:
-    outs: list[tuple[tuple[int, int, int], Var]] = []
-    for group in v.classes:
-        if group.first.queue in surplus.leaves and group.first.reclaimable and group.out_reclaim is not None:
-            outs.append((group.first.charge, group.out_reclaim))
-    for unit in v.units:
-        if unit.mover.queue in surplus.leaves and unit.mover.reclaimable:
-            outs.append((unit.mover.charge, unit.out_reclaim))
-    return outs
+    groups = [g for g in v.classes if g.first.queue in surplus.leaves and g.first.reclaimable]
+    units = [u for u in v.units if u.mover.queue in surplus.leaves and u.mover.reclaimable]
+    outs = [(g.first.charge, g.out_reclaim) for g in groups]
+    return outs + [(u.mover.charge, u.out_reclaim) for u in units]

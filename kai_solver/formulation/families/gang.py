@@ -29,8 +29,7 @@ def moved_terms(v: Variables, shape: int) -> list[Term]:
     """Variables that add to the pods of ``shape`` that moved units bring to the pool (stay counts negatively)."""
     terms: list[Term] = []
     for group in v.classes:
-        if group.shape == shape and group.first.may_move and group.out_reclaim is not None:
-            assert group.out_preempt is not None
+        if group.shape == shape and group.first.may_move:
             terms += [(-1, var) for var in group.stay.values()]
             terms += [(-1, group.out_reclaim), (-1, group.out_preempt)]
     for unit in v.units:

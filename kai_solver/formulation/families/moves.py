@@ -15,6 +15,6 @@ def add(v: Variables) -> None:
         if not unit.mover.may_move:
             v.spec.add_le([(1, unit.moved)], 0, family="moves")
     for group in v.classes:
-        if not group.first.may_move and group.out_reclaim is not None and group.out_preempt is not None:
+        if not group.first.may_move:
             terms = [(1, var) for var in group.stay.values()]
             v.spec.add_eq([*terms, (1, group.out_reclaim), (1, group.out_preempt)], group.size, family="moves")

@@ -9,7 +9,7 @@ from kai_solver.formulation.variables import Variables
 def add(v: Variables) -> None:
     """Add the rows."""
     for group in v.classes:
-        if not group.first.preemptable and group.out_preempt is not None:
+        if not group.first.preemptable:
             v.spec.add_le([(1, group.out_preempt)], 0, family="priority")
     for unit in v.units:
         if not unit.mover.preemptable:

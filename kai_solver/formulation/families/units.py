@@ -17,6 +17,5 @@ def add(v: Variables) -> None:
             if earlier in units:
                 v.spec.implication(units[earlier].stay, unit.stay, family="units")
     for group in v.classes:
-        if group.out_reclaim is not None and group.out_preempt is not None:
-            terms = [(1, var) for var in group.stay.values()]
-            v.spec.add_le([*terms, (1, group.out_reclaim), (1, group.out_preempt)], group.size, family="units")
+        terms = [(1, var) for var in group.stay.values()]
+        v.spec.add_le([*terms, (1, group.out_reclaim), (1, group.out_preempt)], group.size, family="units")
