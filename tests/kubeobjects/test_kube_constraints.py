@@ -29,7 +29,7 @@ def test_selector_and_affinity_must_both_hold_and_one_term_of_the_affinity_is_en
 
 
 def test_affinity_with_empty_terms_only_holds_nowhere(build: Any) -> None:
-    spec = {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{}]}}}}
+    spec: dict[str, Any] = {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{}]}}}}
     assert build.one_pod(build.pod("p", {"spec": spec})).constraints.node_terms == ((),)
 
 
