@@ -15,7 +15,7 @@ from kai_solver.bench import Row, Run, paired, rows_of
 from kai_solver.cli.console import heading, line, open_console, table
 
 COLUMNS = ("instance", "model", "decide", "ratio", "cold", "memory", "placed", "evicted", "moved", "pending", "proven")
-REST = ("source", "stages", "gap", "against")
+REST = ("source", "stages over 0 (value/bound)", "gap", "against")
 CSV_FIELDS = (
     "instance", "model", "seed", "load_s", "decide_s", "cold_s", "memory_mib", "placed", "partly", "evicted", "moved",
     "pending", "proven", "source", "stages", "worse_than",
@@ -54,7 +54,9 @@ def _cells(row: Row) -> tuple[str, ...]:
         f"{row.pending:,}",
         f"{row.proven:.0%}" if row.proven is not None else "",
         row.source,
-        ", ".join(f"{stage.name} {stage.value:g}/{stage.bound:g}" for stage in row.stages),
+        ", ".join(
+            f"{stage.name} {stage.value:g}/{stage.bound:g}" for stage in row.stages if stage.value or stage.bound
+        ),
         f"{row.gap:.1%}" if row.gap is not None else "",
         row.against,
     )
