@@ -20,6 +20,7 @@ from kai_solver.engine.stages import admission_stage, measured_stages, rights_of
 from kai_solver.greedy import Ladder, Outcome
 from kai_solver.planning import assemble
 from kai_solver.reduction import Problem, build_problem
+from kai_solver.search.budget import Budget
 from kai_solver.search.child import SolverChild
 from kai_solver.search.oracle import OracleLadder
 from kai_solver.search.refine import Refined, Refiner
@@ -165,8 +166,7 @@ class _Run:
         oracle = OracleLadder(
             self.model,
             child,
-            self.start_s + self.budget_s * share,
-            self.clock,
+            self._budget(self.budget_s * share, self.start_s),
             seed=self.seed,
             should_stop=self.should_stop,
         )
@@ -181,11 +181,14 @@ class _Run:
         if child is None or not disturbed or self._out_of_time():
             return None
         rights, surplus = rights_of(outcome)
+        search = self.model.search
+        left_s = (
+            self.budget_s * (1 - search.questions_share) if search.deterministic else self.deadline_s - self.clock()
+        )
         refiner = Refiner(
             self.model,
             child,
-            self.deadline_s,
-            self.clock,
+            self._budget(left_s, self.clock()),
             seed=self.seed,
             progress=self._stage_progress,
             should_stop=self.should_stop,
@@ -221,8 +224,14 @@ class _Run:
         self._phase("check")
         return violations
 
+    def _budget(self, seconds: float, start_s: float) -> Budget:
+        return Budget(seconds, self.clock, start_s, self.model.search.deterministic)
+
     def _out_of_time(self) -> bool:
-        return self.should_stop() or self.clock() >= self.deadline_s
+        """A deterministic model does not look at the clock: its promise is the same answer on every machine."""
+        if self.should_stop():
+            return True
+        return not self.model.search.deterministic and self.clock() >= self.deadline_s
 
     def _phase(self, name: str) -> None:
         now = self.clock()

@@ -25,6 +25,7 @@ class Joiner:
         self.problem: Problem = outcome.state.problem
         self._lifts: dict[frozenset[int], tuple[IntArray, IntArray]] = {}
         self._fixed_movers: dict[tuple[int, bool, bool, bool], Mover] = {}
+        self._pods: dict[frozenset[int], frozenset[int]] = {}
 
     def join(
         self,
@@ -43,11 +44,11 @@ class Joiner:
         """
         pool = self.outcome.pool
         movers = tuple(
-            self._mover(pool, u, reclaimable, preemptable, may_move=may_move)
+            self._mover(pool, u, units, reclaimable, preemptable, may_move=may_move)
             for u in (sorted(units) if pool else ())
             if pool
         )
-        arrivals = tuple(self.arrival(chunk, rung) for chunk, rung in chunks)
+        arrivals = tuple(self.arrival(chunk, rung, units) for chunk, rung in chunks)
         free, device_free = self.lifted(units)
         seats = self.problem.seats
         return Joint(
@@ -63,31 +64,38 @@ class Joiner:
 
     # -- arrivals and movers -------------------------------------------------------------------------------------
 
-    def arrival(self, chunk: Chunk, rung: Rung) -> Arrival:
-        """``chunk`` as the model takes it."""
+    def arrival(self, chunk: Chunk, rung: Rung, units: frozenset[int]) -> Arrival:
+        """``chunk`` as the model takes it where ``units`` may be disturbed."""
         gang = self.problem.gangs[chunk.gang]
-        pieces, scopes = self._pieces(chunk.gang, chunk.root)
+        pieces, scopes = self._pieces(chunk.gang, chunk.root, self._pods_of(units))
         charge = charge_of(self.problem, chunk.pods)
         return Arrival(chunk.gang, gang.queue, rung, charge, pieces, scopes, gang.gang.preemptible)
 
     def _mover(
-        self, pool: VictimPool, unit: int, reclaimable: frozenset[int], preemptable: frozenset[int], *, may_move: bool
+        self,
+        pool: VictimPool,
+        unit: int,
+        units: frozenset[int],
+        reclaimable: frozenset[int],
+        preemptable: frozenset[int],
+        *,
+        may_move: bool,
     ) -> Mover:
         key = (unit, unit in reclaimable, unit in preemptable, may_move)
         found = self._fixed_movers.get(key)
         if found is not None:
             return found
-        made = self._make_mover(pool, key)
+        made = self._make_mover(pool, units, key)
         if made.is_simple:
             self._fixed_movers[key] = made
         return made
 
-    def _make_mover(self, pool: VictimPool, key: tuple[int, bool, bool, bool]) -> Mover:
+    def _make_mover(self, pool: VictimPool, units: frozenset[int], key: tuple[int, bool, bool, bool]) -> Mover:
         unit, reclaimable, preemptable, may_move = key
         u = pool.units[unit]
         gang = self.problem.gangs[u.gang]
-        stay = [list(leaf.active) for leaf in gang.leaves]
-        pieces, scopes = self._pieces(u.gang, part_of_unit(gang, u.pods, stay))
+        part = part_of_unit(gang, u.pods, [list(leaf.active) for leaf in gang.leaves])
+        pieces, scopes = self._pieces(u.gang, part, self._pods_of(units))
         pods = [p for piece in pieces for p in piece.pods]
         return Mover(
             unit=unit,
@@ -106,16 +114,23 @@ class Joiner:
             breaks=u.is_core,
         )
 
-    def _pieces(self, gang: int, root: Part) -> tuple[tuple[Piece, ...], tuple[Scope, ...]]:
+    def _pods_of(self, units: frozenset[int]) -> frozenset[int]:
+        pool = self.outcome.pool
+        found = self._pods.get(units)
+        if found is None:
+            pods = (pod for u in units for pod in pool.units[u].pods) if pool is not None else ()
+            found = self._pods[units] = frozenset(pods)
+        return found
+
+    def _pieces(self, gang: int, root: Part, flexible: frozenset[int]) -> tuple[tuple[Piece, ...], tuple[Scope, ...]]:
         scopes: list[Scope] = []
         pieces: list[Piece] = []
 
         def walk(part: Part, path: tuple[str, ...], above: tuple[int, ...]) -> None:
             path = (*path, part.name)
-            scope = self._scope(part, part.topology, (gang, path))
-            if scope is not None:
-                above = (*above, len(scopes))
-                scopes.append(scope)
+            if part.topology is not None and part.topology.required:
+                scopes.append(Scope(self._domain_of(part, part.topology, flexible), (gang, path)))
+                above = (*above, len(scopes) - 1)
             by_shape: dict[int, list[int]] = {}
             for pod in part.pods:
                 by_shape.setdefault(self.problem.pod_shape[pod], []).append(pod)
@@ -126,30 +141,22 @@ class Joiner:
         walk(root, (), ())
         return tuple(pieces), tuple(scopes)
 
-    def _scope(
-        self, part: Part, topology: TopologyConstraint | None, name: tuple[int, tuple[str, ...]]
-    ) -> Scope | None:
-        if topology is None or not topology.required:
-            return None
+    def _domain_of(self, part: Part, topology: TopologyConstraint, flexible: frozenset[int]) -> IntArray:
+        """Domain of each node at the required level; -1 where pods of ``part`` may not join those that cannot move."""
         tree = self.problem.domains.get(topology.topology)
         level = tree.level_index(topology.required) if tree is not None else None
         if tree is None or level is None:
-            return Scope(np.full(len(self.problem.nodes), -1, dtype=np.int64), name)
+            return np.full(len(self.problem.nodes), -1, dtype=np.int64)
         domain_of = tree.domain_of[level].astype(np.int64)
-        fixed = {int(domain_of[self._node_of(p)]) for p in part.anchors if self._is_fixed(p)}
-        if fixed:
-            keep = fixed if len(fixed) == 1 else set()
-            domain_of = np.where(np.isin(domain_of, sorted(keep)), domain_of, -1)
-        return Scope(domain_of, name)
+        fixed = {int(domain_of[self.problem.pod_node[p]]) for p in part.anchors if self._is_fixed(p, flexible)}
+        if not fixed:
+            return domain_of
+        keep = fixed if len(fixed) == 1 else set()
+        return np.where(np.isin(domain_of, sorted(keep)), domain_of, -1)
 
-    def _is_fixed(self, pod: int) -> bool:
-        """True where the pod has a place that this problem does not touch."""
-        state = self.state
-        return pod not in self._open and (pod in state.places or pod not in state.gone) and self._node_of(pod) >= 0
-
-    def _node_of(self, pod: int) -> int:
-        place = self.state.places.get(pod)
-        return place.node if place is not None else self.problem.pod_node[pod]
+    def _is_fixed(self, pod: int, flexible: frozenset[int]) -> bool:
+        """True where the pod runs and stays: nothing placed in this cycle is sure of its place."""
+        return self.problem.pod_node[pod] >= 0 and pod not in self.state.gone and pod not in flexible
 
     # -- capacity ------------------------------------------------------------------------------------------------
 

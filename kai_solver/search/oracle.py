@@ -13,6 +13,7 @@ from kai_solver.formulation.joint import Joint
 from kai_solver.formulation.spec import SpecAnswer
 from kai_solver.greedy import Answer, Chunk, Outcome
 from kai_solver.greedy.disruption import Disruption
+from kai_solver.search.budget import Budget
 from kai_solver.search.joining import Joiner
 from kai_solver.search.parameters import SolverParameters
 from kai_solver.search.question import Question
@@ -41,16 +42,14 @@ class OracleLadder:
         self,
         model: SolverModel,
         solver: Solver | None,
-        deadline_s: float,
-        clock: Callable[[], float],
+        budget: Budget,
         *,
         seed: int = 0,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self.model = model
         self.solver = solver if model.search.enabled else None
-        self.deadline_s = deadline_s
-        self.clock = clock
+        self.budget = budget
         self.seed = seed
         self.should_stop = should_stop
         self.log = QuestionLog()
@@ -74,7 +73,7 @@ class OracleLadder:
         return self._joined
 
     def _ask(self, solver: Solver, question: Question) -> Answer:
-        left_s = self.deadline_s - self.clock()
+        left_s = self.budget.left_s
         if left_s <= 0 or self.should_stop():
             self.log.unknown += 1
             return UNKNOWN
@@ -90,8 +89,8 @@ class OracleLadder:
             self.model.search, variables=variables, seed=self.seed, seconds=seconds, gap=0.05
         )
         self.log.asked += 1
-        limit = float("inf") if self.model.search.deterministic else self.clock() + seconds
-        answer = solver.solve(form.spec, parameters, limit, should_stop=self.should_stop)
+        answer = solver.solve(form.spec, parameters, self.budget.limit_s(seconds), should_stop=self.should_stop)
+        self.budget.charge(answer)
         return self._judge(question, joint, answer, lambda values: expand(form.variables, values))
 
     def _judge(

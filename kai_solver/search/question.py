@@ -85,7 +85,7 @@ class Question:
 
     def _domains(self) -> list[BoolArray] | None:
         """Domains of which one must hold the whole chunk; None without such a rule."""
-        arrival = self.joiner.arrival(self.chunk, self.rung)
+        arrival = self.joiner.arrival(self.chunk, self.rung, self.units)
         over_all = [s for i, s in enumerate(arrival.scopes) if all(i in piece.scopes for piece in arrival.pieces)]
         if not over_all:
             return None
