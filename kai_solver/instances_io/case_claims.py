@@ -4,7 +4,6 @@ A claim of a GPU device class that one pod uses is a request of as many whole GP
 paid by one of them; the others are held to its node. Claims that cannot be met block their pods (reference 1.5).
 """
 
-from collections import Counter
 from dataclasses import dataclass, field
 
 from kai_solver.domain import Notice, PodAffinityTerm, Requirement
@@ -84,14 +83,14 @@ class Claims:
         )
 
     def _part(self, claim: ClaimDoc, job: JobDoc, holds: bool) -> ClaimedPod:
-        results = _results(claim)
-        node = str(results[0].get("pool", "")) if results else ""
-        names = [str(result.get("device", "")) for result in results]
+        results = claim.status.allocation.devices.results if claim.status.allocation else []
+        node = results[0].pool if results else ""
+        names = [result.device for result in results]
         sharers = self._sharers(claim, job)
         pays = claim.name not in self._paid and (holds or not results)
         if pays:
             self._paid.add(claim.name)
-        devices = tuple(int(name) for name in names if name.isdigit()) if holds else ()
+        devices = tuple(int(name) for name in names if name.isdecimal() and len(name) < 10) if holds else ()
         if sharers <= 1 and not (results and not holds):
             return ClaimedPod(gpus=claim.count, devices=devices)
         self._notice(claim.name, "a shared claim: its GPUs are counted with the first pod that uses it")
@@ -107,13 +106,13 @@ class Claims:
 
     def _sharers(self, claim: ClaimDoc, job: JobDoc) -> int:
         here = sum(claim.name in task.resource_claims for task in job.tasks)
-        return max(here, len(claim.status.get("reservedFor") or ()))
+        return max(here, len(claim.status.reserved_for))
 
     def _refusal(self, claim: ClaimDoc, task: TaskDoc, job: JobDoc) -> str:
         queue = claim.labels.get(self._queue_label, "")
         if claim.name in task.resource_claims and _is_gpu(claim.device_class) and queue != job.queue:
             return f"the claim {claim.name} is labelled for queue {queue!r}, not {job.queue!r}"
-        reserved = Counter(str(r.get("name", "")) for r in claim.status.get("reservedFor") or ())
+        reserved = {consumer.name for consumer in claim.status.reserved_for}
         asking = sum(claim.name in t.resource_claims and t.id not in reserved for t in job.tasks)
         if len(reserved) + asking > MOST_CONSUMERS and task.id not in reserved:
             return f"the claim {claim.name} has {len(reserved)} of at most {MOST_CONSUMERS} consumers"
@@ -127,9 +126,3 @@ class Claims:
 
 def _is_gpu(device_class: str) -> bool:
     return "gpu" in device_class.lower()
-
-
-def _results(claim: ClaimDoc) -> list[dict[str, object]]:
-    allocation = claim.status.get("allocation") or {}
-    results: list[dict[str, object]] = (allocation.get("devices") or {}).get("results") or []
-    return results

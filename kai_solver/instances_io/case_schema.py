@@ -3,11 +3,17 @@
 Fields that are not known here are kept by pydantic and named in a notice: more cases exist than ship with kai-solver.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-SCHEMA = "kai-case/1"
+from kai_solver.instances_io.fields import Whole
+
+Name = Annotated[str, Field(min_length=1)]
+Count = Annotated[int, Field(ge=0, le=10_000_000)]
+Amount = Annotated[float, Field(ge=0, le=1e12)]
+Bytes = Annotated[float, Field(ge=0, le=2**53)]
+Number = Annotated[float, Field(ge=-1e12, le=1e15)]
 
 
 class _Part(BaseModel):
@@ -17,40 +23,40 @@ class _Part(BaseModel):
 class NodeDoc(_Part):
     """A node; ``cpu_cores`` and ``memory_bytes`` default to what KAI's tables take."""
 
-    name: str
+    name: Name
     gpus: int = Field(default=0, ge=0, le=100_000)
-    gpu_memory_mib: int = Field(default=100, ge=0)
+    gpu_memory_mib: Count = 100
     gpu_memory_synced: bool | None = None
-    cpu_cores: float = Field(default=20_000, ge=0)
-    memory_bytes: float = Field(default=20e9, ge=0)
-    max_pods: int = Field(default=110, ge=0)
+    cpu_cores: Amount = 20_000
+    memory_bytes: Bytes = 20e9
+    max_pods: Count = 110
     labels: dict[str, str] = {}
     mig_strategy: Literal["", "none", "single", "mixed"] = ""
-    mig_instances: dict[str, int] = {}
+    mig_instances: dict[str, Count] = {}
     numa: dict[str, Any] | None = None
 
 
 class ShareDoc(_Part):
     """Quota, limit and weight of one resource in a queue."""
 
-    quota: float
-    limit: float = -1
-    over_quota_weight: float = 0
+    quota: Number
+    limit: Number = -1
+    over_quota_weight: Number = 0
 
 
 class QueueDoc(_Part):
     """A queue or department."""
 
-    name: str
+    name: Name
     parent: str = ""
     kind: str = ""
-    priority: int | None = None
-    creation_offset_minutes: float = 0
+    priority: Whole | None = None
+    creation_offset_minutes: Number = 0
     gpu: ShareDoc | None = None
     cpu_milli: ShareDoc | None = None
     memory_mb: ShareDoc | None = None
-    reclaim_min_runtime_s: float | None = None
-    preempt_min_runtime_s: float | None = None
+    reclaim_min_runtime_s: Number | None = None
+    preempt_min_runtime_s: Number | None = None
     resources_unset: bool = False
 
 
@@ -65,8 +71,8 @@ class TopologyConstraintDoc(_Part):
 class PodSetDoc(_Part):
     """A leaf of the tree."""
 
-    name: str
-    min_available: int = 1
+    name: Name
+    min_available: Whole = 1
     topology_constraint: TopologyConstraintDoc | None = None
 
 
@@ -74,7 +80,7 @@ class SubGroupDoc(_Part):
     """An inner node of the tree."""
 
     name: str = ""
-    min_subgroups: int | None = None
+    min_subgroups: Whole | None = None
     topology_constraint: TopologyConstraintDoc | None = None
     subgroups: list["SubGroupDoc"] = []
     pod_sets: list[PodSetDoc] = []
@@ -85,22 +91,22 @@ class RequestDoc(_Part):
 
     gpus: float = Field(default=0, ge=0, le=100_000)
     gpu_devices: int = Field(default=1, ge=1, le=1000)
-    gpu_memory_mib: int = Field(default=0, ge=0)
-    cpu_cores: float = Field(default=1, ge=0)
-    memory_bytes: float = Field(default=1e9, ge=0)
+    gpu_memory_mib: Count = 0
+    cpu_cores: Amount = 1
+    memory_bytes: Bytes = 1e9
 
 
 class TaskDoc(_Part):
     """A pod."""
 
-    id: str
+    id: Name
     state: str = "Pending"
     node: str = ""
     gpu_groups: list[str] = []
     subgroup: str = ""
     gpus: float | None = Field(default=None, ge=0, le=100_000)
-    priority: int = 0
-    mig: dict[str, int] = {}
+    priority: Whole = 0
+    mig: dict[str, Count] = {}
     legacy_mig: bool = False
     allowed_nodes: list[str] = []
     pod_labels: dict[str, str] = {}
@@ -115,20 +121,20 @@ class TaskDoc(_Part):
 class JobDoc(_Part):
     """A pod group."""
 
-    name: str
+    name: Name
     namespace: str = ""
     queue: str
-    priority: int = 50
+    priority: Whole = 50
     preemptibility: Literal["preemptible", "non-preemptible", ""] = ""
-    age_minutes: float = 0
-    last_start_minutes_ago: float | None = None
+    age_minutes: Number = 0
+    last_start_minutes_ago: Number | None = None
     task_request: RequestDoc = RequestDoc()
     best_effort: bool = False
-    min_available: int | None = None
+    min_available: Whole | None = None
     subgroup_tree: SubGroupDoc | None = None
-    preemption_delay_s: float = 0
-    stale_for_s: float | None = None
-    staleness_grace_period_s: float | None = None
+    preemption_delay_s: Number = 0
+    stale_for_s: Number | None = None
+    staleness_grace_period_s: Number | None = None
     qos_class: str = ""
     delete_when_evicted: bool = False
     tasks: list[TaskDoc] = []
@@ -144,7 +150,7 @@ class LevelDoc(_Part):
 class TopologyDoc(_Part):
     """A topology, outermost level first."""
 
-    name: str
+    name: Name
     levels: list[LevelDoc]
 
 
@@ -157,15 +163,51 @@ class SliceDoc(_Part):
     devices: int = Field(default=0, ge=0, le=100_000)
 
 
+class DeviceResultDoc(_Part):
+    """A device that was given to a claim; ``pool`` is its node."""
+
+    pool: str = ""
+    device: str = ""
+    driver: str = ""
+    request: str = ""
+
+
+class DeviceResultsDoc(_Part):
+    """Devices that were given to a claim."""
+
+    results: list[DeviceResultDoc] = []
+
+
+class AllocationDoc(_Part):
+    """What a claim was given."""
+
+    devices: DeviceResultsDoc = DeviceResultsDoc()
+
+
+class ConsumerDoc(_Part):
+    """A pod that a claim is reserved for."""
+
+    name: str = ""
+    resource: str = ""
+    uid: str = ""
+
+
+class ClaimStatusDoc(_Part):
+    """Status of a ResourceClaim."""
+
+    allocation: AllocationDoc | None = None
+    reserved_for: list[ConsumerDoc] = Field(default=[], alias="reservedFor")
+
+
 class ClaimDoc(_Part):
     """A ResourceClaim."""
 
-    name: str
+    name: Name
     namespace: str = ""
     device_class: str = ""
     count: int = Field(default=1, ge=0, le=100_000)
     labels: dict[str, str] = {}
-    status: dict[str, Any] = {}
+    status: ClaimStatusDoc = ClaimStatusDoc()
 
 
 class DraDoc(_Part):
@@ -183,11 +225,22 @@ class PluginDoc(_Part):
     arguments: dict[str, str] = {}
 
 
+class ParamsDoc(_Part):
+    """Flags of the scheduler; those not named here have no meaning for kai-solver."""
+
+    max_consolidation_preemptees: Whole = -1
+    allow_consolidating_reclaim: bool = True
+    default_staleness_grace_period_s: Number = 60.0
+    queue_label_key: str = "kai.scheduler/queue"
+    full_hierarchy_fairness: bool = True
+    use_scheduling_signatures: bool = True
+
+
 class SchedulerDoc(_Part):
     """How the scheduler is set."""
 
     plugins: list[PluginDoc] = []
-    params: dict[str, Any] = {}
+    params: ParamsDoc = ParamsDoc()
     search_budgets: dict[str, Any] = {}
     dynamic_resources_enabled: bool = False
 

@@ -3,6 +3,7 @@
 The defaults are those of KAI's table tests (reference section 5, ``instances/cases/CASES.md``).
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -82,7 +83,13 @@ def load_case(document: Mapping[str, Any], file: str = "") -> CaseFile:
     InputError
         A field is missing or has a value that cannot be meant.
     """
-    case = validate(CaseDoc, document, file)
+    try:
+        return _case_file(validate(CaseDoc, document, file), file)
+    except InputError as error:
+        raise error.in_file(file) from None
+
+
+def _case_file(case: CaseDoc, file: str) -> CaseFile:
     claims = Claims(case.instance.dra, _queue_label(case.instance.scheduler), _claims_on(case.instance))
     reader = JobReader(_schema(case.instance), CASE_NOW_S, claims, _affinity_on(case.instance.scheduler))
     gangs = tuple(reader.gang(job, case.instance) for job in case.instance.jobs)
@@ -114,7 +121,7 @@ def load_case(document: Mapping[str, Any], file: str = "") -> CaseFile:
         deleted_when_evicted=frozenset(reader.gang_keys[j.name] for j in case.instance.jobs if j.delete_when_evicted),
         expected=case.expected,
         actual=case.actual,
-        params=_params(case.instance.scheduler),
+        params=case.instance.scheduler.params.model_dump() if case.instance.scheduler else {},
         description=case.description,
     )
 
@@ -177,12 +184,8 @@ def _vector(amounts: list[float], scales: tuple[int, int, int]) -> QueueVector:
     return cpu, memory, gpu
 
 
-def _params(scheduler: SchedulerDoc | None) -> dict[str, Any]:
-    return dict(scheduler.params) if scheduler else {}
-
-
 def _queue_label(scheduler: SchedulerDoc | None) -> str:
-    return str(_params(scheduler).get("queue_label_key", "kai.scheduler/queue"))
+    return (scheduler or SchedulerDoc()).params.queue_label_key
 
 
 def _claims_on(instance: InstanceDoc) -> bool:
@@ -205,12 +208,25 @@ def _policy(scheduler: SchedulerDoc | None) -> Policy:
         gpu_placement="spread" if placement.get("gpu") == "spread" else "binpack",
         cpu_placement="spread" if placement.get("cpu") == "spread" else "binpack",
         gpu_sharing_placement="spread" if "gpuspread" in names and "gpupack" not in names else "binpack",
-        max_consolidation_gangs=int(params.get("max_consolidation_preemptees", UNLIMITED)),
-        consolidating_reclaim=bool(params.get("allow_consolidating_reclaim", True)),
-        staleness_grace_s=float(params.get("default_staleness_grace_period_s", 60.0)),
-        saturation_multiplier=max(float(proportion.get("relcaimerSaturationMultiplier", 1.0)), 1.0),
-        k_value=max(float(proportion.get("kValue", 1.0)), 0.0),
+        max_consolidation_gangs=max(params.max_consolidation_preemptees, UNLIMITED),
+        consolidating_reclaim=params.allow_consolidating_reclaim,
+        staleness_grace_s=params.default_staleness_grace_period_s,
+        saturation_multiplier=max(_number(proportion, "relcaimerSaturationMultiplier"), 1.0),
+        k_value=max(_number(proportion, "kValue"), 0.0),
     )
+
+
+def _number(arguments: Mapping[str, str], name: str) -> float:
+    """A plugin's argument, 1 where it is absent; arguments are text, as in KAI's own configuration."""
+    text = arguments.get(name, "1")
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        field = f"instance.scheduler.plugins.arguments.{name}"
+        raise InputError(f"{text!r} is not a number", field=field, cure="Give a number, or leave it out")
+    return number
 
 
 def _notices(case: CaseDoc, reader: JobReader, claims: Claims) -> tuple[Notice, ...]:

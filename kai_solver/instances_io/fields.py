@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails, PydanticCustomError
 
@@ -13,6 +13,7 @@ from kai_solver.units import MILLI, UNLIMITED, parse_duration_s, parse_quantity
 
 MIB = 2**20
 LARGEST_COUNT = 10_000_000
+LARGEST_SECONDS = 1e12
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -70,20 +71,27 @@ def _mebibytes(value: Any) -> int:
 
 def _moment(value: Any) -> Any:
     """Epoch seconds stay numbers; a duration such as ``10m`` stays text and means that long ago."""
-    if isinstance(value, str):
-        parse_duration_s(value)
-    elif isinstance(value, bool) or not isinstance(value, int | float):
-        raise InputError(f"{value!r} is not a moment", cure='Give epoch seconds, or how long ago: "10m"')
+    cure = 'Give epoch seconds, or how long ago: "10m"'
+    _checked_seconds(value, "moment", cure)
     return value
 
 
 def _seconds(value: Any) -> float:
-    if isinstance(value, str):
-        return parse_duration_s(value)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InputError(f"{value!r} is not a duration", cure='Give seconds, or a duration: "10m"')
-    return float(value)
+    return _checked_seconds(value, "duration", 'Give seconds, or a duration: "10m"')
 
+
+def _checked_seconds(value: Any, meaning: str, cure: str) -> float:
+    """Seconds of a number or a Go duration, within what clocks can hold."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise InputError(f"{value!r} is not a {meaning}", cure=cure)
+    seconds = parse_duration_s(value) if isinstance(value, str) else value
+    if not abs(seconds) <= LARGEST_SECONDS:
+        raise InputError(f"{value!r} is absurd for a {meaning}", cure=cure)
+    return float(seconds)
+
+
+Whole = Annotated[int, Field(ge=-(2**31), le=2**31)]
+"""A priority, a weight, a count: what Kubernetes keeps in 32 bits."""
 
 _QuantityInput = int | float | str
 Millis = Annotated[int, BeforeValidator(_said(_scaled(MILLI)), json_schema_input_type=_QuantityInput)]

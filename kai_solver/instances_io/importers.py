@@ -6,7 +6,7 @@ object (or a class without parameters) with the attributes of :class:`Importer`.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -153,12 +153,16 @@ BUILT_IN: tuple[Importer, ...] = (_OpenbRecipe(), _Native(), _Case(), _KaiSnapsh
 
 def importers() -> tuple[Importer, ...]:
     """Importers in the order in which they are asked: those that ship, then those of installed packages."""
-    return (*BUILT_IN, *(_installed(point.name, point.load()) for point in entry_points(group=IMPORTER_GROUP)))
+    return (*BUILT_IN, *(_installed(point) for point in entry_points(group=IMPORTER_GROUP)))
 
 
-def _installed(name: str, found: Any) -> Importer:
-    importer: Importer = found() if isinstance(found, type) else found
-    return _Guarded(name, importer)
+def _installed(point: EntryPoint) -> Importer:
+    try:
+        found = point.load()
+        return _Guarded(point.name, found() if isinstance(found, type) else found)
+    except Exception as error:
+        problem = f"the importer {point.name!r} cannot be loaded: {type(error).__name__}: {error}"
+        raise InputError(problem, cure="Mend or remove the package that brings it") from error
 
 
 @dataclass(frozen=True, slots=True)

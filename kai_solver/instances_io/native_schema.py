@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field
 
 from kai_solver.instances_io.fields import (
     LARGEST_COUNT,
+    LARGEST_SECONDS,
     Amount,
     AmountOrUnlimited,
     Mebibytes,
@@ -18,6 +19,7 @@ from kai_solver.instances_io.fields import (
     Moment,
     Seconds,
     Strict,
+    Whole,
 )
 
 FORMAT = "kai-solver/v1"
@@ -83,7 +85,7 @@ class QueueDoc(Strict):
 
     name: str = Field(min_length=1)
     parent: str = ""
-    priority: int = 100
+    priority: Whole = 100
     quota: Shares = SharesDoc()
     """Default: no GPUs; CPU and memory unlimited."""
     limit: Shares = SharesDoc()
@@ -117,7 +119,7 @@ Level = Annotated[LevelDoc, BeforeValidator(_as_level, json_schema_input_type=Le
 class TopologyDoc(Strict):
     """A topology, outermost level first; a level is a node label, or a label with its alias."""
 
-    name: str
+    name: str = Field(min_length=1)
     levels: tuple[Level, ...] = Field(min_length=1)
 
 
@@ -150,7 +152,7 @@ class RequirementDoc(Strict):
 class PreferredDoc(Strict):
     """Preferred node affinity."""
 
-    weight: int
+    weight: Whole
     term: tuple[RequirementDoc, ...]
 
 
@@ -176,7 +178,7 @@ class SpreadDoc(Strict):
 
     selector: tuple[RequirementDoc, ...] = ()
     topology_key: str
-    max_skew: int = 1
+    max_skew: Whole = 1
 
 
 class PodDoc(Strict):
@@ -199,7 +201,7 @@ class PodDoc(Strict):
     pods: int = Field(default=1, ge=0, le=1000)
     resources: dict[str, Amount] = Field(default_factory=dict)
     group: str = "default"
-    running: dict[str, int] = Field(default_factory=dict)
+    running: dict[str, Whole] = Field(default_factory=dict)
     status: Literal[
         "Pending",
         "Gated",
@@ -212,11 +214,11 @@ class PodDoc(Strict):
         "Failed",
     ] = "Pending"
     node: str = ""
-    devices: tuple[int, ...] = ()
+    devices: tuple[Whole, ...] = ()
     gpu_groups: tuple[str, ...] = ()
     nominated_node: str = ""
     labels: dict[str, str] = Field(default_factory=dict)
-    order: tuple[int, float, str] | None = None
+    order: tuple[Whole, float, str] | None = None
     """(-priority in the gang, creation, uid); smaller first. Default (0, 0, the pod's name)."""
     node_selector: dict[str, str] = Field(default_factory=dict)
     node_terms: tuple[tuple[tuple[RequirementDoc, ...], ...], ...] = ()
@@ -240,7 +242,7 @@ class GangDoc(Strict):
     namespace: str = "default"
     count: int = Field(default=1, ge=0, le=100_000)
     queue: str
-    priority: int = 50
+    priority: Whole = 50
     preemptible: bool | None = None
     """Default: priority below the policy's ``nonPreemptiblePriority``."""
     never_preempts: bool = False
@@ -266,12 +268,12 @@ class PolicyDoc(Strict):
     gpu_placement: Strategy = "binpack"
     cpu_placement: Strategy = "binpack"
     gpu_sharing_placement: Strategy = "binpack"
-    max_consolidation_gangs: int = Field(default=-1, ge=-1)
+    max_consolidation_gangs: Whole = Field(default=-1, ge=-1)
     consolidating_reclaim: bool = True
     staleness_grace: Seconds = 60.0
     saturation_multiplier: float = Field(default=1.0, ge=1)
     k_value: float = Field(default=1.0, ge=0)
-    non_preemptible_priority: int = 100
+    non_preemptible_priority: Whole = 100
     reclaim_min_runtime: Seconds = 0.0
     preempt_min_runtime: Seconds = 0.0
     reclaim_resolve: Literal["lca", "queue"] = "lca"
@@ -296,8 +298,8 @@ class ExpectDoc(Strict):
     placed: tuple[str, ...] | int | None = None
     pending: tuple[str, ...] | int | None = None
     proven: tuple[str, ...] | None = None
-    evictions: int | None = None
-    moves: int | None = None
+    evictions: Whole | None = None
+    moves: Whole | None = None
     source: Literal["bound", "greedy", "cp-sat"] | None = None
     beats_greedy: bool | None = None
     actions: tuple[str, ...] | None = None
@@ -310,7 +312,7 @@ class InstanceDoc(Strict):
     format: Literal["kai-solver/v1"]
     name: str = ""
     description: str = ""
-    now: float = 1_700_000_000.0
+    now: float = Field(default=1_700_000_000.0, ge=-LARGEST_SECONDS, le=LARGEST_SECONDS)
     """Epoch seconds of the moment; a duration elsewhere (``created: 10m``) means that long before it."""
     resources: tuple[str, ...] = ()
     """Extended resources, where more than nodes and pods name."""

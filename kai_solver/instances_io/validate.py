@@ -109,7 +109,7 @@ class _Work:
 
     def gang(self, gang: Gang) -> Gang:
         """``gang`` under a unique name, with its pods where they can be; set aside where it cannot be considered."""
-        problems = [gang.set_aside] if gang.set_aside else []
+        problems: list[str] = []
         if gang.key in self.gang_keys:
             problems.append(f"the name {gang.key} stands twice")
         name = _free_name(gang.name, lambda candidate: f"{gang.namespace}/{candidate}" in self.gang_keys)
@@ -119,7 +119,12 @@ class _Work:
         pods = [pod for p in gang.pods if (pod := self._pod(p, problems)) is not None]
         if broken := tree_problem(tree, pods):
             problems.append(broken)
-        gang = replace(gang, name=name, root=tree, pods=tuple(pods), set_aside="; ".join(problems))
+        problems = [problem for problem in problems if problem not in gang.set_aside]
+        reasons = "; ".join(filter(None, (gang.set_aside, *problems)))
+        # The root is the gang itself: a name of its own means nothing.
+        gang = replace(
+            gang, name=name, root=replace(tree, name="") if tree.name else tree, pods=tuple(pods), set_aside=reasons
+        )
         self.gang_keys.add(gang.key)
         for problem in (*problems, self._queue_problem(gang.queue)):
             if problem:

@@ -120,3 +120,11 @@ def test_an_unknown_kind_lists_installed_importers_too(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text('{"what": 1}')
     with pytest.raises(InputError, match="tiny"):
         load_instance(tmp_path / "x.json")
+
+
+def test_an_importer_that_cannot_be_loaded_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("broken", "no.such.module:thing", importers.IMPORTER_GROUP)
+    monkeypatch.setattr(importers, "entry_points", lambda group: [point])
+    (tmp_path / "x.json").write_text('{"what": 1}')
+    with pytest.raises(InputError, match="'broken' cannot be loaded"):
+        load_instance(tmp_path / "x.json")
