@@ -1,0 +1,286 @@
+"""Every command through typer's runner: what it prints, what it writes, how it ends."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from kai_solver.cli.app import app
+from kai_solver.errors import SolverError
+
+GREEDY = ["--model", "greedy-only"]
+QUEUE = {"quota": 2, "limit": -1, "over_quota_weight": 1}
+
+
+def job(name: str, queue: str, *nodes: str, gpus: float = 1, **more: Any) -> dict[str, Any]:
+    tasks = [
+        {"id": f"{name}-{i}", "state": "Running" if node else "Pending"} | ({"node": node} if node else {})
+        for i, node in enumerate(nodes)
+    ]
+    request = {"gpus": gpus, "cpu_cores": 1, "memory_bytes": 10**9}
+    base = {"name": name, "namespace": "ns", "queue": queue, "priority": 50, "min_available": len(nodes)}
+    return base | {"age_minutes": 5, "task_request": request, "tasks": tasks} | more
+
+
+def write_case(folder: Path, *, name: str = "case.json", **more: Any) -> Path:
+    """Two nodes of two GPUs full of queue ``rich``; ``poor`` wants one GPU, and nobody can have three on one node."""
+    node = {"gpus": 2, "cpu_cores": 100, "memory_bytes": 10**11, "max_pods": 110}
+    root = {"name": "root", "gpu": {"quota": -1, "limit": -1, "over_quota_weight": -1}}
+    document: dict[str, Any] = {
+        "schema": "kai-case/1",
+        "name": "reclaim one",
+        "instance": {
+            "nodes": [{"name": n} | node for n in ("a", "b")],
+            "queues": [root, *({"name": q, "parent": "root", "gpu": QUEUE} for q in ("rich", "poor"))],
+            "jobs": [
+                *(job(f"old{i}", "rich", "ab"[i % 2], age_minutes=9 - i) for i in range(4)),
+                job("new", "poor", ""),
+                job("huge", "poor", "", gpus=3),
+            ],
+        },
+        "run": {"kind": "single_session", "actions": ["allocate", "reclaim"]},
+        "expected": {"jobs": {"new": {"status": "Pipelined"}, "huge": {"status": "Pending"}}},
+    }
+    path = folder / name
+    path.write_text(json.dumps(document | more))
+    return path
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Path:
+    return write_case(tmp_path)
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_solve_says_what_binds_what_is_evicted_for_whom_and_what_waits(case: Path) -> None:
+    done = run("solve", case, *GREEDY)
+    assert done.exit_code == 0
+    for words in (
+        "2 nodes, 4 GPUs, 3 queues, 6 gangs (4 pods running, 2 waiting)",
+        "allocate, reclaim (from the instance's own actions)",
+        "1 pod bound, 0 moved, 1 evicted; 1 gang pending",
+        "when capacity there is released",
+        "reclaim  ns/new",
+        "ns/huge: ",
+        "evicted-pods",
+        "decide",
+    ):
+        assert words in done.stdout, words
+
+
+def test_progress_goes_to_standard_error_in_plain_lines(case: Path) -> None:
+    done = run("solve", case, *GREEDY)
+    assert " s  build\n" in done.stderr
+    assert "\x1b" not in done.stderr + done.stdout
+    assert run("solve", case, *GREEDY, "--quiet").stderr == ""
+
+
+def test_solve_prints_and_writes_the_plan_document(case: Path, tmp_path: Path) -> None:
+    output = tmp_path / "plan.json"
+    done = run("solve", case, *GREEDY, "--json", "--output", output, "--seed", 7)
+    assert json.loads(done.stdout) == json.loads(output.read_text())
+    plan = json.loads(done.stdout)
+    assert plan["seed"] == 7
+    assert [(e["reason"], e["for"]) for e in plan["evictions"]] == [("reclaim", ["ns/new"])]
+
+
+def test_actions_override_the_ladder(case: Path) -> None:
+    plan = json.loads(run("solve", case, *GREEDY, "--json", "--actions", "allocate").stdout)
+    assert plan["evictions"] == []
+    assert len(plan["pending"]) == 2
+
+
+def test_a_written_plan_is_valid_and_one_for_another_cluster_is_not(case: Path, tmp_path: Path) -> None:
+    output = tmp_path / "plan.json.zst"
+    assert run("solve", case, *GREEDY, "--output", output).exit_code == 0
+    good = run("validate", case, output)
+    assert (good.exit_code, good.stdout) == (0, f"{output}: every rule holds\n")
+    bad = run("validate", write_case(tmp_path, name="less.json", run={"actions": ["allocate"]}), output)
+    assert bad.exit_code == 1
+    assert "violations" in bad.stdout
+
+
+def test_violations_are_printed_as_json(case: Path, tmp_path: Path) -> None:
+    plan = json.loads(run("solve", case, *GREEDY, "--json").stdout)
+    plan["binds"][0]["node"] = "nowhere"
+    path = tmp_path / "broken.json"
+    path.write_text(json.dumps(plan))
+    done = run("validate", case, path, "--json")
+    assert done.exit_code == 1
+    assert {"rule", "object", "text"} == set(json.loads(done.stdout)[0])
+
+
+def test_an_instance_alone_is_linted(case: Path, tmp_path: Path) -> None:
+    done = run("validate", case)
+    assert done.exit_code in (0, 1)
+    lost = write_case(tmp_path, name="lost.json")
+    lost.write_text(lost.read_text().replace('"queue": "poor"', '"queue": "nowhere"'))
+    found = run("validate", lost)
+    assert found.exit_code == 1
+    assert "nowhere" in found.stdout
+
+
+def test_explain_names_queues_nodes_and_what_would_have_to_change(case: Path) -> None:
+    done = run("explain", case, "ns/huge", *GREEDY)
+    assert done.exit_code == 0
+    for words in ("pending in queue poor", "Insufficient nvidia.com/gpu", "What would have to change", "fair share"):
+        assert words in done.stdout, words
+    document = json.loads(run("explain", case, "huge", *GREEDY, "--json").stdout)
+    assert (document["gang"], document["state"]) == ("ns/huge", "pending")
+
+
+def test_explain_without_a_gang_explains_all_that_are_pending(case: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    run("solve", case, *GREEDY, "--output", plan)
+    documents = json.loads(run("explain", case, "--plan", plan, "--json").stdout)
+    assert [document["gang"] for document in documents] == ["ns/huge"]
+
+
+def test_explain_of_a_victim_says_for_whom(case: Path) -> None:
+    plan = json.loads(run("solve", case, *GREEDY, "--json").stdout)
+    done = run("explain", case, plan["evictions"][0]["gang"], *GREEDY)
+    assert "evicted in queue rich" in done.stdout
+    assert "was preempted by workload ns/new" in done.stdout
+
+
+def test_fairshare_prints_the_tree(case: Path) -> None:
+    done = run("fairshare", case)
+    assert done.exit_code == 0
+    assert [row.split()[0] for row in done.stdout.splitlines() if "gpu" in row] == ["root", "poor", "rich"]
+    by_name = {entry["name"]: entry for entry in json.loads(run("fairshare", case, "--json").stdout)}
+    assert by_name["rich"]["fair_share"]["gpu"] == 2000
+    assert by_name["rich"]["allocated"]["gpu"] == 4000
+
+
+@pytest.mark.parametrize("name", ["native.json", "native.yaml", "native.json.zst", "snapshot.zip", "objects.yaml"])
+def test_what_convert_writes_is_solved_to_the_same_effect(case: Path, tmp_path: Path, name: str) -> None:
+    output = tmp_path / name
+    form = ["--to", "kubernetes"] if name == "objects.yaml" else []
+    converted = run("convert", case, output, *form)
+    assert converted.exit_code == 0, converted.stderr
+    solved = run("solve", output, *GREEDY, "--json", "--actions", "allocate,reclaim")
+    assert solved.exit_code == 0, solved.stderr
+    plan = json.loads(solved.stdout)
+    assert (len(plan["binds"]), len(plan["evictions"]), len(plan["pending"])) == (1, 1, 1)
+
+
+def test_anonymized_names_are_gone(case: Path, tmp_path: Path) -> None:
+    output = tmp_path / "hidden.json"
+    assert run("convert", case, output, "--anonymize").exit_code == 0
+    text = output.read_text()
+    assert not [name for name in ("rich", "poor", "huge", "old0") if f'"{name}"' in text]
+    assert json.loads(run("solve", output, *GREEDY, "--json", "--actions", "allocate,reclaim").stdout)["evictions"]
+
+
+def test_conformance_prints_a_line_a_case_and_totals(tmp_path: Path) -> None:
+    write_case(tmp_path, name="good.json")
+    write_case(tmp_path, name="bad.json", expected={"jobs": {"new": {"status": "Binding"}}})
+    (tmp_path / "broken.json").write_text('{"schema": "kai-case/1", "expected": ')
+    (tmp_path / "other.json").write_text("{}")
+    done = run("conformance", tmp_path, *GREEDY)
+    assert done.exit_code == 1
+    lines = done.stdout.splitlines()
+    assert [line.split(": ")[0].split() for line in lines[:-1]] == [
+        ["different", "bad.json"],
+        ["different", "broken.json"],
+        ["as", "expected", "good.json"],
+    ]
+    assert lines[-1] == "3 cases: 1 as expected, 0 better, 2 different"
+
+
+def test_conformance_of_good_cases_ends_with_0_and_gives_json(tmp_path: Path) -> None:
+    write_case(tmp_path)
+    done = run("conformance", tmp_path, *GREEDY, "--json")
+    assert done.exit_code == 0
+    document = json.loads(done.stdout)
+    assert document["totals"] == {"as expected": 1, "better": 0, "different": 0}
+    assert document["cases"][0]["verdict"] == "as expected"
+
+
+def test_bench_prints_a_table_csv_and_json_and_judges_peers(case: Path, tmp_path: Path) -> None:
+    tasks = {f"{name}-0": {"status": "Pipelined"} for name in ("new", "huge")}
+    peer = {"summary": {"tasks_evicted": 0, "tasks_moved": 0}, "tasks": tasks}
+    (tmp_path / "case.kai-better.json").write_text(json.dumps(peer))
+    arguments = ["bench", case, "--models", "greedy-only", "--budget", "1s"]
+    done = run(*arguments, "--check-peers")
+    assert done.exit_code == 1
+    assert "kai-better places 2 gangs" in done.stderr
+    assert "case.json" in done.stdout
+    csv = run(*arguments, "--csv", "--quiet").stdout.splitlines()
+    assert (len(csv), csv[0].split(",")[:3]) == (2, ["instance", "model", "seed"])
+
+
+@pytest.mark.parametrize(("text", "seeds"), [("3", (3,)), ("1,2,5", (1, 2, 5)), ("1..3", (1, 2, 3))])
+def test_seeds_are_one_a_list_or_a_range(text: str, seeds: tuple[int, ...]) -> None:
+    from kai_solver.cli.bench import parse_seeds
+
+    assert parse_seeds(text) == seeds
+
+
+def test_models_are_listed_and_shown() -> None:
+    assert "greedy-only" in run("models", "list").stdout
+    shown = run("models", "show", "default").stdout
+    assert "ladder" in shown
+    assert "search.workers" in shown
+
+
+BAD = {
+    "no such file": "solve {folder}/absent.json",
+    "noise": "solve {folder}/noise.json",
+    "no such model": "solve {case} --model nobody",
+    "no such action": "solve {case} --actions allocate,steal",
+    "no budget": "solve {case} --budget soon",
+    "zero budget": "solve {case} --budget 0s",
+    "unwritable": "solve {case} --model greedy-only --quiet --output {folder}/no/plan.json",
+    "no such gang": "explain {case} nobody --model greedy-only --quiet",
+    "no such plan": "validate {case} {folder}/plan.json",
+    "not a plan": "validate {case} {case}",
+    "no cases": "conformance {folder}/absent",
+    "no seeds": "bench {case} --seeds 5..1",
+    "no instances": "bench {folder}/absent",
+}
+
+
+@pytest.mark.parametrize("command", BAD.values(), ids=BAD.keys())
+def test_bad_input_is_one_line_and_exit_code_2(case: Path, command: str) -> None:
+    (case.parent / "noise.json").write_bytes(b"\x00\xff" * 1000)
+    done = run(*command.format(case=case, folder=case.parent).split())
+    assert done.exit_code == 2
+    assert done.stderr.startswith("kai-solver: ")
+    assert done.stderr.count("\n") == 1
+    assert "Traceback" not in done.output
+
+
+def test_a_failing_engine_is_exit_code_3_and_one_line(case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise SolverError("the child is gone")
+
+    monkeypatch.setattr("kai_solver.engine.Engine.cycle", fail)
+    done = run("solve", case, *GREEDY, "--quiet")
+    assert (done.exit_code, done.stderr) == (3, "kai-solver: the child is gone\n")
+
+
+def test_a_bug_is_exit_code_3_and_shows_its_traceback_only_on_demand(
+    case: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("kai_solver.engine.Engine.cycle", fail)
+    done = run("solve", case, *GREEDY, "--quiet")
+    assert done.exit_code == 3
+    assert "internal error: ZeroDivisionError" in done.stderr
+    monkeypatch.setenv("KAI_SOLVER_DEBUG", "1")
+    assert isinstance(run("solve", case, *GREEDY, "--quiet").exception, ZeroDivisionError)
+
+
+def test_names_with_control_characters_and_markup_reach_nobody_raw(case: Path) -> None:
+    case.write_text(case.read_text().replace("huge", "h\\u001b[31m[bold]"))
+    done = run("solve", case, *GREEDY, "--quiet")
+    assert done.exit_code in (0, 2)
+    assert "\x1b" not in done.output
