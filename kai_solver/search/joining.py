@@ -62,6 +62,13 @@ class Joiner:
             surplus=tuple(surplus),
         )
 
+    def size_estimate(self, chunks: Sequence[tuple[Chunk, Rung]], units: frozenset[int]) -> int:
+        """About how many variables the model would have: places by shape and node, and those who may leave."""
+        pool = self.outcome.pool
+        pods = [p for chunk, _ in chunks for p in chunk.pods]
+        pods += [p for u in units for p in pool.units[u].pods] if pool is not None else []
+        return len({self.problem.pod_shape[p] for p in pods}) * len(self.problem.nodes) + len(units)
+
     # -- arrivals and movers -------------------------------------------------------------------------------------
 
     def arrival(self, chunk: Chunk, rung: Rung, units: frozenset[int]) -> Arrival:

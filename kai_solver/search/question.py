@@ -113,10 +113,7 @@ class Question:
 
     def size_estimate(self) -> int:
         """About how many variables the model will have: places by shape and node, and those who may leave."""
-        pool = self.outcome.pool
-        pods = [*self.chunk.pods, *(p for chunk, _ in self.admitted for p in chunk.pods)]
-        pods += [p for u in self.units for p in pool.units[u].pods] if pool is not None else []
-        return len({self.problem.pod_shape[p] for p in pods}) * len(self.problem.nodes) + len(self.units)
+        return self.joiner.size_estimate([*self.admitted, (self.chunk, self.rung)], self.units)
 
     def joint(self) -> Joint:
         """The problem in which everything admitted keeps its right to run but not its place."""

@@ -21,7 +21,6 @@ from kai_solver.search.parameters import SolverParameters
 from kai_solver.search.realise import realise
 from kai_solver.search.session import Progress, SessionResult, Solver, StageObjective, solve_stages
 
-
 HINT_S = 1.0
 """Longest time to complete the greedy's plan to values of all variables; 0.02 s on the bench instances (2026-11-21)."""
 
@@ -60,11 +59,15 @@ class Refiner:
 
         ``rights``: units that each rung may take for any gang that it admitted.
         """
-        joint = self._joint(outcome, surplus, rights)
+        joiner = Joiner(outcome)
+        chunks = [(a.chunk, a.rung) for a in outcome.admissions]
+        units = frozenset().union(*rights.values()) if rights else frozenset()
+        estimate = joiner.size_estimate(chunks, units)
+        if estimate > self.model.search.max_variables:
+            return Refined((), False, (f"stages not searched: about {estimate} variables are too many",))
+        joint = self._joint(joiner, units, surplus, rights)
         form = formulate(joint, self.model.families, [s.name for s in self.model.stages])
         variables, _ = form.spec.size
-        if variables > self.model.search.max_variables:
-            return Refined((), False, (f"stages not searched: {variables} variables are too many",))
         hint = self._complete(form, self._hint(outcome, form))
         result = self._solve(form, hint, variables)
         stages = tuple(
@@ -77,17 +80,22 @@ class Refiner:
             return Refined((), False, (*result.notes, "the solver's places could not be realised device by device"))
         return Refined(stages, True, result.notes)
 
-    def _joint(self, outcome: Outcome, surplus: list[QueueSurplus], rights: Mapping[Rung, frozenset[int]]) -> Joint:
-        units = frozenset().union(*rights.values()) if rights else frozenset()
-        rungs = {a.rung for a in outcome.admissions}
-        policy = outcome.state.problem.policy
-        return Joiner(outcome).join(
-            [(a.chunk, a.rung) for a in outcome.admissions],
+    def _joint(
+        self,
+        joiner: Joiner,
+        units: frozenset[int],
+        surplus: list[QueueSurplus],
+        rights: Mapping[Rung, frozenset[int]],
+    ) -> Joint:
+        admissions = joiner.outcome.admissions
+        policy = joiner.problem.policy
+        return joiner.join(
+            [(a.chunk, a.rung) for a in admissions],
             units,
             rights.get(Rung.RECLAIM, frozenset()),
             rights.get(Rung.PREEMPT, frozenset()),
             surplus,
-            may_move=Rung.CONSOLIDATION in rungs or policy.consolidating_reclaim,
+            may_move=policy.consolidating_reclaim or any(a.rung is Rung.CONSOLIDATION for a in admissions),
         )
 
     # -- hint ----------------------------------------------------------------------------------------------------
