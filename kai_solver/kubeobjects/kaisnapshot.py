@@ -4,12 +4,13 @@ import io
 import json
 import zipfile
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 from kai_solver.domain import Notice
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects.objects import KINDS, Object, RawObjects
-from kai_solver.kubeobjects.raw import Raw, parse_time_s
+from kai_solver.kubeobjects.raw import Raw, epoch_s, format_time, parse_time_s
 from kai_solver.kubeobjects.settings import KubeSettings, settings_from_kai
 
 MEMBER = "snapshot.json"
@@ -70,17 +71,17 @@ def export_kai_snapshot(objects: RawObjects, settings: KubeSettings | None = Non
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         entry = zipfile.ZipInfo(MEMBER, _EPOCH)
         entry.compress_type = zipfile.ZIP_DEFLATED
-        archive.writestr(entry, json.dumps(document, separators=(",", ":"), default=str))
+        archive.writestr(entry, json.dumps(document, separators=(",", ":"), default=_written))
     return buffer.getvalue()
 
 
 def newest_time_s(value: object) -> float:
     """The newest RFC 3339 time anywhere in ``value``, epoch seconds; 0 where there is none."""
-    return max((stamp for stamp in map(parse_time_s, _times(value)) if stamp is not None), default=0.0)
+    return max(_times(value), default=0.0)
 
 
-def _times(value: object) -> Iterator[str]:
-    """Strings that may be times, without recursion: the input may be deep."""
+def _times(value: object) -> Iterator[float]:
+    """All times, without recursion: the input may be deep. YAML has made dates of some of them."""
     pending = [value]
     while pending:
         here = pending.pop()
@@ -88,8 +89,17 @@ def _times(value: object) -> Iterator[str]:
             pending.extend(inner for key, inner in here.items() if key not in _NOT_YET)
         elif isinstance(here, list):
             pending.extend(here)
+        elif isinstance(here, datetime):
+            yield epoch_s(here)
         elif isinstance(here, str) and 20 <= len(here) <= 40:
-            yield here
+            stamp = parse_time_s(here)
+            if stamp is not None:
+                yield stamp
+
+
+def _written(value: object) -> str:
+    """Dates that YAML has read are times again."""
+    return format_time(epoch_s(value)) if isinstance(value, datetime) else str(value)
 
 
 def _members(objects: RawObjects) -> dict[str, list[Object]]:

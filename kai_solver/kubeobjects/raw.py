@@ -30,16 +30,17 @@ class Raw:
 
     def get(self, path: str) -> "Raw":
         """Follow a dotted path of field names; keys that contain dots are read by `key` or `strings`."""
+        if not path:
+            return self
         value = self.value
-        walked: list[str] = []
-        for name in path.split(".") if path else ():
+        for name in path.split("."):
             if value is None:
                 break
             if not isinstance(value, dict):
-                raise wrong_type(Raw(value, self._below(".".join(walked))), "an object")
+                above = self._below(path).rpartition(f".{name}")[0]
+                raise wrong_type(Raw(value, above or self.path), "an object")
             value = value.get(name)
-            walked.append(name)
-        return Raw(value, self._below(path))
+        return Raw(value, f"{self.path}.{path}" if self.path else path)
 
     def key(self, name: str) -> "Raw":
         """The value under one key, whatever characters it has."""
@@ -149,7 +150,7 @@ class Raw:
         if here.value is None or here.value == "":
             return None
         if isinstance(here.value, datetime):
-            return _epoch_s(here.value)
+            return epoch_s(here.value)
         text = here.text()
         stamp = parse_time_s(text)
         if stamp is None:
@@ -171,7 +172,7 @@ def parse_time_s(text: str) -> float | None:
     if _TIMESTAMP.fullmatch(text) is None:
         return None
     try:
-        return _epoch_s(datetime.fromisoformat(text))
+        return epoch_s(datetime.fromisoformat(text))
     except (ValueError, OverflowError):
         return None
 
@@ -182,5 +183,6 @@ def format_time(epoch_s: float) -> str:
     return moment.isoformat(timespec="microseconds" if moment.microsecond else "seconds").replace("+00:00", "Z")
 
 
-def _epoch_s(moment: datetime) -> float:
+def epoch_s(moment: datetime) -> float:
+    """Epoch seconds; a moment without a zone is in UTC."""
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

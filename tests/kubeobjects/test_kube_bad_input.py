@@ -83,7 +83,7 @@ def test_errors_name_the_path() -> None:
     raw = Raw({"a": {"b": [1, "x"]}})
     with pytest.raises(InputError, match=r"a\.b\[1\]: 'x' is not a whole number"):
         raw.items("a.b")[1].integer()
-    with pytest.raises(InputError, match="a.b"):
+    with pytest.raises(InputError, match=r"^a\.b: "):
         raw.text("a.b.c")
     assert raw.text("no.such.field", "default") == "default"
 

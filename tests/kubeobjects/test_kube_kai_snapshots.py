@@ -4,6 +4,7 @@ import io
 import json
 import zipfile
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from kai_solver.kubeobjects import (
     objects_from_snapshot,
     snapshot_from_objects,
 )
+from kai_solver.kubeobjects.kaisnapshot import newest_time_s
 
 FOLDER = Path(__file__).parents[2] / "instances" / "kai-snapshots"
 BEFORE, DURING = "before-reclaim.zip", "during-reclaim.zip"
@@ -158,3 +160,17 @@ def test_what_is_no_snapshot_is_refused_with_the_field(document: object) -> None
 def test_unknown_members_are_named() -> None:
     objects, _, _ = load_kai_snapshot({"rawObjects": {"podDisruptionBudgets": [{}]}})
     assert [notice.object for notice in objects.notices] == ["rawObjects.podDisruptionBudgets"]
+
+
+def test_dates_that_yaml_has_read_are_times_again() -> None:
+    moment = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    objects = RawObjects(nodes=({"metadata": {"name": "n", "creationTimestamp": moment}},))
+    assert newest_time_s(list(objects.nodes)) == moment.timestamp()
+    read, _, now_s = load_kai_snapshot(unzipped(export_kai_snapshot(objects)))
+    assert read.nodes[0]["metadata"]["creationTimestamp"] == "2026-01-31T12:00:00Z"
+    assert now_s == moment.timestamp()
+
+
+def test_the_end_of_a_grace_period_is_not_the_present() -> None:
+    metadata = {"creationTimestamp": "2026-01-01T00:00:00Z", "deletionTimestamp": "2026-01-01T00:05:00Z"}
+    assert newest_time_s([{"metadata": metadata}]) == datetime(2026, 1, 1, tzinfo=UTC).timestamp()
