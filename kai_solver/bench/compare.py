@@ -8,6 +8,7 @@ from typing import Literal
 
 from kai_solver.bench.measure import Run
 from kai_solver.domain import Stage
+from kai_solver.explain import relative_gap
 
 Order = Literal["better", "same", "worse", ""]
 
@@ -118,8 +119,9 @@ def _stage_order(*stages: Iterable[str]) -> list[str]:
 
 
 def largest_gap(stages: Sequence[Stage]) -> float | None:
-    """Largest relative distance of value and bound; None without stages."""
-    return max((abs(s.value - s.bound) / max(abs(s.value), 1e-9) for s in stages), default=None)
+    """Largest relative distance of value and bound; None where no stage has one."""
+    gaps = (relative_gap(stage.value, stage.bound) for stage in stages)
+    return max((found for found in gaps if found is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)

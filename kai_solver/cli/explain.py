@@ -64,6 +64,8 @@ def _plan(request: "Request", plan: Path | None, seed: int, quiet: bool) -> "Pla
         from kai_solver.cli.planfiles import read_plan
 
         return read_plan(plan)
+    from kai_solver.cli.interrupt import stopping_on_interrupt
     from kai_solver.cli.solve import decide
 
-    return decide(request, seed, quiet)[0]
+    with stopping_on_interrupt() as stop:
+        return decide(request, seed, stop.is_set, quiet=quiet)

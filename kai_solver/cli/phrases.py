@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from kai_solver.cli.console import counted
 from kai_solver.domain import Bind, Pending, Plan, PodStatus, Snapshot
+from kai_solver.explain import relative_gap
 from kai_solver.units import MILLI
 
 SHOWN = 4
@@ -36,8 +37,9 @@ def outcome(plan: Plan) -> str:
 
 
 def gap(value: float, bound: float) -> str:
-    """Relative distance of value and bound, as a percentage of the value."""
-    return "0%" if value == bound else f"{abs(value - bound) / max(abs(value), 1e-9):.1%}"
+    """Relative distance of value and bound; empty where the bound says nothing."""
+    found = relative_gap(value, bound)
+    return "" if found is None else f"{found:.1%}"
 
 
 def same_cause(pending: Iterable[Pending]) -> list[list[Pending]]:

@@ -9,6 +9,7 @@ from rich.live import Live
 from rich.text import Text
 
 from kai_solver.cli.console import clean, open_console
+from kai_solver.explain import relative_gap
 
 
 class ProgressEvent(Protocol):
@@ -80,8 +81,8 @@ def words(event: ProgressEvent) -> str:
         parts.append(f"incumbent {event.incumbent:g}")
     if event.bound is not None:
         parts.append(f"bound {event.bound:g}")
-    if event.incumbent is not None and event.bound is not None and event.incumbent != event.bound:
-        parts.append(f"gap {abs(event.incumbent - event.bound) / max(abs(event.incumbent), 1e-9):.1%}")
+    if event.incumbent is not None and event.bound is not None and (far := relative_gap(event.incumbent, event.bound)):
+        parts.append(f"gap {far:.1%}")
     if event.text:
         parts.append(event.text)
     return "  ".join(parts)

@@ -1,5 +1,6 @@
 """``kai-solver solve``: one cycle on an instance, in words or as a plan file."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,13 +40,16 @@ def solve(
       kai-solver solve case.json --actions allocate,reclaim --json | jq .evictions
     """
     from kai_solver.cli.inputs import read_request
+    from kai_solver.cli.interrupt import stopping_on_interrupt
 
     request = read_request(instance, model, budget, actions)
-    plan, interrupted = decide(request, seed, quiet)
-    if output is not None:
-        from kai_solver.cli.planfiles import write_plan
+    with stopping_on_interrupt() as stop:
+        plan = decide(request, seed, stop.is_set, quiet=quiet)
+        interrupted = stop.is_set()
+        if output is not None:
+            from kai_solver.cli.planfiles import write_plan
 
-        write_plan(plan, output)
+            write_plan(plan, output)
     if as_json:
         from kai_solver.cli.planfiles import plan_json
 
@@ -60,18 +64,16 @@ def solve(
     return Exit.FINE
 
 
-def decide(request: "Request", seed: int, quiet: bool) -> "tuple[Plan, bool]":
-    """(plan, whether Ctrl-C ended the search): one cycle, with progress on standard error."""
-    from kai_solver.cli.interrupt import stopping_on_interrupt
+def decide(request: "Request", seed: int, should_stop: Callable[[], bool], *, quiet: bool) -> "Plan":
+    """One cycle, with progress on standard error."""
     from kai_solver.cli.progress import ProgressLine
     from kai_solver.engine import Engine
 
-    with stopping_on_interrupt() as stop, ProgressLine(quiet=quiet) as progress, Engine(request.model) as engine:
-        plan = engine.cycle(
+    with ProgressLine(quiet=quiet) as progress, Engine(request.model) as engine:
+        return engine.cycle(
             request.loaded.snapshot,
             budget_s=request.budget_s,
             seed=seed,
             progress=progress,
-            should_stop=stop.is_set,
+            should_stop=should_stop,
         )
-    return plan, stop.is_set()

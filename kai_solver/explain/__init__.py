@@ -3,6 +3,7 @@
 from kai_solver.explain.aftermath import carried_out
 from kai_solver.explain.explain import Explainer, explain_gang
 from kai_solver.explain.explanation import Explanation, NodeReason, PodFit, QueueLine
+from kai_solver.explain.gaps import relative_gap
 from kai_solver.explain.queue_lines import fair_share_lines
 
 __all__ = [
@@ -14,4 +15,5 @@ __all__ = [
     "carried_out",
     "explain_gang",
     "fair_share_lines",
+    "relative_gap",
 ]

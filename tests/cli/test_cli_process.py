@@ -1,0 +1,106 @@
+"""The program as users run it: real processes, their exit codes, Ctrl-C, and what help costs."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+INSTANCES = Path(__file__).parents[2] / "instances"
+SMALL = INSTANCES / "bench" / "c20_consolidate_2_jobs_20_nodes.json.zst"
+LARGE = INSTANCES / "bench" / "ReclaimManySingleGPUJobsFullCycle_500Node.json.zst"
+PROGRAM = [sys.executable, "-m", "kai_solver"]
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_help_teaches_with_examples_and_exit_codes() -> None:
+    done = run("--help")
+    assert done.returncode == 0
+    for words in (
+        "Examples:",
+        "kai-solver solve snapshot.zip",
+        "Exit codes:",
+        "130  interrupted",
+        "conformance",
+        "bench",
+    ):
+        assert words in done.stdout, words
+
+
+HEAVY = ("numpy", "ortools", "networkx", "rich", "yaml", "orjson", "zstandard")
+COMMANDS = ("solve", "validate", "explain", "fairshare", "convert", "conformance", "bench", "models")
+
+
+def loaded_by(*arguments: str, among: tuple[str, ...]) -> str:
+    """Those of ``among`` that printing a help loads, as a list's text."""
+    code = (
+        "import sys\n"
+        "from kai_solver.cli.app import app\n"
+        f"app({list(arguments)!r}, standalone_mode=False)\n"
+        f"print([name for name in {among!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert "Usage: " in done.stdout
+    return done.stdout.splitlines()[-1]
+
+
+def test_help_loads_nothing_heavy() -> None:
+    assert loaded_by("--help", among=(*HEAVY, "pydantic")) == "[]"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_command_loads_nothing_of_ours_that_is_heavy(command: str) -> None:
+    """typer itself loads pydantic to read options."""
+    assert loaded_by(command, "--help", among=HEAVY) == "[]"
+
+
+def test_the_version_is_printed() -> None:
+    done = run("--version")
+    assert (done.returncode, done.stdout.split()[0]) == (0, "kai-solver")
+
+
+def test_an_unknown_option_is_exit_code_2_without_a_traceback() -> None:
+    done = run("solve", SMALL, "--frobnicate")
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_a_whole_process_solves_writes_and_ends_with_0(tmp_path: Path) -> None:
+    done = run("solve", SMALL, "--output", tmp_path / "plan.json")
+    assert done.returncode == 0, done.stderr
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    assert (len(plan["binds"]), len(plan["moves"])) == (2, 14)
+    assert run("validate", SMALL, tmp_path / "plan.json").returncode == 0
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    process = subprocess.Popen([*PROGRAM, "models", "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    errors = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(60) in (0, 1)
+    assert b"Traceback" not in errors
+
+
+def test_ctrl_c_stops_a_solve_and_writes_the_best_plan_so_far(tmp_path: Path) -> None:
+    output = tmp_path / "plan.json"
+    command = [*PROGRAM, "solve", str(LARGE), "--budget", "60s", "--output", str(output)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    while "build" not in process.stderr.readline():
+        assert process.poll() is None, "ended before it began to decide"
+    os.kill(process.pid, signal.SIGINT)
+    said, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert f"interrupted; this is the best plan so far, written to {output}" in errors
+    assert "pending" in said
+    assert "Traceback" not in errors
+    assert run("validate", LARGE, output).returncode == 0
