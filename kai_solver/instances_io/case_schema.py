@@ -30,9 +30,9 @@ class NodeDoc(_Part):
     cpu_cores: Amount = 20_000
     memory_bytes: Bytes = 20e9
     max_pods: Count = 110
-    labels: dict[str, str] = {}
+    labels: dict[str, str] = Field(default_factory=dict)
     mig_strategy: Literal["", "none", "single", "mixed"] = ""
-    mig_instances: dict[str, Count] = {}
+    mig_instances: dict[str, Count] = Field(default_factory=dict)
     numa: dict[str, Any] | None = None
 
 
@@ -82,8 +82,8 @@ class SubGroupDoc(_Part):
     name: str = ""
     min_subgroups: Whole | None = None
     topology_constraint: TopologyConstraintDoc | None = None
-    subgroups: list["SubGroupDoc"] = []
-    pod_sets: list[PodSetDoc] = []
+    subgroups: tuple["SubGroupDoc", ...] = ()
+    pod_sets: tuple[PodSetDoc, ...] = ()
 
 
 class RequestDoc(_Part):
@@ -102,20 +102,20 @@ class TaskDoc(_Part):
     id: Name
     state: str = "Pending"
     node: str = ""
-    gpu_groups: list[str] = []
+    gpu_groups: tuple[str, ...] = ()
     subgroup: str = ""
     gpus: float | None = Field(default=None, ge=0, le=100_000)
     priority: Whole = 0
-    mig: dict[str, Count] = {}
+    mig: dict[str, Count] = Field(default_factory=dict)
     legacy_mig: bool = False
-    allowed_nodes: list[str] = []
-    pod_labels: dict[str, str] = {}
+    allowed_nodes: tuple[str, ...] = ()
+    pod_labels: dict[str, str] = Field(default_factory=dict)
     pod_affinity_topology_key: str = ""
     pod_anti_affinity_topology_key: str = ""
-    resource_claims: list[str] = []
-    resource_claim_templates: dict[str, str] = {}
-    persistent_volume_claims: list[str] = []
-    annotations: dict[str, str] = {}
+    resource_claims: tuple[str, ...] = ()
+    resource_claim_templates: dict[str, str] = Field(default_factory=dict)
+    persistent_volume_claims: tuple[str, ...] = ()
+    annotations: dict[str, str] = Field(default_factory=dict)
 
 
 class JobDoc(_Part):
@@ -128,7 +128,7 @@ class JobDoc(_Part):
     preemptibility: Literal["preemptible", "non-preemptible", ""] = ""
     age_minutes: Number = 0
     last_start_minutes_ago: Number | None = None
-    task_request: RequestDoc = RequestDoc()
+    task_request: RequestDoc = Field(default_factory=RequestDoc)
     best_effort: bool = False
     min_available: Whole | None = None
     subgroup_tree: SubGroupDoc | None = None
@@ -137,7 +137,7 @@ class JobDoc(_Part):
     staleness_grace_period_s: Number | None = None
     qos_class: str = ""
     delete_when_evicted: bool = False
-    tasks: list[TaskDoc] = []
+    tasks: tuple[TaskDoc, ...] = ()
 
 
 class LevelDoc(_Part):
@@ -151,7 +151,7 @@ class TopologyDoc(_Part):
     """A topology, outermost level first."""
 
     name: Name
-    levels: list[LevelDoc]
+    levels: tuple[LevelDoc, ...]
 
 
 class SliceDoc(_Part):
@@ -175,13 +175,13 @@ class DeviceResultDoc(_Part):
 class DeviceResultsDoc(_Part):
     """Devices that were given to a claim."""
 
-    results: list[DeviceResultDoc] = []
+    results: tuple[DeviceResultDoc, ...] = ()
 
 
 class AllocationDoc(_Part):
     """What a claim was given."""
 
-    devices: DeviceResultsDoc = DeviceResultsDoc()
+    devices: DeviceResultsDoc = Field(default_factory=DeviceResultsDoc)
 
 
 class ConsumerDoc(_Part):
@@ -196,7 +196,7 @@ class ClaimStatusDoc(_Part):
     """Status of a ResourceClaim."""
 
     allocation: AllocationDoc | None = None
-    reserved_for: list[ConsumerDoc] = Field(default=[], alias="reservedFor")
+    reserved_for: tuple[ConsumerDoc, ...] = Field(default=(), alias="reservedFor")
 
 
 class ClaimDoc(_Part):
@@ -206,23 +206,23 @@ class ClaimDoc(_Part):
     namespace: str = ""
     device_class: str = ""
     count: int = Field(default=1, ge=0, le=100_000)
-    labels: dict[str, str] = {}
-    status: ClaimStatusDoc = ClaimStatusDoc()
+    labels: dict[str, str] = Field(default_factory=dict)
+    status: ClaimStatusDoc = Field(default_factory=ClaimStatusDoc)
 
 
 class DraDoc(_Part):
     """Dynamic resource allocation."""
 
-    device_classes: list[str] = []
-    resource_slices: list[SliceDoc] = []
-    resource_claims: list[ClaimDoc] = []
+    device_classes: tuple[str, ...] = ()
+    resource_slices: tuple[SliceDoc, ...] = ()
+    resource_claims: tuple[ClaimDoc, ...] = ()
 
 
 class PluginDoc(_Part):
     """A plugin and its arguments."""
 
     name: str
-    arguments: dict[str, str] = {}
+    arguments: dict[str, str] = Field(default_factory=dict)
 
 
 class ParamsDoc(_Part):
@@ -239,19 +239,19 @@ class ParamsDoc(_Part):
 class SchedulerDoc(_Part):
     """How the scheduler is set."""
 
-    plugins: list[PluginDoc] = []
-    params: ParamsDoc = ParamsDoc()
-    search_budgets: dict[str, Any] = {}
+    plugins: tuple[PluginDoc, ...] = ()
+    params: ParamsDoc = Field(default_factory=ParamsDoc)
+    search_budgets: dict[str, Any] = Field(default_factory=dict)
     dynamic_resources_enabled: bool = False
 
 
 class InstanceDoc(_Part):
     """The cluster."""
 
-    nodes: list[NodeDoc]
-    queues: list[QueueDoc]
-    jobs: list[JobDoc] = []
-    topologies: list[TopologyDoc] = []
+    nodes: tuple[NodeDoc, ...]
+    queues: tuple[QueueDoc, ...]
+    jobs: tuple[JobDoc, ...] = ()
+    topologies: tuple[TopologyDoc, ...] = ()
     dra: DraDoc | None = None
     scheduler: SchedulerDoc | None = None
 
@@ -260,7 +260,7 @@ class RunDoc(_Part):
     """What is run."""
 
     kind: Literal["single_session", "integration"] = "single_session"
-    actions: list[str] = ["allocate", "consolidation", "reclaim", "preempt", "stalegangeviction"]
+    actions: tuple[str, ...] = ("allocate", "consolidation", "reclaim", "preempt", "stalegangeviction")
     rounds: int = Field(default=1, ge=1, le=10_000)
     rounds_after_match: int = Field(default=0, ge=0, le=10_000)
     delay_between_rounds_ms: float = 0
@@ -274,9 +274,9 @@ class CaseDoc(_Part):
     index: int | None = None
     name: str
     description: str = ""
-    source: dict[str, Any] = {}
+    source: dict[str, Any] = Field(default_factory=dict)
     instance: InstanceDoc
-    run: RunDoc = RunDoc()
+    run: RunDoc = Field(default_factory=RunDoc)
     expected: dict[str, Any] | None = None
     actual: dict[str, Any] | None = None
 
@@ -284,9 +284,9 @@ class CaseDoc(_Part):
 def unknown_fields(part: BaseModel, path: str = "") -> set[str]:
     """Paths of fields below ``part`` that the format does not know, list indices left out."""
     found = {f"{path}{name}" for name in part.model_extra or ()}
-    for name in part.model_fields_set:
-        value = getattr(part, name, None)
-        for item in value if isinstance(value, list) else (value,):
-            if isinstance(item, BaseModel):
-                found |= unknown_fields(item, f"{path}{name}.")
+    for name, value in vars(part).items():
+        if isinstance(value, BaseModel):
+            found |= unknown_fields(value, f"{path}{name}.")
+        elif value and type(value) is tuple and isinstance(value[0], BaseModel):
+            found.update(*(unknown_fields(item, f"{path}{name}.") for item in value))
     return found

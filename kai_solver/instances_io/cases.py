@@ -126,12 +126,12 @@ def _case_file(case: CaseDoc, file: str) -> CaseFile:
     )
 
 
-def _actions(names: list[str], file: str) -> tuple[Rung, ...]:
+def _actions(names: tuple[str, ...], file: str) -> tuple[Rung, ...]:
     try:
         return tuple(Rung(name) for name in names)
     except ValueError:
         known = ", ".join(rung.value for rung in Rung)
-        problem = f"{names} names an unknown action"
+        problem = f"{list(names)} names an unknown action"
         raise InputError(problem, file=file, field="run.actions", cure=f"Known: {known}") from None
 
 

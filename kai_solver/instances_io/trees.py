@@ -18,6 +18,8 @@ def mended_tree(root: SubGroup) -> SubGroup:
 
 def tree_problem(root: SubGroup, pods: Iterable[Pod]) -> str:
     """Why the tree cannot be used; empty where it can."""
+    if len(root.children) == 1 and isinstance(root.children[0], PodSet):
+        return _lost(pods, {root.children[0].name})
     if depth(root) > _DEEPEST:
         return f"its subgroups are nested deeper than {_DEEPEST} levels, or in a loop"
     leaves = {leaf.name for leaf in root.podsets()}
@@ -26,6 +28,10 @@ def tree_problem(root: SubGroup, pods: Iterable[Pod]) -> str:
         return f"the subgroup {repeated[0]!r} stands twice"
     if not leaves:
         return "it has no subgroup that could hold pods"
+    return _lost(pods, leaves)
+
+
+def _lost(pods: Iterable[Pod], leaves: set[str]) -> str:
     lost = sorted({pod.podset for pod in pods} - leaves)
     return f"the subgroup {lost[0]!r} of its pods does not exist" if lost else ""
 
