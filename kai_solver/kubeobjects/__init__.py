@@ -5,6 +5,7 @@ from kai_solver.kubeobjects.export import objects_from_snapshot
 from kai_solver.kubeobjects.kaisnapshot import export_kai_snapshot, load_kai_snapshot
 from kai_solver.kubeobjects.objects import KINDS, RawObjects, objects_from_documents
 from kai_solver.kubeobjects.settings import KubeSettings
+from kai_solver.kubeobjects.shards import settings_from_objects
 
 __all__ = [
     "KINDS",
@@ -14,5 +15,6 @@ __all__ = [
     "load_kai_snapshot",
     "objects_from_documents",
     "objects_from_snapshot",
+    "settings_from_objects",
     "snapshot_from_objects",
 ]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from kai_solver.domain import Gang, Pod, Snapshot
 from kai_solver.errors import InputError
-from kai_solver.kubeobjects import names
+from kai_solver.kubeobjects import names, shards
 from kai_solver.kubeobjects.bindings import read_bindings
 from kai_solver.kubeobjects.constraints import ConstraintReader
 from kai_solver.kubeobjects.grouping import Surroundings
@@ -25,6 +25,7 @@ from kai_solver.kubeobjects.raw import Raw
 from kai_solver.kubeobjects.resources import extended_names
 from kai_solver.kubeobjects.selectors import Namespaces
 from kai_solver.kubeobjects.settings import KubeSettings
+from kai_solver.kubeobjects.shards import settings_from_objects
 from kai_solver.kubeobjects.volumes import read_claims
 from kai_solver.units import ResourceSchema
 
@@ -42,14 +43,15 @@ def snapshot_from_objects(objects: RawObjects, *, now_s: float, settings: KubeSe
     now_s
         Epoch seconds of the moment that the objects show.
     settings
-        Names and thresholds of the scheduler; KAI's defaults where None.
+        Names and thresholds of the scheduler. None: as the Config and SchedulingShard among the objects say, else
+        KAI's defaults.
 
     Returns
     -------
     Snapshot
         With a notice for every object that was set aside or not used in full. Malformed objects never raise.
     """
-    settings = settings or KubeSettings()
+    settings = settings or settings_from_objects(objects)
     notices = Notices((*settings.notices, *objects.notices))
     nodes = read_nodes(objects.nodes, settings, notices)
     nvidia = read_nvidia(objects.other, nodes.gpu_milli, notices)
@@ -123,7 +125,7 @@ def _name_unused(objects: RawObjects, notices: Notices) -> None:
     unused: dict[str, list[str]] = defaultdict(list)
     for value in objects.other:
         kind = kind_of(value)
-        if kind not in used and not (kind and group_of(value.get("apiVersion")) == GROUP):
+        if kind not in used and not (kind and group_of(value.get("apiVersion")) in (GROUP, shards.GROUP)):
             unused[kind or "Object"].append(object_name(kind, Raw(value)).removeprefix(f"{kind} "))
     for kind, found in unused.items():
         notices.warn(kind, f"kai-solver does not use such objects: {_listed(found)}")

@@ -5,12 +5,12 @@ Every field that is not honoured is listed in a warning, field path by field pat
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from kai_solver.domain import Policy, Queue
 from kai_solver.domain.snapshot import Strategy
 from kai_solver.errors import InputError
+from kai_solver.kubeobjects.honoured import ANYTHING, YES, Rules, unhonoured
 from kai_solver.kubeobjects.notices import Notices, object_name
 from kai_solver.kubeobjects.objects import Object, group_of, kind_of
 from kai_solver.kubeobjects.quotas import Shares, hierarchy_queues, namespace_queue
@@ -19,33 +19,29 @@ from kai_solver.units import MILLI
 
 GROUP = "kai.nvidia.com"
 
-_IDENTITY = re.compile(r"apiVersion|kind|metadata(\..*)?|status(\..*)?")
-_ANYTHING = re.compile(r".*")
-_YES = re.compile(r"True")
-
-HONOURED: dict[str, dict[re.Pattern[str], re.Pattern[str]]] = {
+HONOURED: dict[str, Rules] = {
     "ResourceQuota": {
-        re.compile(r"spec\.hierarchy\[\d+\](\.children\[\d+\])*\.(name|weight)"): _ANYTHING,
-        re.compile(r"spec\.(namespace|(guaranteed|burst)Quota\.(gpus|memory)|preemptionAllowed)"): _ANYTHING,
+        re.compile(r"spec\.hierarchy\[\d+\](\.children\[\d+\])*\.(name|weight)"): ANYTHING,
+        re.compile(r"spec\.(namespace|(guaranteed|burst)Quota\.(gpus|memory)|preemptionAllowed)"): ANYTHING,
     },
     "Quota": {
-        re.compile(r"spec\.(namespace|(guaranteed|burst)Quota\.(gpus|memory)|preemptionAllowed)"): _ANYTHING,
+        re.compile(r"spec\.(namespace|(guaranteed|burst)Quota\.(gpus|memory)|preemptionAllowed)"): ANYTHING,
     },
     "QueuePolicy": {
         re.compile(r"spec\.scheduling\.algorithmName"): re.compile("fair-share"),
-        re.compile(r"spec\.scheduling\.fairShareConfig\.(weightedFairnessEnabled|preemptionEnabled)"): _YES,
+        re.compile(r"spec\.scheduling\.fairShareConfig\.(weightedFairnessEnabled|preemptionEnabled)"): YES,
     },
     "SchedulingPolicy": {
         re.compile(r"spec\.strategyName"): re.compile("bin-pack|binpack|spread"),
-        re.compile(r"spec\.placementStrategy\.prefer(Few|Many)Nodes"): _YES,
+        re.compile(r"spec\.placementStrategy\.prefer(Few|Many)Nodes"): YES,
     },
-    "PreemptionPolicy": {re.compile(r"spec\.enabled"): _YES},
+    "PreemptionPolicy": {re.compile(r"spec\.enabled"): YES},
     "KAISchedulerConfig": {
-        re.compile(r"spec\.enable(GangScheduling|FairShare|Preemption|QueueManagement)"): _YES,
-        re.compile(r"spec\.preemptionEnabled"): _YES,
+        re.compile(r"spec\.enable(GangScheduling|FairShare|Preemption|QueueManagement)"): YES,
+        re.compile(r"spec\.preemptionEnabled"): YES,
         re.compile(r"spec\.schedulingPolicy"): re.compile("fair-share"),
         re.compile(r"spec\.placementStrategy"): re.compile("bin-pack|binpack|spread"),
-        re.compile(r"spec\.clusterResources\.totalGpus"): _ANYTHING,
+        re.compile(r"spec\.clusterResources\.totalGpus"): ANYTHING,
     },
 }
 """What is honoured, by kind: paths of fields, and the values that are (others are what we do not do)."""
@@ -91,35 +87,13 @@ def read_nvidia(objects: tuple[Object, ...], cluster_gpu_milli: int, notices: No
         name = object_name(kind, raw)
         try:
             _read(raw, kind, total, reading, notices)
-            ignored = list(unhonoured(raw, kind))
+            ignored = list(unhonoured(raw, HONOURED.get(kind, {})))
         except InputError as error:
             notices.set_aside(name, error)
             continue
         if ignored:
             notices.warn(name, f"not honoured yet: {', '.join(ignored)}")
     return reading
-
-
-def unhonoured(raw: Raw, kind: str) -> Iterator[str]:
-    """Paths of all fields of an object that no rule in ``HONOURED`` covers."""
-    rules = HONOURED.get(kind, {})
-    for path, value in _leaves(raw):
-        honoured = any(rule.fullmatch(path) and values.fullmatch(str(value)) for rule, values in rules.items())
-        if not honoured and not _IDENTITY.fullmatch(path):
-            yield path
-
-
-def _leaves(raw: Raw) -> Iterator[tuple[str, object]]:
-    """Path and value of everything that is no object and no list, in the order of the file."""
-    pending = [raw]
-    while pending:
-        here = pending.pop()
-        if isinstance(here.value, dict) and here.value:
-            pending += reversed([inner for _, inner in here.fields()])
-        elif isinstance(here.value, list) and here.value:
-            pending += reversed(here.items())
-        else:
-            yield here.path, here.value
 
 
 def _hierarchies_first(raw: Raw) -> bool:

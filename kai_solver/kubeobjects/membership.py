@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from kai_solver.domain import Gang
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
-from kai_solver.kubeobjects.grouping import Member, Surroundings, group_pods, podset_by_family
+from kai_solver.kubeobjects.grouping import Member, Surroundings, claim_of, group_pods, podsets_by_family
 from kai_solver.kubeobjects.notices import Notices, namespaced_key
 from kai_solver.kubeobjects.objects import Object
 from kai_solver.kubeobjects.owners import OwnerIndex
@@ -38,25 +38,16 @@ def assign(
     gang that its family makes of it. A pod that refers to something that does not exist stays loose, with a notice.
     """
     outcome = Membership(reader.read_all(pod_groups), _elsewhere(pod_groups, reader))
-    of_owner = _gangs_by_owner(pod_groups)
-    joining: dict[str, list[Member]] = defaultdict(list)
-    ungrouped: list[Member] = []
+    unnamed: list[Member] = []
     for pod in pods:
         named = pod.annotations.get(names.POD_GROUP, "")
         if named:
             _seat(outcome, pod, f"{pod.namespace}/{named}", pod.labels.get(names.SUBGROUP) or "default", reader.notices)
             continue
         member = _member(pod, owners, outcome, reader.notices)
-        if member is None:
-            continue
-        gang = _gang_of_owner(member, of_owner)
-        if gang in outcome.elsewhere:
-            outcome.loose.append(pod)
-        elif gang in outcome.gangs:
-            joining[gang].append(member)
-        else:
-            ungrouped.append(member)
-    _join(outcome, joining, reader.notices)
+        if member is not None:
+            unnamed.append(member)
+    ungrouped = _join(outcome, unnamed, _Made(_gangs_by_owner(pod_groups), owners), reader.notices)
     _group(outcome, ungrouped, reader, around)
     return outcome
 
@@ -131,22 +122,45 @@ def _top_owner_uid(annotations: Mapping[str, str]) -> str:
     return ""
 
 
-def _gang_of_owner(member: Member, of_owner: Mapping[str, list[str]]) -> str:
-    """The one PodGroup made for the pod or an owner of it; kinds with several PodGroups per owner are grouped."""
-    for uid in (member.pod.uid, *(owner.uid for owner in member.owners)):
-        found = of_owner.get(uid, []) if uid else []
-        if len(found) == 1:
-            return found[0]
-    return ""
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """For whom PodGroups were made: gangs by the uid of their owners."""
+
+    by_uid: Mapping[str, list[str]]
+    owners: OwnerIndex
+
+    def gang_of(self, member: Member, outcome: Membership) -> str:
+        """The PodGroup of the pod itself, else the only one of an owner, if it takes pods like this one."""
+        of_pod = self.by_uid.get(member.pod.uid, []) if member.pod.uid else []
+        if len(of_pod) == 1:
+            return of_pod[0]
+        for owner in member.owners:
+            found = self.by_uid.get(owner.uid, []) if owner.uid else []
+            if len(found) == 1 and self._is_shared(member, outcome.seats.get(found[0], [])):
+                return found[0]
+        return ""
+
+    def _is_shared(self, member: Member, seated: list[tuple[RawPod, str]]) -> bool:
+        """Whether the family puts this pod and those that sit there already into one gang (Deployments do not)."""
+        if not seated:
+            return True
+        pod = seated[0][0]
+        return claim_of(Member(pod, self.owners.chain(pod.raw))) == claim_of(member)
 
 
-def _join(outcome: Membership, joining: Mapping[str, list[Member]], notices: Notices) -> None:
-    """Pods that the pod grouper has not labelled yet, into the PodGroup of their owner."""
-    for gang, members in joining.items():
-        for member in members:
-            podset = member.pod.labels.get(names.SUBGROUP) or podset_by_family(member, members)
-            leaves = [leaf.name for leaf in outcome.gangs[gang].root.podsets()]
-            _seat(outcome, member.pod, gang, leaves[0] if leaves == ["default"] else podset, notices)
+def _join(outcome: Membership, members: list[Member], made: _Made, notices: Notices) -> list[Member]:
+    """Seat pods that the pod grouper has not labelled yet with the PodGroup of their owner; the others are left."""
+    joining: dict[str, list[Member]] = defaultdict(list)
+    for member in members:
+        joining[made.gang_of(member, outcome)].append(member)
+    left = joining.pop("", [])
+    for gang, found in joining.items():
+        podsets = podsets_by_family(found)
+        flat = gang in outcome.gangs and [leaf.name for leaf in outcome.gangs[gang].root.podsets()] == ["default"]
+        for member in found:
+            podset = member.pod.labels.get(names.SUBGROUP) or podsets.get(member.pod.key, "default")
+            _seat(outcome, member.pod, gang, "default" if flat else podset, notices)
+    return left
 
 
 def _group(outcome: Membership, members: list[Member], reader: GangReader, around: Surroundings) -> None:
@@ -155,8 +169,8 @@ def _group(outcome: Membership, members: list[Member], reader: GangReader, aroun
         key = namespaced_key(Raw(grouped.pod_group))
         if key not in outcome.gangs:
             outcome.gangs[key] = replace(reader.read(Raw(grouped.pod_group)), queue=grouped.queue.queue)
-        if grouped.queue.queue == around.settings.default_queue and "nobody" in grouped.queue.source:
-            text = f"no label {around.settings.queue_label_key} on its pods or owners: queue {grouped.queue.queue}"
-            reader.notices.warn(f"PodGroup {key}", text)
+            if grouped.queue.is_fallback:
+                text = f"no label {around.settings.queue_label_key} on its pods or owners: queue {grouped.queue.queue}"
+                reader.notices.warn(f"PodGroup {key}", text)
         for pod, podset in grouped.pods:
             _seat(outcome, pod, key, podset, reader.notices)

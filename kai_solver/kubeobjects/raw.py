@@ -10,6 +10,9 @@ from datetime import UTC, datetime
 from kai_solver.errors import InputError
 from kai_solver.units import parse_duration_s, parse_quantity
 
+_FIRST_S, _LAST_S = -62_135_596_800.0, 253_402_300_799.0
+"""The years 1 to 9999, beyond which there is no RFC 3339."""
+
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
 
@@ -177,9 +180,9 @@ def parse_time_s(text: str) -> float | None:
         return None
 
 
-def format_time(epoch_s: float) -> str:
+def format_time(stamp_s: float) -> str:
     """RFC 3339 time in UTC; fractions of a second only where there are some."""
-    moment = datetime.fromtimestamp(epoch_s, tz=UTC)
+    moment = datetime.fromtimestamp(min(max(stamp_s, _FIRST_S), _LAST_S), tz=UTC)
     return moment.isoformat(timespec="microseconds" if moment.microsecond else "seconds").replace("+00:00", "Z")
 
 

@@ -164,3 +164,22 @@ def test_where_an_owner_has_several_groups_the_pod_is_grouped_by_its_family(buil
     pod = build.pod("p", owner=build.owner("Deployment", "d", "apps/v1", "u"))
     found = build.read(build.pod_group("a", more=reference), build.pod_group("b", more=reference), pod)
     assert {gang.name: len(gang.pods) for gang in found.gangs} == {"a": 0, "b": 0, "pg-p-uid-p": 1}
+
+
+def test_a_deployments_second_pod_does_not_join_the_group_of_its_first(build: Any) -> None:
+    reference = {"metadata": {"ownerReferences": [{"kind": "Deployment", "uid": "u"}]}}
+    owner = build.owner("Deployment", "d", "apps/v1", "u")
+    pods = [build.pod("p", owner=owner, annotations=GROUP), build.pod("r", owner=owner)]
+    found = build.read(build.pod_group("pg", more=reference), *pods)
+    assert {gang.name: [pod.name for pod in gang.pods] for gang in found.gangs} == {"pg": ["p"], "pg-r-uid-r": ["r"]}
+
+
+def test_a_pod_that_joins_sits_in_the_leaf_of_its_family(build: Any) -> None:
+    reference = {"metadata": {"ownerReferences": [{"kind": "RayCluster", "uid": "u"}]}}
+    group_ = group(build, leaf("headgroup"), leaf("g", 2)) | {}
+    group_["metadata"] |= reference["metadata"]
+    owner = build.owner("RayCluster", "ray", "ray.io/v1", "u")
+    pods = [build.pod("h", owner=owner, labels={"ray.io/node-type": "head"})]
+    pods += [build.pod(f"w{i}", owner=owner, labels={"ray.io/group": "g"}) for i in range(2)]
+    gang = build.one_gang(group_, *pods)
+    assert [pod.podset for pod in gang.pods] == ["headgroup", "g", "g"]

@@ -5,7 +5,7 @@ The answer is the PodGroup object that KAI's own pod grouper would write, so tha
 to gang, and a controller can create exactly what the offline import uses.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,10 +50,15 @@ def group_pods(
     return [_grouped(by_name[family], name, found, around) for (family, _, name), found in claims.items()]
 
 
-def podset_by_family(member: Member, siblings: Sequence[Member]) -> str:
-    """The podset that a pod would have by its family, for pods that join a PodGroup that is there already."""
-    family, _ = _claim(member, groupers())
-    return _shape(family, siblings).podsets.get(member.pod.key, "default")
+def podsets_by_family(members: Sequence[Member]) -> Mapping[str, str]:
+    """Podset by pod as their family would have it, for pods that join a PodGroup that is there already."""
+    family, _ = _claim(members[0], groupers())
+    return _shape(family, members).podsets
+
+
+def claim_of(member: Member) -> str:
+    """Name of the gang that the pod's family would put it in."""
+    return _claim(member, groupers())[1]
 
 
 def _claim(member: Member, families: Sequence[PodGrouper]) -> tuple[PodGrouper, str]:
@@ -92,8 +97,9 @@ __all__ = [
     "Surroundings",
     "by_priority",
     "choose_queue",
+    "claim_of",
     "group_pods",
     "groupers",
     "pod_group_object",
-    "podset_by_family",
+    "podsets_by_family",
 ]

@@ -14,10 +14,11 @@ _RAY_PRIORITY_CLASS = "ray.io/priority-class-name"
 
 @dataclass(frozen=True, slots=True)
 class QueueChoice:
-    """The queue of a gang, and in words who named it."""
+    """The queue of a gang, in words who named it, and whether nobody did."""
 
     queue: str
     source: str
+    is_fallback: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def choose_queue(members: Sequence[Member], around: Surroundings) -> QueueChoice
         return QueueChoice(by_namespace, f"label {key} of namespace {namespace}")
     if namespace in around.namespace_queues:
         return QueueChoice(namespace, f"the quota of namespace {namespace}")
-    return QueueChoice(around.settings.default_queue, "nobody named one")
+    return QueueChoice(around.settings.default_queue, "nobody named one", is_fallback=True)
 
 
 def pod_group_object(

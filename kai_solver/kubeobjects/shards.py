@@ -1,0 +1,101 @@
+"""Settings from KAI's own configuration objects: Config and SchedulingShard (reference 2.5, 2.6)."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+from kai_solver.domain import Policy
+from kai_solver.domain.snapshot import Strategy
+from kai_solver.errors import InputError
+from kai_solver.kubeobjects.honoured import ANYTHING, Rules, unhonoured
+from kai_solver.kubeobjects.notices import Notices, object_name
+from kai_solver.kubeobjects.objects import RawObjects, group_of, kind_of
+from kai_solver.kubeobjects.raw import Raw
+from kai_solver.kubeobjects.settings import KubeSettings
+
+GROUP = "kai.scheduler"
+
+Reader = Callable[[Raw, KubeSettings, Notices], KubeSettings]
+
+_SHARD: Rules = {
+    re.compile(r"spec\.placementStrategy\.(gpu|cpu)"): re.compile("binpack|spread"),
+    re.compile(r"spec\.partitionLabelValue"): ANYTHING,
+    re.compile(r"spec\.minRuntime\.(preempt|reclaim)MinRuntime"): ANYTHING,
+    re.compile(r"spec\.kValue"): ANYTHING,
+}
+
+
+def settings_from_objects(objects: RawObjects) -> KubeSettings:
+    """Settings as the cluster's Config and SchedulingShard state them; KAI's defaults where there are none.
+
+    Of several shards the default one counts (no ``partitionLabelValue``), else the first. Config is about the
+    installation but for three names; fields of a shard that are not honoured are listed in a notice.
+    """
+    found = [Raw(value) for value in objects.other if kind_of(value) and group_of(value.get("apiVersion")) == GROUP]
+    notices = Notices()
+    settings = KubeSettings()
+    for raw in found:
+        if kind_of(raw.value) == "Config":
+            settings = _guarded(_with_names, raw, settings, notices)
+    shards = [raw for raw in found if kind_of(raw.value) == "SchedulingShard"]
+    if shards:
+        shard = next((raw for raw in shards if _is_default(raw)), shards[0])
+        settings = _guarded(_with_shard, shard, settings, notices)
+        for other in shards:
+            if other is not shard:
+                name = object_name("SchedulingShard", shard)
+                notices.warn(object_name("SchedulingShard", other), f"is another scheduler's; {name} counts here")
+    return replace(settings, notices=notices.all())
+
+
+def _guarded(read: Reader, raw: Raw, settings: KubeSettings, notices: Notices) -> KubeSettings:
+    """The settings with what ``read`` finds; a broken object changes nothing."""
+    try:
+        return read(raw, settings, notices)
+    except InputError as error:
+        notices.set_aside(object_name(kind_of(raw.value), raw), error)
+        return settings
+
+
+def _with_names(raw: Raw, settings: KubeSettings, _: Notices) -> KubeSettings:
+    names = raw.get("spec.global")
+    return replace(
+        settings,
+        scheduler_name=names.text("schedulerName") or settings.scheduler_name,
+        queue_label_key=names.text("queueLabelKey") or settings.queue_label_key,
+        node_pool_key=names.text("nodePoolLabelKey") or settings.node_pool_key,
+    )
+
+
+def _with_shard(raw: Raw, settings: KubeSettings, notices: Notices) -> KubeSettings:
+    spec = raw.get("spec")
+    gpu, cpu = _strategy(spec.get("placementStrategy.gpu")), _strategy(spec.get("placementStrategy.cpu"))
+    base = settings.policy
+    policy = replace(
+        base,
+        gpu_placement=gpu,
+        cpu_placement=cpu,
+        gpu_sharing_placement=gpu,
+        max_consolidation_gangs=0 if "spread" in (gpu, cpu) else base.max_consolidation_gangs,
+        k_value=max(0.0, spec.number("kValue", Policy().k_value)),
+        reclaim_min_runtime_s=spec.duration_s("minRuntime.reclaimMinRuntime") or 0.0,
+        preempt_min_runtime_s=spec.duration_s("minRuntime.preemptMinRuntime") or 0.0,
+    )
+    name = object_name("SchedulingShard", raw)
+    if policy.max_consolidation_gangs == 0:
+        notices.warn(name, "spreads, so nothing is moved to make room, as in KAI")
+    ignored = list(unhonoured(raw, _SHARD))
+    if ignored:
+        notices.warn(name, f"not honoured yet: {', '.join(ignored)}")
+    return replace(settings, node_pool=spec.text("partitionLabelValue"), policy=policy)
+
+
+def _is_default(raw: Raw) -> bool:
+    try:
+        return not raw.text("spec.partitionLabelValue")
+    except InputError:
+        return False
+
+
+def _strategy(raw: Raw) -> Strategy:
+    return "spread" if raw.text() == "spread" else "binpack"
