@@ -154,7 +154,7 @@ class Joiner:
         level = tree.level_index(topology.required) if tree is not None else None
         if tree is None or level is None:
             return np.full(len(self.problem.nodes), -1, dtype=np.int64)
-        domain_of = tree.domain_of[level].astype(np.int64)
+        domain_of: IntArray = tree.domain_of[level].astype(np.int64)
         fixed = {int(domain_of[self.problem.pod_node[p]]) for p in part.anchors if self._is_fixed(p, flexible)}
         if not fixed:
             return domain_of

@@ -131,10 +131,10 @@ class Question:
         )
 
     def _evicted_by(self) -> dict[Rung, frozenset[int]]:
-        found: dict[Rung, set[int]] = {}
-        for admission in self.outcome.admissions:
-            found.setdefault(admission.rung, set()).update(u for u in admission.units if u in self.disturbed)
-        return {rung: frozenset(units) for rung, units in found.items()}
+        """Units that earlier questions evicted, by the rung that did it last."""
+        pool = self.outcome.pool
+        cause = {u: a.rung for a in self.outcome.admissions for u in a.units if pool is not None and pool.has_left(u)}
+        return {rung: frozenset(u for u, c in cause.items() if c is rung) for rung in set(cause.values())}
 
     def _surplus(self) -> list[QueueSurplus]:
         """What this reclaimer may take, from the numbers of this moment."""
@@ -174,15 +174,19 @@ class Question:
 
     def accept(self, joint: Joint, decision: Decision) -> tuple[int, ...] | None:
         """Put the solution into effect; the units disturbed for this chunk, None where a rule refuses it."""
-        pool, before = self.outcome.pool, self.disturbed
         mark = self.state.mark()
         ledger = self.disruption.ledger(self.who) if self.disruption is not None else None
-        chunks = [*self.admitted, (self.chunk, self.rung)]
-        if not realise(self.state, pool, joint, decision, chunks):
+        units = self._for_this_chunk(decision)
+        if not realise(self.state, self.outcome.pool, joint, decision, [*self.admitted, (self.chunk, self.rung)]):
             return None
-        units = [m.unit for m in joint.movers if pool is not None and (pool.has_left(m.unit) or pool.is_moved(m.unit))]
-        fresh = [u for u in units if u not in before or (pool is not None and pool.has_left(u))]
-        if self.disruption is not None and not self.disruption.is_allowed(self.who, fresh, ledger):
+        if self.disruption is not None and not self.disruption.is_allowed(self.who, units, ledger):
             self.state.rollback(mark)
             return None
         return tuple(units)
+
+    def _for_this_chunk(self, decision: Decision) -> list[int]:
+        """Units that leave or move for this chunk; what an earlier question did alike stays with that one."""
+        evicted = {Rung.RECLAIM: decision.reclaimed, Rung.PREEMPT: decision.preempted}.get(self.rung, [])
+        before = self._evicted_by().get(self.rung, frozenset())
+        moved = [u for u in decision.moved if u not in self.disturbed]
+        return [u for u in evicted if u in self.eligible and u not in before] + moved

@@ -17,6 +17,7 @@ Source: reference 3.12.
 
 import numpy as np
 
+from kai_solver.formulation.joint import Arrival, Mover
 from kai_solver.formulation.spec import Var
 from kai_solver.formulation.variables import Variables
 
@@ -50,9 +51,9 @@ def add(v: Variables) -> None:
 
 def _by_part(v: Variables) -> dict[tuple[int, tuple[str, ...]], list[Owner]]:
     """Owners of scopes by the part of a gang's tree that these are about."""
-    arrivals = v.joint.arrivals
+    everybody: list[Arrival | Mover] = [*v.joint.arrivals, *(unit.mover for unit in v.units)]
     found: dict[tuple[int, tuple[str, ...]], list[Owner]] = {}
-    for number, who in enumerate((*arrivals, *(unit.mover for unit in v.units))):
+    for number, who in enumerate(everybody):
         for index in sorted({index for piece in who.pieces for index in piece.scopes}):
             found.setdefault(who.scopes[index].part, []).append((number, index))
     return found
