@@ -273,6 +273,8 @@ class Gang:
     set_aside
         Why the gang cannot be considered at all (unknown queue, broken tree, two sizes in one job).
         Its running pods still count as load and are never touched.
+    queue_source
+        Who named the queue, in words, where the importer knows (for people; no part of what a gang is).
     """
 
     namespace: str
@@ -291,6 +293,7 @@ class Gang:
     staleness_grace_s: float | None = None
     set_aside: str = ""
     uid: str = ""
+    queue_source: str = field(default="", compare=False)
 
     @property
     def key(self) -> str:

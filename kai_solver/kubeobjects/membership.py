@@ -168,7 +168,7 @@ def _group(outcome: Membership, members: list[Member], reader: GangReader, aroun
     for grouped in group_pods(members, around):
         key = namespaced_key(Raw(grouped.pod_group))
         if key not in outcome.gangs:
-            outcome.gangs[key] = replace(reader.read(Raw(grouped.pod_group)), queue=grouped.queue.queue)
+            outcome.gangs[key] = replace(reader.read(Raw(grouped.pod_group)), queue_source=grouped.queue.source)
             if grouped.queue.is_fallback:
                 text = f"no label {around.settings.queue_label_key} on its pods or owners: queue {grouped.queue.queue}"
                 reader.notices.warn(f"PodGroup {key}", text)

@@ -54,12 +54,13 @@ class GangReader:
     def _full(self, raw: Raw, bare: Gang) -> Gang:
         annotations, labels = raw.strings("metadata.annotations"), raw.strings("metadata.labels")
         priority = self.priorities.of(raw.text("spec.priorityClassName"))
-        queue = bare.queue or labels.get(self.settings.queue_label_key, "") or self.settings.default_queue
+        queue, queue_source = self._queue(bare.queue, labels)
         delay_s = _duration_s(raw, "preemptionDelay", annotations, names.PREEMPTION_DELAY)
         self._warn_unused(raw, bare.key)
         return replace(
             bare,
             queue=queue,
+            queue_source=queue_source,
             root=read_tree(raw.get("spec")),
             priority=priority.value,
             preemptible=self._preemptible(raw, bare.key, queue, priority.value),
@@ -71,6 +72,15 @@ class GangReader:
             preemption_delay_s=max(0.0, delay_s or 0.0),
             staleness_grace_s=_duration_s(raw, "stalenessGracePeriod", annotations, names.STALENESS_GRACE),
         )
+
+    def _queue(self, stated: str, labels: Mapping[str, str]) -> tuple[str, str]:
+        """The queue and who named it; the spec has the last word (reference 1.1)."""
+        key = self.settings.queue_label_key
+        if stated:
+            return stated, "spec.queue of its PodGroup"
+        if labels.get(key):
+            return labels[key], f"label {key} of its PodGroup"
+        return self.settings.default_queue, "nobody named one"
 
     def _preemptible(self, raw: Raw, key: str, queue: str, priority: int) -> bool:
         """Stated, else by queue, else by priority (reference 1.3)."""

@@ -321,6 +321,13 @@ def test_the_queue_is_the_owners_then_the_pods_then_the_projects_then_the_namesp
     assert queue({label: "x"}, settings=settings) == "rest"
 
 
+def test_who_named_the_queue_is_kept_for_people(build: Any) -> None:
+    by_label = build.one_gang(build.pod(labels={"kai.scheduler/queue": "x"}))
+    assert by_label.queue_source == "label kai.scheduler/queue of the pods"
+    assert build.one_gang(build.pod_group()).queue_source == "spec.queue of its PodGroup"
+    assert build.one_gang(build.pod()).queue_source == "nobody named one"
+
+
 def test_a_pod_that_nobody_gave_a_queue_is_told_so(build: Any) -> None:
     assert any("queue default-queue" in text for text in build.texts(build.read(build.pod()), "warning"))
 
