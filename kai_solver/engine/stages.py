@@ -1,5 +1,7 @@
 """What a plan costs, stage by stage, and who could be disturbed for those that were admitted."""
 
+import numpy as np
+
 from kai_solver.domain import Plan, Rung, Stage
 from kai_solver.fairness import surplus as surplus_of
 from kai_solver.formulation.joint import QueueSurplus
@@ -7,6 +9,7 @@ from kai_solver.greedy import Outcome
 from kai_solver.greedy.rules import Aggressor, Eligibility
 from kai_solver.greedy.state import State
 from kai_solver.greedy.units import charge_of
+from kai_solver.units import MILLI
 
 
 def admission_stage(plan: Plan) -> Stage:
@@ -16,23 +19,27 @@ def admission_stage(plan: Plan) -> Stage:
 
 
 def measured_stages(outcome: Outcome) -> list[Stage]:
-    """Disruption of the outcome as it stands: evicted work by stratum, gangs broken, pods evicted, pods moved."""
+    """The outcome as it stands: evicted work by stratum, gangs broken, pods evicted, pods moved, nodes opened."""
     pool, state = outcome.pool, outcome.state
-    if pool is None:
-        return []
+    units = [(u, pool.has_left(u.index), pool.is_moved(u.index)) for u in pool.units] if pool is not None else []
+    lost = [u for u, left, _ in units if left and u.gang not in outcome.stale]
     work: dict[int, int] = {}
-    broken = evicted = moved = 0
-    for unit in pool.units:
-        if pool.has_left(unit.index) and unit.gang not in outcome.stale:
-            stratum = state.problem.gangs[unit.gang].gang.priority
-            work[stratum] = work.get(stratum, 0) + max(1, round(unit.work))
-            broken += unit.is_core
-            evicted += len(unit.pods)
-        elif pool.is_moved(unit.index):
-            moved += len(unit.pods)
+    for unit in lost:
+        stratum = state.problem.gangs[unit.gang].gang.priority
+        work[stratum] = work.get(stratum, 0) + max(1, round(unit.work))
+    broken, evicted = sum(u.is_core for u in lost), sum(len(u.pods) for u in lost)
+    moved = sum(len(u.pods) for u, _, is_moved in units if is_moved)
     stages = [_zero_bound(f"evicted-work/{p}", work[p]) for p in sorted(work, reverse=True)]
     counts = (("gangs-broken", broken), ("evicted-pods", evicted), ("moved-pods", moved))
-    return stages + [_zero_bound(name, value) for name, value in counts]
+    return [*stages, *(_zero_bound(name, value) for name, value in counts), _opened(state)]
+
+
+def _opened(state: State) -> Stage:
+    """GPU nodes on which nobody ran and somebody is to run: what the stage ``preference`` minimises."""
+    problem = state.problem
+    whole = ((problem.device_free + problem.device_releasing) >= MILLI).sum(axis=1)
+    free = set(np.flatnonzero((problem.gpus > 0) & (whole == problem.gpus)).tolist())
+    return _zero_bound("nodes-opened", len({p.node for p in state.places.values() if p.node in free}))
 
 
 def _zero_bound(name: str, value: int) -> Stage:

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.domain import TopologyConstraint
-from kai_solver.greedy.chunks import Chunk, Part
+from kai_solver.greedy.chunks import Chunk, Chunker, Part
 from kai_solver.greedy.fit import FitTable
-from kai_solver.greedy.state import State
+from kai_solver.greedy.state import GangState, State
 from kai_solver.topology import DomainTree
 
 BoolArray = NDArray[np.bool_]
@@ -35,7 +35,7 @@ class Placer:
         if not done:
             self.state.rollback(mark)
             return False
-        self._start_together(chunk)
+        start_together(self.state, chunk)
         return True
 
     def place_pod(self, pod: int, allowed: BoolArray | None = None) -> bool:
@@ -52,17 +52,6 @@ class Placer:
         self.state.put(pod, node, now=now)
         self.fits.took(shape, node, now=now)
         return True
-
-    def _start_together(self, chunk: Chunk) -> None:
-        """A minimum that must wait for one pod waits as a whole (KAI: ShouldPipelineJob, reference 3.4)."""
-        places = self.state.places
-        if not chunk.is_core or all(places[pod].now for pod in chunk.pods):
-            return
-        for pod in chunk.pods:
-            if places[pod].now:
-                node = places[pod].node
-                self.state.lift(pod)
-                self.state.put(pod, node, now=False)
 
     def place_part(self, part: Part, allowed: BoolArray | None, *, largest_first: bool = False) -> bool:
         """Place all pods under ``part``; may leave some placed where it fails."""
@@ -159,3 +148,29 @@ class Placer:
             room = np.bincount(of_node[inside], weights=np.minimum(later[inside], count), minlength=width)
             fits &= room >= count
         return np.flatnonzero(fits)
+
+
+def start_together(state: State, chunk: Chunk) -> None:
+    """What must start together waits together (KAI: ShouldPipelineJob, reference 3.4).
+
+    A minimum, of the gang or of an optional subgroup, waits for its last pod; surplus waits for the gang's minimum.
+    """
+    places = state.places
+    if all(places[pod].now for pod in chunk.pods) and (chunk.is_core or _minimum_runs(state, chunk)):
+        return
+    for pod in chunk.pods:
+        if places[pod].now:
+            node = places[pod].node
+            state.lift(pod)
+            state.put(pod, node, now=False)
+
+
+def _minimum_runs(state: State, chunk: Chunk) -> bool:
+    """True where pods that run, or start now, hold the minimum of the chunk's gang."""
+    places, gone = state.places, state.gone
+    active = [
+        [p for p in pods if (places[p].now if p in places else p not in gone)]
+        for pods in state.gangs[chunk.gang].active
+    ]
+    shape = state.problem.gangs[chunk.gang]
+    return Chunker(shape, GangState(active, state.gangs[chunk.gang].pending)).is_satisfied(shape.root)

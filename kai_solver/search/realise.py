@@ -1,6 +1,6 @@
 """A solution of the model, put into effect on the state: exact devices, or back to where it was."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from kai_solver.domain import Rung
 from kai_solver.errors import InternalError
@@ -8,10 +8,11 @@ from kai_solver.formulation.expand import Decision
 from kai_solver.formulation.joint import Joint
 from kai_solver.greedy import Chunk, State, VictimPool
 from kai_solver.greedy.fit import FitTable
+from kai_solver.greedy.placing import start_together
 
 
 def realise(
-    state: State, pool: VictimPool | None, joint: Joint, decision: Decision, chunks: Iterable[tuple[Chunk, Rung]]
+    state: State, pool: VictimPool | None, joint: Joint, decision: Decision, chunks: Sequence[tuple[Chunk, Rung]]
 ) -> bool:
     """Put ``decision`` into effect; False with the state unchanged where it cannot be (devices, affinity).
 
@@ -54,7 +55,7 @@ def _leave(state: State, pods: list[int], *, goes: bool) -> None:
 
 
 def _place(
-    state: State, pool: VictimPool | None, joint: Joint, decision: Decision, chunks: Iterable[tuple[Chunk, Rung]]
+    state: State, pool: VictimPool | None, joint: Joint, decision: Decision, chunks: Sequence[tuple[Chunk, Rung]]
 ) -> None:
     fits = FitTable(state)
     moving = set(decision.moved)
@@ -68,7 +69,8 @@ def _place(
     for chunk, _ in sorted(chunks, key=lambda c: -max(state.problem.charges[p][2] for p in c[0].pods)):
         for pod in chunk.pods:
             _put(state, fits, pod, decision.places, later=False)
-        _start_together(state, chunk)
+    for chunk, _ in chunks:
+        start_together(state, chunk)
 
 
 def _put(state: State, fits: FitTable, pod: int, places: dict[int, int], *, later: bool) -> None:
@@ -81,12 +83,3 @@ def _put(state: State, fits: FitTable, pod: int, places: dict[int, int], *, late
     if ever[node] <= 0 or not allowed:
         raise InternalError("a pod does not fit its place")
     state.put(pod, node, now=bool(now[node] > 0) and not later)
-
-
-def _start_together(state: State, chunk: Chunk) -> None:
-    if chunk.is_core and not all(state.places[pod].now for pod in chunk.pods):
-        for pod in chunk.pods:
-            if state.places[pod].now:
-                node = state.places[pod].node
-                state.lift(pod)
-                state.put(pod, node, now=False)
