@@ -12,7 +12,7 @@ rounds change anything, where a task that the case asserts to be running is dist
 is not treated as asserted: evicting stale gangs is a rule, not a price.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -21,6 +21,7 @@ from kai_solver.conformance.amounts import gpus_required
 from kai_solver.conformance.casefile import Case, Recorded
 from kai_solver.conformance.expect import Tasks, differences
 from kai_solver.conformance.outcome import Outcome
+from kai_solver.conformance.rounds import is_short
 from kai_solver.conformance.states import PIPELINED, PLACED, RELEASING
 from kai_solver.domain import Gang
 
@@ -172,7 +173,7 @@ def _disturbs_asserted(case: Case, outcome: Outcome) -> bool:
 
 def _keeps_stale(case: Case, outcome: Outcome, tasks: Tasks) -> bool:
     """True where a gang that began below its minimum came out otherwise than asserted."""
-    stale = {gang.key for gang in outcome.before.gangs if _is_short(gang)}
+    stale = {gang.key for gang in outcome.before.gangs if is_short(gang)}
     asserted = [(tasks.job[name].pods, e) for name, e in case.expected.jobs.items() if name in tasks.job]
     asserted += [((tasks.by_id[name],), e) for name, e in case.expected.tasks.items() if name in tasks.by_id]
     return any(
@@ -180,12 +181,6 @@ def _keeps_stale(case: Case, outcome: Outcome, tasks: Tasks) -> bool:
         for pods, expected in asserted
         for pod in pods
     )
-
-
-def _is_short(gang: Gang) -> bool:
-    """True where the gang has active pods, and fewer than one of its podsets needs."""
-    active = Counter(pod.podset for pod in gang.pods if pod.status.is_active)
-    return bool(active) and any(active[podset.name] < podset.min_member for podset in gang.root.podsets())
 
 
 def _words(disturbed: Disturbance) -> str:
