@@ -12,6 +12,10 @@ from kai_solver.reduction import Problem
 _REASONS: dict[Rung, EvictionReason] = {Rung.RECLAIM: "reclaim", Rung.PREEMPT: "preempt", Rung.STALE: "stale"}
 
 
+Labels = dict[int, dict[int, int]]
+"""By node, the published index of each device where that is not its own."""
+
+
 @dataclass(slots=True)
 class _Cause:
     """Why a unit was disturbed: the last rung that did it, and the gangs it helps."""
@@ -23,16 +27,17 @@ class _Cause:
 def assemble(problem: Problem, outcome: Outcome) -> Plan:
     """Plan of ``outcome``; order is that of admission, then of names. Stages, timing and source are the caller's."""
     causes = _causes(problem, outcome)
+    labels = _labels(problem, outcome)
     return Plan(
-        binds=_binds(problem, outcome),
-        moves=_moves(problem, outcome, causes),
+        binds=_binds(problem, outcome, labels),
+        moves=_moves(problem, outcome, causes, labels),
         evictions=_evictions(problem, outcome, causes),
         pending=pending_gangs(problem, outcome),
         admitted=tuple((problem.gangs[a.chunk.gang].gang.key, a.rung) for a in outcome.admissions),
     )
 
 
-def _binds(problem: Problem, outcome: Outcome) -> tuple[Bind, ...]:
+def _binds(problem: Problem, outcome: Outcome, labels: Labels) -> tuple[Bind, ...]:
     places = outcome.state.places
     binds: list[Bind] = []
     for admission in outcome.admissions:
@@ -41,14 +46,37 @@ def _binds(problem: Problem, outcome: Outcome) -> tuple[Bind, ...]:
             place = places.get(pod)
             if place is not None:
                 node = problem.nodes[place.node].name
-                devices = _devices(problem, place)
+                devices = _devices(problem, place, labels)
                 binds.append(Bind(problem.pods[pod].key, gang, node, devices, not place.now, admission.rung))
     return tuple(binds)
 
 
-def _devices(problem: Problem, place: Place) -> tuple[Device, ...]:
+def _devices(problem: Problem, place: Place, labels: Labels) -> tuple[Device, ...]:
     uuids = problem.nodes[place.node].gpu_uuids
-    return tuple(Device(d, place.milli, uuids[d] if d < len(uuids) else "") for d in place.devices)
+    label = labels.get(place.node, {})
+    devices = sorted(label.get(d, d) for d in place.devices)
+    return tuple(Device(d, place.milli, uuids[d] if d < len(uuids) else "") for d in devices)
+
+
+def _stays(problem: Problem, pod: int, place: Place) -> bool:
+    """True where the pod's unit moves, but the pod finds its place where it is: it stays (as in KAI)."""
+    return place.node == problem.pod_node[pod] and not problem.pods[pod].gpu.is_shared
+
+
+def _labels(problem: Problem, outcome: Outcome) -> Labels:
+    """Devices of a node renamed so that every pod that stays keeps its own: whole devices are alike, so others swap."""
+    state = outcome.state
+    labels: Labels = {}
+    for pod in sorted(state.gone & state.places.keys()):
+        place = state.places[pod]
+        if not place.devices or not _stays(problem, pod, place):
+            continue
+        label = labels.setdefault(place.node, {d: d for d in range(problem.nodes[place.node].gpus)})
+        own, given = set(problem.seats.get(pod, ())), {label[d] for d in place.devices}
+        swap = dict(zip(sorted(given - own), sorted(own - given), strict=False))
+        swap |= {new: old for old, new in swap.items()}
+        labels[place.node] = {d: swap.get(now, now) for d, now in label.items()}
+    return labels
 
 
 def _causes(problem: Problem, outcome: Outcome) -> dict[int, _Cause]:
@@ -67,20 +95,20 @@ def _causes(problem: Problem, outcome: Outcome) -> dict[int, _Cause]:
     return causes
 
 
-def _moves(problem: Problem, outcome: Outcome, causes: dict[int, _Cause]) -> tuple[Move, ...]:
+def _moves(problem: Problem, outcome: Outcome, causes: dict[int, _Cause], labels: Labels) -> tuple[Move, ...]:
     state = outcome.state
     moves = []
     for pod in sorted(state.gone & state.places.keys()):
         place, cause = state.places[pod], causes[pod]
-        if place.node == problem.pod_node[pod] and not problem.pods[pod].gpu.is_shared:
-            continue  # Its unit moves, but this pod finds its place where it is: it stays (as in KAI).
+        if _stays(problem, pod, place):
+            continue
         moves.append(
             Move(
                 problem.pods[pod].key,
                 problem.gangs[problem.pod_gang[pod]].gang.key,
                 problem.nodes[problem.pod_node[pod]].name,
                 problem.nodes[place.node].name,
-                _devices(problem, place),
+                _devices(problem, place, labels),
                 tuple(cause.gangs),
                 cause.rung,
             )
