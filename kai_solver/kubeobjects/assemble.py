@@ -20,7 +20,7 @@ from kai_solver.kubeobjects.owners import PASSED_THROUGH, OwnerIndex
 from kai_solver.kubeobjects.podgroups import GangReader
 from kai_solver.kubeobjects.pods import PodReader, RawPod
 from kai_solver.kubeobjects.priorities import read_priorities
-from kai_solver.kubeobjects.queues import read_queues, read_topologies
+from kai_solver.kubeobjects.queues import read_queues, read_topologies, with_shipped_queue
 from kai_solver.kubeobjects.raw import Raw
 from kai_solver.kubeobjects.resources import extended_names
 from kai_solver.kubeobjects.selectors import Namespaces
@@ -66,11 +66,14 @@ def snapshot_from_objects(objects: RawObjects, *, now_s: float, settings: KubeSe
     around = Surroundings(settings, labels, frozenset(nvidia.queues))
     membership = assign(ours, objects.pod_groups, OwnerIndex.of(objects.other), reader, around)
     finish = _Finish(_schema(pods, nodes), nodes, notices)
+    queues = read_queues(objects.queues, settings, notices, nvidia.queues)
+    if not objects.queues:
+        queues = with_shipped_queue(queues, (gang.queue for gang in membership.gangs.values()), settings, notices)
     return Snapshot(
         now_s=now_s,
         schema=finish.schema,
         nodes=tuple(node.finish(finish.schema) for node in nodes.nodes.values()),
-        queues=read_queues(objects.queues, settings, notices, nvidia.queues),
+        queues=queues,
         gangs=finish.gangs(membership),
         topologies=read_topologies(objects.topologies, notices),
         foreign=finish.load((*foreign, *membership.loose)),

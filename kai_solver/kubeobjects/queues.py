@@ -1,6 +1,7 @@
 """Queues (``queues.scheduling.run.ai/v2``, reference 2.1) and topologies (reference 2.4)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from kai_solver.domain import DEFAULT_QUEUE_PRIORITY, Queue, QueueVector, Topology, TopologyLevel
 from kai_solver.errors import InputError
@@ -13,6 +14,8 @@ from kai_solver.units import QUEUE_RESOURCES, UNLIMITED
 
 _SCALE = {"cpu": 1.0, "memory": 1e6, "gpu": 1e3}
 """From a queue's units (millicores, megabytes, GPUs) to ours (milli, bytes, milli)."""
+
+_DEFAULT_PARENT = "default-parent-queue"
 
 
 def read_queues(
@@ -28,6 +31,22 @@ def read_queues(
 
     queues = read_each("Queue", objects, notices, read)
     return connected({**(more or {}), **queues}, notices)
+
+
+def with_shipped_queue(
+    queues: tuple[Queue, ...], wanted: Iterable[str], settings: KubeSettings, notices: Notices
+) -> tuple[Queue, ...]:
+    """KAI's default queue and its parent, for an input without Queue objects whose work falls back to it.
+
+    ``wanted``: queues that gangs name. KAI's chart installs the two with quota 0, no limit and weight 1.
+    """
+    name = settings.default_queue
+    if name not in set(wanted) or any(queue.name in (name, _DEFAULT_PARENT) for queue in queues):
+        return queues
+    notices.warn(f"Queue {name}", "no Queue is given, so the one that KAI installs is added: quota 0, no limit")
+    free = (UNLIMITED, UNLIMITED, UNLIMITED)
+    parent = Queue(_DEFAULT_PARENT, limit=free, weight=(1.0, 1.0, 1.0))
+    return (*queues, parent, replace(parent, name=name, parent=_DEFAULT_PARENT))
 
 
 def connected(queues: dict[str, Queue], notices: Notices) -> tuple[Queue, ...]:

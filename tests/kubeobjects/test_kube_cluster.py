@@ -172,3 +172,15 @@ def test_without_any_class_those_that_kai_ships_hold(build: Any) -> None:
 def test_a_class_that_never_preempts(build: Any) -> None:
     meek = priority_class("meek", 900, preemptionPolicy="Never")
     assert build.one_gang(gang_of_class(build, "meek"), meek).never_preempts
+
+
+def test_without_any_queue_work_finds_the_default_queue_that_kai_installs(build: Any) -> None:
+    found = build.read(build.pod())
+    leaf = next(queue for queue in found.queues if queue.name == "default-queue")
+    assert (leaf.parent, leaf.quota, leaf.limit) == ("default-parent-queue", (0, 0, 0), (-1, -1, -1))
+    assert any(text.startswith("Queue default-queue: ") for text in build.texts(found, "warning"))
+
+
+def test_a_cluster_with_queues_gets_no_more_than_it_has(build: Any) -> None:
+    assert [queue.name for queue in build.read(build.pod(), build.queue("q")).queues] == ["q"]
+    assert build.read(build.pod(labels={"kai.scheduler/queue": "typo"})).queues == ()
