@@ -15,7 +15,7 @@ from kai_solver import __version__
 from kai_solver.check import Violation, check_plan
 from kai_solver.domain import Plan, Snapshot, SolverModel, Stage
 from kai_solver.domain.plan import Source
-from kai_solver.engine.progress import Progress
+from kai_solver.engine.progress import Fault, Progress
 from kai_solver.engine.stages import admission_stage, measured_stages, rights_of
 from kai_solver.greedy import Ladder, Outcome
 from kai_solver.planning import assemble
@@ -65,6 +65,7 @@ def cycle(
     progress: Callable[[Progress], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
     child: SolverChild | None = None,
+    on_fault: Callable[[Fault], None] | None = None,
 ) -> Plan:
     """Decide what to do this cycle.
 
@@ -80,6 +81,8 @@ def cycle(
         Told what is found; asked whether to stop with the best plan so far.
     child
         A solver process to use; one is started, and ended, where None.
+    on_fault
+        Told of every failure of the solver, with what is needed to replay it; the cycle goes on without it.
 
     Returns
     -------
@@ -87,7 +90,8 @@ def cycle(
         Checked. Where the checker refuses the solver's plan, greedy's; where it refuses that, none, with a note.
     """
     del memo
-    run = _Run(snapshot, model, budget_s or model.budget_s, clock, seed, progress, should_stop or (lambda: False))
+    stop = should_stop or (lambda: False)
+    run = _Run(snapshot, model, budget_s or model.budget_s, clock, seed, progress, stop, on_fault)
     with _without_collection():
         if child is not None or not model.search.enabled:
             return run.plan(child)
@@ -130,6 +134,7 @@ class _Run:
         seed: int,
         progress: Callable[[Progress], None] | None,
         should_stop: Callable[[], bool],
+        on_fault: Callable[[Fault], None] | None,
     ) -> None:
         self.snapshot = snapshot
         self.model = model
@@ -137,6 +142,7 @@ class _Run:
         self.seed = seed
         self.progress = progress
         self.should_stop = should_stop
+        self.on_fault = on_fault
         self.start_s = clock()
         self.deadline_s = self.start_s + budget_s
         self.budget_s = budget_s
@@ -151,15 +157,21 @@ class _Run:
         plan = self._assembled(problem, decided)
         violations = self._check(plan)
         if violations and self.model.search.enabled:
-            notes = (f"the solver's plan was refused ({violations[0].text}); greedy's stands",)
+            note = f"the solver's plan was refused ({violations[0].text}); greedy's stands"
+            self._report(note)
             decided = self._decide(problem, None)
             plan = self._assembled(problem, decided)
-            plan = replace(plan, notes=(*notes, *plan.notes))
+            plan = replace(plan, notes=(note, *plan.notes))
             violations = self._check(plan)
         if violations:
             plan = _refused(plan, violations)
+            self._report(plan.notes[-1])
         self.timing["decide"] = self.clock() - self.start_s
         return replace(plan, timing_s=dict(self.timing))
+
+    def _report(self, error: str) -> None:
+        if self.on_fault is not None:
+            self.on_fault(Fault(error, self.snapshot, self.model, self.budget_s, self.seed))
 
     def _decide(self, problem: Problem, child: SolverChild | None) -> _Decided:
         share = self.model.search.questions_share
@@ -173,6 +185,8 @@ class _Run:
         outcome = Ladder(problem, self.model.ladder, oracle, self._out_of_time, admission=self.model.admission).climb()
         self._phase("ladder")
         refined = self._refine(outcome, child)
+        for error in dict.fromkeys(oracle.log.errors):
+            self._report(error)
         return _Decided(outcome, oracle, refined)
 
     def _refine(self, outcome: Outcome, child: SolverChild | None) -> Refined | None:

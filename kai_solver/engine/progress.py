@@ -1,6 +1,19 @@
-"""What a cycle tells while it works."""
+"""What a cycle tells while it works, and when something in it failed."""
 
 from dataclasses import dataclass
+
+from kai_solver.domain import Snapshot, SolverModel
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """The solver crashed, hung or answered nonsense, or its plan was refused: what is needed to see it again."""
+
+    error: str
+    snapshot: Snapshot
+    model: SolverModel
+    budget_s: float
+    seed: int
 
 
 @dataclass(frozen=True, slots=True)

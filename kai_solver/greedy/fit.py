@@ -136,7 +136,9 @@ def _shares(free: IntArray, milli: IntArray, devices: int) -> IntArray:
 
     Exact for one device; for more a lower bound that is positive exactly where one pod fits.
     """
-    each = np.maximum(free, 0) // np.maximum(milli, 1)
+    each: IntArray = np.maximum(free, 0) // np.maximum(milli, 1)
     if devices == 1:
-        return each.sum(axis=1, dtype=np.int64)
-    return (each > 0).sum(axis=1, dtype=np.int64) // devices
+        total: IntArray = each.sum(axis=1)
+        return total
+    fitting: IntArray = (each > 0).sum(axis=1) // devices
+    return fitting

@@ -18,7 +18,7 @@ def shortage(state: State, placer: Placer, chunk: Chunk, proof: Proof) -> Refusa
     placed = _found_room(placer, chunk)
     first = next((pod for pod in chunk.pods if not placer.fits.counts(problem.pod_shape[pod])[1].any()), chunk.pods[-1])
     lacks = nodes_lacking(state, problem.pod_shape[first])
-    detail = ", ".join(f"{count} node(s) {text}" for text, count in lacks.most_common())
+    detail = ", ".join(f"{count} {text}" for text, count in lacks.most_common())
     topology = _topology(chunk)
     reason = Reason.NOT_ENOUGH_RESOURCES
     if topology and all(placer.fits.counts(problem.pod_shape[pod])[1].any() for pod in chunk.pods):
@@ -35,8 +35,14 @@ def shortage(state: State, placer: Placer, chunk: Chunk, proof: Proof) -> Refusa
         )
     else:
         text = f"no nodes with enough resources were found: {detail}"
-    blocking = proof.blocking or tuple(Blocker("resource", text, "1 node", "0 nodes") for text in lacks)
+    blocking = proof.blocking or tuple(_blocker(text, count, len(problem.nodes)) for text, count in lacks.items())
     return Refusal(reason, text, Proof(proof.state, proof.method, blocking))
+
+
+def _blocker(text: str, count: int, nodes: int) -> Blocker:
+    """What keeps ``count`` nodes of ``nodes`` from the first pod that finds no place."""
+    kind, _, name = text.removeprefix("node(s) ").partition("resources: ")
+    return Blocker("resource" if name else "rule", name or kind, "1 node", f"{nodes - count} of {nodes} nodes")
 
 
 def _topology(chunk: Chunk) -> tuple[str, str] | None:
@@ -68,11 +74,11 @@ def nodes_lacking(state: State, shape: int) -> Counter[str]:
         if amount and resource != GPU:
             short = int((mask & (state.future[resource] < amount)).sum())
             if short:
-                counter[f"didn't have enough resources: {_NAMES.get(resource, names[resource])}"] += short
+                counter[f"node(s) didn't have enough resources: {_NAMES.get(resource, names[resource])}"] += short
     if spec.gpu.devices:
         milli = problem.shapes.milli(shape)[:, None]
         fitting = (state.device_future >= milli).sum(axis=1) if milli.max(initial=0) < MILLI else state.whole_later
         short = int((mask & (fitting < spec.gpu.devices)).sum())
         if short:
-            counter["didn't have enough resources: GPUs"] += short
+            counter["node(s) didn't have enough resources: GPUs"] += short
     return counter

@@ -203,7 +203,7 @@ class RoomTable:
         state = pool.state
         self._need = [(r, a) for r, a in enumerate(state.problem.shapes.shapes[shape].request) if a and r != GPU]
         self._gpu = state.problem.shapes.shapes[shape].gpu
-        self._milli = state.problem.shapes.milli(shape).tolist()
+        self._milli: list[int] = state.problem.shapes.milli(shape).tolist()
         self._mask = state.problem.shapes.mask(shape)
         self.cost: FloatArray = np.full(len(state.problem.nodes), IMPOSSIBLE)
         self.victims: list[list[int]] = [[] for _ in state.problem.nodes]
@@ -346,4 +346,5 @@ class RoomTable:
             for device, held in self.pool.hold(unit, node).devices:
                 free[device] += held
         gpus = self.pool.state.problem.nodes[node].gpus
-        return sum(f >= self._milli[node] for f in free[:gpus]) >= int(self._gpu.devices)
+        ready = sum(f >= self._milli[node] for f in free[:gpus])
+        return ready >= self._gpu.devices
