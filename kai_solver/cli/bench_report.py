@@ -42,7 +42,7 @@ def print_table(runs: Sequence[Run], reference: str) -> None:
 
 def _cells(row: Row) -> tuple[str, ...]:
     return (
-        Path(row.instance).name,
+        short_name(row.instance),
         row.model,
         f"{row.decide_s * 1000:,.0f} ms",
         f"{row.ratio:.2f} x" if row.ratio is not None else "",
@@ -73,9 +73,17 @@ def _print_peers(console: Console, runs: Sequence[Run]) -> None:
         remarks = {text for run in runs if run.instance == instance for text in run.worse_than if text.startswith(name)}
         reached = peer.reached
         counts = (f"{len(reached.full):,}", f"{reached.evicted:,}", f"{reached.moved:,}")
-        rows.append((Path(instance).name, name, f"{peer.cycle_ms:,.0f} ms", *counts, "; ".join(sorted(remarks))))
+        rows.append((short_name(instance), name, f"{peer.cycle_ms:,.0f} ms", *counts, "; ".join(sorted(remarks))))
     columns = ("instance", "peer", "cycle", "placed", "evicted", "moved", "better than ours")
     console.print(table(columns, rows, right=columns[2:6]))
+
+
+def short_name(instance: str) -> str:
+    """File name without its endings."""
+    name = Path(instance).name
+    for ending in (".zst", ".json", ".yaml", ".yml", ".zip"):
+        name = name.removesuffix(ending)
+    return name
 
 
 def print_json(runs: Sequence[Run], reference: str) -> None:

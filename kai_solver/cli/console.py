@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-PIPE_WIDTH = 160
-"""Columns where output is not a terminal and COLUMNS says nothing."""
+PIPE_WIDTH = 1000
+"""Columns where output is not a terminal and COLUMNS says nothing: a row of a table is one line, for grep and awk."""
 
 
 def open_console(stream: TextIO | None = None) -> Console:

@@ -25,6 +25,8 @@ def _print_explanation(console: Console, explanation: Explanation) -> None:
     if explanation.proof is not None:
         method = f" by {explanation.proof.method}" if explanation.proof.method else ""
         line(console, f"  proof: {explanation.proof.state}{method}")
+        for b in explanation.proof.blocking:
+            line(console, f"    blocked by {b.kind} {b.name}: needs {b.need}, has {b.have}")
     _section(console, "Events", explanation.events)
     for fit in explanation.fits:
         _print_fit(console, fit)

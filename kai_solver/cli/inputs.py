@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 class Request:
     """What is to be solved, and how; ``ladder_from`` says who chose the ladder when it is not the model's."""
 
+    instance: Path
     loaded: "Loaded"
     model: SolverModel
     budget_s: float
@@ -38,7 +39,7 @@ def read_request(instance: Path, model: str, budget: str | None, actions: str | 
     budget_s = parse_budget_s(budget) if budget is not None else chosen.budget_s
     loaded = load_instance(instance)
     ladder, ladder_from = choose_ladder(loaded, actions)
-    return Request(loaded, replace(chosen, ladder=ladder) if ladder else chosen, budget_s, ladder_from)
+    return Request(instance, loaded, replace(chosen, ladder=ladder) if ladder else chosen, budget_s, ladder_from)
 
 
 def choose_ladder(loaded: "Loaded", actions: str | None) -> tuple[tuple[Rung, ...], str]:

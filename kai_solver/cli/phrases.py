@@ -12,12 +12,12 @@ SHOWN = 4
 """Names in one phrase before it says how many more there are."""
 
 
-def describe(snapshot: Snapshot) -> str:
-    """One line about a cluster: nodes, GPUs, queues, gangs and pods."""
+def describe(snapshot: Snapshot, name: str) -> str:
+    """One line about a cluster: its name (else ``name``), nodes, GPUs, queues, gangs and pods."""
     statuses = Counter(pod.status for gang in snapshot.gangs for pod in gang.pods)
     waiting = statuses[PodStatus.PENDING] + statuses[PodStatus.GATED]
     return (
-        f"{snapshot.name or 'instance'}: {counted(len(snapshot.nodes), 'node')}, "
+        f"{snapshot.name or name}: {counted(len(snapshot.nodes), 'node')}, "
         f"{counted(sum(node.gpus for node in snapshot.nodes), 'GPU')}, {counted(len(snapshot.queues), 'queue')}, "
         f"{counted(len(snapshot.gangs), 'gang')} ({counted(statuses[PodStatus.RUNNING], 'pod')} running, "
         f"{waiting:,} waiting)" + (f", {counted(len(snapshot.foreign), 'foreign pod')}" if snapshot.foreign else "")
@@ -26,7 +26,7 @@ def describe(snapshot: Snapshot) -> str:
 
 def outcome(plan: Plan) -> str:
     """One line about a plan: gangs admitted by rung, pods moved and evicted, gangs pending and how many proven."""
-    rungs = Counter(rung.value for _, rung in plan.admitted)
+    rungs = Counter(rung.value for _, rung in dict.fromkeys(plan.admitted))
     by = f" ({', '.join(f'{rung} {count:,}' for rung, count in rungs.items())})" if rungs else ""
     proven = sum(pending.proof.state == "proven" for pending in plan.pending)
     return (

@@ -64,7 +64,7 @@ class _Summary:
 
     def _head(self) -> None:
         plan, model = self._plan, self._request.model
-        line(self._console, describe(self._snapshot), "bold")
+        line(self._console, describe(self._snapshot, self._request.instance.name), "bold")
         ladder = ", ".join(rung.value for rung in model.ladder)
         source = f" (from {self._request.ladder_from})" if self._request.ladder_from else ""
         line(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from kai_solver.domain import Gang, Pending, PodStatus
+from kai_solver.domain import Gang, Pending, PodStatus, Reason
 from kai_solver.explain.explanation import PodFit, QueueLine
 from kai_solver.explain.node_fit import required_pods
 from kai_solver.reduction import GangShape, Problem
@@ -19,12 +19,10 @@ def needed_changes(
 ) -> tuple[str, ...]:
     """Sentences, the nearest cause first."""
     found = list(_readiness(gang))
-    if gang.set_aside:
-        found.append(f"Mend what set the gang aside: {gang.set_aside}")
+    found += _outside(gang, pending)
     if shape is not None:
         found += _queue_changes(chain, next_charge(after, shape), gang.preemptible)
     found += _node_changes(fits)
-    found += [f"{b.kind} {b.name}: needs {b.need}, has {b.have}" for b in pending.proof.blocking]
     return tuple(dict.fromkeys(found))
 
 
@@ -44,6 +42,15 @@ def _readiness(gang: Gang) -> Iterator[str]:
             gates = f" ({gated} are gated)" if gated else ""
             missing = podset.min_member - alive
             yield f"Create {missing} more pods{where}: {podset.min_member} are needed, {alive} are ready{gates}"
+
+
+def _outside(gang: Gang, pending: Pending) -> Iterator[str]:
+    if pending.reason is Reason.QUEUE_DOES_NOT_EXIST:
+        yield f"Create the queue {gang.queue}, or name another"
+    elif pending.reason is Reason.QUEUE_NOT_LEAF:
+        yield f"Name a queue without children: {gang.queue} has some"
+    elif gang.set_aside:
+        yield f"Mend what set the gang aside: {gang.set_aside}"
 
 
 def _queue_changes(chain: Sequence[QueueLine], charge: tuple[int, int, int], preemptible: bool) -> Iterator[str]:

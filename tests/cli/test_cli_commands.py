@@ -210,7 +210,7 @@ def test_bench_prints_a_table_csv_and_json_and_judges_peers(case: Path, tmp_path
     done = run(*arguments, "--check-peers")
     assert done.exit_code == 1
     assert "kai-better places 2 gangs" in done.stderr
-    assert "case.json" in done.stdout
+    assert "case  " in done.stdout
     csv = run(*arguments, "--csv", "--quiet").stdout.splitlines()
     assert (len(csv), csv[0].split(",")[:3]) == (2, ["instance", "model", "seed"])
 

@@ -161,7 +161,6 @@ def test_blockers_of_the_proof_are_passed_on() -> None:
     blocker = Blocker("domain", "rack-1", "4 nodes", "3 nodes")
     plan = waiting("j", Reason.TOPOLOGY, blocker)
     found = explain_gang(snapshot(gang("j", pod("j-0", GpuRequest(1)))), plan, "j")
-    assert "domain rack-1: needs 4 nodes, has 3 nodes" in found.changes
     assert found.document()["proof"]["blocking"][0]["name"] == "rack-1"
 
 
@@ -198,6 +197,7 @@ def test_a_gang_of_an_unknown_queue_is_explained_without_nodes() -> None:
     lost = replace(gang("j", pod("j-0", GpuRequest(1))), queue="nowhere")
     found = explain_gang(snapshot(lost), waiting("j", Reason.QUEUE_DOES_NOT_EXIST), "j")
     assert (found.queues, found.fits, found.reason) == ((), (), "QueueDoesNotExist")
+    assert found.changes == ("Create the queue nowhere, or name another",)
 
 
 def test_evicted_pods_wait_after_the_plan_and_others_stay() -> None:
