@@ -1,0 +1,71 @@
+# `make run` and `make test` need a fresh clone and Python >= 3.11, nothing else.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+OUT ?= out
+
+OPENB := instances/openb/seed42-102.yaml
+KAI_SNAPSHOT := instances/kai-snapshots/before-reclaim.zip
+BENCH_ARGS ?= --models default,fast --seeds 1..3
+TEST_ARGS ?=
+
+.PHONY: help env run test test-fast lint bench conformance docs docs-check lock clean
+
+help: ## Show this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+env: $(STAMP) ## Make the environment in .venv: locked packages, checked by hash, and kai-solver itself
+
+$(STAMP): requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kai-solver needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; say which: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+run: $(STAMP) ## Solve the openb cluster (1,213 nodes) and a running KAI's snapshot; plans go to out/
+	@mkdir -p $(OUT)
+	$(BIN)/kai-solver solve $(OPENB) --model default --output $(OUT)/openb.plan.json
+	$(BIN)/kai-solver validate $(OPENB) $(OUT)/openb.plan.json
+	$(BIN)/kai-solver solve $(KAI_SNAPSHOT) --model default --output $(OUT)/before-reclaim.plan.json
+	$(BIN)/kai-solver validate $(KAI_SNAPSHOT) $(OUT)/before-reclaim.plan.json
+
+lint: $(STAMP) ## Format, style, types and layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint docs-check ## Everything: lint, the documentation, and all tests
+	$(BIN)/python -m pytest -n 2 $(TEST_ARGS)
+
+test-fast: $(STAMP) ## Tests that take less than about five seconds each
+	$(BIN)/python -m pytest -n 2 -m "not slow" $(TEST_ARGS)
+
+bench: $(STAMP) ## Measure models on instances/bench against greedy and against what KAI did
+	$(BIN)/kai-solver bench instances/bench $(BENCH_ARGS)
+
+conformance: $(STAMP) ## Run KAI's behaviour cases
+	$(BIN)/kai-solver conformance instances/cases
+
+docs: docs-check ## Build the documentation into site/
+
+docs-check: $(STAMP)
+	$(BIN)/mkdocs build --strict --quiet
+
+lock: ## Pin the packages of pyproject.toml anew, with hashes (needs uv)
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	  --no-emit-index-url pyproject.toml --output-file requirements/runtime.txt
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	  --no-emit-index-url --group dev --group docs pyproject.toml --output-file requirements/dev.txt
+
+clean: ## Remove what was built, the environment too
+	rm -rf $(VENV) $(OUT) site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage
+	find kai_solver tests -name __pycache__ -type d -prune -exec rm -rf {} +
