@@ -1,5 +1,6 @@
 """Plans in words: pure functions from plans to phrases."""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
@@ -43,24 +44,31 @@ def gap(value: float, bound: float) -> str:
 
 
 def same_cause(pending: Iterable[Pending]) -> list[list[Pending]]:
-    """Pending gangs in groups of one reason, message and proof; a message that names its gang is read without it."""
+    """Pending gangs by reason, message (less the gang's own name) and proof, the largest group first."""
     groups: dict[object, list[Pending]] = defaultdict(list)
     for entry in pending:
-        name = entry.gang.rpartition("/")[2]
-        groups[entry.reason, entry.message.replace(name, "*"), entry.proof].append(entry)
-    return list(groups.values())
+        groups[entry.reason, _without_name(entry), entry.proof].append(entry)
+    return sorted(groups.values(), key=len, reverse=True)
 
 
-def pending_lines(gangs: list[Pending]) -> list[str]:
-    """Lines about gangs that wait for the same reason."""
+def _without_name(entry: Pending) -> str:
+    """The message without the gang's name, where that stands as a word of its own."""
+    name = re.escape(entry.gang.rpartition("/")[2])
+    return re.sub(rf"(?<![\w.-]){name}(?![\w.-])", "*", entry.message)
+
+
+def pending_lines(gangs: list[Pending], blockers: int | None) -> list[str]:
+    """Lines about gangs that wait for the same reason; ``blockers``: how many to name, None all."""
     first = gangs[0]
     names = ", ".join(entry.gang for entry in gangs[:SHOWN])
     names += f" and {counted(len(gangs) - SHOWN, 'more gang')}" if len(gangs) > SHOWN else ""
     method = f" by {first.proof.method}" if first.proof.method else ""
     lines = [f"  {names}: {first.reason.value} ({first.proof.state}{method})"]
     lines += [f"      {text}" for text in first.message.strip().splitlines()]
-    lines += [f"      blocked by {b.kind} {b.name}: needs {b.need}, has {b.have}" for b in first.proof.blocking]
-    return lines
+    blocking = first.proof.blocking[:blockers]
+    lines += [f"      blocked by {b.kind} {b.name}: needs {b.need}, has {b.have}" for b in blocking]
+    left = len(first.proof.blocking) - len(blocking)
+    return [*lines, f"      ... and {counted(left, 'more blocker')}"] if left else lines
 
 
 def places(binds: list[Bind]) -> str:
@@ -114,6 +122,11 @@ def helped(gangs: tuple[str, ...]) -> str:
     """The gangs that something is done for."""
     more = len(gangs) - SHOWN
     return ", ".join(gangs[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def all_helped(of_each: Iterable[tuple[str, ...]]) -> str:
+    """The gangs that several things are done for."""
+    return helped(tuple(dict.fromkeys(gang for gangs in of_each for gang in gangs)))
 
 
 def yes_no(value: bool) -> str:

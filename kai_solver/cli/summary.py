@@ -9,6 +9,7 @@ from rich.console import Console
 from kai_solver.cli.console import counted, heading, line, open_console, table
 from kai_solver.cli.inputs import Request
 from kai_solver.cli.phrases import (
+    all_helped,
     arrows,
     describe,
     gap,
@@ -28,6 +29,10 @@ E = TypeVar("E", Bind, Move, Eviction)
 
 ROWS = 20
 """Lines of a list before it is cut."""
+
+PENDING_GROUPS = 10
+BLOCKERS = 3
+"""Causes why gangs wait, and blockers of one cause, before they are cut."""
 
 SOURCES = {
     "bound": "greedy's plan; bounds prove that nothing better exists",
@@ -103,10 +108,10 @@ class _Summary:
         if not moves:
             return
         heading(self._console, "Moves", counted(len(moves), "pod"))
-        groups = self._by_subject(moves, lambda move: move.helps)
+        groups = self._by_subject(moves, lambda move: "" if self._is_long(moves) else helped(move.helps))
         rows = [
-            (who, str(len(alike)), arrows([(move.source, move.target) for move in alike]), helped(helps))
-            for (who, helps), alike in self._cut(groups.items())
+            (who, str(len(alike)), arrows([(m.source, m.target) for m in alike]), all_helped(m.helps for m in alike))
+            for (who, _), alike in self._cut(groups.items())
         ]
         self._console.print(table(("gang", "pods", "from -> to", "for"), rows, right=("pods",)))
         self._rest(groups.values(), "pod")
@@ -116,18 +121,22 @@ class _Summary:
         if not evictions:
             return
         heading(self._console, "Evictions", counted(len(evictions), "pod"))
-        groups = self._by_subject(evictions, lambda eviction: (eviction.reason, eviction.helps))
+        long = self._is_long(evictions)
+        groups = self._by_subject(evictions, lambda e: (e.reason, "" if long else helped(e.helps)))
         rows = [
-            (who, str(len(alike)), nodes_of([eviction.node for eviction in alike]), reason, helped(helps))
-            for (who, (reason, helps)), alike in self._cut(groups.items())
+            (who, str(len(alike)), nodes_of([e.node for e in alike]), reason, all_helped(e.helps for e in alike))
+            for (who, (reason, _)), alike in self._cut(groups.items())
         ]
         self._console.print(table(("gang", "pods", "on", "reason", "for"), rows, right=("pods",)))
         self._rest(groups.values(), "pod")
 
+    def _is_long(self, entries: Sequence[Bind | Move | Eviction]) -> bool:
+        """True where gangs would make more lines than a list shows."""
+        return self._rows is not None and len({entry.gang for entry in entries}) > self._rows
+
     def _by_subject(self, entries: Sequence[E], key: Callable[[E], K]) -> dict[tuple[str, K], list[E]]:
-        """Entries by gang and ``key``; by queue and ``key`` where gangs would make more lines than a list shows."""
-        gangs = {entry.gang for entry in entries}
-        by_queue = self._rows is not None and len(gangs) > self._rows
+        """Entries by gang and ``key``; of a long list by queue and ``key``."""
+        by_queue = self._is_long(entries)
         groups: dict[tuple[str, K], list[E]] = defaultdict(list)
         for entry in entries:
             groups[self._queues.get(entry.gang, "") if by_queue else entry.gang, key(entry)].append(entry)
@@ -143,10 +152,15 @@ class _Summary:
         if not groups:
             return
         heading(self._console, "Pending", counted(len(self._plan.pending), "gang"))
-        for gangs in self._cut(groups):
-            for text in pending_lines(gangs):
+        shown = groups if self._rows is None else groups[:PENDING_GROUPS]
+        for gangs in shown:
+            for text in pending_lines(gangs, None if self._rows is None else BLOCKERS):
                 line(self._console, text)
-        self._rest(groups, "gang")
+        hidden = groups[len(shown) :]
+        if hidden:
+            lines = counted(len(hidden), "more cause")
+            gangs_left = counted(sum(len(gangs) for gangs in hidden), "gang")
+            line(self._console, f"  ... and {lines} ({gangs_left}); --full shows all", "dim")
 
     def _stages(self) -> None:
         if not self._plan.stages:
