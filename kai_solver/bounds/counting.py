@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from kai_solver.domain import Blocker
 from kai_solver.reduction import Problem
+from kai_solver.reduction.capacity import fitting
 from kai_solver.units import GPU, MILLI, format_amount
 
 IntArray = NDArray[np.int64]
@@ -28,23 +29,8 @@ class Relaxed:
     @property
     def whole(self) -> IntArray:
         """(N,) devices that are wholly free."""
-        return (self.device_free >= MILLI).sum(axis=1, dtype=np.int64)
-
-
-def fitting(problem: Problem, relaxed: Relaxed, shape: int) -> IntArray:
-    """(N,) how many pods of ``shape`` fit each node alone: an upper bound on what any plan can put there."""
-    spec = problem.shapes.shapes[shape]
-    count = np.where(problem.shapes.mask(shape), 1 << 30, 0)
-    for resource, amount in enumerate(spec.request):
-        if amount and resource != GPU:
-            np.minimum(count, relaxed.free[resource] // amount, out=count)
-    if spec.gpu.is_whole:
-        np.minimum(count, relaxed.whole // spec.gpu.devices, out=count)
-    elif spec.gpu.devices:
-        milli = np.maximum(problem.shapes.milli(shape), 1)[:, None]
-        slots = (np.maximum(relaxed.device_free, 0) // milli).sum(axis=1)
-        np.minimum(count, slots // spec.gpu.devices, out=count)
-    return np.maximum(count, 0)
+        whole: IntArray = (self.device_free >= MILLI).sum(axis=1)
+        return whole
 
 
 def count_bound(
@@ -66,7 +52,7 @@ def count_bound(
         Node masks (N,) of which one must hold all of ``needed``; None where any nodes will do.
     """
     for shape, count in needed.items():
-        fit = fitting(problem, relaxed, shape)
+        fit = fitting(problem, relaxed.free, relaxed.device_free, shape)
         best = int(fit.sum()) if domains is None else max((int(fit[mask].sum()) for mask in domains), default=0)
         if best < count:
             kind = "resource" if domains is None else "domain"

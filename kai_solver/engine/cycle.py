@@ -20,6 +20,7 @@ from kai_solver.engine.stages import admission_stage, measured_stages, rights_of
 from kai_solver.greedy import Ladder, Outcome
 from kai_solver.planning import assemble
 from kai_solver.reduction import Problem, build_problem
+from kai_solver.search.admission import MostGpus
 from kai_solver.search.budget import Budget
 from kai_solver.search.child import SolverChild
 from kai_solver.search.oracle import OracleLadder
@@ -182,12 +183,26 @@ class _Run:
             seed=self.seed,
             should_stop=self.should_stop,
         )
-        outcome = Ladder(problem, self.model.ladder, oracle, self._out_of_time, admission=self.model.admission).climb()
+        ladder = Ladder(
+            problem,
+            self.model.ladder,
+            oracle,
+            self._out_of_time,
+            admission=self.model.admission,
+            admitter=self._admitter(child),
+        )
+        outcome = ladder.climb()
         self._phase("ladder")
         refined = self._refine(outcome, child)
         for error in dict.fromkeys(oracle.log.errors):
             self._report(error)
         return _Decided(outcome, oracle, refined)
+
+    def _admitter(self, child: SolverChild | None) -> MostGpus | None:
+        if child is None or self.model.admission != "max-gpus":
+            return None
+        budget = self._budget(self.budget_s * self.model.search.questions_share / 2, self.start_s)
+        return MostGpus(self.model, child, budget, seed=self.seed, should_stop=self.should_stop)
 
     def _refine(self, outcome: Outcome, child: SolverChild | None) -> Refined | None:
         """Ask for better victims and moves, only where somebody is disturbed."""

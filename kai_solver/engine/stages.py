@@ -35,11 +35,20 @@ def measured_stages(outcome: Outcome) -> list[Stage]:
 
 
 def _opened(state: State) -> Stage:
-    """GPU nodes on which nobody ran and somebody is to run: what the stage ``preference`` minimises."""
+    """GPU nodes on which nobody ran and somebody is to run: what the stage ``preference`` minimises.
+
+    Bound: what the GPUs of the placed pods exceed the room on the other nodes by, in the largest free nodes.
+    """
     problem = state.problem
     whole = ((problem.device_free + problem.device_releasing) >= MILLI).sum(axis=1)
-    free = set(np.flatnonzero((problem.gpus > 0) & (whole == problem.gpus)).tolist())
-    return _zero_bound("nodes-opened", len({p.node for p in state.places.values() if p.node in free}))
+    is_free = (problem.gpus > 0) & (whole == problem.gpus)
+    opened = {p.node for p in state.places.values() if is_free[p.node]}
+    demand = sum(len(p.devices) * p.milli for p in state.places.values())
+    elsewhere = sum(len(p.devices) * p.milli for p in state.places.values() if not is_free[p.node])
+    room = elsewhere + int(state.gpu_free[~is_free].sum())
+    sizes = np.sort(problem.gpus[is_free])[::-1].cumsum() * MILLI
+    bound = min(int(np.searchsorted(sizes, demand - room)) + 1, len(opened)) if demand > room else 0
+    return Stage("nodes-opened", len(opened), bound, bound == len(opened))
 
 
 def _zero_bound(name: str, value: int) -> Stage:

@@ -21,9 +21,10 @@ class Decision:
     """What a solution says, by unit and pod.
 
     ``reclaimed``, ``preempted``: units evicted; ``moved``: units that take other places; all others stay. ``places``:
-    node by pod, for pods of arrivals and of moved units. ``devices``: by node, pods per device for new shares.
+    node by pod, for pods of arrivals and of moved units. ``admitted``: positions of the arrivals that come.
     """
 
+    admitted: list[int] = field(default_factory=list)
     moved: list[int] = field(default_factory=list)
     reclaimed: list[int] = field(default_factory=list)
     preempted: list[int] = field(default_factory=list)
@@ -34,7 +35,10 @@ def expand(v: Variables, values: Values) -> Decision:
     """Read a solution. Every count becomes pods; the order of pods is that of the pieces."""
     decision = Decision()
     waiting: dict[int, list[int]] = {}
-    for arrival in v.joint.arrivals:
+    for number, arrival in enumerate(v.joint.arrivals):
+        if not values[v.admit[number]]:
+            continue
+        decision.admitted.append(number)
         for piece in arrival.pieces:
             if not piece.scopes:
                 waiting.setdefault(piece.shape, []).extend(piece.pods)
@@ -102,8 +106,10 @@ def hint_values(
         hint[unit.out_reclaim], hint[unit.out_preempt] = int(number in reclaimed), int(number in preempted)
         if number in moved:
             _count_pooled(unit.mover, places, counts)
-    for arrival in v.joint.arrivals:
-        for piece in arrival.pieces:
+    for number, arrival in enumerate(v.joint.arrivals):
+        comes = all(pod in places for piece in arrival.pieces for pod in piece.pods)
+        hint[v.admit[number]] = int(comes)
+        for piece in arrival.pieces if comes else ():
             if not piece.scopes:
                 for pod in piece.pods:
                     key = (piece.shape, places[pod])

@@ -46,7 +46,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A chunk that must get all its places."""
+    """A chunk that must get all its places, or may get none of them where it is ``optional``."""
 
     gang: int
     queue: int
@@ -55,6 +55,7 @@ class Arrival:
     pieces: tuple[Piece, ...]
     scopes: tuple[Scope, ...] = ()
     preemptible: bool = True
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,14 @@ they are. Running pods alike in shape, queue, cost and rights share a class: ``s
 home on n stay. Gangs with a required topology keep counts of their own per domain.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from kai_solver.formulation.joint import Arrival, Joint, Mover, Piece
-from kai_solver.formulation.spec import ModelSpec, Var
-from kai_solver.units import GPU, MILLI
+from kai_solver.formulation.spec import ModelSpec, Term, Var
+from kai_solver.reduction.capacity import MANY, IntArray, fitting
 
 ClassKey = tuple[int, int, int, int, bool, bool, bool, bool, tuple[int, int, int]]
 
@@ -84,13 +85,14 @@ class Variables:
         self.one = spec.int_var(1, 1, "one")
         self.classes: list[MoverClass] = []
         self.units: list[MoverUnit] = []
-        self.pool_demand: dict[int, int] = {}
+        self.admit = [spec.bool_var() if arrival.optional else self.one for arrival in joint.arrivals]
+        self.pool_demand: dict[int, list[Term]] = {}
         self.place: dict[int, dict[int, Var]] = {}
         self.scoped: list[ScopedPiece] = []
         self.domains: dict[tuple[int, int], dict[int, Var]] = {}
         self.scope_pieces: dict[tuple[int, int], list[ScopedPiece]] = {}
         self.slots: dict[int, list[ShareSlot]] = {}
-        self._fit: dict[int, np.ndarray[tuple[int], np.dtype[np.int64]]] = {}
+        self._fit: dict[int, IntArray] = {}
         self._make_movers()
         self._make_places()
 
@@ -112,20 +114,22 @@ class Variables:
     def _make_places(self) -> None:
         pool_shapes: set[int] = {group.shape for group in self.classes if group.first.may_move}
         for owner, arrival in enumerate(self.joint.arrivals):
-            pool_shapes |= self._make_owner(owner, arrival, required=True)
+            pool_shapes |= self._make_owner(owner, arrival)
+            for piece in arrival.pieces:
+                if not piece.scopes:
+                    demand = (len(piece.pods), self.admit[owner])
+                    self.pool_demand.setdefault(piece.shape, []).append(demand)
         for number, unit in enumerate(self.units):
             if unit.mover.may_move:
-                pool_shapes |= self._make_owner(len(self.joint.arrivals) + number, unit.mover, required=False)
+                pool_shapes |= self._make_owner(len(self.joint.arrivals) + number, unit.mover)
         for shape in sorted(pool_shapes):
-            self.place[shape] = self._places(shape, range(len(self.joint.problem.nodes)), 1 << 20)
+            self.place[shape] = self._places(shape, range(len(self.joint.problem.nodes)), MANY)
 
-    def _make_owner(self, owner: int, who: Arrival | Mover, *, required: bool) -> set[int]:
+    def _make_owner(self, owner: int, who: Arrival | Mover) -> set[int]:
         pooled: set[int] = set()
         for piece in who.pieces:
             if not piece.scopes:
                 pooled.add(piece.shape)
-                if required:
-                    self.pool_demand[piece.shape] = self.pool_demand.get(piece.shape, 0) + len(piece.pods)
                 continue
             allowed = np.logical_and.reduce([who.scopes[s].domain_of >= 0 for s in piece.scopes])
             scoped = ScopedPiece(
@@ -139,7 +143,7 @@ class Variables:
             self.domains[owner, scope] = {d: self.spec.bool_var(f"in[{owner},{scope},{d}]") for d in found}
         return pooled
 
-    def _places(self, shape: int, nodes: "range | list[int]", most: int) -> dict[int, Var]:
+    def _places(self, shape: int, nodes: Iterable[int], most: int) -> dict[int, Var]:
         """``place`` variables of one shape on every node that could take at least one with everybody else gone."""
         fit = self.fitting(shape)
         slots = self.joint.problem.shapes.shapes[shape].gpu.is_shared
@@ -165,24 +169,18 @@ class Variables:
                 per_pod = self.joint.problem.shapes.shapes[shape].gpu.devices
                 slot.counts[shape] = self.spec.int_var(0, most if per_pod == 1 else 1)
 
-    def fitting(self, shape: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    def fitting(self, shape: int) -> IntArray:
         """(N,) pods of ``shape`` that fit each node with all arrivals and movers lifted out."""
         found = self._fit.get(shape)
         if found is None:
-            problem = self.joint.problem
-            spec = problem.shapes.shapes[shape]
-            found = np.where(problem.shapes.mask(shape), 1 << 20, 0).astype(np.int64)
-            for resource, amount in enumerate(spec.request):
-                if amount and resource != GPU:
-                    np.minimum(found, self.joint.free[resource] // amount, out=found)
-            if spec.gpu.is_whole:
-                np.minimum(found, (self.joint.device_free >= MILLI).sum(axis=1) // spec.gpu.devices, out=found)
-            elif spec.gpu.devices:
-                milli = np.maximum(problem.shapes.milli(shape), 1)[:, None]
-                each = (np.maximum(self.joint.device_free, 0) // milli).sum(axis=1)
-                np.minimum(found, each // spec.gpu.devices, out=found)
-            found = self._fit[shape] = np.maximum(found, 0)
+            found = fitting(self.joint.problem, self.joint.free, self.joint.device_free, shape)
+            self._fit[shape] = found
         return found
+
+    def presence(self, owner: int) -> Var:
+        """True where the owner's pods need places: an arrival that is admitted, a mover that moves."""
+        first_mover = len(self.joint.arrivals)
+        return self.admit[owner] if owner < first_mover else self.units[owner - first_mover].moved
 
 
 def class_key(mover: Mover) -> ClassKey:

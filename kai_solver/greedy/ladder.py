@@ -4,7 +4,7 @@ Within a rung gangs come in policy order, re-evaluated as allocations grow. The 
 no way, an ``Oracle`` may be asked: it proves that there is none, or finds one.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -49,6 +49,14 @@ class Oracle(Protocol):
         ...
 
 
+class Admitter(Protocol):
+    """Chooses anew whom the allocate rung admits."""
+
+    def improve(self, outcome: Outcome, waiting: Sequence[Chunk]) -> Proof:
+        """Change ``outcome`` in place for the better, if it can; what is then proven of those left waiting."""
+        ...
+
+
 class Ladder:
     """Climbs rung by rung on one state."""
 
@@ -60,11 +68,13 @@ class Ladder:
         should_stop: Callable[[], bool] = lambda: False,
         *,
         admission: str = "rank",
+        admitter: Admitter | None = None,
     ) -> None:
         self.problem = problem
         self.rungs = tuple(rungs)
         self.oracle = oracle
         self.should_stop = should_stop
+        self.admitter = admitter
         self.turns = SizeTurns if admission == "max-gpus" else Turns
         self.outcome = Outcome(State(problem))
         self.placer = Placer(self.outcome.state)
@@ -103,6 +113,7 @@ class Ladder:
         """Place chunk by chunk without disturbing anybody; gangs with surplus take turns again and again."""
         turns = self.turns(self.outcome.state, self.chunkers, candidates)
         failed: dict[Signature, Refusal] = {}
+        waiting: list[Chunk] = []
         while (turn := turns.pop()) is not None:
             gang, chunk = turn
             if self.should_stop():
@@ -116,6 +127,22 @@ class Ladder:
                     continue
                 failed[self._signature(chunk)] = refusal
             self.outcome.refuse(gang, Rung.ALLOCATE, refusal)
+            waiting.append(chunk)
+        if self.admitter is not None and waiting:
+            self._admit_anew(self.admitter, waiting)
+
+    def _admit_anew(self, admitter: Admitter, waiting: list[Chunk]) -> None:
+        """Let the admitter choose among all; those it leaves out are refused, those it takes in no longer."""
+        candidates = [*(a.chunk for a in self.outcome.admissions), *waiting]
+        proof = admitter.improve(self.outcome, waiting)
+        served = {a.chunk.pods for a in self.outcome.admissions}
+        for chunk in candidates:
+            self.outcome.refusals.pop(chunk.gang, None)
+        for chunk in candidates:
+            if chunk.pods not in served:
+                refusal = over_capacity(self.outcome.state, chunk)
+                refusal = refusal or shortage(self.outcome.state, self.placer, chunk, proof)
+                self.outcome.refuse(chunk.gang, Rung.ALLOCATE, refusal)
 
     def _stop(self, rung: Rung, gang: int | None, turns: Turns | SizeTurns) -> None:
         """The budget ended: nothing is known of those who had no turn."""

@@ -1,6 +1,7 @@
 """From the state of a climb to the input of the model: what is flexible is lifted out, the rest is taken off."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,11 +37,12 @@ class Joiner:
         surplus: Sequence[QueueSurplus],
         *,
         may_move: bool,
+        optional: bool = False,
     ) -> Joint:
         """The problem in which ``chunks`` must have places and ``units`` may be disturbed.
 
         ``chunks`` may have places now (then these are lifted) or not yet. ``units`` may run, be moved, or be evicted
-        at present; all of that is open again.
+        at present; all of that is open again. ``optional``: chunks may also be left out.
         """
         pool = self.outcome.pool
         movers = tuple(
@@ -48,7 +50,7 @@ class Joiner:
             for u in (sorted(units) if pool else ())
             if pool
         )
-        arrivals = tuple(self.arrival(chunk, rung, units) for chunk, rung in chunks)
+        arrivals = tuple(replace(self.arrival(chunk, rung, units), optional=optional) for chunk, rung in chunks)
         free, device_free = self.lifted(units)
         seats = self.problem.seats
         return Joint(

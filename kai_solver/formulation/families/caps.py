@@ -10,11 +10,11 @@ def add_caps(v: Variables, family: str) -> None:
     for cap in v.joint.caps:
         if cap.family != family:
             continue
-        arrivals = [a for a in v.joint.arrivals if cap.queue in path[a.queue]]
+        pairs = zip(v.joint.arrivals, v.admit, strict=True)
+        charged = [(a, admit) for a, admit in pairs if cap.queue in path[a.queue]]
         if family == "quota":
-            arrivals = [a for a in arrivals if not a.preemptible]
-        demand = sum(a.charge[cap.resource] for a in arrivals)
-        terms: list[Term] = [(demand, v.one)]
+            charged = [(a, admit) for a, admit in charged if not a.preemptible]
+        terms: list[Term] = [(a.charge[cap.resource], admit) for a, admit in charged]
         if family == "limit":
             terms += [(-c, var) for c, var in evicted_terms(v, cap.queue, cap.resource)]
         v.spec.add_le(terms, cap.room, family=family)

@@ -1,10 +1,11 @@
 """gang: an admitted chunk gets all its places.
 
-For every shape s of the common pool, with d_s pods of arrivals and the pods of moved units::
+For every shape s of the common pool, with arrivals a that bring d[a, s] pods and the pods of moved units::
 
-    sum_n place[s, n]  =  d_s + moved pods of shape s
+    sum_n place[s, n]  =  sum_a d[a, s] admit[a] + moved pods of shape s
 
-and for arrivals under a topology, over all their pieces: ``sum place = number of pods``. Source: PodGroup ``minMember``
+and for arrivals under a topology, over all their pieces: ``sum place = number of pods x admit``. What must come has
+``admit = 1``. Source: PodGroup ``minMember``
 (reference 1.1).
 """
 
@@ -16,13 +17,10 @@ def add(v: Variables) -> None:
     """Add the rows."""
     for shape, places in v.place.items():
         terms: list[Term] = [(1, var) for var in places.values()]
-        terms += [(-count, var) for count, var in moved_terms(v, shape)]
-        constant = moved_constant(v, shape)
-        v.spec.add_eq(terms, v.pool_demand.get(shape, 0) + constant, family="gang")
-    for shape, count in v.pool_demand.items():
-        if shape not in v.place:
-            v.spec.add_eq([(0, v.one)], count, family="gang")
+        terms += [(-count, var) for count, var in (*v.pool_demand.get(shape, ()), *moved_terms(v, shape))]
+        v.spec.add_eq(terms, moved_constant(v, shape), family="gang")
     _scoped(v)
+    _in_order(v)
 
 
 def moved_terms(v: Variables, shape: int) -> list[Term]:
@@ -45,15 +43,21 @@ def moved_constant(v: Variables, shape: int) -> int:
 
 
 def _scoped(v: Variables) -> None:
-    """Arrivals: all pods of all pieces. Movers: as many as ``moved`` says."""
+    """All pods of all pieces of whoever comes."""
     by_owner: dict[int, list[Term]] = {}
     size: dict[int, int] = {}
     for scoped in v.scoped:
         by_owner.setdefault(scoped.owner, []).extend((1, var) for var in scoped.place.values())
         size[scoped.owner] = size.get(scoped.owner, 0) + len(scoped.piece.pods)
-    first_mover = len(v.joint.arrivals)
     for owner, terms in by_owner.items():
-        if owner < first_mover:
-            v.spec.add_eq(terms or [(0, v.one)], size[owner], family="gang")
-        else:
-            v.spec.add_eq([*terms, (-size[owner], v.units[owner - first_mover].moved)], 0, family="gang")
+        v.spec.add_eq([*terms, (-size[owner], v.presence(owner))], 0, family="gang")
+
+
+def _in_order(v: Variables) -> None:
+    """Chunks of one gang come in their order: no surplus without the minimum."""
+    latest: dict[int, int] = {}
+    for number, arrival in enumerate(v.joint.arrivals):
+        before = latest.get(arrival.gang)
+        if before is not None and arrival.optional:
+            v.spec.implication(v.admit[number], v.admit[before], family="gang")
+        latest[arrival.gang] = number

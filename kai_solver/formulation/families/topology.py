@@ -1,8 +1,8 @@
 """topology: all pods under a required level are in one of its domains.
 
-One domain is chosen per scope (for movers only if they move), and places outside it are closed::
+One domain is chosen per scope (only if its pods come or move), and places outside it are closed::
 
-    sum_d in[s, d] = 1                     (= moved, for a mover)
+    sum_d in[s, d] = admit[owner]          (moved[owner] for a mover)
     sum_{n in d} place[p, n] <= pods[p] in[s, d]     for every piece p under s and domain d
 
 Nested scopes need no link of their own: a piece obeys all scopes above it. Several arrivals and movers of one gang may
@@ -29,13 +29,8 @@ def add(v: Variables) -> None:
     """Add the rows."""
     first_mover = len(v.joint.arrivals)
     for (owner, scope), chosen in v.domains.items():
-        is_arrival = owner < first_mover
-        who = v.joint.arrivals[owner] if is_arrival else v.units[owner - first_mover].mover
-        total = [(1, var) for var in chosen.values()]
-        if is_arrival:
-            v.spec.add_eq(total or [(0, v.one)], 1, family="topology")
-        else:
-            v.spec.add_eq([*total, (-1, v.units[owner - first_mover].moved)], 0, family="topology")
+        who = v.joint.arrivals[owner] if owner < first_mover else v.units[owner - first_mover].mover
+        v.spec.add_eq([*((1, var) for var in chosen.values()), (-1, v.presence(owner))], 0, family="topology")
         domain_of = who.scopes[scope].domain_of
         for scoped in v.scope_pieces[owner, scope]:
             by_domain: dict[int, list[tuple[int, int]]] = {d: [] for d in chosen}

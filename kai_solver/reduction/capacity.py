@@ -1,0 +1,31 @@
+"""How many pods of a shape a node takes, resource by resource: the count that bounds, models and fits share."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.reduction.problem import Problem
+from kai_solver.units import GPU, MILLI
+
+IntArray = NDArray[np.int64]
+
+MANY = 1 << 20
+"""Pods that no node takes: stands for "as many as you like" of a shape that asks for nothing."""
+
+
+def fitting(problem: Problem, free: IntArray, device_free: IntArray, shape: int) -> IntArray:
+    """(N,) how many pods of ``shape`` fit each node alone, given (R, N) and (N, D) what is free.
+
+    Exact but for shapes that share several devices at once, where it is an upper bound.
+    """
+    spec = problem.shapes.shapes[shape]
+    count = np.where(problem.shapes.mask(shape), MANY, 0).astype(np.int64)
+    for resource, amount in enumerate(spec.request):
+        if amount and resource != GPU:
+            np.minimum(count, free[resource] // amount, out=count)
+    if spec.gpu.is_whole:
+        np.minimum(count, (device_free >= MILLI).sum(axis=1) // spec.gpu.devices, out=count)
+    elif spec.gpu.devices:
+        milli = np.maximum(problem.shapes.milli(shape), 1)[:, None]
+        slots = (np.maximum(device_free, 0) // milli).sum(axis=1)
+        np.minimum(count, slots // spec.gpu.devices, out=count)
+    return np.maximum(count, 0)
