@@ -126,7 +126,7 @@ class Disruption:
         pool = self.pool
         disturbed = [u.index for u in pool.units if pool.has_left(u.index) or pool.is_moved(u.index)]
         evictor = self._evictor(frozenset())
-        for unit in sorted(disturbed, key=pool.cost.__getitem__, reverse=True):
+        for unit in pool.dearest_first(disturbed):
             evictor.bring_home(unit)
 
     def _before(self, who: Aggressor) -> _Before:

@@ -9,7 +9,8 @@ from kai_solver.domain import Rung, TopologyConstraint
 from kai_solver.greedy.chunks import Chunk, Part
 from kai_solver.greedy.fit import FitTable
 from kai_solver.greedy.placing import Placer
-from kai_solver.greedy.victims import IMPOSSIBLE, RoomTable, VictimPool, part_of_unit
+from kai_solver.greedy.room import RoomTable
+from kai_solver.greedy.victims import IMPOSSIBLE, VictimPool, part_of_unit
 from kai_solver.topology import DomainTree
 
 BoolArray = NDArray[np.bool_]
@@ -101,13 +102,13 @@ class Evictor(Placer):
     def _settle(self) -> bool:
         """Bring back who can stay, then move who can, dearest first; False where consolidation leaves one behind."""
         pool = self.pool
-        order = sorted(self.left, key=pool.cost.__getitem__, reverse=True)
+        order = pool.dearest_first(self.left)
         for unit in order:
             self.bring_home(unit)
         if self.may_move and self.rung is not Rung.CONSOLIDATION:
             hopeless: set[tuple[int, ...]] = set()
             for unit in order:
-                if pool.has_left(unit):
+                if pool.has_left(unit) and not pool.has_left_after(unit):
                     self._move_unless_hopeless(unit, hopeless)
         return self.rung is not Rung.CONSOLIDATION or not any(pool.has_left(u) for u in order)
 
@@ -115,8 +116,7 @@ class Evictor(Placer):
         """Let the unit stay where it ran, if there is room now that everything else has its place."""
         pool, state = self.pool, self.state
         u = pool.units[unit]
-        later = [i for i in pool.of_gang[u.gang][u.step + 1 :] if pool.has_left(i)]
-        if later:
+        if pool.has_left_after(unit):
             return
         mark = state.mark()
         if pool.is_moved(unit):
