@@ -1,10 +1,12 @@
 """One instance, one model, some seeds: measured in a process of its own, so that memory and caches are its own."""
 
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
@@ -74,9 +76,18 @@ def measure(job: Job) -> tuple[Run, ...]:
     ------
     InputError
         The instance, a recorded outcome or the model cannot be used.
+    SolverError
+        The process died, for example of too little memory.
     """
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(measure_here, job).result()
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_leave_interrupts_to_parent) as pool:
+        try:
+            return pool.submit(measure_here, job).result()
+        except BrokenProcessPool as error:
+            raise SolverError(f"the process that measured {job.instance} with {job.model} died") from error
+
+
+def _leave_interrupts_to_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def measure_here(job: Job) -> tuple[Run, ...]:

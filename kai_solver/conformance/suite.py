@@ -1,6 +1,7 @@
 """Run a folder of cases, in parallel where asked."""
 
 import atexit
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -72,6 +73,7 @@ _decide: list[Decide] = []
 
 
 def _open(decider: Decider) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's to handle
     stack = ExitStack()
     atexit.register(stack.close)
     _decide.append(stack.enter_context(decider()))

@@ -93,11 +93,13 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
 def test_ctrl_c_stops_a_solve_and_writes_the_best_plan_so_far(tmp_path: Path) -> None:
     output = tmp_path / "plan.json"
     command = [*PROGRAM, "solve", str(LARGE), "--budget", "60s", "--output", str(output)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
     assert process.stderr is not None
     while "build" not in process.stderr.readline():
         assert process.poll() is None, "ended before it began to decide"
-    os.kill(process.pid, signal.SIGINT)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the solver's child gets it too
     said, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     assert f"interrupted; this is the best plan so far, written to {output}" in errors
