@@ -228,3 +228,9 @@ def numbers_in(value: Any) -> Any:
             return bool(value)
         case _:
             return value
+
+
+def test_a_single_leaf_that_is_not_needed_is_no_flat_gang() -> None:
+    root = SubGroup(children=(PodSet("default", 1),), min_subgroups=0)
+    snapshot = Snapshot(1.0, ResourceSchema(), (), (Queue("q"),), (Gang("default", "g", "q", root),))
+    assert snapshot_from_native(native_from_snapshot(snapshot)).gangs[0].root == root

@@ -202,3 +202,8 @@ def test_a_reason_that_was_there_stays_first() -> None:
 def test_negative_amounts_are_refused(changes: dict[str, object]) -> None:
     with pytest.raises(InputError, match="zero or more"):
         cleaned(**changes)
+
+
+def test_a_reason_is_given_once_however_often_a_snapshot_is_cleaned() -> None:
+    once = cleaned(gangs=(replace(GANG, root=SubGroup()),))
+    assert sanitize(once) == once
