@@ -62,7 +62,6 @@ def cycle(
     budget_s: float | None = None,
     clock: Clock = time.monotonic,
     seed: int = 0,
-    memo: object = None,
     progress: Callable[[Progress], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
     child: SolverChild | None = None,
@@ -76,8 +75,6 @@ def cycle(
         Seconds for the decision (the model's where None). It ends by 1.2 budgets + 0.2 s whatever the solver does.
     seed
         Of the solver; the greedy has no randomness.
-    memo
-        Reserved for what did not change since the last cycle; may not change answers.
     progress, should_stop
         Told what is found; asked whether to stop with the best plan so far.
     child
@@ -90,7 +87,6 @@ def cycle(
     Plan
         Checked. Where the checker refuses the solver's plan, greedy's; where it refuses that, none, with a note.
     """
-    del memo
     stop = should_stop or (lambda: False)
     run = _Run(snapshot, model, budget_s or model.budget_s, clock, seed, progress, stop, on_fault)
     with _without_collection():
