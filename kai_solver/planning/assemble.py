@@ -60,7 +60,9 @@ def _devices(problem: Problem, place: Place, labels: Labels) -> tuple[Device, ..
 
 def _stays(problem: Problem, pod: int, place: Place) -> bool:
     """True where the pod's unit moves, but the pod finds its place where it is: it stays (as in KAI)."""
-    return place.node == problem.pod_node[pod] and not problem.pods[pod].gpu.is_shared
+    if place.node != problem.pod_node[pod]:
+        return False
+    return not problem.pods[pod].gpu.is_shared or set(place.devices) == set(problem.seats.get(pod, ()))
 
 
 def _labels(problem: Problem, outcome: Outcome) -> Labels:
@@ -70,7 +72,7 @@ def _labels(problem: Problem, outcome: Outcome) -> Labels:
     for pod in sorted(state.gone & state.places.keys()):
         place = state.places[pod]
         if not place.devices or not _stays(problem, pod, place):
-            continue
+            continue  # A shared device that stays in use is nobody else's to swap.
         label = labels.setdefault(place.node, {d: d for d in range(problem.nodes[place.node].gpus)})
         own, given = set(problem.seats.get(pod, ())), {label[d] for d in place.devices}
         swap = dict(zip(sorted(given - own), sorted(own - given), strict=False))
