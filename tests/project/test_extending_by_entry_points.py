@@ -1,0 +1,146 @@
+"""Another package adds a constraint family, a stage, an importer and a pod grouper: nothing of ours is changed.
+
+``example_plugin`` is installed as pip would leave it: its code and its dist-info on the path of a fresh interpreter.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PLUGIN = Path(__file__).parent / "example_plugin"
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> dict[str, str]:
+    info = tmp_path / "site" / "lab_rules-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: lab-rules\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text((PLUGIN / "entry_points.txt").read_text())
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(info.parent), str(PLUGIN)])}
+
+
+def kai_solver(*arguments: object, env: dict[str, str] | None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "kai_solver", *map(str, arguments)]
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
+
+
+def plan_of(*arguments: object, env: dict[str, str]) -> dict[str, Any]:
+    done = kai_solver("solve", *arguments, "--json", "--quiet", env=env)
+    assert done.returncode == 0, done.stderr
+    plan: dict[str, Any] = json.loads(done.stdout)
+    return plan
+
+
+def write(path: Path, document: object) -> Path:
+    path.write_text(json.dumps(document))
+    return path
+
+
+def write_model(folder: Path, text: str) -> Path:
+    path = folder / "lab.toml"
+    path.write_text(f'extends = "default"\nname = "lab"\n{text}')
+    return path
+
+
+def crowded(folder: Path) -> Path:
+    """A queue over its share fills two nodes, one of them quiet; a gang of four GPUs that is entitled to them arrives.
+
+    Its victims cost the same on both nodes, and ties lead the greedy to the quiet one.
+    """
+    tenant = {"count": 8, "queue": "borrowers", "created": "1h"}
+    document = {
+        "format": "kai-solver/v1",
+        "nodes": [
+            {"name": "a-quiet", "gpus": 8, "labels": {"lab.example/quiet": "yes"}},
+            {"name": "b-loud", "gpus": 8},
+        ],
+        "queues": [{"name": "owners", "quota": 8}, {"name": "borrowers", "quota": 8}],
+        "gangs": [
+            tenant | {"name": "a-{i}", "pods": [{"gpus": 1, "running": {"a-quiet": 1}}]},
+            tenant | {"name": "l-{i}", "pods": [{"gpus": 1, "running": {"b-loud": 1}}]},
+            {"name": "large", "queue": "owners", "pods": [{"gpus": 4}]},
+        ],
+    }
+    return write(folder / "crowded.json", document)
+
+
+ALL_FAMILIES = (
+    'families = ["gang", "subgroup", "capacity", "limit", "quota", "entitlement", "priority", "topology", "units", '
+    '"moves", "keep-quiet"]\n'
+)
+
+
+def test_without_the_package_its_names_are_refused(tmp_path: Path) -> None:
+    model = write_model(tmp_path, ALL_FAMILIES)
+    done = kai_solver("solve", crowded(tmp_path), "--model", model, env=None)
+    assert done.returncode == 2
+    assert "'keep-quiet'" in done.stderr
+
+
+def nodes_of_large(plan: dict[str, Any]) -> list[str]:
+    return [bind["node"] for bind in plan["binds"] if bind["gang"] == "default/large"]
+
+
+def test_without_the_package_the_quiet_node_is_disturbed(tmp_path: Path, installed: dict[str, str]) -> None:
+    assert nodes_of_large(plan_of(crowded(tmp_path), env=installed)) == ["a-quiet"]
+
+
+def test_a_family_of_the_package_keeps_new_pods_off_quiet_nodes(tmp_path: Path, installed: dict[str, str]) -> None:
+    plan = plan_of(crowded(tmp_path), "--model", write_model(tmp_path, ALL_FAMILIES), env=installed)
+    assert nodes_of_large(plan) == ["b-loud"]
+    assert len(plan["evictions"]) == 4
+
+
+def test_a_stage_of_the_package_decides_between_equal_plans(tmp_path: Path, installed: dict[str, str]) -> None:
+    stages = '[[stages]]\nname = "disruption"\n[[stages]]\nname = "quiet-pods"\n'
+    plan = plan_of(crowded(tmp_path), "--model", write_model(tmp_path, stages), env=installed)
+    assert nodes_of_large(plan) == ["b-loud"]
+    last = plan["stages"][-1]
+    assert (last["name"], last["value"], last["optimal"]) == ("quiet-pods", 0, True)
+
+
+def test_an_importer_of_the_package_reads_its_own_kind(tmp_path: Path, installed: dict[str, str]) -> None:
+    instance = write(tmp_path / "lab.json", {"benches": {"left": 8, "right": 4}, "wishes": {"alice": 8, "bob": 4}})
+    plan = plan_of(instance, env=installed)
+    assert sorted((bind["gang"], bind["node"]) for bind in plan["binds"]) == [
+        ("default/alice", "left"),
+        ("default/bob", "right"),
+    ]
+
+
+def test_without_the_package_its_kind_is_unknown(tmp_path: Path) -> None:
+    instance = write(tmp_path / "lab.json", {"benches": {}, "wishes": {}})
+    done = kai_solver("solve", instance, env=None)
+    assert done.returncode == 2
+    assert "is of no known kind" in done.stderr
+
+
+def test_an_importer_that_fails_is_named(tmp_path: Path, installed: dict[str, str]) -> None:
+    done = kai_solver("solve", write(tmp_path / "lab.json", {"benches": {"left": 8}, "wishes": 3}), env=installed)
+    assert done.returncode == 2
+    assert "lab-benches" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def pod(name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "lab", "uid": name, "labels": {"lab.example/campaign": "may"}},
+        "spec": {
+            "schedulerName": "kai-scheduler",
+            "containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}}],
+        },
+        "status": {"phase": "Pending"},
+    }
+
+
+def test_a_grouper_of_the_package_makes_one_gang(tmp_path: Path, installed: dict[str, str]) -> None:
+    instance = write(tmp_path / "pods.json", {"apiVersion": "v1", "kind": "List", "items": [pod("a"), pod("b")]})
+    plan = plan_of(instance, env=installed)
+    assert [entry["gang"] for entry in plan["pending"]] == ["lab/campaign-may"]
