@@ -70,6 +70,8 @@ class Mover:
         Node of each pod, in the order of the pieces' pods.
     after
         Units of the same gang that must leave before this one may (surplus before core).
+    bears
+        Those of ``after`` that cannot run without this one: it holds the minimum that they are above.
     may_move
         Its pods may take places elsewhere.
     reclaimable, preemptable
@@ -87,6 +89,7 @@ class Mover:
     pieces: tuple[Piece, ...]
     home: tuple[int, ...]
     after: tuple[int, ...]
+    bears: tuple[int, ...]
     scopes: tuple[Scope, ...]
     may_move: bool
     reclaimable: bool

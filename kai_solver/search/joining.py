@@ -1,5 +1,6 @@
 """From the state of a climb to the input of the model: what is flexible is lifted out, the rest is taken off."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 
 from kai_solver.domain import Rung, TopologyConstraint
 from kai_solver.formulation.joint import Arrival, Cap, Joint, Mover, Piece, QueueSurplus, Scope
-from kai_solver.greedy import Chunk, Outcome, Part, State, VictimPool
+from kai_solver.greedy import Chunk, Outcome, Part, State, Unit, VictimPool
 from kai_solver.greedy.units import charge_of
 from kai_solver.greedy.victims import part_of_unit
 from kai_solver.reduction import Problem
@@ -114,6 +115,7 @@ class Joiner:
             pieces=pieces,
             home=tuple(self.problem.pod_node[p] for p in pods),
             after=tuple(pool.of_gang[u.gang][: u.step]),
+            bears=self._bears(pool, u),
             scopes=scopes,
             may_move=may_move,
             reclaimable=reclaimable,
@@ -122,6 +124,16 @@ class Joiner:
             stratum=gang.gang.priority,
             breaks=u.is_core,
         )
+
+    def _bears(self, pool: VictimPool, unit: Unit) -> tuple[int, ...]:
+        """Surplus of the podsets whose minimum ``unit`` holds; the core bears everything."""
+        units = pool.of_gang[unit.gang]
+        if unit.is_core:
+            return tuple(units[: unit.step])
+        leaf_of, leaves = self.state.leaf_of, self.problem.gangs[unit.gang].leaves
+        left = Counter(leaf_of[p] for u in units[unit.step :] for p in pool.units[u].pods)
+        held = {leaf for leaf in (leaf_of[p] for p in unit.pods) if left[leaf] <= leaves[leaf].min_member}
+        return tuple(u for u in units[: unit.step] if any(leaf_of[p] in held for p in pool.units[u].pods))
 
     def _pods_of(self, units: frozenset[int]) -> frozenset[int]:
         pool = self.outcome.pool

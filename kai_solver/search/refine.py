@@ -12,7 +12,7 @@ import numpy as np
 from kai_solver.domain import Rung, SolverModel, Stage
 from kai_solver.formulation.build import Formulation, formulate
 from kai_solver.formulation.expand import Decision, expand, hint_values
-from kai_solver.formulation.joint import Joint, QueueSurplus
+from kai_solver.formulation.joint import Joint, Mover, QueueSurplus
 from kai_solver.formulation.rows import Ints
 from kai_solver.greedy import Admission, Outcome
 from kai_solver.search.budget import Budget
@@ -158,27 +158,30 @@ class Refiner:
 
 
 def attribute(outcome: Outcome, joint: Joint, decision: Decision) -> None:
-    """Say anew for whom each disturbed unit is: those whose pods take its nodes, else all that its rung admitted."""
+    """Say anew for whom each disturbed unit is: whose rung may take it, best who took it before or takes its nodes."""
     rung_of = dict.fromkeys(decision.reclaimed, Rung.RECLAIM) | dict.fromkeys(decision.preempted, Rung.PREEMPT)
     movers = {m.unit: m for m in joint.movers}
-    landing: dict[int, list[int]] = {}
-    for number, admission in enumerate(outcome.admissions):
-        if admission.rung is not Rung.ALLOCATE:
-            for pod in admission.chunk.pods:
-                landing.setdefault(outcome.state.places[pod].node, []).append(number)
+    landing = [{outcome.state.places[pod].node for pod in a.chunk.pods} for a in outcome.admissions]
     units: list[dict[int, None]] = [{} for _ in outcome.admissions]
     for unit in (*decision.reclaimed, *decision.preempted, *decision.moved):
-        rung = rung_of.get(unit)
-        near = {n for node in movers[unit].home for n in landing.get(node, ())}
-        fitting = [n for n in sorted(near) if rung in (None, outcome.admissions[n].rung)]
-        if not fitting:
-            fitting = [n for n, a in enumerate(outcome.admissions) if _may_cause(a.rung, rung)]
-        for number in fitting[:1] if rung is not None else fitting:
+        mover, rung = movers[unit], rung_of.get(unit)
+        able = [n for n, a in enumerate(outcome.admissions) if _may_disturb(outcome, a, mover, rung)]
+        before = [n for n in able if unit in outcome.admissions[n].units]
+        near = [n for n in able if not landing[n].isdisjoint(mover.home)]
+        for number in (before or near or able)[: 1 if rung is not None else None]:
             units[number][unit] = None
     outcome.admissions = [
         Admission(a.chunk, a.rung, tuple(u), a.by_solver) for a, u in zip(outcome.admissions, units, strict=True)
     ]
 
 
-def _may_cause(rung: Rung, eviction: Rung | None) -> bool:
-    return rung is eviction if eviction is not None else rung is not Rung.ALLOCATE
+def _may_disturb(outcome: Outcome, admission: Admission, mover: Mover, eviction: Rung | None) -> bool:
+    """May the unit be evicted (by ``eviction``) or moved (None) for the gang, as far as who they are decides?"""
+    if admission.rung is Rung.ALLOCATE or eviction not in (None, admission.rung):
+        return False
+    who = outcome.state.problem.gangs[admission.chunk.gang]
+    if admission.rung is Rung.CONSOLIDATION:
+        return mover.gang != who.index
+    if admission.rung is Rung.RECLAIM:
+        return mover.queue != who.queue
+    return mover.queue == who.queue and mover.stratum < who.gang.priority
