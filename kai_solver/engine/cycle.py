@@ -5,6 +5,7 @@ only make it better, and nothing leaves unchecked.
 """
 
 import gc
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -183,7 +184,7 @@ class _Run:
             problem,
             self.model.ladder,
             oracle,
-            self._out_of_time,
+            _Pace(self),
             admission=self.model.admission,
             admitter=self._admitter(child),
         )
@@ -253,10 +254,7 @@ class _Run:
         return Budget(seconds, self.clock, start_s, self.model.search.deterministic)
 
     def _out_of_time(self) -> bool:
-        """A deterministic model does not look at the clock: its promise is the same answer on every machine."""
-        if self.should_stop():
-            return True
-        return not self.model.search.deterministic and self.clock() >= self.deadline_s
+        return self.should_stop() or (not self.model.search.deterministic and self.clock() >= self.deadline_s)
 
     def _phase(self, name: str) -> None:
         now = self.clock()
@@ -269,6 +267,29 @@ class _Run:
         if self.progress is not None:
             best = None if incumbent is None else float(incumbent)
             self.progress(Progress(stage, self.clock() - self.start_s, best, float(bound)))
+
+
+class _Pace:
+    """Half of the time that is left for each rung, all of it for the last two: nobody starves the later ones.
+
+    A rung that decides early leaves its time to the others.
+    """
+
+    def __init__(self, run: _Run) -> None:
+        self.run = run
+        # A deterministic model does not look at the clock: its promise is the same answer on every machine.
+        self.deadline_s = math.inf if run.model.search.deterministic else run.deadline_s
+        self.end_s = self.deadline_s
+
+    def start(self, rungs_left: int) -> None:
+        """A rung begins."""
+        now = self.run.clock()
+        share = 0.5 if rungs_left > 2 else 1.0
+        self.end_s = now + (self.deadline_s - now) * share
+
+    def is_over(self) -> bool:
+        """True where the rung's time, or the user's patience, has ended."""
+        return self.run.should_stop() or self.run.clock() >= self.end_s
 
 
 def _merged(measured: Stage, solved: Stage | None) -> Stage:
@@ -289,7 +310,7 @@ def _notes(decided: _Decided) -> list[str]:
     if decided.refined is not None:
         notes += decided.refined.notes
     if decided.outcome.stopped:
-        notes.append("stopped before every gang was asked: the budget ended")
+        notes.append("stopped before every gang was asked: time or patience ended")
     return notes
 
 

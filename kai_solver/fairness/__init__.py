@@ -1,15 +1,6 @@
 """Fair share and what follows from it: who is served first, who is capped, who may take from whom."""
 
 from kai_solver.fairness.division import allocatable_share, fair_share
-from kai_solver.fairness.eligibility import (
-    consolidation_victim,
-    is_takeable,
-    may_consolidate,
-    may_disturb,
-    may_preempt,
-    preempt_victim,
-    reclaim_victim,
-)
 from kai_solver.fairness.limits import over_limit, over_limit_message, over_quota, over_quota_message
 from kai_solver.fairness.order import QueueKey, compare_queues, dominant_share, gang_order_key, queue_key
 from kai_solver.fairness.reclaim import (
@@ -31,26 +22,19 @@ __all__ = [
     "Surplus",
     "allocatable_share",
     "compare_queues",
-    "consolidation_victim",
     "dominant_share",
     "fair_share",
     "gang_order_key",
-    "is_takeable",
     "levelled",
-    "may_consolidate",
-    "may_disturb",
-    "may_preempt",
     "may_reclaim",
     "over_limit",
     "over_limit_message",
     "over_quota",
     "over_quota_message",
     "preempt_min_runtime_s",
-    "preempt_victim",
     "protected_until_s",
     "queue_key",
     "reclaim_min_runtime_s",
-    "reclaim_victim",
     "roll_up",
     "surplus",
     "victim_queue_eligible",

@@ -70,10 +70,6 @@ class Chunker:
             return len(self._active(node)) + len(self._pending(node)) >= node.min_member
         return sum(self.is_reachable(child) for child in node.children) >= node.needed
 
-    def is_elastic_above(self) -> bool:
-        """True where more runs than the minimum asks for."""
-        return any(len(self._active(leaf)) > leaf.min_member for leaf in self.shape.leaves)
-
     def _active(self, leaf: Leaf) -> list[int]:
         return self.state.active[self.position[id(leaf)]]
 

@@ -1,7 +1,5 @@
 """Placing a chunk by making room: the cheapest victims per node, then everything back that can stay or move."""
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -140,27 +138,11 @@ class Evictor(Placer):
 
     # -- topology ------------------------------------------------------------------------------------------------
 
-    def _domains_at(
-        self,
-        tree: DomainTree,
-        level: int,
-        part: Part,
-        allowed: BoolArray | None,
-        *,
-        is_required: bool,
-        top: int | None,
-    ) -> Iterator[BoolArray]:
+    def _ranked(self, tree: DomainTree, level: int, part: Part, inside: BoolArray) -> list[int]:
+        """Domains in which room could be made, cheapest estimate first."""
         of_node = tree.domain_of[level]
-        inside = of_node >= 0 if allowed is None else (of_node >= 0) & allowed
-        if is_required and part.anchors and top is not None:
-            inside = inside & self._beside_anchors(tree, top, part)
-        estimates: list[tuple[float, int]] = []
-        for domain in np.unique(of_node[inside]).tolist():
-            estimate = self._estimate(part, inside & (of_node == domain))
-            if estimate < IMPOSSIBLE:
-                estimates.append((estimate, domain))
-        for _, domain in sorted(estimates)[:DOMAINS_TRIED]:
-            yield inside & (of_node == domain)
+        estimates = [(self._estimate(part, inside & (of_node == d)), d) for d in np.unique(of_node[inside]).tolist()]
+        return [domain for cost, domain in sorted(estimates)[:DOMAINS_TRIED] if cost < IMPOSSIBLE]
 
     def _estimate(self, part: Part, nodes: BoolArray) -> float:
         """Cost of the cheapest pods' worth of room in ``nodes``, each node counted as often as it could host."""

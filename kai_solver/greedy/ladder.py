@@ -4,7 +4,7 @@ Within a rung gangs come in policy order, re-evaluated as allocations grow. The 
 no way, an ``Oracle`` may be asked: it proves that there is none, or finds one.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -49,6 +49,18 @@ class Oracle(Protocol):
         ...
 
 
+class Pace(Protocol):
+    """When a rung has to give way to the next."""
+
+    def start(self, rungs_left: int) -> None:
+        """A rung begins; ``rungs_left`` counts it."""
+        ...
+
+    def is_over(self) -> bool:
+        """True where the rung's time has ended."""
+        ...
+
+
 class Admitter(Protocol):
     """Chooses anew whom the allocate rung admits."""
 
@@ -65,7 +77,7 @@ class Ladder:
         problem: Problem,
         rungs: Iterable[Rung],
         oracle: Oracle,
-        should_stop: Callable[[], bool] = lambda: False,
+        pace: Pace | None = None,
         *,
         admission: str = "rank",
         admitter: Admitter | None = None,
@@ -73,7 +85,7 @@ class Ladder:
         self.problem = problem
         self.rungs = tuple(rungs)
         self.oracle = oracle
-        self.should_stop = should_stop
+        self.pace = pace
         self.admitter = admitter
         self.turns = SizeTurns if admission == "max-gpus" else Turns
         self.outcome = Outcome(State(problem))
@@ -85,7 +97,9 @@ class Ladder:
     def climb(self) -> Outcome:
         """Climb all rungs."""
         candidates = self._ready()
-        for rung in self.rungs:
+        for number, rung in enumerate(self.rungs):
+            if self.pace is not None:
+                self.pace.start(len(self.rungs) - number)
             if rung is Rung.ALLOCATE:
                 self._allocate(candidates)
             elif rung is Rung.STALE:
@@ -93,6 +107,9 @@ class Ladder:
             else:
                 self._disturb(rung, candidates)
         return self.outcome
+
+    def _is_over(self) -> bool:
+        return self.pace is not None and self.pace.is_over()
 
     def _ready(self) -> list[int]:
         ready: list[int] = []
@@ -116,7 +133,7 @@ class Ladder:
         waiting: list[Chunk] = []
         while (turn := turns.pop()) is not None:
             gang, chunk = turn
-            if self.should_stop():
+            if self._is_over():
                 self._stop(Rung.ALLOCATE, gang, turns)
                 return
             refusal = over_capacity(self.outcome.state, chunk) or failed.get(self._signature(chunk))
@@ -185,7 +202,7 @@ class Ladder:
         turns = self.turns(self.outcome.state, self.chunkers, candidates)
         while (turn := turns.pop()) is not None:
             gang, chunk = turn
-            if self.should_stop():
+            if self._is_over():
                 self._stop(rung, gang, turns)
                 break
             refusal = self._disturb_for(disruption, rung, chunk)

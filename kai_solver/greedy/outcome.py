@@ -56,9 +56,9 @@ class Outcome:
 
     def forget_dropped(self) -> None:
         """Admissions whose pods lost their places again (with the core of their gang) are undone."""
-        places = self.state.places
-        if any(chunk_pod not in places for a in self.admissions for chunk_pod in a.chunk.pods[:1]):
-            self.admissions = [a for a in self.admissions if a.chunk.pods[0] in places]
+        if self.pool is not None and self.pool.took_places:
+            self.pool.took_places = False
+            self.admissions = [a for a in self.admissions if a.chunk.pods[0] in self.state.places]
 
 
 def proven(reason: Reason, message: str, method: str, *blocking: Blocker) -> Refusal:

@@ -99,7 +99,7 @@ class Placer:
         if deepest is not None:
             lowest = top if top is not None else 0
             for level in range(max(deepest, lowest), lowest - 1, -1):
-                yield from self._domains_at(tree, level, part, allowed, is_required=bool(topology.required), top=top)
+                yield from self._domains_at(tree, level, part, allowed, top)
         if top is None:
             yield allowed
 
@@ -109,20 +109,35 @@ class Placer:
         level: int,
         part: Part,
         allowed: BoolArray | None,
-        *,
-        is_required: bool,
         top: int | None,
     ) -> Iterator[BoolArray]:
+        """Masks of the domains of ``level`` worth trying; ``top`` is the required level, None without one."""
         of_node = tree.domain_of[level]
         inside = of_node >= 0 if allowed is None else (of_node >= 0) & allowed
-        if is_required and part.anchors and top is not None:
+        if part.anchors and top is not None:
             inside = inside & self._beside_anchors(tree, top, part)
-        roomy = self._roomy(of_node, inside, part)
-        if not roomy.size:
-            return
-        free = np.bincount(of_node[inside], weights=self.state.gpu_free[inside], minlength=len(tree.names[level]))
-        for domain in sorted(roomy.tolist(), key=lambda d: (free[d], d)):
+        for domain in self._ranked(tree, level, part, inside):
             yield inside & (of_node == domain)
+
+    def _ranked(self, tree: DomainTree, level: int, part: Part, inside: BoolArray) -> list[int]:
+        """Domains with room for ``part``, tightest first, counted from the outermost level in."""
+        of_node = tree.domain_of[level]
+        roomy = self._roomy(of_node, inside, part)
+        free = self._free_by_level(tree, level, inside)
+
+        def room(domain: int) -> tuple[float, ...]:
+            line = tree.line(level, domain)
+            return (*(float(f[ancestor]) for f, ancestor in zip(free, line, strict=True)), domain)
+
+        return sorted(roomy.tolist(), key=room)
+
+    def _free_by_level(self, tree: DomainTree, level: int, inside: BoolArray) -> list[NDArray[np.float64]]:
+        """Free GPUs (thousandths) by domain, for every level from the outermost down to ``level``."""
+        weights = self.state.gpu_free[inside].astype(np.float64)
+        return [
+            np.bincount(tree.domain_of[at][inside], weights=weights, minlength=len(tree.names[at]))
+            for at in range(level + 1)
+        ]
 
     def _beside_anchors(self, tree: DomainTree, top: int, part: Part) -> BoolArray:
         of_node = tree.domain_of[top]

@@ -7,6 +7,7 @@ from kai_solver.fairness import (
     ReclaimLedger,
     may_reclaim,
     preempt_min_runtime_s,
+    protected_until_s,
     reclaim_min_runtime_s,
     victim_queue_eligible,
 )
@@ -123,7 +124,7 @@ class Eligibility:
         problem = self.state.problem
         started = problem.gangs[gang].gang.last_start_s
         units = self.pool.of_gang[gang]
-        if min_runtime_s > 0 and started is not None and started + min_runtime_s > problem.snapshot.now_s:
+        if protected_until_s(started, min_runtime_s) > problem.snapshot.now_s:
             return [u for u in units if not self.pool.units[u].is_core]
         return units
 

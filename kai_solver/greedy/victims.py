@@ -25,7 +25,10 @@ class _Hold:
 
 
 class VictimPool:
-    """Units of all gangs that may ever leave, and where their pods are now (moved ones at their new place)."""
+    """Units of all gangs that may ever leave, and where their pods are now (moved ones at their new place).
+
+    ``took_places``: some core that left took places with it that its gang got in this cycle.
+    """
 
     def __init__(self, state: State, candidates: Iterable[GangShape]) -> None:
         self.state = state
@@ -39,6 +42,7 @@ class VictimPool:
         for unit in self.units:
             self.seat(unit.index)
         self.cost = self._costs()
+        self.took_places = False
         self._holds: dict[tuple[int, int], _Hold] = {}
 
     def seat(self, unit: int) -> None:
@@ -147,6 +151,7 @@ class VictimPool:
             for pod in [p for leaf in self.state.gangs[u.gang].active for p in leaf]:
                 if pod in self.state.places and pod not in self.state.gone:
                     self.state.lift(pod)
+                    self.took_places = True
         for pod in u.pods:
             if pod in self.state.places:
                 self.state.lift(pod)

@@ -1,6 +1,5 @@
-"""Topologies: domain trees over nodes, and the order in which domains are tried."""
+"""Topologies: domain trees over nodes."""
 
-from kai_solver.topology.candidates import LevelRange, candidate_domains, level_range
 from kai_solver.topology.tree import ROOT, ROOT_LEVEL, Domain, DomainTree, LabelPath
 
 __all__ = [
@@ -9,7 +8,4 @@ __all__ = [
     "Domain",
     "DomainTree",
     "LabelPath",
-    "LevelRange",
-    "candidate_domains",
-    "level_range",
 ]

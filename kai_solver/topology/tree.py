@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.domain import Node, Topology
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 NodeIndices = NDArray[np.int64]
 LabelPath = tuple[str, ...]
@@ -93,12 +95,21 @@ class DomainTree:
             return ROOT
         return Domain(domain.level - 1, int(self.parents[domain.level][domain.position]))
 
+    def line(self, level: int, position: int) -> tuple[int, ...]:
+        """Positions of a domain's ancestors from the outermost level down to itself."""
+        found = [position]
+        for above in range(level, 0, -1):
+            found.append(int(self.parents[above][found[-1]]))
+        return tuple(reversed(found))
+
     def title(self, domain: Domain) -> str:
         """The domain's name in messages, ``zone-a/rack-1``; the topology's name for the root."""
         return self.topology.name if domain.level == ROOT_LEVEL else "/".join(self.names[domain.level][domain.position])
 
     def as_graph(self) -> "nx.DiGraph[Any]":
         """The tree for export: vertices are ``Domain`` with ``name``, ``level`` (label) and ``nodes`` (count)."""
+        import networkx as nx  # 0.3 s of a cold start, and only exports and plots need it
+
         graph: nx.DiGraph[Any] = nx.DiGraph(name=self.topology.name)
         graph.add_node(ROOT, name=self.topology.name, level="", nodes=len(self.members))
         for level, domains in enumerate(self.names):
