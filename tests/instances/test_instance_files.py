@@ -1,0 +1,70 @@
+"""Every instance by hand loads, is clean, is small, and says what it is about."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kai_solver.instances_io.importers import Loaded
+from kai_solver.instances_io.lints import lints
+
+INSTANCES = Path(__file__).parents[2] / "instances"
+SOLVER, FEATURES = (sorted((INSTANCES / folder).glob("*.yaml")) for folder in ("solver", "features"))
+LAB = INSTANCES / "ai-lab-100-gpus.yaml"
+FAMILIES = (
+    "gang",
+    "subgroup",
+    "capacity",
+    "limit",
+    "quota",
+    "entitlement",
+    "priority",
+    "topology",
+    "units",
+    "moves",
+)
+
+every_instance = pytest.mark.parametrize("path", [LAB, *SOLVER, *FEATURES], ids=lambda path: path.stem)
+
+
+@every_instance
+def test_loads_whole_and_lints_clean(path: Path, read: Callable[[Path], Loaded]) -> None:
+    loaded = read(path)
+    assert not loaded.snapshot.notices
+    assert not lints(loaded.snapshot)
+
+
+@every_instance
+def test_is_called_like_its_file_and_states_an_expectation(path: Path, read: Callable[[Path], Loaded]) -> None:
+    loaded = read(path)
+    assert loaded.snapshot.name == path.stem
+    assert loaded.expect is not None
+    assert loaded.expect.placed is not None
+
+
+@every_instance
+def test_every_expected_gang_exists(path: Path, read: Callable[[Path], Loaded]) -> None:
+    loaded = read(path)
+    assert loaded.expect is not None
+    gangs = {gang.name for gang in loaded.snapshot.gangs}
+    for named in (loaded.expect.placed, loaded.expect.pending, loaded.expect.proven):
+        assert not isinstance(named, tuple) or set(named) <= gangs
+
+
+@pytest.mark.parametrize("path", SOLVER, ids=lambda path: path.stem)
+def test_solver_instances_are_small_and_explained(path: Path) -> None:
+    lines = path.read_text().splitlines()
+    assert len(lines) <= 60
+    assert lines[0].startswith("# ")
+
+
+@pytest.mark.parametrize("path", FEATURES, ids=lambda path: path.stem)
+def test_feature_instances_are_tiny_and_name_their_family(path: Path) -> None:
+    lines = path.read_text().splitlines()
+    family = path.stem.partition("-")[0]
+    assert len(lines) <= 40
+    assert lines[0].startswith(f"# {family}: ")
+
+
+def test_every_family_has_a_pair() -> None:
+    assert sorted(path.stem.partition("-")[0] for path in FEATURES) == sorted(FAMILIES * 2)
