@@ -1,0 +1,38 @@
+"""Warm engines, one per model and test session: a cycle on a small cluster then costs milliseconds."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from kai_solver.engine import Engine
+from kai_solver.modelfiles import load_model
+
+settings.register_profile(
+    "cycles",
+    deadline=None,
+    derandomize=True,
+    max_examples=40,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+class Engines:
+    """Engines by name of the model, started when first asked for."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._started: dict[str, Engine] = {}
+
+    def __getitem__(self, model: str) -> Engine:
+        if model not in self._started:
+            self._started[model] = self._stack.enter_context(Engine(load_model(model)))
+        return self._started[model]
+
+
+@pytest.fixture(scope="session")
+def engines() -> Iterator[Engines]:
+    with ExitStack() as stack:
+        yield Engines(stack)
