@@ -26,7 +26,7 @@ class Request:
 
 
 def read_request(instance: Path, model: str, budget: str | None, actions: str | None) -> Request:
-    """Read an instance and settle model, ladder and budget.
+    """Read an instance and settle model, ladder and budget; a bundle brings its own model.
 
     Raises
     ------
@@ -35,9 +35,10 @@ def read_request(instance: Path, model: str, budget: str | None, actions: str | 
     """
     from kai_solver.instances_io import load_instance
 
-    chosen = load_model(model)
-    budget_s = parse_budget_s(budget) if budget is not None else chosen.budget_s
     loaded = load_instance(instance)
+    bundle = loaded.extra.get("bundle")
+    chosen = bundle.model if bundle is not None and model == "default" else load_model(model)
+    budget_s = parse_budget_s(budget) if budget is not None else chosen.budget_s
     ladder, ladder_from = choose_ladder(loaded, actions)
     return Request(instance, loaded, replace(chosen, ladder=ladder) if ladder else chosen, budget_s, ladder_from)
 

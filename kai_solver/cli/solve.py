@@ -1,6 +1,8 @@
 """``kai-solver solve``: one cycle on an instance, in words or as a plan file."""
 
+import zlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +14,9 @@ from kai_solver.cli.options import Actions, AsJson, Budget, Full, Instance, Mode
 if TYPE_CHECKING:
     from kai_solver.cli.inputs import Request
     from kai_solver.domain import Plan
+    from kai_solver.engine import Fault
+
+BUNDLES = Path("kai-solver-bundles")
 
 
 @guarded
@@ -27,6 +32,9 @@ def solve(
     as_json: AsJson = False,
     full: Full = False,
     quiet: Quiet = False,
+    bundles: Annotated[
+        Path, typer.Option("--bundles", help="Where a cycle in which the solver failed is kept, to be solved again.")
+    ] = BUNDLES,
 ) -> Exit:
     """Decide one cycle: what binds where, what moves, what is evicted and for whom, what waits and why.
 
@@ -44,7 +52,7 @@ def solve(
 
     request = read_request(instance, model, budget, actions)
     with stopping_on_interrupt() as stop:
-        plan = decide(request, seed, stop.is_set, quiet=quiet)
+        plan = decide(request, seed, stop.is_set, quiet=quiet, bundles=bundles)
         interrupted = stop.is_set()
         if output is not None:
             from kai_solver.cli.planfiles import write_plan
@@ -64,8 +72,8 @@ def solve(
     return Exit.FINE
 
 
-def decide(request: "Request", seed: int, should_stop: Callable[[], bool], *, quiet: bool) -> "Plan":
-    """One cycle, with progress on standard error."""
+def decide(request: "Request", seed: int, should_stop: Callable[[], bool], *, quiet: bool, bundles: Path) -> "Plan":
+    """One cycle, with progress on standard error; what fails in it is kept under ``bundles``."""
     from kai_solver.cli.progress import ProgressLine
     from kai_solver.engine import Engine
 
@@ -76,4 +84,22 @@ def decide(request: "Request", seed: int, should_stop: Callable[[], bool], *, qu
             seed=seed,
             progress=progress,
             should_stop=should_stop,
+            on_fault=partial(keep_fault, bundles),
         )
+
+
+def keep_fault(folder: Path, fault: "Fault") -> None:
+    """Write a bundle that `kai-solver solve` takes, and say where it is."""
+    from kai_solver import __version__
+    from kai_solver.errors import InputError
+    from kai_solver.instances_io.bundle import Bundle, write_bundle
+
+    path = folder / f"fault-{fault.snapshot.now_s:.0f}-{fault.seed}-{zlib.crc32(fault.error.encode()):08x}.zip"
+    versions = {"kai-solver": __version__}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        bundle = Bundle(fault.snapshot, fault.model, fault.budget_s, fault.seed, fault.error, versions)
+        write_bundle(bundle, path)
+        complain(f"{fault.error}; kept in {path}")
+    except (InputError, OSError) as error:
+        complain(f"{fault.error}; it could not be kept: {error}")

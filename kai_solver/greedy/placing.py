@@ -133,11 +133,12 @@ class Placer:
 
     def _free_by_level(self, tree: DomainTree, level: int, inside: BoolArray) -> list[NDArray[np.float64]]:
         """Free GPUs (thousandths) by domain, for every level from the outermost down to ``level``."""
-        weights = self.state.gpu_free[inside].astype(np.float64)
-        return [
-            np.bincount(tree.domain_of[at][inside], weights=weights, minlength=len(tree.names[at]))
-            for at in range(level + 1)
-        ]
+        weights = self.state.gpu_free[inside]
+        free: list[NDArray[np.float64]] = []
+        for at in range(level + 1):
+            row = np.bincount(tree.domain_of[at][inside], weights=weights, minlength=len(tree.names[at]))
+            free.append(row.astype(np.float64))
+        return free
 
     def _beside_anchors(self, tree: DomainTree, top: int, part: Part) -> BoolArray:
         of_node = tree.domain_of[top]

@@ -3,7 +3,7 @@
 import io
 import os
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from kai_solver.instances_io.fields import Strict, validate
 from kai_solver.instances_io.limits import DEFAULT_LIMITS, Limits
 from kai_solver.instances_io.native import load_native
 from kai_solver.instances_io.native_write import native_from_snapshot
-from kai_solver.instances_io.reader import parse
+from kai_solver.instances_io.reader import Document, parse
 from kai_solver.instances_io.unpack import read_members
 
 _INSTANCE, _CYCLE = "instance.json", "cycle.json"
@@ -77,7 +77,7 @@ def write_bundle(bundle: Bundle, path: Path) -> None:
     InputError
         The file cannot be written.
     """
-    members = {_INSTANCE: native_from_snapshot(bundle.snapshot), _CYCLE: _cycle(bundle)}
+    members = {_CYCLE: _cycle(bundle), _INSTANCE: native_from_snapshot(bundle.snapshot)}
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, document in members.items():
@@ -99,17 +99,29 @@ def read_bundle(path: Path, limits: Limits = DEFAULT_LIMITS) -> Bundle:
     InputError
         Not a bundle.
     """
-    documents = {}
-    for member in read_members(path, limits):
-        documents[member.name.rpartition("!")[2]] = parse(member, limits)[0][1]
-    if not {_INSTANCE, _CYCLE} <= documents.keys():
-        cure = f"A bundle holds {_INSTANCE} and {_CYCLE}"
-        raise InputError("is not a bundle", file=str(path), cure=cure)
-    cycle = validate(_Cycle, documents[_CYCLE], f"{path}!{_CYCLE}")
-    snapshot = load_native(documents[_INSTANCE], f"{path}!{_INSTANCE}").snapshot
-    return Bundle(
-        snapshot, _solver_model(cycle.model, str(path)), cycle.budget_s, cycle.seed, cycle.error, cycle.versions
-    )
+    documents = [document for member in read_members(path, limits) for document in parse(member, limits)]
+    return bundle_from_documents(documents, str(path))
+
+
+def is_bundle(document: Mapping[str, Any]) -> bool:
+    """Whether ``document`` is the first of a bundle's."""
+    return {"model", "budgetS", "seed", "error"} <= document.keys()
+
+
+def bundle_from_documents(documents: Iterable[Document], file: str) -> Bundle:
+    """The bundle of the documents in one zip.
+
+    Raises
+    ------
+    InputError
+        Not a bundle.
+    """
+    by_name = {name.rpartition("!")[2]: document for name, document in documents}
+    if not {_INSTANCE, _CYCLE} <= by_name.keys():
+        raise InputError("is not a bundle", file=file, cure=f"A bundle holds {_INSTANCE} and {_CYCLE}")
+    cycle = validate(_Cycle, by_name[_CYCLE], f"{file}!{_CYCLE}")
+    snapshot = load_native(by_name[_INSTANCE], f"{file}!{_INSTANCE}").snapshot
+    return Bundle(snapshot, _solver_model(cycle.model, file), cycle.budget_s, cycle.seed, cycle.error, cycle.versions)
 
 
 def _cycle(bundle: Bundle) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from kai_solver.domain import Snapshot
 from kai_solver.errors import InputError, KaiSolverError
+from kai_solver.instances_io.bundle import bundle_from_documents, is_bundle
 from kai_solver.instances_io.cases import CaseFile, is_case, load_case
 from kai_solver.instances_io.limits import DEFAULT_LIMITS, Limits
 from kai_solver.instances_io.native import is_native, load_native
@@ -98,6 +99,17 @@ class _Case:
         return Loaded(case.snapshot, self.name, case=case, description=case.description)
 
 
+class _Bundle:
+    name = "bundle"
+
+    def recognises(self, document: Mapping[str, Any]) -> bool:
+        return is_bundle(document)
+
+    def load(self, documents: Sequence[Document], source: Source) -> Loaded:
+        bundle = bundle_from_documents(documents, str(source.path))
+        return Loaded(bundle.snapshot, self.name, description=bundle.error, extra={"bundle": bundle})
+
+
 class _OpenbRecipe:
     name = "openb"
 
@@ -148,7 +160,7 @@ class _Kubernetes:
         return Loaded(sanitize(snapshot), self.name)
 
 
-BUILT_IN: tuple[Importer, ...] = (_OpenbRecipe(), _Native(), _Case(), _KaiSnapshot(), _Kubernetes())
+BUILT_IN: tuple[Importer, ...] = (_Bundle(), _OpenbRecipe(), _Native(), _Case(), _KaiSnapshot(), _Kubernetes())
 
 
 def importers() -> tuple[Importer, ...]:
