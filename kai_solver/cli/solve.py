@@ -72,7 +72,9 @@ def solve(
     return Exit.FINE
 
 
-def decide(request: "Request", seed: int, should_stop: Callable[[], bool], *, quiet: bool, bundles: Path) -> "Plan":
+def decide(
+    request: "Request", seed: int, should_stop: Callable[[], bool], *, quiet: bool, bundles: Path = BUNDLES
+) -> "Plan":
     """One cycle, with progress on standard error; what fails in it is kept under ``bundles``."""
     from kai_solver.cli.progress import ProgressLine
     from kai_solver.engine import Engine
