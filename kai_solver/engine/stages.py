@@ -35,14 +35,14 @@ def measured_stages(outcome: Outcome) -> list[Stage]:
 
 
 def _opened(state: State) -> Stage:
-    """GPU nodes on which nobody ran and somebody is to run: what the stage ``preference`` minimises.
+    """GPU nodes of which no device was in use and some is to be: what the stage ``preference`` minimises.
 
     Bound: what the GPUs of the placed pods exceed the room on the other nodes by, in the largest free nodes.
     """
     problem = state.problem
     whole = ((problem.device_free + problem.device_releasing) >= MILLI).sum(axis=1)
     is_free = (problem.gpus > 0) & (whole == problem.gpus)
-    opened = {p.node for p in state.places.values() if is_free[p.node]}
+    opened = {p.node for p in state.places.values() if p.devices and is_free[p.node]}
     demand = sum(len(p.devices) * p.milli for p in state.places.values())
     elsewhere = sum(len(p.devices) * p.milli for p in state.places.values() if not is_free[p.node])
     room = elsewhere + int(state.gpu_free[~is_free].sum())

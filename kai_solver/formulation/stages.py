@@ -84,7 +84,7 @@ def _moves(v: Variables) -> Objective:
 
 
 def preference(v: Variables) -> list[Objective]:
-    """Wholly free GPU nodes that get a pod; nodes that movers may leave do not count.
+    """Wholly free GPU nodes that get a pod with GPUs; nodes that movers may leave do not count.
 
     Each place opens its node by as much as could be there, no more: with a larger factor the LP sees nothing, and the
     bound of d3 (28 nodes) was 24 after 1.9 s instead of 28 at once (2026-11-21).
@@ -96,7 +96,7 @@ def preference(v: Variables) -> list[Objective]:
     landing: dict[int, list[Term]] = {}
     for shape, places in [*v.place.items(), *((s.piece.shape, s.place) for s in v.scoped)]:
         for node, var in places.items():
-            if node in free:
+            if node in free and v.joint.problem.shapes.shapes[shape].gpu.devices:
                 landing.setdefault(node, []).append((int(v.fitting(shape)[node]), var))
     terms: list[Term] = []
     for arrivals in landing.values():

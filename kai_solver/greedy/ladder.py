@@ -114,9 +114,9 @@ class Ladder:
     def _ready(self) -> list[int]:
         ready: list[int] = []
         for gang, chunker in zip(self.problem.gangs, self.chunkers, strict=True):
-            if not gang.pending:
+            refusal = not_ready(self.problem, gang, chunker) if gang.waits else None
+            if refusal is None and not gang.pending:
                 continue
-            refusal = not_ready(self.problem, gang, chunker)
             if refusal is None:
                 ready.append(gang.index)
             else:

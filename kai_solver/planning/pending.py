@@ -12,7 +12,7 @@ def pending_gangs(problem: Problem, outcome: Outcome) -> tuple[Pending, ...]:
     """One entry for every gang with pods that wait and get nothing more this cycle, by name."""
     found = [_outside(gang, why) for gang, why in problem.outside.values() if _waits(gang)]
     for gang, rungs in outcome.refusals.items():
-        if any(outcome.state.gangs[gang].pending):
+        if any(outcome.state.gangs[gang].pending) or not problem.gangs[gang].pending:
             found.append(_pending(problem.gangs[gang].gang.key, rungs))
     return tuple(sorted(found, key=lambda p: p.gang))
 

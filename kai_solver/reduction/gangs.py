@@ -53,6 +53,11 @@ class GangShape:
         return tuple(pod for leaf in self.leaves for pod in leaf.active)
 
     @property
+    def waits(self) -> bool:
+        """True where some pod may be placed, or will be once its gates open."""
+        return any(leaf.pending or leaf.gated for leaf in self.leaves)
+
+    @property
     def pending(self) -> tuple[int, ...]:
         """All its pods that may be placed."""
         return tuple(pod for leaf in self.leaves for pod in leaf.pending)
