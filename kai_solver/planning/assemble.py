@@ -18,10 +18,14 @@ Labels = dict[int, dict[int, int]]
 
 @dataclass(slots=True)
 class _Cause:
-    """Why a unit was disturbed: the last rung that did it, and the gangs it helps."""
+    """Why a unit was disturbed: the last rung that did it, and the gangs (indices) it helps."""
 
     rung: Rung
-    gangs: dict[str, None] = field(default_factory=dict)
+    gangs: dict[int, None] = field(default_factory=dict)
+
+    def helps(self, problem: Problem) -> tuple[str, ...]:
+        """Keys of the gangs."""
+        return tuple(problem.gangs[gang].gang.key for gang in self.gangs)
 
 
 def assemble(problem: Problem, outcome: Outcome) -> Plan:
@@ -87,13 +91,12 @@ def _causes(problem: Problem, outcome: Outcome) -> dict[int, _Cause]:
     if outcome.pool is None:
         return causes
     for admission in outcome.admissions:
-        gang = problem.gangs[admission.chunk.gang].gang.key
         for index in admission.units:
             for pod in outcome.pool.units[index].pods:
                 cause = causes.get(pod)
                 if cause is None or cause.rung is not admission.rung:
                     cause = causes[pod] = _Cause(admission.rung)
-                cause.gangs[gang] = None
+                cause.gangs[admission.chunk.gang] = None
     return causes
 
 
@@ -111,7 +114,7 @@ def _moves(problem: Problem, outcome: Outcome, causes: dict[int, _Cause], labels
                 problem.nodes[problem.pod_node[pod]].name,
                 problem.nodes[place.node].name,
                 _devices(problem, place, labels),
-                tuple(cause.gangs),
+                cause.helps(problem),
                 cause.rung,
             )
         )
@@ -130,7 +133,7 @@ def _evictions(problem: Problem, outcome: Outcome, causes: dict[int, _Cause]) ->
                 gang.gang.key,
                 problem.nodes[problem.pod_node[pod]].name,
                 _REASONS[cause.rung],
-                tuple(cause.gangs),
+                cause.helps(problem),
                 eviction_message(problem, pod, cause.rung, tuple(cause.gangs)),
             )
         )
