@@ -68,10 +68,10 @@ class Mover:
         Index in the pool.
     home
         Node of each pod, in the order of the pieces' pods.
-    after
-        Units of the same gang that must leave before this one may (surplus before core).
     bears
-        Those of ``after`` that cannot run without this one: it holds the minimum that they are above.
+        Units of the same gang that cannot run without this one: it holds the minimum that they are above.
+    quorum
+        That many of ``bears`` are a minimum of their own, and may stay when this one is evicted; 0: never.
     may_move
         Its pods may take places elsewhere.
     reclaimable, preemptable
@@ -88,8 +88,8 @@ class Mover:
     charge: Charge
     pieces: tuple[Piece, ...]
     home: tuple[int, ...]
-    after: tuple[int, ...]
     bears: tuple[int, ...]
+    quorum: int
     scopes: tuple[Scope, ...]
     may_move: bool
     reclaimable: bool
@@ -100,8 +100,8 @@ class Mover:
 
     @property
     def is_simple(self) -> bool:
-        """One pod that any node may take: alike ones fold into a count."""
-        return len(self.home) == 1 and not self.scopes and not self.after
+        """One pod that any node may take, and that bears none: alike ones that none bears fold into a count."""
+        return len(self.home) == 1 and not self.scopes and not self.bears
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ they are. Running pods alike in shape, queue, cost and rights share a class: ``s
 home on n stay. Gangs with a required topology keep counts of their own per domain.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,13 +99,15 @@ class Variables:
     # -- movers --------------------------------------------------------------------------------------------------
 
     def _make_movers(self) -> None:
-        for key, members in _fold(self.joint.movers).items():
+        simple = _simple(self.joint.movers)
+        for key, members in _fold(simple).items():
             size = sum(len(m) for m in members.values())
             at_home = {n: self.spec.int_var(0, len(m), f"stay[{key[0]},{n}]") for n, m in members.items()}
             out_reclaim, out_preempt = self.spec.int_var(0, size), self.spec.int_var(0, size)
             self.classes.append(MoverClass(key, members, at_home, out_reclaim, out_preempt))
+        folded = {mover.unit for mover in simple}
         for mover in self.joint.movers:
-            if not mover.is_simple:
+            if mover.unit not in folded:
                 stay, moved = self.spec.bool_var(f"stay[u{mover.unit}]"), self.spec.bool_var()
                 self.units.append(MoverUnit(mover, stay, moved, self.spec.bool_var(), self.spec.bool_var()))
 
@@ -198,10 +200,15 @@ def class_key(mover: Mover) -> ClassKey:
     )
 
 
-def _fold(movers: tuple[Mover, ...]) -> dict[ClassKey, dict[int, list[Mover]]]:
+def _simple(movers: Sequence[Mover]) -> list[Mover]:
+    """Those that may fold: what happens to them concerns no other mover of their gang."""
+    borne = {unit for mover in movers for unit in mover.bears}
+    return [mover for mover in movers if mover.is_simple and mover.unit not in borne]
+
+
+def _fold(movers: Sequence[Mover]) -> dict[ClassKey, dict[int, list[Mover]]]:
     """Simple movers by class and home."""
     found: dict[ClassKey, dict[int, list[Mover]]] = {}
     for mover in movers:
-        if mover.is_simple:
-            found.setdefault(class_key(mover), {}).setdefault(mover.home[0], []).append(mover)
+        found.setdefault(class_key(mover), {}).setdefault(mover.home[0], []).append(mover)
     return found

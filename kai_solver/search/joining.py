@@ -114,8 +114,8 @@ class Joiner:
             charge=u.charge,
             pieces=pieces,
             home=tuple(self.problem.pod_node[p] for p in pods),
-            after=tuple(pool.of_gang[u.gang][: u.step]),
             bears=self._bears(pool, u),
+            quorum=self._quorum(u),
             scopes=scopes,
             may_move=may_move,
             reclaimable=reclaimable,
@@ -126,14 +126,22 @@ class Joiner:
         )
 
     def _bears(self, pool: VictimPool, unit: Unit) -> tuple[int, ...]:
-        """Surplus of the podsets whose minimum ``unit`` holds; the core bears everything."""
+        """Surplus of the podsets whose minimum ``unit`` holds; the core bears everything.
+
+        But a minimum of one is held by whoever stays: there the core is one pod like the others.
+        """
         units = pool.of_gang[unit.gang]
         if unit.is_core:
-            return tuple(units[: unit.step])
+            return tuple(units[: unit.step]) if self._quorum(unit) != 1 else ()
         leaf_of, leaves = self.state.leaf_of, self.problem.gangs[unit.gang].leaves
         left = Counter(leaf_of[p] for u in units[unit.step :] for p in pool.units[u].pods)
         held = {leaf for leaf in (leaf_of[p] for p in unit.pods) if left[leaf] <= leaves[leaf].min_member}
         return tuple(u for u in units[: unit.step] if any(leaf_of[p] in held for p in pool.units[u].pods))
+
+    def _quorum(self, unit: Unit) -> int:
+        """Surplus pods that could take the place of ``unit``: of the core of a gang with one podset, its minimum."""
+        leaves = self.problem.gangs[unit.gang].leaves
+        return leaves[0].min_member if unit.is_core and len(leaves) == 1 else 0
 
     def _pods_of(self, units: frozenset[int]) -> frozenset[int]:
         pool = self.outcome.pool
