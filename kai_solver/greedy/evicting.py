@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.domain import Rung, TopologyConstraint
-from kai_solver.greedy.chunks import Chunk, Part
+from kai_solver.greedy.chunks import Chunk, Chunker, Part
 from kai_solver.greedy.fit import FitTable
 from kai_solver.greedy.placing import Placer
 from kai_solver.greedy.room import RoomTable
@@ -91,7 +91,8 @@ class Evictor(Placer):
         gang = self.state.problem.gangs[u.gang]
         mark = self.state.mark()
         part = part_of_unit(gang, u.pods, self.state.gangs[u.gang].active)
-        if self.mover.place_part(part, None) or self.mover.place_part(part, None, largest_first=True):
+        placed = self.mover.place_part(part, None) or self.mover.place_part(part, None, largest_first=True)
+        if placed and (self.rung is Rung.CONSOLIDATION or self._may_run(unit)):
             self.pool.seat(unit)
             return True
         self.state.rollback(mark)
@@ -106,7 +107,7 @@ class Evictor(Placer):
         if self.may_move and self.rung is not Rung.CONSOLIDATION:
             hopeless: set[tuple[int, ...]] = set()
             for unit in order:
-                if pool.has_left(unit) and not pool.has_left_after(unit):
+                if pool.has_left(unit):
                     self._move_unless_hopeless(unit, hopeless)
         return self.rung is not Rung.CONSOLIDATION or not any(pool.has_left(u) for u in order)
 
@@ -114,16 +115,22 @@ class Evictor(Placer):
         """Let the unit stay where it ran, if there is room now that everything else has its place."""
         pool, state = self.pool, self.state
         u = pool.units[unit]
-        if pool.has_left_after(unit):
-            return
         mark = state.mark()
         if pool.is_moved(unit):
             for pod in u.pods:
                 state.lift(pod)
-        if state.returns_home(u.pods):
+        if state.returns_home(u.pods) and self._may_run(unit):
             pool.seat(unit)
         else:
             state.rollback(mark)
+
+    def _may_run(self, unit: int) -> bool:
+        """Surplus has no place without its core, unless it makes up the minimum by itself."""
+        gang = self.pool.units[unit].gang
+        if not self.pool.has_left_after(unit):
+            return True
+        shape = self.state.problem.gangs[gang]
+        return Chunker(shape, self.state.gangs[gang]).is_satisfied(shape.root)
 
     def _move_unless_hopeless(self, unit: int, hopeless: set[tuple[int, ...]]) -> None:
         """Try to move; units alike to one that found no place are not tried again (room only shrinks here)."""

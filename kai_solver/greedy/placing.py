@@ -44,7 +44,7 @@ class Placer:
         if self.state.affinity is not None:
             mask = self.state.affinity.mask(self.state.problem.pods[pod])
             allowed = mask if allowed is None else allowed & mask
-        choice = self.fits.choose(shape, allowed)
+        choice = self._promised(pod, shape, allowed) or self.fits.choose(shape, allowed)
         if choice is None:
             return False
         node, now = choice
@@ -52,6 +52,15 @@ class Placer:
         self.state.put(pod, node, now=now)
         self.fits.took(shape, node, now=now)
         return True
+
+    def _promised(self, pod: int, shape: int, allowed: BoolArray | None) -> tuple[int, bool] | None:
+        """The node that an earlier cycle nominated, where the pod fits it (reference 3.10: before all other scores)."""
+        nominated = self.state.problem.pods[pod].nominated_node
+        node = self.state.problem.node_index.get(nominated, -1) if nominated else -1
+        if node < 0 or (allowed is not None and not allowed[node]):
+            return None
+        now, later = self.fits.counts(shape)
+        return (node, bool(now[node] > 0)) if later[node] > 0 else None
 
     def place_part(self, part: Part, allowed: BoolArray | None, *, largest_first: bool = False) -> bool:
         """Place all pods under ``part``; may leave some placed where it fails."""

@@ -30,7 +30,7 @@ class _Cause:
 
 def assemble(problem: Problem, outcome: Outcome) -> Plan:
     """Plan of ``outcome``; order is that of admission, then of names. Stages, timing and source are the caller's."""
-    causes = _causes(problem, outcome)
+    causes = _causes(outcome)
     labels = _labels(problem, outcome)
     return Plan(
         binds=_binds(problem, outcome, labels),
@@ -85,7 +85,7 @@ def _labels(problem: Problem, outcome: Outcome) -> Labels:
     return labels
 
 
-def _causes(problem: Problem, outcome: Outcome) -> dict[int, _Cause]:
+def _causes(outcome: Outcome) -> dict[int, _Cause]:
     """By pod: why it leaves or moves. A unit first moved and later evicted is evicted for the later gang."""
     causes: dict[int, _Cause] = {}
     if outcome.pool is None:
