@@ -12,8 +12,9 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 _MANY = 1 << 30
-_LATER, _UNSHARED = 1 << 40, 1 << 44
-"""Weights of a node's key, far above any free amount: not free now; no shared device to join (reference 3.10)."""
+_LATER, _UNSHARED, _RANK = 1 << 40, 1 << 44, 1 << 48
+"""Weights of a node's key, far above any free amount: not free now; no shared device to join; a step of the preferred
+topology's rank (reference 3.10)."""
 
 
 @dataclass(slots=True)
@@ -91,10 +92,13 @@ class FitTable:
         np.minimum(later, _shares(future, milli, gpu.devices), out=later)
         np.minimum(now, _shares(present, milli, gpu.devices), out=now)
 
-    def choose(self, shape: int, allowed: BoolArray | None = None) -> tuple[int, bool] | None:
+    def choose(
+        self, shape: int, allowed: BoolArray | None = None, rank: IntArray | None = None
+    ) -> tuple[int, bool] | None:
         """The best node for one pod, and whether it can be bound now; None where it fits nowhere.
 
-        Order (reference 3.10): a device already shared, free now, then packed or spread by what is free, then name.
+        Order (reference 3.10): ``rank`` (N,), smaller first (preferred topology); a device already shared; free now;
+        then packed or spread by what is free; then name.
         """
         now, later = self.counts(shape)
         candidates = later > 0
@@ -103,6 +107,8 @@ class FitTable:
         if not candidates.any():
             return None
         key = self._key(shape, now)
+        if rank is not None:
+            key = key + rank * _RANK
         node = int(np.where(candidates, key, np.iinfo(np.int64).max).argmin())
         return node, bool(now[node] > 0)
 
