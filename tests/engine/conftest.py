@@ -4,19 +4,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from kai_solver.engine import Engine
 from kai_solver.modelfiles import load_model
-
-settings.register_profile(
-    "cycles",
-    deadline=None,
-    derandomize=True,
-    max_examples=40,
-    print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
 
 
 class Engines:

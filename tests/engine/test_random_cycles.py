@@ -1,0 +1,381 @@
+"""Random clusters through whole cycles: plans hold, the solver is never worse than greedy, nothing swings back."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kai_solver.check import check_plan
+from kai_solver.conformance.rounds import settle
+from kai_solver.domain import (
+    LADDER,
+    Gang,
+    GpuRequest,
+    Node,
+    Plan,
+    Pod,
+    PodSet,
+    PodStatus,
+    Queue,
+    Rung,
+    Snapshot,
+    SubGroup,
+    Topology,
+    TopologyConstraint,
+    TopologyLevel,
+    flat_gang,
+)
+from kai_solver.engine import Engine
+from kai_solver.modelfiles import load_model
+from kai_solver.units import MILLI, ResourceSchema
+
+GIB = 2**30
+FREE = -1
+RACKS = Topology("dc", (TopologyLevel("zone"), TopologyLevel("rack")))
+
+REQUESTS = (
+    GpuRequest(1),
+    GpuRequest(1),
+    GpuRequest(2),
+    GpuRequest(3),
+    GpuRequest(1, 500),
+    GpuRequest(1, 250),
+    GpuRequest(2, 500),
+    GpuRequest(1, 0, 20_000),
+    GpuRequest(0),
+)
+
+
+class Engines(Protocol):
+    def __getitem__(self, model: str) -> Engine: ...
+
+
+def some(examples: int) -> settings:
+    return settings(
+        max_examples=examples,
+        deadline=None,
+        derandomize=True,
+        print_blob=True,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+
+
+# -- clusters ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Seats:
+    """What is free on the nodes while running pods are seated."""
+
+    nodes: Sequence[Node]
+    cpu: dict[str, int] = field(default_factory=dict)
+    devices: dict[str, list[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.cpu = self.cpu or {node.name: node.allocatable[0] for node in self.nodes}
+        self.devices = self.devices or {node.name: [MILLI] * node.gpus for node in self.nodes}
+
+    def seat(self, pod: Pod, node: Node) -> Pod | None:
+        milli = pod.gpu.milli_on(node.gpu_memory_mib)
+        fitting = [d for d, free in enumerate(self.devices[node.name]) if free >= milli]
+        if self.cpu[node.name] < pod.request[0] or (pod.gpu.devices and len(fitting) < pod.gpu.devices):
+            return None
+        chosen = tuple(fitting[: pod.gpu.devices])
+        for device in chosen:
+            self.devices[node.name][device] -= milli
+        self.cpu[node.name] -= pod.request[0]
+        return replace(pod, status=PodStatus.RUNNING, node=node.name, devices=chosen)
+
+
+@st.composite
+def queue_trees(draw: st.DrawFn) -> tuple[Queue, ...]:
+    """Queues of depth 1 to 3; leaves are those without children."""
+    gpus = st.sampled_from([0, 1, 2, 3, 4, FREE])
+    found: list[Queue] = []
+
+    def grow(parent: str, depth: int) -> None:
+        for index in range(draw(st.integers(1, 2 + (depth == 1)))):
+            name = f"{parent}{'abc'[index]}"
+            quota = draw(gpus)
+            limit = draw(st.sampled_from([FREE, FREE, FREE, FREE, 2, 5]))
+            found.append(
+                Queue(
+                    name,
+                    parent,
+                    priority=draw(st.sampled_from([100, 100, 101])),
+                    created_s=float(len(found)),
+                    quota=(FREE, FREE, quota * MILLI if quota != FREE else FREE),
+                    limit=(FREE, FREE, limit * MILLI if limit != FREE else FREE),
+                    weight=(0.0, 0.0, float(draw(st.sampled_from([0, 1, 1, 2, 3])))),
+                )
+            )
+            if depth < 3 and draw(st.integers(0, 3)) == 0:
+                grow(name, depth + 1)
+
+    grow("", 1)
+    return tuple(found)
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> tuple[SubGroup, dict[str, int]]:
+    """A gang's tree, and how many pods each podset has."""
+    level = st.sampled_from([None, None, None, "rack", "zone"])
+
+    def constraint() -> TopologyConstraint | None:
+        required = draw(level)
+        return TopologyConstraint("dc", required) if required else None
+
+    if draw(st.integers(0, 3)):
+        size = draw(st.integers(1, 4))
+        least = draw(st.integers(1, size)) if draw(st.integers(0, 2)) == 0 else size
+        return flat_gang(least, constraint()), {"default": size}
+    sizes = {f"s{i}": draw(st.integers(1, 2)) for i in range(draw(st.integers(2, 3)))}
+    least_groups = draw(st.sampled_from([None, None, 1, 2]))
+    sets = tuple(PodSet(name, draw(st.integers(1, size)), constraint()) for name, size in sizes.items())
+    return SubGroup(children=sets, min_subgroups=least_groups, topology=constraint()), sizes
+
+
+@st.composite
+def gangs(draw: st.DrawFn, name: str, queues: Sequence[Queue], most: int) -> Gang:
+    root, sizes = draw(trees())
+    shared = draw(st.sampled_from(REQUESTS))
+    alike = draw(st.integers(0, 3)) > 0
+    pods: list[Pod] = []
+    for podset, size in sizes.items():
+        for _ in range(size):
+            gpu = shared if alike else draw(st.sampled_from(REQUESTS))
+            gpu = replace(gpu, devices=min(gpu.devices, most))
+            number = len(pods)
+            cpu = draw(st.sampled_from([500, 500, 500, 4000]))
+            order = (0, float(number), "")
+            pods.append(Pod("ns", f"{name}-{number}", (cpu, GIB, 0, 1), gpu, podset=podset, order=order))
+    priority = draw(st.sampled_from([50, 50, 60, 100]))
+    parents = {queue.parent for queue in queues}
+    leaf = draw(st.sampled_from([queue.name for queue in queues if queue.name not in parents]))
+    return Gang(
+        "ns",
+        name,
+        leaf,
+        root,
+        tuple(pods),
+        priority=priority,
+        preemptible=priority < 100,
+        created_s=float(draw(st.integers(0, 100))),
+    )
+
+
+def seated(gang: Gang, seats: Seats, start: int) -> Gang:
+    """The gang running as one would run it that fills nodes from ``start`` on; as it was where it does not fit.
+
+    A gang with any topology runs on one node, which keeps every level together.
+    """
+    constrained = gang.root.topology is not None or any(podset.topology for podset in gang.root.podsets())
+    order = [*seats.nodes[start:], *seats.nodes[:start]]
+    for candidates in [[node] for node in order] if constrained else [order]:
+        trial = Seats(seats.nodes, dict(seats.cpu), {name: list(free) for name, free in seats.devices.items()})
+        pods: list[Pod] = []
+        for pod in gang.pods:
+            placed = next(filter(None, (trial.seat(pod, node) for node in candidates)), None)
+            if placed is None:
+                break
+            pods.append(placed)
+        if len(pods) == len(gang.pods):
+            seats.cpu, seats.devices = trial.cpu, trial.devices
+            return replace(gang, pods=tuple(pods), last_start_s=500.0 + start)
+    return gang
+
+
+@st.composite
+def clusters(draw: st.DrawFn, most_nodes: int = 6, most_running: int = 8, most_waiting: int = 5) -> Snapshot:
+    nodes = []
+    for index in range(draw(st.integers(1, most_nodes))):
+        gpus = draw(st.sampled_from([1, 2, 2, 3, 4, 4]))
+        rack = draw(st.integers(0, 2))
+        labels = {"zone": f"z{rack // 2}", "rack": f"r{rack}"}
+        memory = draw(st.sampled_from([40_000, 80_000]))
+        nodes.append(
+            Node(f"n{index}", (16_000, 64 * GIB, gpus * MILLI, 20), gpus=gpus, gpu_memory_mib=memory, labels=labels)
+        )
+    most = max(node.gpus for node in nodes)
+    queues = draw(queue_trees())
+    seats = Seats(nodes)
+    everybody: list[Gang] = []
+    for index in range(draw(st.integers(0, most_running))):
+        start = draw(st.integers(0, len(nodes) - 1))
+        everybody.append(seated(draw(gangs(f"r{index}", queues, most)), seats, start))
+    everybody += [draw(gangs(f"w{index}", queues, most)) for index in range(draw(st.integers(1, most_waiting)))]
+    return Snapshot(1000.0, ResourceSchema(), tuple(nodes), queues, tuple(everybody), (RACKS,))
+
+
+# -- what a plan comes to ------------------------------------------------------------------------------------------
+
+
+def refused(plan: Plan) -> list[str]:
+    return [note for note in plan.notes if "refused" in note]
+
+
+def disruption(plan: Plan) -> list[tuple[int, float]]:
+    """Stages that weigh disruption, most important first, as (rank, value); what is absent is zero."""
+    found: list[tuple[int, float]] = []
+    after = {"gangs-broken": 1, "evicted-pods": 2, "moved-pods": 3}
+    for stage in plan.stages:
+        name, _, stratum = stage.name.partition("/")
+        if name == "evicted-work":
+            found.append((-int(stratum), stage.value))
+        elif name in after:
+            found.append((after[name], stage.value))
+    return found
+
+
+def is_no_worse(one: Plan, other: Plan) -> bool:
+    """Is ``one``'s disruption lexicographically at most ``other``'s?"""
+    mine, theirs = dict(disruption(one)), dict(disruption(other))
+    ranks = sorted({*mine, *theirs})
+    return [mine.get(rank, 0.0) for rank in ranks] <= [theirs.get(rank, 0.0) for rank in ranks]
+
+
+def first_difference(better: Plan, greedy: Plan) -> str:
+    """What is wrong with the order of admissions: the first difference must be one that only ``better`` admits."""
+    for index, (gang, rung) in enumerate(greedy.admitted):
+        if index == len(better.admitted):
+            return f"{gang} is admitted by greedy alone"
+        if better.admitted[index] != (gang, rung):
+            other, its_rung = better.admitted[index]
+            if LADDER.index(its_rung) > LADDER.index(rung) or (other, its_rung) in greedy.admitted[index:]:
+                return f"{gang} by {rung.value} is passed over for {other} by {its_rung.value}"
+            return ""
+    return ""
+
+
+def places(snapshot: Snapshot) -> frozenset[tuple[str, str, tuple[int, ...]]]:
+    return frozenset((pod.key, pod.node, pod.devices) for gang in snapshot.gangs for pod in gang.pods if pod.node)
+
+
+def values(plan: Plan) -> tuple[object, ...]:
+    """What a plan is worth: who is admitted, how, and every stage's value and bound."""
+    return plan.admitted, [(stage.name, stage.value, stage.bound, stage.optimal) for stage in plan.stages]
+
+
+def is_settled(plan: Plan) -> bool:
+    """Nothing is left open: every refusal is proven, and every stage at its bound."""
+    return all(stage.optimal for stage in plan.stages) and all(p.proof.state == "proven" for p in plan.pending)
+
+
+def renamed(snapshot: Snapshot, names: Mapping[str, str]) -> Snapshot:
+    """The same cluster with other names of nodes."""
+
+    def of_pod(pod: Pod) -> Pod:
+        return replace(pod, node=names.get(pod.node, ""))
+
+    return replace(
+        snapshot,
+        nodes=tuple(replace(node, name=names[node.name]) for node in snapshot.nodes),
+        gangs=tuple(replace(gang, pods=tuple(map(of_pod, gang.pods))) for gang in snapshot.gangs),
+    )
+
+
+# -- properties ----------------------------------------------------------------------------------------------------
+
+
+def check_one_cycle(engines: Engines, cluster: Snapshot) -> None:
+    greedy = engines["greedy-only"].cycle(cluster)
+    assert not refused(greedy), greedy.notes
+    assert check_plan(cluster, greedy) == ()
+    for model in ("default", "deterministic"):
+        plan = engines[model].cycle(cluster)
+        assert not refused(plan), plan.notes
+        assert check_plan(cluster, plan) == ()
+        assert first_difference(plan, greedy) == ""
+        if plan.admitted == greedy.admitted:
+            assert is_no_worse(plan, greedy), (disruption(plan), disruption(greedy))
+
+
+@given(cluster=clusters())
+@some(40)
+def test_plans_hold_and_the_solver_is_no_worse_than_greedy(engines: Engines, cluster: Snapshot) -> None:
+    check_one_cycle(engines, cluster)
+
+
+@pytest.mark.slow
+@given(cluster=clusters())
+@settings(some(200), derandomize=False)
+def test_plans_of_many_clusters_hold(engines: Engines, cluster: Snapshot) -> None:
+    check_one_cycle(engines, cluster)
+
+
+def check_comes_to_rest(engine: Engine, cluster: Snapshot, cycles: int) -> None:
+    """Carried out cycle after cycle, with nothing new arriving, plans never lead back to where the cluster was."""
+    seen = {places(cluster)}
+    for _ in range(cycles):
+        plan = engine.cycle(cluster)
+        assert not refused(plan), plan.notes
+        if not (plan.binds or plan.moves or plan.evictions):
+            return
+        cluster = settle(cluster, plan, delay_s=1.0)
+        if plan.evictions or plan.moves:
+            assert places(cluster) not in seen, "back where it was: somebody was disturbed for nothing"
+        seen.add(places(cluster))
+
+
+@pytest.fixture(scope="session")
+def evicting() -> Iterator[tuple[Engine, ...]]:
+    """Engines that evict and move nobody for a better packing: a moved pod has no claim on its place (as in KAI)."""
+    rungs = tuple(rung for rung in LADDER if rung is not Rung.CONSOLIDATION)
+    with ExitStack() as stack:
+        models = [replace(load_model(name), ladder=rungs) for name in ("greedy-only", "deterministic")]
+        yield tuple(stack.enter_context(Engine(model)) for model in models)
+
+
+@given(cluster=clusters())
+@some(30)
+def test_nothing_swings_to_and_fro(evicting: tuple[Engine, ...], cluster: Snapshot) -> None:
+    for engine in evicting:
+        check_comes_to_rest(engine, cluster, 4)
+
+
+@pytest.mark.slow
+@given(cluster=clusters())
+@some(200)
+def test_nothing_swings_to_and_fro_in_many_clusters(evicting: tuple[Engine, ...], cluster: Snapshot) -> None:
+    for engine in evicting:
+        check_comes_to_rest(engine, cluster, 6)
+
+
+@given(cluster=clusters(), data=st.data())
+@some(25)
+def test_deterministic_is_the_same_twice_and_in_any_order_of_the_input(
+    engines: Engines, cluster: Snapshot, data: st.DataObject
+) -> None:
+    engine = engines["deterministic"]
+    first = engine.cycle(cluster)
+    assert values(engine.cycle(cluster)) == values(first)
+    shuffled = replace(
+        cluster,
+        nodes=tuple(data.draw(st.permutations(cluster.nodes))),
+        queues=tuple(data.draw(st.permutations(cluster.queues))),
+        gangs=tuple(
+            replace(gang, pods=tuple(data.draw(st.permutations(gang.pods))))
+            for gang in data.draw(st.permutations(cluster.gangs))
+        ),
+    )
+    assert values(engine.cycle(shuffled)) == values(first)
+
+
+@given(cluster=clusters(), data=st.data())
+@some(25)
+def test_names_of_nodes_are_worth_nothing(engines: Engines, cluster: Snapshot, data: st.DataObject) -> None:
+    """Where both cycles are settled, they come to the same; a longer name in the same order changes nothing at all."""
+    engine = engines["deterministic"]
+    names = [node.name for node in cluster.nodes]
+    first = engine.cycle(cluster)
+    alike = engine.cycle(renamed(cluster, {name: f"node-{name}" for name in names}))
+    assert values(alike) == values(first)
+    other = engine.cycle(renamed(cluster, dict(zip(names, data.draw(st.permutations(names)), strict=True))))
+    if is_settled(first) and is_settled(other):
+        assert sorted(other.admitted, key=str) == sorted(first.admitted, key=str)
+        assert is_no_worse(other, first)
+        assert is_no_worse(first, other)

@@ -1,0 +1,377 @@
+"""Each constraint family alone: what it allows, what it forbids, and that the checker misses it when it is off."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+
+from kai_solver.check import check_plan
+from kai_solver.domain import (
+    FAMILIES,
+    Bind,
+    Device,
+    Eviction,
+    Gang,
+    GpuRequest,
+    Move,
+    Node,
+    Plan,
+    Pod,
+    PodSet,
+    PodStatus,
+    Queue,
+    QueueVector,
+    Rung,
+    Snapshot,
+    SubGroup,
+    Topology,
+    TopologyConstraint,
+    TopologyLevel,
+    flat_gang,
+)
+from kai_solver.domain.plan import EvictionReason
+from kai_solver.fairness import surplus
+from kai_solver.formulation.build import Formulation, formulate
+from kai_solver.formulation.expand import Decision, expand
+from kai_solver.formulation.joint import Joint, QueueSurplus
+from kai_solver.formulation.spec import SpecAnswer, Term
+from kai_solver.greedy import Admission, Chunk, Outcome, State
+from kai_solver.greedy.chunks import Chunker
+from kai_solver.greedy.disruption import Disruption
+from kai_solver.greedy.rules import Aggressor, Eligibility
+from kai_solver.greedy.units import charge_of
+from kai_solver.planning import assemble
+from kai_solver.reduction import build_problem
+from kai_solver.search.child import SolverChild
+from kai_solver.search.joining import Joiner
+from kai_solver.search.parameters import SolverParameters
+from kai_solver.search.realise import realise
+from kai_solver.units import MILLI, ResourceSchema
+
+GIB = 2**30
+RACK = TopologyConstraint("dc", "rack")
+
+
+@pytest.fixture(scope="module")
+def child() -> Iterator[SolverChild]:
+    with SolverChild() as child:
+        yield child
+
+
+# -- clusters ------------------------------------------------------------------------------------------------------
+
+
+def a_node(name: str, gpus: int, rack: str = "r0", cpu: int = 8000) -> Node:
+    return Node(name, (cpu, 64 * GIB, gpus * MILLI, 20), gpus=gpus, gpu_memory_mib=100, labels={"rack": rack})
+
+
+def a_queue(name: str, quota: int = -1, limit: int = -1) -> Queue:
+    def gpus(amount: int) -> QueueVector:
+        return (-1, -1, amount * MILLI if amount >= 0 else -1)
+
+    return Queue(name, quota=gpus(quota), limit=gpus(limit))
+
+
+def a_gang(name: str, *gpus: int, on: str = "", queue: str = "a", root: SubGroup | None = None, **more: object) -> Gang:
+    """A gang with one pod for each number of GPUs; it runs where ``on`` names a node for each (``n0 n0 n1``)."""
+    root = root or flat_gang(len(gpus))
+    podsets = [podset.name for podset in root.podsets()]
+    homes = on.split() if on else [""] * len(gpus)
+    pods = tuple(
+        Pod(
+            "ns",
+            f"{name}-{i}",
+            (500, GIB, 0, 1),
+            GpuRequest(count),
+            status=PodStatus.RUNNING if homes[i] else PodStatus.PENDING,
+            podset=podsets[min(i, len(podsets) - 1)],
+            node=homes[i],
+            order=(0, float(i), ""),
+        )
+        for i, count in enumerate(gpus)
+    )
+    gang = Gang("ns", name, queue, root, pods, last_start_s=0.0 if on else None)
+    return replace(gang, **more)  # type: ignore[arg-type]
+
+
+def a_cluster(nodes: Sequence[Node], gangs: Sequence[Gang], *queues: Queue) -> Snapshot:
+    """The last gang waits; devices of running pods are given in order."""
+    taken = {node.name: iter(range(node.gpus)) for node in nodes}
+    seated = [
+        replace(
+            gang,
+            pods=tuple(
+                replace(pod, devices=tuple(next(taken[pod.node]) for _ in range(pod.gpu.devices))) if pod.node else pod
+                for pod in gang.pods
+            ),
+        )
+        for gang in gangs
+    ]
+    topology = Topology("dc", (TopologyLevel("rack"),))
+    return Snapshot(1000.0, ResourceSchema(), tuple(nodes), queues or (a_queue("a"),), tuple(seated), (topology,))
+
+
+# -- from a snapshot to a plan -------------------------------------------------------------------------------------
+
+
+@dataclass
+class Case:
+    """One question: the last gang of the snapshot by one rung."""
+
+    snapshot: Snapshot
+    rung: Rung
+    may_move: bool = True
+    without: tuple[str, ...] = ()
+    """Families that would forbid it too, and are left out beside the one that is tested."""
+
+    def __post_init__(self) -> None:
+        self.problem = build_problem(self.snapshot)
+        self.outcome = Outcome(State(self.problem))
+        self.pool = self.outcome.pool = Disruption.pool_of(self.outcome.state)
+        shape = self.problem.gangs[-1]
+        chunk = Chunker(shape, self.outcome.state.gangs[-1]).next()
+        assert chunk is not None
+        self.chunk: Chunk = chunk
+        self.who = Aggressor(shape, charge_of(self.problem, chunk.pods))
+
+    def joint(self) -> Joint:
+        eligibility = Eligibility(self.outcome.state, self.pool)
+        units = {rung: eligibility.units(rung, self.who) for rung in (Rung.RECLAIM, Rung.PREEMPT)}
+        everybody = frozenset(unit.index for unit in self.pool.units) if self.rung is not Rung.ALLOCATE else frozenset()
+        nobody: frozenset[int] = frozenset()
+        return Joiner(self.outcome).join(
+            [(self.chunk, self.rung)],
+            everybody,
+            units[Rung.RECLAIM] if self.rung is Rung.RECLAIM else nobody,
+            units[Rung.PREEMPT] if self.rung is Rung.PREEMPT else nobody,
+            self._surplus(eligibility) if self.rung is Rung.RECLAIM else (),
+            may_move=self.may_move,
+        )
+
+    def _surplus(self, eligibility: Eligibility) -> list[QueueSurplus]:
+        problem, allocated = self.problem, self.outcome.state.allocated
+        found = []
+        for leaf in eligibility.reclaim_queues(self.who):
+            s = surplus(problem.queues, problem.allocatable, allocated, self.who.queue, leaf, self.who.charge)
+            found.append(QueueSurplus(s.queue, frozenset({leaf}), s.amounts))
+        return found
+
+    def solve(self, child: SolverChild, *off: str) -> tuple[Formulation, SpecAnswer]:
+        form = formulate(self.joint(), [name for name in FAMILIES if name not in (*off, *self.without)], ())
+        form.spec.minimize(wish(form))
+        return form, child.solve(form.spec, SolverParameters(workers=1, presolve="none"), math.inf)
+
+
+def wish(form: Formulation) -> list[Term]:
+    """As many places as possible, and as many who stay; evictions before moves, large units before small ones."""
+    v = form.variables
+    terms: list[Term] = [(-1, var) for places in v.place.values() for var in places.values()]
+    terms += [(-1, var) for scoped in v.scoped for var in scoped.place.values()]
+    terms += [(-1, var) for group in v.classes for var in group.stay.values()]
+    for unit in v.units:
+        pods = len(unit.mover.home)
+        terms += [(-1, unit.stay), (-3 * pods, unit.out_reclaim), (2 * pods, unit.moved)]
+    return terms
+
+
+def honest_plan(case: Case, form: Formulation, answer: SpecAnswer) -> Plan:
+    """The solution put into effect device by device, as the engine does it."""
+    assert answer.values is not None
+    decision = expand(form.variables, answer.values)
+    assert realise(case.outcome.state, case.pool, form.variables.joint, decision, [(case.chunk, case.rung)])
+    units = tuple(u for u in range(len(case.pool.units)) if case.pool.has_left(u) or case.pool.is_moved(u))
+    case.outcome.admissions.append(Admission(case.chunk, case.rung, units))
+    return assemble(case.problem, case.outcome)
+
+
+def literal_plan(case: Case, form: Formulation, answer: SpecAnswer) -> Plan:
+    """The solution written down as it is, however wrong; who moves without a place is evicted."""
+    assert answer.values is not None
+    decision = expand(form.variables, answer.values)
+    gang = case.snapshot.gangs[-1]
+    free = _free_devices(case, decision)
+    binds = tuple(
+        Bind(
+            case.problem.pods[pod].key,
+            gang.key,
+            case.problem.nodes[decision.places[pod]].name,
+            _seat(case, free, pod, decision.places[pod]),
+            nominated=case.rung is not Rung.ALLOCATE,
+            rung=case.rung,
+        )
+        for pod in case.chunk.pods
+        if pod in decision.places
+    )
+    lost: list[tuple[int, EvictionReason]] = []
+    for unit, reason in [(u, "preempt") for u in decision.preempted] + [(u, "reclaim") for u in decision.reclaimed]:
+        lost += [(pod, reason) for pod in case.pool.units[unit].pods]  # type: ignore[misc]
+    moving = [pod for unit in decision.moved for pod in case.pool.units[unit].pods]
+    lost += [(pod, "reclaim") for pod in moving if pod not in decision.places]
+    moves = tuple(_move(case, free, pod, decision) for pod in moving if pod in decision.places)
+    evictions = tuple(
+        Eviction(case.problem.pods[pod].key, _owner(case, pod), case.problem.pods[pod].node, reason, (gang.key,))
+        for pod, reason in lost
+    )
+    return Plan(binds, moves, evictions, admitted=((gang.key, case.rung),))
+
+
+def _move(case: Case, free: dict[int, list[int]], pod: int, decision: Decision) -> Move:
+    node = decision.places[pod]
+    seats = _seat(case, free, pod, node)
+    source, target = case.problem.pods[pod].node, case.problem.nodes[node].name
+    helps = (case.snapshot.gangs[-1].key,)
+    return Move(case.problem.pods[pod].key, _owner(case, pod), source, target, seats, helps, case.rung)
+
+
+def _owner(case: Case, pod: int) -> str:
+    return case.problem.gangs[case.problem.pod_gang[pod]].gang.key
+
+
+def _free_devices(case: Case, decision: Decision) -> dict[int, list[int]]:
+    """Devices by node that nobody keeps."""
+    leaving = {*decision.moved, *decision.reclaimed, *decision.preempted}
+    gone = {pod for unit in leaving for pod in case.pool.units[unit].pods}
+    kept = {(case.problem.pod_node[p], d) for p, seats in case.problem.seats.items() if p not in gone for d in seats}
+    return {
+        number: [d for d in range(node.gpus) if (number, d) not in kept]
+        for number, node in enumerate(case.problem.nodes)
+    }
+
+
+def _seat(case: Case, free: dict[int, list[int]], pod: int, node: int) -> tuple[Device, ...]:
+    count = case.problem.pods[pod].gpu.devices
+    seats = [free[node].pop(0) if free[node] else 0 for _ in range(count)]
+    return tuple(Device(seat, MILLI) for seat in seats)
+
+
+# -- the families --------------------------------------------------------------------------------------------------
+
+TWO_SETS = SubGroup(children=(PodSet("master", 1), PodSet("worker", 1)), topology=RACK)
+ELASTIC = flat_gang(2)
+
+ALLOWED: dict[str, Case] = {
+    "gang": Case(a_cluster([a_node("n0", 2), a_node("n1", 1)], [a_gang("w", 1, 1, 1)]), Rung.ALLOCATE),
+    "subgroup": Case(a_cluster([a_node("n0", 2), a_node("n1", 1)], [a_gang("w", 2, 1, root=TWO_SETS)]), Rung.ALLOCATE),
+    "capacity": Case(a_cluster([a_node("n0", 3)], [a_gang("w", 2, 1)]), Rung.ALLOCATE),
+    "limit": Case(a_cluster([a_node("n0", 2)], [a_gang("w", 1, 1)], a_queue("a", limit=2)), Rung.ALLOCATE),
+    "quota": Case(
+        a_cluster([a_node("n0", 2)], [a_gang("w", 1, 1, preemptible=False)], a_queue("a", quota=2)), Rung.ALLOCATE
+    ),
+    "entitlement": Case(
+        a_cluster(
+            [a_node("n0", 4)],
+            [*(a_gang(f"r{i}", 1, on="n0", queue="b") for i in range(4)), a_gang("w", 1, 1)],
+            a_queue("a", quota=2),
+            a_queue("b", quota=2),
+        ),
+        Rung.RECLAIM,
+    ),
+    "priority": Case(
+        a_cluster([a_node("n0", 1)], [a_gang("r", 1, on="n0", priority=50), a_gang("w", 1, priority=60)]), Rung.PREEMPT
+    ),
+    "topology": Case(
+        a_cluster(
+            [a_node("n0", 1), a_node("n1", 1, "r1"), a_node("n2", 1, "r1")],
+            [a_gang("w", 1, 1, root=flat_gang(2, RACK))],
+        ),
+        Rung.ALLOCATE,
+    ),
+    "units": Case(
+        a_cluster(
+            [a_node("n0", 2), a_node("n1", 1)],
+            [a_gang("r", 1, 1, 1, on="n0 n0 n1", queue="b", root=ELASTIC), a_gang("w", 2)],
+            a_queue("a", quota=2),
+            a_queue("b", quota=1),
+        ),
+        Rung.RECLAIM,
+    ),
+    "moves": Case(
+        a_cluster([a_node("n0", 2), a_node("n1", 1)], [a_gang("r", 1, on="n0"), a_gang("w", 2)]), Rung.CONSOLIDATION
+    ),
+}
+
+FORBIDDEN: dict[str, Case] = {
+    "gang": Case(a_cluster([a_node("n0", 1), a_node("n1", 1)], [a_gang("w", 1, 1, 1)]), Rung.ALLOCATE),
+    # In the chosen domain, topology's rows allow every piece at most its own pods.
+    "subgroup": Case(
+        a_cluster([a_node("n0", 1), a_node("n1", 1)], [a_gang("w", 2, 1, root=TWO_SETS)]),
+        Rung.ALLOCATE,
+        without=("topology",),
+    ),
+    "capacity": Case(a_cluster([a_node("n0", 2)], [a_gang("w", 2, 1)]), Rung.ALLOCATE),
+    "limit": Case(a_cluster([a_node("n0", 2)], [a_gang("w", 1, 1)], a_queue("a", limit=1)), Rung.ALLOCATE),
+    "quota": Case(
+        a_cluster([a_node("n0", 2)], [a_gang("w", 1, 1, preemptible=False)], a_queue("a", quota=1)), Rung.ALLOCATE
+    ),
+    "entitlement": Case(
+        a_cluster(
+            [a_node("n0", 4)],
+            [*(a_gang(f"r{i}", 1, on="n0", queue="b") for i in range(4)), a_gang("w", 1, 1, 1)],
+            a_queue("a", quota=3),
+            a_queue("b", quota=2),
+        ),
+        Rung.RECLAIM,
+    ),
+    "priority": Case(
+        a_cluster([a_node("n0", 1)], [a_gang("r", 1, on="n0", priority=60), a_gang("w", 1, priority=60)]), Rung.PREEMPT
+    ),
+    "topology": Case(
+        a_cluster([a_node("n0", 1), a_node("n1", 1, "r1")], [a_gang("w", 1, 1, root=flat_gang(2, RACK))]), Rung.ALLOCATE
+    ),
+    "units": Case(
+        a_cluster(
+            [a_node("n0", 2), a_node("n1", 1)],
+            [a_gang("r", 1, 1, 1, on="n0 n0 n1", queue="b", root=ELASTIC), a_gang("w", 2)],
+            a_queue("a", quota=2),
+            a_queue("b", quota=2),
+        ),
+        Rung.RECLAIM,
+    ),
+    "moves": Case(
+        a_cluster([a_node("n0", 2), a_node("n1", 1)], [a_gang("r", 1, on="n0"), a_gang("w", 2)]),
+        Rung.CONSOLIDATION,
+        may_move=False,
+    ),
+}
+
+RULE_OF = {"subgroup": {"subgroup", "gang"}}
+"""What the checker calls it, where that is not the family's name."""
+
+
+def test_every_family_is_tested() -> None:
+    assert set(ALLOWED) == set(FORBIDDEN) == set(FAMILIES)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_a_family_allows_is_found_and_holds(child: SolverChild, family: str) -> None:
+    case = ALLOWED[family]
+    form, answer = Case(case.snapshot, case.rung, case.may_move).solve(child)
+    assert answer.status in ("optimal", "feasible")
+    fresh = Case(case.snapshot, case.rung, case.may_move)
+    assert check_plan(case.snapshot, honest_plan(fresh, form, answer)) == ()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_a_family_forbids_is_infeasible(child: SolverChild, family: str) -> None:
+    _, answer = FORBIDDEN[family].solve(child)
+    assert answer.status == "infeasible"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_without_the_family_the_checker_refuses_the_plan(child: SolverChild, family: str) -> None:
+    case = FORBIDDEN[family]
+    form, answer = case.solve(child, family)
+    assert answer.values is not None, answer
+    rules = {violation.rule for violation in check_plan(case.snapshot, literal_plan(case, form, answer))}
+    assert rules & RULE_OF.get(family, {family}), rules
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_adds_rows_of_its_own_name_only(family: str) -> None:
+    for case in (ALLOWED[family], FORBIDDEN[family]):
+        joint = case.joint()
+        with_it, without = formulate(joint, (family,), ()).spec, formulate(joint, (), ()).spec
+        assert without.families == {}
+        assert set(with_it.families) <= {family}
+    assert formulate(FORBIDDEN[family].joint(), (family,), ()).spec.count(family) > 0
