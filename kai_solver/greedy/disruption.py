@@ -86,8 +86,13 @@ class Disruption:
         return self._refused.get(self._key(who, signature))
 
     def remember(self, who: Aggressor, signature: tuple[object, ...], refusal: Refusal) -> None:
-        """Equal questions get ``refusal``: within a rung room only shrinks."""
+        """Equal questions get ``refusal``, until somebody is evicted: moves and places only take room."""
         self._refused[self._key(who, signature)] = refusal
+
+    def forget(self) -> None:
+        """Somebody was admitted: where victims left, more room may be free than was taken."""
+        if self.rung is not Rung.CONSOLIDATION:
+            self._refused.clear()
 
     # -- search --------------------------------------------------------------------------------------------------
 

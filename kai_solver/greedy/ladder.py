@@ -210,6 +210,7 @@ class Ladder:
                 self.outcome.refuse(gang, rung, refusal)
             else:
                 self.outcome.forget_dropped()
+                disruption.forget()
                 turns.refresh()
         disruption.settle()
 
