@@ -58,7 +58,7 @@ conformance: $(STAMP) ## Run KAI's behaviour cases
 docs: docs-check ## Build the documentation into site/
 
 docs-check: $(STAMP)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 lock: ## Pin the packages of pyproject.toml anew, with hashes (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
