@@ -145,10 +145,12 @@ class _Run:
         self.deadline_s = self.start_s + budget_s
         self.budget_s = budget_s
         self.timing: dict[str, float] = {}
+        self._child: SolverChild | None = None
         self._phase_s = self.start_s
 
     def plan(self, child: SolverChild | None) -> Plan:
         """Decide, assemble, check; fall back where the check refuses."""
+        self._child = child
         problem = build_problem(self.snapshot)
         self._phase("build")
         decided = self._decide(problem, child if self.model.search.enabled else None)
@@ -234,9 +236,13 @@ class _Run:
             model=self.model.name,
             model_hash=self.model.hash,
             seed=self.seed,
-            versions={"kai-solver": __version__},
+            versions=self._versions(),
             notes=tuple(_notes(decided)),
         )
+
+    def _versions(self) -> dict[str, str]:
+        solver = self._child.ortools_version if self._child is not None else ""
+        return {"kai-solver": __version__} | ({"ortools": solver} if solver else {})
 
     def _stages(self, plan: Plan, decided: _Decided) -> tuple[Stage, ...]:
         """Admission first; then what the solver proved of each stage, or what the plan costs with trivial bounds."""
