@@ -17,16 +17,21 @@ from kai_solver.reduction.capacity import MANY, IntArray, fitting
 ClassKey = tuple[int, int, int, int, bool, bool, bool, bool, tuple[int, int, int]]
 
 
+Home = tuple[int, tuple[int, ...]]
+"""Node and, of shares, the devices there: which of several alike shares stays decides which device gets free."""
+
+
 @dataclass(frozen=True, slots=True)
 class MoverClass:
     """Simple movers that nothing tells apart but their home.
 
-    ``stay``: by node, the variable and the count at home. ``out_reclaim``, ``out_preempt``: evicted, in all.
+    ``members``, ``stay``: who is at each home, and how many of them stay. ``out_reclaim``, ``out_preempt``: evicted, in
+    all.
     """
 
     key: ClassKey
-    members: dict[int, list[Mover]]
-    stay: dict[int, Var]
+    members: dict[Home, list[Mover]]
+    stay: dict[Home, Var]
     out_reclaim: Var
     out_preempt: Var
 
@@ -100,9 +105,9 @@ class Variables:
 
     def _make_movers(self) -> None:
         simple = _simple(self.joint.movers)
-        for key, members in _fold(simple).items():
+        for key, members in self._fold(simple).items():
             size = sum(len(m) for m in members.values())
-            at_home = {n: self.spec.int_var(0, len(m), f"stay[{key[0]},{n}]") for n, m in members.items()}
+            at_home = {home: self.spec.int_var(0, len(m), f"stay[{key[0]},{home}]") for home, m in members.items()}
             out_reclaim, out_preempt = self.spec.int_var(0, size), self.spec.int_var(0, size)
             self.classes.append(MoverClass(key, members, at_home, out_reclaim, out_preempt))
         folded = {mover.unit for mover in simple}
@@ -110,6 +115,16 @@ class Variables:
             if mover.unit not in folded:
                 stay, moved = self.spec.bool_var(f"stay[u{mover.unit}]"), self.spec.bool_var()
                 self.units.append(MoverUnit(mover, stay, moved, self.spec.bool_var(), self.spec.bool_var()))
+
+    def _fold(self, movers: Sequence[Mover]) -> dict[ClassKey, dict[Home, list[Mover]]]:
+        """Simple movers by class and home."""
+        found: dict[ClassKey, dict[Home, list[Mover]]] = {}
+        shapes = self.joint.problem.shapes.shapes
+        for mover in movers:
+            piece = mover.pieces[0]
+            devices = self.joint.device_of.get(piece.pods[0], ()) if shapes[piece.shape].gpu.is_shared else ()
+            found.setdefault(class_key(mover), {}).setdefault((mover.home[0], devices), []).append(mover)
+        return found
 
     # -- places --------------------------------------------------------------------------------------------------
 
@@ -168,8 +183,7 @@ class Variables:
         for slot in self.slots[node]:
             most = int(self.joint.device_free[node, slot.device]) // milli
             if shape not in slot.counts and most > 0:
-                per_pod = self.joint.problem.shapes.shapes[shape].gpu.devices
-                slot.counts[shape] = self.spec.int_var(0, most if per_pod == 1 else 1)
+                slot.counts[shape] = self.spec.int_var(0, most)
 
     def fitting(self, shape: int) -> IntArray:
         """(N,) pods of ``shape`` that fit each node with all arrivals and movers lifted out."""
@@ -204,11 +218,3 @@ def _simple(movers: Sequence[Mover]) -> list[Mover]:
     """Those that may fold: what happens to them concerns no other mover of their gang."""
     borne = {unit for mover in movers for unit in mover.bears}
     return [mover for mover in movers if mover.is_simple and mover.unit not in borne]
-
-
-def _fold(movers: Sequence[Mover]) -> dict[ClassKey, dict[int, list[Mover]]]:
-    """Simple movers by class and home."""
-    found: dict[ClassKey, dict[int, list[Mover]]] = {}
-    for mover in movers:
-        found.setdefault(class_key(mover), {}).setdefault(mover.home[0], []).append(mover)
-    return found

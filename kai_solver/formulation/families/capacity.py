@@ -32,7 +32,8 @@ def add(v: Variables) -> None:
 class Entry:
     """One term of a node's load: ``count`` pods of ``shape`` for each unit of ``var``, which is at most ``most``.
 
-    ``devices``: where staying pods sit; ``is_new``: a place to be given, not somebody who may stay.
+    ``devices``: where shares that stay sit, for each unit of ``var``; ``is_new``: a place to be given, not somebody
+    who may stay.
     """
 
     shape: int
@@ -60,10 +61,8 @@ def _loads(v: Variables) -> dict[int, list[Entry]]:
 def _staying(v: Variables) -> Iterator[tuple[int, Entry]]:
     device_of = v.joint.device_of
     for group in v.classes:
-        for node, var in group.stay.items():
-            members = group.members[node]
-            devices = tuple(d for m in members for d in device_of.get(m.pieces[0].pods[0], ()))
-            yield node, Entry(group.shape, var, 1, len(members), devices, False)
+        for (node, devices), var in group.stay.items():
+            yield node, Entry(group.shape, var, 1, len(group.members[node, devices]), devices, False)
     for unit in v.units:
         homes = dict(zip((p for piece in unit.mover.pieces for p in piece.pods), unit.mover.home, strict=True))
         for piece in unit.mover.pieces:
@@ -125,6 +124,11 @@ def _devices(v: Variables, node: int, entries: list[Entry]) -> None:
         given = [(1, slot.counts[shape]) for slot in slots if shape in slot.counts]
         asked = [(-per_pod, e.var) for e in shares if e.is_new and e.shape == shape]
         v.spec.add_eq([*given, *asked], 0, family="capacity")
+        if per_pod > 1:
+            # A pod's shares are on devices of its own: no device has more of them than there are pods.
+            pods: list[Term] = [(-1, e.var) for e in shares if e.is_new and e.shape == shape]
+            for term in given:
+                v.spec.add_le([term, *pods], 0, family="capacity")
 
 
 def _devices_of_staying_shares(v: Variables, node: int, shares: list[Entry]) -> list[Term]:
@@ -149,34 +153,22 @@ def _slot(v: Variables, slot: ShareSlot, shares: list[Entry], free: int) -> None
     for entry in shares:
         here = entry.devices.count(slot.device)
         if not entry.is_new and here:
-            milli = int(milli_of(entry.shape)[slot.node])
-            if entry.most > 1 and here < len(entry.devices):
-                # Alike shares on several devices of one node: which of them stays is open, so charge the worst.
-                terms.append((milli, _at_least_min(v, entry.var, here)))
-            else:
-                terms.append((milli * here, entry.var) if entry.most == 1 else (milli, entry.var))
+            terms.append((int(milli_of(entry.shape)[slot.node]) * here, entry.var))
     if terms:
         v.spec.add_le([*terms, (-max(free, 0), slot.open)], 0, family="capacity")
 
 
-def _at_least_min(v: Variables, var: Var, most: int) -> Var:
-    """A variable that is at least ``min(var, most)``."""
-    bounded = v.spec.int_var(0, most)
-    is_over = v.spec.bool_var()
-    v.spec.add_ge([(1, bounded), (-1, var), (1 << 20, is_over)], 0, family="capacity")
-    v.spec.add_ge([(1, bounded), (-most, is_over)], 0, family="capacity")
-    return bounded
-
-
 def _emptying(v: Variables, node: int, entries: list[Entry]) -> None:
-    """Where a pod that takes every device lands, nobody with a device stays."""
+    """Where a pod lands that takes every device that could get free, nobody on such a device stays."""
     shapes = v.joint.problem.shapes.shapes
-    available = int((v.joint.device_free[node] >= MILLI).sum())
+    is_available = v.joint.device_free[node] >= MILLI
+    available = int(is_available.sum())
     full = [e for e in entries if e.is_new and shapes[e.shape].gpu.is_whole]
     full = [e for e in full if shapes[e.shape].gpu.devices == available]
     if not full:
         return
     for entry in entries:
-        if not entry.is_new and shapes[entry.shape].gpu.devices:
+        gpu = shapes[entry.shape].gpu
+        if not entry.is_new and (gpu.is_whole or any(is_available[d] for d in entry.devices)):
             landing: list[Term] = [(entry.most, e.var) for e in full]
             v.spec.add_le([(1, entry.var), *landing], entry.most, family="capacity")
