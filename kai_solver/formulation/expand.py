@@ -21,7 +21,8 @@ class Decision:
     """What a solution says, by unit and pod.
 
     ``reclaimed``, ``preempted``: units evicted; ``moved``: units that take other places; all others stay. ``places``:
-    node by pod, for pods of arrivals and of moved units. ``admitted``: positions of the arrivals that come.
+    node by pod, for pods of arrivals and of moved units. ``devices``: of the pods that share devices.
+    ``admitted``: positions of the arrivals that come.
     """
 
     admitted: list[int] = field(default_factory=list)
@@ -29,6 +30,7 @@ class Decision:
     reclaimed: list[int] = field(default_factory=list)
     preempted: list[int] = field(default_factory=list)
     places: dict[int, int] = field(default_factory=dict)
+    devices: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
 
 def expand(v: Variables, values: Values) -> Decision:
@@ -55,6 +57,7 @@ def expand(v: Variables, values: Values) -> Decision:
         elif values[unit.out_preempt]:
             decision.preempted.append(unit.mover.unit)
     _expand_places(v, values, decision, waiting)
+    _expand_devices(v, values, decision)
     return decision
 
 
@@ -89,6 +92,23 @@ def _expand_places(v: Variables, values: Values, decision: Decision, waiting: di
                 pod = next(pods, None)
                 if pod is not None:
                     decision.places[pod] = node
+
+
+def _expand_devices(v: Variables, values: Values, decision: Decision) -> None:
+    """Hand the places on each shared device to the pods of the node: for several devices, the least used first."""
+    problem = v.joint.problem
+    sharing: dict[tuple[int, int], list[int]] = {}
+    for pod, node in decision.places.items():
+        if node in v.slots and problem.shapes.shapes[problem.pod_shape[pod]].gpu.is_shared:
+            sharing.setdefault((node, problem.pod_shape[pod]), []).append(pod)
+    for (node, shape), pods in sharing.items():
+        left = {slot.device: int(values[slot.counts[shape]]) for slot in v.slots[node] if shape in slot.counts}
+        count = problem.shapes.shapes[shape].gpu.devices
+        for pod in pods:
+            chosen = sorted(left, key=lambda device: (-left[device], device))[:count]
+            for device in chosen:
+                left[device] -= 1
+            decision.devices[pod] = tuple(sorted(chosen))
 
 
 def hint_values(

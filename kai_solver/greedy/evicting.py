@@ -91,11 +91,12 @@ class Evictor(Placer):
         gang = self.state.problem.gangs[u.gang]
         mark = self.state.mark()
         part = part_of_unit(gang, u.pods, self.state.gangs[u.gang].active)
-        placed = self.mover.place_part(part, None) or self.mover.place_part(part, None, largest_first=True)
-        if placed and (self.rung is Rung.CONSOLIDATION or self._may_run(unit)):
-            self.pool.seat(unit)
-            return True
-        self.state.rollback(mark)
+        for largest_first in (False, True):
+            placed = self.mover.place_part(part, None, largest_first=largest_first)
+            if placed and (self.rung is Rung.CONSOLIDATION or self._may_run(unit)):
+                self.pool.seat(unit)
+                return True
+            self.state.rollback(mark)
         return False
 
     def _settle(self) -> bool:

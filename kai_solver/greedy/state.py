@@ -73,12 +73,12 @@ class State:
 
     # -- steps -------------------------------------------------------------------------------------------------
 
-    def put(self, pod: int, node: int, *, now: bool) -> Place:
-        """Give ``pod`` a place on ``node``; the caller knows that it fits."""
+    def put(self, pod: int, node: int, *, now: bool, wanted: tuple[int, ...] = ()) -> Place:
+        """Give ``pod`` a place on ``node``; the caller knows that it fits. ``wanted`` devices are taken if free."""
         shape = self.problem.pod_shape[pod]
         gpu = self.problem.shapes.shapes[shape].gpu
         milli = gpu.milli_on(self.problem.nodes[node].gpu_memory_mib) if gpu.devices else 0
-        devices = self._choose_devices(node, gpu.devices, milli, now=now) if gpu.devices else ()
+        devices = self._choose_devices(node, gpu.devices, milli, wanted, now=now) if gpu.devices else ()
         cost = charge(self.problem.pods[pod], self.problem.nodes[node].gpu_memory_mib)
         place = Place(node, devices, milli, now, cost)
         self._apply_put(pod, place)
@@ -218,11 +218,15 @@ class State:
 
     # -- devices -----------------------------------------------------------------------------------------------
 
-    def _choose_devices(self, node: int, count: int, milli: int, *, now: bool) -> tuple[int, ...]:
+    def _choose_devices(
+        self, node: int, count: int, milli: int, wanted: tuple[int, ...], *, now: bool
+    ) -> tuple[int, ...]:
         """The devices for a pod: fullest that fits first when packing (a shared one before a new one)."""
         future = self.device_future[node].tolist()
         free = future if not now else np.minimum(self.device_idle[node], self.device_future[node]).tolist()
         fitting = [d for d in range(self.problem.nodes[node].gpus) if free[d] >= milli]
+        if len(wanted) == count and set(wanted) <= set(fitting):
+            return wanted
         if milli < MILLI:
             spread = self.problem.policy.gpu_sharing_placement == "spread"
             fitting.sort(key=lambda d: -future[d] if spread else future[d])

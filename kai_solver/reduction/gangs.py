@@ -71,7 +71,7 @@ def shape_gang(index: int, gang: Gang, queue: int, first_pod: int) -> GangShape:
     leaves: list[Leaf] = []
 
     def leaf_of(podset: PodSet) -> Leaf:
-        offsets = sorted(by_leaf.get(podset.name, ()), key=lambda o: gang.pods[o].order)
+        offsets = sorted(by_leaf.get(podset.name, ()), key=lambda o: (gang.pods[o].order, gang.pods[o].key))
         status = [(first_pod + o, gang.pods[o].status) for o in offsets]
         leaf = Leaf(
             podset.name,

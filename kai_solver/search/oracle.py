@@ -21,6 +21,7 @@ from kai_solver.search.session import Solver
 
 UNKNOWN = Answer("no", Proof("unknown", "budget"))
 UNASKED = Answer("no", Proof("unasked", "greedy"))
+REFUSED = Answer("no", Proof("unknown", "the model's answer could not be seated, or a rule beside it forbids it"))
 TOO_LARGE = Answer("no", Proof("unknown", "too large"))
 
 
@@ -105,10 +106,12 @@ class OracleLadder:
         if answer.status == "infeasible" and question.is_exact:
             self.log.no += 1
             return Answer("no", Proof("proven", "cp-sat"))
-        if answer.values is not None:
-            units = question.accept(joint, read(answer.values))
-            if units is not None:
-                self.log.yes += 1
-                return Answer("yes", Proof("proven", "cp-sat"), units)
-        self.log.unknown += 1
-        return UNKNOWN
+        if answer.values is None:
+            self.log.unknown += 1
+            return UNKNOWN
+        units = question.accept(joint, read(answer.values))
+        if units is None:
+            self.log.unknown += 1
+            return REFUSED
+        self.log.yes += 1
+        return Answer("yes", Proof("proven", "cp-sat"), units)

@@ -63,18 +63,18 @@ def _place(
     for mover in sorted(movers, key=lambda m: -m.charge[2]):
         for piece in mover.pieces:
             for pod in piece.pods:
-                _put(state, fits, pod, decision.places, later=True)
+                _put(state, fits, pod, decision, later=True)
         if pool is not None:
             pool.seat(mover.unit)
     for chunk, _ in sorted(chunks, key=lambda c: -max(state.problem.charges[p][2] for p in c[0].pods)):
         for pod in chunk.pods:
-            _put(state, fits, pod, decision.places, later=False)
+            _put(state, fits, pod, decision, later=False)
     for chunk, _ in chunks:
         start_together(state, chunk)
 
 
-def _put(state: State, fits: FitTable, pod: int, places: dict[int, int], *, later: bool) -> None:
-    node = places.get(pod)
+def _put(state: State, fits: FitTable, pod: int, decision: Decision, *, later: bool) -> None:
+    node = decision.places.get(pod)
     if node is None:
         raise InternalError("a pod has no place")
     shape = state.problem.pod_shape[pod]
@@ -82,4 +82,4 @@ def _put(state: State, fits: FitTable, pod: int, places: dict[int, int], *, late
     allowed = state.affinity is None or bool(state.affinity.mask(state.problem.pods[pod])[node])
     if ever[node] <= 0 or not allowed:
         raise InternalError("a pod does not fit its place")
-    state.put(pod, node, now=bool(now[node] > 0) and not later)
+    state.put(pod, node, now=bool(now[node] > 0) and not later, wanted=decision.devices.get(pod, ()))
