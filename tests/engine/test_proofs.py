@@ -39,6 +39,15 @@ from kai_solver.units import CPU, MILLI, UNLIMITED, ResourceSchema
 GIB = 2**30
 RACKS = Topology("dc", (TopologyLevel("rack"),))
 RACK = TopologyConstraint("dc", "rack")
+REQUESTS = (
+    GpuRequest(1),
+    GpuRequest(1),
+    GpuRequest(2),
+    GpuRequest(3),
+    GpuRequest(1, 500),
+    GpuRequest(2, 500),
+    GpuRequest(0),
+)
 RUNGS = (Rung.ALLOCATE, Rung.CONSOLIDATION, Rung.RECLAIM, Rung.PREEMPT)
 
 
@@ -99,9 +108,7 @@ SHAPES_OF_TREES = (
 def small_gangs(draw: st.DrawFn, name: str, leaves: Sequence[str]) -> Gang:
     """One to three pods, all needed (elastic gangs have questions of their own)."""
     size = draw(st.integers(1, 3))
-    gpu = draw(
-        st.sampled_from([GpuRequest(1), GpuRequest(1), GpuRequest(2), GpuRequest(3), GpuRequest(1, 500), GpuRequest(0)])
-    )
+    gpu = draw(st.sampled_from(REQUESTS))
     priority = draw(st.sampled_from([50, 50, 60, 100]))
     cpu = draw(st.sampled_from([500, 500, 3000]))
     top = draw(st.sampled_from([None, None, RACK]))

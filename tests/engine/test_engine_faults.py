@@ -1,0 +1,162 @@
+"""Cycles whose solver dies, hangs or talks nonsense: a checked plan, no worse than greedy's, and a note."""
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kai_solver.check import check_plan
+from kai_solver.domain import Gang, GpuRequest, Node, Plan, Pod, PodStatus, Queue, Snapshot, SolverModel, flat_gang
+from kai_solver.engine import Engine, cycle
+from kai_solver.modelfiles import load_model
+from kai_solver.search import worker
+from kai_solver.search.child import SolverChild
+from kai_solver.units import MILLI, ResourceSchema
+
+GIB = 2**30
+DEFAULT = load_model("default")
+
+PRELUDE = f"""
+import os, sys, time
+from array import array
+sys.path.insert(0, {str(Path(worker.__file__).parent)!r})
+import worker
+
+def send(kind, values=None, **fields):
+    blobs = None if values is None else {{"values": array("q", values).tobytes()}}
+    os.write(1, worker.encode_frame(kind, fields, blobs))
+
+def questions():
+    decoder = worker.FrameDecoder()
+    while True:
+        yield from decoder.feed(os.read(0, 1 << 20))
+
+send("ready", ortools="0")
+"""
+
+MISBEHAVIOUR = {
+    "killed": "import signal\nfor q in questions(): os.kill(os.getpid(), signal.SIGKILL)",
+    "hung": "for q in questions(): time.sleep(600)",
+    "crashed": "for q in questions(): print('Check failed: x', file=sys.stderr, flush=True); os.abort()",
+    "exits": "for q in questions(): sys.exit(3)",
+    "garbage": "os.write(1, b'not a frame at all' * 100); time.sleep(600)",
+    "silent": "time.sleep(600)",
+    "lies about values": (
+        "number = 0\n"
+        "for q in questions():\n"
+        "    number += 1\n"
+        "    send('answer', [7] * 5, id=number, status='optimal', bound=0, build_s=0.0, deterministic_s=0.0)"
+    ),
+}
+
+
+def a_node(index: int) -> Node:
+    return Node(f"n{index}", (32_000, 64 * GIB, 4 * MILLI, 20), gpus=4, gpu_memory_mib=100)
+
+
+def a_gang(name: str, gpus: Sequence[int], on: Sequence[str] = (), **more: object) -> Gang:
+    pods = []
+    for i, count in enumerate(gpus):
+        pod = Pod("ns", f"{name}-{i}", (100, GIB, 0, 1), GpuRequest(count), order=(0, float(i), ""))
+        pods.append(replace(pod, status=PodStatus.RUNNING, node=on[i]) if on else pod)
+    gang = Gang("ns", name, "q", flat_gang(len(gpus)), tuple(pods), last_start_s=0.0 if on else None)
+    return replace(gang, **more)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def puzzle() -> Snapshot:
+    """First fit fails on the heterogeneous gang, so the solver is asked; a preemptor makes the stages run."""
+    nodes = tuple(a_node(i) for i in range(3))
+    gangs = (
+        a_gang("low", [2, 2, 2], on=["n0", "n1", "n2"], priority=40),
+        a_gang("mixed", [1, 1, 1, 3], priority=50),
+        a_gang("high", [4], priority=60),
+    )
+    queue = Queue("q", quota=(-1, -1, -1))
+    return Snapshot(1000.0, ResourceSchema(), nodes, (queue,), gangs)
+
+
+def is_no_worse(plan: Plan, greedy: Plan) -> bool:
+    evicted, other = len(plan.evictions), len(greedy.evictions)
+    more = len(plan.admitted) > len(greedy.admitted)
+    return more or (set(plan.admitted) == set(greedy.admitted) and evicted <= other)
+
+
+@pytest.mark.parametrize("fault", MISBEHAVIOUR)
+def test_a_broken_solver_costs_time_and_nothing_else(puzzle: Snapshot, fault: str) -> None:
+    greedy = cycle(puzzle, load_model("greedy-only"))
+    budget_s = 0.8
+    command = [sys.executable, "-c", PRELUDE + MISBEHAVIOUR[fault]]
+    with SolverChild(command) as child, Engine(DEFAULT, child=child) as engine:
+        begin = time.monotonic()
+        plan = engine.cycle(puzzle, budget_s=budget_s)
+        took_s = time.monotonic() - begin
+    assert check_plan(puzzle, plan) == ()
+    assert is_no_worse(plan, greedy)
+    assert plan.notes
+    assert plan.source != "cp-sat"
+    assert all(p.proof.state == "unknown" for p in plan.pending if "cp-sat" in p.proof.method)
+    assert plan.timing_s["decide"] <= took_s
+    assert plan.timing_s["decide"] <= 1.2 * budget_s + 0.2 + 1.0, "a shared machine may be late, not by a second"
+
+
+def test_the_budget_holds_on_the_injected_clock(puzzle: Snapshot) -> None:
+    """Every look at the clock takes 50 ms; the child hangs for ever."""
+    now = [0.0]
+
+    def clock() -> float:
+        now[0] += 0.05
+        return now[0]
+
+    command = [sys.executable, "-c", PRELUDE + MISBEHAVIOUR["hung"]]
+    with SolverChild(command, clock=clock) as child:
+        plan = cycle(puzzle, DEFAULT, budget_s=5.0, clock=clock, child=child)
+    assert plan.timing_s["decide"] <= 1.2 * 5.0 + 0.2
+    assert any("killed" in note for note in plan.notes)
+
+
+def test_a_child_killed_between_cycles_is_replaced_without_a_word(puzzle: Snapshot) -> None:
+    with Engine(DEFAULT) as engine:
+        first = engine.cycle(puzzle)
+        assert engine.child._channel is not None
+        engine.child._channel.kill()
+        second = engine.cycle(puzzle)
+    assert first.admitted == second.admitted
+    assert not any("killed" in note or "SIGKILL" in note for note in second.notes)
+
+
+def test_a_solver_that_cannot_start_leaves_greedys_plan(puzzle: Snapshot) -> None:
+    with SolverChild(["/nonexistent/solver"]) as child, Engine(DEFAULT, child=child) as engine:
+        plan = engine.cycle(puzzle)
+    assert check_plan(puzzle, plan) == ()
+    assert plan.notes
+    assert plan.admitted == cycle(puzzle, load_model("greedy-only")).admitted
+
+
+def test_stopping_at_once_still_gives_a_checked_plan(puzzle: Snapshot) -> None:
+    plan = cycle(puzzle, DEFAULT, should_stop=lambda: True)
+    assert check_plan(puzzle, plan) == ()
+
+
+def test_no_time_at_all_still_gives_a_checked_plan(puzzle: Snapshot) -> None:
+    plan = cycle(puzzle, DEFAULT, budget_s=1e-6)
+    assert check_plan(puzzle, plan) == ()
+    assert all(p.proof.state != "proven" or "cp-sat" not in p.proof.method for p in plan.pending)
+
+
+def test_the_puzzle_needs_the_solver(puzzle: Snapshot) -> None:
+    """Else the tests above would test nothing."""
+    asked: list[int] = []
+
+    class Counting(SolverChild):
+        def solve(self, *args: object, **more: object) -> object:  # type: ignore[override]
+            asked.append(1)
+            return super().solve(*args, **more)  # type: ignore[arg-type]
+
+    model: SolverModel = DEFAULT
+    with Counting() as child, Engine(model, child=child) as engine:
+        engine.cycle(puzzle)
+    assert asked
