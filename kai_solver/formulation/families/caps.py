@@ -5,7 +5,11 @@ from kai_solver.formulation.variables import Variables
 
 
 def add_caps(v: Variables, family: str) -> None:
-    """``arrivals - evicted <= room`` for every cap of ``family``; quotas get nothing back."""
+    """``arrivals - evicted <= room`` for every cap of ``family``; quotas get nothing back.
+
+    A cap is asked about only where an arrival adds to it: one that is passed already (a quota was lowered) forbids that
+    more comes, and nothing else.
+    """
     path = v.joint.problem.queues.path
     for cap in v.joint.caps:
         if cap.family != family:
@@ -14,10 +18,15 @@ def add_caps(v: Variables, family: str) -> None:
         charged = [(a, admit) for a, admit in pairs if cap.queue in path[a.queue]]
         if family == "quota":
             charged = [(a, admit) for a, admit in charged if not a.preemptible]
-        terms: list[Term] = [(a.charge[cap.resource], admit) for a, admit in charged]
+        terms: list[Term] = [(a.charge[cap.resource], admit) for a, admit in charged if a.charge[cap.resource]]
+        adding = [admit for _, admit in terms]
         if family == "limit":
             terms += [(-c, var) for c, var in evicted_terms(v, cap.queue, cap.resource)]
-        v.spec.add_le(terms, cap.room, family=family)
+        if adding and cap.room >= 0:
+            v.spec.add_le(terms, cap.room, family=family)
+        elif cap.room < 0:
+            for admit in adding:
+                v.spec.add_le(terms, cap.room, family=family, only_if=(admit,))
 
 
 def evicted_terms(v: Variables, queue: int, resource: int) -> list[Term]:
