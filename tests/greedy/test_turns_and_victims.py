@@ -1,0 +1,293 @@
+"""Whose turn it is, against sorting everything anew; who has to leave, against trying without each."""
+
+from dataclasses import replace
+from functools import cmp_to_key
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kai_solver.domain import Gang, GpuRequest, Node, Pod, PodStatus, Queue, Rung, Snapshot, flat_gang
+from kai_solver.fairness import compare_queues, queue_key
+from kai_solver.greedy import Chunk, State, VictimPool
+from kai_solver.greedy.chunks import Chunker
+from kai_solver.greedy.disruption import Disruption
+from kai_solver.greedy.evicting import Evictor
+from kai_solver.greedy.fit import FitTable
+from kai_solver.greedy.placing import Placer
+from kai_solver.greedy.room import RoomTable
+from kai_solver.greedy.turns import Turns, gang_key
+from kai_solver.greedy.units import charge_of
+from kai_solver.greedy.victims import IMPOSSIBLE
+from kai_solver.reduction import build_problem
+from kai_solver.units import MILLI, ResourceSchema
+
+GIB = 2**30
+SPEED = settings(max_examples=60, deadline=None, derandomize=True)
+
+
+def a_node(index: int, gpus: int, cpu: int = 8000) -> Node:
+    return Node(f"n{index}", (cpu, 64 * GIB, gpus * MILLI, 20), gpus=gpus, gpu_memory_mib=100)
+
+
+# -- turns ---------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def waiting_rooms(draw: st.DrawFn) -> State:
+    """Queues of two levels, and gangs that wait, some with surplus."""
+    queues: list[Queue] = []
+    for parent in "ab"[: draw(st.integers(1, 2))]:
+        queues.append(draw(some_queue(parent, "", len(queues))))
+        for child in "xyz"[: draw(st.integers(0, 3))]:
+            queues.append(draw(some_queue(parent + child, parent, len(queues))))
+    parents = {queue.parent for queue in queues}
+    leaves = [queue.name for queue in queues if queue.name not in parents]
+    gangs: list[Gang] = []
+    for number in range(draw(st.integers(1, 8))):
+        size = draw(st.integers(1, 3))
+        gpu, cpu = GpuRequest(draw(st.integers(0, 2))), draw(st.sampled_from([100, 1000]))
+        pods = tuple(Pod("ns", f"g{number}-{i}", (cpu, GIB, 0, 1), gpu, order=(0, float(i), "")) for i in range(size))
+        gangs.append(
+            Gang(
+                "ns",
+                f"g{number}",
+                draw(st.sampled_from(leaves)),
+                flat_gang(draw(st.integers(1, size))),
+                pods,
+                priority=draw(st.sampled_from([50, 60])),
+                created_s=float(draw(st.integers(0, 2))),
+            )
+        )
+    nodes = tuple(a_node(i, 3) for i in range(2))
+    return State(build_problem(Snapshot(10.0, ResourceSchema(), nodes, tuple(queues), tuple(gangs))))
+
+
+@st.composite
+def some_queue(draw: st.DrawFn, name: str, parent: str, number: int) -> Queue:
+    return Queue(
+        name,
+        parent,
+        priority=draw(st.sampled_from([100, 101])),
+        created_s=float(draw(st.integers(0, 1)) + number // 4),
+        quota=(draw(st.sampled_from([-1, 0, 2000])), -1, draw(st.sampled_from([-1, 0, 1, 2])) * MILLI),
+        weight=(1.0, 1.0, float(draw(st.integers(0, 2)))),
+    )
+
+
+class SlowTurns:
+    """The same rules, with every key computed and every level sorted anew at each turn."""
+
+    def __init__(self, state: State, chunkers: list[Chunker]) -> None:
+        self.state = state
+        self.chunkers = chunkers
+        self.waiting = {gang for gang, chunker in enumerate(chunkers) if chunker.next() is not None}
+
+    def pop(self) -> int | None:
+        best = self._best(self.state.problem.queues.roots)
+        if best is not None:
+            self.waiting.remove(best)
+        return best
+
+    def again(self, gang: int) -> None:
+        if self.chunkers[gang].next() is not None:
+            self.waiting.add(gang)
+
+    def _best(self, siblings: tuple[int, ...]) -> int | None:
+        problem = self.state.problem
+        tree = problem.queues
+        best: dict[int, int] = {}
+        for queue in siblings:
+            mine = [gang for gang in self.waiting if problem.gangs[gang].queue == queue]
+            below = self._best(tree.children[queue])
+            gang = min(mine, key=lambda g: (gang_key(self.chunkers[g]), g)) if mine else below
+            if gang is not None:
+                best[queue] = gang
+
+        def key(queue: int) -> tuple[bool, bool, int, bool, float, float]:
+            chunk = self.chunkers[best[queue]].next()
+            assert chunk is not None
+            job = charge_of(problem, chunk.pods)
+            return queue_key(
+                tree, problem.share, problem.allocatable, problem.total, queue, self.state.allocated[queue], job
+            )
+
+        def order(one: int, other: int) -> int:
+            return compare_queues(tree, problem.allocatable, one, key(one), other, key(other))
+
+        ranked = sorted(best, key=cmp_to_key(order))
+        return best[ranked[0]] if ranked else None
+
+
+@given(state=waiting_rooms())
+@SPEED
+def test_turns_come_as_if_all_were_sorted_anew(state: State) -> None:
+    chunkers = [Chunker(gang, kept) for gang, kept in zip(state.problem.gangs, state.gangs, strict=True)]
+    fast, slow = Turns(state, chunkers, range(len(chunkers))), SlowTurns(state, chunkers)
+    placer = Placer(state)
+    while True:
+        turn, expected = fast.pop(), slow.pop()
+        assert (turn[0] if turn is not None else None) == expected
+        if turn is None:
+            return
+        gang, chunk = turn
+        if placer.place_chunk(chunk):
+            fast.again(gang)
+            slow.again(gang)
+
+
+@given(state=waiting_rooms())
+@SPEED
+def test_every_gang_that_waits_gets_a_turn(state: State) -> None:
+    chunkers = [Chunker(gang, kept) for gang, kept in zip(state.problem.gangs, state.gangs, strict=True)]
+    turns = Turns(state, chunkers, range(len(chunkers)))
+    seen = []
+    while (turn := turns.pop()) is not None:
+        seen.append(turn[0])
+    assert sorted(seen) == [gang for gang, chunker in enumerate(chunkers) if chunker.next() is not None]
+
+
+# -- victims -------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def crowded_states(draw: st.DrawFn) -> State:
+    """Nodes full of single pods, which may all leave, and one gang that waits (the last)."""
+    nodes = [
+        a_node(i, gpus, cpu=3000) for i, gpus in enumerate(draw(st.lists(st.integers(1, 4), min_size=1, max_size=3)))
+    ]
+    gangs: list[Gang] = []
+    for node in nodes:
+        free, cpu = [MILLI] * node.gpus, 3000
+        for _ in range(draw(st.integers(0, 5))):
+            gpu = draw(st.sampled_from([GpuRequest(0), GpuRequest(1), GpuRequest(2), GpuRequest(1, 500)]))
+            need = draw(st.sampled_from([300, 1000]))
+            seats = tuple(d for d, left in enumerate(free) if left >= gpu.milli)[: gpu.devices]
+            if len(seats) < gpu.devices or need > cpu:
+                continue
+            cpu -= need
+            for seat in seats:
+                free[seat] -= gpu.milli
+            name = f"r{len(gangs)}"
+            pod = Pod("ns", name, (need, GIB, 0, 1), gpu, status=PodStatus.RUNNING, node=node.name, devices=seats)
+            start = float(draw(st.integers(0, 900)))
+            gangs.append(
+                Gang("ns", name, "q", flat_gang(1), (pod,), priority=draw(st.integers(1, 3)), last_start_s=start)
+            )
+    size = draw(st.integers(1, 2))
+    gpu = draw(st.sampled_from([GpuRequest(0), GpuRequest(1), GpuRequest(2), GpuRequest(1, 500), GpuRequest(2, 500)]))
+    need = draw(st.sampled_from([300, 2000]))
+    pods = tuple(Pod("ns", f"w-{i}", (need, GIB, 0, 1), gpu, order=(0, float(i), "")) for i in range(size))
+    gangs.append(Gang("ns", "w", "q", flat_gang(size), pods, priority=9))
+    queue = Queue("q", quota=(-1, -1, -1))
+    return State(build_problem(Snapshot(1000.0, ResourceSchema(), tuple(nodes), (queue,), tuple(gangs))))
+
+
+def fits_without(state: State, pool: VictimPool, units: list[int], shape: int, node: int) -> bool:
+    mark = state.mark()
+    for unit in units:
+        pool.leave(unit)
+    _, later = FitTable(state).counts(shape)
+    state.rollback(mark)
+    return bool(later[node] > 0)
+
+
+@given(state=crowded_states())
+@SPEED
+def test_room_is_made_by_needed_victims_only(state: State) -> None:
+    pool = Disruption.pool_of(state)
+    shape = state.problem.pod_shape[state.problem.gangs[-1].pending[0]]
+    table = RoomTable(pool, shape, lambda _unit: True, Rung.PREEMPT)
+    cost = table.update()
+    for node in range(len(state.problem.nodes)):
+        victims = table.victims[node]
+        everybody = pool.on(node)
+        if cost[node] == IMPOSSIBLE:
+            assert not fits_without(state, pool, everybody, shape, node)
+            continue
+        assert fits_without(state, pool, victims, shape, node)
+        assert (cost[node] == 0) == (not victims)
+        for kept in victims:
+            assert not fits_without(state, pool, [unit for unit in victims if unit != kept], shape, node)
+
+
+@given(state=crowded_states())
+@SPEED
+def test_a_room_table_kept_is_one_made_anew(state: State) -> None:
+    pool = Disruption.pool_of(state)
+    shape = state.problem.pod_shape[state.problem.gangs[-1].pending[0]]
+    kept = RoomTable(pool, shape, lambda _unit: True, Rung.PREEMPT)
+    kept.update()
+    for unit in range(0, len(pool.units), 2):
+        pool.leave(unit)
+        anew = RoomTable(pool, shape, lambda _unit: True, Rung.PREEMPT)
+        assert np.array_equal(kept.update(), anew.update())
+
+
+@given(state=crowded_states(), rung=st.sampled_from([Rung.PREEMPT, Rung.CONSOLIDATION]))
+@SPEED
+def test_who_was_made_to_leave_could_not_stay(state: State, rung: Rung) -> None:
+    pool = Disruption.pool_of(state)
+    chunk = chunk_of_last(state)
+    before = state.mark()
+    evictor = Evictor(pool, FitTable(state), rung, frozenset(range(len(pool.units))))
+    found = evictor.make_room(chunk)
+    if found is None:
+        assert state.mark() == before
+        return
+    assert all(pod in state.places for pod in chunk.pods)
+    disturbed = {unit.index for unit in pool.units if pool.has_left(unit.index) or pool.is_moved(unit.index)}
+    assert set(found) == disturbed
+    assert rung is Rung.PREEMPT or not any(pool.has_left(unit) for unit in found)
+    for unit in found:
+        if pool.has_left(unit):
+            assert not state.returns_home(pool.units[unit].pods)
+    assert (state.future >= 0).all()
+    assert (state.device_future >= 0).all()
+
+
+def chunk_of_last(state: State) -> Chunk:
+    chunk = Chunker(state.problem.gangs[-1], state.gangs[-1]).next()
+    assert chunk is not None
+    return chunk
+
+
+@pytest.mark.parametrize(("priorities", "victim"), [((1, 2), 0), ((2, 1), 1)])
+def test_the_lower_priority_leaves(priorities: tuple[int, int], victim: int) -> None:
+    gangs = [
+        Gang(
+            "ns",
+            f"r{i}",
+            "q",
+            flat_gang(1),
+            (
+                Pod(
+                    "ns", f"r{i}", (100, GIB, 0, 1), GpuRequest(1), status=PodStatus.RUNNING, node=f"n{i}", devices=(0,)
+                ),
+            ),
+            priority=priority,
+            last_start_s=0.0,
+        )
+        for i, priority in enumerate(priorities)
+    ]
+    waiting = Gang("ns", "w", "q", flat_gang(1), (Pod("ns", "w", (100, GIB, 0, 1), GpuRequest(1)),), priority=9)
+    nodes = (a_node(0, 1), a_node(1, 1))
+    snapshot = Snapshot(1000.0, ResourceSchema(), nodes, (Queue("q", quota=(-1, -1, -1)),), (*gangs, waiting))
+    state = State(build_problem(snapshot))
+    pool = Disruption.pool_of(state)
+    found = Evictor(pool, FitTable(state), Rung.PREEMPT, frozenset({0, 1})).make_room(chunk_of_last(state))
+    assert found == [victim]
+
+
+def test_the_pool_holds_preemptible_gangs_that_run() -> None:
+    pods = [Pod("ns", f"p{i}", (100, GIB, 0, 1), GpuRequest(1)) for i in range(3)]
+    running = [replace(pod, status=PodStatus.RUNNING, node="n0", devices=(i,)) for i, pod in enumerate(pods)]
+    gangs = (
+        Gang("ns", "a", "q", flat_gang(1), (running[0],)),
+        Gang("ns", "b", "q", flat_gang(1), (running[1],), preemptible=False),
+        Gang("ns", "c", "q", flat_gang(1), (pods[2],)),
+    )
+    snapshot = Snapshot(0.0, ResourceSchema(), (a_node(0, 4),), (Queue("q"),), gangs)
+    pool = Disruption.pool_of(State(build_problem(snapshot)))
+    assert list(pool.of_gang) == [0]
