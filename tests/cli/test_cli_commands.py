@@ -54,7 +54,8 @@ def case(tmp_path: Path) -> Path:
 
 
 def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+    wide = {"COLUMNS": "1000"}  # pytest-xdist gives its workers a width of its own
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], env=wide)
 
 
 def test_solve_says_what_binds_what_is_evicted_for_whom_and_what_waits(case: Path) -> None:
