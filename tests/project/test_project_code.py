@@ -143,3 +143,9 @@ def test_the_contract_of_a_library_names_all_other_rooms(library: str) -> None:
     contracts = PROJECT["tool"]["importlinter"]["contracts"]
     (contract,) = (found for found in contracts if found.get("forbidden_modules") == [library])
     assert {name.removeprefix("kai_solver.") for name in contract["source_modules"]} == rooms() - USERS[library]
+
+
+def test_every_room_has_its_tests() -> None:
+    without = {room for room in rooms() if not list((ROOT / "tests" / room).glob("test_*.py"))}
+    nouns_and_ground = {"domain", "errors", "units"}  # seen through all the others
+    assert without - nouns_and_ground == set()
