@@ -26,7 +26,7 @@ class Board:
     groups
         Thousandths taken of shared devices that are known by KAI's name only.
     whole, loose
-        Whole devices, and thousandths of shared ones, of which nothing else is known.
+        Whole devices, and shares in thousandths, of which nothing else is known.
     given
         Indices that the plan gives to new pods.
     opened
@@ -39,7 +39,7 @@ class Board:
     shared: set[int] = field(default_factory=set)
     groups: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     whole: int = 0
-    loose: int = 0
+    loose: list[int] = field(default_factory=list)
     given: set[int] = field(default_factory=set)
     opened: set[int] = field(default_factory=set)
 
@@ -61,7 +61,7 @@ class Board:
             elif place < len(pod.gpu_groups):
                 self.groups[pod.gpu_groups[place]] += milli
             else:
-                self.loose += milli
+                self.loose.append(milli)
 
     def give(self, entry: Bind | Move, request: GpuRequest) -> None:
         """Seat a new pod on the devices that the plan names."""
@@ -73,13 +73,15 @@ class Board:
 
     def copy(self) -> "Board":
         """A board that may go its own way."""
-        return replace(self, taken=self.taken.copy(), shared=set(self.shared), groups=self.groups.copy())
+        return replace(
+            self, taken=self.taken.copy(), shared=set(self.shared), groups=self.groups.copy(), loose=list(self.loose)
+        )
 
     def admits(self, pod: Pod) -> bool:
         """Seat ``pod`` where it ran and tell whether all still have their GPUs; unseat it where not."""
-        taken, groups, whole, loose = self.taken.copy(), self.groups.copy(), self.whole, self.loose
+        taken, groups, whole, loose = self.taken.copy(), self.groups.copy(), self.whole, list(self.loose)
         self.seat(pod)
-        if not self.overfull() and self.seats_unknown():
+        if not self.overfull() and self.seats_unknown(certainly=True):
             return True
         self.taken, self.groups, self.whole, self.loose = taken, groups, whole, loose
         return False
@@ -88,17 +90,30 @@ class Board:
         """Indices of devices that are taken more than once over."""
         return [index for index, milli in self.taken.items() if milli > MILLI]
 
-    def seats_unknown(self) -> bool:
+    def seats_unknown(self, *, certainly: bool = False) -> bool:
         """True where pods of unknown devices still find some.
 
-        Groups and whole devices are distinct devices: the largest demand meets the emptiest device. Pods of
-        which not even a group is known are only counted.
+        Groups and whole devices are distinct devices: the largest demand meets the emptiest device. Shares of which
+        not even a group is known are only counted; ``certainly``: each has to fit what one device has left.
         """
         free = sorted((MILLI - self.taken.get(index, 0) for index in range(self.node.gpus)), reverse=True)
         wanted = sorted([MILLI] * self.whole + list(self.groups.values()), reverse=True)
         if len(wanted) > len(free) or any(want > room for want, room in zip(wanted, free, strict=False)):
             return False
-        return sum(wanted) + self.loose <= sum(room for room in free if room > 0)
+        left = [room - want for room, want in zip(free, wanted + [0] * len(free), strict=False)]
+        if certainly:
+            return _first_fit(self.loose, left)
+        return sum(self.loose) <= sum(room for room in left if room > 0)
+
+
+def _first_fit(shares: list[int], rooms: list[int]) -> bool:
+    """True where the shares, largest first, each find a device; False may only mean that this order fails."""
+    for share in sorted(shares, reverse=True):
+        fitting = [index for index, room in enumerate(rooms) if room >= share]
+        if not fitting:
+            return False
+        rooms[min(fitting, key=rooms.__getitem__)] -= share
+    return True
 
 
 def _index(pod: Pod, place: int, names: dict[str, int]) -> int | None:

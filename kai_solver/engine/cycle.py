@@ -89,7 +89,7 @@ def cycle(
         Checked. Where the checker refuses the solver's plan, greedy's; where it refuses that, none, with a note.
     """
     stop = should_stop or (lambda: False)
-    run = _Run(snapshot, model, budget_s or model.budget_s, clock, seed, progress, stop, on_fault)
+    run = _Run(snapshot, model, model.budget_s if budget_s is None else budget_s, clock, seed, progress, stop, on_fault)
     with _without_collection():
         if child is not None or not model.search.enabled:
             return run.plan(child)

@@ -76,7 +76,8 @@ def rights_of(outcome: Outcome) -> tuple[dict[Rung, frozenset[int]], list[QueueS
         if admission.rung is Rung.ALLOCATE or (admission.rung is not Rung.CONSOLIDATION and key in seen):
             continue
         seen.add(key)
-        units = eligibility.units(admission.rung, who) | frozenset(admission.units)
+        units = frozenset(u for u in eligibility.units(admission.rung, who) if pool.may_leave(u))
+        units |= frozenset(admission.units)
         rights[admission.rung] = rights.get(admission.rung, frozenset()) | units
         if admission.rung is Rung.RECLAIM:
             _limit_surplus(before, eligibility, who, surplus)

@@ -28,10 +28,8 @@ class Disruption:
     """One disruptive rung of one climb."""
 
     def __init__(self, outcome: Outcome, fits: FitTable, rung: Rung, chunkers: list[Chunker]) -> None:
-        if outcome.pool is None:
-            outcome.pool = Disruption.pool_of(outcome.state)
         self.state: State = outcome.state
-        self.pool: VictimPool = outcome.pool
+        self.pool: VictimPool = outcome.pool or Disruption.pool_of(outcome.state)
         self.rung = rung
         self.fits = fits
         self.chunkers = chunkers
@@ -43,7 +41,9 @@ class Disruption:
     @staticmethod
     def pool_of(state: State) -> VictimPool:
         """Units of all preemptible gangs that run."""
-        running = [g for g in state.problem.gangs if g.gang.preemptible and any(leaf.active for leaf in g.leaves)]
+        home = state.problem.pod_node
+        candidates = [g for g in state.problem.gangs if g.gang.preemptible and g.active]
+        running = [g for g in candidates if all(home[pod] >= 0 for pod in g.active)]
         return VictimPool(state, running)
 
     # -- rules that need no search -------------------------------------------------------------------------------
@@ -78,7 +78,9 @@ class Disruption:
 
     def _key(self, who: Aggressor, signature: tuple[object, ...]) -> tuple[object, ...]:
         gang = who.gang.gang
-        where = () if self.rung is Rung.CONSOLIDATION else (who.queue, gang.priority, gang.preemptible)
+        where = (
+            () if self.rung is Rung.CONSOLIDATION else (who.queue, gang.priority, gang.preemptible, gang.never_preempts)
+        )
         return (*where, signature)
 
     def known_refusal(self, who: Aggressor, signature: tuple[object, ...]) -> Refusal | None:

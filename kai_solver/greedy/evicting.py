@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.domain import Rung, TopologyConstraint
+from kai_solver.domain import Rung
 from kai_solver.greedy.chunks import Chunk, Chunker, Part
 from kai_solver.greedy.fit import FitTable
 from kai_solver.greedy.placing import Placer
@@ -169,15 +169,3 @@ class Evictor(Placer):
                 return IMPOSSIBLE
             total += float(offers[:count].sum())
         return total
-
-
-def topology_missing(constraint: TopologyConstraint | None, domains: dict[str, DomainTree]) -> str:
-    """Why ``constraint`` can never hold: its topology or required level does not exist; empty where it can."""
-    if constraint is None or not constraint.required:
-        return ""
-    tree = domains.get(constraint.topology)
-    if tree is None:
-        return f"Requested topology {constraint.topology} does not exist"
-    if tree.level_index(constraint.required) is None:
-        return f"Topology {constraint.topology} has no level {constraint.required}"
-    return ""

@@ -171,7 +171,7 @@ class Ladder:
 
     def _allocate_chunk(self, chunk: Chunk) -> Refusal | None:
         if self.placer.place_chunk(chunk):
-            self.outcome.admissions.append(Admission(chunk, Rung.ALLOCATE))
+            self.outcome.admit(Admission(chunk, Rung.ALLOCATE))
             return None
         return self._ask(chunk, Rung.ALLOCATE, None)
 
@@ -189,7 +189,7 @@ class Ladder:
         """Ask the oracle; None where it found a way."""
         answer = self.oracle.place(self.outcome, chunk, rung, disruption)
         if answer.verdict == "yes":
-            self.outcome.admissions.append(Admission(chunk, rung, answer.units, by_solver=True))
+            self.outcome.admit(Admission(chunk, rung, answer.units, by_solver=True))
             return None
         return shortage(self.outcome.state, self.placer, chunk, answer.proof)
 
@@ -198,6 +198,7 @@ class Ladder:
     def _disturb(self, rung: Rung, candidates: list[int]) -> None:
         if self.outcome.pool is None:
             self.outcome.pool = Disruption.pool_of(self.outcome.state)
+            self.outcome.pool.pinned.update(a.chunk.gang for a in self.outcome.admissions)
         disruption = Disruption(self.outcome, self.placer.fits, rung, self.chunkers)
         turns = self.turns(self.outcome.state, self.chunkers, candidates)
         while (turn := turns.pop()) is not None:
@@ -209,7 +210,6 @@ class Ladder:
             if refusal is not None:
                 self.outcome.refuse(gang, rung, refusal)
             else:
-                self.outcome.forget_dropped()
                 disruption.forget()
                 turns.refresh()
         disruption.settle()
@@ -232,7 +232,7 @@ class Ladder:
             return refusal
         found = disruption.solve(who, chunk)
         if found is not None:
-            self.outcome.admissions.append(Admission(chunk, rung, tuple(found)))
+            self.outcome.admit(Admission(chunk, rung, tuple(found)))
             return None
         refusal = self._ask(chunk, rung, disruption)
         if refusal is not None:

@@ -54,11 +54,11 @@ class Outcome:
         """Note why ``rung`` does nothing for ``gang``."""
         self.refusals.setdefault(gang, {})[rung] = refusal
 
-    def forget_dropped(self) -> None:
-        """Admissions whose pods lost their places again (with the core of their gang) are undone."""
-        if self.pool is not None and self.pool.took_places:
-            self.pool.took_places = False
-            self.admissions = [a for a in self.admissions if a.chunk.pods[0] in self.state.places]
+    def admit(self, admission: Admission) -> None:
+        """Note an admission; its gang's core stays for the rest of the cycle."""
+        self.admissions.append(admission)
+        if self.pool is not None:
+            self.pool.pinned.add(admission.chunk.gang)
 
 
 def proven(reason: Reason, message: str, method: str, *blocking: Blocker) -> Refusal:

@@ -97,7 +97,7 @@ class RoomTable:
 
     def _candidates(self, node: int) -> list[int]:
         pool = self.pool
-        return [u for u in pool.on(node) if self.eligible(u)]
+        return [u for u in pool.on(node) if self.eligible(u) and pool.may_leave(u)]
 
     def _free_devices(self, node: int, chosen: dict[int, None]) -> bool:
         """Choose units that free enough devices, cheapest device first."""

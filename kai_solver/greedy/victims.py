@@ -27,7 +27,7 @@ class _Hold:
 class VictimPool:
     """Units of all gangs that may ever leave, and where their pods are now (moved ones at their new place).
 
-    ``took_places``: some core that left took places with it that its gang got in this cycle.
+    ``pinned``: gangs that got places in this cycle; their core stays, for what was admitted cannot run without it.
     """
 
     def __init__(self, state: State, candidates: Iterable[GangShape]) -> None:
@@ -42,7 +42,7 @@ class VictimPool:
         for unit in self.units:
             self.seat(unit.index)
         self.cost = self._costs()
-        self.took_places = False
+        self.pinned: set[int] = set()
         self._holds: dict[tuple[int, int], _Hold] = {}
 
     def seat(self, unit: int) -> None:
@@ -60,17 +60,18 @@ class VictimPool:
     def _costs(self) -> list[float]:
         """Cost of each unit: work lost, far more in a higher priority stratum, with the victim order as tie.
 
-        The sums of one stratum stay below one unit of the next for up to 1e4 units, which a greedy may assume: the
-        stages compare exactly.
+        Up to four strata lie 1e4 apart, more share the same span, lest doubles lose the ties: a greedy may be rough,
+        the stages compare exactly.
         """
         gangs = self.state.problem.gangs
         strata = {p: i for i, p in enumerate(sorted({gangs[u.gang].gang.priority for u in self.units}))}
         order = sorted(self.units, key=self._victim_key)
         tie = 1e-6 / max(1, len(order))
+        step = min(1e4, 1e12 ** (1 / max(1, len(strata) - 1)))
         cost = [0.0] * len(self.units)
         for rank, unit in enumerate(order):
-            stratum = min(strata[gangs[unit.gang].gang.priority], 3)
-            cost[unit.index] = unit.work * 1e4**stratum + len(unit.pods) * 1e-3 + rank * tie
+            height = strata[gangs[unit.gang].gang.priority]
+            cost[unit.index] = unit.work * step**height + len(unit.pods) * 1e-3 + rank * tie
         return cost
 
     def _victim_key(self, unit: Unit) -> tuple[float, int, int, float, str]:
@@ -109,6 +110,11 @@ class VictimPool:
             dear[gang] = max(dear.get(gang, 0.0), self.cost[unit])
         return sorted(chosen, key=lambda i: (-dear[self.units[i].gang], self.units[i].gang, -self.units[i].step))
 
+    def may_leave(self, unit: int) -> bool:
+        """False for the core of a gang that got places in this cycle."""
+        u = self.units[unit]
+        return not (u.is_core and u.gang in self.pinned)
+
     def on(self, node: int) -> list[int]:
         """Units with a pod on ``node`` now."""
         gone, places, home = self.state.gone, self.state.places, self.state.problem.pod_node
@@ -142,17 +148,8 @@ class VictimPool:
         return list(found)
 
     def leave(self, unit: int) -> None:
-        """The unit's pods leave where they are (running, or placed by a move).
-
-        With a core go the places that its gang got in this cycle: surplus cannot run without it.
-        """
-        u = self.units[unit]
-        if u.is_core:
-            for pod in [p for leaf in self.state.gangs[u.gang].active for p in leaf]:
-                if pod in self.state.places and pod not in self.state.gone:
-                    self.state.lift(pod)
-                    self.took_places = True
-        for pod in u.pods:
+        """The unit's pods leave where they are (running, or placed by a move)."""
+        for pod in self.units[unit].pods:
             if pod in self.state.places:
                 self.state.lift(pod)
             else:

@@ -33,7 +33,7 @@ class DeviceLedger:
         return seats
 
     def _named(self, pod: Pod) -> tuple[int, ...]:
-        return tuple(d for d in pod.devices if d < len(self.free)) if pod.devices else ()
+        return tuple(d for d in pod.devices if 0 <= d < len(self.free)) if pod.devices else ()
 
     def _of_groups(self, pod: Pod) -> tuple[int, ...]:
         seats: list[int] = []

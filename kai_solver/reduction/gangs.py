@@ -17,6 +17,8 @@ class Leaf:
         Pod indices that run or are about to, same order: the last is the first victim.
     gated
         Number of pods behind scheduling gates.
+    blocked
+        Pods that wait for something outside (a claim, a ConfigMap) and that no node can take until it is there.
     """
 
     name: str
@@ -25,6 +27,7 @@ class Leaf:
     pending: tuple[int, ...]
     active: tuple[int, ...]
     gated: int
+    blocked: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +57,8 @@ class GangShape:
 
     @property
     def waits(self) -> bool:
-        """True where some pod may be placed, or will be once its gates open."""
-        return any(leaf.pending or leaf.gated for leaf in self.leaves)
+        """True where some pod may be placed, or may be once its gates open or what it misses is there."""
+        return any(leaf.pending or leaf.gated or leaf.blocked for leaf in self.leaves)
 
     @property
     def pending(self) -> tuple[int, ...]:
@@ -69,6 +72,7 @@ def shape_gang(index: int, gang: Gang, queue: int, first_pod: int) -> GangShape:
     for offset, pod in enumerate(gang.pods):
         by_leaf.setdefault(pod.podset, []).append(offset)
     leaves: list[Leaf] = []
+    blocked = {first_pod + o for o, pod in enumerate(gang.pods) if pod.constraints.blocked}
 
     def leaf_of(podset: PodSet) -> Leaf:
         offsets = sorted(by_leaf.get(podset.name, ()), key=lambda o: (gang.pods[o].order, gang.pods[o].key))
@@ -77,9 +81,10 @@ def shape_gang(index: int, gang: Gang, queue: int, first_pod: int) -> GangShape:
             podset.name,
             max(0, podset.min_member),
             podset.topology,
-            tuple(i for i, s in status if s is PodStatus.PENDING),
+            tuple(i for i, s in status if s is PodStatus.PENDING and i not in blocked),
             tuple(i for i, s in status if s.is_active),
             sum(s is PodStatus.GATED for _, s in status),
+            tuple(i for i, s in status if s is PodStatus.PENDING and i in blocked),
         )
         leaves.append(leaf)
         return leaf

@@ -1,16 +1,16 @@
 """The problem of one cycle: the snapshot in integers and arrays, built once, never changed."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.domain import Gang, Node, Pod, PodStatus, Policy, Snapshot
-from kai_solver.fairness import QueueTree, allocatable_share, fair_share, roll_up
+from kai_solver.fairness import QueueTree, allocatable_share, fair_share
 from kai_solver.predicates import NodePredicates
 from kai_solver.reduction.devices import seat_running
 from kai_solver.reduction.gangs import GangShape, shape_gang
-from kai_solver.reduction.shapes import ShapeTable
+from kai_solver.reduction.shapes import BEYOND, ShapeTable
 from kai_solver.topology import DomainTree
 from kai_solver.units import CPU, GPU, MEMORY, MILLI, PODS
 
@@ -127,7 +127,10 @@ def build_problem(snapshot: Snapshot) -> Problem:
 
 
 class _PodTable:
-    """Pods by index with shape, gang, node and charge; gangs whose queue is a known leaf."""
+    """Pods by index with shape, gang, node and charge; gangs whose queue is a known leaf.
+
+    ``paying``: queue, preemptibility and pods of every gang of a known leaf, of those set aside too: what runs, pays.
+    """
 
     def __init__(
         self, snapshot: Snapshot, nodes: tuple[Node, ...], node_index: dict[str, int], tree: QueueTree
@@ -141,6 +144,7 @@ class _PodTable:
         self.charges: list[Charge] = []
         self.gangs: list[GangShape] = []
         self.outside: dict[str, tuple[Gang, str]] = {}
+        self.paying: list[tuple[int, bool, range]] = []
         self._node_index = node_index
         self._nodes = nodes
         self.min_gpu_memory_mib = min((n.gpu_memory_mib for n in nodes if n.gpus and n.gpu_memory_mib), default=0)
@@ -150,14 +154,20 @@ class _PodTable:
             self._add_pod(pod, -1)
 
     def _add_gang(self, gang: Gang, tree: QueueTree) -> None:
+        if len(gang.pods) > 1:
+            gang = replace(gang, pods=tuple(sorted(gang.pods, key=lambda pod: (pod.order, pod.key))))
         why = gang.set_aside or _queue_trouble(gang, tree)
-        if why:
+        queue = tree.index.get(gang.queue)
+        if queue is not None and tree.is_leaf[queue]:
+            first = len(self.pods)
+            self.paying.append((queue, gang.preemptible, range(first, first + len(gang.pods))))
+        if why or queue is None:
             self.outside[gang.key] = (gang, why)
             for pod in gang.pods:
                 self._add_pod(pod, -1)
             return
         index = len(self.gangs)
-        self.gangs.append(shape_gang(index, gang, tree.index[gang.queue], len(self.pods)))
+        self.gangs.append(shape_gang(index, gang, queue, len(self.pods)))
         for pod in gang.pods:
             self._add_pod(pod, index)
 
@@ -175,7 +185,7 @@ def charge(pod: Pod, gpu_memory_mib: int) -> Charge:
     """What the pod's queue pays on a node whose devices have ``gpu_memory_mib`` (reference 3.1, 3.11)."""
     gpu = pod.gpu
     milli = gpu.devices * gpu.milli_on(gpu_memory_mib) if gpu.devices else 0
-    return (pod.request[CPU], pod.request[MEMORY], milli + pod.quota_gpu_milli)
+    return (min(pod.request[CPU], BEYOND), min(pod.request[MEMORY], BEYOND), milli + pod.quota_gpu_milli)
 
 
 def _queue_trouble(gang: Gang, tree: QueueTree) -> str:
@@ -254,23 +264,28 @@ def _mig_slices(snapshot: Snapshot) -> list[tuple[int, int]]:
 
 
 def _queue_loads(tree: QueueTree, table: _PodTable) -> tuple[IntArray, IntArray, IntArray]:
-    """(Q, 3) allocated, allocated by non-preemptible gangs, and requested; rolled up to every ancestor."""
-    allocated = np.zeros((len(tree.names), 3), dtype=np.int64)
-    fixed = np.zeros_like(allocated)
-    request = np.zeros_like(allocated)
-    for gang in table.gangs:
-        active = [0, 0, 0]
-        waiting = [0, 0, 0]
-        for leaf in gang.leaves:
-            for pod in leaf.active:
-                for r, amount in enumerate(table.charges[pod]):
-                    active[r] += amount
-            for pod in leaf.pending:
-                for r, amount in enumerate(table.charges[pod]):
-                    waiting[r] += amount
-        allocated[gang.queue] += active
-        request[gang.queue] += active
-        request[gang.queue] += waiting
-        if not gang.gang.preemptible:
-            fixed[gang.queue] += active
-    return roll_up(tree, allocated), roll_up(tree, fixed), roll_up(tree, request)
+    """(Q, 3) allocated, allocated by non-preemptible gangs, and requested; every ancestor holds its descendants'.
+
+    Summed as Python integers: pods may ask for more than 64 bits hold in all.
+    """
+    size = len(tree.names)
+    allocated, fixed, request = ([[0, 0, 0] for _ in range(size)] for _ in range(3))
+    for queue, preemptible, pods in table.paying:
+        active = _sum(table, [p for p in pods if table.pods[p].status.is_active])
+        waiting = _sum(table, [p for p in pods if table.pods[p].status is PodStatus.PENDING])
+        for ancestor in tree.path[queue]:
+            for r in range(3):
+                allocated[ancestor][r] += active[r]
+                fixed[ancestor][r] += 0 if preemptible else active[r]
+                request[ancestor][r] += active[r] + waiting[r]
+    return _array(allocated), _array(fixed), _array(request)
+
+
+def _sum(table: _PodTable, pods: list[int]) -> Charge:
+    charges = [table.charges[p] for p in pods]
+    return (sum(c[0] for c in charges), sum(c[1] for c in charges), sum(c[2] for c in charges))
+
+
+def _array(rows: list[list[int]]) -> IntArray:
+    """(Q, 3); what is beyond every cluster is all the same."""
+    return np.array([[min(amount, BEYOND * 64) for amount in row] for row in rows], dtype=np.int64).reshape(-1, 3)

@@ -10,6 +10,9 @@ from kai_solver.domain import Constraints, GpuRequest, Node, Pod
 from kai_solver.predicates import NodePredicates
 from kai_solver.units import Vector
 
+BEYOND = 1 << 50
+"""More of anything than a node has (1 PiB, 10^12 cores): larger requests are cut to it, so that sums stay in 64 bits."""
+
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
 
@@ -39,7 +42,8 @@ def shape_of(pod: Pod) -> Shape:
     c = pod.constraints
     relates = c.affinity or c.anti_affinity or c.spread
     labels: Mapping[str, str] = {**pod.labels, "\0namespace": pod.namespace} if relates else {}
-    return Shape(pod.request, pod.gpu, c, tuple(sorted(labels.items())))
+    request = pod.request if max(pod.request) <= BEYOND else tuple(min(amount, BEYOND) for amount in pod.request)
+    return Shape(request, pod.gpu, c, tuple(sorted(labels.items())))
 
 
 class ShapeTable:

@@ -37,10 +37,16 @@ class Question:
         self.rung = rung
         self.disruption = disruption
         self.who = Aggressor(self.problem.gangs[chunk.gang], charge_of(self.problem, chunk.pods))
-        self.eligible = disruption.eligibility.units(rung, self.who) if disruption is not None else frozenset()
+        self.eligible = self._eligible()
         self.admitted = [(a.chunk, a.rung) for a in outcome.admissions]
         self.disturbed = self._disturbed()
         self.is_exact = self.state.affinity is None
+
+    def _eligible(self) -> frozenset[int]:
+        if self.disruption is None:
+            return frozenset()
+        units, pool = self.disruption.eligibility.units(self.rung, self.who), self.disruption.pool
+        return units if not pool.pinned else frozenset(u for u in units if pool.may_leave(u))
 
     def _disturbed(self) -> frozenset[int]:
         pool = self.outcome.pool
