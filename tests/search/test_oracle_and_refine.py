@@ -1,0 +1,322 @@
+"""Questions and stages: what each rung of the oracle ladder answers, and what a solution does to the state."""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kai_solver.domain import (
+    Gang,
+    GpuRequest,
+    Node,
+    Pod,
+    PodStatus,
+    Queue,
+    Rung,
+    SearchSpec,
+    Snapshot,
+    SolverModel,
+    Topology,
+    TopologyConstraint,
+    TopologyLevel,
+    flat_gang,
+)
+from kai_solver.formulation.expand import Decision
+from kai_solver.formulation.spec import ModelSpec, SpecAnswer
+from kai_solver.greedy import Ladder, Outcome, State
+from kai_solver.greedy.chunks import Chunker
+from kai_solver.greedy.disruption import Disruption
+from kai_solver.reduction import build_problem
+from kai_solver.search.budget import Budget
+from kai_solver.search.child import OnBound, OnIncumbent, SolverChild
+from kai_solver.search.joining import Joiner
+from kai_solver.search.oracle import OracleLadder
+from kai_solver.search.parameters import SolverParameters
+from kai_solver.search.realise import realise
+from kai_solver.units import MILLI, ResourceSchema
+
+GIB = 2**30
+RACK = TopologyConstraint("dc", "rack")
+MODEL = SolverModel("test", search=SearchSpec(workers=1, presolve="none", question_s=5.0))
+
+
+def a_node(index: int, gpus: int, rack: str = "r0") -> Node:
+    labels = {"rack": rack}
+    return Node(f"n{index}", (32_000, 64 * GIB, gpus * MILLI, 20), gpus=gpus, gpu_memory_mib=100, labels=labels)
+
+
+def a_gang(name: str, *gpus: int, on: str = "", **more: object) -> Gang:
+    homes = on.split() if on else [""] * len(gpus)
+    pods = tuple(
+        Pod(
+            "ns",
+            f"{name}-{i}",
+            (100, GIB, 0, 1),
+            GpuRequest(count),
+            status=PodStatus.RUNNING if homes[i] else PodStatus.PENDING,
+            node=homes[i],
+            order=(0, float(i), ""),
+        )
+        for i, count in enumerate(gpus)
+    )
+    gang = Gang("ns", name, "q", flat_gang(len(gpus)), pods, last_start_s=0.0 if on else None)
+    return replace(gang, **more)  # type: ignore[arg-type]
+
+
+def a_cluster(nodes: Sequence[Node], *gangs: Gang) -> Snapshot:
+    topology = Topology("dc", (TopologyLevel("rack"),))
+    return Snapshot(1000.0, ResourceSchema(), tuple(nodes), (Queue("q", quota=(-1, -1, -1)),), gangs, (topology,))
+
+
+class Scripted:
+    """A solver that always says the same, and counts."""
+
+    def __init__(self, answer: SpecAnswer) -> None:
+        self.answer = answer
+        self.asked = 0
+
+    def solve(
+        self,
+        spec: ModelSpec,
+        parameters: SolverParameters,
+        deadline_s: float,
+        *,
+        on_incumbent: OnIncumbent | None = None,
+        on_bound: OnBound | None = None,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> SpecAnswer:
+        del spec, parameters, deadline_s, on_incumbent, on_bound, should_stop
+        self.asked += 1
+        return self.answer
+
+
+INFEASIBLE = SpecAnswer("infeasible")
+CRASHED = SpecAnswer("unknown", error="the solver died")
+
+
+@pytest.fixture(scope="module")
+def child() -> Iterator[SolverChild]:
+    with SolverChild() as child:
+        yield child
+
+
+def climb(
+    cluster: Snapshot,
+    solver: Scripted | SolverChild | None,
+    *,
+    model: SolverModel = MODEL,
+    seconds: float = 10.0,
+    rungs: Sequence[Rung] = (Rung.ALLOCATE,),
+) -> tuple[Outcome, OracleLadder]:
+    oracle = OracleLadder(model, solver, Budget(seconds, time.monotonic, time.monotonic()))
+    return Ladder(build_problem(cluster), rungs, oracle).climb(), oracle
+
+
+def proof(outcome: Outcome, rung: Rung = Rung.ALLOCATE) -> tuple[str, str]:
+    found = outcome.refusals[len(outcome.refusals) - 1 if len(outcome.refusals) > 1 else next(iter(outcome.refusals))]
+    return found[rung].proof.state, found[rung].proof.method
+
+
+# -- the oracle ladder ---------------------------------------------------------------------------------------------
+
+FULL = a_cluster([a_node(0, 1)], a_gang("w", 2))
+JOINT = a_cluster(
+    [a_node(0, 4, "r0"), a_node(1, 2, "r1"), a_node(2, 2, "r1")],
+    a_gang("first", 2, root=flat_gang(1, RACK), created_s=1.0),
+    a_gang("second", 2, 2, root=flat_gang(2, RACK), created_s=2.0),
+    a_gang("third", 2, created_s=3.0),
+)
+
+
+def cpu_gang(name: str, *sizes: int) -> Gang:
+    pods = tuple(
+        Pod("ns", f"{name}-{i}", (cpu, GIB, 0, 1), GpuRequest(0), order=(0, float(i), ""))
+        for i, cpu in enumerate(sizes)
+    )
+    return Gang("ns", name, "q", flat_gang(len(pods)), pods)
+
+
+TIGHT = a_cluster(
+    [a_node(i, 0) for i in range(3)], cpu_gang("w", 17_000, 17_000, 17_000, 10_000, 10_000, 10_000, 14_000)
+)
+"""95 of 96 cores, and each pod would fit; but beside a 17 there is room for one more pod only."""
+HETEROGENEOUS = a_cluster([a_node(0, 0), a_node(1, 0)], cpu_gang("w", *(2_666 * size for size in (3, 3, 4, 4, 4, 6))))
+"""Two nodes of twelve take 3 + 3 + 6 and 4 + 4 + 4; neither in order nor largest first does best fit find that."""
+
+
+def test_a_bound_answers_before_the_solver_is_asked() -> None:
+    solver = Scripted(INFEASIBLE)
+    outcome, _ = climb(FULL, solver)
+    assert proof(outcome) == ("proven", "count")
+    assert solver.asked == 0
+
+
+def test_one_pod_that_fits_nowhere_needs_no_solver() -> None:
+    """Sixteen and a half cores are free on two nodes, in halves that counting does not see as too small."""
+    solver = Scripted(INFEASIBLE)
+    taken = Gang(
+        "ns",
+        "r",
+        "q",
+        flat_gang(2),
+        tuple(
+            replace(pod, status=PodStatus.RUNNING, node=f"n{i}")
+            for i, pod in enumerate(cpu_gang("r", 20_000, 20_000).pods)
+        ),
+    )
+    outcome, _ = climb(a_cluster([a_node(0, 0), a_node(1, 0)], taken, cpu_gang("w", 13_000)), solver)
+    assert proof(outcome)[0] == "proven"
+    assert solver.asked == 0
+
+
+def test_without_a_solver_what_no_bound_answers_is_unasked() -> None:
+    outcome, _ = climb(TIGHT, None)
+    assert proof(outcome) == ("unasked", "greedy")
+
+
+def test_what_the_solver_refutes_is_proven(child: SolverChild) -> None:
+    outcome, oracle = climb(TIGHT, child)
+    assert proof(outcome) == ("proven", "cp-sat")
+    assert (oracle.log.asked, oracle.log.no) == (1, 1)
+
+
+def test_a_solver_switched_off_is_not_asked() -> None:
+    solver = Scripted(INFEASIBLE)
+    off = replace(MODEL, search=replace(MODEL.search, enabled=False))
+    outcome, _ = climb(TIGHT, solver, model=off)
+    assert (proof(outcome)[0], solver.asked) == ("unasked", 0)
+
+
+def test_a_crash_proves_nothing_and_is_told() -> None:
+    outcome, oracle = climb(TIGHT, Scripted(CRASHED))
+    assert proof(outcome)[0] == "unknown"
+    assert oracle.log.errors == ["the solver died"]
+
+
+def test_without_time_nothing_is_asked() -> None:
+    solver = Scripted(INFEASIBLE)
+    outcome, oracle = climb(TIGHT, solver, seconds=0.0)
+    assert (proof(outcome)[0], solver.asked, oracle.log.unknown) == ("unknown", 0, 1)
+
+
+def test_a_question_that_is_too_large_is_not_asked() -> None:
+    solver = Scripted(INFEASIBLE)
+    small = replace(MODEL, search=replace(MODEL.search, max_variables=1))
+    outcome, _ = climb(TIGHT, solver, model=small)
+    assert (proof(outcome), solver.asked) == (("unknown", "too large"), 0)
+
+
+def test_the_solver_places_what_first_fit_cannot(child: SolverChild) -> None:
+    alone, _ = climb(HETEROGENEOUS, None)
+    assert alone.admissions == []
+    outcome, oracle = climb(HETEROGENEOUS, child)
+    assert [a.by_solver for a in outcome.admissions] == [True]
+    assert len(outcome.state.places) == 6
+    assert (outcome.state.future >= 0).all()
+    assert (oracle.log.asked, oracle.log.yes) == (1, 1)
+
+
+def test_a_yes_that_is_nonsense_is_refused_and_proves_nothing() -> None:
+    """All zeros: nobody has a place."""
+
+    class Zeros(Scripted):
+        def solve(self, spec: ModelSpec, *args: object, **more: object) -> SpecAnswer:
+            del args, more
+            return SpecAnswer("optimal", np.zeros(spec.size[0], dtype=np.int64))
+
+    outcome, _ = climb(TIGHT, Zeros(INFEASIBLE))
+    assert outcome.admissions == []
+    assert proof(outcome)[0] == "unknown"
+    assert outcome.state.places == {}
+
+
+def test_those_admitted_before_may_change_their_places(child: SolverChild) -> None:
+    """The first gang packs onto a node of the only rack that can hold the second; it has to go elsewhere."""
+    alone, _ = climb(JOINT, None)
+    together, _ = climb(JOINT, child)
+    assert {a.chunk.gang for a in together.admissions} >= {a.chunk.gang for a in alone.admissions}
+    assert {a.chunk.gang for a in together.admissions} == {0, 1, 2}
+
+
+def test_after_two_failures_the_child_is_left_alone() -> None:
+    solver = Scripted(CRASHED)
+    sizes = (17_000, 17_000, 17_000, 10_000, 10_000, 10_000)
+    gangs = [cpu_gang(f"w{i}", *sizes, 14_000 - i) for i in range(4)]
+    climb(replace(TIGHT, gangs=tuple(gangs)), solver)
+    assert solver.asked == 2
+
+
+# -- joining and realising -----------------------------------------------------------------------------------------
+
+
+def question(cluster: Snapshot) -> tuple[Outcome, Joiner]:
+    outcome = Outcome(State(build_problem(cluster)))
+    outcome.pool = Disruption.pool_of(outcome.state)
+    return outcome, Joiner(outcome)
+
+
+def test_lifted_capacity_is_that_with_the_units_gone() -> None:
+    outcome, joiner = question(a_cluster([a_node(0, 4)], a_gang("r", 1, 2, on="n0 n0"), a_gang("s", 1, on="n0")))
+    pool = outcome.pool
+    assert pool is not None
+    free, devices = joiner.lifted(frozenset({0}))
+    pool.leave(0)
+    assert np.array_equal(free, outcome.state.future)
+    assert np.array_equal(devices, outcome.state.device_future)
+
+
+def test_lifting_does_not_depend_on_where_the_units_are_now() -> None:
+    outcome, joiner = question(a_cluster([a_node(0, 2), a_node(1, 2)], a_gang("r", 1, on="n0")))
+    pool = outcome.pool
+    assert pool is not None
+    before = [array.copy() for array in joiner.lifted(frozenset({0}))]
+    pool.leave(0)
+    outcome.state.put(0, 1, now=False)
+    for one, other in zip(before, Joiner(outcome).lifted(frozenset({0})), strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_a_scope_is_bound_to_those_that_stay_and_free_of_those_that_may_move() -> None:
+    root = flat_gang(1, RACK)
+    gang = a_gang("r", 1, 1, on="n0 n0", root=root)
+    waiting = replace(gang.pods[0], name="r-2", status=PodStatus.PENDING, node="", order=(0, 2.0, ""))
+    gang = replace(gang, pods=(*gang.pods, waiting))
+    outcome, joiner = question(a_cluster([a_node(0, 2, "r0"), a_node(1, 2, "r1")], gang))
+    chunk = Chunker(outcome.state.problem.gangs[0], outcome.state.gangs[0]).next()
+    assert chunk is not None
+    pool = outcome.pool
+    assert pool is not None
+    fixed = joiner.arrival(chunk, Rung.ALLOCATE, frozenset())
+    assert fixed.scopes[0].domain_of.tolist() == [0, -1]
+    everybody = frozenset(unit.index for unit in pool.units)
+    assert joiner.arrival(chunk, Rung.CONSOLIDATION, everybody).scopes[0].domain_of.tolist() == [0, 1]
+
+
+def test_a_solution_that_cannot_be_seated_changes_nothing() -> None:
+    cluster = a_cluster([a_node(0, 1), a_node(1, 1)], a_gang("w", 1, 1))
+    outcome, joiner = question(cluster)
+    chunk = Chunker(outcome.state.problem.gangs[0], outcome.state.gangs[0]).next()
+    assert chunk is not None
+    nobody: frozenset[int] = frozenset()
+    joint = joiner.join([(chunk, Rung.ALLOCATE)], nobody, nobody, nobody, (), may_move=False)
+    both_on_one = Decision(places={0: 0, 1: 0})
+    mark = outcome.state.mark()
+    assert not realise(outcome.state, outcome.pool, joint, both_on_one, [(chunk, Rung.ALLOCATE)])
+    assert outcome.state.mark() == mark
+    assert outcome.state.places == {}
+    apart = Decision(places={0: 0, 1: 1})
+    assert realise(outcome.state, outcome.pool, joint, apart, [(chunk, Rung.ALLOCATE)])
+    assert {pod: place.node for pod, place in outcome.state.places.items()} == {0: 0, 1: 1}
+
+
+def test_no_place_at_all_is_refused_too() -> None:
+    outcome, joiner = question(a_cluster([a_node(0, 1)], a_gang("w", 1)))
+    chunk = Chunker(outcome.state.problem.gangs[0], outcome.state.gangs[0]).next()
+    assert chunk is not None
+    nobody: frozenset[int] = frozenset()
+    joint = joiner.join([(chunk, Rung.ALLOCATE)], nobody, nobody, nobody, (), may_move=False)
+    assert not realise(outcome.state, outcome.pool, joint, Decision(), [(chunk, Rung.ALLOCATE)])
+    assert math.isfinite(outcome.state.future.sum())
