@@ -71,12 +71,12 @@ def judge_needless(scene: Scene, tree: QueueTree, end: Load, after: Ledger) -> I
     for change in scene.changes.values():
         lost = {eviction.pod for eviction in change.evictions if eviction.reason != "stale"}
         if lost and (text := _spared(scene, change, room.keepers(change, lost, booked=False), lost)):
-            yield Violation("units", change.gang.key, f"gang {change.gang.key}: needless eviction, {text}")
+            yield Violation("needless", change.gang.key, f"gang {change.gang.key}: needless eviction, {text}")
         moved = {move.pod for move in change.moves}
         # A gang that also gets pods may have to move to have them all in one domain.
         if moved and not change.binds and len(room.keepers(change, moved, booked=True)) == len(moved):
             text = f"gang {change.gang.key}: needless moves, all {len(moved)} pods could stay where they are"
-            yield Violation("units", change.gang.key, text)
+            yield Violation("needless", change.gang.key, text)
 
 
 def _spared(scene: Scene, change: Change, keepers: list[str], lost: set[str]) -> str:

@@ -23,8 +23,12 @@ RULES = (
     "priority",
     "entitlement",
     "stale",
+    "needless",
 )
-"""Every rule's name, in the order in which they are judged. Published: add, never rename."""
+"""Every rule's name. Published: add, never rename."""
+
+WASTE = frozenset({"needless"})
+"""Rules whose breach does no harm beyond a victim too many: such a plan may be carried out, and the breach is told."""
 
 
 @dataclass(frozen=True, slots=True)

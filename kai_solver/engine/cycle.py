@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from kai_solver import __version__
-from kai_solver.check import Violation, check_plan
+from kai_solver.check import WASTE, Violation, check_plan
 from kai_solver.domain import Plan, Snapshot, SolverModel, Stage
 from kai_solver.domain.plan import Source
 from kai_solver.engine.progress import Fault, Progress
+from kai_solver.engine.retreat import NOBODY, RETREATS, blame
 from kai_solver.engine.stages import admission_stage, measured_stages, rights_of
 from kai_solver.greedy import Ladder, Outcome
 from kai_solver.planning import assemble
@@ -86,7 +87,7 @@ def cycle(
     Returns
     -------
     Plan
-        Checked. Where the checker refuses the solver's plan, greedy's; where it refuses that, none, with a note.
+        Checked. Where the checker refuses one, greedy's without the gangs that it blames; a note says so.
     """
     stop = should_stop or (lambda: False)
     run = _Run(snapshot, model, model.budget_s if budget_s is None else budget_s, clock, seed, progress, stop, on_fault)
@@ -116,8 +117,8 @@ def _without_collection() -> Iterator[None]:
 @dataclass(slots=True)
 class _Decided:
     outcome: Outcome
-    oracle: OracleLadder
     refined: Refined | None
+    errors: tuple[str, ...]
 
 
 class _Run:
@@ -146,6 +147,7 @@ class _Run:
         self.budget_s = budget_s
         self.timing: dict[str, float] = {}
         self._child: SolverChild | None = None
+        self._budgets: list[Budget] = []
         self._phase_s = self.start_s
 
     def plan(self, child: SolverChild | None) -> Plan:
@@ -153,27 +155,40 @@ class _Run:
         self._child = child
         problem = build_problem(self.snapshot)
         self._phase("build")
-        decided = self._decide(problem, child if self.model.search.enabled else None)
-        plan = self._assembled(problem, decided)
-        violations = self._check(plan)
-        if violations and self.model.search.enabled:
-            note = f"the solver's plan was refused ({violations[0].text}); greedy's stands"
-            self._report(note)
-            decided = self._decide(problem, None)
-            plan = self._assembled(problem, decided)
-            plan = replace(plan, notes=(note, *plan.notes))
-            violations = self._check(plan)
+        plan, violations = self._try(problem, child if self.model.search.enabled else None, NOBODY)
+        notes: list[str] = []
+        left_out: frozenset[str] = NOBODY
+        for _ in range(RETREATS):
+            if not violations:
+                break
+            blamed = blame(problem, plan, violations)
+            left_out |= blamed
+            notes.append(_retreat_note(violations, blamed))
+            self._report(notes[-1])
+            self.deadline_s = max(self.deadline_s, self.clock() + self.budget_s)
+            plan, violations = self._try(problem, None, left_out)
         if violations:
             plan = _refused(plan, violations)
             self._report(plan.notes[-1])
         self.timing["decide"] = self.clock() - self.start_s
-        return replace(plan, timing_s=dict(self.timing))
+        return replace(plan, timing_s=dict(self.timing), notes=(*notes, *plan.notes))
+
+    def _try(
+        self, problem: Problem, child: SolverChild | None, left_out: frozenset[str]
+    ) -> tuple[Plan, tuple[Violation, ...]]:
+        """A plan without the gangs ``left_out``, and what forbids it; waste is told in its notes."""
+        decided = self._decide(problem, child, left_out)
+        plan = self._assembled(problem, decided)
+        found = self._check(plan)
+        waste = tuple(f"{v.object}: {v.text}" for v in found if v.rule in WASTE)
+        return replace(plan, notes=(*plan.notes, *waste)), tuple(v for v in found if v.rule not in WASTE)
 
     def _report(self, error: str) -> None:
         if self.on_fault is not None:
             self.on_fault(Fault(error, self.snapshot, self.model, self.budget_s, self.seed))
 
-    def _decide(self, problem: Problem, child: SolverChild | None) -> _Decided:
+    def _decide(self, problem: Problem, child: SolverChild | None, left_out: frozenset[str]) -> _Decided:
+        self._budgets.clear()
         share = self.model.search.questions_share
         oracle = OracleLadder(
             self.model,
@@ -189,13 +204,15 @@ class _Run:
             _Pace(self),
             admission=self.model.admission,
             admitter=self._admitter(child),
+            left_out=left_out,
         )
         outcome = ladder.climb()
         self._phase("ladder")
         refined = self._refine(outcome, child)
-        for error in dict.fromkeys(oracle.log.errors):
+        errors = tuple(dict.fromkeys(error for budget in self._budgets for error in budget.errors))
+        for error in errors:
             self._report(error)
-        return _Decided(outcome, oracle, refined)
+        return _Decided(outcome, refined, errors)
 
     def _admitter(self, child: SolverChild | None) -> MostGpus | None:
         if child is None or self.model.admission != "max-gpus":
@@ -257,7 +274,9 @@ class _Run:
         return violations
 
     def _budget(self, seconds: float, start_s: float) -> Budget:
-        return Budget(seconds, self.clock, start_s, self.model.search.deterministic)
+        budget = Budget(seconds, self.clock, start_s, self.model.search.deterministic)
+        self._budgets.append(budget)
+        return budget
 
     def _out_of_time(self) -> bool:
         return self.should_stop() or (not self.model.search.deterministic and self.clock() >= self.deadline_s)
@@ -312,12 +331,18 @@ def _source(decided: _Decided, stages: Sequence[Stage]) -> Source:
 
 
 def _notes(decided: _Decided) -> list[str]:
-    notes = list(dict.fromkeys(decided.oracle.log.errors))
+    notes = list(decided.errors)
     if decided.refined is not None:
         notes += decided.refined.notes
     if decided.outcome.stopped:
         notes.append("stopped before every gang was asked: time or patience ended")
     return notes
+
+
+def _retreat_note(violations: Sequence[Violation], blamed: frozenset[str]) -> str:
+    first = violations[0]
+    named = ", ".join(sorted(blamed)[:5])
+    return f"the checker refused a plan ({first.rule}: {first.object}: {first.text}); planned again without {named}"
 
 
 def _refused(plan: Plan, violations: Sequence[Violation]) -> Plan:

@@ -8,7 +8,6 @@ from kai_solver.formulation.joint import QueueSurplus
 from kai_solver.greedy import Outcome
 from kai_solver.greedy.rules import Aggressor, Eligibility
 from kai_solver.greedy.state import State
-from kai_solver.greedy.units import charge_of
 from kai_solver.units import MILLI
 
 
@@ -71,7 +70,7 @@ def rights_of(outcome: Outcome) -> tuple[dict[Rung, frozenset[int]], list[QueueS
     seen: set[tuple[object, ...]] = set()
     for admission in outcome.admissions:
         gang = before.problem.gangs[admission.chunk.gang]
-        who = Aggressor(gang, charge_of(before.problem, admission.chunk.pods))
+        who = Aggressor.of(before.problem, admission.chunk)
         key = (admission.rung, who.queue, who.charge, gang.gang.priority, gang.gang.never_preempts)
         if admission.rung is Rung.ALLOCATE or (admission.rung is not Rung.CONSOLIDATION and key in seen):
             continue

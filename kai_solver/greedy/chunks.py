@@ -1,6 +1,6 @@
 """What a gang asks for next: the rest of its minimum, all or nothing, or one surplus step (reference 3.4, 3.9)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kai_solver.domain import TopologyConstraint
@@ -31,20 +31,26 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What a gang asks for in one step. ``is_core``: it completes the minimum (else it is surplus)."""
+    """What a gang asks for in one step.
+
+    ``is_core``: it completes the minimum (else it is surplus). ``is_choice``: other pods or subgroups of the gang would
+    have served as well, so that a "no" for this chunk is no "no" for the gang.
+    """
 
     gang: int
     root: Part
     pods: tuple[int, ...]
     is_core: bool
+    is_choice: bool = False
 
 
 class Chunker:
     """Chooses the next chunk of one gang in its present state."""
 
-    def __init__(self, shape: GangShape, state: GangState) -> None:
+    def __init__(self, shape: GangShape, state: GangState, pod_shape: Sequence[int] = ()) -> None:
         self.shape = shape
         self.state = state
+        self.pod_shape = pod_shape
         self.position = {id(leaf): i for i, leaf in enumerate(shape.leaves)}
 
     def next(self) -> Chunk | None:
@@ -56,7 +62,20 @@ class Chunker:
         if part is None:
             return None
         pods = tuple(part.all_pods())
-        return Chunk(self.shape.index, part, pods, is_core) if pods else None
+        return Chunk(self.shape.index, part, pods, is_core, self._is_choice(pods, is_core=is_core)) if pods else None
+
+    def _is_choice(self, pods: tuple[int, ...], *, is_core: bool) -> bool:
+        """True where the gang has other pods or subgroups waiting that the chunk could have asked for instead."""
+        waiting = [pending for pending in self.state.pending if pending]
+        if len(pods) == sum(map(len, waiting)):
+            return False
+        optional = len(waiting) > 1 and (not is_core or self._chooses(self.shape.root))
+        return optional or any(len({self.pod_shape[p] for p in pending}) > 1 for pending in waiting if self.pod_shape)
+
+    def _chooses(self, node: TreeNode | Leaf) -> bool:
+        if isinstance(node, Leaf):
+            return False
+        return node.needed < len(node.children) or any(self._chooses(child) for child in node.children)
 
     def is_satisfied(self, node: TreeNode | Leaf) -> bool:
         """True where ``node`` has its minimum."""

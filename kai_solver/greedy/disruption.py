@@ -68,8 +68,8 @@ class Disruption:
             blocker = Blocker("rule", "max-consolidation-gangs", "1", "0")
             return proven(Reason.NOT_ENOUGH_RESOURCES, "Consolidation is switched off", "rule", blocker)
         free = int(self.state.gpu_free.sum())
-        if who.charge[GPU] > free:
-            need, have = (format_amount("gpu", amount) for amount in (who.charge[GPU], free))
+        if who.least[GPU] > free:
+            need, have = (format_amount("gpu", amount) for amount in (who.least[GPU], free))
             text = f"Moving cannot help: {need} needed, {have} free in all"
             return proven(Reason.NOT_ENOUGH_RESOURCES, text, "count", Blocker("resource", "gpu", need, have))
         return None

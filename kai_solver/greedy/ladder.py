@@ -5,10 +5,10 @@ no way, an ``Oracle`` may be asked: it proves that there is none, or finds one.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
-from kai_solver.domain import Proof, Reason, Rung
+from kai_solver.domain import Blocker, Proof, Reason, Rung
 from kai_solver.fairness import over_limit, over_limit_message, over_quota, over_quota_message
 from kai_solver.greedy.chunks import Chunk, Chunker, Part
 from kai_solver.greedy.disruption import Disruption
@@ -20,8 +20,9 @@ from kai_solver.greedy.shortage import shortage
 from kai_solver.greedy.stale import stale_gangs
 from kai_solver.greedy.state import State
 from kai_solver.greedy.turns import SizeTurns, Turns
-from kai_solver.greedy.units import charge_of
+from kai_solver.greedy.units import least_charge_of
 from kai_solver.reduction import Problem
+from kai_solver.units import GPU, UNLIMITED, format_amount
 
 Signature = tuple[object, ...]
 
@@ -47,6 +48,13 @@ class Oracle(Protocol):
     def place(self, outcome: Outcome, chunk: Chunk, rung: Rung, disruption: Disruption | None) -> Answer:
         """Can ``chunk`` run beside all admitted so far, with nobody disturbed whom ``rung`` protects?"""
         ...
+
+
+LEFT_OUT = Refusal(
+    Reason.SET_ASIDE,
+    "Left out of this cycle: the checker refused a plan in which it took part",
+    Proof("unknown", "check"),
+)
 
 
 class Pace(Protocol):
@@ -81,17 +89,20 @@ class Ladder:
         *,
         admission: str = "rank",
         admitter: Admitter | None = None,
+        left_out: frozenset[str] = frozenset(),
     ) -> None:
         self.problem = problem
         self.rungs = tuple(rungs)
         self.oracle = oracle
         self.pace = pace
         self.admitter = admitter
+        self.left_out = left_out
         self.turns = SizeTurns if admission == "max-gpus" else Turns
         self.outcome = Outcome(State(problem))
         self.placer = Placer(self.outcome.state)
         self.chunkers = [
-            Chunker(gang, state) for gang, state in zip(problem.gangs, self.outcome.state.gangs, strict=True)
+            Chunker(gang, state, problem.pod_shape)
+            for gang, state in zip(problem.gangs, self.outcome.state.gangs, strict=True)
         ]
 
     def climb(self) -> Outcome:
@@ -115,6 +126,8 @@ class Ladder:
         ready: list[int] = []
         for gang, chunker in zip(self.problem.gangs, self.chunkers, strict=True):
             refusal = not_ready(self.problem, gang, chunker) if gang.waits else None
+            if gang.gang.key in self.left_out:
+                refusal = LEFT_OUT
             if refusal is None and not gang.pending:
                 continue
             if refusal is None:
@@ -143,7 +156,7 @@ class Ladder:
                     turns.again(gang)
                     continue
                 failed[self._signature(chunk)] = refusal
-            self.outcome.refuse(gang, Rung.ALLOCATE, refusal)
+            self.outcome.refuse(gang, Rung.ALLOCATE, of_choice(refusal, chunk))
             waiting.append(chunk)
         if self.admitter is not None and waiting:
             self._admit_anew(self.admitter, waiting)
@@ -170,10 +183,30 @@ class Ladder:
             gang = turn[0] if turn is not None else None
 
     def _allocate_chunk(self, chunk: Chunk) -> Refusal | None:
+        mark = self.outcome.state.mark()
         if self.placer.place_chunk(chunk):
-            self.outcome.admit(Admission(chunk, Rung.ALLOCATE))
-            return None
+            refusal = self._costs_too_much(chunk)
+            if refusal is None:
+                self.outcome.admit(Admission(chunk, Rung.ALLOCATE))
+                return None
+            self.outcome.state.rollback(mark)
+            return refusal
         return self._ask(chunk, Rung.ALLOCATE, None)
+
+    def _costs_too_much(self, chunk: Chunk) -> Refusal | None:
+        """Where a request by GPU memory landed on smaller devices, it may cost more than its queue may pay."""
+        if not any(self.problem.pods[pod].gpu.memory_mib for pod in chunk.pods):
+            return None
+        queue = self.problem.gangs[chunk.gang].queue
+        tree, held = self.problem.queues, self.outcome.state.allocated
+        for ancestor in tree.path[queue]:
+            limit = tree.limits[ancestor][GPU]
+            if limit != UNLIMITED and held[ancestor][GPU] > limit:
+                need, have = format_amount("gpu", held[ancestor][GPU]), format_amount("gpu", limit)
+                text = f"{tree.title(ancestor)} would pass its limit of {have} on the nodes that have room"
+                blocker = Blocker("queue-limit", tree.title(ancestor), need, have)
+                return Refusal(Reason.OVER_LIMIT, text, Proof("unknown", "limit", (blocker,)))
+        return None
 
     def _signature(self, chunk: Chunk) -> Signature:
         """Chunks of one signature fit the same places: what failed once fails for all (capacity only shrinks)."""
@@ -208,14 +241,14 @@ class Ladder:
                 break
             refusal = self._disturb_for(disruption, rung, chunk)
             if refusal is not None:
-                self.outcome.refuse(gang, rung, refusal)
+                self.outcome.refuse(gang, rung, of_choice(refusal, chunk))
             else:
                 disruption.forget()
                 turns.refresh()
         disruption.settle()
 
     def _disturb_for(self, disruption: Disruption, rung: Rung, chunk: Chunk) -> Refusal | None:
-        who = Aggressor(self.problem.gangs[chunk.gang], charge_of(self.problem, chunk.pods))
+        who = Aggressor.of(self.problem, chunk)
         left_s = delay_remaining_s(self.problem, who.gang)
         if left_s > 0:
             text = f"Preemption delay has not elapsed: {left_s:.0f} s left"
@@ -230,7 +263,9 @@ class Ladder:
         refusal = disruption.known_refusal(who, signature)
         if refusal is not None:
             return refusal
-        found = disruption.solve(who, chunk)
+        found = self._without_victims(rung, chunk)
+        if found is None:
+            found = disruption.solve(who, chunk)
         if found is not None:
             self.outcome.admit(Admission(chunk, rung, tuple(found)))
             return None
@@ -238,6 +273,12 @@ class Ladder:
         if refusal is not None:
             disruption.remember(who, signature, refusal)
         return refusal
+
+    def _without_victims(self, rung: Rung, chunk: Chunk) -> list[int] | None:
+        """Earlier victims may have left more room than was taken: then nobody has to go."""
+        if rung is Rung.CONSOLIDATION or over_capacity(self.outcome.state, chunk) is not None:
+            return None
+        return [] if self.placer.place_chunk(chunk) else None
 
     # -- stale gangs ---------------------------------------------------------------------------------------------
 
@@ -252,11 +293,20 @@ class Ladder:
             self.outcome.stale.append(gang)
 
 
+def of_choice(refusal: Refusal, chunk: Chunk) -> Refusal:
+    """A proof about one choice of pods is none about the gang: then nothing is known."""
+    if not chunk.is_choice or refusal.proof.state != "proven" or refusal.proof.method == "rule":
+        return refusal
+    return replace(
+        refusal, proof=replace(refusal.proof, state="unknown", method=f"{refusal.proof.method}, for some of its pods")
+    )
+
+
 def over_capacity(state: State, chunk: Chunk) -> Refusal | None:
     """Refusal where a limit, or the quota of non-preemptible work, is passed at the leaf or above (reference 3.14)."""
     problem = state.problem
     gang = problem.gangs[chunk.gang]
-    request = charge_of(problem, chunk.pods)
+    request = least_charge_of(problem, chunk.pods)
     if not gang.gang.preemptible:
         blocker = over_quota(problem.queues, state.allocated_fixed, gang.queue, request)
         if blocker is not None:

@@ -11,7 +11,9 @@ from kai_solver.fairness import (
     reclaim_min_runtime_s,
     victim_queue_eligible,
 )
+from kai_solver.greedy.chunks import Chunk
 from kai_solver.greedy.state import State
+from kai_solver.greedy.units import charge_of, least_charge_of
 from kai_solver.greedy.victims import VictimPool
 from kai_solver.reduction import GangShape, Problem
 from kai_solver.reduction.problem import Charge
@@ -19,10 +21,17 @@ from kai_solver.reduction.problem import Charge
 
 @dataclass(frozen=True, slots=True)
 class Aggressor:
-    """A gang that asks for room, and what its next chunk costs its queue."""
+    """A gang that asks for room, and what its next chunk costs its queue (``least``: on the largest devices)."""
 
     gang: GangShape
     charge: Charge
+    least: Charge
+
+    @classmethod
+    def of(cls, problem: Problem, chunk: Chunk) -> "Aggressor":
+        """The gang of ``chunk``, asking for it."""
+        gang = problem.gangs[chunk.gang]
+        return cls(gang, charge_of(problem, chunk.pods), least_charge_of(problem, chunk.pods))
 
     @property
     def queue(self) -> int:

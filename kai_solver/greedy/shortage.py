@@ -9,6 +9,9 @@ from kai_solver.greedy.placing import Placer
 from kai_solver.greedy.state import State
 from kai_solver.units import GPU, MILLI, PODS
 
+GANG = "{gang}"
+"""Stands in messages for the gang's key: one refusal may serve many gangs of one shape."""
+
 _NAMES = {0: "CPU cores", 1: "memory", PODS: "pods"}
 
 
@@ -23,9 +26,8 @@ def shortage(state: State, placer: Placer, chunk: Chunk, proof: Proof) -> Refusa
     reason = Reason.NOT_ENOUGH_RESOURCES
     if topology and all(placer.fits.counts(problem.pod_shape[pod])[1].any() for pod in chunk.pods):
         reason = Reason.TOPOLOGY
-        gang = problem.gangs[chunk.gang].gang.key
         text = (
-            f"topology {topology[0]}, requirement {topology[1]} couldn't be satisfied for job <{gang}>: "
+            f"topology {topology[0]}, requirement {topology[1]} couldn't be satisfied for job <{GANG}>: "
             "not enough resources in one domain to allocate the job"
         )
     elif len(chunk.pods) > 1:

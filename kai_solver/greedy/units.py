@@ -96,6 +96,12 @@ def charge_of(problem: Problem, pods: tuple[int, ...]) -> Charge:
     )
 
 
+def least_charge_of(problem: Problem, pods: tuple[int, ...]) -> Charge:
+    """Sum of the least that ``pods`` may cost their queue (requests by GPU memory: on the largest devices)."""
+    charges = [problem.least_charges[p] for p in pods]
+    return (sum(c[0] for c in charges), sum(c[1] for c in charges), sum(c[2] for c in charges))
+
+
 def work_lost(problem: Problem, gang: GangShape, pods: tuple[int, ...]) -> float:
     """Dominant share of ``pods`` x seconds since the gang started, in GPU-seconds of this cluster.
 

@@ -3,6 +3,7 @@
 from kai_solver.domain import Blocker, Gang, Pending, PodStatus, Proof, Reason, Rung
 from kai_solver.domain.plan import ProofState
 from kai_solver.greedy import Outcome, Refusal
+from kai_solver.greedy.shortage import GANG
 from kai_solver.reduction import Problem
 
 _STRENGTH: dict[ProofState, int] = {"proven": 0, "unasked": 1, "unknown": 2}
@@ -41,4 +42,6 @@ def _pending(gang: str, rungs: dict[Rung, Refusal]) -> Pending:
     for rung, refusal in rungs.items():
         methods[f"{rung.value}: {refusal.proof.method}" if refusal.proof.method else rung.value] = None
         blocking.update(dict.fromkeys(refusal.proof.blocking))
-    return Pending(gang, first.reason, first.message, Proof(state, "; ".join(methods), tuple(blocking)))
+    return Pending(
+        gang, first.reason, first.message.replace(GANG, gang), Proof(state, "; ".join(methods), tuple(blocking))
+    )

@@ -36,6 +36,9 @@ class Problem:
         Free may be negative on a node that was over-committed.
     pods
         Pods of gangs in gang order (by key), then foreign pods; index is the pod's identity everywhere below.
+    charges, least_charges
+        By pod: what its queue pays where it runs (a waiting request by GPU memory: on the smallest devices, as fair
+        share counts it), and the least that it pays anywhere (on the largest: for limits and bounds; reference 3.11).
     seats
         Devices held, by pod index.
     queues
@@ -63,6 +66,7 @@ class Problem:
     pod_gang: list[int]
     pod_node: list[int]
     charges: list[Charge]
+    least_charges: list[Charge]
     seats: dict[int, tuple[int, ...]]
     queues: QueueTree
     total: tuple[int, int, int]
@@ -112,6 +116,7 @@ def build_problem(snapshot: Snapshot) -> Problem:
         pod_gang=table.pod_gang,
         pod_node=table.pod_node,
         charges=table.charges,
+        least_charges=table.least_charges,
         seats=occupancy.seats,
         queues=tree,
         total=total,
@@ -142,11 +147,13 @@ class _PodTable:
         self.pod_gang: list[int] = []
         self.pod_node: list[int] = []
         self.charges: list[Charge] = []
+        self.least_charges: list[Charge] = []
         self.gangs: list[GangShape] = []
         self.outside: dict[str, tuple[Gang, str]] = {}
         self.paying: list[tuple[int, bool, range]] = []
         self._node_index = node_index
         self._nodes = nodes
+        self._max_gpu_memory_mib = max((n.gpu_memory_mib for n in nodes if n.gpus), default=0)
         self.min_gpu_memory_mib = min((n.gpu_memory_mib for n in nodes if n.gpus and n.gpu_memory_mib), default=0)
         for gang in sorted(snapshot.gangs, key=lambda gang: gang.key):
             self._add_gang(gang, tree)
@@ -179,6 +186,8 @@ class _PodTable:
         self.pod_gang.append(gang)
         self.pod_node.append(node)
         self.charges.append(charge(pod, memory))
+        is_open = node < 0 and pod.gpu.memory_mib
+        self.least_charges.append(charge(pod, self._max_gpu_memory_mib) if is_open else self.charges[-1])
 
 
 def charge(pod: Pod, gpu_memory_mib: int) -> Charge:

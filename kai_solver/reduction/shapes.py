@@ -11,7 +11,7 @@ from kai_solver.predicates import NodePredicates
 from kai_solver.units import Vector
 
 BEYOND = 1 << 50
-"""More of anything than a node has (1 PiB, 10^12 cores): larger requests are cut to it, so that sums stay in 64 bits."""
+"""More of anything than a node has (1 PiB, 10^12 cores): larger requests are cut to it: sums stay in 64 bits."""
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]

@@ -68,9 +68,11 @@ class MostGpus:
             clock=self.budget.clock,
             should_stop=self.should_stop,
         )
-        if result.improved and result.values is not None:
-            self._apply(outcome, joint, expand(form.variables, result.values), chunks)
+        self.budget.blame(result.errors)
         is_proven = bool(result.stages) and all(stage.optimal for stage in result.stages)
+        is_proven = is_proven and outcome.state.affinity is None
+        if result.improved and result.values is not None:
+            is_proven &= self._apply(outcome, joint, expand(form.variables, result.values), chunks)
         return Proof("proven" if is_proven else "unknown", "most GPUs" if is_proven else "budget")
 
     def _hint(self, outcome: Outcome, form: Formulation, parameters: SolverParameters) -> Ints | None:
@@ -82,13 +84,14 @@ class MostGpus:
         self.budget.charge(answer)
         return answer.values
 
-    def _apply(self, outcome: Outcome, joint: Joint, decision: Decision, chunks: list[tuple[Chunk, Rung]]) -> None:
+    def _apply(self, outcome: Outcome, joint: Joint, decision: Decision, chunks: list[tuple[Chunk, Rung]]) -> bool:
+        """False where the solver's choice could not be seated, and greedy's stands."""
         admitted = [chunks[number] for number in decision.admitted]
-        if realise(outcome.state, outcome.pool, joint, decision, admitted):
-            before = {a.chunk.pods for a in outcome.admissions}
-            outcome.admissions = [
-                Admission(chunk, rung, by_solver=chunk.pods not in before) for chunk, rung in admitted
-            ]
+        if not realise(outcome.state, outcome.pool, joint, decision, admitted):
+            return False
+        before = {a.chunk.pods for a in outcome.admissions}
+        outcome.admissions = [Admission(chunk, rung, by_solver=chunk.pods not in before) for chunk, rung in admitted]
+        return True
 
 
 def _unserved(joint: Joint, form: Formulation) -> list[StageObjective]:

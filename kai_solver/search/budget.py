@@ -1,7 +1,7 @@
 """Time for the solver in one cycle: wall seconds, or deterministic seconds that no slow machine can change."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 from kai_solver.formulation.spec import SpecAnswer
 
@@ -21,8 +21,8 @@ class Budget:
     ----------
     deterministic
         Count the solver's deterministic seconds, and only those.
-    failures
-        Answers that ended in an error.
+    failures, errors
+        Answers that ended in an error, and what it was.
     """
 
     seconds: float
@@ -31,6 +31,7 @@ class Budget:
     deterministic: bool = False
     spent_s: float = 0.0
     failures: int = 0
+    errors: list[str] = field(default_factory=list)
 
     @property
     def end_s(self) -> float:
@@ -50,7 +51,13 @@ class Budget:
         """Wall moment by which an answer that may take ``seconds`` has to be there."""
         return self.end_s if self.deterministic else min(self.end_s, self.clock() + seconds)
 
+    def blame(self, errors: Iterable[str]) -> None:
+        """Note failures that were counted elsewhere."""
+        self.errors.extend(errors)
+
     def charge(self, answer: SpecAnswer) -> None:
         """Note what an answer cost."""
         self.spent_s += answer.deterministic_s
-        self.failures += bool(answer.error)
+        if answer.error:
+            self.failures += 1
+            self.errors.append(answer.error)

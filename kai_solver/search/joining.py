@@ -16,6 +16,7 @@ from kai_solver.reduction import Problem
 from kai_solver.units import QUEUE_RESOURCES, UNLIMITED
 
 IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 
 
 class Joiner:
@@ -26,6 +27,7 @@ class Joiner:
         self.state: State = outcome.state
         self.problem: Problem = outcome.state.problem
         self._lifts: dict[frozenset[int], tuple[IntArray, IntArray]] = {}
+        self.violated = self._violated()
         self._fixed_movers: dict[tuple[int, bool, bool, bool], Mover] = {}
         self._pods: dict[frozenset[int], frozenset[int]] = {}
 
@@ -46,6 +48,7 @@ class Joiner:
         at present; all of that is open again. ``optional``: chunks may also be left out.
         """
         pool = self.outcome.pool
+        units = self._without_violated(units)
         movers = tuple(
             self._mover(pool, u, units, reclaimable, preemptable, may_move=may_move)
             for u in (sorted(units) if pool else ())
@@ -198,6 +201,25 @@ class Joiner:
         if found is None:
             found = self._lifts[units] = self._lift_homes(units)
         return found
+
+    def _without_violated(self, units: frozenset[int]) -> frozenset[int]:
+        """Leave out units that run, undisturbed, on nodes that hold more than they have.
+
+        They could not even stay in a model whose rows say what a node has; so they stay outside it.
+        """
+        pool, home = self.outcome.pool, self.problem.pod_node
+        if pool is None or not self.violated.any():
+            return units
+        over = {u for u in units if any(self.violated[home[p]] for p in pool.units[u].pods)}
+        return units - frozenset(u for u in over if not pool.has_left(u) and not pool.is_moved(u))
+
+    def _violated(self) -> BoolArray:
+        """(N,) nodes that hold more than they have, as when a node shrank."""
+        problem = self.problem
+        over: BoolArray = np.any(problem.capacity < problem.held - problem.releasing, axis=0)
+        if problem.device_free.shape[1]:
+            over |= np.any((problem.device_free + problem.device_releasing) < 0, axis=1)
+        return over
 
     def _lift_homes(self, units: frozenset[int]) -> tuple[IntArray, IntArray]:
         problem, pool = self.problem, self.outcome.pool

@@ -1,7 +1,7 @@
 """The oracle ladder for one question: a bound, then the aggregated model (the greedy has been asked before)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,6 @@ class QuestionLog:
     yes: int = 0
     no: int = 0
     unknown: int = 0
-    errors: list[str] = field(default_factory=list)
 
 
 class OracleLadder:
@@ -101,8 +100,6 @@ class OracleLadder:
         answer: SpecAnswer,
         read: Callable[[NDArray[np.int64]], Decision],
     ) -> Answer:
-        if answer.error:
-            self.log.errors.append(answer.error)
         if answer.status == "infeasible" and question.is_exact:
             self.log.no += 1
             return Answer("no", Proof("proven", "cp-sat"))

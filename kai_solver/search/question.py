@@ -15,7 +15,6 @@ from kai_solver.formulation.variables import Variables
 from kai_solver.greedy import Chunk, Outcome
 from kai_solver.greedy.disruption import Disruption
 from kai_solver.greedy.rules import Aggressor
-from kai_solver.greedy.units import charge_of
 from kai_solver.search.joining import Joiner
 from kai_solver.search.realise import realise
 from kai_solver.units import GPU, format_amount
@@ -36,11 +35,11 @@ class Question:
         self.chunk = chunk
         self.rung = rung
         self.disruption = disruption
-        self.who = Aggressor(self.problem.gangs[chunk.gang], charge_of(self.problem, chunk.pods))
+        self.who = Aggressor.of(self.problem, chunk)
         self.eligible = self._eligible()
         self.admitted = [(a.chunk, a.rung) for a in outcome.admissions]
         self.disturbed = self._disturbed()
-        self.is_exact = self.state.affinity is None
+        self.is_exact = self.state.affinity is None and not joiner.violated.any() and not self._has_loose_chunks()
 
     def _eligible(self) -> frozenset[int]:
         if self.disruption is None:
@@ -54,6 +53,11 @@ class Question:
             return frozenset()
         units = {u for a in self.outcome.admissions for u in a.units}
         return frozenset(u for u in units if pool.has_left(u) or pool.is_moved(u))
+
+    def _has_loose_chunks(self) -> bool:
+        """Reclaim counts the first victims of a gang as one chunk, the model its surplus pod by pod: stricter."""
+        pool = self.outcome.pool
+        return self.rung is Rung.RECLAIM and pool is not None and any(not pool.units[u].is_core for u in self.eligible)
 
     @property
     def has_choice(self) -> bool:
@@ -73,10 +77,18 @@ class Question:
         beside = self._by_shape([p for chunk, _ in self.admitted for p in chunk.pods])
         if self.rung is Rung.CONSOLIDATION and self.outcome.pool is not None:
             stay = [p for u in self.units - self._evicted() for p in self.outcome.pool.units[u].pods]
-            for shape, count in self._by_shape(stay).items():
+            for shape, count in self._by_shape([p for p in stay if self._is_welcome_home(p)]).items():
                 beside[shape] = beside.get(shape, 0) + count
         relaxed = Relaxed(*self.joiner.lifted(self.units))
         return count_bound(self.problem, relaxed, needed, beside, self._domains()) or self._fair_share_bound()
+
+    def _is_welcome_home(self, pod: int) -> bool:
+        """False where the pod runs on a node that would not take it now (cordoned, tainted, over-committed since).
+
+        It may stay there all the same, so a count of room must not ask for its place.
+        """
+        home = self.problem.pod_node[pod]
+        return bool(self.problem.shapes.mask(self.problem.pod_shape[pod])[home]) and not self.joiner.violated[home]
 
     def _evicted(self) -> frozenset[int]:
         pool = self.outcome.pool
@@ -101,7 +113,7 @@ class Question:
     def _fair_share_bound(self) -> Blocker | None:
         """Evictions may free at most every queue's surplus and one last unit: is that enough GPUs in all?"""
         pool = self.outcome.pool
-        if self.rung is not Rung.RECLAIM or not self.who.charge[GPU] or pool is None:
+        if self.rung is not Rung.RECLAIM or not self.who.least[GPU] or pool is None:
             return None
         free = int(np.maximum(self.state.device_future, 0).sum())
         for surplus in self._surplus():
@@ -110,9 +122,9 @@ class Question:
             units = [pool.units[u] for u in self.eligible]
             charges = [u.charge[GPU] for u in units if self.problem.gangs[u.gang].queue in surplus.leaves]
             free += min(sum(charges), max(surplus.amounts[GPU] - 1, 0) + max(charges, default=0))
-        if free >= self.who.charge[GPU]:
+        if free >= self.who.least[GPU]:
             return None
-        need, have = format_amount("gpu", self.who.charge[GPU]), format_amount("gpu", free)
+        need, have = format_amount("gpu", self.who.least[GPU]), format_amount("gpu", free)
         return Blocker("fair-share", self.problem.queues.title(self.who.queue), need, have)
 
     # -- model ---------------------------------------------------------------------------------------------------

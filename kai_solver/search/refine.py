@@ -70,6 +70,7 @@ class Refiner:
         variables, _ = form.spec.size
         hint = self._complete(form, self._hint(outcome, form))
         result = self._solve(form, hint, variables)
+        self.budget.blame(result.errors)
         stages = tuple(
             Stage(s.name, float(s.value if s.value is not None else 0), float(s.bound), s.optimal)
             for s in result.stages

@@ -78,8 +78,8 @@ class SessionResult:
         True where it is better, in lexicographic order, than the hint (or there was no hint).
     infeasible
         The solver says that the model has no solution.
-    notes
-        What went wrong on the way, in words.
+    notes, errors
+        What went wrong on the way, in words; of this, failures of the solver.
     """
 
     stages: tuple[StageResult, ...]
@@ -87,6 +87,7 @@ class SessionResult:
     improved: bool
     infeasible: bool
     notes: tuple[str, ...]
+    errors: tuple[str, ...] = ()
 
 
 def solve_stages(
@@ -152,6 +153,7 @@ class _Session:
         self._improved = False
         self._bounds: list[int] = []
         self._notes: list[str] = []
+        self._errors: list[str] = []
         if hint is not None:
             self._accept_hint(hint)
 
@@ -184,7 +186,9 @@ class _Session:
             self._spec.minimize(stage.terms, stage.constant)
             value = None if self._values is None else self._spec.objective_of(self._values)
             results.append(StageResult(stage.name, value, bound, value == bound))
-        return SessionResult(tuple(results), self._values, self._improved, self.infeasible, tuple(self._notes))
+        return SessionResult(
+            tuple(results), self._values, self._improved, self.infeasible, tuple(self._notes), tuple(self._errors)
+        )
 
     def _accept_hint(self, hint: Ints) -> None:
         violation = self._spec.check(hint)
@@ -214,6 +218,7 @@ class _Session:
     def _accept(self, stage: StageObjective, answer: SpecAnswer) -> None:
         if answer.error:
             self._notes.append(f"stage {stage.name}: {answer.error}")
+            self._errors.append(answer.error)
         if answer.status == "infeasible":
             self.infeasible = self._values is None
         if answer.values is None or answer.objective is None:

@@ -207,7 +207,7 @@ def test_a_victim_that_could_stay_is_needless() -> None:
     victim = gang("v", on=["n1"], priority=10)
     here = snapshot([node("n1")], [gang("g"), victim])
     found = check_plan(here, plan(waiting("g", 0, "n1", 0), evictions=(evict("v", 0, "n1", "g"),)))
-    assert [violation.rule for violation in found] == ["units"]
+    assert [violation.rule for violation in found] == ["needless"]
     assert "needless" in found[0].text
 
 
@@ -216,7 +216,7 @@ def test_a_surplus_pod_that_could_stay_is_needless() -> None:
     here = snapshot([node("n1"), node("n2", 1)], [gang("g"), victim])
     one = plan(waiting("g", 0, "n1", 0))
     assert broken(here, replace(one, evictions=(evict("v", 1, "n1", "g"),))) == []
-    assert broken(here, replace(one, evictions=(evict("v", 1, "n1", "g"), evict("v", 2, "n2", "g")))) == ["units"]
+    assert broken(here, replace(one, evictions=(evict("v", 1, "n1", "g"), evict("v", 2, "n2", "g")))) == ["needless"]
 
 
 def test_a_victim_that_makes_room_under_a_limit_is_not_needless() -> None:
@@ -308,7 +308,7 @@ def test_a_shared_gpu_may_be_left_for_another_of_the_same_node() -> None:
 def test_a_move_that_nobody_needs_is_needless() -> None:
     here = consolidation()
     roomy = replace(here, nodes=(node("n1", 3), node("n2")))
-    assert broken(roomy, one_move()) == ["units"]
+    assert broken(roomy, one_move()) == ["needless"]
 
 
 def test_every_gang_that_gets_pods_is_listed_as_admitted() -> None:

@@ -40,7 +40,6 @@ from kai_solver.greedy import Admission, Chunk, Outcome, State
 from kai_solver.greedy.chunks import Chunker
 from kai_solver.greedy.disruption import Disruption
 from kai_solver.greedy.rules import Aggressor, Eligibility
-from kai_solver.greedy.units import charge_of
 from kai_solver.planning import assemble
 from kai_solver.reduction import build_problem
 from kai_solver.search.child import SolverChild
@@ -133,7 +132,7 @@ class Case:
         chunk = Chunker(shape, self.outcome.state.gangs[-1]).next()
         assert chunk is not None
         self.chunk: Chunk = chunk
-        self.who = Aggressor(shape, charge_of(self.problem, chunk.pods))
+        self.who = Aggressor.of(self.problem, chunk)
 
     def joint(self) -> Joint:
         eligibility = Eligibility(self.outcome.state, self.pool)

@@ -193,7 +193,7 @@ def test_a_solver_switched_off_is_not_asked() -> None:
 def test_a_crash_proves_nothing_and_is_told() -> None:
     outcome, oracle = climb(TIGHT, Scripted(CRASHED))
     assert proof(outcome)[0] == "unknown"
-    assert oracle.log.errors == ["the solver died"]
+    assert oracle.budget.errors == ["the solver died"]
 
 
 def test_without_time_nothing_is_asked() -> None:

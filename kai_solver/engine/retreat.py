@@ -1,0 +1,33 @@
+"""Whom to leave out when the checker refuses a plan, so that one gang's dispute does not stop everybody's work."""
+
+from collections.abc import Sequence
+
+from kai_solver.check import Violation
+from kai_solver.domain import Plan
+from kai_solver.reduction import Problem
+
+NOBODY: frozenset[str] = frozenset()
+RETREATS = 3
+"""Plans tried without the gangs that were blamed before nothing is done at all."""
+
+
+def blame(problem: Problem, plan: Plan, violations: Sequence[Violation]) -> frozenset[str]:
+    """Admitted gangs that the violations name: by themselves, their pods, their nodes, queues, or their victims.
+
+    Where none can be told, all that were admitted.
+    """
+    admitted = {gang for gang, _ in plan.admitted}
+    objects = {violation.object for violation in violations}
+    found = {gang for gang in admitted if gang in objects}
+    found |= {bind.gang for bind in plan.binds if {bind.pod, bind.node} & objects}
+    for move in plan.moves:
+        if {move.pod, move.gang, move.target, move.source} & objects:
+            found.update(move.helps)
+    for eviction in plan.evictions:
+        if {eviction.pod, eviction.gang, eviction.node} & objects:
+            found.update(eviction.helps)
+    names = problem.queues.names
+    for gang in problem.gangs:
+        if gang.gang.key in admitted and objects & {names[q] for q in problem.queues.path[gang.queue]}:
+            found.add(gang.gang.key)
+    return frozenset(found & admitted) or frozenset(admitted)
