@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 import typer
 
+from kai_solver.check import RULES
 from kai_solver.cli.app import app
 from kai_solver.cli.exits import Exit
+from kai_solver.domain import FAMILIES, STAGES, Reason
+from kai_solver.modelfiles import available_models
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "deploy" / "README.md"])
@@ -89,6 +92,21 @@ def test_every_option_is_in_the_reference() -> None:
         section = text.split(f"## {name}\n")[1].split("\n## ")[0]
         long = {option for option in options_of(command) if option.startswith("--")} - {"--help"}
         assert {option for option in long if option not in section} == set(), name
+
+
+@pytest.mark.parametrize(
+    ("page", "names"),
+    [
+        ("how-a-cycle-decides.md", [f"`{rule}`" for rule in RULES]),
+        ("plan.md", [f"`{reason.value}`" for reason in Reason]),
+        ("models.md", [f"| `{model}` |" for model in available_models()]),
+        ("formulation.md", [f"### {family}\n" for family in FAMILIES]),
+        ("models.md", STAGES),
+    ],
+)
+def test_what_is_published_is_documented(page: str, names: list[str]) -> None:
+    text = (ROOT / "docs" / page).read_text()
+    assert [name for name in names if name not in text] == []
 
 
 def test_help_works_and_names_every_command() -> None:
