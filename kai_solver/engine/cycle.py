@@ -18,7 +18,8 @@ from kai_solver.domain import Plan, Snapshot, SolverModel, Stage
 from kai_solver.domain.plan import Source
 from kai_solver.engine.progress import Fault, Progress
 from kai_solver.engine.retreat import NOBODY, RETREATS, blame
-from kai_solver.engine.stages import admission_stage, measured_stages, rights_of
+from kai_solver.engine.rights import rights_of
+from kai_solver.engine.stages import admission_stage, measured_stages
 from kai_solver.greedy import Ladder, Outcome
 from kai_solver.planning import assemble
 from kai_solver.reduction import Problem, build_problem
@@ -155,13 +156,14 @@ class _Run:
         self._child = child
         problem = build_problem(self.snapshot)
         self._phase("build")
-        plan, violations = self._try(problem, child if self.model.search.enabled else None, NOBODY)
+        by_solver = child is not None and self.model.search.enabled
+        plan, violations = self._try(problem, child if by_solver else None, NOBODY)
         notes: list[str] = []
         left_out: frozenset[str] = NOBODY
-        for _ in range(RETREATS):
+        for attempt in range(RETREATS):
             if not violations:
                 break
-            blamed = blame(problem, plan, violations)
+            blamed = blame(problem, plan, violations) if attempt or not by_solver else NOBODY
             left_out |= blamed
             notes.append(_retreat_note(violations, blamed))
             self._report(notes[-1])
@@ -225,7 +227,7 @@ class _Run:
         disturbed = [a for a in outcome.admissions if a.units]
         if child is None or not disturbed or self._out_of_time():
             return None
-        rights, surplus = rights_of(outcome)
+        rights = rights_of(outcome)
         search = self.model.search
         left_s = (
             self.budget_s * (1 - search.questions_share) if search.deterministic else self.deadline_s - self.clock()
@@ -238,7 +240,7 @@ class _Run:
             progress=self._stage_progress,
             should_stop=self.should_stop,
         )
-        refined = refiner.refine(outcome, surplus, rights)
+        refined = refiner.refine(outcome, rights.surplus, rights.by_rung, rights.takers)
         self._phase("stages")
         return refined
 
@@ -295,7 +297,7 @@ class _Run:
 
 
 class _Pace:
-    """Half of the time that is left for each rung, all of it for the last two: nobody starves the later ones.
+    """Four fifths of the time that is left for each rung, all of it for the last two: nobody starves the later ones.
 
     A rung that decides early leaves its time to the others.
     """
@@ -309,7 +311,7 @@ class _Pace:
     def start(self, rungs_left: int) -> None:
         """A rung begins."""
         now = self.run.clock()
-        share = 0.5 if rungs_left > 2 else 1.0
+        share = 0.8 if rungs_left > 2 else 1.0
         self.end_s = now + (self.deadline_s - now) * share
 
     def is_over(self) -> bool:
@@ -342,7 +344,8 @@ def _notes(decided: _Decided) -> list[str]:
 def _retreat_note(violations: Sequence[Violation], blamed: frozenset[str]) -> str:
     first = violations[0]
     named = ", ".join(sorted(blamed)[:5])
-    return f"the checker refused a plan ({first.rule}: {first.object}: {first.text}); planned again without {named}"
+    again = f"planned again without {named}" if named else "planned again by the greedy alone"
+    return f"the checker refused a plan ({first.rule}: {first.object}: {first.text}); {again}"
 
 
 def _refused(plan: Plan, violations: Sequence[Violation]) -> Plan:

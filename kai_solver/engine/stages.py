@@ -1,12 +1,9 @@
-"""What a plan costs, stage by stage, and who could be disturbed for those that were admitted."""
+"""What a plan costs, stage by stage."""
 
 import numpy as np
 
-from kai_solver.domain import Plan, Rung, Stage
-from kai_solver.fairness import surplus as surplus_of
-from kai_solver.formulation.joint import QueueSurplus
+from kai_solver.domain import Plan, Stage
 from kai_solver.greedy import Outcome
-from kai_solver.greedy.rules import Aggressor, Eligibility
 from kai_solver.greedy.state import State
 from kai_solver.units import MILLI
 
@@ -52,67 +49,3 @@ def _opened(state: State) -> Stage:
 
 def _zero_bound(name: str, value: int) -> Stage:
     return Stage(name, value, 0, value == 0)
-
-
-def rights_of(outcome: Outcome) -> tuple[dict[Rung, frozenset[int]], list[QueueSurplus]]:
-    """Units that each rung may take for any gang that it admitted, by the numbers from before the disruptive rungs.
-
-    For reclaim also how much may be taken from each levelled queue: the least that any of the reclaimers allows, but
-    never less than what was in fact taken, which passed the rules one by one.
-    """
-    pool = outcome.pool
-    if pool is None:
-        return {}, []
-    before = _before_disruption(outcome)
-    eligibility = Eligibility(before, pool)
-    rights: dict[Rung, frozenset[int]] = {}
-    surplus: dict[int, QueueSurplus] = {}
-    seen: set[tuple[object, ...]] = set()
-    for admission in outcome.admissions:
-        gang = before.problem.gangs[admission.chunk.gang]
-        who = Aggressor.of(before.problem, admission.chunk)
-        key = (admission.rung, who.queue, who.charge, gang.gang.priority, gang.gang.never_preempts)
-        if admission.rung is Rung.ALLOCATE or (admission.rung is not Rung.CONSOLIDATION and key in seen):
-            continue
-        seen.add(key)
-        units = frozenset(u for u in eligibility.units(admission.rung, who) if pool.may_leave(u))
-        units |= frozenset(admission.units)
-        rights[admission.rung] = rights.get(admission.rung, frozenset()) | units
-        if admission.rung is Rung.RECLAIM:
-            _limit_surplus(before, eligibility, who, surplus)
-    return rights, [_at_least_taken(outcome, s) for s in surplus.values()]
-
-
-def _before_disruption(outcome: Outcome) -> State:
-    """Queue numbers with the victims back and only undisturbing admissions in."""
-    before = State(outcome.state.problem)
-    for admission in outcome.admissions:
-        if admission.rung is Rung.ALLOCATE:
-            for pod in admission.chunk.pods:
-                place = outcome.state.places[pod]
-                for queue in before.problem.queues.path[before.problem.gangs[admission.chunk.gang].queue]:
-                    row = before.allocated[queue]
-                    before.allocated[queue] = [a + c for a, c in zip(row, place.charge, strict=True)]
-    return before
-
-
-def _limit_surplus(before: State, eligibility: Eligibility, who: Aggressor, surplus: dict[int, QueueSurplus]) -> None:
-    tree = before.problem.queues
-    for leaf in eligibility.reclaim_queues(who):
-        found = surplus_of(tree, before.problem.allocatable, before.allocated, who.queue, leaf, who.charge)
-        leaves = frozenset(q for q, path in enumerate(tree.path) if found.queue in path and tree.is_leaf[q])
-        amounts = found.amounts
-        known = surplus.get(found.queue)
-        if known is not None:
-            old = known.amounts
-            amounts = (min(old[0], amounts[0]), min(old[1], amounts[1]), min(old[2], amounts[2]))
-        surplus[found.queue] = QueueSurplus(found.queue, leaves, amounts)
-
-
-def _at_least_taken(outcome: Outcome, surplus: QueueSurplus) -> QueueSurplus:
-    pool, gangs = outcome.pool, outcome.state.problem.gangs
-    reclaimed = [u for a in outcome.admissions if a.rung is Rung.RECLAIM for u in a.units]
-    units = [pool.units[u] for u in reclaimed if pool.has_left(u)] if pool is not None else []
-    taken = [u.charge for u in units if gangs[u.gang].queue in surplus.leaves]
-    amounts = tuple(max(a, sum(c[r] for c in taken)) for r, a in enumerate(surplus.amounts))
-    return QueueSurplus(surplus.queue, surplus.leaves, (amounts[0], amounts[1], amounts[2]))

@@ -10,6 +10,7 @@ from kai_solver.greedy.placing import Placer
 from kai_solver.greedy.room import RoomTable
 from kai_solver.greedy.victims import IMPOSSIBLE, VictimPool, part_of_unit
 from kai_solver.topology import DomainTree
+from kai_solver.units import UNLIMITED
 
 BoolArray = NDArray[np.bool_]
 
@@ -120,10 +121,25 @@ class Evictor(Placer):
         if pool.is_moved(unit):
             for pod in u.pods:
                 state.lift(pod)
-        if state.returns_home(u.pods) and self._may_run(unit):
+        if state.returns_home(u.pods) and self._may_run(unit) and self._within_limits(unit):
             pool.seat(unit)
         else:
             state.rollback(mark)
+
+    def _within_limits(self, unit: int) -> bool:
+        """False where the queue passes a limit only because the unit came home: it had to go for that."""
+        problem = self.state.problem
+        queue = problem.gangs[self.pool.units[unit].gang].queue
+        return all(
+            limit == UNLIMITED or held <= max(limit, before)
+            for ancestor in problem.queues.path[queue]
+            for limit, held, before in zip(
+                problem.queues.limits[ancestor],
+                self.state.allocated[ancestor],
+                problem.allocated[ancestor],
+                strict=True,
+            )
+        )
 
     def _may_run(self, unit: int) -> bool:
         """Surplus has no place without its core, unless it makes up the minimum by itself."""

@@ -4,7 +4,7 @@ A rung-by-rung greedy overshoots: a victim of the first question may have served
 everybody admitted and minimises what is disturbed, in lexicographic order, from the greedy's plan as the hint.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,10 +54,17 @@ class Refiner:
         self.progress = progress
         self.should_stop = should_stop
 
-    def refine(self, outcome: Outcome, surplus: list[QueueSurplus], rights: Mapping[Rung, frozenset[int]]) -> Refined:
+    def refine(
+        self,
+        outcome: Outcome,
+        surplus: Sequence[QueueSurplus],
+        rights: Mapping[Rung, frozenset[int]],
+        takers: Sequence[frozenset[int]],
+    ) -> Refined:
         """Improve ``outcome`` in place; never worse than it was.
 
-        ``rights``: units that each rung may take for any gang that it admitted.
+        ``rights``: units that each rung may take for any gang that it admitted; ``takers``: those that each
+        admission may take.
         """
         joiner = Joiner(outcome)
         chunks = [(a.chunk, a.rung) for a in outcome.admissions]
@@ -68,16 +75,17 @@ class Refiner:
         joint = self._joint(joiner, units, surplus, rights)
         form = formulate(joint, self.model.families, [s.name for s in self.model.stages])
         variables, _ = form.spec.size
-        hint = self._complete(form, self._hint(outcome, form))
+        main = self._hint(outcome, form)
+        hint = self._complete(form, main)
         result = self._solve(form, hint, variables)
         self.budget.blame(result.errors)
         stages = tuple(
             Stage(s.name, float(s.value if s.value is not None else 0), float(s.bound), s.optimal)
             for s in result.stages
         )
-        if not result.improved or result.values is None:
+        if not result.improved or result.values is None or (hint is None and not _beats(form, result.values, main)):
             return Refined(stages if hint is not None else (), False, result.notes)
-        if not self._apply(outcome, joint, expand(form.variables, result.values)):
+        if not self._apply(outcome, joint, expand(form.variables, result.values), takers):
             return Refined((), False, (*result.notes, "the solver's places could not be realised device by device"))
         return Refined(stages, True, result.notes)
 
@@ -85,7 +93,7 @@ class Refiner:
         self,
         joiner: Joiner,
         units: frozenset[int],
-        surplus: list[QueueSurplus],
+        surplus: Sequence[QueueSurplus],
         rights: Mapping[Rung, frozenset[int]],
     ) -> Joint:
         admissions = joiner.outcome.admissions
@@ -150,39 +158,55 @@ class Refiner:
 
     # -- effect --------------------------------------------------------------------------------------------------
 
-    def _apply(self, outcome: Outcome, joint: Joint, decision: Decision) -> bool:
+    def _apply(self, outcome: Outcome, joint: Joint, decision: Decision, takers: Sequence[frozenset[int]]) -> bool:
         chunks = [(a.chunk, a.rung) for a in outcome.admissions]
         if not realise(outcome.state, outcome.pool, joint, decision, chunks):
             return False
-        attribute(outcome, joint, decision)
+        attribute(outcome, joint, decision, takers)
         return True
 
 
-def attribute(outcome: Outcome, joint: Joint, decision: Decision) -> None:
-    """Say anew for whom each disturbed unit is: whose rung may take it, best who took it before or takes its nodes."""
+def _beats(form: Formulation, values: Ints, main: Mapping[int, int]) -> bool:
+    """Is the solution less disruptive than the plan of ``main``, of which the model knows no solution in full?"""
+    for objective in form.objectives:
+        if any(var not in main for _, var in objective.terms):
+            continue
+        ours, theirs = (sum(c * int(at[var]) for c, var in objective.terms) for at in (values, main))
+        if ours != theirs:
+            return ours < theirs
+    return False
+
+
+def attribute(outcome: Outcome, joint: Joint, decision: Decision, takers: Sequence[frozenset[int]]) -> None:
+    """Say anew for whom each disturbed unit is: who may take it, best who took it before or takes its nodes.
+
+    ``takers``: by admission, the units that it may take. Evicted units of one gang are for one admission.
+    """
     rung_of = dict.fromkeys(decision.reclaimed, Rung.RECLAIM) | dict.fromkeys(decision.preempted, Rung.PREEMPT)
     movers = {m.unit: m for m in joint.movers}
     landing = [{outcome.state.places[pod].node for pod in a.chunk.pods} for a in outcome.admissions]
     units: list[dict[int, None]] = [{} for _ in outcome.admissions]
+    taker_of: dict[tuple[int, Rung], int] = {}
     for unit in (*decision.reclaimed, *decision.preempted, *decision.moved):
         mover, rung = movers[unit], rung_of.get(unit)
-        able = [n for n, a in enumerate(outcome.admissions) if _may_disturb(outcome, a, mover, rung)]
+        able = [n for n, a in enumerate(outcome.admissions) if _may_disturb(a, mover, rung, takers[n])]
         before = [n for n in able if unit in outcome.admissions[n].units]
         near = [n for n in able if not landing[n].isdisjoint(mover.home)]
-        for number in (before or near or able)[: 1 if rung is not None else None]:
+        chosen = before or near or able
+        if rung is not None and chosen:
+            same = taker_of.setdefault((mover.gang, rung), chosen[0])
+            chosen = [same if same in able else chosen[0]]
+        for number in chosen:
             units[number][unit] = None
     outcome.admissions = [
         Admission(a.chunk, a.rung, tuple(u), a.by_solver) for a, u in zip(outcome.admissions, units, strict=True)
     ]
 
 
-def _may_disturb(outcome: Outcome, admission: Admission, mover: Mover, eviction: Rung | None) -> bool:
-    """May the unit be evicted (by ``eviction``) or moved (None) for the gang, as far as who they are decides?"""
+def _may_disturb(admission: Admission, mover: Mover, eviction: Rung | None, takes: frozenset[int]) -> bool:
+    """May the unit be evicted (by ``eviction``) or moved (None) for the admission?"""
     if admission.rung is Rung.ALLOCATE or eviction not in (None, admission.rung):
         return False
-    who = outcome.state.problem.gangs[admission.chunk.gang]
     if admission.rung is Rung.CONSOLIDATION:
-        return mover.gang != who.index
-    if admission.rung is Rung.RECLAIM:
-        return mover.queue != who.queue
-    return mover.queue == who.queue and mover.stratum < who.gang.priority
+        return mover.gang != admission.chunk.gang
+    return mover.unit in takes or mover.unit in admission.units
