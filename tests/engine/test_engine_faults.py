@@ -11,6 +11,7 @@ import pytest
 from kai_solver.check import check_plan
 from kai_solver.domain import Gang, GpuRequest, Node, Plan, Pod, PodStatus, Queue, Snapshot, SolverModel, flat_gang
 from kai_solver.engine import Engine, cycle
+from kai_solver.engine.progress import Fault
 from kai_solver.modelfiles import load_model
 from kai_solver.search import worker
 from kai_solver.search.child import SolverChild
@@ -89,18 +90,44 @@ def is_no_worse(plan: Plan, greedy: Plan) -> bool:
 def test_a_broken_solver_costs_time_and_nothing_else(puzzle: Snapshot, fault: str) -> None:
     greedy = cycle(puzzle, load_model("greedy-only"))
     budget_s = 0.8
+    faults: list[Fault] = []
     command = [sys.executable, "-c", PRELUDE + MISBEHAVIOUR[fault]]
     with SolverChild(command) as child, Engine(DEFAULT, child=child) as engine:
         begin = time.monotonic()
-        plan = engine.cycle(puzzle, budget_s=budget_s)
+        plan = engine.cycle(puzzle, budget_s=budget_s, on_fault=faults.append)
         took_s = time.monotonic() - begin
     assert check_plan(puzzle, plan) == ()
     assert is_no_worse(plan, greedy)
     assert plan.notes
     assert plan.source != "cp-sat"
-    assert all(p.proof.state == "unknown" for p in plan.pending if "cp-sat" in p.proof.method)
+    assert faults
+    assert {fault.error for fault in faults} <= set(plan.notes)
     assert plan.timing_s["decide"] <= took_s
     assert plan.timing_s["decide"] <= 1.2 * budget_s + 0.2 + 1.0, "a shared machine may be late, not by a second"
+
+
+@pytest.fixture(scope="module")
+def impossible() -> Snapshot:
+    """3 + 3 + 2 GPUs on two nodes of 4: enough of each, so that only the solver can say no."""
+    queue = Queue("q", quota=(-1, -1, -1))
+    return Snapshot(1000.0, ResourceSchema(), (a_node(0), a_node(1)), (queue,), (a_gang("odd", [3, 3, 2]),))
+
+
+def test_a_sound_solver_proves_that_the_odd_gang_must_wait(impossible: Snapshot) -> None:
+    """Else the next test would test nothing."""
+    (waiting,) = cycle(impossible, DEFAULT).pending
+    assert waiting.proof.state == "proven"
+    assert "cp-sat" in waiting.proof.method
+
+
+@pytest.mark.parametrize("fault", MISBEHAVIOUR)
+def test_a_broken_solver_proves_nothing(impossible: Snapshot, fault: str) -> None:
+    command = [sys.executable, "-c", PRELUDE + MISBEHAVIOUR[fault]]
+    with SolverChild(command) as child, Engine(DEFAULT, child=child) as engine:
+        plan = engine.cycle(impossible, budget_s=0.8)
+    (waiting,) = plan.pending
+    assert waiting.proof.state == "unknown"
+    assert "cp-sat" not in waiting.proof.method
 
 
 def test_the_budget_holds_on_the_injected_clock(puzzle: Snapshot) -> None:
@@ -123,6 +150,8 @@ def test_a_child_killed_between_cycles_is_replaced_without_a_word(puzzle: Snapsh
         first = engine.cycle(puzzle)
         assert engine.child._channel is not None
         engine.child._channel.kill()
+        while not engine.child._channel.has_ended:
+            time.sleep(0.01)
         second = engine.cycle(puzzle)
     assert first.admitted == second.admitted
     assert not any("killed" in note or "SIGKILL" in note for note in second.notes)
