@@ -40,8 +40,9 @@ class DeviceLedger:
         for group in pod.gpu_groups:
             if group not in self.groups:
                 taken = {*self.groups.values(), *seats}
-                whole = [d for d, free in enumerate(self.free) if free == MILLI and d not in taken]
-                self.groups[group] = whole[0] if whole else max(range(len(self.free)), key=self.free.__getitem__)
+                others = [d for d in range(len(self.free)) if d not in taken]
+                others = others or [d for d in range(len(self.free)) if d not in seats] or list(range(len(self.free)))
+                self.groups[group] = max(others, key=lambda d: (self.free[d], -d))
             seats.append(self.groups[group])
         return tuple(seats)
 
