@@ -1,0 +1,235 @@
+"""No plan is called impossible where one exists: what once fooled bounds, memories and greedy choices."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kai_solver.check import check_plan
+from kai_solver.domain import (
+    Bind,
+    Constraints,
+    Device,
+    Gang,
+    GpuRequest,
+    Node,
+    Plan,
+    Pod,
+    PodAffinityTerm,
+    PodSet,
+    PodStatus,
+    Queue,
+    Requirement,
+    Rung,
+    Snapshot,
+    SubGroup,
+    Topology,
+    TopologyConstraint,
+    TopologyLevel,
+    flat_gang,
+)
+from kai_solver.engine import Engine, cycle
+from kai_solver.modelfiles import load_model
+from kai_solver.units import UNLIMITED, ResourceSchema
+
+GIB = 2**30
+ENDLESS = (UNLIMITED, UNLIMITED, UNLIMITED)
+LADDERS = pytest.mark.parametrize("model", ["greedy-only", "default"])
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    with Engine(load_model("default")) as started:
+        yield started
+
+
+def a_node(name: str, gpus: int, cpu: int = 64_000, memory_mib: int = 20, **more: Any) -> Node:
+    return Node(name, (cpu, 512 * GIB, gpus * 1000, 110), gpus=gpus, gpu_memory_mib=memory_mib, **more)
+
+
+def a_pod(name: str, gpus: int = 1, node: str = "", order: int = 0, cpu: int = 100, **more: Any) -> Pod:
+    status = PodStatus.RUNNING if node else PodStatus.PENDING
+    more = {"gpu": GpuRequest(gpus), **more}
+    return Pod("ns", name, (cpu, GIB, 0, 1), status=status, node=node, order=(0, float(order), name), **more)
+
+
+def a_gang(name: str, *pods: Pod, need: int | None = None, **more: Any) -> Gang:
+    start_s = 100.0 if any(pod.node for pod in pods) else None
+    more = {"root": flat_gang(len(pods) if need is None else need), "queue": "q", "last_start_s": start_s, **more}
+    return Gang("ns", name, pods=pods, **more)
+
+
+def a_snapshot(nodes: list[Node], *gangs: Gang, gpu_limit: int = UNLIMITED, **more: Any) -> Snapshot:
+    queue = Queue("q", quota=ENDLESS, limit=(UNLIMITED, UNLIMITED, gpu_limit), weight=(1.0, 1.0, 1.0))
+    return Snapshot(1000.0, ResourceSchema(), tuple(nodes), (queue,), gangs, **more)
+
+
+def only_on(label: str) -> Constraints:
+    return Constraints(node_terms=(((Requirement("n", "In", (label,)),),),))
+
+
+def rungs(plan: Plan) -> dict[str, Rung]:
+    return dict(plan.admitted)
+
+
+def proofs(plan: Plan) -> dict[str, str]:
+    return {entry.gang: entry.proof.state for entry in plan.pending}
+
+
+@pytest.fixture
+def puzzle() -> tuple[Gang, Gang]:
+    """A gang that fills two nodes of 8 GPUs to the last, and one that must move away for it."""
+    sizes = enumerate([4, 3, 3, 2, 2, 2])
+    return a_gang("w", *(a_pod(f"w{i}", gpus, order=i) for i, gpus in sizes)), a_gang(
+        "r", a_pod("r0", 1, "a", devices=(0,))
+    )
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_pods_on_a_cordoned_node_take_no_room_elsewhere(puzzle: tuple[Gang, Gang], engine: Engine, busy: bool) -> None:
+    drained = a_gang("d", a_pod("d0", 8, "d", devices=tuple(range(8))))
+    nodes = [a_node("a", 8), a_node("b", 8), a_node("c", 1), a_node("d", 8, schedulable=False)]
+    plan = engine.cycle(a_snapshot(nodes, *puzzle, *([drained] if busy else [])))
+    assert rungs(plan) == {"ns/w": Rung.CONSOLIDATION}
+    assert [move.pod for move in plan.moves] == ["ns/r0"]
+
+
+@pytest.mark.parametrize("cpu", [4000, 6000])
+def test_an_over_committed_node_takes_no_room_elsewhere(puzzle: tuple[Gang, Gang], engine: Engine, cpu: int) -> None:
+    """Two pods of 3 cores on a node that was shrunk to 4."""
+    heavy = [a_gang(f"o{i}", a_pod(f"o{i}", 0, "d", cpu=3000)) for i in range(2)]
+    nodes = [a_node("a", 8, 1000), a_node("b", 8, 1000), a_node("c", 1, 200), a_node("d", 0, cpu)]
+    plan = engine.cycle(a_snapshot(nodes, *puzzle, *heavy))
+    assert rungs(plan) == {"ns/w": Rung.CONSOLIDATION}
+    assert [move.pod for move in plan.moves] == ["ns/r0"]
+
+
+EITHER = SubGroup(children=(PodSet("s0", 1), PodSet("s1", 1)), min_subgroups=1)
+
+
+@LADDERS
+@pytest.mark.parametrize(("tree", "podsets"), [(flat_gang(1), ("default", "default")), (EITHER, ("s0", "s1"))])
+def test_that_the_first_pod_fits_nowhere_proves_nothing_of_the_second(
+    engine: Engine, model: str, tree: SubGroup, podsets: tuple[str, str]
+) -> None:
+    large, small = (a_pod(f"w{i}", gpus, order=i, podset=podsets[i]) for i, gpus in enumerate((8, 1)))
+    snapshot = a_snapshot([a_node("a", 4)], a_gang("w", large, small, root=tree))
+    bind = Bind("ns/w1", "ns/w", "a", (Device(0, 1000),))
+    assert check_plan(snapshot, Plan(binds=(bind,), admitted=(("ns/w", Rung.ALLOCATE),))) == (), "a plan exists"
+    plan = cycle(snapshot, load_model(model), child=engine.child)
+    assert rungs(plan) or proofs(plan)["ns/w"] != "proven"
+
+
+@LADDERS
+def test_a_surplus_pod_with_a_missing_claim_does_not_hold_back_its_gang(engine: Engine, model: str) -> None:
+    blocked = a_pod("w1", order=1, constraints=Constraints(blocked=("pvc missing",)))
+    snapshot = a_snapshot([a_node("a", 4)], a_gang("w", a_pod("w0"), blocked, need=1))
+    plan = cycle(snapshot, load_model(model), child=engine.child)
+    assert [bind.pod for bind in plan.binds] == ["ns/w0"]
+
+
+def test_a_gang_that_needs_its_blocked_pod_waits_and_is_told_why(engine: Engine) -> None:
+    blocked = a_pod("w1", order=1, constraints=Constraints(blocked=("pvc missing",)))
+    plan = engine.cycle(a_snapshot([a_node("a", 4)], a_gang("w", a_pod("w0"), blocked, need=2)))
+    assert rungs(plan) == {}
+    assert "pvc missing" in plan.pending[0].message
+
+
+@LADDERS
+def test_the_refusal_of_a_gang_that_never_preempts_is_its_own(engine: Engine, model: str) -> None:
+    victim = a_gang("v", a_pod("v0", 4, "a", devices=(0, 1, 2, 3)), priority=40)
+    meek = a_gang("n", a_pod("n0", 4), priority=60, created_s=1.0, never_preempts=True)
+    bold = a_gang("p", a_pod("p0", 4), priority=60, created_s=2.0)
+    plan = cycle(a_snapshot([a_node("a", 4)], victim, meek, bold), load_model(model), child=engine.child)
+    assert rungs(plan) == {"ns/p": Rung.PREEMPT}
+    assert set(proofs(plan)) == {"ns/n"}
+
+
+@pytest.fixture
+def mixed_nodes() -> list[Node]:
+    """16,000 MiB are a fifth of one GPU and all of the other."""
+    return [a_node("big", 1, memory_mib=80_000), a_node("small", 1, memory_mib=16_000)]
+
+
+BY_MEMORY = GpuRequest(1, 0, 16_000)
+
+
+@LADDERS
+def test_a_limit_counts_gpu_memory_by_the_node_that_is_taken(
+    mixed_nodes: list[Node], engine: Engine, model: str
+) -> None:
+    snapshot = a_snapshot(mixed_nodes, a_gang("w", a_pod("w0", gpu=BY_MEMORY)), gpu_limit=500)
+    plan = cycle(snapshot, load_model(model), child=engine.child)
+    assert [bind.node for bind in plan.binds] == ["big"]
+
+
+def test_a_limit_by_gpu_memory_still_holds(mixed_nodes: list[Node], engine: Engine) -> None:
+    plan = engine.cycle(a_snapshot(mixed_nodes, a_gang("w", a_pod("w0", gpu=BY_MEMORY)), gpu_limit=150))
+    assert plan.binds == ()
+    assert set(proofs(plan)) == {"ns/w"}
+
+
+def test_a_move_helps_a_request_by_gpu_memory(mixed_nodes: list[Node], engine: Engine) -> None:
+    homes = [("big", 600), ("big", 300), ("small", 200)]
+    runs = [
+        a_gang(f"r{i}", a_pod(f"r{i}", node=node, devices=(0,), gpu=GpuRequest(1, milli)))
+        for i, (node, milli) in enumerate(homes)
+    ]
+    plan = engine.cycle(a_snapshot(mixed_nodes, *runs, a_gang("w", a_pod("w0", gpu=BY_MEMORY))))
+    assert rungs(plan) == {"ns/w": Rung.CONSOLIDATION}
+    assert [move.pod for move in plan.moves] == ["ns/r1"]
+
+
+def test_an_optimum_that_cannot_be_seated_proves_nothing() -> None:
+    """4 + 4 GPUs beat 5, but the model does not see that the two pods of y repel each other."""
+    here, there = only_on("here"), only_on("there")
+    apart = PodAffinityTerm((Requirement("app", "In", ("y",)),), "host")
+    gangs = [a_gang(name, a_pod(name, gpus, constraints=here)) for name, gpus in (("g5", 5), ("g4", 4), ("h4", 4))]
+    lonely = [
+        a_pod(f"y{i}", 4, constraints=replace(there, anti_affinity=(apart,)), labels={"app": "y"}) for i in (0, 1)
+    ]
+    nodes = [a_node(name, 8, labels={"host": name, "n": name}) for name in ("here", "there")]
+    with Engine(load_model("max-utilization")) as engine:
+        alone = engine.cycle(a_snapshot(nodes, *gangs))
+        beside = engine.cycle(a_snapshot(nodes, *gangs, a_gang("y", *lonely)))
+    assert set(rungs(alone)) == {"ns/g4", "ns/h4"}
+    assert proofs(alone) == {"ns/g5": "proven"}
+    left_out = {"ns/g4", "ns/h4"} & set(proofs(beside))
+    assert all(proofs(beside)[gang] != "proven" for gang in left_out)
+    assert len(left_out) < 2 or set(rungs(beside)) == {"ns/g5"}
+
+
+def test_a_remembered_refusal_names_the_gang_that_reads_it(engine: Engine) -> None:
+    racks = Topology("dc", (TopologyLevel("rack"),))
+    nodes = [a_node(name, 2, labels={"rack": name}) for name in "ab"]
+    tree = flat_gang(4, TopologyConstraint("dc", "rack"))
+    gangs = [a_gang(f"t{i}", *(a_pod(f"t{i}-{k}", order=k) for k in range(4)), root=tree) for i in range(2)]
+    plan = engine.cycle(a_snapshot(nodes, *gangs, topologies=(racks,)))
+    messages = {entry.gang: entry.message for entry in plan.pending}
+    assert "<ns/t0>" in messages["ns/t0"]
+    assert "<ns/t1>" in messages["ns/t1"]
+    assert "t0" not in messages["ns/t1"]
+
+
+def test_of_six_priorities_the_highest_stays() -> None:
+    """Though it started last, and so has the least work to lose."""
+    victims = [
+        a_gang(f"v{i}", a_pod(f"v{i}", 1, "a", devices=(i,)), priority=10 * (i + 1), last_start_s=started)
+        for i, started in enumerate([1.0, 1.0, 1.0, 1.0, 1.0, 900.0])
+    ]
+    victims = [replace(gang, created_s=gang.last_start_s or 0.0) for gang in victims]
+    snapshot = a_snapshot([a_node("a", 6)], *victims, a_gang("w", a_pod("w0", 5), priority=90))
+    plan = cycle(snapshot, load_model("greedy-only"))
+    assert rungs(plan) == {"ns/w": Rung.PREEMPT}
+    assert {eviction.gang for eviction in plan.evictions} == {f"ns/v{i}" for i in range(5)}
+
+
+@LADDERS
+def test_room_that_earlier_victims_left_is_taken_without_any_more(engine: Engine, model: str) -> None:
+    """A gang of four is evicted for two GPUs; the next may evict nobody, and need not."""
+    victims = a_gang("v", *(a_pod(f"v{i}", 1, "a", devices=(i,), order=i) for i in range(4)), priority=40)
+    claimants = [a_gang(f"h{i}", a_pod(f"h{i}", 2), priority=priority) for i, priority in enumerate((60, 30))]
+    plan = cycle(a_snapshot([a_node("a", 4)], victims, *claimants), load_model(model), child=engine.child)
+    assert set(rungs(plan)) == {"ns/h0", "ns/h1"}
+    assert len(plan.evictions) == 4
