@@ -76,12 +76,20 @@ class Evictor(Placer):
             for unit in victims:
                 self.pool.leave(unit)
             self.state.put(pod, node, now=False)
-            if self.rung is not Rung.CONSOLIDATION or all(self._replace(unit) for unit in self._by_size(victims)):
+            if self.rung is not Rung.CONSOLIDATION or self._replace_all(victims):
                 self.left.update(dict.fromkeys(victims))
                 return True
             self.state.rollback(mark)
             cost[node] = IMPOSSIBLE
         return False
+
+    def _replace_all(self, units: list[int]) -> bool:
+        """Give all ``units`` other places, and leave no gang split over domains that it may not be split over."""
+        if not all(self._replace(unit) for unit in self._by_size(units)):
+            return False
+        gangs = {self.pool.units[unit].gang for unit in units}
+        shapes = [self.state.problem.gangs[gang] for gang in gangs]
+        return all(self.keeps_domains(shape, shape.root) for shape in shapes)
 
     def _by_size(self, units: list[int]) -> list[int]:
         return sorted(units, key=lambda u: (-self.pool.units[u].charge[2], -self.pool.units[u].charge[0], u))
@@ -142,12 +150,12 @@ class Evictor(Placer):
         )
 
     def _may_run(self, unit: int) -> bool:
-        """Surplus has no place without its core, unless it makes up the minimum by itself."""
+        """Surplus has no place without its core, unless it makes up the minimum by itself; a rack stays one rack."""
         gang = self.pool.units[unit].gang
-        if not self.pool.has_left_after(unit):
-            return True
         shape = self.state.problem.gangs[gang]
-        return Chunker(shape, self.state.gangs[gang]).is_satisfied(shape.root)
+        if self.pool.has_left_after(unit) and not Chunker(shape, self.state.gangs[gang]).is_satisfied(shape.root):
+            return False
+        return self.keeps_domains(shape, shape.root)
 
     def _move_unless_hopeless(self, unit: int, hopeless: set[tuple[int, ...]]) -> None:
         """Try to move; units alike to one that found no place are not tried again (room only shrinks here)."""

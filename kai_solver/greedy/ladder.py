@@ -278,7 +278,11 @@ class Ladder:
         """Earlier victims may have left more room than was taken: then nobody has to go."""
         if rung is Rung.CONSOLIDATION or over_capacity(self.outcome.state, chunk) is not None:
             return None
-        return [] if self.placer.place_chunk(chunk) else None
+        mark = self.outcome.state.mark()
+        if self.placer.place_chunk(chunk) and self._costs_too_much(chunk) is None:
+            return []
+        self.outcome.state.rollback(mark)
+        return None
 
     # -- stale gangs ---------------------------------------------------------------------------------------------
 

@@ -9,6 +9,8 @@ from kai_solver.domain import TopologyConstraint
 from kai_solver.greedy.chunks import Chunk, Chunker, Part
 from kai_solver.greedy.fit import FitTable
 from kai_solver.greedy.state import GangState, State
+from kai_solver.reduction import GangShape, Leaf, TreeNode
+from kai_solver.reduction.gangs import leaves_below
 from kai_solver.topology import DomainTree
 
 BoolArray = NDArray[np.bool_]
@@ -176,6 +178,26 @@ class Placer:
         nodes = {self.node_of(pod) for pod in part.anchors}
         domains = {int(of_node[node]) for node in nodes if node >= 0}
         return np.isin(of_node, sorted(domains)) if len(domains) == 1 else np.zeros(len(of_node), dtype=np.bool_)
+
+    def keeps_domains(self, gang: GangShape, node: TreeNode | Leaf) -> bool:
+        """True where the running and placed pods under every required level are in one of its domains.
+
+        A gang that was spread before may stay as it was.
+        """
+        inner = () if isinstance(node, Leaf) else node.children
+        if not all(self.keeps_domains(gang, child) for child in inner):
+            return False
+        topology = node.topology
+        tree = self.state.problem.domains.get(topology.topology) if topology is not None else None
+        level = tree.level_index(topology.required) if tree is not None and topology is not None else None
+        if tree is None or level is None:
+            return True
+        of_node = tree.domain_of[level]
+        pods = [pod for leaf in leaves_below(node) for pod in (*leaf.active, *leaf.pending)]
+        active = {pod for found in self.state.gangs[gang.index].active for pod in found}
+        now = {int(of_node[self.node_of(pod)]) for pod in pods if pod in active}
+        before = {int(of_node[self.state.problem.pod_node[p]]) for leaf in leaves_below(node) for p in leaf.active}
+        return len(now) <= 1 or now <= before
 
     def node_of(self, pod: int) -> int:
         """Node on which ``pod`` runs or is to run."""

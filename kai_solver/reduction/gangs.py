@@ -95,3 +95,10 @@ def shape_gang(index: int, gang: Gang, queue: int, first_pod: int) -> GangShape:
 
     root = node_of(gang.root)
     return GangShape(index, gang, queue, root, tuple(leaves))
+
+
+def leaves_below(node: TreeNode | Leaf) -> tuple[Leaf, ...]:
+    """All leaves of a subtree, in order."""
+    if isinstance(node, Leaf):
+        return (node,)
+    return tuple(leaf for child in node.children for leaf in leaves_below(child))
