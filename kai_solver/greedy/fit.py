@@ -140,11 +140,13 @@ class FitTable:
 def _shares(free: IntArray, milli: IntArray, devices: int) -> IntArray:
     """Pods that fit the free thousandths of devices (N, D), each taking ``milli`` (N, 1) of ``devices`` of them.
 
-    Exact for one device; for more a lower bound that is positive exactly where one pod fits.
+    Each pod's devices are distinct: k pods fit exactly where ``sum_d min(each_d, k) >= k * devices``.
     """
     each: IntArray = np.maximum(free, 0) // np.maximum(milli, 1)
     if devices == 1:
         total: IntArray = each.sum(axis=1)
         return total
-    fitting: IntArray = (each > 0).sum(axis=1) // devices
+    fitting: IntArray = np.zeros(len(each), dtype=np.int64)
+    for pods in range(1, int((each.sum(axis=1) // devices).max(initial=0)) + 1):
+        fitting += np.minimum(each, pods).sum(axis=1) >= pods * devices
     return fitting

@@ -235,10 +235,13 @@ class Ladder:
         disruption = Disruption(self.outcome, self.placer.fits, rung, self.chunkers)
         turns = self.turns(self.outcome.state, self.chunkers, candidates)
         while (turn := turns.pop()) is not None:
-            gang, chunk = turn
+            gang = turn[0]
             if self._is_over():
                 self._stop(rung, gang, turns)
                 break
+            chunk = self.chunkers[gang].next()
+            if chunk is None:
+                continue  # Its core was evicted for an earlier one, and its surplus cannot run alone.
             refusal = self._disturb_for(disruption, rung, chunk)
             if refusal is not None:
                 self.outcome.refuse(gang, rung, of_choice(refusal, chunk))
