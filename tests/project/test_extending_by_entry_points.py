@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 PLUGIN = Path(__file__).parent / "example_plugin"
+INSTANCES = Path(__file__).parents[2] / "instances"
 
 
 @pytest.fixture
@@ -90,10 +92,20 @@ def test_without_the_package_the_quiet_node_is_disturbed(tmp_path: Path, install
     assert nodes_of_large(plan_of(crowded(tmp_path), env=installed)) == ["a-quiet"]
 
 
-def test_a_family_of_the_package_keeps_new_pods_off_quiet_nodes(tmp_path: Path, installed: dict[str, str]) -> None:
-    plan = plan_of(crowded(tmp_path), "--model", write_model(tmp_path, ALL_FAMILIES), env=installed)
-    assert nodes_of_large(plan) == ["b-loud"]
-    assert len(plan["evictions"]) == 4
+def chained(folder: Path) -> Path:
+    """Only the solver finds the room: one pod moves to the place of another, and that one to what is a quiet node here."""
+    document = yaml.safe_load((INSTANCES / "solver" / "moves-chain-through-a-full-node.yaml").read_text())
+    (node,) = (node for node in document["nodes"] if node["name"] == "c")
+    node["labels"]["lab.example/quiet"] = "yes"
+    return write(folder / "chained.json", document)
+
+
+def test_a_family_of_the_package_binds_the_solver(tmp_path: Path, installed: dict[str, str]) -> None:
+    instance = chained(tmp_path)
+    free = plan_of(instance, env=installed)
+    assert "c" in {move["to"] for move in free["moves"]}
+    bound = plan_of(instance, "--model", write_model(tmp_path, ALL_FAMILIES), env=installed)
+    assert (bound["moves"], [entry["gang"] for entry in bound["pending"]]) == ([], ["default/wants-a-whole-h100-node"])
 
 
 def test_a_stage_of_the_package_decides_between_equal_plans(tmp_path: Path, installed: dict[str, str]) -> None:
