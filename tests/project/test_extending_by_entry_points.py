@@ -93,7 +93,7 @@ def test_without_the_package_the_quiet_node_is_disturbed(tmp_path: Path, install
 
 
 def chained(folder: Path) -> Path:
-    """Only the solver finds the room: one pod moves to the place of another, and that one to what is a quiet node here."""
+    """Only the solver finds the room: one pod takes the place of another, and that one goes to what is quiet here."""
     document = yaml.safe_load((INSTANCES / "solver" / "moves-chain-through-a-full-node.yaml").read_text())
     (node,) = (node for node in document["nodes"] if node["name"] == "c")
     node["labels"]["lab.example/quiet"] = "yes"
