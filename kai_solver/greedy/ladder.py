@@ -141,6 +141,7 @@ class Ladder:
 
     def _allocate(self, candidates: list[int]) -> None:
         """Place chunk by chunk without disturbing anybody; gangs with surplus take turns again and again."""
+        self._keep_promises(candidates)
         turns = self.turns(self.outcome.state, self.chunkers, candidates)
         failed: dict[Signature, Refusal] = {}
         waiting: list[Chunk] = []
@@ -160,6 +161,40 @@ class Ladder:
             waiting.append(chunk)
         if self.admitter is not None and waiting:
             self._admit_anew(self.admitter, waiting)
+
+    def _keep_promises(self, candidates: list[int]) -> None:
+        """Serve first whom an earlier cycle promised a node, lest the victims' queue takes back what was reclaimed.
+
+        Not before a gang of higher priority in the same queue: it may have come since.
+        """
+        highest: dict[int, int] = {}
+        for index in candidates:
+            gang = self.problem.gangs[index]
+            highest[gang.queue] = max(highest.get(gang.queue, gang.gang.priority), gang.gang.priority)
+        promised = [
+            i
+            for i in candidates
+            if self.problem.gangs[i].gang.priority == highest[self.problem.gangs[i].queue] and self._is_promised(i)
+        ]
+        turns = self.turns(self.outcome.state, self.chunkers, promised)
+        while (turn := turns.pop()) is not None:
+            chunk = turn[1]
+            if over_capacity(self.outcome.state, chunk) is None and self._fits_free(chunk):
+                self.outcome.admit(Admission(chunk, Rung.ALLOCATE))
+
+    def _is_promised(self, gang: int) -> bool:
+        """True where the pods that come next all have a node from an earlier cycle."""
+        if not any(self.problem.pods[pod].nominated_node for pod in self.problem.gangs[gang].pending):
+            return False
+        chunk = self.chunkers[gang].next()
+        return chunk is not None and all(self.problem.pods[pod].nominated_node for pod in chunk.pods)
+
+    def _fits_free(self, chunk: Chunk) -> bool:
+        mark = self.outcome.state.mark()
+        if self.placer.place_chunk(chunk) and self._costs_too_much(chunk) is None:
+            return True
+        self.outcome.state.rollback(mark)
+        return False
 
     def _admit_anew(self, admitter: Admitter, waiting: list[Chunk]) -> None:
         """Let the admitter choose among all; those it leaves out are refused, those it takes in no longer."""
@@ -197,15 +232,17 @@ class Ladder:
         """Where a request by GPU memory landed on smaller devices, it may cost more than its queue may pay."""
         if not any(self.problem.pods[pod].gpu.memory_mib for pod in chunk.pods):
             return None
-        queue = self.problem.gangs[chunk.gang].queue
-        tree, held = self.problem.queues, self.outcome.state.allocated
-        for ancestor in tree.path[queue]:
-            limit = tree.limits[ancestor][GPU]
-            if limit != UNLIMITED and held[ancestor][GPU] > limit:
-                need, have = format_amount("gpu", held[ancestor][GPU]), format_amount("gpu", limit)
-                text = f"{tree.title(ancestor)} would pass its limit of {have} on the nodes that have room"
-                blocker = Blocker("queue-limit", tree.title(ancestor), need, have)
-                return Refusal(Reason.OVER_LIMIT, text, Proof("unknown", "limit", (blocker,)))
+        gang, tree, state = self.problem.gangs[chunk.gang], self.problem.queues, self.outcome.state
+        caps = [("limit", Reason.OVER_LIMIT, tree.limits, state.allocated)]
+        if not gang.gang.preemptible:
+            caps.append(("quota", Reason.NON_PREEMPTIBLE_OVER_QUOTA, tree.quotas, state.allocated_fixed))
+        for word, reason, cap, held in caps:
+            for queue in tree.path[gang.queue]:
+                if cap[queue][GPU] != UNLIMITED and held[queue][GPU] > cap[queue][GPU]:
+                    need, have = format_amount("gpu", held[queue][GPU]), format_amount("gpu", cap[queue][GPU])
+                    text = f"{tree.title(queue)} would pass its {word} of {have} on the nodes that have room"
+                    blocker = Blocker(f"queue-{word}", tree.title(queue), need, have)
+                    return Refusal(reason, text, Proof("unknown", word, (blocker,)))
         return None
 
     def _signature(self, chunk: Chunk) -> Signature:
@@ -281,11 +318,7 @@ class Ladder:
         """Earlier victims may have left more room than was taken: then nobody has to go."""
         if rung is Rung.CONSOLIDATION or over_capacity(self.outcome.state, chunk) is not None:
             return None
-        mark = self.outcome.state.mark()
-        if self.placer.place_chunk(chunk) and self._costs_too_much(chunk) is None:
-            return []
-        self.outcome.state.rollback(mark)
-        return None
+        return [] if self._fits_free(chunk) else None
 
     # -- stale gangs ---------------------------------------------------------------------------------------------
 

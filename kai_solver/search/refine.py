@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kai_solver.domain import Rung, SolverModel, Stage
+from kai_solver.domain import FAMILIES, Rung, SolverModel, Stage
 from kai_solver.formulation.build import Formulation, formulate
 from kai_solver.formulation.expand import Decision, expand, hint_values
 from kai_solver.formulation.joint import Joint, Mover, QueueSurplus
@@ -83,7 +83,10 @@ class Refiner:
             Stage(s.name, float(s.value if s.value is not None else 0), float(s.bound), s.optimal)
             for s in result.stages
         )
-        if not result.improved or result.values is None or (hint is None and not _beats(form, result.values, main)):
+        # A rule that a package of the user's adds may forbid greedy's plan itself: then any solution is better.
+        is_ours = set(self.model.families) <= set(FAMILIES)
+        worse = hint is None and is_ours and result.values is not None and not _beats(form, result.values, main)
+        if not result.improved or result.values is None or worse:
             return Refined(stages if hint is not None else (), False, result.notes)
         if not self._apply(outcome, joint, expand(form.variables, result.values), takers):
             return Refined((), False, (*result.notes, "the solver's places could not be realised device by device"))
