@@ -240,7 +240,7 @@ class _Run:
             progress=self._stage_progress,
             should_stop=self.should_stop,
         )
-        refined = refiner.refine(outcome, rights.surplus, rights.by_rung, rights.takers)
+        refined = refiner.refine(outcome, rights.movable, rights.surplus, rights.by_rung, rights.takers)
         self._phase("stages")
         return refined
 

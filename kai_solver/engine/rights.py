@@ -18,8 +18,10 @@ class Rights:
 
     Attributes
     ----------
+    movable
+        Units that may be disturbed at all.
     by_rung
-        Units that each rung may take for any gang that it admitted.
+        Units that each rung may evict for any gang that it admitted: no core of a gang that got places itself.
     takers
         By admission, the units that it may take.
     surplus
@@ -27,6 +29,7 @@ class Rights:
         less than what was in fact taken, which passed the rules one by one.
     """
 
+    movable: frozenset[int]
     by_rung: dict[Rung, frozenset[int]]
     takers: tuple[frozenset[int], ...]
     surplus: tuple[QueueSurplus, ...]
@@ -36,13 +39,15 @@ def rights_of(outcome: Outcome) -> Rights:
     """Rights of all that were admitted."""
     pool = outcome.pool
     if pool is None:
-        return Rights({}, (NOTHING,) * len(outcome.admissions), ())
+        return Rights(NOTHING, {}, (NOTHING,) * len(outcome.admissions), ())
     before = _before_disruption(outcome)
     eligibility = Eligibility(before, pool)
     known: dict[tuple[object, ...], frozenset[int]] = {}
     taken: dict[Rung, set[int]] = {}
     takers: list[frozenset[int]] = []
     surplus: dict[int, QueueSurplus] = {}
+    served = outcome.has_admitted()
+    cores = frozenset(u.index for u in pool.units if u.is_core and u.gang in served)
     for admission in outcome.admissions:
         if admission.rung is Rung.ALLOCATE:
             takers.append(NOTHING)
@@ -52,15 +57,15 @@ def rights_of(outcome: Outcome) -> Rights:
         own = who.gang.index if admission.rung is Rung.CONSOLIDATION else -1
         key = (admission.rung, who.queue, who.charge, gang.priority, gang.never_preempts, own)
         if key not in known:
-            units = eligibility.units(admission.rung, who)
-            known[key] = frozenset(u for u in units if pool.may_leave(u))
+            known[key] = eligibility.units(admission.rung, who)
             taken.setdefault(admission.rung, set()).update(known[key])
             if admission.rung is Rung.RECLAIM:
                 _limit_surplus(before, eligibility, who, surplus)
         taken[admission.rung].update(admission.units)
         takers.append(known[key])
-    by_rung = {rung: frozenset(units) for rung, units in taken.items()}
-    return Rights(by_rung, tuple(takers), tuple(_at_least_taken(outcome, s) for s in surplus.values()))
+    movable = NOTHING.union(*taken.values())
+    by_rung = {rung: frozenset(units) - cores for rung, units in taken.items()}
+    return Rights(movable, by_rung, tuple(takers), tuple(_at_least_taken(outcome, s) for s in surplus.values()))
 
 
 def _before_disruption(outcome: Outcome) -> State:

@@ -268,7 +268,6 @@ class Ladder:
     def _disturb(self, rung: Rung, candidates: list[int]) -> None:
         if self.outcome.pool is None:
             self.outcome.pool = Disruption.pool_of(self.outcome.state)
-            self.outcome.pool.pinned.update(a.chunk.gang for a in self.outcome.admissions)
         disruption = Disruption(self.outcome, self.placer.fits, rung, self.chunkers)
         turns = self.turns(self.outcome.state, self.chunkers, candidates)
         while (turn := turns.pop()) is not None:

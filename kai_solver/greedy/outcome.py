@@ -55,10 +55,17 @@ class Outcome:
         self.refusals.setdefault(gang, {})[rung] = refusal
 
     def admit(self, admission: Admission) -> None:
-        """Note an admission; its gang's core stays for the rest of the cycle."""
+        """Note an admission; those that lost their places to it (with the core of their gang) are undone."""
+        if self.pool is not None and self.pool.took_places:
+            self.pool.took_places = False
+            self.admissions = [a for a in self.admissions if a.chunk.pods[0] in self.state.places]
         self.admissions.append(admission)
-        if self.pool is not None:
+        if self.pool is not None and admission.rung is not Rung.ALLOCATE:
             self.pool.pinned.add(admission.chunk.gang)
+
+    def has_admitted(self) -> frozenset[int]:
+        """Gangs that got places in this cycle."""
+        return frozenset(a.chunk.gang for a in self.admissions)
 
 
 def proven(reason: Reason, message: str, method: str, *blocking: Blocker) -> Refusal:

@@ -27,7 +27,8 @@ class _Hold:
 class VictimPool:
     """Units of all gangs that may ever leave, and where their pods are now (moved ones at their new place).
 
-    ``pinned``: gangs that got places in this cycle; their core stays, for what was admitted cannot run without it.
+    ``pinned``: gangs for whom others were disturbed in this cycle; their core stays, or that was for nothing.
+    ``took_places``: some core that left took places with it that its gang got in this cycle.
     """
 
     def __init__(self, state: State, candidates: Iterable[GangShape]) -> None:
@@ -43,6 +44,7 @@ class VictimPool:
             self.seat(unit.index)
         self.cost = self._costs()
         self.pinned: set[int] = set()
+        self.took_places = False
         self._holds: dict[tuple[int, int], _Hold] = {}
 
     def seat(self, unit: int) -> None:
@@ -111,7 +113,7 @@ class VictimPool:
         return sorted(chosen, key=lambda i: (-dear[self.units[i].gang], self.units[i].gang, -self.units[i].step))
 
     def may_leave(self, unit: int) -> bool:
-        """False for the core of a gang that got places in this cycle."""
+        """False for the core of a gang for whom others were disturbed in this cycle."""
         u = self.units[unit]
         return not (u.is_core and u.gang in self.pinned)
 
@@ -148,8 +150,17 @@ class VictimPool:
         return list(found)
 
     def leave(self, unit: int) -> None:
-        """The unit's pods leave where they are (running, or placed by a move)."""
-        for pod in self.units[unit].pods:
+        """The unit's pods leave where they are (running, or placed by a move).
+
+        With a core go the places that its gang got in this cycle: surplus cannot run without it.
+        """
+        u = self.units[unit]
+        if u.is_core:
+            for pod in [p for leaf in self.state.gangs[u.gang].active for p in leaf]:
+                if pod in self.state.places and pod not in self.state.gone:
+                    self.state.lift(pod)
+                    self.took_places = True
+        for pod in u.pods:
             if pod in self.state.places:
                 self.state.lift(pod)
             else:

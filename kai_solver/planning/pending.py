@@ -15,7 +15,23 @@ def pending_gangs(problem: Problem, outcome: Outcome) -> tuple[Pending, ...]:
     for gang, rungs in outcome.refusals.items():
         if any(outcome.state.gangs[gang].pending) or not problem.gangs[gang].pending:
             found.append(_pending(problem.gangs[gang].gang.key, rungs))
+    found += [_dropped(problem.gangs[g].gang.key) for g in _without_a_word(problem, outcome)]
     return tuple(sorted(found, key=lambda p: p.gang))
+
+
+def _without_a_word(problem: Problem, outcome: Outcome) -> list[int]:
+    """Gangs that wait, were refused by no rung, and hold nothing new: what they got was taken back."""
+    served = outcome.has_admitted() | outcome.refusals.keys()
+    return [
+        g.index
+        for g in problem.gangs
+        if g.index not in served and g.pending and any(outcome.state.gangs[g.index].pending)
+    ]
+
+
+def _dropped(gang: str) -> Pending:
+    text = "What it was to get went to another workload, with the pods that it cannot run without"
+    return Pending(gang, Reason.NOT_ENOUGH_RESOURCES, text, Proof("unknown", "dropped"))
 
 
 def _waits(gang: Gang) -> bool:

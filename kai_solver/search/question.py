@@ -36,16 +36,19 @@ class Question:
         self.rung = rung
         self.disruption = disruption
         self.who = Aggressor.of(self.problem, chunk)
-        self.eligible = self._eligible()
+        self.eligible = disruption.eligibility.units(rung, self.who) if disruption is not None else frozenset()
+        self.served = self._served()
         self.admitted = [(a.chunk, a.rung) for a in outcome.admissions]
         self.disturbed = self._disturbed()
-        self.is_exact = self.state.affinity is None and not joiner.violated.any() and not self._has_loose_chunks()
+        self.is_exact = not (self.state.affinity or joiner.violated.any() or self.served or self._has_loose_chunks())
 
-    def _eligible(self) -> frozenset[int]:
-        if self.disruption is None:
+    def _served(self) -> frozenset[int]:
+        """Cores of gangs that got places in this cycle: they may move, but to evict them would undo an admission."""
+        pool = self.outcome.pool
+        if pool is None:
             return frozenset()
-        units, pool = self.disruption.eligibility.units(self.rung, self.who), self.disruption.pool
-        return units if not pool.pinned else frozenset(u for u in units if pool.may_leave(u))
+        gangs = self.outcome.has_admitted()
+        return frozenset(u for u in self.eligible if pool.units[u].is_core and pool.units[u].gang in gangs)
 
     def _disturbed(self) -> frozenset[int]:
         pool = self.outcome.pool
@@ -74,7 +77,9 @@ class Question:
     def bound(self) -> Blocker | None:
         """What proves "no" without a search."""
         needed = self._by_shape(self.chunk.pods)
-        beside = self._by_shape([p for chunk, _ in self.admitted for p in chunk.pods])
+        droppable = {self.outcome.pool.units[u].gang for u in self.served} if self.outcome.pool is not None else set()
+        stays = [chunk for chunk, _ in self.admitted if chunk.gang not in droppable]
+        beside = self._by_shape([p for chunk in stays for p in chunk.pods])
         if self.rung is Rung.CONSOLIDATION and self.outcome.pool is not None:
             stay = [p for u in self.units - self._evicted() for p in self.outcome.pool.units[u].pods]
             for shape, count in self._by_shape([p for p in stay if self._is_welcome_home(p)]).items():
@@ -135,8 +140,9 @@ class Question:
 
     def joint(self) -> Joint:
         """The problem in which everything admitted keeps its right to run but not its place."""
-        reclaim = self.eligible if self.rung is Rung.RECLAIM else frozenset()
-        preempt = self.eligible if self.rung is Rung.PREEMPT else frozenset()
+        evictable = self.eligible - self.served
+        reclaim = evictable if self.rung is Rung.RECLAIM else frozenset()
+        preempt = evictable if self.rung is Rung.PREEMPT else frozenset()
         was = self._evicted_by()
         policy = self.problem.policy
         return self.joiner.join(

@@ -57,18 +57,18 @@ class Refiner:
     def refine(
         self,
         outcome: Outcome,
+        units: frozenset[int],
         surplus: Sequence[QueueSurplus],
         rights: Mapping[Rung, frozenset[int]],
         takers: Sequence[frozenset[int]],
     ) -> Refined:
         """Improve ``outcome`` in place; never worse than it was.
 
-        ``rights``: units that each rung may take for any gang that it admitted; ``takers``: those that each
-        admission may take.
+        ``units``: who may be disturbed; ``rights``: whom each rung may evict for any gang that it admitted; ``takers``:
+        whom each admission may disturb.
         """
         joiner = Joiner(outcome)
         chunks = [(a.chunk, a.rung) for a in outcome.admissions]
-        units = frozenset().union(*rights.values()) if rights else frozenset()
         estimate = joiner.size_estimate(chunks, units)
         if estimate > self.model.search.max_variables:
             return Refined((), False, (f"stages not searched: about {estimate} variables are too many",))
