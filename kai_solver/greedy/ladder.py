@@ -165,17 +165,16 @@ class Ladder:
     def _keep_promises(self, candidates: list[int]) -> None:
         """Serve first whom an earlier cycle promised a node, lest the victims' queue takes back what was reclaimed.
 
-        Not before a gang of higher priority in the same queue: it may have come since.
+        Gangs of higher priority in the same queue, which may have come since, have their try before.
         """
-        highest: dict[int, int] = {}
-        for index in candidates:
-            gang = self.problem.gangs[index]
-            highest[gang.queue] = max(highest.get(gang.queue, gang.gang.priority), gang.gang.priority)
-        promised = [
-            i
-            for i in candidates
-            if self.problem.gangs[i].gang.priority == highest[self.problem.gangs[i].queue] and self._is_promised(i)
-        ]
+        gangs = self.problem.gangs
+        lowest: dict[int, int] = {}
+        kept = {index for index in candidates if self._is_promised(index)}
+        for index in kept:
+            gang = gangs[index]
+            lowest[gang.queue] = min(lowest.get(gang.queue, gang.gang.priority), gang.gang.priority)
+        above = (i for i in candidates if gangs[i].gang.priority > lowest.get(gangs[i].queue, gangs[i].gang.priority))
+        promised = sorted(kept | set(above))
         turns = self.turns(self.outcome.state, self.chunkers, promised)
         while (turn := turns.pop()) is not None:
             chunk = turn[1]
