@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kai_solver.cli.exits import Exit, complain, guarded
-from kai_solver.cli.options import Instance
+from kai_solver.cli.options import Instance, Limit
 
 if TYPE_CHECKING:
     from kai_solver.domain import Snapshot
@@ -28,6 +28,7 @@ def convert(
     output: Annotated[Path, typer.Argument(help="File to write: .json, .yaml (both also .zst), or .zip.")],
     to: Annotated[Form | None, typer.Option("--to", help="Form; default: snapshot for .zip, else native.")] = None,
     anonymize: Annotated[bool, typer.Option("--anonymize", help="Replace every name by a hash.")] = False,
+    limit: Limit = None,
 ) -> Exit:
     """Write an instance in another form; nothing that the scheduler uses is lost.
 
@@ -37,11 +38,12 @@ def convert(
       kai-solver convert cluster.yaml snapshot.zip --anonymize
       kai-solver convert case.json objects.yaml --to kubernetes
     """
+    from kai_solver.cli.inputs import parse_limits
     from kai_solver.cli.planfiles import write_bytes
     from kai_solver.instances_io import load_instance
     from kai_solver.instances_io.anonymize import anonymize as hash_names
 
-    snapshot = load_instance(instance).snapshot
+    snapshot = load_instance(instance, limits=parse_limits(limit)).snapshot
     for notice in snapshot.notices:
         complain(f"{notice.kind}: {notice.object}: {notice.text}")
     if anonymize:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kai_solver.cli.exits import Exit, guarded
-from kai_solver.cli.options import Actions, AsJson, Budget, Instance, Model, Quiet, Seed
+from kai_solver.cli.options import Actions, AsJson, Budget, Instance, Limit, Model, Quiet, Seed
 
 if TYPE_CHECKING:
     from kai_solver.cli.inputs import Request
@@ -26,6 +26,7 @@ def explain(
     budget: Budget = None,
     seed: Seed = 0,
     actions: Actions = None,
+    limit: Limit = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> Exit:
@@ -42,7 +43,7 @@ def explain(
     from kai_solver.cli.inputs import read_request
     from kai_solver.explain import Explainer
 
-    request = read_request(instance, model, budget, actions)
+    request = read_request(instance, model, budget, actions, limit)
     explainer = Explainer(request.loaded.snapshot, _plan(request, plan, seed, quiet))
     gangs = (gang,) if gang is not None else explainer.pending_gangs()
     explanations = [explainer.explain(name) for name in gangs]

@@ -3,11 +3,11 @@
 import typer
 
 from kai_solver.cli.exits import Exit, guarded
-from kai_solver.cli.options import AsJson, Instance
+from kai_solver.cli.options import AsJson, Instance, Limit
 
 
 @guarded
-def fairshare(instance: Instance, as_json: AsJson = False) -> Exit:
+def fairshare(instance: Instance, limit: Limit = None, as_json: AsJson = False) -> Exit:
     """Show the queue tree: quota, limit, request, fair share and allocation of every resource.
 
     GPUs and CPU cores in units of one, memory in GB (10^9 bytes); -1 in JSON is unlimited, and there CPU and GPU are in
@@ -18,10 +18,11 @@ def fairshare(instance: Instance, as_json: AsJson = False) -> Exit:
       kai-solver fairshare snapshot.zip
       kai-solver fairshare cluster.yaml --json | jq '.[] | select(.name == "research")'
     """
+    from kai_solver.cli.inputs import parse_limits
     from kai_solver.explain import fair_share_lines
     from kai_solver.instances_io import load_instance
 
-    lines = fair_share_lines(load_instance(instance).snapshot)
+    lines = fair_share_lines(load_instance(instance, limits=parse_limits(limit)).snapshot)
     if as_json:
         import orjson
 

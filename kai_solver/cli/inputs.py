@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from kai_solver.domain import Rung, SolverModel
 from kai_solver.errors import InputError
 from kai_solver.modelfiles import load_model
-from kai_solver.units import parse_duration_s
+from kai_solver.units import parse_duration_s, parse_quantity
 
 if TYPE_CHECKING:
-    from kai_solver.instances_io import Loaded
+    from kai_solver.instances_io import Limits, Loaded
     from kai_solver.instances_io.cases import CaseFile
 
 
@@ -25,7 +25,9 @@ class Request:
     ladder_from: str = ""
 
 
-def read_request(instance: Path, model: str, budget: str | None, actions: str | None) -> Request:
+def read_request(
+    instance: Path, model: str, budget: str | None, actions: str | None, limit: list[str] | None = None
+) -> Request:
     """Read an instance and settle model, ladder and budget; a bundle brings its own model.
 
     Raises
@@ -35,7 +37,7 @@ def read_request(instance: Path, model: str, budget: str | None, actions: str | 
     """
     from kai_solver.instances_io import load_instance
 
-    loaded = load_instance(instance)
+    loaded = load_instance(instance, limits=parse_limits(limit))
     bundle = loaded.extra.get("bundle")
     chosen = bundle.model if bundle is not None and model == "default" else load_model(model)
     budget_s = parse_budget_s(budget) if budget is not None else chosen.budget_s
@@ -72,6 +74,29 @@ def parse_actions(text: str) -> tuple[Rung, ...]:
         except ValueError:
             raise InputError(f"there is no action {name!r}", field="--actions", cure=f"Choose from {known}") from None
     return tuple(rungs)
+
+
+def parse_limits(texts: list[str] | None) -> "Limits":
+    """Limits of ``["bytes=4Gi", "depth=100"]``; what is not named keeps its default.
+
+    Raises
+    ------
+    InputError
+        A limit does not exist, or is no number above zero.
+    """
+    from kai_solver.instances_io import DEFAULT_LIMITS
+
+    found = {}
+    for text in texts or ():
+        name, _, amount = text.partition("=")
+        try:
+            found[f"max_{name}"] = parse_quantity(amount)
+        except InputError as error:
+            raise InputError(error.problem, field="--limit", cure=error.cure) from None
+        if name not in ("bytes", "objects", "depth") or not found[f"max_{name}"]:
+            cure = "Write bytes=4Gi, objects=5000000 or depth=100"
+            raise InputError(f"{text!r} is no limit", field="--limit", cure=cure)
+    return replace(DEFAULT_LIMITS, **found)
 
 
 def parse_budget_s(text: str) -> float:

@@ -19,6 +19,10 @@ Actions = Annotated[
         "--actions", help="Ladder instead of the model's: allocate,consolidation,reclaim,preempt,stalegangeviction."
     ),
 ]
+Limit = Annotated[
+    list[str] | None,
+    typer.Option("--limit", help="Raise a limit of the input: bytes=4Gi, objects=5000000 or depth=100; repeatable."),
+]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the search.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")]
 Full = Annotated[bool, typer.Option("--full", help="Print every line; by default long lists are cut, with counts.")]

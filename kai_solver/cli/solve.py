@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kai_solver.cli.exits import Exit, complain, guarded
-from kai_solver.cli.options import Actions, AsJson, Budget, Full, Instance, Model, Quiet, Seed
+from kai_solver.cli.options import Actions, AsJson, Budget, Full, Instance, Limit, Model, Quiet, Seed
 
 if TYPE_CHECKING:
     from kai_solver.cli.inputs import Request
@@ -29,6 +29,7 @@ def solve(
     ] = None,
     seed: Seed = 0,
     actions: Actions = None,
+    limit: Limit = None,
     as_json: AsJson = False,
     full: Full = False,
     quiet: Quiet = False,
@@ -50,7 +51,7 @@ def solve(
     from kai_solver.cli.inputs import read_request
     from kai_solver.cli.interrupt import stopping_on_interrupt
 
-    request = read_request(instance, model, budget, actions)
+    request = read_request(instance, model, budget, actions, limit)
     with stopping_on_interrupt() as stop:
         plan = decide(request, seed, stop.is_set, quiet=quiet, bundles=bundles)
         interrupted = stop.is_set()

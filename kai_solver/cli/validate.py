@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kai_solver.cli.exits import Exit, guarded
-from kai_solver.cli.options import Actions, AsJson, Instance
+from kai_solver.cli.options import Actions, AsJson, Instance, Limit
 
 if TYPE_CHECKING:
     from kai_solver.check import Violation
@@ -34,6 +34,7 @@ def validate(
         Path | None, typer.Argument(help="Plan file (JSON of `solve --output`); none: the instance.")
     ] = None,
     actions: Actions = None,
+    limit: Limit = None,
     as_json: AsJson = False,
 ) -> Exit:
     """Judge a plan by every rule, or an instance alone: what was set aside on import, and what looks like a mistake.
@@ -46,10 +47,11 @@ def validate(
       kai-solver validate cluster.yaml
       kai-solver validate snapshot.zip plan.json
     """
+    from kai_solver.cli.inputs import choose_ladder, parse_limits
     from kai_solver.instances_io import load_instance
     from kai_solver.instances_io.lints import lints
 
-    loaded = load_instance(instance)
+    loaded = load_instance(instance, limits=parse_limits(limit))
     snapshot = loaded.snapshot
     if plan is None:
         findings = [_Finding(n.kind, n.object, n.text) for n in snapshot.notices]
@@ -57,7 +59,6 @@ def validate(
         _print_findings(instance, findings, as_json)
         return Exit.FINDINGS if any(found.level in SERIOUS for found in findings) else Exit.FINE
     from kai_solver.check import check_plan
-    from kai_solver.cli.inputs import choose_ladder
     from kai_solver.cli.planfiles import read_plan
     from kai_solver.domain import LADDER
 

@@ -1,9 +1,11 @@
 """One way in: any file or directory that describes a cluster, read into a snapshot."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from kai_solver.domain import Notice
 from kai_solver.errors import InputError
 from kai_solver.instances_io.importers import Importer, Loaded, Source, importers
 from kai_solver.instances_io.limits import DEFAULT_LIMITS, Limits
@@ -14,7 +16,8 @@ def load_instance(path: str | Path, *, limits: Limits | None = None, now_s: floa
     """Read an instance of whatever kind.
 
     Native format, behaviour case, openb recipe, KAI snapshot (zip or JSON), or Kubernetes objects (a file, a zip, or a
-    directory of YAML and JSON), plain, gzip or zstd; and what installed packages add.
+    directory of YAML and JSON), plain, gzip or zstd; and what installed packages add. A file of a directory that
+    cannot be read is set aside with a notice, and the others are read.
 
     Parameters
     ----------
@@ -29,8 +32,20 @@ def load_instance(path: str | Path, *, limits: Limits | None = None, now_s: floa
         It cannot be used; names file, field and cure.
     """
     source = Source(Path(path), limits or DEFAULT_LIMITS, now_s)
-    documents = read_documents(source.path, source.limits)
-    return _importer_of(documents[0][1], source.path).load(documents, source)
+    faults: list[InputError] = []
+    documents = read_documents(source.path, source.limits, faults=faults)
+    loaded = _importer_of(documents[0][1], source.path).load(documents, source)
+    return _with_faults(loaded, faults) if faults else loaded
+
+
+def _with_faults(loaded: Loaded, faults: list[InputError]) -> Loaded:
+    """The instance with a notice for every file that had to be left out."""
+    notices = tuple(Notice("set-aside", f"File {fault.file}", _without_file(fault)) for fault in faults)
+    return replace(loaded, snapshot=replace(loaded.snapshot, notices=(*notices, *loaded.snapshot.notices)))
+
+
+def _without_file(fault: InputError) -> str:
+    return str(InputError(fault.problem, field=fault.field, cure=fault.cure))
 
 
 def _importer_of(document: Mapping[str, Any], path: Path) -> Importer:

@@ -15,16 +15,25 @@ Document = tuple[str, dict[str, Any]]
 """Where it was found (for messages), and the object."""
 
 
-def read_documents(path: Path, limits: Limits = DEFAULT_LIMITS) -> list[Document]:
+def read_documents(
+    path: Path, limits: Limits = DEFAULT_LIMITS, *, faults: list[InputError] | None = None
+) -> list[Document]:
     """Every object in ``path``; a directory is read with all below it, in the order of names.
+
+    Parameters
+    ----------
+    faults
+        Takes the errors of files of a directory that cannot be read; the others are read all the same. None: the
+        first such file is an error. A directory of which no file can be read is one in any case.
 
     Raises
     ------
     InputError, LimitExceededError
-        Named file, cure, and field where there is one; never another exception, whatever the bytes are.
+        Named file, cure, and field where there is one; never another exception, whatever the bytes are. Limits hold
+        for a directory as a whole: passing one is always an error.
     """
     if path.is_dir():
-        return _read_directory(path, limits)
+        return _read_directory(path, limits, faults)
     documents = [document for member in read_members(path, limits) for document in parse(member, limits)]
     if not documents:
         raise InputError("is empty", file=str(path), cure="Give an instance, a snapshot or Kubernetes objects")
@@ -55,13 +64,23 @@ def _parse_bracketed(member: Member, limits: Limits) -> list[Any]:
         raise error from None
 
 
-def _read_directory(path: Path, limits: Limits) -> list[Document]:
+def _read_directory(path: Path, limits: Limits, faults: list[InputError] | None) -> list[Document]:
     files = sorted(file for file in path.rglob("*") if file.is_file() and file.suffix in _SUFFIXES)
     if not files:
         raise InputError("holds no JSON or YAML file", file=str(path), cure="Give a directory of Kubernetes YAML")
     left, documents = limits.max_bytes, list[Document]()
+    found: list[InputError] = []
     for file in files:
-        for member in read_members(file, Limits(left, limits.max_objects, limits.max_depth)):
-            left -= len(member.data)
-            documents.extend(parse(member, limits))
+        try:
+            members = read_members(file, Limits(left, limits.max_objects, limits.max_depth))
+            left -= sum(len(member.data) for member in members)
+            documents.extend([document for member in members for document in parse(member, limits)])
+        except LimitExceededError:
+            raise
+        except InputError as error:
+            found.append(error)
+    if found and (faults is None or not documents):
+        raise found[0]
+    if faults is not None:
+        faults.extend(found)
     return documents

@@ -285,3 +285,19 @@ def test_names_with_control_characters_and_markup_reach_nobody_raw(case: Path) -
     done = run("solve", case, *GREEDY, "--quiet")
     assert done.exit_code in (0, 2)
     assert "\x1b" not in done.output
+
+
+def test_a_limit_of_the_input_can_be_raised_and_lowered(tmp_path: Path) -> None:
+    file = tmp_path / "deep.yaml"
+    file.write_text("format: kai-solver/v1\nnodes: [{name: n, labels: {a: b}}]\n")
+    assert run("fairshare", file, "--limit", "depth=4").exit_code == 0
+    refused = run("fairshare", file, "--limit", "depth=2")
+    assert refused.exit_code == 2
+    assert "deep" in refused.output
+
+
+@pytest.mark.parametrize("limit", ["width=3", "depth", "depth=much", "bytes=0"])
+def test_a_limit_that_is_none_is_refused(tmp_path: Path, limit: str) -> None:
+    refused = run("fairshare", tmp_path / "missing.yaml", "--limit", limit)
+    assert refused.exit_code == 2
+    assert "--limit" in refused.output

@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import io
 import random
+import re
 import zipfile
 from pathlib import Path
 
@@ -65,7 +66,7 @@ def test_the_limit_of_bytes_holds_for_all_members_of_a_zip_together(tmp_path: Pa
 def test_a_zip_whose_directory_lies_about_sizes_is_refused(tmp_path: Path) -> None:
     honest = zipped(bomb=b" " * (8 << 20))
     lying = honest.replace((8 << 20).to_bytes(4, "little"), (10).to_bytes(4, "little"))
-    refused(tmp_path, lying, SMALL)
+    assert "corrupt" in refused(tmp_path, lying, SMALL).problem
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress, lambda d: zipped(instance=d)])
@@ -95,7 +96,10 @@ def test_ten_megabytes_of_noise_are_refused(tmp_path: Path, text: bool) -> None:
     noise = random.Random(1).randbytes(10_000_000)
     if text:
         noise = noise.translate(bytes(32 + byte % 95 for byte in range(256)))
-    refused(tmp_path, noise)
+    problem = refused(tmp_path, noise).problem
+    assert problem == (
+        "holds str where an object is expected" if text else "is neither JSON nor YAML nor a known archive"
+    )
 
 
 def test_a_yaml_bomb_is_refused_before_it_expands() -> None:
@@ -187,7 +191,8 @@ def test_yaml_dates_stay_text_as_in_kubernetes() -> None:
 
 
 def test_python_objects_in_yaml_are_refused(tmp_path: Path) -> None:
-    refused(tmp_path, b"format: !!python/object/apply:os.system [echo]\n", name="bad.yaml")
+    error = refused(tmp_path, b"format: !!python/object/apply:os.system [echo]\n", name="bad.yaml")
+    assert "could not determine a constructor" in error.problem
 
 
 @pytest.mark.parametrize("data", [b"", b"   \n", b"# only a comment\n", b"---\n---\n"])
@@ -197,7 +202,7 @@ def test_an_empty_file_is_refused(tmp_path: Path, data: bytes) -> None:
 
 @pytest.mark.parametrize("data", [b"[1, 2]", b"just text", b'"text"', b"3"])
 def test_what_is_no_object_is_refused(tmp_path: Path, data: bytes) -> None:
-    refused(tmp_path, data)
+    assert "where an object is expected" in refused(tmp_path, data).problem
 
 
 def test_an_object_of_no_known_kind_is_refused_with_the_known_ones(tmp_path: Path) -> None:
@@ -221,6 +226,48 @@ def test_a_directory_is_read_in_the_order_of_names(tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_text("name: second\n---\nname: third\n")
     (tmp_path / "a.json").write_text('{"name": "first"}')
     assert [document["name"] for _, document in read_documents(tmp_path)] == ["first", "second", "third"]
+
+
+def a_directory_with_a_broken_file(folder: Path, broken: bytes) -> None:
+    node = 'apiVersion: v1\nkind: Node\nmetadata: {name: NAME}\nstatus: {allocatable: {cpu: "1"}}\n'
+    for name in ("first", "last"):
+        (folder / f"{name}.yaml").write_text(node.replace("NAME", name))
+    (folder / "broken.yaml").write_bytes(broken)
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        (b"kind: Node\nmetadata: {name: x\n", "line 3"),
+        (b"- just\n- text\n", "holds str where an object is expected"),
+        (b"PK\x03\x04 no more", "truncated or corrupt zip"),
+    ],
+)
+def test_a_broken_file_of_a_directory_is_set_aside_and_the_others_are_read(
+    tmp_path: Path, broken: bytes, said: str
+) -> None:
+    a_directory_with_a_broken_file(tmp_path, broken)
+    snapshot = load_instance(tmp_path).snapshot
+    assert sorted(node.name for node in snapshot.nodes) == ["first", "last"]
+    (notice,) = [n for n in snapshot.notices if n.kind == "set-aside"]
+    assert notice.object == f"File {tmp_path / 'broken.yaml'}"
+    assert said in notice.text
+    assert re.search(r"\. [A-Z][^.]+$", notice.text), f"no cure in {notice.text!r}"
+    with pytest.raises(InputError, match=re.escape(said)):
+        read_documents(tmp_path)
+
+
+def test_a_directory_of_broken_files_only_is_refused(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.yaml").write_text("{")
+    with pytest.raises(InputError, match=r"a\.yaml"):
+        load_instance(tmp_path)
+
+
+def test_a_bomb_in_a_directory_is_refused_and_not_set_aside(tmp_path: Path) -> None:
+    a_directory_with_a_broken_file(tmp_path, b"{" * 100)
+    with pytest.raises(LimitExceededError, match="deep"):
+        load_instance(tmp_path)
 
 
 def test_the_limit_of_bytes_holds_for_a_directory_as_a_whole(tmp_path: Path) -> None:

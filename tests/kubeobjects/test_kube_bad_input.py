@@ -113,17 +113,26 @@ def test_junk_of_every_kind_never_raises(found: dict[str, list[Any]]) -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.text(max_size=3), junk), max_size=4))
 def test_junk_documents_never_raise(documents: list[tuple[str, Any]]) -> None:
-    snapshot_from_objects(objects_from_documents(documents), now_s=0.0)
+    snapshot = snapshot_from_objects(objects_from_documents(documents), now_s=0.0)
+    assert (snapshot.nodes, snapshot.gangs, snapshot.foreign) == ((), (), ())
+    if any(isinstance(value, dict | str) for _, value in documents):
+        assert snapshot.notices, "something was left out without a word"
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.fixed_dictionaries({}, optional={"rawObjects": junk, "schedulerParams": junk, "config": junk}))
 def test_junk_snapshots_raise_input_errors_only(document: dict[str, Any]) -> None:
+    refused = None
     try:
         objects, kube_settings, now_s = load_kai_snapshot(document)
-    except InputError:
+    except InputError as error:
+        refused = error
+    if refused is not None:
+        assert refused.field
+        assert refused.cure
         return
-    snapshot_from_objects(objects, now_s=now_s, settings=kube_settings)
+    snapshot = snapshot_from_objects(objects, now_s=now_s, settings=kube_settings)
+    assert (snapshot.nodes, snapshot.gangs) == ((), ())
 
 
 def paths(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
