@@ -56,7 +56,7 @@ def _print_fit(console: Console, fit: PodFit) -> None:
 
 
 def queue_table(lines: Sequence[QueueLine], *, indented: bool = True) -> Table:
-    """Table of queues: quota, limit, request, fair share and allocation per resource that any of them uses."""
+    """Table of queues: their settings, past usage, fair share and allocation per resource that any of them uses."""
     used = [r for r in range(3) if r == 2 or any(_says_something(entry, r) for entry in lines)]
     rows = []
     for entry in lines:
@@ -71,10 +71,26 @@ def queue_table(lines: Sequence[QueueLine], *, indented: bool = True) -> Table:
                 entry.non_preemptible,
             )
             words = [amount_words(QUEUE_RESOURCES[r], amount[r]) for amount in amounts]
-            rows.append((name, str(entry.priority), QUEUE_RESOURCES[r], f"{entry.weight[r]:g}", *words))
+            numbers = f"{entry.weight[r]:g}", f"{entry.usage[r]:.4g}"
+            rows.append((name, str(entry.priority), QUEUE_RESOURCES[r], *numbers, *words))
             name = ""
-    columns = ("queue", "priority", "resource", "weight", "quota", "limit", "request", "fair share", "allocated")
-    return table((*columns, "non-preemptible"), rows, right=("priority", "weight", *columns[4:], "non-preemptible"))
+    amounts_of = ("quota", "limit", "request", "fair share", "allocated", "non-preemptible")
+    columns = ("queue", "priority", "resource", "weight", "usage", *amounts_of)
+    return table(columns, rows, right=("priority", *columns[3:]))
+
+
+def fair_share_terms(k_value: float) -> str:
+    """What the columns of the table mean, and how they make the fair share."""
+    return _TERMS.format(k=f"{k_value:g}")
+
+
+_TERMS = """\
+fair share  what a queue is due of its parent's share: first its quota, as far as it asks for it and its limit allows;
+            then a part of what is left, down the priorities, among those who still ask for more, in proportion to
+            max(0, n + k (n - usage))
+n           weight of the queue / weights of all who still ask for more; weight 0 gets nothing of what is left
+usage       past use as a share of the cluster's capacity
+k           {k}: how strongly past use counts; 0 not at all"""
 
 
 def _says_something(entry: QueueLine, resource: int) -> bool:

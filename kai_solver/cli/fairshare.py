@@ -8,7 +8,7 @@ from kai_solver.cli.options import AsJson, Instance, Limit
 
 @guarded
 def fairshare(instance: Instance, limit: Limit = None, as_json: AsJson = False) -> Exit:
-    """Show the queue tree: quota, limit, request, fair share and allocation of every resource.
+    """Show the queue tree: weight, past usage, quota, limit, request, fair share and allocation of every resource.
 
     GPUs and CPU cores in units of one, memory in GB (10^9 bytes); -1 in JSON is unlimited, and there CPU and GPU are in
     thousandths, memory in bytes.
@@ -22,14 +22,17 @@ def fairshare(instance: Instance, limit: Limit = None, as_json: AsJson = False) 
     from kai_solver.explain import fair_share_lines
     from kai_solver.instances_io import load_instance
 
-    lines = fair_share_lines(load_instance(instance, limits=parse_limits(limit)).snapshot)
+    snapshot = load_instance(instance, limits=parse_limits(limit)).snapshot
+    lines = fair_share_lines(snapshot)
     if as_json:
         import orjson
 
         typer.echo(orjson.dumps([entry.document() for entry in lines], option=orjson.OPT_INDENT_2).decode())
     else:
-        from kai_solver.cli.console import open_console
-        from kai_solver.cli.explained import queue_table
+        from kai_solver.cli.console import line, open_console
+        from kai_solver.cli.explained import fair_share_terms, queue_table
 
-        open_console().print(queue_table(lines))
+        console = open_console()
+        console.print(queue_table(lines))
+        line(console, fair_share_terms(snapshot.policy.k_value))
     return Exit.FINE

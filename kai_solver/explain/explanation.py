@@ -15,6 +15,8 @@ class QueueLine:
     ----------
     depth
         0 at a root.
+    usage
+        Past use as a share of capacity, of the resources in the order of the amounts.
     fair_share
         What the division grants at the start of the cycle (reference 3.1).
     allocated, non_preemptible
@@ -29,6 +31,7 @@ class QueueLine:
     quota: QueueVector
     limit: QueueVector
     weight: tuple[float, float, float]
+    usage: tuple[float, float, float]
     fair_share: QueueVector
     allocated: QueueVector
     non_preemptible: QueueVector
@@ -37,7 +40,7 @@ class QueueLine:
     def document(self) -> dict[str, Any]:
         """Amounts by resource name."""
         entry: dict[str, Any] = {"name": self.name, "depth": self.depth, "priority": self.priority}
-        for key in ("quota", "limit", "weight", "fair_share", "allocated", "non_preemptible", "requested"):
+        for key in ("quota", "limit", "weight", "usage", "fair_share", "allocated", "non_preemptible", "requested"):
             entry[key] = dict(zip(QUEUE_RESOURCES, getattr(self, key), strict=True))
         return entry
 

@@ -30,6 +30,7 @@ def queue_line(before: Problem, after: Problem, queue: int) -> QueueLine:
         quota=owner.quota,
         limit=owner.limit,
         weight=owner.weight,
+        usage=owner.usage,
         fair_share=_vector(before.share[queue]),
         allocated=_vector(after.allocated[queue]),
         non_preemptible=_vector(after.allocated_fixed[queue]),

@@ -14,12 +14,15 @@ from kai_solver.fairness.reclaim import (
 )
 from kai_solver.fairness.runtime import preempt_min_runtime_s, protected_until_s, reclaim_min_runtime_s
 from kai_solver.fairness.tree import QueueTree, roll_up
+from kai_solver.fairness.usage import UsageHistory, UsageParams, past_usage, usage_warnings
 
 __all__ = [
     "QueueKey",
     "QueueTree",
     "ReclaimLedger",
     "Surplus",
+    "UsageHistory",
+    "UsageParams",
     "allocatable_share",
     "compare_queues",
     "dominant_share",
@@ -31,12 +34,14 @@ __all__ = [
     "over_limit_message",
     "over_quota",
     "over_quota_message",
+    "past_usage",
     "preempt_min_runtime_s",
     "protected_until_s",
     "queue_key",
     "reclaim_min_runtime_s",
     "roll_up",
     "surplus",
+    "usage_warnings",
     "victim_queue_eligible",
     "within_quota",
 ]

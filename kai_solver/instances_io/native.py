@@ -36,6 +36,7 @@ from kai_solver.instances_io.native_schema import (
     TopologyConstraintDoc,
     WeightsDoc,
 )
+from kai_solver.instances_io.native_usage import Usage, read_usage
 from kai_solver.instances_io.native_write import native_from_snapshot
 from kai_solver.instances_io.validate import refuse_duplicates, sanitize
 from kai_solver.units import GPU, MILLI, UNLIMITED, ResourceSchema, parse_duration_s
@@ -101,11 +102,12 @@ class _Reader:
 
     def snapshot(self) -> Snapshot:
         doc = self._doc
+        usage, notices = self._past_usage()
         return Snapshot(
             now_s=self._now_s,
             schema=self._schema,
             nodes=tuple(node for nodes in doc.nodes for node in self._nodes(nodes)),
-            queues=tuple(self._queue(queue, index) for index, queue in enumerate(doc.queues)),
+            queues=tuple(self._queue(queue, index, usage) for index, queue in enumerate(doc.queues)),
             gangs=tuple(self._gangs()),
             topologies=tuple(
                 Topology(t.name, tuple(TopologyLevel(level.label, level.alias) for level in t.levels))
@@ -117,7 +119,7 @@ class _Reader:
                 for pod in self._pods.pods(entry, "default", f"foreign-{index}", f"foreign[{index}]")
             ),
             policy=_policy(doc.policy),
-            notices=tuple(Notice(n.kind, n.object, n.text) for n in doc.notices),
+            notices=(*(Notice(n.kind, n.object, n.text) for n in doc.notices), *notices),
             name=doc.name,
         )
 
@@ -132,7 +134,7 @@ class _Reader:
             name = _name(doc.name, doc.count, index)
             yield Node(name, vector, doc.gpus, doc.gpu_memory, labels, taints, doc.schedulable, doc.gpu_uuids)
 
-    def _queue(self, doc: QueueDoc, index: int) -> Queue:
+    def _queue(self, doc: QueueDoc, index: int, usage: Mapping[str, Usage]) -> Queue:
         created = self._moment(doc.created)
         return Queue(
             name=doc.name,
@@ -144,10 +146,22 @@ class _Reader:
             weight=_weights(doc.weight, 1.0),
             reclaim_min_runtime_s=doc.reclaim_min_runtime,
             preempt_min_runtime_s=doc.preempt_min_runtime,
-            usage=_weights(doc.usage, 0.0),
+            usage=usage.get(doc.name) or _weights(doc.usage, 0.0),
             display_name=doc.display_name,
             uid=doc.uid,
         )
+
+    def _past_usage(self) -> tuple[Mapping[str, Usage], tuple[Notice, ...]]:
+        """Usage by queue as the history tells it, and notices; a queue that states its own must not be in it."""
+        if self._doc.usage_history is None:
+            return {}, ()
+        parent = {queue.name: queue.parent for queue in self._doc.queues}
+        usage, notices = read_usage(self._doc.usage_history, parent, self._now_s)
+        for place, queue in enumerate(self._doc.queues):
+            if queue.name in usage and "usage" in queue.model_fields_set:
+                problem = "usageHistory tells the usage of this queue too"
+                raise InputError(problem, field=f"queues[{place}].usage", cure="Give one of the two")
+        return usage, notices
 
     def _gangs(self) -> Iterator[Gang]:
         total = sum(doc.count for doc in self._doc.gangs)

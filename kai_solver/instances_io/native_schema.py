@@ -21,6 +21,7 @@ from kai_solver.instances_io.fields import (
     Strict,
     Whole,
 )
+from kai_solver.instances_io.native_usage import UsageHistoryDoc
 
 FORMAT = "kai-solver/v1"
 
@@ -93,7 +94,7 @@ class QueueDoc(Strict):
     weight: Weights = WeightsDoc()
     """Default: 1 for every resource."""
     usage: Weights = WeightsDoc()
-    """Past usage as a share of capacity; default 0."""
+    """Past usage as a share of capacity; default: what ``usageHistory`` says of the queue, else 0."""
     created: Moment = None
     """Default: a week ago, earlier queues of the file first."""
     reclaim_min_runtime: Seconds | None = None
@@ -318,6 +319,7 @@ class InstanceDoc(Strict):
     """Extended resources, where more than nodes and pods name."""
     nodes: tuple[NodeDoc, ...] = ()
     queues: tuple[QueueDoc, ...] = ()
+    usage_history: UsageHistoryDoc | None = None
     topologies: tuple[TopologyDoc, ...] = ()
     gangs: tuple[GangDoc, ...] = ()
     foreign: tuple[PodDoc, ...] = ()

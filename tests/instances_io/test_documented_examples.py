@@ -10,7 +10,7 @@ from kai_solver.instances_io import load_native
 from kai_solver.instances_io.lints import lints
 
 PAGE = (Path(__file__).parents[2] / "docs" / "instances.md").read_text()
-WHOLE, TREE = (yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
+WHOLE, TREE, PAST = (yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
 
 
 def with_tree() -> dict[str, Any]:
@@ -23,6 +23,12 @@ def test_the_examples_load_without_notice_or_lint() -> None:
     assert len(snapshot.gangs) == 22
     assert snapshot.notices == ()
     assert [found.text for found in lints(snapshot) if found.severity != "info"] == []
+
+
+def test_the_example_of_past_usage_loads_without_notice() -> None:
+    snapshot = load_native(WHOLE | PAST).snapshot
+    assert snapshot.notices == ()
+    assert [0.1 < queue.usage[2] < 0.9 for queue in snapshot.queues] == [True, True]
 
 
 def test_the_documented_defaults_hold() -> None:
