@@ -6,7 +6,6 @@ from kai_solver.check.accounts import RESOURCES, ZERO, Amount, Ledger, QueueTree
 from kai_solver.check.capacity import Load
 from kai_solver.check.devices import Board, set_boards
 from kai_solver.check.gangs import Counts, by_podset, members, satisfied
-from kai_solver.check.placement import minds_neighbours
 from kai_solver.check.scene import Change, Scene, demand
 from kai_solver.check.units import Part, broken_unit, remainder
 from kai_solver.check.violation import Violation
@@ -60,7 +59,7 @@ class Room:
 def _is_decided_by_room(scene: Scene) -> bool:
     """True where no new pod and no victim minds which pods are beside it: then room tells who may stay."""
     entries = (*scene.arrivals(), *scene.plan.evictions)
-    return not any(minds_neighbours(scene.pods[entry.pod]) for entry in entries)
+    return not any(scene.pods[entry.pod].constraints.binds_pods for entry in entries)
 
 
 def judge_needless(scene: Scene, tree: QueueTree, end: Load, after: Ledger) -> Iterator[Violation]:

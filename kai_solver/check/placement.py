@@ -6,13 +6,7 @@ from kai_solver.check.capacity import stays
 from kai_solver.check.scene import Scene, destination, is_immediate
 from kai_solver.check.violation import Violation
 from kai_solver.domain import Bind, Constraints, Move, Pod, Requirement
-from kai_solver.predicates import Placed, clashes_with_pods, fits_node, labels_match
-
-
-def minds_neighbours(pod: Pod) -> bool:
-    """True where the pod's constraints speak of other pods."""
-    constraints = pod.constraints
-    return bool(constraints.affinity or constraints.anti_affinity or constraints.spread or constraints.host_ports)
+from kai_solver.predicates import Placed, clashes_with_pods, fits_node, kept_off, labels_match
 
 
 def judge_placement(scene: Scene) -> Iterator[Violation]:
@@ -37,7 +31,7 @@ def judge_placement(scene: Scene) -> Iterator[Violation]:
 class Neighbours:
     """Who is beside whom when the plan is done, as far as anybody minds.
 
-    Pods that start at once must also get on with those that are still leaving.
+    Pods that start at once must also get on with those that are still leaving, as far as ports and anti-affinity go.
     """
 
     def __init__(self, scene: Scene) -> None:
@@ -45,43 +39,49 @@ class Neighbours:
         self._scene = scene
         held = scene.holders
         come = [Placed(scene.pods[e.pod], scene.nodes[destination(e)]) for e in scene.arrivals()]
-        self._minded = any(minds_neighbours(placed.pod) for placed in come) or any(
+        self._minded = any(placed.pod.constraints.binds_pods for placed in come) or any(
             holder.pod.constraints.anti_affinity for holder in held
         )
         if not self._minded:
             return
         kept = [Placed(holder.pod, scene.nodes[holder.pod.node]) for holder in held if stays(holder, leaving)]
         gone = [Placed(holder.pod, scene.nodes[holder.pod.node]) for holder in held if not stays(holder, leaving)]
-        self._later = [*kept, *come]
-        self._at_once = [*kept, *come, *gone]
-        self._bearers_later = [placed for placed in self._later if placed.pod.constraints.anti_affinity]
-        self._bearers_at_once = [placed for placed in self._at_once if placed.pod.constraints.anti_affinity]
-        self._chosen: dict[tuple[int, str, bool], list[Placed]] = {}
+        self._crowds = {"later": [*kept, *come], "leaving": gone}
+        self._bearers = {
+            name: [placed for placed in crowd if placed.pod.constraints.anti_affinity]
+            for name, crowd in self._crowds.items()
+        }
+        self._chosen: dict[tuple[int, str, str], list[Placed]] = {}
 
     def clash(self, entry: Bind | Move) -> str | None:
         """Why the pod of ``entry`` may not be beside the others; None where it may."""
         if not self._minded:
             return None
         pod, node = self._scene.pods[entry.pod], self._scene.nodes[destination(entry)]
-        bearers = self._bearers_at_once if is_immediate(entry) else self._bearers_later
-        others = {placed.pod.key: placed for placed in self._choose(pod, is_immediate(entry))}
-        others.update((bearer.pod.key, bearer) for bearer in bearers if _may_repel(bearer.pod, pod))
-        if not others and not minds_neighbours(pod):
-            return None
-        others.pop(entry.pod, None)
-        return clashes_with_pods(pod, node, others.values(), self._scene.snapshot.nodes)
+        others = self._others(pod, "later")
+        if others or pod.constraints.binds_pods:
+            text = clashes_with_pods(pod, node, others, self._scene.snapshot.nodes)
+            if text is not None:
+                return text
+        return kept_off(pod, node, self._others(pod, "leaving")) if is_immediate(entry) else None
 
-    def _choose(self, pod: Pod, at_once: bool) -> list[Placed]:
+    def _others(self, pod: Pod, crowd: str) -> list[Placed]:
+        others = {placed.pod.key: placed for placed in self._choose(pod, crowd)}
+        others.update((bearer.pod.key, bearer) for bearer in self._bearers[crowd] if _may_repel(bearer.pod, pod))
+        others.pop(pod.key, None)
+        return list(others.values())
+
+    def _choose(self, pod: Pod, crowd: str) -> list[Placed]:
         """Pods that the constraints of ``pod`` speak of; chosen once per constraints and namespace."""
-        if not minds_neighbours(pod):
+        if not pod.constraints.binds_pods:
             return []
-        key = id(pod.constraints), pod.namespace, at_once
+        key = id(pod.constraints), pod.namespace, crowd
         if key not in self._chosen:
             selectors = _selectors(pod.constraints)
             ports = bool(pod.constraints.host_ports)
             self._chosen[key] = [
                 placed
-                for placed in (self._at_once if at_once else self._later)
+                for placed in self._crowds[crowd]
                 if (ports and placed.pod.constraints.host_ports)
                 or any(labels_match(selector, placed.pod.labels) for selector in selectors)
             ]

@@ -102,7 +102,7 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class PodAffinityTerm:
-    """Required (anti-)affinity to pods whose labels match, inside one value of ``topology_key``.
+    """(Anti-)affinity to pods whose labels match, inside one value of ``topology_key``.
 
     ``namespaces`` empty means the pod's own namespace; ``("*",)`` means all.
     """
@@ -114,11 +114,25 @@ class PodAffinityTerm:
 
 @dataclass(frozen=True, slots=True)
 class SpreadConstraint:
-    """A ``topologySpreadConstraint`` with ``whenUnsatisfiable: DoNotSchedule``."""
+    """A ``topologySpreadConstraint``: how unevenly matching pods of the namespace may lie over the domains.
+
+    Attributes
+    ----------
+    max_skew
+        Most matching pods of a domain less those of the emptiest one.
+    min_domains
+        With fewer domains than this the emptiest counts as empty.
+    honours_affinity, honours_taints
+        Whether nodes that the pod's node affinity, or taints, keep it from count as domains
+        (``nodeAffinityPolicy`` and ``nodeTaintsPolicy``; the defaults are Kubernetes').
+    """
 
     selector: tuple[Requirement, ...]
     topology_key: str
     max_skew: int = 1
+    min_domains: int = 1
+    honours_affinity: bool = True
+    honours_taints: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +146,10 @@ class Constraints:
         node affinity and each volume's node affinity are one entry each).
     preferred
         (weight, term) of preferred node affinity.
+    preferred_pods
+        (weight, term) of preferred pod affinity; a negative weight is preferred anti-affinity.
+    spread, preferred_spread
+        Spread that must hold (``DoNotSchedule``), and that should (``ScheduleAnyway``).
     blocked
         Reasons, in words, why no node can take the pod until something else changes (a missing claim, a
         missing ConfigMap). Empty for most.
@@ -145,6 +163,18 @@ class Constraints:
     spread: tuple[SpreadConstraint, ...] = ()
     host_ports: tuple[str, ...] = ()
     blocked: tuple[str, ...] = ()
+    preferred_pods: tuple[tuple[int, PodAffinityTerm], ...] = ()
+    preferred_spread: tuple[SpreadConstraint, ...] = ()
+
+    @property
+    def binds_pods(self) -> bool:
+        """True where the pod may be kept off a node by the pods that are elsewhere."""
+        return bool(self.affinity or self.anti_affinity or self.spread or self.host_ports)
+
+    @property
+    def speaks_of_pods(self) -> bool:
+        """True where the places of other pods matter at all, be it for a preference."""
+        return bool(self.binds_pods or self.preferred_pods or self.preferred_spread)
 
 
 NO_CONSTRAINTS = Constraints()

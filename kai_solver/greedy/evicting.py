@@ -40,7 +40,7 @@ class Evictor(Placer):
         """
         mark = self.state.mark()
         self.left = {}
-        if not self.place_chunk(chunk) or not self._settle():
+        if not self.place_chunk(chunk) or not self._settle() or (self.left and not self.state.keeps_rules()):
             self.state.rollback(mark)
             return None
         return [u for u in self.left if self.pool.has_left(u) or self.pool.is_moved(u)]

@@ -6,15 +6,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.greedy.state import State
+from kai_solver.predicates import affinity_score, spread_score
 from kai_solver.units import GPU, MILLI
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 _MANY = 1 << 30
-_LATER, _UNSHARED, _RANK = 1 << 40, 1 << 44, 1 << 48
-"""Weights of a node's key, far above any free amount: not free now; no shared device to join; a step of the preferred
-topology's rank (reference 3.10)."""
+_WISH, _LATER, _UNSHARED, _RANK = 1 << 34, 1 << 40, 1 << 44, 1 << 48
+"""Weights of a node's key, far above any free amount: a point of what the pod prefers of nodes (at most 700); not free
+now; no shared device to join; a step of the preferred topology's rank (reference 3.10)."""
+RANKS = 10
+"""Steps of the preferred topology's rank; one point of pod affinity outweighs them all (reference 3.10)."""
 
 
 @dataclass(slots=True)
@@ -93,12 +96,16 @@ class FitTable:
         np.minimum(now, _shares(present, milli, gpu.devices), out=now)
 
     def choose(
-        self, shape: int, allowed: BoolArray | None = None, rank: IntArray | None = None
+        self,
+        shape: int,
+        allowed: BoolArray | None = None,
+        rank: IntArray | None = None,
+        pod: int | None = None,
     ) -> tuple[int, bool] | None:
         """The best node for one pod, and whether it can be bound now; None where it fits nowhere.
 
-        Order (reference 3.10): ``rank`` (N,), smaller first (preferred topology); a device already shared; free now;
-        then packed or spread by what is free; then name.
+        Order (reference 3.10): neighbours that ``pod`` prefers; ``rank`` (N,), smaller first (preferred topology); a
+        device already shared; nodes that it prefers; free now; then packed or spread by what is free; then name.
         """
         now, later = self.counts(shape)
         candidates = later > 0
@@ -109,6 +116,7 @@ class FitTable:
         key = self._key(shape, now)
         if rank is not None:
             key = key + rank * _RANK
+        self._prefer(key, shape, pod, candidates)
         node = int(np.where(candidates, key, np.iinfo(np.int64).max).argmin())
         return node, bool(now[node] > 0)
 
@@ -130,11 +138,19 @@ class FitTable:
             future = state.device_future
             joins = ((future >= milli) & (future < MILLI)).any(axis=1)
             key += np.where(joins, 0, _UNSHARED)
-        preferred = state.problem.shapes.shapes[shape].constraints.preferred
-        if preferred:
-            score = state.problem.predicates.preferred_score(state.problem.shapes.shapes[shape].constraints)
-            key -= score.astype(np.int64) << 37
         return key
+
+    def _prefer(self, key: IntArray, shape: int, pod: int | None, candidates: BoolArray) -> None:
+        """Take from ``key`` what the pod prefers, of the nodes themselves and of the pods there."""
+        problem, index = self.state.problem, self.state.affinity
+        constraints = problem.shapes.shapes[shape].constraints
+        if problem.predicates.has_preference(constraints):
+            key -= problem.predicates.preference(constraints, candidates) * _WISH
+        if index is None or pod is None:
+            return
+        if constraints.preferred_spread:
+            key -= spread_score(index, problem.pods[pod], candidates) * 2 * _WISH
+        key -= affinity_score(index, problem.pods[pod], candidates) * (RANKS * _RANK)
 
 
 def _shares(free: IntArray, milli: IntArray, devices: int) -> IntArray:

@@ -246,7 +246,7 @@ class Ladder:
 
     def _signature(self, chunk: Chunk) -> Signature:
         """Chunks of one signature fit the same places: what failed once fails for all (capacity only shrinks)."""
-        if self.outcome.state.affinity is not None or chunk.root.anchors:
+        if self.outcome.state.has_pod_rules or chunk.root.anchors:
             return (chunk.gang, chunk.pods)
         return self._part_signature(chunk.root)
 

@@ -48,13 +48,12 @@ class Placer:
         if self.state.affinity is not None:
             mask = self.state.affinity.mask(self.state.problem.pods[pod])
             allowed = mask if allowed is None else allowed & mask
-        choice = self._promised(pod, shape, allowed) or self.fits.choose(shape, allowed, self._rank)
+        choice = self._promised(pod, shape, allowed) or self.fits.choose(shape, allowed, self._rank, pod)
         if choice is None:
             return False
         node, now = choice
-        now = now and not self.later
-        self.state.put(pod, node, now=now)
-        self.fits.took(shape, node, now=now)
+        place = self.state.put(pod, node, now=now and not self.later)
+        self.fits.took(shape, node, now=place.now)
         return True
 
     def _promised(self, pod: int, shape: int, allowed: BoolArray | None) -> tuple[int, bool] | None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kai_solver.domain import PodStatus
 from kai_solver.errors import InternalError
 from kai_solver.predicates import PodAffinityIndex
 from kai_solver.reduction import Problem
@@ -68,13 +69,20 @@ class State:
         }
         self.touched: list[int] = []
         self.journal: list[tuple[str, int, Place | None]] = []
-        self.affinity = _affinity(problem)
+        self.affinity = _affinity(problem, leaving=False)
+        self.present = _affinity(problem, leaving=True)
+        self.has_pod_rules = any(shape.relates_to_pods for shape in problem.shapes.shapes)
         self._requests = [np.array(s.request, dtype=np.int64) for s in problem.shapes.shapes]
 
     # -- steps -------------------------------------------------------------------------------------------------
 
     def put(self, pod: int, node: int, *, now: bool, wanted: tuple[int, ...] = ()) -> Place:
-        """Give ``pod`` a place on ``node``; the caller knows that it fits. ``wanted`` devices are taken if free."""
+        """Give ``pod`` a place on ``node``; the caller knows that it fits. ``wanted`` devices are taken if free.
+
+        It waits, also where it asks to start ``now``, for pods that leave and that it may not be beside.
+        """
+        if now and self.present is not None:
+            now = bool(self.present.clear(self.problem.pods[pod])[node])
         shape = self.problem.pod_shape[pod]
         gpu = self.problem.shapes.shapes[shape].gpu
         milli = gpu.milli_on(self.problem.nodes[node].gpu_memory_mib) if gpu.devices else 0
@@ -135,7 +143,9 @@ class State:
         self._join(pod, place.charge)
         self._note(place.node, gpus=bool(place.devices))
         if self.affinity is not None:
-            self.affinity.place(self.problem.pods[pod], place.node)
+            self.affinity.place(self.problem.pods[pod], place.node, new=True)
+        if self.present is not None:
+            self.present.place(self.problem.pods[pod], place.node)
 
     def _apply_lift(self, pod: int, place: Place) -> None:
         request = self._requests[self.problem.pod_shape[pod]]
@@ -151,6 +161,8 @@ class State:
         self._note(place.node, gpus=bool(place.devices))
         if self.affinity is not None:
             self.affinity.remove(self.problem.pods[pod], place.node)
+        if self.present is not None:
+            self.present.remove(self.problem.pods[pod], place.node)
 
     def _apply_evict(self, pod: int) -> None:
         self._leave(pod, self.problem.charges[pod])
@@ -236,15 +248,34 @@ class State:
 
     # -- questions ---------------------------------------------------------------------------------------------
 
-    def returns_home(self, pods: Iterable[int]) -> bool:
-        """Put evicted ``pods`` back where they ran if there is room for all; else change nothing."""
+    def returns_home(self, pods: Iterable[int], *, rules: bool = True) -> bool:
+        """Put evicted ``pods`` back where they ran if there is room for all; else change nothing.
+
+        ``rules``: only where no rule of a pod placed since is broken by it.
+        """
         mark = self.mark()
         for pod in pods:
             if not self._fits_home(pod):
                 self.rollback(mark)
                 return False
+            is_welcome = not rules or self._is_welcome_home(pod)
             self.restore(pod)
+            if not is_welcome and not self.keeps_rules():
+                self.rollback(mark)
+                return False
         return True
+
+    def _is_welcome_home(self, pod: int) -> bool:
+        """True where even a new pod like it could come; else those placed since must be asked (``keeps_rules``)."""
+        if self.affinity is None:
+            return True
+        return bool(self.affinity.mask(self.problem.pods[pod])[self.problem.pod_node[pod]])
+
+    def keeps_rules(self) -> bool:
+        """Whether everybody who was given a place could be there beside all others: affinity, spread, ports."""
+        if self.affinity is None or not self.has_pod_rules:
+            return True
+        return all(self.affinity.agrees(self.problem.pods[pod], place.node) for pod, place in self.places.items())
 
     def _fits_home(self, pod: int) -> bool:
         problem = self.problem
@@ -253,17 +284,16 @@ class State:
         if bool(((self.future[:, node] < request) & (request > 0)).any()):
             return False
         milli = problem.shapes.milli(shape)[node]
-        if any(self.device_future[node, d] < milli for d in problem.seats.get(pod, ())):
-            return False
-        return self.affinity is None or bool(self.affinity.mask(problem.pods[pod])[node])
+        return all(self.device_future[node, d] >= milli for d in problem.seats.get(pod, ()))
 
 
-def _affinity(problem: Problem) -> PodAffinityIndex | None:
-    """State of rules between pods; None where no pod has any."""
-    if not any(shape.relates_to_pods for shape in problem.shapes.shapes):
+def _affinity(problem: Problem, *, leaving: bool) -> PodAffinityIndex | None:
+    """State of rules and wishes between pods; None where no pod has any. ``leaving``: count those that leave too."""
+    if not any(shape.constraints.speaks_of_pods for shape in problem.shapes.shapes):
         return None
     index = PodAffinityIndex(problem.nodes, problem.predicates)
     for number, pod in enumerate(problem.pods):
-        if problem.pod_node[number] >= 0 and pod.status.holds_resources:
+        stays = leaving or pod.status is not PodStatus.RELEASING
+        if problem.pod_node[number] >= 0 and pod.status.holds_resources and stays:
             index.place(pod, problem.pod_node[number])
     return index

@@ -17,6 +17,7 @@ from kai_solver.domain import (
     Queue,
     Requirement,
     Snapshot,
+    SpreadConstraint,
     SubGroup,
     Taint,
     Toleration,
@@ -177,10 +178,9 @@ class _Anonymizer:
                 tolerations=tuple(self._toleration(t) for t in constraints.tolerations),
                 affinity=tuple(self._affinity(term) for term in constraints.affinity),
                 anti_affinity=tuple(self._affinity(term) for term in constraints.anti_affinity),
-                spread=tuple(
-                    replace(s, selector=self._term(s.selector), topology_key=self._key(s.topology_key))
-                    for s in constraints.spread
-                ),
+                spread=tuple(self._spread(s) for s in constraints.spread),
+                preferred_pods=tuple((weight, self._affinity(term)) for weight, term in constraints.preferred_pods),
+                preferred_spread=tuple(self._spread(s) for s in constraints.preferred_spread),
                 blocked=tuple("a reason that names something" for _ in constraints.blocked),
             )
         return self._constraints[constraints]
@@ -195,6 +195,9 @@ class _Anonymizer:
 
     def _toleration(self, toleration: Toleration) -> Toleration:
         return replace(toleration, key=self._key(toleration.key), value=self._value(toleration.value))
+
+    def _spread(self, spread: SpreadConstraint) -> SpreadConstraint:
+        return replace(spread, selector=self._term(spread.selector), topology_key=self._key(spread.topology_key))
 
     def _affinity(self, term: PodAffinityTerm) -> PodAffinityTerm:
         namespaces = tuple(name if name == "*" else self._hash("ns", name) for name in term.namespaces)

@@ -17,7 +17,7 @@ from kai_solver.domain import (
     Toleration,
 )
 from kai_solver.errors import InputError
-from kai_solver.instances_io.native_schema import AffinityDoc, PodDoc, RequirementDoc
+from kai_solver.instances_io.native_schema import AffinityDoc, PodDoc, RequirementDoc, SpreadDoc
 from kai_solver.units import MILLI, ResourceSchema, Vector
 
 
@@ -65,7 +65,9 @@ class PodReader:
             tolerations=tuple(Toleration(t.key, t.operator, t.value, t.effect) for t in doc.tolerations),
             affinity=tuple(_affinity(term) for term in doc.affinity),
             anti_affinity=tuple(_affinity(term) for term in doc.anti_affinity),
-            spread=tuple(SpreadConstraint(_term(s.selector), s.topology_key, s.max_skew) for s in doc.spread),
+            spread=tuple(_spread(s) for s in doc.spread),
+            preferred_pods=tuple((p.weight, _affinity(p.term)) for p in doc.preferred_pods),
+            preferred_spread=tuple(_spread(s) for s in doc.preferred_spread),
             host_ports=doc.host_ports,
             blocked=doc.blocked,
         )
@@ -116,3 +118,14 @@ def _term(docs: tuple[RequirementDoc, ...]) -> NodeTerm:
 
 def _affinity(doc: AffinityDoc) -> PodAffinityTerm:
     return PodAffinityTerm(_term(doc.selector), doc.topology_key, doc.namespaces)
+
+
+def _spread(doc: SpreadDoc) -> SpreadConstraint:
+    return SpreadConstraint(
+        _term(doc.selector),
+        doc.topology_key,
+        doc.max_skew,
+        doc.min_domains,
+        honours_affinity=doc.honours_affinity,
+        honours_taints=doc.honours_taints,
+    )

@@ -167,19 +167,32 @@ class TolerationDoc(Strict):
 
 
 class AffinityDoc(Strict):
-    """Required pod (anti-)affinity."""
+    """Pod (anti-)affinity: pods of a label selector, within one value of a node label."""
 
     selector: tuple[RequirementDoc, ...] = ()
     topology_key: str
     namespaces: tuple[str, ...] = ()
 
 
+class PreferredPodsDoc(Strict):
+    """Preferred pod affinity; a negative weight is preferred anti-affinity."""
+
+    weight: int = Field(ge=-LARGEST_COUNT, le=LARGEST_COUNT)
+    term: AffinityDoc
+
+
 class SpreadDoc(Strict):
-    """Topology spread that must hold."""
+    """Topology spread: matching pods of a domain less those of the emptiest are at most ``maxSkew``."""
 
     selector: tuple[RequirementDoc, ...] = ()
     topology_key: str
-    max_skew: Whole = 1
+    max_skew: int = Field(default=1, ge=1, le=LARGEST_COUNT)
+    min_domains: int = Field(default=1, ge=1, le=LARGEST_COUNT)
+    """With fewer domains than this the emptiest counts as empty."""
+    honours_affinity: bool = True
+    """Nodes that the pod's selectors rule out are no domains (``nodeAffinityPolicy``)."""
+    honours_taints: bool = False
+    """Nor are those whose taints it does not tolerate (``nodeTaintsPolicy``)."""
 
 
 class PodDoc(Strict):
@@ -229,6 +242,9 @@ class PodDoc(Strict):
     affinity: tuple[AffinityDoc, ...] = ()
     anti_affinity: tuple[AffinityDoc, ...] = ()
     spread: tuple[SpreadDoc, ...] = ()
+    """Spread that must hold; ``preferredSpread`` should."""
+    preferred_pods: tuple[PreferredPodsDoc, ...] = ()
+    preferred_spread: tuple[SpreadDoc, ...] = ()
     host_ports: tuple[str, ...] = ()
     blocked: tuple[str, ...] = ()
 

@@ -16,6 +16,7 @@ from kai_solver.domain import (
     QueueVector,
     Requirement,
     Snapshot,
+    SpreadConstraint,
     SubGroup,
     TopologyConstraint,
 )
@@ -209,10 +210,9 @@ def _constraints(constraints: Constraints) -> dict[str, Any]:
         ],
         affinity=[_affinity(term) for term in constraints.affinity],
         antiAffinity=[_affinity(term) for term in constraints.anti_affinity],
-        spread=[
-            {"selector": _term(s.selector), "topologyKey": s.topology_key, "maxSkew": s.max_skew}
-            for s in constraints.spread
-        ],
+        spread=[_spread(s) for s in constraints.spread],
+        preferredPods=[{"weight": weight, "term": _affinity(term)} for weight, term in constraints.preferred_pods],
+        preferredSpread=[_spread(s) for s in constraints.preferred_spread],
         hostPorts=list(constraints.host_ports),
         blocked=list(constraints.blocked),
     )
@@ -225,6 +225,13 @@ def _term(term: tuple[Requirement, ...]) -> list[dict[str, Any]]:
 def _affinity(term: PodAffinityTerm) -> dict[str, Any]:
     asked = {"selector": _term(term.selector), "topologyKey": term.topology_key}
     return asked | _present(namespaces=list(term.namespaces))
+
+
+def _spread(spread: SpreadConstraint) -> dict[str, Any]:
+    written = {"selector": _term(spread.selector), "topologyKey": spread.topology_key, "maxSkew": spread.max_skew}
+    written |= {"minDomains": spread.min_domains} if spread.min_domains > 1 else {}
+    written |= {} if spread.honours_affinity else {"honoursAffinity": False}
+    return written | ({"honoursTaints": True} if spread.honours_taints else {})
 
 
 def _policy(policy: Policy) -> dict[str, Any]:

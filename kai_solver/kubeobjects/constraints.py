@@ -1,9 +1,10 @@
 """Where a pod may run: selectors, affinity, tolerations, spread, ports, volumes, ConfigMaps."""
 
 import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from kai_solver.domain import Constraints, NodeTerm, PodAffinityTerm, Requirement, SpreadConstraint
+from kai_solver.domain import Constraints, NodeTerm, PodAffinityTerm, Requirement
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.notices import Notices
@@ -11,6 +12,7 @@ from kai_solver.kubeobjects.raw import Raw
 from kai_solver.kubeobjects.selectors import (
     Namespaces,
     equality_term,
+    label_selector,
     node_term,
     node_terms,
     pod_affinity_term,
@@ -47,30 +49,38 @@ class ConstraintReader:
         affinity = spec.get("affinity")
         volumes, blocked = self.claims.of_pod(pod)
         terms = (*_selected(spec), *volumes, *self._worker_term(wants_gpu))
+        spread = [spread_constraint(rule, labels) for rule in spec.items("topologySpreadConstraints")]
         constraints = Constraints(
             node_terms=tuple(dict.fromkeys(terms)),
             preferred=tuple(_preferred(term) for term in affinity.items(f"nodeAffinity.{_PREFERRED}")),
             tolerations=tuple(toleration(element) for element in spec.items("tolerations")),
-            affinity=self._pod_terms(affinity, "podAffinity"),
-            anti_affinity=self._pod_terms(affinity, "podAntiAffinity"),
-            spread=self._spread(spec, labels),
+            affinity=self._pod_terms(affinity, "podAffinity", labels),
+            anti_affinity=self._pod_terms(affinity, "podAntiAffinity", labels),
+            spread=tuple(rule for must, rule in spread if must),
+            preferred_pods=(
+                *self._preferred_pods(affinity, "podAffinity", 1, labels),
+                *self._preferred_pods(affinity, "podAntiAffinity", -1, labels),
+            ),
+            preferred_spread=tuple(rule for must, rule in spread if not must),
             host_ports=_host_ports(spec),
             blocked=(*blocked, *_stated_blocks(pod)),
         )
         return self._known.setdefault(constraints, constraints)
 
-    def _pod_terms(self, affinity: Raw, kind: str) -> tuple[PodAffinityTerm, ...]:
-        return tuple(pod_affinity_term(term, self.namespaces) for term in affinity.items(f"{kind}.{_REQUIRED}"))
+    def _pod_terms(self, affinity: Raw, kind: str, labels: Mapping[str, str]) -> tuple[PodAffinityTerm, ...]:
+        return tuple(self._pod_term(term, labels) for term in affinity.items(f"{kind}.{_REQUIRED}"))
 
-    def _spread(self, spec: Raw, labels: dict[str, str]) -> tuple[SpreadConstraint, ...]:
-        found = []
-        for raw in spec.items("topologySpreadConstraints"):
-            constraint = spread_constraint(raw, labels)
-            if constraint is not None:
-                found.append(constraint)
-                if raw.integer("minDomains", 1) > 1:
-                    self.notices.warn("topologySpreadConstraints", "minDomains is not honoured yet")
-        return tuple(found)
+    def _preferred_pods(
+        self, affinity: Raw, kind: str, sign: int, labels: Mapping[str, str]
+    ) -> Iterator[tuple[int, PodAffinityTerm]]:
+        for raw in affinity.items(f"{kind}.{_PREFERRED}"):
+            yield sign * raw.integer("weight", 1), self._pod_term(raw.get("podAffinityTerm"), labels)
+
+    def _pod_term(self, raw: Raw, labels: Mapping[str, str]) -> PodAffinityTerm:
+        if raw.get("namespaceSelector") and label_selector(raw.get("namespaceSelector")) and not self.namespaces.labels:
+            text = "namespaceSelector matches nothing: there are no Namespace objects. Export them too"
+            self.notices.warn(raw.path, text)
+        return pod_affinity_term(raw, self.namespaces, labels)
 
     def _worker_term(self, wants_gpu: bool) -> tuple[tuple[NodeTerm, ...], ...]:
         """``restrict-node-scheduling``: GPU work on GPU workers, the rest on CPU workers (reference 1.4)."""

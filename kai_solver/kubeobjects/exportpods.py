@@ -7,7 +7,17 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from kai_solver.domain import Constraints, Gang, NodeTerm, Pod, PodAffinityTerm, PodStatus, Requirement, Snapshot
+from kai_solver.domain import (
+    Constraints,
+    Gang,
+    NodeTerm,
+    Pod,
+    PodAffinityTerm,
+    PodStatus,
+    Requirement,
+    Snapshot,
+    SpreadConstraint,
+)
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.pods import is_lead
@@ -136,20 +146,35 @@ def _constraints(constraints: Constraints) -> Written:
     if node:
         affinity["nodeAffinity"] = node
     for kind, terms in (("podAffinity", constraints.affinity), ("podAntiAffinity", constraints.anti_affinity)):
-        if terms:
-            affinity[kind] = {_REQUIRED: [_pod_term(term) for term in terms]}
+        sign = 1 if kind == "podAffinity" else -1
+        wished = [(sign * weight, term) for weight, term in constraints.preferred_pods if sign * weight > 0]
+        written_terms = {_REQUIRED: [_pod_term(term) for term in terms]} if terms else {}
+        if wished:
+            written_terms[_PREFERRED] = [{"weight": w, "podAffinityTerm": _pod_term(term)} for w, term in wished]
+        if written_terms:
+            affinity[kind] = written_terms
     written: Written = {"affinity": affinity} if affinity else {}
     if selector:
         written["nodeSelector"] = selector
     if constraints.tolerations:
         written["tolerations"] = [asdict(toleration) for toleration in constraints.tolerations]
-    if constraints.spread:
-        written["topologySpreadConstraints"] = [
-            {"labelSelector": _selector(s.selector), "topologyKey": s.topology_key, "maxSkew": s.max_skew}
-            | {"whenUnsatisfiable": "DoNotSchedule"}
-            for s in constraints.spread
-        ]
+    rules = [_spread(s, "DoNotSchedule") for s in constraints.spread]
+    rules += [_spread(s, "ScheduleAnyway") for s in constraints.preferred_spread]
+    if rules:
+        written["topologySpreadConstraints"] = rules
     return written
+
+
+def _spread(spread: SpreadConstraint, otherwise: str) -> Written:
+    return {
+        "labelSelector": _selector(spread.selector),
+        "topologyKey": spread.topology_key,
+        "maxSkew": spread.max_skew,
+        "whenUnsatisfiable": otherwise,
+        **({"minDomains": spread.min_domains} if spread.min_domains > 1 else {}),
+        **({} if spread.honours_affinity else {"nodeAffinityPolicy": "Ignore"}),
+        **({"nodeTaintsPolicy": "Honor"} if spread.honours_taints else {}),
+    }
 
 
 def _split_selector(entries: tuple[NodeEntry, ...]) -> tuple[dict[str, str], tuple[NodeEntry, ...]]:

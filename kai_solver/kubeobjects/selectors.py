@@ -61,26 +61,57 @@ def toleration(raw: Raw) -> Toleration:
     return Toleration(raw.text("key"), operator, raw.text("value"), raw.text("effect"))  # type: ignore[arg-type]
 
 
-def pod_affinity_term(raw: Raw, namespaces: Namespaces) -> PodAffinityTerm:
-    """A required pod (anti-)affinity term; namespace selectors are resolved to names."""
+def pod_affinity_term(raw: Raw, namespaces: Namespaces, labels: Mapping[str, str]) -> PodAffinityTerm:
+    """A pod (anti-)affinity term of a pod with ``labels``; namespace selectors are resolved to names.
+
+    ``matchLabelKeys`` and ``mismatchLabelKeys`` become requirements with the pod's own values, as the API server does.
+    """
     named = tuple(element.text() for element in raw.items("namespaces"))
     by_label = raw.get("namespaceSelector")
     if by_label:
         selector = label_selector(by_label)
         named = ("*",) if not selector else (*named, *namespaces.matching(selector)) or _NO_NAMESPACE
-    return PodAffinityTerm(label_selector(raw.get("labelSelector")), raw.required("topologyKey"), named)
+    own = (*_own(raw, "matchLabelKeys", "In", labels), *_own(raw, "mismatchLabelKeys", "NotIn", labels))
+    selector = _joined(label_selector(raw.get("labelSelector")), own)
+    return PodAffinityTerm(selector, raw.required("topologyKey"), named)
 
 
-def spread_constraint(raw: Raw, labels: Mapping[str, str]) -> SpreadConstraint | None:
-    """A hard spread constraint of a pod with ``labels``; None for ``ScheduleAnyway``, which is a wish."""
-    if raw.text("whenUnsatisfiable", "DoNotSchedule") != "DoNotSchedule":
-        return None
-    own = [key.text() for key in raw.items("matchLabelKeys")]
-    same = tuple(Requirement(key, "In", (labels[key],)) for key in own if key in labels)
-    skew = raw.count("maxSkew", 1)
-    if skew < 1:
-        raise InputError("0 is not a skew", field=f"{raw.path}.maxSkew", cure="Write one or more")
-    return SpreadConstraint((*label_selector(raw.get("labelSelector")), *same), raw.required("topologyKey"), skew)
+def spread_constraint(raw: Raw, labels: Mapping[str, str]) -> tuple[bool, SpreadConstraint]:
+    """Whether the rule must hold (``ScheduleAnyway`` need not), and the rule of a pod with ``labels``."""
+    must = _choice(raw, "whenUnsatisfiable", ("DoNotSchedule", "ScheduleAnyway")) == "DoNotSchedule"
+    counts = {field: raw.count(field, 1) for field in ("maxSkew", "minDomains")}
+    for field, count in counts.items():
+        if count < 1:
+            raise InputError(f"0 is no {field}", field=f"{raw.path}.{field}", cure="Write one or more")
+    return must, SpreadConstraint(
+        _joined(label_selector(raw.get("labelSelector")), _own(raw, "matchLabelKeys", "In", labels)),
+        raw.required("topologyKey"),
+        counts["maxSkew"],
+        counts["minDomains"] if must else 1,
+        honours_affinity=_choice(raw, "nodeAffinityPolicy", ("Honor", "Ignore")) == "Honor",
+        honours_taints=_choice(raw, "nodeTaintsPolicy", ("Ignore", "Honor")) == "Honor",
+    )
+
+
+def _own(raw: Raw, field: str, operator: str, labels: Mapping[str, str]) -> Selector:
+    """Requirements with the pod's own values of the label keys that ``field`` lists; keys that it lacks say nothing."""
+    keys = [key.text() for key in raw.items(field)]
+    return tuple(Requirement(key, operator, (labels[key],)) for key in keys if key in labels)  # type: ignore[arg-type]
+
+
+def _joined(selector: Selector, more: Selector) -> Selector:
+    """Both; the API server may have written the second into the first already."""
+    return (*selector, *(requirement for requirement in more if requirement not in selector))
+
+
+def _choice(raw: Raw, field: str, choices: tuple[str, ...]) -> str:
+    """One of ``choices``; the first where the field is absent."""
+    chosen = raw.text(field, choices[0]) or choices[0]
+    if chosen not in choices:
+        raise InputError(
+            f"{chosen!r} is no {field}", field=f"{raw.path}.{field}", cure=f"Write one of {', '.join(choices)}"
+        )
+    return chosen
 
 
 def _requirement(raw: Raw) -> Requirement:

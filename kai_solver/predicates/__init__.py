@@ -1,9 +1,11 @@
 """May this pod be on that node: selectors, affinity, taints, ports, spread (capacity is counted elsewhere)."""
 
-from kai_solver.predicates.affinity import PodAffinityIndex
+from kai_solver.predicates.affinity import PodAffinityIndex, domain_codes
 from kai_solver.predicates.matching import labels_match, ports_clash, tolerated, value_matches
 from kai_solver.predicates.nodes import AFFINITY_MISMATCH, NODE_NAME_KEY, UNSCHEDULABLE, NodePredicates
-from kai_solver.predicates.plain import Placed, clashes_with_pods, fits_node
+from kai_solver.predicates.plain import Placed, clashes_with_pods, fits_node, kept_off
+from kai_solver.predicates.pods import PodSelector, of_spread, of_term, selectors_of
+from kai_solver.predicates.wishes import affinity_score, spread_score
 
 __all__ = [
     "AFFINITY_MISMATCH",
@@ -12,10 +14,18 @@ __all__ = [
     "NodePredicates",
     "Placed",
     "PodAffinityIndex",
+    "PodSelector",
+    "affinity_score",
     "clashes_with_pods",
+    "domain_codes",
     "fits_node",
+    "kept_off",
     "labels_match",
+    "of_spread",
+    "of_term",
     "ports_clash",
+    "selectors_of",
+    "spread_score",
     "tolerated",
     "value_matches",
 ]

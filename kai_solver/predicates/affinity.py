@@ -10,36 +10,33 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.domain import Constraints, Node, Pod, PodAffinityTerm, Requirement, SpreadConstraint
-from kai_solver.predicates.matching import labels_match, ports_clash
+from kai_solver.domain import Constraints, Node, Pod, SpreadConstraint
+from kai_solver.predicates.matching import ports_clash
 from kai_solver.predicates.nodes import BoolArray, NodePredicates, label_value
+from kai_solver.predicates.pods import PodSelector, of_spread, of_term
 
 IntArray = NDArray[np.int64]
 _K = TypeVar("_K")
 
-
-@dataclass(frozen=True, slots=True)
-class _PodSelector:
-    """Pods by labels and namespaces; ``("*",)`` is every namespace."""
-
-    requirements: tuple[Requirement, ...]
-    namespaces: tuple[str, ...]
-
-    def matches(self, pod: Pod) -> bool:
-        in_scope = "*" in self.namespaces or pod.namespace in self.namespaces
-        return in_scope and labels_match(self.requirements, pod.labels)
-
-
-_Selectors = frozenset[_PodSelector]
+_Selectors = frozenset[PodSelector]
 """Selectors that a pod must all match."""
 
 
 @dataclass(frozen=True, slots=True)
-class _AntiTerm:
-    """An anti-affinity term of a placed pod: it keeps matching pods out of the domains of its bearers."""
+class PodTerm:
+    """A term of a placed pod: pods that match it, near or far within one value of the key."""
 
-    selector: _PodSelector
+    selector: PodSelector
     topology_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Guard:
+    """A spread rule of pods that were placed anew: later pods may not break it."""
+
+    constraints: Constraints
+    spread: SpreadConstraint
+    selector: PodSelector
 
 
 class PodAffinityIndex:
@@ -50,43 +47,63 @@ class PodAffinityIndex:
     """
 
     def __init__(self, nodes: Sequence[Node], predicates: NodePredicates | None = None) -> None:
-        self._nodes = tuple(nodes)
+        self.nodes = tuple(nodes)
         self._predicates = predicates or NodePredicates(nodes)
         self._codes: dict[str, IntArray] = {}
-        self._placed: dict[tuple[str, int], Pod] = {}
+        self._placed: dict[tuple[str, int], tuple[Pod, bool]] = {}
         self._counts: dict[_Selectors, IntArray] = {}
-        self._bearers: dict[_AntiTerm, IntArray] = {}
+        self._bearers: dict[PodTerm, IntArray] = {}
         self._ports: dict[str, IntArray] = {}
+        self._guards: dict[_Guard, IntArray] = {}
+        self._eligible: dict[tuple[Constraints, SpreadConstraint], BoolArray] = {}
+        self.pulls: dict[PodTerm, IntArray] = {}
 
-    def place(self, pod: Pod, node: int) -> None:
-        """Count ``pod`` on ``node``."""
-        self._placed[pod.key, node] = pod
-        self._shift(pod, node, 1)
+    def place(self, pod: Pod, node: int, *, new: bool = False) -> None:
+        """Count ``pod`` on ``node``; ``new``: its spread must hold from now on, whoever comes later."""
+        self._placed[pod.key, node] = pod, new
+        self._shift(pod, node, 1, new=new)
 
     def remove(self, pod: Pod, node: int) -> None:
         """Take back ``place``; nothing happens where the pod was not placed there."""
-        if self._placed.pop((pod.key, node), None) is not None:
-            self._shift(pod, node, -1)
+        found = self._placed.pop((pod.key, node), None)
+        if found is not None:
+            self._shift(pod, node, -1, new=found[1])
 
     def mask(self, pod: Pod) -> BoolArray:
         """(N,) True where the pods placed so far let ``pod`` in. The node's own properties are not looked at."""
-        constraints = pod.constraints
-        mask = np.ones(len(self._nodes), dtype=np.bool_)
+        mask = self.clear(pod)
+        if pod.constraints.affinity:
+            mask &= self._near(pod)
+        for spread in pod.constraints.spread:
+            mask &= self._even(pod, spread)
+        for guard, bearers in self._guards.items():
+            if bearers.any() and guard.selector.matches(pod):
+                mask &= ~self._breaks(guard, bearers)
+        return mask
+
+    def clear(self, pod: Pod) -> BoolArray:
+        """(N,) True where nobody placed so far keeps ``pod`` off, by anti-affinity (either way) or host ports."""
+        mask = np.ones(len(self.nodes), dtype=np.bool_)
         for term, bearers in self._bearers.items():
             if bearers.any() and term.selector.matches(pod):
                 mask &= ~self._reached(term.topology_key, bearers)
-        for affinity in constraints.anti_affinity:
-            counts = self._count(frozenset({_selector(affinity, pod)}))
+        for affinity in pod.constraints.anti_affinity:
+            counts = self.count(frozenset({of_term(affinity, pod.namespace)}))
             mask &= ~self._reached(affinity.topology_key, counts)
-        if constraints.affinity:
-            mask &= self._near(pod)
-        for spread in constraints.spread:
-            mask &= self._even(pod, spread)
-        for port in constraints.host_ports:
+        for port in pod.constraints.host_ports:
             for taken, counts in self._ports.items():
                 if ports_clash(port, taken):
                     mask &= counts == 0
         return mask
+
+    def agrees(self, pod: Pod, node: int) -> bool:
+        """Whether ``pod``, placed on ``node``, could be there beside everybody else who is placed."""
+        placed = self._placed.get((pod.key, node))
+        self.remove(pod, node)
+        agrees = bool(self.mask(pod)[node])
+        if placed is not None:
+            self.place(pod, node, new=placed[1])
+        return agrees
 
     def _near(self, pod: Pod) -> BoolArray:
         """Nodes whose domain holds, for every affinity term, a pod that matches all of the terms.
@@ -94,80 +111,114 @@ class PodAffinityIndex:
         Where nobody does and the pod itself would, it may start anywhere: the first of a self-affine gang.
         """
         terms = pod.constraints.affinity
-        selectors = frozenset(_selector(term, pod) for term in terms)
-        counts = self._count(selectors)
+        selectors = frozenset(of_term(term, pod.namespace) for term in terms)
+        counts = self.count(selectors)
         is_first = not counts.any() and all(selector.matches(pod) for selector in selectors)
-        mask = np.ones(len(self._nodes), dtype=np.bool_)
+        mask = np.ones(len(self.nodes), dtype=np.bool_)
         for term in terms:
-            mask &= self._code(term.topology_key) >= 0 if is_first else self._reached(term.topology_key, counts)
+            mask &= self.code(term.topology_key) >= 0 if is_first else self._reached(term.topology_key, counts)
         return mask
 
     def _even(self, pod: Pod, spread: SpreadConstraint) -> BoolArray:
-        """Nodes that keep the skew: matching pods in the domain, with this one, less the emptiest domain's.
-
-        Domains are those of nodes that the pod's node affinity admits and that bear every key of its constraints.
-        """
-        selector = _PodSelector(spread.selector, (pod.namespace,))
-        code = self._code(spread.topology_key)
-        counted = self._predicates.affinity_mask(pod.constraints) & self._has_keys(pod.constraints)
-        held = np.zeros(int(code.max(initial=-1)) + 1, dtype=np.int64)
-        np.add.at(held, code[counted], self._count(frozenset({selector}))[counted])
-        least = held[code[counted]].min() if counted.any() else 0
-        own = int(selector.matches(pod))
+        """Nodes that keep the skew: matching pods in the domain, with this one, less the emptiest domain's."""
+        selector = of_spread(spread, pod.namespace)
+        held, least = self.held(pod.constraints, spread, selector)
+        code = self.code(spread.topology_key)
         mask = code >= 0
-        mask[mask] = held[code[mask]] + own - least <= spread.max_skew
+        mask[mask] = held[code[mask]] + int(selector.matches(pod)) - least <= spread.max_skew
         return mask
 
-    def _has_keys(self, constraints: Constraints) -> BoolArray:
-        mask = np.ones(len(self._nodes), dtype=np.bool_)
-        for spread in constraints.spread:
-            mask &= self._code(spread.topology_key) >= 0
-        return mask
+    def _breaks(self, guard: _Guard, bearers: IntArray) -> BoolArray:
+        """(N,) True where one more counted pod would pass the skew of new pods in the same domain."""
+        key = guard.spread.topology_key
+        held, least = self.held(guard.constraints, guard.spread, guard.selector)
+        full = np.append(held + 1 - least > guard.spread.max_skew, False)
+        breaks: BoolArray = (
+            full[self.code(key)] & self._reached(key, bearers) & self.eligible(guard.constraints, guard.spread)
+        )
+        return breaks
+
+    def held(self, constraints: Constraints, spread: SpreadConstraint, selector: PodSelector) -> tuple[IntArray, int]:
+        """Matching pods by domain (by its code), and in the emptiest; with too few domains that is 0."""
+        code = self.code(spread.topology_key)
+        counted = self.eligible(constraints, spread)
+        held = np.zeros(int(code.max(initial=-1)) + 1, dtype=np.int64)
+        np.add.at(held, code[counted], self.count(frozenset({selector}))[counted])
+        domains = np.unique(code[counted])
+        is_short = len(domains) < spread.min_domains or not len(domains)
+        return held, 0 if is_short else int(held[domains].min())
+
+    def eligible(self, constraints: Constraints, spread: SpreadConstraint) -> BoolArray:
+        """(N,) nodes whose pods and domains count: they bear every key of the spread rules of that kind.
+
+        And they are not ruled out by the pod's node affinity, or by taints, where the rule honours those.
+        """
+        found = self._eligible.get((constraints, spread))
+        if found is None:
+            kind = constraints.spread if spread in constraints.spread else constraints.preferred_spread
+            found = np.ones(len(self.nodes), dtype=np.bool_)
+            for other in kind:
+                found &= self.code(other.topology_key) >= 0
+            if spread.honours_affinity:
+                found &= self._predicates.affinity_mask(constraints)
+            if spread.honours_taints:
+                found &= self._predicates.tolerates(constraints)
+            self._eligible[constraints, spread] = found
+        return found
 
     def _reached(self, key: str, counts: IntArray) -> BoolArray:
         """(N,) True where the node's domain under ``key`` holds a counted pod."""
-        code = self._code(key)
+        code = self.code(key)
         held = np.zeros(int(code.max(initial=-1)) + 2, dtype=np.bool_)
         held[code[counts > 0]] = True
         held[-1] = False
         reached: BoolArray = held[code]
         return reached
 
-    def _code(self, key: str) -> IntArray:
+    def code(self, key: str) -> IntArray:
         """(N,) number of the node's value of ``key``, -1 where it has none."""
         code = self._codes.get(key)
         if code is None:
-            index: dict[str | None, int] = {None: -1}
-            values = [label_value(node, key) for node in self._nodes]
-            code = np.array([index.setdefault(value, len(index) - 1) for value in values], dtype=np.int64)
-            self._codes[key] = code
+            code = self._codes[key] = domain_codes(self.nodes, key)
         return code
 
-    def _count(self, selectors: _Selectors) -> IntArray:
+    def count(self, selectors: _Selectors) -> IntArray:
         """(N,) placed pods that match all ``selectors``."""
         counts = self._counts.get(selectors)
         if counts is None:
-            counts = np.zeros(len(self._nodes), dtype=np.int64)
-            for (_, node), pod in self._placed.items():
+            counts = np.zeros(len(self.nodes), dtype=np.int64)
+            for (_, node), (pod, _) in self._placed.items():
                 counts[node] += all(selector.matches(pod) for selector in selectors)
             self._counts[selectors] = counts
         return counts
 
-    def _shift(self, pod: Pod, node: int, sign: int) -> None:
+    def _shift(self, pod: Pod, node: int, sign: int, *, new: bool) -> None:
         for selectors, counts in self._counts.items():
             if all(selector.matches(pod) for selector in selectors):
                 counts[node] += sign
-        for term in pod.constraints.anti_affinity:
-            anti = _AntiTerm(_selector(term, pod), term.topology_key)
+        constraints = pod.constraints
+        if not constraints.speaks_of_pods:
+            return
+        for term in constraints.anti_affinity:
+            anti = PodTerm(of_term(term, pod.namespace), term.topology_key)
             self._tally(self._bearers, anti)[node] += sign
-        for port in pod.constraints.host_ports:
+        for port in constraints.host_ports:
             self._tally(self._ports, port)[node] += sign
+        for weight, term in (*constraints.preferred_pods, *((1, term) for term in constraints.affinity)):
+            pull = PodTerm(of_term(term, pod.namespace), term.topology_key)
+            self._tally(self.pulls, pull)[node] += sign * weight
+        for spread in constraints.spread if new else ():
+            guard = _Guard(constraints, spread, of_spread(spread, pod.namespace))
+            self._tally(self._guards, guard)[node] += sign
 
     def _tally(self, tallies: dict[_K, IntArray], key: _K) -> IntArray:
         if key not in tallies:
-            tallies[key] = np.zeros(len(self._nodes), dtype=np.int64)
+            tallies[key] = np.zeros(len(self.nodes), dtype=np.int64)
         return tallies[key]
 
 
-def _selector(term: PodAffinityTerm, pod: Pod) -> _PodSelector:
-    return _PodSelector(term.selector, term.namespaces or (pod.namespace,))
+def domain_codes(nodes: Sequence[Node], key: str) -> IntArray:
+    """(N,) number of each node's value of ``key``, -1 where it has none."""
+    index: dict[str | None, int] = {None: -1}
+    values = [label_value(node, key) for node in nodes]
+    return np.array([index.setdefault(value, len(index) - 1) for value in values], dtype=np.int64)

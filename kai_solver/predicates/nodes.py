@@ -33,6 +33,8 @@ class NodePredicates:
         self._nodes = tuple(nodes)
         self._schedulable = np.array([node.schedulable for node in nodes], dtype=np.bool_)
         self._taints = _Grouped([_binding_taints(node) for node in nodes])
+        soft = [tuple(t for t in node.taints if t.effect == "PreferNoSchedule") for node in nodes]
+        self._soft_taints = _Grouped(soft) if any(soft) else None
         self._labels: dict[str, _Grouped[str | None]] = {}
         self._terms: dict[NodeTerm, BoolArray] = {}
         self._masks: dict[Constraints, BoolArray] = {}
@@ -68,11 +70,25 @@ class NodePredicates:
             lambda taints: all(tolerated(taint, constraints.tolerations) for taint in taints),
         )
 
-    def preferred_score(self, constraints: Constraints) -> IntArray:
-        """(N,) sum of the weights of preferred node affinity terms that hold."""
+    def has_preference(self, constraints: Constraints) -> bool:
+        """Whether nodes differ in what ``constraints`` prefer of the node itself."""
+        return bool(constraints.preferred) or self._soft_taints is not None
+
+    def preference(self, constraints: Constraints, candidates: BoolArray) -> IntArray:
+        """(N,) score by preferred node affinity and by taints ``PreferNoSchedule``, over ``candidates``.
+
+        Each is scaled to 0 .. 100 and weighs as in kube-scheduler's defaults: affinity 2, taints 3.
+        """
         score = np.zeros(len(self._nodes), dtype=np.int64)
         for weight, term in constraints.preferred:
             score += weight * self._term(term)
+        most = int(score[candidates].max(initial=0))
+        score = score * 100 // most * 2 if most else np.zeros_like(score)
+        if self._soft_taints is not None:
+            covering = [t for t in constraints.tolerations if t.effect in ("", "PreferNoSchedule")]
+            disliked = self._soft_taints.number(lambda taints: sum(not tolerated(t, covering) for t in taints))
+            worst = int(disliked[candidates].max(initial=0))
+            score += (100 - disliked * 100 // worst) * 3 if worst else 0
         return score
 
     def reason(self, constraints: Constraints, node: int) -> str:
@@ -133,6 +149,11 @@ class _Grouped(Generic[T]):
         """(N,) of ``holds``, asked once per distinct value."""
         answers: BoolArray = np.array([holds(value) for value in self._distinct], dtype=np.bool_)[self._codes]
         return answers
+
+    def number(self, measure: Callable[[T], int]) -> IntArray:
+        """(N,) of ``measure``, asked once per distinct value."""
+        numbers: IntArray = np.array([measure(value) for value in self._distinct], dtype=np.int64)[self._codes]
+        return numbers
 
 
 def label_value(node: Node, key: str) -> str | None:

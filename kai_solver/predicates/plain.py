@@ -4,10 +4,10 @@ Written without the arrays of ``nodes`` and ``affinity``, so that a fault there 
 single expression (``matching``) is shared.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from kai_solver.domain import Node, NodeTerm, Pod, PodAffinityTerm, SpreadConstraint
+from kai_solver.domain import Node, NodeTerm, Pod, PodAffinityTerm, SpreadConstraint, Taint
 from kai_solver.predicates.matching import labels_match, ports_clash, tolerated, value_matches
 from kai_solver.predicates.nodes import AFFINITY_MISMATCH, UNSCHEDULABLE, label_value, taint_message
 
@@ -25,10 +25,17 @@ def fits_node(pod: Pod, node: Node) -> str | None:
         return pod.constraints.blocked[0]
     if not node.schedulable:
         return UNSCHEDULABLE
+    taint = _untolerated(pod, node)
+    if taint is not None:
+        return taint_message(taint)
+    return None if _admits(pod, node) else AFFINITY_MISMATCH
+
+
+def _untolerated(pod: Pod, node: Node) -> Taint | None:
     for taint in node.taints:
         if taint.effect != "PreferNoSchedule" and not tolerated(taint, pod.constraints.tolerations):
-            return taint_message(taint)
-    return None if _admits(pod, node) else AFFINITY_MISMATCH
+            return taint
+    return None
 
 
 def _admits(pod: Pod, node: Node) -> bool:
@@ -50,16 +57,24 @@ def clashes_with_pods(pod: Pod, node: Node, others: Iterable[Placed], nodes: Seq
         All nodes, for the domains of topology spread.
     """
     placed = [other for other in others if other.pod.key != pod.key]
-    if any(_clash(pod, other) for other in placed if other.node.name == node.name):
-        return "node(s) didn't have free ports for the requested pod ports"
     for spread in pod.constraints.spread:
         if not _keeps_skew(pod, node, spread, placed, nodes):
             return "node(s) didn't match pod topology spread constraints"
+    if text := kept_off(pod, node, placed):
+        return text
+    return None if _attracted(pod, node, placed) else "node(s) didn't match pod affinity rules"
+
+
+def kept_off(pod: Pod, node: Node, others: Iterable[Placed]) -> str | None:
+    """Why ``pod`` may not be on ``node`` while ``others`` are where they are: ports and anti-affinity, either way."""
+    placed = [other for other in others if other.pod.key != pod.key]
+    if any(_clash(pod, other) for other in placed if other.node.name == node.name):
+        return "node(s) didn't have free ports for the requested pod ports"
     if any(_repels(other, pod, node) for other in placed):
         return "node(s) didn't satisfy existing pods anti-affinity rules"
     if any(_repels(Placed(pod, node), other.pod, other.node) for other in placed):
         return "node(s) didn't match pod anti-affinity rules"
-    return None if _attracted(pod, node, placed) else "node(s) didn't match pod affinity rules"
+    return None
 
 
 def _clash(pod: Pod, other: Placed) -> bool:
@@ -96,20 +111,20 @@ def _keeps_skew(pod: Pod, node: Node, spread: SpreadConstraint, placed: list[Pla
     here = label_value(node, spread.topology_key)
     if here is None:
         return False
-    eligible = {other.name for other in nodes if _counts_for(pod, other)}
+    eligible = {other.name for other in nodes if _counts_for(pod, spread, other)}
     domains = {label_value(other, spread.topology_key): 0 for other in nodes if other.name in eligible}
     for other in placed:
         matches = other.pod.namespace == pod.namespace and labels_match(spread.selector, other.pod.labels)
         if matches and other.node.name in eligible:
             domains[label_value(other.node, spread.topology_key)] += 1
     own = 1 if labels_match(spread.selector, pod.labels) else 0
-    return _skew(domains, here, own) <= spread.max_skew
+    least = min(domains.values(), default=0) if len(domains) >= spread.min_domains else 0
+    return domains.get(here, 0) + own - least <= spread.max_skew
 
 
-def _counts_for(pod: Pod, node: Node) -> bool:
-    keys = (spread.topology_key for spread in pod.constraints.spread)
-    return _admits(pod, node) and all(label_value(node, key) is not None for key in keys)
-
-
-def _skew(domains: Mapping[str | None, int], here: str, own: int) -> int:
-    return domains.get(here, 0) + own - min(domains.values(), default=0)
+def _counts_for(pod: Pod, spread: SpreadConstraint, node: Node) -> bool:
+    if any(label_value(node, other.topology_key) is None for other in pod.constraints.spread):
+        return False
+    if spread.honours_affinity and not _admits(pod, node):
+        return False
+    return not spread.honours_taints or _untolerated(pod, node) is None

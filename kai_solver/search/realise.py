@@ -16,16 +16,19 @@ def realise(
 ) -> bool:
     """Put ``decision`` into effect; False with the state unchanged where it cannot be (devices, affinity).
 
-    Counts per node are exact for whole GPUs; shares and rules between pods are decided here, and may refute.
+    Counts per node are exact for whole GPUs; shares are decided here, and may refute. Rules between pods are judged
+    when all have their places: it does not matter who came first.
     """
     mark = state.mark()
     try:
         _clear(state, joint, decision)
         _place(state, pool, joint, decision, chunks)
+        done = state.keeps_rules()
     except InternalError:
+        done = False
+    if not done:
         state.rollback(mark)
-        return False
-    return True
+    return done
 
 
 def _clear(state: State, joint: Joint, decision: Decision) -> None:
@@ -41,7 +44,7 @@ def _clear(state: State, joint: Joint, decision: Decision) -> None:
     for mover in joint.movers:
         if mover.unit not in leaving:
             pods = [p for piece in mover.pieces for p in piece.pods if p in state.gone]
-            if not state.returns_home(pods):
+            if not state.returns_home(pods, rules=False):
                 raise InternalError("a unit that should stay has no room at home")
 
 
@@ -79,7 +82,6 @@ def _put(state: State, fits: FitTable, pod: int, decision: Decision, *, later: b
         raise InternalError("a pod has no place")
     shape = state.problem.pod_shape[pod]
     now, ever = fits.counts(shape)
-    allowed = state.affinity is None or bool(state.affinity.mask(state.problem.pods[pod])[node])
-    if ever[node] <= 0 or not allowed:
+    if ever[node] <= 0:
         raise InternalError("a pod does not fit its place")
     state.put(pod, node, now=bool(now[node] > 0) and not later, wanted=decision.devices.get(pod, ()))

@@ -49,6 +49,7 @@ terms = st.lists(requirements, max_size=2).map(tuple)
 affinity_terms = st.lists(st.builds(PodAffinityTerm, terms, names, st.just(()) | st.just(("*",))), max_size=1).map(
     tuple
 )
+spreads = st.builds(SpreadConstraint, terms, names, st.integers(1, 3), st.integers(1, 3), st.booleans(), st.booleans())
 constraints = st.builds(
     Constraints,
     node_terms=st.lists(st.lists(terms, min_size=1, max_size=2).map(tuple), max_size=2).map(tuple),
@@ -58,7 +59,9 @@ constraints = st.builds(
     ),
     affinity=affinity_terms,
     anti_affinity=affinity_terms,
-    spread=st.lists(st.builds(SpreadConstraint, terms, names, st.integers(1, 3)), max_size=1).map(tuple),
+    spread=st.lists(spreads, max_size=1).map(tuple),
+    preferred_pods=affinity_terms.map(lambda terms: tuple((-7, term) for term in terms)),
+    preferred_spread=st.lists(spreads, max_size=1).map(tuple),
     host_ports=st.sampled_from([(), ("80/TCP",)]),
     blocked=st.sampled_from([(), ("a claim is missing",)]),
 )

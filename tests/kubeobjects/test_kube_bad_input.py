@@ -36,7 +36,7 @@ def test_a_doubled_name_is_set_aside_and_the_first_one_counts(build: Any) -> Non
         (("metadata", "ownerReferences"), [{"kind": "Job"}], "ownerReferences[0].name"),
         (("spec", "tolerations"), [{"operator": "Maybe"}], "no operator"),
         (("spec", "affinity"), {"nodeAffinity": []}, "not an object"),
-        (("spec", "topologySpreadConstraints"), [{"maxSkew": 0, "topologyKey": "z"}], "skew"),
+        (("spec", "topologySpreadConstraints"), [{"maxSkew": 0, "topologyKey": "z"}], "maxSkew"),
         (("spec", "nodeName"), 5, "not a string"),
         (("status", "phase"), "Dreaming", "no phase"),
     ],

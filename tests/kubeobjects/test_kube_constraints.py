@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from kai_solver.domain import PodAffinityTerm, Requirement, SpreadConstraint, Toleration
 from kai_solver.kubeobjects import KubeSettings
 
@@ -71,19 +73,69 @@ def test_pod_affinity_names_its_namespaces(build: Any) -> None:
     assert found.anti_affinity == (first,)
 
 
-def test_hard_spread_counts_and_soft_spread_does_not(build: Any) -> None:
-    spread = [
+def test_spread_that_must_hold_and_spread_that_should(build: Any) -> None:
+    spread: list[dict[str, Any]] = [
         {
             "maxSkew": 2,
+            "minDomains": 3,
             "topologyKey": "zone",
             "labelSelector": {"matchLabels": {"a": "b"}},
             "matchLabelKeys": ["rev", "no"],
+            "nodeAffinityPolicy": "Ignore",
+            "nodeTaintsPolicy": "Honor",
         },
-        {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"},
+        {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {}},
     ]
     found = build.one_pod(build.pod("p", {"spec": {"topologySpreadConstraints": spread}}, labels={"rev": "7"}))
     selector = (Requirement("a", "In", ("b",)), Requirement("rev", "In", ("7",)))
-    assert found.constraints.spread == (SpreadConstraint(selector, "zone", 2),)
+    assert found.constraints.spread == (SpreadConstraint(selector, "zone", 2, 3, False, True),)
+    assert found.constraints.preferred_spread == (SpreadConstraint((), "zone", 1),)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("maxSkew", 0),
+        ("minDomains", 0),
+        ("whenUnsatisfiable", "x"),
+        ("nodeTaintsPolicy", "x"),
+        ("nodeAffinityPolicy", "x"),
+    ],
+)
+def test_a_spread_rule_that_means_nothing_is_told_with_its_field(build: Any, field: str, value: Any) -> None:
+    spec = {"topologySpreadConstraints": [{"topologyKey": "zone", field: value}]}
+    assert any(field in text for text in build.texts(build.read(build.pod("p", {"spec": spec})), "set-aside"))
+
+
+def test_preferred_pod_affinity_has_weights_and_anti_affinity_negative_ones(build: Any) -> None:
+    def term(weight: int, key: str) -> dict[str, Any]:
+        return {"weight": weight, "podAffinityTerm": {"labelSelector": {}, "topologyKey": key}}
+
+    affinity = {"podAffinity": {PREFERRED: [term(30, "rack")]}, "podAntiAffinity": {PREFERRED: [term(7, "host")]}}
+    found = build.one_pod(build.pod("p", {"spec": {"affinity": affinity}})).constraints
+    assert found.preferred_pods == ((30, PodAffinityTerm((), "rack")), (-7, PodAffinityTerm((), "host")))
+
+
+def test_label_keys_stand_for_the_pods_own_values(build: Any) -> None:
+    term = {
+        "labelSelector": {"matchLabels": {"app": "x"}, "matchExpressions": [expression("rev", "In", "7")]},
+        "topologyKey": "host",
+        "matchLabelKeys": ["rev", "absent"],
+        "mismatchLabelKeys": ["tenant"],
+    }
+    spec = {"affinity": {"podAffinity": {REQUIRED: [term]}}}
+    found = build.one_pod(build.pod("p", {"spec": spec}, labels={"rev": "7", "tenant": "t"})).constraints
+    assert found.affinity[0].selector == (
+        Requirement("app", "In", ("x",)),
+        Requirement("rev", "In", ("7",)),  # the API server had written it down already
+        Requirement("tenant", "NotIn", ("t",)),
+    )
+
+
+def test_a_namespace_selector_without_namespaces_is_told(build: Any) -> None:
+    term = {"labelSelector": {}, "topologyKey": "host", "namespaceSelector": {"matchLabels": {"team": "a"}}}
+    pod = build.pod("p", {"spec": {"affinity": {"podAffinity": {REQUIRED: [term]}}}})
+    assert any("Namespace objects" in notice.text for notice in build.read(pod).notices)
 
 
 def test_host_ports_name_protocol_and_address(build: Any) -> None:

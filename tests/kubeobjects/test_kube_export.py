@@ -69,7 +69,16 @@ constraints = st.builds(
         st.builds(PodAffinityTerm, terms, st.just("host"), st.sampled_from([(), ("*",), ("a", "b")])), max_size=1
     ).map(tuple),
     anti_affinity=st.lists(st.builds(PodAffinityTerm, terms, st.just("host")), max_size=1).map(tuple),
-    spread=st.lists(st.builds(SpreadConstraint, terms, st.just("zone"), st.integers(1, 3)), max_size=1).map(tuple),
+    spread=st.lists(
+        st.builds(
+            SpreadConstraint, terms, st.just("zone"), st.integers(1, 3), st.integers(1, 3), st.booleans(), st.booleans()
+        ),
+        max_size=1,
+    ).map(tuple),
+    preferred_pods=st.lists(
+        st.tuples(st.sampled_from([-7, 7]), st.builds(PodAffinityTerm, terms, st.just("host"))), max_size=1
+    ).map(tuple),
+    preferred_spread=st.lists(st.builds(SpreadConstraint, terms, st.just("zone")), max_size=1).map(tuple),
     host_ports=st.sampled_from([(), ("80/TCP",), ("53/UDP/10.0.0.1", "80/TCP")]),
     blocked=st.sampled_from([(), ("a claim is missing", "so is a map")]),
 )

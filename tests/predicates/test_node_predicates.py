@@ -139,13 +139,27 @@ def test_a_blocked_pod_fits_nowhere_and_says_why() -> None:
     assert predicates.reasons(constraints) == {"claim x is missing": 2}
 
 
-def test_preferred_terms_add_their_weights() -> None:
+def test_preferred_terms_add_their_weights_and_are_scaled_over_the_candidates() -> None:
     constraints = Constraints(
         preferred=((10, (Requirement("disk", "In", ("ssd",)),)), (3, (Requirement("zone", "Exists"),)))
     )
     predicates = NodePredicates((node("n0", disk="ssd", zone="a"), node("n1", zone="b"), node("n2")))
-    assert predicates.preferred_score(constraints).tolist() == [13, 3, 0]
+    assert predicates.preference(constraints, np.array([True, True, True])).tolist() == [200, 46, 0]
+    assert predicates.preference(constraints, np.array([False, True, True]))[1:].tolist() == [200, 0]
     assert predicates.node_mask(constraints).all()
+
+
+def test_taints_that_ask_to_stay_away_are_heard_where_others_are_free() -> None:
+    quiet = Taint("quiet", "yes", "PreferNoSchedule")
+    predicates = NodePredicates((Node("n0", (), taints=(quiet, Taint("b", "", "PreferNoSchedule"))), Node("n1", ())))
+    everywhere = np.array([True, True])
+    assert predicates.node_mask(Constraints()).all()
+    assert predicates.preference(Constraints(), everywhere).tolist() == [0, 300]
+    one = Constraints(tolerations=(Toleration("quiet", "Exists", effect="PreferNoSchedule"),))
+    assert predicates.preference(one, everywhere).tolist() == [0, 300]
+    both = Constraints(tolerations=(Toleration("", "Exists"),))
+    assert predicates.preference(both, everywhere).tolist() == [0, 0]
+    assert not NodePredicates((Node("n0", ()),)).has_preference(Constraints())
 
 
 def test_equal_constraints_share_one_read_only_mask() -> None:

@@ -13,12 +13,19 @@ from kai_solver.domain import (
     PodAffinityTerm,
     Requirement,
     SpreadConstraint,
+    Taint,
 )
-from kai_solver.predicates import Placed, PodAffinityIndex, clashes_with_pods, ports_clash
+from kai_solver.predicates import Placed, PodAffinityIndex, clashes_with_pods, kept_off, ports_clash
 
 ZONES = ("a", "a", "b", "")
+TAINTED = 1
 NODES = tuple(
-    Node(f"n{i}", (0, 0, 0, 110), labels={"host": f"n{i}"} | ({"zone": zone} if zone else {}))
+    Node(
+        f"n{i}",
+        (0, 0, 0, 110),
+        labels={"host": f"n{i}"} | ({"zone": zone} if zone else {}),
+        taints=(Taint("kept", "", "NoSchedule"),) if i == TAINTED else (),
+    )
     for i, zone in enumerate(ZONES)
 )
 WEB = (Requirement("app", "In", ("web",)),)
@@ -125,6 +132,57 @@ def test_spread_counts_only_domains_that_the_node_affinity_admits(index: PodAffi
     assert index.mask(pod("q", in_a, app="web"))[:2].tolist() == [True, True]
 
 
+def test_with_too_few_domains_the_emptiest_counts_as_empty(index: PodAffinityIndex) -> None:
+    wide = Constraints(spread=(SpreadConstraint(WEB, "zone", min_domains=3),))
+    index.place(pod("p", app="web"), 0)
+    index.place(pod("r", app="web"), 2)
+    assert not index.mask(pod("q", wide, app="web")).any()
+    narrow = Constraints(spread=(SpreadConstraint(WEB, "zone", min_domains=2),))
+    assert index.mask(pod("q", narrow, app="web")).tolist() == [True, True, True, False]
+
+
+def test_node_affinity_may_be_left_out_of_the_domains(index: PodAffinityIndex) -> None:
+    only_a = (((Requirement("zone", "In", ("a",)),),),)
+    index.place(pod("p", app="web"), 0)
+    asking = Constraints(spread=(SpreadConstraint(WEB, "zone", honours_affinity=False),), node_terms=only_a)
+    assert index.mask(pod("q", asking, app="web")).tolist() == [False, False, True, False]
+
+
+def test_tainted_nodes_are_domains_unless_taints_are_honoured(index: PodAffinityIndex) -> None:
+    """The tainted node is empty: as a domain it is what the others are measured by."""
+    for node in (0, 2, 3):
+        index.place(pod(f"p{node}", app="web"), node)
+    ignoring = Constraints(spread=(SpreadConstraint(WEB, "host"),))
+    honouring = Constraints(spread=(SpreadConstraint(WEB, "host", honours_taints=True),))
+    assert index.mask(pod("q", ignoring, app="web")).tolist() == [False, True, False, False]
+    assert index.mask(pod("q", honouring, app="web")).all()
+
+
+def test_several_spread_rules_hold_at_once(index: PodAffinityIndex) -> None:
+    both = Constraints(spread=(SpreadConstraint(WEB, "zone", 2), SpreadConstraint(WEB, "host")))
+    index.place(pod("p", app="web"), 0)
+    assert index.mask(pod("q", both, app="web")).tolist() == [False, True, True, False]
+
+
+def test_later_pods_keep_to_the_spread_of_those_that_were_placed_anew(index: PodAffinityIndex) -> None:
+    even = Constraints(spread=(SpreadConstraint(WEB, "zone"),))
+    index.place(pod("p", even, app="web"), 0, new=True)
+    assert index.mask(pod("free", app="web")).tolist() == [False, False, True, True]
+    index.remove(pod("p", even, app="web"), 0)
+    index.place(pod("p", even, app="web"), 0)
+    assert index.mask(pod("free", app="web")).all()
+
+
+def test_agreeing_is_about_the_others_and_changes_nothing(index: PodAffinityIndex) -> None:
+    one, other = pod("p", FAR_FROM_WEB, app="web"), pod("r", app="web")
+    index.place(one, 0, new=True)
+    assert index.agrees(one, 0)
+    index.place(other, 1)
+    assert not index.agrees(one, 0)
+    index.remove(other, 1)
+    assert index.agrees(one, 0)
+
+
 def test_host_ports_exclude_each_other_on_a_node(index: PodAffinityIndex) -> None:
     index.place(pod("p", Constraints(host_ports=("80/TCP", "53/UDP"))), 0)
     assert index.mask(pod("q", Constraints(host_ports=("80/TCP",)))).tolist() == [False, True, True, True]
@@ -156,7 +214,12 @@ CONSTRAINTS = st.builds(
     Constraints,
     affinity=TERMS,
     anti_affinity=TERMS,
-    spread=st.lists(st.builds(SpreadConstraint, SELECTORS, KEYS, st.integers(1, 2)), max_size=2).map(tuple),
+    spread=st.lists(
+        st.builds(
+            SpreadConstraint, SELECTORS, KEYS, st.integers(1, 2), st.integers(1, 4), st.booleans(), st.booleans()
+        ),
+        max_size=2,
+    ).map(tuple),
     host_ports=st.lists(st.sampled_from(["80/TCP", "80/TCP/10.0.0.1"]), max_size=1).map(tuple),
     node_terms=st.sampled_from([(), (((Requirement("zone", "Exists"),),),)]),
 )
@@ -182,5 +245,6 @@ def test_the_index_and_the_plain_way_agree_after_any_history(
         else:
             placed.append(Placed(member, NODES[node]))
     asked = replace(newcomer, name="new")
+    assert index.clear(asked).tolist() == [kept_off(asked, node, placed) is None for node in NODES]
     plain = [clashes_with_pods(asked, node, placed, NODES) is None for node in NODES]
     assert index.mask(asked).tolist() == plain
