@@ -4,10 +4,10 @@ import numpy as np
 
 from kai_solver.check.accounts import ZERO, Amount, Ledger, QueueTree, minus, paid, plus
 from kai_solver.check.scene import Scene, is_active
-from kai_solver.domain import PodStatus, Rung
+from kai_solver.domain import PodStatus, Rung, counted_gpu_milli
 from kai_solver.fairness import QueueTree as Queues
 from kai_solver.fairness import fair_share
-from kai_solver.units import QUEUE_RESOURCES
+from kai_solver.units import CPU, MEMORY
 
 
 def fair_shares(scene: Scene, tree: QueueTree, before: Ledger) -> dict[str, Amount]:
@@ -24,11 +24,10 @@ def fair_shares(scene: Scene, tree: QueueTree, before: Ledger) -> dict[str, Amou
 def _divided(scene: Scene) -> Amount:
     """What is shared out: the schedulable nodes less the active pods of other schedulers."""
     amount = ZERO
-    width = len(QUEUE_RESOURCES)
     for node in scene.snapshot.nodes:
         if node.schedulable:
-            cpu, memory, gpu = node.allocatable[:width]
-            amount = plus(amount, (cpu, memory, gpu))
+            gpu = counted_gpu_milli(node, scene.snapshot.schema, scene.snapshot.policy)
+            amount = plus(amount, (node.allocatable[CPU], node.allocatable[MEMORY], gpu))
     for pod in scene.snapshot.foreign:
         if is_active(pod) and (node_of := scene.nodes.get(pod.node)) is not None and node_of.schedulable:
             amount = minus(amount, paid(pod, node_of))

@@ -1,6 +1,7 @@
 """The nouns: frozen, slotted, without behaviour beyond what follows from their own fields."""
 
 from kai_solver.domain.cluster import Node, Taint, Topology, TopologyLevel
+from kai_solver.domain.gpus import counted_gpu_milli, implied_terms, paid_gpu_milli
 from kai_solver.domain.model import FAMILIES, LADDER, STAGES, SearchSpec, SolverModel, StageSpec
 from kai_solver.domain.plan import (
     Bind,
@@ -79,5 +80,8 @@ __all__ = [
     "Topology",
     "TopologyConstraint",
     "TopologyLevel",
+    "counted_gpu_milli",
     "flat_gang",
+    "implied_terms",
+    "paid_gpu_milli",
 ]

@@ -6,7 +6,7 @@ from typing import Literal
 from kai_solver.domain.cluster import Node, Topology
 from kai_solver.domain.queues import Queue
 from kai_solver.domain.workload import Gang, Pod
-from kai_solver.units import ResourceSchema
+from kai_solver.units import GPU_RESOURCES, SHARED_GPU_RESOURCES, ResourceSchema
 
 Strategy = Literal["binpack", "spread"]
 
@@ -37,6 +37,13 @@ class Policy:
         Defaults of the queues' minimum run times, and how reclaim looks them up.
     full_hierarchy
         False: every non-root queue hangs under one unlimited parent.
+    gpu_resources, shared_gpu_resources
+        Names of whole GPUs, the first for messages; and of replicas of time-sliced ones.
+    restrict_node_scheduling
+        Pods with GPUs only on nodes labelled gpu-worker, others only on cpu-worker; GPUs of other nodes are not
+        shared out (reference 1.4).
+    stuck_in_releasing_s
+        A pod that is deleted for longer holds its place, and nothing waits for it (reference 3.0).
     """
 
     gpu_placement: Strategy = "binpack"
@@ -52,6 +59,10 @@ class Policy:
     preempt_min_runtime_s: float = 0.0
     reclaim_resolve: Literal["lca", "queue"] = "lca"
     full_hierarchy: bool = True
+    gpu_resources: tuple[str, ...] = GPU_RESOURCES
+    shared_gpu_resources: tuple[str, ...] = SHARED_GPU_RESOURCES
+    restrict_node_scheduling: bool = False
+    stuck_in_releasing_s: float = 120.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,23 @@ Lack = tuple[str, str]
 
 _KAI = {CPU: "CPU cores", MEMORY: "memory", PODS: "Pods"}
 _KUBERNETES = {CPU: "Insufficient cpu", MEMORY: "Insufficient memory", PODS: "Too many pods"}
-LACK_GPU = ("node(s) didn't have enough resources: GPUs", "Insufficient nvidia.com/gpu")
+_KAI_GPU = "node(s) didn't have enough resources: GPUs"
 
 
 def lacks(after: Problem, shape: Shape, node: int) -> list[Lack]:
     """What the node has too little of for one pod of the shape."""
-    found = [_words(after, resource) for resource in _short_resources(after, shape, node)]
-    return ([LACK_GPU] if _device_slots(after, shape.gpu, node) < 1 else []) + found
+    short = _short_resources(after, shape, node)
+    if _device_slots(after, shape.gpu, node) >= 1:
+        return [_words(after, resource) for resource in short]
+    gpus = [r for r in short if after.snapshot.schema.names[r] in after.policy.gpu_resources]
+    lack_gpu = _KAI_GPU, f"Insufficient {_gpu_name(after, shape)}"
+    return [lack_gpu, *(_words(after, resource) for resource in short if resource not in gpus)]
+
+
+def _gpu_name(after: Problem, shape: Shape) -> str:
+    """The name under which the shape asks for GPUs, where the cluster has several."""
+    asked = after.snapshot.schema.mapping(shape.request)
+    return next((name for name in after.policy.gpu_resources if name in asked), after.policy.gpu_resources[0])
 
 
 def _short_resources(after: Problem, shape: Shape, node: int) -> list[int]:

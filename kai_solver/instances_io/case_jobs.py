@@ -1,6 +1,5 @@
 """Jobs and tasks of a behaviour case as gangs and pods."""
 
-import re
 from dataclasses import dataclass, field
 
 from kai_solver.domain import (
@@ -29,12 +28,11 @@ from kai_solver.instances_io.case_schema import (
     TaskDoc,
     TopologyConstraintDoc,
 )
-from kai_solver.units import MILLI, PODS, ResourceSchema, Vector
+from kai_solver.units import MILLI, PODS, ResourceSchema, Vector, mig_slices
 
 NAMESPACE = "default"
 """Namespace of jobs that name none."""
 
-_MIG_SLICES = re.compile(r"nvidia\.com/mig-(\d+)g\.")
 _STATES = {status.value: status for status in PodStatus} | {
     "Pipelined": PodStatus.PENDING,
     "Allocated": PodStatus.BOUND,
@@ -100,7 +98,7 @@ class JobReader:
             devices=claimed.devices if placed else (),
             gpu_groups=tuple(task.gpu_groups) if placed or task.state == "Pipelined" else (),
             nominated_node=task.node if task.state == "Pipelined" else "",
-            quota_gpu_milli=sum(_slices(name) * MILLI * count for name, count in task.mig.items()),
+            quota_gpu_milli=sum(mig_slices(name) * MILLI * count for name, count in task.mig.items()),
             constraints=self._constraints(task, claimed, instance, pending=not placed),
             labels=task.pod_labels | claimed.labels,
             order=(-task.priority, 0.0, task.id),
@@ -142,12 +140,6 @@ def _ago(now_s: float, amount: float | None, seconds: float) -> float | None:
 
 def _min_member(job: JobDoc) -> int:
     return len(job.tasks) if job.min_available is None else job.min_available
-
-
-def _slices(resource: str) -> int:
-    """GPU slices ``g`` of a MIG profile's resource name, each paid as one GPU by the queue (reference 1.5)."""
-    match = _MIG_SLICES.match(resource)
-    return int(match[1]) if match else 0
 
 
 def _gpu_request(asked: RequestDoc, task: TaskDoc, claimed: ClaimedPod) -> GpuRequest:

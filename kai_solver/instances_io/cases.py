@@ -20,6 +20,7 @@ from kai_solver.domain import (
     Topology,
     TopologyLevel,
 )
+from kai_solver.domain.gpus import MIG_STRATEGY
 from kai_solver.errors import InputError
 from kai_solver.instances_io.case_claims import Claims
 from kai_solver.instances_io.case_jobs import JobReader
@@ -145,7 +146,7 @@ def _node(node: NodeDoc, schema: ResourceSchema, claims: Claims) -> Node:
     gpus = 0 if node.mig_strategy == "mixed" else node.gpus + claims.devices_of(node.name)
     amounts = {"cpu": round(node.cpu_cores * MILLI), "memory": round(node.memory_bytes), "pods": node.max_pods}
     amounts |= node.mig_instances | {schema.names[GPU]: gpus * MILLI}
-    labels = {TYPE_LABEL: node.name} | node.labels
+    labels = {TYPE_LABEL: node.name} | ({MIG_STRATEGY: node.mig_strategy} if node.mig_strategy else {}) | node.labels
     return Node(node.name, schema.vector(amounts), gpus, node.gpu_memory_mib, labels)
 
 

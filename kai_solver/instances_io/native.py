@@ -22,7 +22,7 @@ from kai_solver.domain import (
 )
 from kai_solver.errors import InputError
 from kai_solver.instances_io.fields import validate
-from kai_solver.instances_io.native_pods import PodReader
+from kai_solver.instances_io.native_pods import GpuPlaces, PodReader, moment_s, named_gpus
 from kai_solver.instances_io.native_schema import (
     FORMAT,
     ExpectDoc,
@@ -39,7 +39,7 @@ from kai_solver.instances_io.native_schema import (
 from kai_solver.instances_io.native_usage import Usage, read_usage
 from kai_solver.instances_io.native_write import native_from_snapshot
 from kai_solver.instances_io.validate import refuse_duplicates, sanitize
-from kai_solver.units import GPU, MILLI, UNLIMITED, ResourceSchema, parse_duration_s
+from kai_solver.units import GPU, MILLI, UNLIMITED, ResourceSchema
 
 __all__ = ["NativeInstance", "is_native", "load_native", "native_from_snapshot", "snapshot_from_native"]
 
@@ -98,7 +98,13 @@ class _Reader:
         self._doc = instance
         self._now_s = now_s
         self._schema = _schema(instance)
-        self._pods = PodReader(self._schema)
+        self._policy = _policy(instance.policy)
+        self._node_list = tuple(
+            node for place, nodes in enumerate(instance.nodes) for node in self._nodes(nodes, f"nodes[{place}]")
+        )
+        self._pods = PodReader(
+            self._schema, self._policy, GpuPlaces.of(self._node_list, self._schema, self._policy), now_s
+        )
 
     def snapshot(self) -> Snapshot:
         doc = self._doc
@@ -106,7 +112,7 @@ class _Reader:
         return Snapshot(
             now_s=self._now_s,
             schema=self._schema,
-            nodes=tuple(node for nodes in doc.nodes for node in self._nodes(nodes)),
+            nodes=self._node_list,
             queues=tuple(self._queue(queue, index, usage) for index, queue in enumerate(doc.queues)),
             gangs=tuple(self._gangs()),
             topologies=tuple(
@@ -118,13 +124,14 @@ class _Reader:
                 for index, entry in enumerate(doc.foreign)
                 for pod in self._pods.pods(entry, "default", f"foreign-{index}", f"foreign[{index}]")
             ),
-            policy=_policy(doc.policy),
+            policy=self._policy,
             notices=(*(Notice(n.kind, n.object, n.text) for n in doc.notices), *notices),
             name=doc.name,
         )
 
-    def _nodes(self, doc: NodeDoc) -> Iterator[Node]:
-        gpus = doc.gpus if doc.allocatable_gpus is None else doc.allocatable_gpus
+    def _nodes(self, doc: NodeDoc, field: str) -> Iterator[Node]:
+        devices = named_gpus(doc.resources, doc.gpus, self._policy, field)
+        gpus = devices if doc.allocatable_gpus is None else doc.allocatable_gpus
         amounts = {"cpu": doc.cpu, "memory": doc.memory, "pods": doc.pods, self._schema.names[GPU]: gpus * MILLI}
         vector = self._schema.vector(amounts | doc.resources)
         taints = tuple(Taint(t.key, t.value, t.effect) for t in doc.taints)
@@ -132,7 +139,7 @@ class _Reader:
             fill = _filler(index)
             labels = {fill(key): fill(value) for key, value in doc.labels.items()}
             name = _name(doc.name, doc.count, index)
-            yield Node(name, vector, doc.gpus, doc.gpu_memory, labels, taints, doc.schedulable, doc.gpu_uuids)
+            yield Node(name, vector, devices, doc.gpu_memory, labels, taints, doc.schedulable, doc.gpu_uuids)
 
     def _queue(self, doc: QueueDoc, index: int, usage: Mapping[str, Usage]) -> Queue:
         created = self._moment(doc.created)
@@ -204,10 +211,7 @@ class _Reader:
         )
 
     def _moment(self, value: float | str | None) -> float | None:
-        """Epoch seconds of a field: a number is one already, a duration counts back from now."""
-        if isinstance(value, str):
-            return self._now_s - parse_duration_s(value)
-        return None if value is None else float(value)
+        return moment_s(value, self._now_s)
 
 
 def _schema(doc: InstanceDoc) -> ResourceSchema:
@@ -285,6 +289,6 @@ def _part(doc: GroupDoc, field: str) -> SubGroup | PodSet:
 
 
 def _policy(doc: PolicyDoc) -> Policy:
-    seconds = {"staleness_grace", "reclaim_min_runtime", "preempt_min_runtime"}
+    seconds = {"staleness_grace", "reclaim_min_runtime", "preempt_min_runtime", "stuck_in_releasing"}
     values = {f"{name}_s" if name in seconds else name: getattr(doc, name) for name in PolicyDoc.model_fields}
     return replace(Policy(), **values)

@@ -1,6 +1,6 @@
 """Pods of the native format: templates with replicas, and where some of them run."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kai_solver.domain import (
@@ -8,17 +8,40 @@ from kai_solver.domain import (
     NO_GPU,
     Constraints,
     GpuRequest,
+    Node,
     NodeTerm,
     Pod,
     PodAffinityTerm,
     PodStatus,
+    Policy,
     Requirement,
     SpreadConstraint,
     Toleration,
+    implied_terms,
+    paid_gpu_milli,
 )
+from kai_solver.domain.gpus import GPU_REPLICAS, MIG_STRATEGY, SINGLE
 from kai_solver.errors import InputError
 from kai_solver.instances_io.native_schema import AffinityDoc, PodDoc, RequirementDoc, SpreadDoc
-from kai_solver.units import MILLI, ResourceSchema, Vector
+from kai_solver.units import MILLI, ResourceSchema, Vector, parse_duration_s
+
+
+@dataclass(frozen=True, slots=True)
+class GpuPlaces:
+    """What nodes say about GPUs beyond their number: labels by node, of those that share, and MIG mode ``single``."""
+
+    labels: Mapping[str, Mapping[str, str]]
+    sharing: tuple[Mapping[str, str], ...]
+    has_single_mig: bool
+
+    @classmethod
+    def of(cls, nodes: Sequence[Node], schema: ResourceSchema, policy: Policy) -> "GpuPlaces":
+        """Of all ``nodes``; of nodes with equally many replicas one is kept."""
+        shared = [schema.index(name) for name in policy.shared_gpu_resources if name in schema.names]
+        sharing = [node.labels for node in nodes if any(node.allocatable[resource] for resource in shared)]
+        by_replicas = {labels.get(GPU_REPLICAS, ""): labels for labels in sharing}
+        single = any(node.labels.get(MIG_STRATEGY) == SINGLE for node in nodes)
+        return cls({node.name: node.labels for node in nodes}, tuple(by_replicas.values()), single)
 
 
 @dataclass(slots=True)
@@ -26,13 +49,20 @@ class PodReader:
     """Expands pod entries; equal constraints become one object."""
 
     schema: ResourceSchema
+    policy: Policy
+    places: GpuPlaces
+    now_s: float
     _interned: dict[Constraints, Constraints] = field(default_factory=dict)
 
     def pods(self, doc: PodDoc, namespace: str, gang: str, field: str, *, many: bool = False) -> Iterator[Pod]:
         """Pods of the entry at ``field``; ``many``: the gang has other entries, so unnamed pods need the place too."""
         request = self._request(doc)
-        gpu = _gpu_request(doc, field)
-        constraints = self._constraints(doc)
+        whole = named_gpus(doc.resources, 0, self.policy, field)
+        gpu = _gpu_request(doc, whole, field)
+        waiting = self._paid(doc, "")
+        constraints = self._constraints(
+            doc, implied_terms(gpu, waiting, self.policy, single_mig=self.places.has_single_mig)
+        )
         base = doc.name or (f"{gang}-{field.rsplit('[', 1)[1][:-1]}" if many else gang)
         numbered = doc.replicas != 1 or not doc.name
         for index, (status, node) in enumerate(_places(doc, field)):
@@ -42,25 +72,39 @@ class PodReader:
                 name=name,
                 request=request,
                 gpu=gpu,
-                status=status,
+                status=self._status(doc, status),
                 podset=doc.group,
                 node=node,
                 devices=doc.devices,
                 gpu_groups=doc.gpu_groups,
                 nominated_node=doc.nominated_node,
-                quota_gpu_milli=round(doc.quota_gpus * MILLI),
+                quota_gpu_milli=self._paid(doc, node) if node else waiting,
                 constraints=constraints,
                 labels=doc.labels,
                 order=(0, 0.0, name) if doc.order is None else doc.order,
             )
 
+    def _status(self, doc: PodDoc, status: PodStatus) -> PodStatus:
+        """The stated status; of a running pod that is being deleted, by how long ago (reference 3.0)."""
+        deleted_s = moment_s(doc.deleted, self.now_s)
+        if deleted_s is None or status is not PodStatus.RUNNING:
+            return status
+        stuck = deleted_s < self.now_s - self.policy.stuck_in_releasing_s
+        return PodStatus.STUCK_IN_RELEASING if stuck else PodStatus.RELEASING
+
+    def _paid(self, doc: PodDoc, node: str) -> int:
+        if doc.quota_gpus is not None:
+            return round(doc.quota_gpus * MILLI)
+        return paid_gpu_milli(doc.resources, self.places.labels.get(node), self.places.sharing, self.policy)
+
     def _request(self, doc: PodDoc) -> Vector:
         return self.schema.vector({"cpu": doc.cpu, "memory": doc.memory, "pods": doc.pods} | doc.resources)
 
-    def _constraints(self, doc: PodDoc) -> Constraints:
+    def _constraints(self, doc: PodDoc, implied: tuple[tuple[NodeTerm, ...], ...]) -> Constraints:
         selected = tuple(((Requirement(key, "In", (value,)),),) for key, value in doc.node_selector.items())
+        stated = tuple(tuple(_term(term) for term in entry) for entry in doc.node_terms)
         constraints = Constraints(
-            node_terms=selected + tuple(tuple(_term(term) for term in entry) for entry in doc.node_terms),
+            node_terms=(*selected, *stated, *(entry for entry in implied if entry not in stated)),
             preferred=tuple((p.weight, _term(p.term)) for p in doc.preferred),
             tolerations=tuple(Toleration(t.key, t.operator, t.value, t.effect) for t in doc.tolerations),
             affinity=tuple(_affinity(term) for term in doc.affinity),
@@ -92,7 +136,34 @@ def _places(doc: PodDoc, field: str) -> Iterator[tuple[PodStatus, str]]:
             yield PodStatus(doc.status), doc.node
 
 
-def _gpu_request(doc: PodDoc, field: str) -> GpuRequest:
+def named_gpus(resources: Mapping[str, int], stated: int, policy: Policy, field: str) -> int:
+    """GPUs of an entry that names them as resources (``amd.com/gpu: 8``), as ``gpus``, or alike in both ways.
+
+    Raises
+    ------
+    InputError
+        The two numbers differ.
+    """
+    named = sum(resources.get(name, 0) for name in policy.gpu_resources)
+    if stated and named and stated != named:
+        problem = f"{named} GPUs in resources, {stated} in gpus"
+        raise InputError(problem, field=f"{field}.resources", cure="Give one of them, or the same number")
+    return stated or named
+
+
+def moment_s(value: float | str | None, now_s: float) -> float | None:
+    """Epoch seconds of a field: a number is one already, a duration counts back from now."""
+    if isinstance(value, str):
+        return now_s - parse_duration_s(value)
+    return None if value is None else float(value)
+
+
+def _gpu_request(doc: PodDoc, named: int, field: str) -> GpuRequest:
+    if named:
+        if doc.gpu_memory or doc.gpus not in (0, named):
+            problem = f"{named} GPUs in resources beside another request of GPUs"
+            raise InputError(problem, field=f"{field}.resources", cure="Give one of them, or the same number")
+        return GpuRequest(named)
     if doc.gpu_memory:
         if doc.gpus:
             problem = "gpus and gpuMemory exclude each other"

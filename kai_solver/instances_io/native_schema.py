@@ -22,6 +22,7 @@ from kai_solver.instances_io.fields import (
     Whole,
 )
 from kai_solver.instances_io.native_usage import UsageHistoryDoc
+from kai_solver.units import GPU_RESOURCES, SHARED_GPU_RESOURCES
 
 FORMAT = "kai-solver/v1"
 
@@ -208,8 +209,9 @@ class PodDoc(Strict):
     gpus: float = Field(default=0, ge=0, le=1000)
     gpu_devices: int = Field(default=1, ge=1, le=1000)
     gpu_memory: Mebibytes = 0
-    quota_gpus: float = Field(default=0, ge=0, le=100_000)
-    """GPUs that the queue pays beside ``gpus``: g for each MIG slice ``<g>g``."""
+    quota_gpus: float | None = Field(default=None, ge=0, le=100_000)
+    """GPUs that the queue pays beside ``gpus``. Default: g for each MIG slice ``<g>g``, 1/replicas for each replica of
+    a time-sliced GPU."""
     cpu: Millis = 0
     memory: Amount = 0
     pods: int = Field(default=1, ge=0, le=1000)
@@ -227,6 +229,8 @@ class PodDoc(Strict):
         "Succeeded",
         "Failed",
     ] = "Pending"
+    deleted: Moment = None
+    """When a Running pod was deleted: it is Releasing, then StuckInReleasing."""
     node: str = ""
     devices: tuple[Whole, ...] = ()
     gpu_groups: tuple[str, ...] = ()
@@ -295,6 +299,15 @@ class PolicyDoc(Strict):
     preempt_min_runtime: Seconds = 0.0
     reclaim_resolve: Literal["lca", "queue"] = "lca"
     full_hierarchy: bool = True
+    gpu_resources: tuple[str, ...] = Field(default=GPU_RESOURCES, min_length=1)
+    """Names in ``resources`` that are whole GPUs."""
+    shared_gpu_resources: tuple[str, ...] = SHARED_GPU_RESOURCES
+    """Names in ``resources`` that are replicas of time-sliced GPUs; the label ``nvidia.com/gpu.replicas`` says how
+    many make one GPU."""
+    restrict_node_scheduling: bool = False
+    """Pods with GPUs only on nodes labelled ``node-role.kubernetes.io/gpu-worker``, others only on ``cpu-worker``."""
+    stuck_in_releasing: Seconds = 120.0
+    """A pod ``deleted`` for longer holds its place, and nothing waits for it."""
 
 
 class NoticeDoc(Strict):

@@ -168,6 +168,9 @@ def _pod(pod: Pod, schema: ResourceSchema, namespace: str = "default") -> dict[s
         document["namespace"] = pod.namespace
     if pod.request[PODS] != 1:
         document["pods"] = pod.request[PODS]
+    extended = _extended(pod.request, schema)
+    if pod.quota_gpu_milli or extended:
+        document["quotaGpus"] = pod.quota_gpu_milli / MILLI
     if pod.podset != "default":
         document["group"] = pod.podset
     if pod.status.value != "Pending":
@@ -179,8 +182,7 @@ def _pod(pod: Pod, schema: ResourceSchema, namespace: str = "default") -> dict[s
         | _present(
             cpu=_core(pod.request[CPU]),
             memory=pod.request[MEMORY],
-            resources=_extended(pod.request, schema),
-            quotaGpus=pod.quota_gpu_milli / MILLI,
+            resources=extended,
             node=pod.node,
             devices=list(pod.devices),
             gpuGroups=list(pod.gpu_groups),

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from kai_solver.domain import Gang, Pod, Snapshot
+from kai_solver.domain import Gang, Pod, Policy, Snapshot
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names, shards
 from kai_solver.kubeobjects.bindings import read_bindings
@@ -65,7 +65,7 @@ def snapshot_from_objects(objects: RawObjects, *, now_s: float, settings: KubeSe
     reader = GangReader(priorities, settings, notices, frozenset(nvidia.guarded))
     around = Surroundings(settings, labels, frozenset(nvidia.queues))
     membership = assign(ours, objects.pod_groups, OwnerIndex.of(objects.other), reader, around)
-    finish = _Finish(_schema(pods, nodes), nodes, notices)
+    finish = _Finish(_schema(pods, nodes, settings.policy), nodes, notices)
     queues = read_queues(objects.queues, settings, notices, nvidia.queues)
     if not objects.queues:
         queues = with_shipped_queue(queues, (gang.queue for gang in membership.gangs.values()), settings, notices)
@@ -97,6 +97,7 @@ def _read_pods(
         bindings={key: binding for key, binding in bindings.items() if binding.node in known},
         group_devices=_group_devices(objects.pods),
         constraints=ConstraintReader(read_claims(objects, notices), namespaces, settings, notices),
+        nodes=nodes,
         settings=settings,
         now_s=now_s,
     )
@@ -169,9 +170,9 @@ def _by_scheduler(
     return ours, foreign
 
 
-def _schema(pods: Iterable[RawPod], nodes: NodeReading) -> ResourceSchema:
-    requested = [pod.amounts for pod in pods]
-    return ResourceSchema.with_extended(extended_names(requested, [node.amounts for node in nodes.nodes.values()]))
+def _schema(pods: Iterable[RawPod], nodes: NodeReading, policy: Policy) -> ResourceSchema:
+    requested, offered = [pod.amounts for pod in pods], [node.amounts for node in nodes.nodes.values()]
+    return ResourceSchema.with_extended(extended_names(requested, offered, policy.gpu_resources))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from kai_solver.domain import Constraints, NodeTerm, PodAffinityTerm, Requirement
+from kai_solver.domain import Constraints, NodeTerm, PodAffinityTerm
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.notices import Notices
@@ -37,8 +37,8 @@ class ConstraintReader:
     notices: Notices
     _known: dict[Constraints, Constraints] = field(default_factory=dict)
 
-    def read(self, pod: Raw, labels: dict[str, str], *, wants_gpu: bool) -> Constraints:
-        """Constraints of one pod.
+    def read(self, pod: Raw, labels: dict[str, str], implied: tuple[tuple[NodeTerm, ...], ...] = ()) -> Constraints:
+        """Constraints of one pod; ``implied``: entries of node terms beside those that it states.
 
         Raises
         ------
@@ -48,7 +48,7 @@ class ConstraintReader:
         spec = pod.get("spec")
         affinity = spec.get("affinity")
         volumes, blocked = self.claims.of_pod(pod)
-        terms = (*_selected(spec), *volumes, *self._worker_term(wants_gpu))
+        terms = (*_selected(spec), *volumes, *implied)
         spread = [spread_constraint(rule, labels) for rule in spec.items("topologySpreadConstraints")]
         constraints = Constraints(
             node_terms=tuple(dict.fromkeys(terms)),
@@ -81,13 +81,6 @@ class ConstraintReader:
             text = "namespaceSelector matches nothing: there are no Namespace objects. Export them too"
             self.notices.warn(raw.path, text)
         return pod_affinity_term(raw, self.namespaces, labels)
-
-    def _worker_term(self, wants_gpu: bool) -> tuple[tuple[NodeTerm, ...], ...]:
-        """``restrict-node-scheduling``: GPU work on GPU workers, the rest on CPU workers (reference 1.4)."""
-        if not self.settings.restrict_node_scheduling:
-            return ()
-        label = names.GPU_WORKER if wants_gpu else names.CPU_WORKER
-        return (((Requirement(label, "Exists"),),),)
 
 
 def _selected(spec: Raw) -> tuple[tuple[NodeTerm, ...], ...]:

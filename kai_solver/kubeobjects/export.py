@@ -49,7 +49,7 @@ def _node(node: Node, snapshot: Snapshot, settings: KubeSettings) -> Written:
     if node.gpu_memory_mib:
         labels.setdefault(names.GPU_MEMORY_LABEL, str(node.gpu_memory_mib))
     taints = [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in node.taints]
-    allocatable = quantities(_whole_gpus(node, snapshot.schema), settings.gpu_resources[0])
+    allocatable = quantities(_whole_gpus(node, snapshot.schema), settings.policy.gpu_resources)
     ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": format_time(snapshot.now_s)}
     return {
         "metadata": {

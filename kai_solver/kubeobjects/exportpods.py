@@ -100,7 +100,7 @@ def _spec(pod: Pod, gang: Gang | None, snapshot: Snapshot, settings: KubeSetting
     amounts = {name: amount for name, amount in snapshot.schema.mapping(pod.request).items() if name != "pods"}
     if pod.gpu.is_whole:
         amounts["gpu"] = pod.gpu.devices * MILLI
-    resources = quantities(amounts, settings.gpu_resources[0])
+    resources = quantities(amounts, settings.policy.gpu_resources)
     container = {"name": "main", "resources": {"requests": resources, "limits": resources}}
     spec: Written = {
         "schedulerName": settings.scheduler_name if gang else _FOREIGN_SCHEDULER,
@@ -122,7 +122,7 @@ def _status(pod: Pod) -> Written:
 
 def _deleted_s(pod: Pod, snapshot: Snapshot, settings: KubeSettings) -> float:
     stuck = pod.status is PodStatus.STUCK_IN_RELEASING
-    return snapshot.now_s - (settings.stuck_in_releasing_s + _STUCK_FOR_S if stuck else 0.0)
+    return snapshot.now_s - (settings.policy.stuck_in_releasing_s + _STUCK_FOR_S if stuck else 0.0)
 
 
 def _ports(constraints: Constraints) -> Written:

@@ -6,8 +6,7 @@ from decimal import ROUND_CEILING, Decimal, InvalidOperation
 from kai_solver.domain import NO_GPU, GpuRequest
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
-from kai_solver.kubeobjects.resources import Amounts, mig_slices
-from kai_solver.units import MILLI
+from kai_solver.units import GPU_RESOURCES, MILLI
 
 
 def gpu_request(whole_milli: int, annotations: Mapping[str, str]) -> GpuRequest:
@@ -35,11 +34,6 @@ def gpu_request(whole_milli: int, annotations: Mapping[str, str]) -> GpuRequest:
     return GpuRequest(devices, 0, _positive(names.GPU_MEMORY, memory or ""))
 
 
-def quota_gpu_milli(amounts: Amounts) -> int:
-    """GPUs that a queue pays for MIG slices: ``1000 * g`` for each ``<g>g`` (reference 1.5)."""
-    return sum(MILLI * mig_slices(name) * amount for name, amount in amounts.items())
-
-
 def gpu_groups(labels: Mapping[str, str]) -> tuple[str, ...]:
     """Names of the shared devices a pod sits on, from the labels that the binder gives it."""
     single = labels.get(names.GPU_GROUP)
@@ -55,7 +49,7 @@ def _milli(text: str) -> int:
     except InvalidOperation as error:
         raise _refuse(names.GPU_FRACTION, f"{text!r} is not a number", 'Write it like "0.5"') from error
     if not value.is_finite() or not 0 < value < 1:
-        cure = f"For whole GPUs ask for {names.GPU_RESOURCES[0]}"
+        cure = f"For whole GPUs ask for {GPU_RESOURCES[0]}"
         raise _refuse(names.GPU_FRACTION, f"{text!r} is not between 0 and 1", cure)
     return int((value * MILLI).to_integral_value(rounding=ROUND_CEILING))
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from kai_solver.domain import Notice
 from kai_solver.errors import InputError
+from kai_solver.kubeobjects import ownsettings
 from kai_solver.kubeobjects.objects import KINDS, Object, RawObjects
 from kai_solver.kubeobjects.raw import Raw, epoch_s, format_time, parse_time_s
 from kai_solver.kubeobjects.settings import KubeSettings, settings_from_kai
@@ -61,9 +62,12 @@ def load_kai_snapshot(document: object) -> tuple[RawObjects, KubeSettings, float
 
 def export_kai_snapshot(objects: RawObjects, settings: KubeSettings | None = None) -> bytes:
     """The zip that KAI's ``/get-snapshot`` would answer, byte for byte the same for the same objects."""
+    settings = settings or KubeSettings()
+    own = ownsettings.own_member(settings.policy)
     document = {
-        "config": _config(settings or KubeSettings()),
-        "schedulerParams": _parameters(settings or KubeSettings()),
+        "config": _config(settings),
+        "schedulerParams": _parameters(settings),
+        **({ownsettings.MEMBER: own} if own else {}),
         "rawObjects": _members(objects),
         "discovery": {"serverVersion": {}, "resources": []},
     }
@@ -138,13 +142,13 @@ def _parameters(settings: KubeSettings) -> dict[str, Any]:
     policy = settings.policy
     return {
         "schedulerName": settings.scheduler_name,
-        "restrictSchedulingNodes": settings.restrict_node_scheduling,
+        "restrictSchedulingNodes": policy.restrict_node_scheduling,
         "partitionParams": {"NodePoolLabelKey": settings.node_pool_key, "NodePoolLabelValue": settings.node_pool},
         "maxNumberConsolidationPreemptees": policy.max_consolidation_gangs,
         "fullHierarchyFairness": policy.full_hierarchy,
         "allowConsolidatingReclaim": policy.consolidating_reclaim,
         "globalDefaultStalenessGracePeriod": round(policy.staleness_grace_s * _NANOSECONDS),
-        "stuckInReleasingThreshold": round(settings.stuck_in_releasing_s * _NANOSECONDS),
+        "stuckInReleasingThreshold": round(policy.stuck_in_releasing_s * _NANOSECONDS),
         "queueLabelKey": settings.queue_label_key,
     }
 

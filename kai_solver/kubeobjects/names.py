@@ -1,7 +1,5 @@
 """Every label, annotation and resource name that KAI and Kubernetes give a meaning (reference section 2.7)."""
 
-GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
-
 # Pods and their owners
 POD_GROUP = "pod-group-name"
 SUBGROUP = "kai.scheduler/subgroup-name"
@@ -43,9 +41,6 @@ RESERVED_INDEX = "run.ai/reserve_for_gpu_index"
 
 # Nodes
 GPU_MEMORY_LABEL = "nvidia.com/gpu.memory"
-MIG_STRATEGY = "nvidia.com/mig.strategy"
-GPU_WORKER = "node-role.kubernetes.io/gpu-worker"
-CPU_WORKER = "node-role.kubernetes.io/cpu-worker"
 
 # Ours: what a Snapshot knows and Kubernetes objects have no field for, so that an export loses nothing
 OWN_DEVICES = "kai-solver/devices"

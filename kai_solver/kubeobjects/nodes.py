@@ -1,16 +1,18 @@
 """Nodes: what they offer, and whether anything new may be placed there."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kai_solver.domain import Node, Taint
+from kai_solver.domain import Node, Policy, Taint, paid_gpu_milli
+from kai_solver.domain.gpus import GPU_REPLICAS, MIG_STRATEGY, MIXED, SINGLE
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.notices import Notices, read_each
 from kai_solver.kubeobjects.objects import Object
 from kai_solver.kubeobjects.raw import Raw
-from kai_solver.kubeobjects.resources import Amounts, mig_slices, read_amounts
+from kai_solver.kubeobjects.resources import Amounts, read_amounts, without_gpus
 from kai_solver.kubeobjects.settings import KubeSettings, in_pool
-from kai_solver.units import MILLI, ResourceSchema
+from kai_solver.units import MILLI, ResourceSchema, mig_slices
 
 _MIB = 2**20
 _TIB_IN_MIB = 2**20
@@ -46,10 +48,22 @@ class RawNode:
 
 @dataclass(frozen=True, slots=True)
 class NodeReading:
-    """Nodes of our pool, and the names of those in other pools."""
+    """Nodes of our pool, and the names of those in other pools.
+
+    ``sharing``: labels of the nodes that offer replicas of time-sliced GPUs, each set of replicas once.
+    """
 
     nodes: dict[str, RawNode]
     elsewhere: frozenset[str]
+    has_single_mig: bool = False
+    sharing: tuple[dict[str, str], ...] = ()
+
+    def paid_gpu_milli(self, amounts: Amounts, node: str, policy: Policy) -> int:
+        """GPUs that a queue pays for MIG slices and shared GPUs of a pod on ``node`` (empty: it waits)."""
+        if not any("/" in name for name in amounts):
+            return 0
+        on = self.nodes.get(node)
+        return paid_gpu_milli(amounts, on.labels if on is not None else None, self.sharing, policy)
 
     @property
     def gpu_milli(self) -> int:
@@ -63,7 +77,21 @@ def read_nodes(objects: tuple[Object, ...], settings: KubeSettings, notices: Not
     elsewhere = {n.name for n in nodes.values() if not in_pool(n.labels, settings)}
     if elsewhere:
         notices.warn("Nodes", f"{len(elsewhere)} nodes of other node pools take no part")
-    return NodeReading({n: node for n, node in nodes.items() if n not in elsewhere}, frozenset(elsewhere))
+    ours = {n: node for n, node in nodes.items() if n not in elsewhere}
+    single = any(node.labels.get(MIG_STRATEGY) == SINGLE for node in ours.values())
+    return NodeReading(ours, frozenset(elsewhere), single, _sharing(ours.values(), settings, notices))
+
+
+def _sharing(nodes: Iterable[RawNode], settings: KubeSettings, notices: Notices) -> tuple[dict[str, str], ...]:
+    found: dict[str, dict[str, str]] = {}
+    for node in nodes:
+        if any(node.amounts.get(name) for name in settings.policy.shared_gpu_resources):
+            replicas = node.labels.get(GPU_REPLICAS, "")
+            found.setdefault(replicas, {GPU_REPLICAS: replicas})
+            if not replicas:
+                text = f"shares GPUs and has no label {GPU_REPLICAS}: each share is charged as a whole GPU"
+                notices.warn(f"Node {node.name}", text)
+    return tuple(found.values())
 
 
 def gpu_memory_mib(label: str) -> int:
@@ -95,11 +123,12 @@ def _node(raw: Raw, settings: KubeSettings) -> RawNode:
 def _allocatable(raw: Raw, labels: dict[str, str], settings: KubeSettings) -> Amounts:
     """Allocatable amounts; MIG mode ``mixed`` offers slices only, ``single`` whole devices only (reference 1.5)."""
     offered = raw.get("status.allocatable") or raw.get("status.capacity")
-    amounts = read_amounts(offered, settings.gpu_resources)
-    strategy = labels.get(names.MIG_STRATEGY, "")
-    if strategy == "mixed":
-        amounts.pop("gpu", None)
-    elif strategy == "single":
+    names_of_gpus = settings.policy.gpu_resources
+    amounts = read_amounts(offered, names_of_gpus)
+    strategy = labels.get(MIG_STRATEGY, "")
+    if strategy == MIXED:
+        amounts = without_gpus(amounts, names_of_gpus)
+    elif strategy == SINGLE:
         amounts = {name: amount for name, amount in amounts.items() if not mig_slices(name)}
     return amounts
 

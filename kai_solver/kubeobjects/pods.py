@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kai_solver.domain import Constraints, GpuRequest, Pod, PodStatus
+from kai_solver.domain import Constraints, GpuRequest, Pod, PodStatus, implied_terms
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.bindings import Binding, binding_of
 from kai_solver.kubeobjects.constraints import ConstraintReader
-from kai_solver.kubeobjects.gpus import gpu_groups, gpu_request, quota_gpu_milli
+from kai_solver.kubeobjects.gpus import gpu_groups, gpu_request
+from kai_solver.kubeobjects.nodes import NodeReading
 from kai_solver.kubeobjects.raw import Raw
 from kai_solver.kubeobjects.resources import Amounts, pod_request
 from kai_solver.kubeobjects.settings import KubeSettings
@@ -35,6 +36,7 @@ class RawPod:
     node: str
     amounts: Amounts
     gpu: GpuRequest
+    paid_gpu_milli: int
     constraints: Constraints
     gpu_groups: tuple[str, ...]
     devices: tuple[int, ...]
@@ -60,7 +62,7 @@ class RawPod:
             devices=self.devices,
             gpu_groups=self.gpu_groups,
             nominated_node=self.nominated_node,
-            quota_gpu_milli=quota_gpu_milli(self.amounts),
+            quota_gpu_milli=self.paid_gpu_milli,
             constraints=self.constraints,
             labels=self.labels,
             order=self.order,
@@ -77,6 +79,7 @@ class PodReader:
     bindings: dict[str, Binding]
     group_devices: Mapping[str, int]
     constraints: ConstraintReader
+    nodes: NodeReading
     settings: KubeSettings
     now_s: float
 
@@ -93,10 +96,13 @@ class PodReader:
         labels, annotations = raw.strings("metadata.labels"), raw.strings("metadata.annotations")
         if not raw.items("spec.containers"):
             raise InputError("has no containers", field="spec.containers", cure="Add one, or check the indentation")
-        amounts = pod_request(raw.get("spec"), self.settings.gpu_resources)
+        amounts = pod_request(raw.get("spec"), self.settings.policy.gpu_resources)
         gpu = gpu_request(amounts.get("gpu", 0), annotations)
         binding = binding_of(self.bindings, f"{namespace}/{name}", uid)
         status = self._status(raw, binding)
+        node = _node(raw, status, binding)
+        paid_milli = self.nodes.paid_gpu_milli(amounts, node, self.settings.policy)
+        implied = implied_terms(gpu, paid_milli, self.settings.policy, single_mig=self.nodes.has_single_mig)
         groups = gpu_groups(labels) or (binding.gpu_groups if binding and status.holds_resources else ())
         return RawPod(
             raw=raw,
@@ -107,10 +113,11 @@ class PodReader:
             annotations=annotations,
             scheduler=raw.text("spec.schedulerName"),
             status=status,
-            node=_node(raw, status, binding),
+            node=node,
             amounts=amounts,
             gpu=gpu,
-            constraints=self.constraints.read(raw, labels, wants_gpu=gpu.devices > 0),
+            paid_gpu_milli=paid_milli,
+            constraints=self.constraints.read(raw, labels, implied),
             gpu_groups=groups,
             devices=self._devices(groups, annotations),
             nominated_node=raw.text("status.nominatedNodeName"),
@@ -131,7 +138,7 @@ class PodReader:
             raise InputError(f"{phase!r} is no phase", field="status.phase", cure="Write Pending, Running, ...")
         if deleted_s is None:
             return PodStatus.RUNNING
-        stuck = deleted_s < self.now_s - self.settings.stuck_in_releasing_s
+        stuck = deleted_s < self.now_s - self.settings.policy.stuck_in_releasing_s
         return PodStatus.STUCK_IN_RELEASING if stuck else PodStatus.RELEASING
 
     def _devices(self, groups: tuple[str, ...], annotations: Mapping[str, str]) -> tuple[int, ...]:

@@ -5,10 +5,13 @@ from collections.abc import Mapping
 from kai_solver.units import MILLI
 
 
-def quantities(amounts: Mapping[str, int], gpu_resource: str) -> dict[str, str]:
-    """A resource list of ``amounts`` (schema names and units); GPUs under the name of their resource."""
+def quantities(amounts: Mapping[str, int], gpu_resources: tuple[str, ...]) -> dict[str, str]:
+    """A resource list of ``amounts`` (schema names and units); GPUs under their own names, else under the first."""
+    named = any(amounts.get(name) for name in gpu_resources)
     return {
-        gpu_resource if name == "gpu" else name: quantity(name, amount) for name, amount in amounts.items() if amount
+        gpu_resources[0] if name == "gpu" else name: quantity(name, amount)
+        for name, amount in amounts.items()
+        if amount and not (named and name == "gpu")
     }
 
 

@@ -1,6 +1,5 @@
 """Amounts: what containers request and nodes offer, in the units of a `ResourceSchema`."""
 
-import re
 from collections.abc import Iterable, Mapping
 
 from kai_solver.errors import InputError
@@ -8,17 +7,13 @@ from kai_solver.kubeobjects.raw import Raw
 from kai_solver.units import MILLI
 
 Amounts = dict[str, int]
-"""By schema name: ``cpu`` milli, ``memory`` bytes, ``gpu`` milli, ``pods``, extended resources in ones."""
+"""By schema name: ``cpu`` milli, ``memory`` bytes, ``gpu`` milli, ``pods``, extended resources in ones.
+
+GPUs are there twice: together as ``gpu``, and under their own names, so that those of one vendor are not taken for
+another's."""
 
 EPHEMERAL = "ephemeral-storage"
-_MIG = re.compile(r"nvidia\.com/mig-(?:\d+c\.)?(\d+)g\.\d+gb.*")
 _IGNORED_PREFIXES = ("attachable-volumes-",)
-
-
-def mig_slices(resource: str) -> int:
-    """GPU slices of one device of a MIG resource (``nvidia.com/mig-2g.10gb``: 2); 0 for any other resource."""
-    match = _MIG.fullmatch(resource)
-    return int(match[1]) if match else 0
 
 
 def read_amounts(raw: Raw, gpu_resources: tuple[str, ...]) -> Amounts:
@@ -32,7 +27,8 @@ def read_amounts(raw: Raw, gpu_resources: tuple[str, ...]) -> Amounts:
     amounts: Amounts = {}
     for name, quantity in raw.fields():
         if name in gpu_resources:
-            amounts["gpu"] = amounts.get("gpu", 0) + quantity.quantity() * MILLI
+            amounts[name] = quantity.quantity()
+            amounts["gpu"] = amounts.get("gpu", 0) + amounts[name] * MILLI
         elif name == "cpu":
             amounts[name] = quantity.quantity(MILLI)
         elif name == "gpu":
@@ -68,14 +64,24 @@ def pod_request(spec: Raw, gpu_resources: tuple[str, ...]) -> Amounts:
     return running
 
 
-def extended_names(amounts: Iterable[Mapping[str, int]], offered: Iterable[Mapping[str, int]]) -> set[str]:
+def without_gpus(amounts: Amounts, gpu_resources: tuple[str, ...]) -> Amounts:
+    """The amounts without whole GPUs, under whatever name."""
+    return {name: amount for name, amount in amounts.items() if name != "gpu" and name not in gpu_resources}
+
+
+def extended_names(
+    amounts: Iterable[Mapping[str, int]], offered: Iterable[Mapping[str, int]], gpu_resources: tuple[str, ...]
+) -> set[str]:
     """Extended resources that the schema needs: all that are requested, and all devices that nodes offer.
 
-    Ephemeral storage counts only where some node says how much it has.
+    Ephemeral storage counts only where some node says how much it has. GPUs need their own names only where there are
+    several: ``gpu`` counts them all.
     """
     on_nodes = {name for amount in offered for name, value in amount.items() if value}
     wanted = {name for amount in amounts for name, value in amount.items() if value}
-    return {name for name in wanted if name != EPHEMERAL or name in on_nodes} | {n for n in on_nodes if "/" in n}
+    found = {name for name in wanted if name != EPHEMERAL or name in on_nodes} | {n for n in on_nodes if "/" in n}
+    gpus = found & set(gpu_resources)
+    return found if len(gpus) > 1 else found - gpus
 
 
 def _container(raw: Raw, gpu_resources: tuple[str, ...]) -> Amounts:

@@ -8,6 +8,7 @@ from kai_solver.domain.snapshot import Strategy
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.notices import Notices
+from kai_solver.kubeobjects.ownsettings import with_own_member
 from kai_solver.kubeobjects.raw import Raw
 
 _NANOSECONDS = 1e9
@@ -21,10 +22,6 @@ class KubeSettings:
     ----------
     node_pool
         The shard: nodes, queues and PodGroups whose label ``node_pool_key`` has this value; empty: those without.
-    stuck_in_releasing_s
-        A pod that is deleted for longer holds its place and nothing waits for it.
-    restrict_node_scheduling
-        GPU pods only on nodes labelled gpu-worker, others only on cpu-worker.
     default_priority, default_priority_class
         Of a priority class that does not exist; of grouped work whose kind has no default of its own.
     notices
@@ -35,9 +32,6 @@ class KubeSettings:
     queue_label_key: str = names.QUEUE
     node_pool_key: str = names.NODE_POOL
     node_pool: str = ""
-    gpu_resources: tuple[str, ...] = names.GPU_RESOURCES
-    stuck_in_releasing_s: float = 120.0
-    restrict_node_scheduling: bool = False
     default_queue: str = "default-queue"
     default_priority: int = 50
     default_priority_class: str = "train"
@@ -59,7 +53,7 @@ def settings_from_kai(document: Raw) -> KubeSettings:
     parameters = document.get("schedulerParams")
     if not parameters:
         notices.warn("schedulerParams", "the snapshot has none: KAI's defaults are taken")
-        return KubeSettings(notices=notices.all())
+        return KubeSettings(policy=with_own_member(document, Policy()), notices=notices.all())
     base = KubeSettings()
     return replace(
         base,
@@ -67,9 +61,7 @@ def settings_from_kai(document: Raw) -> KubeSettings:
         queue_label_key=parameters.text("queueLabelKey") or base.queue_label_key,
         node_pool_key=parameters.text("partitionParams.NodePoolLabelKey") or base.node_pool_key,
         node_pool=parameters.text("partitionParams.NodePoolLabelValue"),
-        stuck_in_releasing_s=_nanoseconds(parameters.get("stuckInReleasingThreshold"), base.stuck_in_releasing_s),
-        restrict_node_scheduling=parameters.flag("restrictSchedulingNodes"),
-        policy=_policy(document, parameters, _plugin_arguments(document, notices), notices),
+        policy=with_own_member(document, _policy(document, parameters, _plugin_arguments(document, notices), notices)),
         notices=notices.all(),
     )
 
@@ -93,6 +85,8 @@ def _policy(document: Raw, parameters: Raw, plugins: dict[str, Raw], notices: No
         preempt_min_runtime_s=minruntime.duration_s("defaultPreemptMinRuntime") or 0.0,
         reclaim_resolve="queue" if minruntime.text("reclaimResolveMethod") == "queue" else "lca",
         full_hierarchy=parameters.flag("fullHierarchyFairness"),
+        restrict_node_scheduling=parameters.flag("restrictSchedulingNodes"),
+        stuck_in_releasing_s=_nanoseconds(parameters.get("stuckInReleasingThreshold"), base.stuck_in_releasing_s),
     )
 
 

@@ -10,8 +10,10 @@ from kai_solver.errors import InputError
 from kai_solver.kubeobjects.honoured import ANYTHING, Rules, unhonoured
 from kai_solver.kubeobjects.notices import Notices, object_name
 from kai_solver.kubeobjects.objects import RawObjects, group_of, kind_of
+from kai_solver.kubeobjects.ownsettings import with_own_annotations
 from kai_solver.kubeobjects.raw import Raw
 from kai_solver.kubeobjects.settings import KubeSettings
+from kai_solver.kubeobjects.shardargs import HONOURED, with_args, with_plugins
 
 GROUP = "kai.scheduler"
 
@@ -22,6 +24,7 @@ _SHARD: Rules = {
     re.compile(r"spec\.partitionLabelValue"): ANYTHING,
     re.compile(r"spec\.minRuntime\.(preempt|reclaim)MinRuntime"): ANYTHING,
     re.compile(r"spec\.kValue"): ANYTHING,
+    **HONOURED,
 }
 
 
@@ -64,6 +67,7 @@ def _with_names(raw: Raw, settings: KubeSettings, _: Notices) -> KubeSettings:
         scheduler_name=names.text("schedulerName") or settings.scheduler_name,
         queue_label_key=names.text("queueLabelKey") or settings.queue_label_key,
         node_pool_key=names.text("nodePoolLabelKey") or settings.node_pool_key,
+        policy=with_own_annotations(raw, settings.policy),
     )
 
 
@@ -81,9 +85,11 @@ def _with_shard(raw: Raw, settings: KubeSettings, notices: Notices) -> KubeSetti
         reclaim_min_runtime_s=spec.duration_s("minRuntime.reclaimMinRuntime") or 0.0,
         preempt_min_runtime_s=spec.duration_s("minRuntime.preemptMinRuntime") or 0.0,
     )
+    settings = with_args(spec, replace(settings, policy=policy))
+    policy = with_own_annotations(raw, with_plugins(spec, settings.policy))
     name = object_name("SchedulingShard", raw)
     if policy.max_consolidation_gangs == 0:
-        notices.warn(name, "spreads, so nothing is moved to make room, as in KAI")
+        notices.warn(name, "spreads or has no consolidation, so nothing is moved to make room, as in KAI")
     ignored = list(unhonoured(raw, _SHARD))
     if ignored:
         notices.warn(name, f"not honoured yet: {', '.join(ignored)}")

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.domain import Gang, Node, Pod, PodStatus, Policy, Snapshot
+from kai_solver.domain import Gang, Node, Pod, PodStatus, Policy, Snapshot, counted_gpu_milli
 from kai_solver.fairness import QueueTree, allocatable_share, fair_share
 from kai_solver.predicates import NodePredicates
 from kai_solver.reduction.devices import seat_running
 from kai_solver.reduction.gangs import GangShape, shape_gang
 from kai_solver.reduction.shapes import BEYOND, ShapeTable
 from kai_solver.topology import DomainTree
-from kai_solver.units import CPU, GPU, MEMORY, MILLI, PODS
+from kai_solver.units import CPU, GPU, MEMORY, MILLI
 
 IntArray = NDArray[np.int64]
 Charge = tuple[int, int, int]
@@ -105,7 +105,7 @@ def build_problem(snapshot: Snapshot) -> Problem:
         capacity=occupancy.capacity,
         held=occupancy.held,
         releasing=occupancy.releasing,
-        gpus=np.array([node.gpus for node in nodes], dtype=np.int64),
+        gpus=np.array([usable_devices(node) for node in nodes], dtype=np.int64),
         device_free=occupancy.device_free,
         device_releasing=occupancy.device_releasing,
         min_gpu_memory_mib=table.min_gpu_memory_mib,
@@ -190,6 +190,11 @@ class _PodTable:
         self.least_charges.append(charge(pod, self._max_gpu_memory_mib) if is_open else self.charges[-1])
 
 
+def usable_devices(node: Node) -> int:
+    """Devices that may be had: those of a node in MIG mode ``mixed`` may not (reference 1.5)."""
+    return min(node.gpus, node.allocatable[GPU] // MILLI)
+
+
 def charge(pod: Pod, gpu_memory_mib: int) -> Charge:
     """What the pod's queue pays on a node whose devices have ``gpu_memory_mib`` (reference 3.1, 3.11)."""
     gpu = pod.gpu
@@ -229,6 +234,8 @@ class _Occupancy:
         for node in range(count):
             if node not in by_node:
                 self.device_free[node, : nodes[node].gpus] = MILLI
+            withheld = self.device_free[node, usable_devices(nodes[node]) : nodes[node].gpus]
+            np.minimum(withheld, 0, out=withheld)
 
     def _fill(self, index: int, node: Node, pods: list[tuple[int, Pod]]) -> None:
         requests = np.array([pod.request for _, pod in pods], dtype=np.int64)
@@ -249,27 +256,15 @@ class _Occupancy:
 def _total(snapshot: Snapshot, nodes: tuple[Node, ...], table: _PodTable) -> tuple[int, int, int]:
     """What fair share divides: schedulable nodes, less what other schedulers' pods hold there (reference 3.1)."""
     usable = {i for i, node in enumerate(nodes) if node.schedulable}
-    slices = _mig_slices(snapshot)
     cpu = sum(nodes[i].allocatable[CPU] for i in usable)
     memory = sum(nodes[i].allocatable[MEMORY] for i in usable)
-    gpu = sum(nodes[i].gpus * MILLI + sum(nodes[i].allocatable[r] * g for r, g in slices) for i in usable)
+    gpu = sum(counted_gpu_milli(nodes[i], snapshot.schema, snapshot.policy) for i in usable)
     first_foreign = len(table.pods) - len(snapshot.foreign)
     for index in range(first_foreign, len(table.pods)):
         if table.pod_node[index] in usable and table.pods[index].status.holds_resources:
             c = table.charges[index]
             cpu, memory, gpu = cpu - c[0], memory - c[1], gpu - c[2]
     return (max(0, cpu), max(0, memory), max(0, gpu))
-
-
-def _mig_slices(snapshot: Snapshot) -> list[tuple[int, int]]:
-    """(resource index, GPU milli per slice) of MIG resources: ``nvidia.com/mig-<g>g.<m>gb`` counts g GPUs."""
-    found = []
-    for index, name in enumerate(snapshot.schema.names[PODS + 1 :], PODS + 1):
-        prefix, _, profile = name.partition("mig-")
-        size = profile.partition("g.")[0]
-        if prefix.endswith("/") and size.isdigit():
-            found.append((index, int(size) * MILLI))
-    return found
 
 
 def _queue_loads(tree: QueueTree, table: _PodTable) -> tuple[IntArray, IntArray, IntArray]:

@@ -1,5 +1,6 @@
 """Quantities as integers with declared units, and resource vectors in a fixed order."""
 
+from kai_solver.units.gpus import GPU_RESOURCES, SHARED_GPU_RESOURCES, mig_slices
 from kai_solver.units.quantity import format_amount, parse_duration_s, parse_quantity
 from kai_solver.units.resources import (
     CPU,
@@ -16,14 +17,17 @@ from kai_solver.units.resources import (
 __all__ = [
     "CPU",
     "GPU",
+    "GPU_RESOURCES",
     "MEMORY",
     "MILLI",
     "PODS",
     "QUEUE_RESOURCES",
+    "SHARED_GPU_RESOURCES",
     "UNLIMITED",
     "ResourceSchema",
     "Vector",
     "format_amount",
+    "mig_slices",
     "parse_duration_s",
     "parse_quantity",
 ]

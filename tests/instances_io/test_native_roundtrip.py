@@ -176,6 +176,9 @@ policies = st.builds(
     reclaim_min_runtime_s=st.floats(0, 1e4),
     reclaim_resolve=st.sampled_from(["lca", "queue"]),
     full_hierarchy=st.booleans(),
+    gpu_resources=st.sampled_from([("nvidia.com/gpu",), ("amd.com/gpu", "intel.com/gpu")]),
+    shared_gpu_resources=st.sampled_from([(), ("nvidia.com/gpu.shared", "rdma/hca")]),
+    stuck_in_releasing_s=st.floats(0, 1e4),
 )
 
 

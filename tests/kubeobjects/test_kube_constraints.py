@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kai_solver.domain import PodAffinityTerm, Requirement, SpreadConstraint, Toleration
+from kai_solver.domain import PodAffinityTerm, Policy, Requirement, SpreadConstraint, Toleration
 from kai_solver.kubeobjects import KubeSettings
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -218,7 +218,7 @@ def test_claimed_devices_block_until_they_can_be_allotted(build: Any) -> None:
 
 
 def test_restricted_scheduling_sends_gpu_work_to_gpu_workers(build: Any) -> None:
-    settings = KubeSettings(restrict_node_scheduling=True)
+    settings = KubeSettings(policy=Policy(restrict_node_scheduling=True))
     label = "node-role.kubernetes.io/"
     gpu = build.one_pod(build.pod(annotations={"gpu-fraction": "0.5"}), settings=settings)
     cpu = build.one_pod(build.pod(), settings=settings)

@@ -4,6 +4,7 @@ import io
 import json
 import zipfile
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -126,7 +127,9 @@ def test_a_snapshot_written_as_objects_reads_as_the_same_snapshot(name: str) -> 
 
 def test_every_policy_survives_the_export() -> None:
     policy = Policy("spread", "binpack", "spread", 0, False, 7.5, 1.25, 0.5, 100, 60.0, 0.5, "queue", False)
-    settings = KubeSettings("other", "team", "pool", "a100", policy=policy, restrict_node_scheduling=True)
+    policy = replace(policy, restrict_node_scheduling=True, stuck_in_releasing_s=30.0, non_preemptible_priority=1001)
+    policy = replace(policy, gpu_resources=("a.com/gpu",), shared_gpu_resources=("a.com/gpu.part", "b.com/part"))
+    settings = KubeSettings("other", "team", "pool", "a100", policy=policy)
     _, read, _ = load_kai_snapshot(unzipped(export_kai_snapshot(RawObjects(), settings)))
     assert read.policy == policy
     assert (read.scheduler_name, read.queue_label_key, read.node_pool_key, read.node_pool) == (
@@ -135,7 +138,6 @@ def test_every_policy_survives_the_export() -> None:
         "pool",
         "a100",
     )
-    assert read.restrict_node_scheduling
 
 
 def test_an_unstated_consolidation_limit_is_ours() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kai_solver.domain import GpuRequest, PodStatus
+from kai_solver.domain import GpuRequest, PodStatus, Policy
 from kai_solver.kubeobjects import KubeSettings
 
 LONG_AGO, JUST_NOW = "1970-01-12T13:44:39Z", "1970-01-12T13:46:35Z"  # 121 s and 5 s before the builder's now
@@ -115,7 +115,7 @@ def test_a_pod_that_asks_for_nothing_is_best_effort(build: Any) -> None:
 def test_gpus_of_every_vendor_are_gpus(build: Any) -> None:
     spec = {"containers": [{"name": "c", "resources": {"limits": {"amd.com/gpu": "2"}}}]}
     assert build.one_pod(build.pod("p", {"spec": spec})).gpu == GpuRequest(2)
-    settings = KubeSettings(gpu_resources=("example.com/gpu",))
+    settings = KubeSettings(policy=Policy(gpu_resources=("example.com/gpu",)))
     spec = {"containers": [{"name": "c", "resources": {"limits": {"example.com/gpu": "2"}}}]}
     assert build.one_pod(build.pod("p", {"spec": spec}), settings=settings).gpu == GpuRequest(2)
 

@@ -1,0 +1,90 @@
+"""What labels of nodes and the policy say about GPUs: who may go where, and what a unit of a resource costs."""
+
+from collections.abc import Iterable, Mapping
+
+from kai_solver.domain.cluster import Node
+from kai_solver.domain.snapshot import Policy
+from kai_solver.domain.workload import GpuRequest, NodeTerm, Requirement
+from kai_solver.units import GPU, MILLI, ResourceSchema, mig_slices
+
+GPU_WORKER = "node-role.kubernetes.io/gpu-worker"
+CPU_WORKER = "node-role.kubernetes.io/cpu-worker"
+MIG_STRATEGY = "nvidia.com/mig.strategy"
+GPU_REPLICAS = "nvidia.com/gpu.replicas"
+"""Into how many replicas each time-sliced GPU of a node is divided."""
+
+MIXED, SINGLE = "mixed", "single"
+
+_WHOLE_OR_NONE = (((Requirement(MIG_STRATEGY, "NotIn", (SINGLE,)),),),)
+
+
+def unit_gpu_milli(resource: str, labels: Mapping[str, str], policy: Policy) -> int:
+    """Thousandths of a GPU that one unit of an extended resource counts on a node with ``labels``.
+
+    A MIG slice ``<g>g`` counts g GPUs, as in KAI (reference 1.5). A replica of a time-sliced GPU counts 1/replicas,
+    rounded down so that all of them are never more than the GPU; a whole one where the label does not tell. Anything
+    else counts nothing.
+    """
+    if resource in policy.shared_gpu_resources:
+        return MILLI // _replicas(labels)
+    return MILLI * mig_slices(resource)
+
+
+def _replicas(labels: Mapping[str, str]) -> int:
+    """Replicas of each GPU, 1 to 1000; 1 where the label does not tell."""
+    label = labels.get(GPU_REPLICAS, "")
+    return min(max(int(label), 1), MILLI) if label.isdecimal() and len(label) < 10 else 1
+
+
+def paid_gpu_milli(
+    amounts: Mapping[str, int], on: Mapping[str, str] | None, offering: Iterable[Mapping[str, str]], policy: Policy
+) -> int:
+    """Thousandths of a GPU that a queue pays for extended resources of one pod.
+
+    Parameters
+    ----------
+    amounts
+        Units by resource.
+    on
+        Labels of the pod's node; None where it waits: then it pays as on the dearest node of ``offering``.
+    offering
+        Labels of all nodes that offer shared GPUs.
+    """
+    places = list(offering) or [{}] if on is None else [on]
+    return sum(
+        amount * max(unit_gpu_milli(name, labels, policy) for labels in places)
+        for name, amount in amounts.items()
+        if amount and (name in policy.shared_gpu_resources or mig_slices(name))
+    )
+
+
+def counted_gpu_milli(node: Node, schema: ResourceSchema, policy: Policy) -> int:
+    """Thousandths of GPUs that the node adds to what fair share divides (reference 3.1).
+
+    None where ``restrict_node_scheduling`` is on and the node is no GPU worker.
+    """
+    if policy.restrict_node_scheduling and GPU_WORKER not in node.labels:
+        return 0
+    units = zip(schema.names, node.allocatable, strict=True)
+    return node.allocatable[GPU] + sum(
+        amount * unit_gpu_milli(name, node.labels, policy) for name, amount in units if amount and "/" in name
+    )
+
+
+def implied_terms(
+    gpu: GpuRequest, paid_milli: int, policy: Policy, *, single_mig: bool
+) -> tuple[tuple[NodeTerm, ...], ...]:
+    """Node terms that nobody writes on a pod and that hold all the same.
+
+    Parameters
+    ----------
+    paid_milli
+        GPUs that its queue pays for extended resources (MIG slices, shared GPUs).
+    single_mig
+        Whether the cluster has nodes of MIG strategy ``single``: they take whole devices only (reference 1.5).
+    """
+    terms = _WHOLE_OR_NONE if single_mig and gpu.is_shared else ()
+    if not policy.restrict_node_scheduling:
+        return terms
+    label = GPU_WORKER if gpu.devices or paid_milli else CPU_WORKER
+    return (*terms, ((Requirement(label, "Exists"),),))
