@@ -23,13 +23,13 @@ def unhonoured(raw: Raw, rules: Rules) -> Iterator[str]:
 
 
 def _leaves(raw: Raw) -> Iterator[tuple[str, object]]:
-    """Path and value of everything that is no object and no list; an empty one states nothing."""
+    """Path and value of everything that is no object and no list."""
     pending = [raw]
     while pending:
         here = pending.pop()
-        if isinstance(here.value, dict):
+        if isinstance(here.value, dict) and here.value:
             pending += reversed([inner for _, inner in here.fields()])
-        elif isinstance(here.value, list):
+        elif isinstance(here.value, list) and here.value:
             pending += reversed(here.items())
         else:
             yield here.path, here.value

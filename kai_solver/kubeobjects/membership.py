@@ -44,7 +44,7 @@ def assign(
         if named:
             _seat(outcome, pod, f"{pod.namespace}/{named}", pod.labels.get(names.SUBGROUP) or "default", reader.notices)
             continue
-        member = _member(pod, owners, outcome, reader.notices)
+        member = _member(pod, owners, outcome, reader.notices, around)
         if member is not None:
             unnamed.append(member)
     ungrouped = _join(outcome, unnamed, _Made(_gangs_by_owner(pod_groups), owners), reader.notices)
@@ -52,13 +52,18 @@ def assign(
     return outcome
 
 
-def _member(pod: RawPod, owners: OwnerIndex, outcome: Membership, notices: Notices) -> Member | None:
-    """The pod with its owners; None where it must wait for a PodGroup that somebody else writes."""
+def _member(
+    pod: RawPod, owners: OwnerIndex, outcome: Membership, notices: Notices, around: Surroundings
+) -> Member | None:
+    """The pod with its owners; None where it is of another node pool, or waits for a PodGroup that somebody writes."""
     try:
         member = Member(pod, owners.chain(pod.raw))
     except InputError as error:
         notices.set_aside(f"Pod {pod.key}", error)
         outcome.loose.append(pod)
+        return None
+    if member.stated(around.settings.node_pool_key) != around.settings.node_pool:
+        outcome.loose.append(pod)  # another shard's scheduler places it
         return None
     if member.stated(names.SKIP_PODGROUPER) == "true":
         notices.warn(f"Pod {pod.key}", f"waits for a PodGroup: {names.SKIP_PODGROUPER} is set and it names none")

@@ -6,12 +6,17 @@ from dataclasses import dataclass, replace
 from kai_solver.domain import Gang, flat_gang
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
+from kai_solver.kubeobjects.grouping.read import natural
 from kai_solver.kubeobjects.notices import Notices, namespaced_key, read_each
 from kai_solver.kubeobjects.objects import Object
 from kai_solver.kubeobjects.priorities import PriorityTable
 from kai_solver.kubeobjects.raw import Raw
 from kai_solver.kubeobjects.settings import KubeSettings, in_pool
 from kai_solver.kubeobjects.tree import read_tree
+
+_NO_BACKOFF = -1
+_DEFAULT_POOL = "default"
+"""KAI's name for the pool of objects without the label."""
 
 _PREEMPTIBLE = {"preemptible": True, "non-preemptible": False}
 
@@ -43,13 +48,29 @@ class GangReader:
         namespace, _, name = namespaced_key(raw).partition("/")
         bare = Gang(namespace, name, raw.text("spec.queue"), flat_gang(1), uid=raw.text("metadata.uid"))
         try:
-            stated = raw.strings("metadata.annotations").get(names.OWN_SET_ASIDE, "")
+            stated = raw.strings("metadata.annotations").get(names.OWN_SET_ASIDE, "") or self._backed_off(raw)
             if stated:
                 self.notices.set_aside(f"PodGroup {bare.key}", stated)
             return replace(self._full(raw, bare), set_aside=stated)
         except InputError as error:
             self.notices.set_aside(f"PodGroup {bare.key}", error)
             return replace(bare, set_aside=str(error))
+
+    def _backed_off(self, raw: Raw) -> str:
+        """Why a PodGroup that found no room once is not tried again (reference 2.2, ``schedulingBackoff``).
+
+        Without backoff it is tried in every cycle. Else its newest scheduling condition decides: while that is about
+        the node pool in which the PodGroup still is, KAI leaves it out, running pods and all.
+        """
+        conditions = raw.items("status.schedulingConditions")
+        if raw.integer("spec.schedulingBackoff", _NO_BACKOFF) == _NO_BACKOFF or not conditions:
+            return ""
+        last = max(conditions, key=lambda condition: _transition(condition))
+        pool = raw.strings("metadata.labels").get(self.settings.node_pool_key) or _DEFAULT_POOL
+        if last.text("nodePool") != pool:
+            return ""
+        said = f": {last.text('message')}" if last.text("message") else ""
+        return f"Node-Pool '{pool}': found unschedulable there, and spec.schedulingBackoff has it tried once{said}"
 
     def _full(self, raw: Raw, bare: Gang) -> Gang:
         annotations, labels = raw.strings("metadata.annotations"), raw.strings("metadata.labels")
@@ -92,13 +113,16 @@ class GangReader:
         return queue not in self.guarded_queues and priority < self.settings.policy.non_preemptible_priority
 
     def _warn_unused(self, raw: Raw, key: str) -> None:
-        if raw.integer("spec.schedulingBackoff", -1) != -1:
-            self.notices.warn(f"PodGroup {key}", "spec.schedulingBackoff is not honoured: it is tried in every cycle")
         parents = {part.text("parent") for part in raw.items("spec.subGroups")}
         for part in raw.items("spec.subGroups"):
             if part.get("minMember") and part.text("name") in parents:
                 text = f"minMember of {part.text('name')!r}, which has subgroups, is not used"
                 self.notices.warn(f"PodGroup {key}", text)
+
+
+def _transition(condition: Raw) -> int:
+    """Number of a scheduling condition; the highest is the newest."""
+    return natural(condition.text("transitionID")) or 0
 
 
 def _duration_s(raw: Raw, field: str, annotations: Mapping[str, str], annotation: str) -> float | None:

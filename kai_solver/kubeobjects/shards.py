@@ -19,12 +19,15 @@ GROUP = "kai.scheduler"
 
 Reader = Callable[[Raw, KubeSettings, Notices], KubeSettings]
 
+NOTHING = re.compile(r"\{\}|\[\]")
+
 _SHARD: Rules = {
     re.compile(r"spec\.placementStrategy\.(gpu|cpu)"): re.compile("binpack|spread"),
     re.compile(r"spec\.partitionLabelValue"): ANYTHING,
     re.compile(r"spec\.minRuntime\.(preempt|reclaim)MinRuntime"): ANYTHING,
     re.compile(r"spec\.kValue"): ANYTHING,
     **HONOURED,
+    re.compile(r"spec(\.\w+)*"): NOTHING,
 }
 
 

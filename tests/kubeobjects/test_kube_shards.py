@@ -53,3 +53,45 @@ def test_a_broken_shard_changes_nothing(build: Any, spec: dict[str, Any]) -> Non
     found = build.read(shard(**spec))
     assert found.policy == build.read().policy
     assert any(text.startswith("SchedulingShard default: spec.") for text in build.texts(found, "set-aside"))
+
+
+def test_an_empty_shard_says_nothing_and_gets_no_warning(build: Any) -> None:
+    assert build.texts(build.read(shard(), shard("pool", partitionLabelValue="x")))[1:] == []
+    assert build.texts(build.read(shard(args={}))) == []
+
+
+def test_pods_of_another_pool_are_not_ours_without_a_pod_group_either(build: Any) -> None:
+    pool = {"kai.scheduler/node-pool": "a100"}
+    mine, other = build.pod("mine"), build.pod("other", labels=pool)
+    assert [gang.pods[0].name for gang in build.read(mine, other).gangs] == ["mine"]
+    node = build.node("n", {"metadata": {"labels": pool}})
+    found = build.read(shard("a100", partitionLabelValue="a100"), node, mine, other)
+    assert [gang.pods[0].name for gang in found.gangs] == ["other"]
+
+
+BACKED_OFF = "Node-Pool '{}': found unschedulable there, and spec.schedulingBackoff has it tried once"
+
+
+def backing_off(build: Any, backoff: int | None, *conditions: tuple[str, str], **labels: str) -> Any:
+    spec = {"queue": "q", "minMember": 1} | ({} if backoff is None else {"schedulingBackoff": backoff})
+    written = [{"type": "UnschedulableOnNodePool", "nodePool": pool, "transitionID": n} for n, pool in conditions]
+    more = {"metadata": {"labels": labels}, "status": {"schedulingConditions": written}}
+    return build.one_gang(build.pod_group(spec=spec, more=more), build.queue())
+
+
+@pytest.mark.parametrize(
+    ("backoff", "conditions", "pool"),
+    [
+        (None, [("1", "default")], None),
+        (-1, [("1", "default")], None),
+        (1, [], None),
+        (1, [("1", "default")], "default"),
+        (1, [("1", "default"), ("2", "a100")], None),
+        (1, [("10", "default"), ("9", "a100")], "default"),
+    ],
+)
+def test_a_group_that_backs_off_is_tried_once_in_a_pool(
+    build: Any, backoff: int | None, conditions: list[tuple[str, str]], pool: str | None
+) -> None:
+    gang = backing_off(build, backoff, *conditions)
+    assert gang.set_aside == (BACKED_OFF.format(pool) if pool else "")

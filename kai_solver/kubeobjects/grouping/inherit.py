@@ -75,7 +75,7 @@ def pod_group_object(
         "priorityClassName": _priority_class(group, members, settings),
         "preemptibility": _stated(members, names.PREEMPTIBILITY),
         "topologyConstraint": _topology(
-            first, first.stated(names.TOPOLOGY_REQUIRED), first.stated(names.TOPOLOGY_PREFERRED)
+            first.stated(names.TOPOLOGY), first.stated(names.TOPOLOGY_REQUIRED), first.stated(names.TOPOLOGY_PREFERRED)
         ),
         **_shape(group, first),
     }
@@ -93,16 +93,13 @@ def _part(part: Part, first: Member) -> dict[str, Any]:
     fields = {"minMember": part.min_member, "minSubGroup": part.min_subgroup, "parent": part.parent or None}
     written: dict[str, Any] = {"name": part.name} | {k: value for k, value in fields.items() if value is not None}
     if part.required_level or part.preferred_level:
-        written["topologyConstraint"] = _topology(first, part.required_level, part.preferred_level)
+        named = part.topology or first.stated(names.TOPOLOGY)
+        written["topologyConstraint"] = _topology(named, part.required_level, part.preferred_level)
     return written
 
 
-def _topology(first: Member, required: str, preferred: str) -> dict[str, str]:
-    return {
-        "topology": first.stated(names.TOPOLOGY),
-        "requiredTopologyLevel": required,
-        "preferredTopologyLevel": preferred,
-    }
+def _topology(name: str, required: str, preferred: str) -> dict[str, str]:
+    return {"topology": name, "requiredTopologyLevel": required, "preferredTopologyLevel": preferred}
 
 
 def _priority_class(group: Group, members: Sequence[Member], settings: KubeSettings) -> str:

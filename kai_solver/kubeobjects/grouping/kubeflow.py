@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.grouping.model import Group, Member, Part, named_after
 from kai_solver.kubeobjects.grouping.read import natural, sizes
-from kai_solver.kubeobjects.grouping.segments import segment_of, segments
+from kai_solver.kubeobjects.grouping.segments import plan_segments, segment_of, segments
 from kai_solver.kubeobjects.owners import Owner
+from kai_solver.kubeobjects.raw import Raw
 
 REPLICA_SPECS = {
     "PyTorchJob": "pytorchReplicaSpecs",
@@ -41,8 +42,8 @@ class KubeflowGrouper:
         if owner.kind == "MPIJob" and owner.raw.text("spec.launcherCreationPolicy") == _WAITS:
             counts.pop("launcher", None)
         needed = _needed(owner, counts)
-        if owner.kind == "PyTorchJob" and len(counts) > 1 and set(counts) == {"master", "worker"}:
-            return _pytorch(members, counts, needed)
+        if owner.kind == "PyTorchJob" and "worker" in counts and set(counts) <= {"master", "worker"}:
+            return _pytorch(members, owner, counts, needed)
         return Group(min_member=needed)
 
 
@@ -62,17 +63,26 @@ def _needed(owner: Owner, counts: dict[str, int]) -> int:
     return sum(counts.values())
 
 
-def _pytorch(members: Sequence[Member], counts: dict[str, int], needed: int) -> Group:
+def _pytorch(members: Sequence[Member], owner: Owner, counts: dict[str, int], needed: int) -> Group:
     """Master and workers as parts of their own; workers perhaps in segments."""
-    masters = counts["master"]
-    workers = max(needed - masters, 0)
-    parts, segment_size = segments(members, "worker", counts["worker"], workers)
+    masters = counts.get("master", 0)
+    workers = [member for member in members if _type(member) == "worker"]
+    plan = plan_segments(workers or members, _template(owner, "worker"), counts["worker"], None)
+    if plan is None and not masters:
+        return Group(min_member=needed)
     podsets = {}
     for member in members:
-        role = _type(member)
         index = natural(member.pod.labels.get(REPLICA_INDEX, "")) or 0
-        podsets[member.pod.key] = role if role == "master" else segment_of("worker", index, segment_size)
-    return Group(parts=(Part("master", min_member=masters), *parts), podsets=podsets)
+        podsets[member.pod.key] = "master" if _type(member) == "master" else segment_of(plan, "worker", index)
+    master = (Part("master", min_member=masters),) if masters else ()
+    parts = segments(plan, "worker", counts["worker"], max(needed - masters, 0))
+    return Group(parts=(*master, *parts), podsets=podsets)
+
+
+def _template(owner: Owner, replica_type: str) -> Raw:
+    """The pod template of one type of replicas; empty where the job is not there."""
+    specs = owner.raw.get("spec").fields(REPLICA_SPECS[owner.kind])
+    return next((spec.get("template") for name, spec in specs if name.lower() == replica_type), Raw(None))
 
 
 def _type(member: Member) -> str:

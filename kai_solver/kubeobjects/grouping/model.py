@@ -35,12 +35,16 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A subgroup: a leaf has ``min_member``, an inner one may have ``min_subgroup``."""
+    """A subgroup: a leaf has ``min_member``, an inner one may have ``min_subgroup``.
+
+    ``topology`` empty: the one that the workload names.
+    """
 
     name: str
     min_member: int | None = None
     min_subgroup: int | None = None
     parent: str = ""
+    topology: str = ""
     required_level: str = ""
     preferred_level: str = ""
 

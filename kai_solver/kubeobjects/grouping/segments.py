@@ -1,9 +1,13 @@
 """Segments: replicas in blocks that want to sit together (reference 1.1)."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from kai_solver.errors import InputError
+from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.grouping.model import Member, Part
-from kai_solver.kubeobjects.grouping.read import positive
+from kai_solver.kubeobjects.grouping.read import natural
+from kai_solver.kubeobjects.raw import Raw
 
 SIZE = "kai.scheduler/segment-size"
 REQUIRED = "kai.scheduler/segment-topology-required-placement"
@@ -11,36 +15,81 @@ PREFERRED = "kai.scheduler/segment-topology-preferred-placement"
 _MOST = 10_000
 
 
-def segments(members: Sequence[Member], name: str, replicas: int, needed: int) -> tuple[tuple[Part, ...], int]:
-    """The part ``name`` of ``replicas`` pods, in segments where the pods ask for them.
+@dataclass(frozen=True, slots=True)
+class SegmentPlan:
+    """Pods of one segment, and the topology that each segment keeps to (empty levels: none)."""
 
-    Returns
-    -------
-    parts
-        One leaf, or a parent with one leaf per segment. Segments beyond the ``needed`` replicas need no pod.
-    size
-        Pods of a segment; 0 without segments (a size of 1, above the replicas, or far too many segments).
-    """
-    asking = next((member for member in members if member.stated(SIZE)), None)
-    size = positive(asking.stated(SIZE)) if asking else None
-    if asking is None or size is None or not 1 < size <= replicas or replicas > size * _MOST:
-        return (Part(name, min_member=needed),), 0
-    count = -(-replicas // size)
-    mandatory = -(-needed // size)
-    levels = asking.stated(REQUIRED), asking.stated(PREFERRED)
-    leaves = tuple(
-        Part(
-            f"{name}-{index}",
-            min_member=min(size, needed - index * size) if index < mandatory else 0,
-            parent=name,
-            required_level=levels[0],
-            preferred_level=levels[1],
+    size: int
+    topology: str = ""
+    required: str = ""
+    preferred: str = ""
+
+    def part(self, name: str, min_member: int | None, parent: str = "") -> Part:
+        """A segment; a leaf where it has a minimum, else one with parts of its own."""
+        return Part(
+            name,
+            min_member=min_member,
+            parent=parent,
+            topology=self.topology,
+            required_level=self.required,
+            preferred_level=self.preferred,
         )
-        for index in range(count)
+
+
+def plan_segments(members: Sequence[Member], template: Raw, replicas: int, stated: int | None) -> SegmentPlan | None:
+    """How the pods of one template are segmented; None where they are not.
+
+    Parameters
+    ----------
+    members
+        Pods of the template. What they say comes first, then the template, then (topology only) the owner.
+    replicas
+        Pods of the template at full size.
+    stated
+        A size that the workload states in a field of its own; it comes before annotations.
+
+    Raises
+    ------
+    InputError
+        The size is no number above 1, larger than the replicas, or makes more than 10,000 segments. KAI's pod grouper
+        refuses such a workload too.
+    """
+    text = _said(members, template, SIZE)
+    size = stated if stated is not None else natural(text) if text else None
+    if stated is None and not text:
+        return None
+    if size is None or not 1 < size <= replicas or replicas > size * _MOST:
+        problem = f"{text if stated is None else stated!r} is no segment size for {replicas} replicas"
+        cure = f"Write a number from 2 to {max(replicas, 2)}, for {_MOST} segments at most"
+        raise InputError(problem, field=SIZE, cure=cure)
+    topology = _said(members, template, names.TOPOLOGY) or members[0].stated(names.TOPOLOGY)
+    if not topology:
+        return SegmentPlan(size)
+    return SegmentPlan(size, topology, _said(members, template, REQUIRED), _said(members, template, PREFERRED))
+
+
+def segments(plan: SegmentPlan | None, name: str, replicas: int, needed: int) -> tuple[Part, ...]:
+    """The part ``name`` of ``replicas`` pods: one leaf, or a parent with one leaf per segment.
+
+    Segments beyond the ``needed`` replicas need no pod.
+    """
+    if plan is None:
+        return (Part(name, min_member=needed),)
+    leaves = tuple(
+        plan.part(f"{name}-{index}", max(0, min(plan.size, needed - index * plan.size)), parent=name)
+        for index in range(-(-replicas // plan.size))
     )
-    return (Part(name), *leaves), size
+    return (Part(name), *leaves)
 
 
-def segment_of(name: str, index: int, size: int) -> str:
+def segment_of(plan: SegmentPlan | None, name: str, index: int) -> str:
     """Leaf of the replica ``index`` of the part ``name``."""
-    return f"{name}-{index // size}" if size else name
+    return f"{name}-{index // plan.size}" if plan else name
+
+
+def _said(members: Sequence[Member], template: Raw, name: str) -> str:
+    """An annotation of the first pod that has it, else of the template that the workload makes pods from."""
+    for member in members:
+        if member.pod.annotations.get(name):
+            return member.pod.annotations[name]
+    return template.strings("metadata.annotations").get(name, "")
