@@ -17,6 +17,9 @@ FAMILIES = (
     "topology",
     "units",
     "moves",
+    "affinity",
+    "spread",
+    "ports",
 )
 """Constraint families of the CP-SAT model that ship with kai-solver (more by entry points)."""
 

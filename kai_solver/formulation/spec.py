@@ -133,6 +133,10 @@ class ModelSpec:
         self._high.extend(pack(highs, "q"))
         return np.arange(first, len(self._low), dtype=np.int64)
 
+    def upper(self, var: Var) -> int:
+        """The largest value of a variable."""
+        return self._high[var]
+
     # Rows
 
     def add(

@@ -72,6 +72,7 @@ class State:
         self.affinity = _affinity(problem, leaving=False)
         self.present = _affinity(problem, leaving=True)
         self.has_pod_rules = any(shape.relates_to_pods for shape in problem.shapes.shapes)
+        self.is_crossed = self.affinity is not None and self.affinity.is_crossed()
         self._requests = [np.array(s.request, dtype=np.int64) for s in problem.shapes.shapes]
 
     # -- steps -------------------------------------------------------------------------------------------------

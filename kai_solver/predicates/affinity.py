@@ -105,6 +105,25 @@ class PodAffinityIndex:
             self.place(pod, node, new=placed[1])
         return agrees
 
+    def is_crossed(self) -> bool:
+        """Whether somebody placed is where anti-affinity or host ports would not let a new pod like it be."""
+        sums: dict[PodTerm, IntArray] = {}
+        return any(self._is_crossed(pod, node, sums) for (_, node), (pod, _) in self._placed.items())
+
+    def _is_crossed(self, pod: Pod, node: int, sums: dict[PodTerm, IntArray]) -> bool:
+        for affinity in pod.constraints.anti_affinity:
+            term = PodTerm(of_term(affinity, pod.namespace), affinity.topology_key)
+            if term not in sums:
+                sums[term] = summed(self.code(term.topology_key), self.count(frozenset({term.selector})))
+            if sums[term][node] > int(term.selector.matches(pod)):
+                return True
+        own = pod.constraints.host_ports
+        return any(
+            counts[node] > own.count(taken) and ports_clash(port, taken)
+            for port in own
+            for taken, counts in self._ports.items()
+        )
+
     def _near(self, pod: Pod) -> BoolArray:
         """Nodes whose domain holds, for every affinity term, a pod that matches all of the terms.
 
@@ -222,3 +241,12 @@ def domain_codes(nodes: Sequence[Node], key: str) -> IntArray:
     index: dict[str | None, int] = {None: -1}
     values = [label_value(node, key) for node in nodes]
     return np.array([index.setdefault(value, len(index) - 1) for value in values], dtype=np.int64)
+
+
+def summed(code: IntArray, amounts: IntArray) -> IntArray:
+    """(N,) sum of ``amounts`` over each node's domain ``code``, 0 where it has none."""
+    sums = np.zeros(int(code.max(initial=-1)) + 2, dtype=np.int64)
+    np.add.at(sums, code, amounts)
+    sums[-1] = 0
+    found: IntArray = sums[code]
+    return found

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.domain import Pod, SpreadConstraint
-from kai_solver.predicates.affinity import PodAffinityIndex
+from kai_solver.predicates.affinity import PodAffinityIndex, summed
 from kai_solver.predicates.nodes import BoolArray, IntArray
 from kai_solver.predicates.pods import of_spread, of_term
 
@@ -25,10 +25,10 @@ def affinity_score(index: PodAffinityIndex, pod: Pod, candidates: BoolArray) -> 
     total = np.zeros(len(index.nodes), dtype=np.int64)
     for weight, term in pod.constraints.preferred_pods:
         counts = index.count(frozenset({of_term(term, pod.namespace)}))
-        total += weight * _summed(index, term.topology_key, counts)
+        total += weight * summed(index.code(term.topology_key), counts)
     for pull, weights in index.pulls.items():
         if weights.any() and pull.selector.matches(pod):
-            total += _summed(index, pull.topology_key, weights)
+            total += summed(index.code(pull.topology_key), weights)
     low, high = _range(total, candidates)
     return (total - low) * BEST // (high - low) * candidates if high > low else np.zeros_like(total)
 
@@ -60,16 +60,6 @@ def _crowding(index: PodAffinityIndex, pod: Pod, spread: SpreadConstraint, score
     weight = math.log(len(np.unique(code[scored])) + 2)
     crowding: NDArray[np.float64] = np.append(held, 0)[code] * weight + (spread.max_skew - 1)
     return crowding
-
-
-def _summed(index: PodAffinityIndex, key: str, amounts: IntArray) -> IntArray:
-    """(N,) sum of ``amounts`` over the node's domain, 0 where it has none."""
-    code = index.code(key)
-    sums = np.zeros(int(code.max(initial=-1)) + 2, dtype=np.int64)
-    np.add.at(sums, code, amounts)
-    sums[-1] = 0
-    summed: IntArray = sums[code]
-    return summed
 
 
 def _range(values: IntArray, where: BoolArray) -> tuple[int, int]:

@@ -1,6 +1,7 @@
 """The problem of one cycle: the snapshot in integers and arrays, built once, never changed."""
 
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,7 @@ from kai_solver.fairness import QueueTree, allocatable_share, fair_share
 from kai_solver.predicates import NodePredicates
 from kai_solver.reduction.devices import seat_running
 from kai_solver.reduction.gangs import GangShape, shape_gang
+from kai_solver.reduction.podrules import PodRules
 from kai_solver.reduction.shapes import BEYOND, ShapeTable
 from kai_solver.topology import DomainTree
 from kai_solver.units import CPU, GPU, MEMORY, MILLI
@@ -141,7 +143,8 @@ class _PodTable:
         self, snapshot: Snapshot, nodes: tuple[Node, ...], node_index: dict[str, int], tree: QueueTree
     ) -> None:
         self.predicates = NodePredicates(nodes)
-        self.shapes = ShapeTable(nodes, self.predicates)
+        everybody = (pod for gang in snapshot.gangs for pod in gang.pods)
+        self.shapes = ShapeTable(nodes, self.predicates, PodRules(chain(everybody, snapshot.foreign)))
         self.pods: list[Pod] = []
         self.pod_shape: list[int] = []
         self.pod_gang: list[int] = []

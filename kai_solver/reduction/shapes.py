@@ -1,6 +1,5 @@
 """Shapes: pods that no rule of placement can tell apart are one shape."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,6 +7,7 @@ from numpy.typing import NDArray
 
 from kai_solver.domain import Constraints, GpuRequest, Node, Pod
 from kai_solver.predicates import NodePredicates
+from kai_solver.reduction.podrules import Labels, PodRules
 from kai_solver.units import Vector
 
 BEYOND = 1 << 50
@@ -21,8 +21,8 @@ IntArray = NDArray[np.int64]
 class Shape:
     """What a pod asks of a node.
 
-    ``affinity_labels`` is empty unless the pod itself carries terms between pods: only then do its labels and
-    namespace tell it from its likes.
+    ``affinity_labels`` is empty unless the pod carries rules between pods, or such a rule speaks of it: only then do
+    its namespace, and the labels that rules look at, tell it from its likes.
     """
 
     request: Vector
@@ -33,23 +33,20 @@ class Shape:
     @property
     def relates_to_pods(self) -> bool:
         """True where other pods' places matter (affinity, anti-affinity, spread, host ports)."""
-        c = self.constraints
-        return bool(c.affinity or c.anti_affinity or c.spread or c.host_ports)
+        return self.constraints.binds_pods
 
 
-def shape_of(pod: Pod) -> Shape:
-    """The shape of ``pod``."""
-    c = pod.constraints
-    relates = c.affinity or c.anti_affinity or c.spread
-    labels: Mapping[str, str] = {**pod.labels, "\0namespace": pod.namespace} if relates else {}
+def shape_of(pod: Pod, labels: Labels = ()) -> Shape:
+    """The shape of ``pod``; ``labels`` as ``PodRules`` tells."""
     request = pod.request if max(pod.request) <= BEYOND else tuple(min(amount, BEYOND) for amount in pod.request)
-    return Shape(request, pod.gpu, c, tuple(sorted(labels.items())))
+    return Shape(request, pod.gpu, pod.constraints, labels)
 
 
 class ShapeTable:
     """Shapes by index, with the nodes that admit each, computed once and only when asked for."""
 
-    def __init__(self, nodes: tuple[Node, ...], predicates: NodePredicates) -> None:
+    def __init__(self, nodes: tuple[Node, ...], predicates: NodePredicates, rules: PodRules) -> None:
+        self._rules = rules
         self.shapes: list[Shape] = []
         self._index: dict[Shape, int] = {}
         self._by_parts: dict[tuple[int, Vector, GpuRequest], int] = {}
@@ -61,8 +58,9 @@ class ShapeTable:
     def index(self, pod: Pod) -> int:
         """Index of the pod's shape, added when new."""
         c = pod.constraints
-        if c.affinity or c.anti_affinity or c.spread:
-            return self._intern(shape_of(pod))
+        labels = self._rules.labels_of(pod)
+        if labels:
+            return self._intern(shape_of(pod, labels))
         # Importers share Constraints objects, so identity is a cheap first key: hashing them deeply costs 10 µs.
         parts = (id(c), pod.request, pod.gpu)
         found = self._by_parts.get(parts)

@@ -70,7 +70,7 @@ class MostGpus:
         )
         self.budget.blame(result.errors)
         is_proven = bool(result.stages) and all(stage.optimal for stage in result.stages)
-        is_proven = is_proven and not outcome.state.has_pod_rules
+        is_proven = is_proven and not outcome.state.is_crossed
         if result.improved and result.values is not None:
             is_proven &= self._apply(outcome, joint, expand(form.variables, result.values), chunks)
         return Proof("proven" if is_proven else "unknown", "most GPUs" if is_proven else "budget")

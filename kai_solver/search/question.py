@@ -40,9 +40,7 @@ class Question:
         self.served = self._served()
         self.admitted = [(a.chunk, a.rung) for a in outcome.admissions]
         self.disturbed = self._disturbed()
-        self.is_exact = not (
-            self.state.has_pod_rules or joiner.violated.any() or self.served or self._has_loose_chunks()
-        )
+        self.is_exact = not (self.state.is_crossed or joiner.violated.any() or self.served or self._has_loose_chunks())
 
     def _served(self) -> frozenset[int]:
         """Cores of gangs that got places in this cycle: they may move, but to evict them would undo an admission."""

@@ -10,6 +10,7 @@ from kai_solver.check import check_plan
 from kai_solver.domain import (
     FAMILIES,
     Bind,
+    Constraints,
     Device,
     Eviction,
     Gang,
@@ -18,12 +19,15 @@ from kai_solver.domain import (
     Node,
     Plan,
     Pod,
+    PodAffinityTerm,
     PodSet,
     PodStatus,
     Queue,
     QueueVector,
+    Requirement,
     Rung,
     Snapshot,
+    SpreadConstraint,
     SubGroup,
     Topology,
     TopologyConstraint,
@@ -92,6 +96,23 @@ def a_gang(name: str, *gpus: int, on: str = "", queue: str = "a", root: SubGroup
     )
     gang = Gang("ns", name, queue, root, pods, last_start_s=0.0 if on else None)
     return replace(gang, **more)  # type: ignore[arg-type]
+
+
+def web(*rules: str) -> dict[str, object]:
+    """What makes pods of a gang ``web`` by label, with rules about other pods of that kind by rack."""
+    near = (PodAffinityTerm((Requirement("app", "In", ("web",)),), "rack"),)
+    constraints = Constraints(
+        affinity=near if "near" in rules else (),
+        anti_affinity=near if "far" in rules else (),
+        spread=(SpreadConstraint(near[0].selector, "rack"),) if "even" in rules else (),
+        host_ports=("80/TCP",) if "port" in rules else (),
+    )
+    return {"labels": {"app": "web"}, "constraints": constraints}
+
+
+def dressed(gang: Gang, more: dict[str, object]) -> Gang:
+    """``gang`` with ``more`` for every pod."""
+    return replace(gang, pods=tuple(replace(pod, **more) for pod in gang.pods))  # type: ignore[arg-type]
 
 
 def a_cluster(nodes: Sequence[Node], gangs: Sequence[Gang], *queues: Queue) -> Snapshot:
@@ -248,6 +269,7 @@ def _seat(case: Case, free: dict[int, list[int]], pod: int, node: int) -> tuple[
 
 TWO_SETS = SubGroup(children=(PodSet("master", 1), PodSet("worker", 1)), topology=RACK)
 ELASTIC = flat_gang(2)
+TWO_RACKS = (a_node("n0", 4), a_node("n1", 4, "r1"))
 
 ALLOWED: dict[str, Case] = {
     "gang": Case(a_cluster([a_node("n0", 2), a_node("n1", 1)], [a_gang("w", 1, 1, 1)]), Rung.ALLOCATE),
@@ -288,6 +310,12 @@ ALLOWED: dict[str, Case] = {
     "moves": Case(
         a_cluster([a_node("n0", 2), a_node("n1", 1)], [a_gang("r", 1, on="n0"), a_gang("w", 2)]), Rung.CONSOLIDATION
     ),
+    "affinity": Case(
+        a_cluster(TWO_RACKS, [dressed(a_gang("r", 1, on="n0"), web()), dressed(a_gang("w", 1), web("far"))]),
+        Rung.ALLOCATE,
+    ),
+    "spread": Case(a_cluster(TWO_RACKS, [dressed(a_gang("w", 1, 1, 1, 1), web("even"))]), Rung.ALLOCATE),
+    "ports": Case(a_cluster(TWO_RACKS, [dressed(a_gang("w", 1, 1), web("port"))]), Rung.ALLOCATE),
 }
 
 FORBIDDEN: dict[str, Case] = {
@@ -332,9 +360,18 @@ FORBIDDEN: dict[str, Case] = {
         Rung.CONSOLIDATION,
         may_move=False,
     ),
+    "affinity": Case(
+        a_cluster(TWO_RACKS, [dressed(a_gang("r", 1, on="n0"), web()), dressed(a_gang("w", 1, 1), web("far"))]),
+        Rung.ALLOCATE,
+    ),
+    "spread": Case(
+        a_cluster([a_node("n0", 4), a_node("n1", 1, "r1")], [dressed(a_gang("w", 1, 1, 1, 1), web("even"))]),
+        Rung.ALLOCATE,
+    ),
+    "ports": Case(a_cluster(TWO_RACKS, [dressed(a_gang("w", 1, 1, 1), web("port"))]), Rung.ALLOCATE),
 }
 
-RULE_OF = {"subgroup": {"subgroup", "gang"}}
+RULE_OF = {"subgroup": {"subgroup", "gang"}} | dict.fromkeys(("affinity", "spread", "ports"), {"predicates"})
 """What the checker calls it, where that is not the family's name."""
 
 

@@ -22,6 +22,9 @@ FAMILIES = (
     "topology",
     "units",
     "moves",
+    "affinity",
+    "spread",
+    "ports",
 )
 
 every_instance = pytest.mark.parametrize("path", [LAB, *SOLVER, *FEATURES], ids=lambda path: path.stem)

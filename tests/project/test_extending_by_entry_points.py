@@ -73,7 +73,7 @@ def crowded(folder: Path) -> Path:
 
 ALL_FAMILIES = (
     'families = ["gang", "subgroup", "capacity", "limit", "quota", "entitlement", "priority", "topology", "units", '
-    '"moves", "keep-quiet"]\n'
+    '"moves", "affinity", "spread", "ports", "keep-quiet"]\n'
 )
 
 

@@ -8,13 +8,16 @@ from collections.abc import Callable
 from importlib.metadata import entry_points
 
 from kai_solver.formulation.families import (
+    affinity,
     capacity,
     entitlement,
     gang,
     limit,
     moves,
+    ports,
     priority,
     quota,
+    spread,
     subgroup,
     topology,
     units,
@@ -36,6 +39,9 @@ BUILT_IN: dict[str, Family] = {
     "topology": topology.add,
     "units": units.add,
     "moves": moves.add,
+    "affinity": affinity.add,
+    "spread": spread.add,
+    "ports": ports.add,
 }
 
 
