@@ -3,14 +3,10 @@
 from collections import Counter
 from dataclasses import dataclass
 
-import numpy as np
-
 from kai_solver.explain.capacity_fit import Lack, lacks, request_words, room, shortage
 from kai_solver.explain.explanation import NodeReason, PodFit
 from kai_solver.predicates import PodAffinityIndex
 from kai_solver.reduction import GangShape, Problem, Shape
-
-OTHER_PODS = "node(s) didn't match pod affinity, anti-affinity, spread or port rules"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +61,9 @@ class NodeFit:
         counts: Counter[Lack] = Counter()
         places = fitting = 0
         shortages = []
-        welcome = self._welcome(shape, pod)
+        others = self._others_mind(shape, pod)
         for node in range(len(self._after.nodes)):
-            refusal = self._after.predicates.reason(shape.constraints, node) or ("" if welcome[node] else OTHER_PODS)
+            refusal = self._after.predicates.reason(shape.constraints, node) or others.get(node, "")
             found = [(refusal, refusal)] if refusal else lacks(self._after, shape, node)
             counts.update(found)
             if not found:
@@ -80,16 +76,16 @@ class NodeFit:
         )
         return ShapeFit(reasons, places, fitting, min(shortages)[1] if shortages else "")
 
-    def _welcome(self, shape: Shape, pod: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """(N,) True where the other pods let the pod in."""
-        if not shape.relates_to_pods:
-            return np.ones(len(self._after.nodes), dtype=np.bool_)
+    def _others_mind(self, shape: Shape, pod: int) -> dict[int, str]:
+        """By node, the rule between pods that keeps the pod off; nodes that no such rule closes are left out."""
+        if not shape.relates_to_pods and not shape.affinity_labels:
+            return {}
         if self._others is None:
             self._others = PodAffinityIndex(self._after.nodes, self._after.predicates)
             for index, placed in enumerate(self._after.pods):
                 if self._after.pod_node[index] >= 0 and placed.status.holds_resources:
                     self._others.place(placed, self._after.pod_node[index])
-        return self._others.mask(self._after.pods[pod])
+        return self._others.reason_by_node(self._after.pods[pod])
 
 
 def required_pods(gang: GangShape) -> tuple[int, ...]:

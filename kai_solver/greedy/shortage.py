@@ -18,9 +18,9 @@ _NAMES = {0: "CPU cores", 1: "memory", PODS: "pods"}
 def shortage(state: State, placer: Placer, chunk: Chunk, proof: Proof) -> Refusal:
     """The refusal for ``chunk`` with counts of nodes by what they lack; blockers are added where ``proof`` has none."""
     problem = state.problem
-    placed = _found_room(placer, chunk)
+    placed, rules = _found_room(placer, chunk)
     first = next((pod for pod in chunk.pods if not placer.fits.counts(problem.pod_shape[pod])[1].any()), chunk.pods[-1])
-    lacks = nodes_lacking(state, problem.pod_shape[first])
+    lacks = nodes_lacking(state, problem.pod_shape[first]) + rules
     detail = ", ".join(f"{count} {text}" for text, count in lacks.most_common())
     topology = _topology(chunk)
     reason = Reason.NOT_ENOUGH_RESOURCES
@@ -57,12 +57,21 @@ def _topology(chunk: Chunk) -> tuple[str, str] | None:
     return None
 
 
-def _found_room(placer: Placer, chunk: Chunk) -> int:
-    """How many pods of the chunk find a place when each may go anywhere."""
-    mark = placer.state.mark()
-    count = sum(placer.place_pod(pod) for pod in chunk.pods)
-    placer.state.rollback(mark)
-    return count
+def _found_room(placer: Placer, chunk: Chunk) -> tuple[int, Counter[str]]:
+    """How many pods of the chunk find a place when each may go anywhere; and which pods keep the first off that fails.
+
+    The rules between pods are counted on nodes that would take it otherwise.
+    """
+    state = placer.state
+    mark, count, rules = state.mark(), 0, Counter[str]()
+    for pod in chunk.pods:
+        if placer.place_pod(pod):
+            count += 1
+        elif state.affinity is not None and not rules:
+            open_to_it = placer.fits.counts(state.problem.pod_shape[pod])[1] > 0
+            rules.update(state.affinity.reasons(state.problem.pods[pod], open_to_it))
+    state.rollback(mark)
+    return count, rules
 
 
 def nodes_lacking(state: State, shape: int) -> Counter[str]:

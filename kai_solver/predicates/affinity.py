@@ -3,7 +3,8 @@
 Semantics are those of kube-scheduler's plugins InterPodAffinity, PodTopologySpread and NodePorts.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -20,6 +21,16 @@ _K = TypeVar("_K")
 
 _Selectors = frozenset[PodSelector]
 """Selectors that a pod must all match."""
+
+
+Refused = tuple[str, BoolArray]
+"""kube-scheduler's words for a rule, and (N,) True where it keeps a pod off."""
+
+PORTS = "node(s) didn't have free ports for the requested pod ports"
+REPELLED = "node(s) didn't satisfy existing pods anti-affinity rules"
+REPELS = "node(s) didn't match pod anti-affinity rules"
+LONELY = "node(s) didn't match pod affinity rules"
+UNEVEN = "node(s) didn't match pod topology spread constraints"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,29 +83,49 @@ class PodAffinityIndex:
     def mask(self, pod: Pod) -> BoolArray:
         """(N,) True where the pods placed so far let ``pod`` in. The node's own properties are not looked at."""
         mask = self.clear(pod)
-        if pod.constraints.affinity:
-            mask &= self._near(pod)
-        for spread in pod.constraints.spread:
-            mask &= self._even(pod, spread)
-        for guard, bearers in self._guards.items():
-            if bearers.any() and guard.selector.matches(pod):
-                mask &= ~self._breaks(guard, bearers)
+        for _, refused in self._misfits(pod):
+            mask &= ~refused
         return mask
 
     def clear(self, pod: Pod) -> BoolArray:
         """(N,) True where nobody placed so far keeps ``pod`` off, by anti-affinity (either way) or host ports."""
         mask = np.ones(len(self.nodes), dtype=np.bool_)
-        for term, bearers in self._bearers.items():
-            if bearers.any() and term.selector.matches(pod):
-                mask &= ~self._reached(term.topology_key, bearers)
-        for affinity in pod.constraints.anti_affinity:
-            counts = self.count(frozenset({of_term(affinity, pod.namespace)}))
-            mask &= ~self._reached(affinity.topology_key, counts)
+        for _, refused in self._keepers(pod):
+            mask &= ~refused
+        return mask
+
+    def reason_by_node(self, pod: Pod) -> dict[int, str]:
+        """By node, kube-scheduler's words for the first rule that keeps ``pod`` off; only nodes that are closed."""
+        found: dict[int, str] = {}
+        for text, refused in (*self._keepers(pod), *self._misfits(pod)):
+            for node in np.flatnonzero(refused).tolist():
+                found.setdefault(node, text)
+        return found
+
+    def reasons(self, pod: Pod, nodes: BoolArray) -> dict[str, int]:
+        """How many of ``nodes`` refuse ``pod`` for which reason; each node counts once, under its first."""
+        return dict(Counter(text for node, text in self.reason_by_node(pod).items() if nodes[node]))
+
+    def _keepers(self, pod: Pod) -> Iterator[Refused]:
         for port in pod.constraints.host_ports:
             for taken, counts in self._ports.items():
                 if ports_clash(port, taken):
-                    mask &= counts == 0
-        return mask
+                    yield PORTS, counts > 0
+        for term, bearers in self._bearers.items():
+            if bearers.any() and term.selector.matches(pod):
+                yield REPELLED, self._reached(term.topology_key, bearers)
+        for affinity in pod.constraints.anti_affinity:
+            counts = self.count(frozenset({of_term(affinity, pod.namespace)}))
+            yield REPELS, self._reached(affinity.topology_key, counts)
+
+    def _misfits(self, pod: Pod) -> Iterator[Refused]:
+        for spread in pod.constraints.spread:
+            yield UNEVEN, ~self._even(pod, spread)
+        for guard, bearers in self._guards.items():
+            if bearers.any() and guard.selector.matches(pod):
+                yield UNEVEN, self._breaks(guard, bearers)
+        if pod.constraints.affinity:
+            yield LONELY, ~self._near(pod)
 
     def agrees(self, pod: Pod, node: int) -> bool:
         """Whether ``pod``, placed on ``node``, could be there beside everybody else who is placed."""
