@@ -371,7 +371,10 @@ FORBIDDEN: dict[str, Case] = {
     "ports": Case(a_cluster(TWO_RACKS, [dressed(a_gang("w", 1, 1, 1), web("port"))]), Rung.ALLOCATE),
 }
 
-RULE_OF = {"subgroup": {"subgroup", "gang"}} | {}
+RULE_OF = {
+    "subgroup": {"subgroup", "gang"},
+    **dict.fromkeys(("affinity", "spread", "ports"), frozenset({"predicates"})),
+}
 """What the checker calls it, where that is not the family's name."""
 
 

@@ -62,12 +62,14 @@ def test_solver_instances_are_small_and_explained(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FEATURES, ids=lambda path: path.stem)
-def test_feature_instances_are_tiny_and_name_their_family(path: Path) -> None:
+def test_feature_instances_are_tiny_and_say_what_they_are_about(path: Path) -> None:
     lines = path.read_text().splitlines()
-    family = path.stem.partition("-")[0]
     assert len(lines) <= 40
-    assert lines[0].startswith(f"# {family}: ")
+    assert lines[0].startswith("# ")
+    family = path.stem.partition("-")[0]
+    assert family not in FAMILIES or lines[0].startswith(f"# {family}: ")
 
 
 def test_every_family_has_a_pair() -> None:
-    assert sorted(path.stem.partition("-")[0] for path in FEATURES) == sorted(FAMILIES * 2)
+    families = [path.stem.partition("-")[0] for path in FEATURES]
+    assert [family for family in FAMILIES if families.count(family) < 2] == []
