@@ -80,6 +80,8 @@ class Mover:
         Lost when evicted, GPU-seconds, at least 1. ``stratum``: priority of its gang.
     breaks
         The eviction ends its gang (a core) and not only its surplus.
+    rank
+        Its place in the policy's victim order, 0 first to leave.
     """
 
     unit: int
@@ -97,6 +99,7 @@ class Mover:
     work: int
     stratum: int
     breaks: bool
+    rank: int = 0
 
     @property
     def is_simple(self) -> bool:

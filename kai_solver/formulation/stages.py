@@ -1,7 +1,8 @@
 """Objective stages of the joint model, all minimised, in lexicographic order.
 
 ``disruption`` unfolds into, by priority stratum from the highest down, evicted work; then gangs broken; evicted pods;
-moved pods. ``preference`` counts wholly free nodes that are opened: what stays whole can take the largest gangs.
+moved pods; and, of plans that are equal in all of these, the one whose victims come first in the policy's victim order.
+``preference`` counts wholly free nodes that are opened: what stays whole can take the largest gangs.
 
 A package of your own may add a stage by an entry point in the group ``kai_solver.objective_stages`` whose object is
 a function from `Variables` to a list of `Objective`.
@@ -18,6 +19,12 @@ from kai_solver.formulation.variables import Variables
 from kai_solver.units import MILLI
 
 GROUP = "kai_solver.objective_stages"
+MOST_RANKED = 150
+"""Movers up to which the victim order breaks ties; with more, equal victims are as greedy and search find them.
+
+Proven in 0.4 s for 14 of 100 movers; of 400 (b50, 160 leave) in 1.0 s, more than all other stages took together
+(2026-11-21, 2 busy cores).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,8 @@ def disruption(v: Variables) -> list[Objective]:
         found.append(Objective("gangs-broken", tuple((1, var) for _, _, b, _, vs in outs if b for var in vs)))
         found.append(Objective("evicted-pods", tuple((n, var) for _, _, _, n, vs in outs for var in vs)))
     found.append(_moves(v))
+    if len(v.joint.movers) <= MOST_RANKED:
+        found.append(_victim_order(v))
     return found
 
 
@@ -81,6 +90,22 @@ def _moves(v: Variables) -> Objective:
     for unit in v.units:
         terms.append((len(unit.mover.home), unit.moved))
     return Objective("moved-pods", tuple(terms), constant)
+
+
+def _victim_order(v: Variables) -> Objective:
+    """Sum of the places in the victim order of all that are evicted or moved (reference 3.8).
+
+    At one home those first in the order leave first: their ranks grow, so ``sum leaves = size - stay`` says who.
+    """
+    terms: list[Term] = [(-unit.mover.rank, unit.stay) for unit in v.units]
+    constant = sum(unit.mover.rank for unit in v.units)
+    for group in v.classes:
+        for home, members in group.members.items():
+            leaves = [v.spec.bool_var() for _ in members]
+            counted = [(1, var) for var in leaves]
+            v.spec.add_eq([*counted, (1, group.stay[home])], len(members), family="preference")
+            terms += [(mover.rank, var) for mover, var in zip(members, leaves, strict=True)]
+    return Objective("victim-order", tuple(terms), constant)
 
 
 def preference(v: Variables) -> list[Objective]:

@@ -25,8 +25,8 @@ Home = tuple[int, tuple[int, ...]]
 class MoverClass:
     """Simple movers that nothing tells apart but their home.
 
-    ``members``, ``stay``: who is at each home, and how many of them stay. ``out_reclaim``, ``out_preempt``: evicted, in
-    all.
+    ``members``, ``stay``: who is at each home, last in the victim order first, and how many of them stay.
+    ``out_reclaim``, ``out_preempt``: evicted, in all.
     """
 
     key: ClassKey
@@ -124,6 +124,9 @@ class Variables:
             piece = mover.pieces[0]
             devices = self.joint.device_of.get(piece.pods[0], ()) if shapes[piece.shape].gpu.is_shared else ()
             found.setdefault(class_key(mover), {}).setdefault((mover.home[0], devices), []).append(mover)
+        for homes in found.values():
+            for members in homes.values():
+                members.sort(key=lambda mover: -mover.rank)
         return found
 
     # -- places --------------------------------------------------------------------------------------------------

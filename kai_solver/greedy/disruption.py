@@ -1,6 +1,6 @@
 """Making room for one chunk on one rung: who may be taken, the cheapest way, and whether it is allowed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kai_solver.domain import Blocker, Reason, Rung
@@ -11,6 +11,7 @@ from kai_solver.greedy.fit import FitTable
 from kai_solver.greedy.outcome import Outcome, Refusal, proven
 from kai_solver.greedy.rules import Aggressor, Eligibility, reclaim_allowed, refuses_reclaim
 from kai_solver.greedy.state import State
+from kai_solver.greedy.survival import MOST_WAITING, survives
 from kai_solver.greedy.turns import goes_before
 from kai_solver.greedy.victims import VictimPool
 from kai_solver.units import GPU, QUEUE_RESOURCES, UNLIMITED, format_amount
@@ -27,12 +28,15 @@ class _Before:
 class Disruption:
     """One disruptive rung of one climb."""
 
-    def __init__(self, outcome: Outcome, fits: FitTable, rung: Rung, chunkers: list[Chunker]) -> None:
+    def __init__(
+        self, outcome: Outcome, fits: FitTable, rung: Rung, chunkers: list[Chunker], waiting: Sequence[int] = ()
+    ) -> None:
         self.state: State = outcome.state
         self.pool: VictimPool = outcome.pool or Disruption.pool_of(outcome.state)
         self.rung = rung
         self.fits = fits
         self.chunkers = chunkers
+        self.waiting = waiting
         self.eligibility = Eligibility(self.state, self.pool)
         self._evictors: dict[frozenset[int], Evictor] = {}
         self._refused: dict[tuple[object, ...], Refusal] = {}
@@ -107,7 +111,7 @@ class Disruption:
             found = self._evictor(units).make_room(chunk)
             if found is None:
                 continue
-            if self.is_allowed(who, found, before.ledger):
+            if self.is_allowed(who, chunk, found, before.ledger):
                 self._moved_gangs.update(self.pool.units[u].gang for u in found)
                 return found
             self.state.rollback(before.mark)
@@ -151,7 +155,7 @@ class Disruption:
             found = self._evictors[units] = Evictor(self.pool, self.fits, self.rung, units)
         return found
 
-    def is_allowed(self, who: Aggressor, units: list[int], ledger: ReclaimLedger | None) -> bool:
+    def is_allowed(self, who: Aggressor, chunk: Chunk, units: list[int], ledger: ReclaimLedger | None) -> bool:
         """May these units be taken? Asked after the fact: the chunk is placed and the units are gone."""
         if not self._within_limits(who):
             return False
@@ -159,7 +163,7 @@ class Disruption:
             return self._moves_few_enough(units)
         if ledger is None:
             return True
-        return reclaim_allowed(self.state, self.pool, ledger, units) and self._survives(who, units)
+        return reclaim_allowed(self.state, self.pool, ledger, units) and self._survives(who, chunk, units)
 
     def _within_limits(self, who: Aggressor) -> bool:
         """Limits are tested with the victims already gone (reference 3.14, corrections)."""
@@ -179,16 +183,21 @@ class Disruption:
         limit = self.state.problem.policy.max_consolidation_gangs
         return limit < 0 or len({self.pool.units[u].gang for u in units}) <= limit
 
-    def _survives(self, who: Aggressor, units: list[int]) -> bool:
+    def _survives(self, who: Aggressor, chunk: Chunk, units: list[int]) -> bool:
         """Would the next cycle give the room to ``who`` and not back to a victim? Else queues play ping-pong."""
         victims: dict[int, list[int]] = {}
         for unit in units:
             if self.pool.has_left(unit):
                 victims.setdefault(self.pool.units[unit].gang, []).append(unit)
-        return all(
+        if not all(
             goes_before(self.state, who.gang, who.charge, self.state.problem.gangs[gang], self._chunk_back(left))
             for gang, left in victims.items()
-        )
+        ):
+            return False
+        if len(self.waiting) > MOST_WAITING or not victims:
+            return True
+        evicted = [pod for left in victims.values() for unit in left for pod in self.pool.units[unit].pods]
+        return survives(self.state, self.fits, self.chunkers, chunk, evicted, self.waiting)
 
     def _chunk_back(self, units: list[int]) -> tuple[int, int, int]:
         """What the victim would ask for next cycle: its core, or one surplus pod."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from kai_solver.domain import Blocker, Proof, Reason, Rung
-from kai_solver.fairness import over_limit, over_limit_message, over_quota, over_quota_message
+from kai_solver.greedy.caps import over_capacity
 from kai_solver.greedy.chunks import Chunk, Chunker, Part
 from kai_solver.greedy.disruption import Disruption
 from kai_solver.greedy.outcome import Admission, Outcome, Refusal, proven
@@ -20,7 +20,6 @@ from kai_solver.greedy.shortage import shortage
 from kai_solver.greedy.stale import stale_gangs
 from kai_solver.greedy.state import State
 from kai_solver.greedy.turns import SizeTurns, Turns
-from kai_solver.greedy.units import least_charge_of
 from kai_solver.reduction import Problem
 from kai_solver.units import GPU, UNLIMITED, format_amount
 
@@ -267,7 +266,7 @@ class Ladder:
     def _disturb(self, rung: Rung, candidates: list[int]) -> None:
         if self.outcome.pool is None:
             self.outcome.pool = Disruption.pool_of(self.outcome.state)
-        disruption = Disruption(self.outcome, self.placer.fits, rung, self.chunkers)
+        disruption = Disruption(self.outcome, self.placer.fits, rung, self.chunkers, candidates)
         turns = self.turns(self.outcome.state, self.chunkers, candidates)
         while (turn := turns.pop()) is not None:
             gang = turn[0]
@@ -338,20 +337,3 @@ def of_choice(refusal: Refusal, chunk: Chunk) -> Refusal:
     return replace(
         refusal, proof=replace(refusal.proof, state="unknown", method=f"{refusal.proof.method}, for some of its pods")
     )
-
-
-def over_capacity(state: State, chunk: Chunk) -> Refusal | None:
-    """Refusal where a limit, or the quota of non-preemptible work, is passed at the leaf or above (reference 3.14)."""
-    problem = state.problem
-    gang = problem.gangs[chunk.gang]
-    request = least_charge_of(problem, chunk.pods)
-    if not gang.gang.preemptible:
-        blocker = over_quota(problem.queues, state.allocated_fixed, gang.queue, request)
-        if blocker is not None:
-            message = over_quota_message(problem.queues, state.allocated_fixed, gang.queue, request)
-            return proven(Reason.NON_PREEMPTIBLE_OVER_QUOTA, message, "quota", blocker)
-    blocker = over_limit(problem.queues, state.allocated, gang.queue, request)
-    if blocker is not None:
-        message = over_limit_message(problem.queues, state.allocated, gang.queue, request)
-        return proven(Reason.OVER_LIMIT, message, "limit", blocker)
-    return None

@@ -30,7 +30,7 @@ class RoomTable:
         self.pool = pool
         self.shape = shape
         self.eligible = eligible
-        self.by_moves = rung is Rung.CONSOLIDATION
+        self._price = pool.move_cost if rung is Rung.CONSOLIDATION else pool.cost
         state = pool.state
         self._need = [(r, a) for r, a in enumerate(state.problem.shapes.shapes[shape].request) if a and r != GPU]
         self._gpu = state.problem.shapes.shapes[shape].gpu
@@ -80,11 +80,8 @@ class RoomTable:
         self.cost[node] = IMPOSSIBLE if found is None else self.price(self.pool.closure(found))
 
     def price(self, units: Iterable[int]) -> float:
-        """Cost of ``units``; where they will only be moved, their pods count and not their work."""
-        pool = self.pool
-        if self.by_moves:
-            return sum(len(pool.units[u].pods) + pool.units[u].charge[2] * 1e-6 + pool.cost[u] * 1e-9 for u in units)
-        return sum(pool.cost[u] for u in units)
+        """Cost of ``units``; where they will only be moved, their pods count, then the victim order, not their work."""
+        return sum(self._price[u] for u in units)
 
     def _room(self, node: int) -> list[int] | None:
         """Units on ``node`` to leave so that one more pod fits; None where even all of them do not suffice."""
@@ -112,7 +109,7 @@ class RoomTable:
         sitting: dict[int, list[tuple[float, int, int]]] = {}
         for unit in self._candidates(node):
             for device, held in self.pool.hold(unit, node).devices:
-                sitting.setdefault(device, []).append((self.pool.cost[unit], unit, held))
+                sitting.setdefault(device, []).append((self._price[unit], unit, held))
         options = [d for d in sitting if free[d] < milli]
         while ready < count:
             best = self._cheapest_device(options, sitting, free, milli, chosen)
@@ -155,7 +152,7 @@ class RoomTable:
         """Add cheapest units until CPU, memory, pods and the like suffice."""
         if not self._lacks(node, chosen):
             return True
-        for unit in sorted(self._candidates(node), key=self.pool.cost.__getitem__):
+        for unit in sorted(self._candidates(node), key=self._price.__getitem__):
             if unit not in chosen:
                 chosen[unit] = None
                 if not self._lacks(node, chosen):
@@ -164,7 +161,7 @@ class RoomTable:
 
     def _prune(self, node: int, chosen: dict[int, None]) -> None:
         """Keep only units that are needed, dearest tried first."""
-        for unit in sorted(chosen, key=self.pool.cost.__getitem__, reverse=True):
+        for unit in sorted(chosen, key=self._price.__getitem__, reverse=True):
             rest = [u for u in chosen if u != unit]
             if not self._lacks(node, rest) and self._devices_suffice(node, rest):
                 del chosen[unit]

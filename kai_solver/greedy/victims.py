@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from kai_solver.greedy.chunks import Part
 from kai_solver.greedy.state import State
 from kai_solver.greedy.units import Unit, units_of
+from kai_solver.greedy.victim_order import victim_ranks
 from kai_solver.reduction import GangShape, Leaf, TreeNode
 
 FloatArray = NDArray[np.float64]
@@ -27,6 +28,8 @@ class _Hold:
 class VictimPool:
     """Units of all gangs that may ever leave, and where their pods are now (moved ones at their new place).
 
+    ``cost``, ``move_cost``: by unit, of its eviction and of its move.
+    ``rank``: by unit, its place in the policy's victim order, 0 first to leave.
     ``pinned``: gangs for whom others were disturbed in this cycle; their core stays, or that was for nothing.
     ``took_places``: some core that left took places with it that its gang got in this cycle.
     """
@@ -42,7 +45,10 @@ class VictimPool:
         self._at: list[dict[int, None]] = [{} for _ in state.problem.nodes]
         for unit in self.units:
             self.seat(unit.index)
+        self.rank = victim_ranks(state, self.units, self.of_gang)
         self.cost = self._costs()
+        tie = 0.5 / (len(self.units) ** 2 + 1)
+        self.move_cost = [len(unit.pods) + self.rank[unit.index] * tie for unit in self.units]
         self.pinned: set[int] = set()
         self.took_places = False
         self._holds: dict[tuple[int, int], _Hold] = {}
@@ -67,23 +73,13 @@ class VictimPool:
         """
         gangs = self.state.problem.gangs
         strata = {p: i for i, p in enumerate(sorted({gangs[u.gang].gang.priority for u in self.units}))}
-        order = sorted(self.units, key=self._victim_key)
-        tie = 1e-6 / max(1, len(order))
+        tie = 1e-6 / max(1, len(self.units))
         step = min(1e4, 1e12 ** (1 / max(1, len(strata) - 1)))
         cost = [0.0] * len(self.units)
-        for rank, unit in enumerate(order):
+        for unit in self.units:
             height = strata[gangs[unit.gang].gang.priority]
-            cost[unit.index] = unit.work * step**height + len(unit.pods) * 1e-3 + rank * tie
+            cost[unit.index] = unit.work * step**height + len(unit.pods) * 1e-3 + self.rank[unit.index] * tie
         return cost
-
-    def _victim_key(self, unit: Unit) -> tuple[float, int, int, float, str]:
-        """First victim first: the most over-used queue, lowest priority, surplus before core, youngest."""
-        problem = self.state.problem
-        gang = problem.gangs[unit.gang]
-        share = problem.allocatable[gang.queue]
-        allocated = problem.allocated[gang.queue]
-        ratios = [a / s if s > 0 else a * 1000.0 for a, s in zip(allocated, share, strict=True)]
-        return (-max(ratios), gang.gang.priority, unit.step, -gang.gang.created_s, gang.gang.key)
 
     # -- state of units ------------------------------------------------------------------------------------------
     # All of it is read from the state, so that a rollback of the state is a rollback of this.

@@ -126,6 +126,7 @@ class Joiner:
             work=max(1, round(u.work)),
             stratum=gang.gang.priority,
             breaks=u.is_core,
+            rank=pool.rank[unit],
         )
 
     def _bears(self, pool: VictimPool, unit: Unit) -> tuple[int, ...]:

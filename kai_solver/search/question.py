@@ -203,7 +203,7 @@ class Question:
         units = self._for_this_chunk(decision)
         if not realise(self.state, self.outcome.pool, joint, decision, [*self.admitted, (self.chunk, self.rung)]):
             return None
-        if self.disruption is not None and not self.disruption.is_allowed(self.who, units, ledger):
+        if self.disruption is not None and not self.disruption.is_allowed(self.who, self.chunk, units, ledger):
             self.state.rollback(mark)
             return None
         return tuple(units)

@@ -19,6 +19,7 @@ from kai_solver.search.budget import Budget
 from kai_solver.search.joining import Joiner
 from kai_solver.search.parameters import SolverParameters
 from kai_solver.search.realise import realise
+from kai_solver.search.reseat import reseat
 from kai_solver.search.session import Progress, SessionResult, Solver, StageObjective, solve_stages
 
 HINT_S = 1.0
@@ -87,9 +88,11 @@ class Refiner:
         is_ours = set(self.model.families) <= set(FAMILIES)
         worse = hint is None and is_ours and result.values is not None and not _beats(form, result.values, main)
         if not result.improved or result.values is None or worse:
+            reseat(outcome)
             return Refined(stages if hint is not None else (), False, result.notes)
         if not self._apply(outcome, joint, expand(form.variables, result.values), takers):
             return Refined((), False, (*result.notes, "the solver's places could not be realised device by device"))
+        reseat(outcome)
         return Refined(stages, True, result.notes)
 
     def _joint(

@@ -1,0 +1,52 @@
+"""Would a reclaim last? The next cycle's allocate hands out the room again, in queue order (reference 3.14).
+
+KAI keeps no promise from cycle to cycle: where somebody else would be served first and take the room, it leaves the
+victims alone. We keep promises (nominated nodes), but evict nobody for a place that policy order gives to another.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from kai_solver.greedy.caps import over_capacity
+from kai_solver.greedy.chunks import Chunk, Chunker
+from kai_solver.greedy.fit import FitTable
+from kai_solver.greedy.placing import Placer
+from kai_solver.greedy.state import State
+from kai_solver.greedy.turns import Turns
+
+MOST_WAITING = 200
+"""Waiting gangs up to which the next allocate is played through; beyond, victims alone are compared (`disruption`)."""
+
+
+def survives(
+    state: State, fits: FitTable, chunkers: list[Chunker], chunk: Chunk, evicted: Sequence[int], waiting: Iterable[int]
+) -> bool:
+    """Would the next allocate place ``chunk`` again, had it no place yet and did the ``evicted`` pods wait once more?
+
+    ``waiting``: gangs that wait for their turn. The state is as before in the end.
+    """
+    mark = state.mark()
+    for pod in chunk.pods:
+        state.lift(pod)
+    victims = {state.problem.pod_gang[pod] for pod in evicted}
+    kept = {gang: [list(pods) for pods in state.gangs[gang].pending] for gang in victims}
+    for pod in evicted:
+        state.gangs[state.problem.pod_gang[pod]].pending[state.leaf_of[pod]].append(pod)
+    for gang in victims:
+        for pods in state.gangs[gang].pending:
+            pods.sort(key=lambda pod: state.problem.pods[pod].order)
+    done = _serves(state, Placer(state, fits=fits), Turns(state, chunkers, {*waiting, *victims, chunk.gang}), chunk)
+    state.rollback(mark)
+    for gang, pending in kept.items():
+        state.gangs[gang].pending[:] = pending
+    return done
+
+
+def _serves(state: State, placer: Placer, turns: Turns, chunk: Chunk) -> bool:
+    while (turn := turns.pop()) is not None:
+        gang, asked = turn
+        placed = over_capacity(state, asked) is None and placer.place_chunk(asked)
+        if gang == chunk.gang:
+            return placed
+        if placed:
+            turns.again(gang)
+    return False

@@ -1,0 +1,72 @@
+"""After the stages: the same victims and the same admissions, seated once more as the policy scores nodes.
+
+The joint model counts who leaves and who comes; among places that cost the same it has no taste. KAI clears all victims
+and then places victims and newcomers in their order, by node score (reference 3.8). Where that works with those whom
+the stages chose, its places are taken: packed or spread as the policy says.
+"""
+
+from kai_solver.domain import Rung
+from kai_solver.greedy import Admission, Outcome, State, VictimPool
+from kai_solver.greedy.fit import FitTable
+from kai_solver.greedy.placing import Placer
+from kai_solver.greedy.victims import part_of_unit
+from kai_solver.units import MILLI
+
+_Age = tuple[int, float, str]
+
+MOST_PODS = 1000
+"""Pods up to which places are looked for again: about 60 µs each on 500 nodes (2026-11-21)."""
+
+
+def reseat(outcome: Outcome) -> None:
+    """Seat moved units, and the chunks for whom others were disturbed, anew, oldest first.
+
+    Nothing changes where one of them finds no place, or where more of the wholly free nodes would be opened than now.
+    Chunks that disturb nobody keep what they have: most of it can be bound at once.
+    """
+    pool, state = outcome.pool, outcome.state
+    if pool is None or len(state.places) > MOST_PODS:
+        return
+    moved = [unit.index for unit in pool.units if pool.is_moved(unit.index)]
+    comers = [a for a in outcome.admissions if a.rung is not Rung.ALLOCATE]
+    mark, opened = state.mark(), _opened(state)
+    for pod in [*(p for u in moved for p in pool.units[u].pods), *(p for a in comers for p in a.chunk.pods)]:
+        state.lift(pod)
+    if not _seat(state, pool, moved, comers) or _opened(state) > opened:
+        state.rollback(mark)
+    for unit in moved:
+        pool.seat(unit)
+
+
+def _seat(state: State, pool: VictimPool, moved: list[int], comers: list[Admission]) -> bool:
+    fits = FitTable(state)
+    placer, mover = Placer(state, fits=fits), Placer(state, fits=fits, later=True)
+    gangs = state.problem.gangs
+
+    def age(gang: int) -> _Age:
+        g = gangs[gang].gang
+        return (-g.priority, g.created_s, g.key)
+
+    turns: list[tuple[_Age, int, int | Admission]] = [
+        *((age(pool.units[unit].gang), -pool.units[unit].step, unit) for unit in moved),
+        *((age(admission.chunk.gang), 1 + number, admission) for number, admission in enumerate(comers)),
+    ]
+    for _, _, item in sorted(turns, key=lambda turn: turn[:2]):
+        done = _seat_unit(state, pool, mover, item) if isinstance(item, int) else placer.place_chunk(item.chunk)
+        if not done:
+            return False
+    return True
+
+
+def _seat_unit(state: State, pool: VictimPool, mover: Placer, unit: int) -> bool:
+    u = pool.units[unit]
+    gang = state.problem.gangs[u.gang]
+    part = part_of_unit(gang, u.pods, state.gangs[u.gang].active)
+    return mover.place_part(part, None) and mover.keeps_domains(gang, gang.root)
+
+
+def _opened(state: State) -> int:
+    """Wholly free GPU nodes that get a pod with GPUs: what the stage ``preference`` minimises."""
+    problem = state.problem
+    whole = ((problem.device_free + problem.device_releasing) >= MILLI).sum(axis=1)
+    return len({p.node for p in state.places.values() if p.devices and whole[p.node] == problem.gpus[p.node]})
