@@ -23,7 +23,7 @@ FAMILIES = (
 )
 """Constraint families of the CP-SAT model that ship with kai-solver (more by entry points)."""
 
-STAGES = ("disruption", "preference")
+STAGES = ("disruption", "preference", "victim-order")
 """Objective stages that ship with kai-solver (more by entry points)."""
 
 
@@ -90,7 +90,7 @@ class SolverModel:
     ladder: tuple[Rung, ...] = LADDER
     admission: str = "rank"
     families: tuple[str, ...] = FAMILIES
-    stages: tuple[StageSpec, ...] = (StageSpec("disruption"), StageSpec("preference"))
+    stages: tuple[StageSpec, ...] = tuple(StageSpec(name) for name in STAGES)
     search: SearchSpec = field(default_factory=SearchSpec)
     budget_s: float = 2.0
     hash: str = ""

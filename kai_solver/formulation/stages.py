@@ -1,8 +1,8 @@
 """Objective stages of the joint model, all minimised, in lexicographic order.
 
 ``disruption`` unfolds into, by priority stratum from the highest down, evicted work; then gangs broken; evicted pods;
-moved pods; and, of plans that are equal in all of these, the one whose victims come first in the policy's victim order.
-``preference`` counts wholly free nodes that are opened: what stays whole can take the largest gangs.
+moved pods. ``preference`` counts wholly free nodes that are opened: what stays whole can take the largest gangs.
+``victim-order`` picks, of plans that are equal so far, the one whose victims come first in the policy's victim order.
 
 A package of your own may add a stage by an entry point in the group ``kai_solver.objective_stages`` whose object is
 a function from `Variables` to a list of `Objective`.
@@ -60,8 +60,6 @@ def disruption(v: Variables) -> list[Objective]:
         found.append(Objective("gangs-broken", tuple((1, var) for _, _, b, _, vs in outs if b for var in vs)))
         found.append(Objective("evicted-pods", tuple((n, var) for _, _, _, n, vs in outs for var in vs)))
     found.append(_moves(v))
-    if len(v.joint.movers) <= MOST_RANKED:
-        found.append(_victim_order(v))
     return found
 
 
@@ -92,22 +90,6 @@ def _moves(v: Variables) -> Objective:
     return Objective("moved-pods", tuple(terms), constant)
 
 
-def _victim_order(v: Variables) -> Objective:
-    """Sum of the places in the victim order of all that are evicted or moved (reference 3.8).
-
-    At one home those first in the order leave first: their ranks grow, so ``sum leaves = size - stay`` says who.
-    """
-    terms: list[Term] = [(-unit.mover.rank, unit.stay) for unit in v.units]
-    constant = sum(unit.mover.rank for unit in v.units)
-    for group in v.classes:
-        for home, members in group.members.items():
-            leaves = [v.spec.bool_var() for _ in members]
-            counted = [(1, var) for var in leaves]
-            v.spec.add_eq([*counted, (1, group.stay[home])], len(members), family="preference")
-            terms += [(mover.rank, var) for mover, var in zip(members, leaves, strict=True)]
-    return Objective("victim-order", tuple(terms), constant)
-
-
 def preference(v: Variables) -> list[Objective]:
     """Wholly free GPU nodes that get a pod with GPUs; nodes that movers may leave do not count.
 
@@ -132,4 +114,26 @@ def preference(v: Variables) -> list[Objective]:
     return [Objective("nodes-opened", tuple(terms))] if terms else []
 
 
-BUILT_IN: dict[str, Stages] = {"disruption": disruption, "preference": preference}
+def victim_order(v: Variables) -> list[Objective]:
+    """Sum of the places in the victim order of all that are evicted or moved (reference 3.8).
+
+    At one home those first in the order leave first: their ranks grow, so ``sum leaves = size - stay`` says who.
+    """
+    if len(v.joint.movers) > MOST_RANKED:
+        return []
+    terms: list[Term] = [(-unit.mover.rank, unit.stay) for unit in v.units]
+    constant = sum(unit.mover.rank for unit in v.units)
+    for group in v.classes:
+        for home, members in group.members.items():
+            leaves = [v.spec.bool_var() for _ in members]
+            counted = [(1, var) for var in leaves]
+            v.spec.add_eq([*counted, (1, group.stay[home])], len(members), family="victim-order")
+            terms += [(mover.rank, var) for mover, var in zip(members, leaves, strict=True)]
+    return [Objective("victim-order", tuple(terms), constant)]
+
+
+BUILT_IN: dict[str, Stages] = {
+    "disruption": disruption,
+    "preference": preference,
+    "victim-order": victim_order,
+}

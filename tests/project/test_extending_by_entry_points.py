@@ -52,9 +52,9 @@ def write_model(folder: Path, text: str) -> Path:
 def crowded(folder: Path) -> Path:
     """A queue over its share fills two nodes, one of them quiet; a gang of four GPUs that is entitled to them arrives.
 
-    Its victims cost the same on both nodes, and ties lead the greedy to the quiet one.
+    Its victims cost the same on both nodes; the younger ones, who leave first, are on the quiet one.
     """
-    tenant = {"count": 8, "queue": "borrowers", "created": "1h"}
+    tenant = {"count": 8, "queue": "borrowers", "created": "1h", "last_start": "20m"}
     document = {
         "format": "kai-solver/v1",
         "nodes": [
@@ -63,7 +63,7 @@ def crowded(folder: Path) -> Path:
         ],
         "queues": [{"name": "owners", "quota": 8}, {"name": "borrowers", "quota": 8}],
         "gangs": [
-            tenant | {"name": "a-{i}", "pods": [{"gpus": 1, "running": {"a-quiet": 1}}]},
+            tenant | {"name": "a-{i}", "created": "30m", "last_start": "20m", "pods": [{"gpus": 1, "running": {"a-quiet": 1}}]},
             tenant | {"name": "l-{i}", "pods": [{"gpus": 1, "running": {"b-loud": 1}}]},
             {"name": "large", "queue": "owners", "pods": [{"gpus": 4}]},
         ],
