@@ -115,7 +115,7 @@ def impossible() -> Snapshot:
 
 def test_a_sound_solver_proves_that_the_odd_gang_must_wait(impossible: Snapshot) -> None:
     """Else the next test would test nothing."""
-    (waiting,) = cycle(impossible, DEFAULT).pending
+    (waiting,) = cycle(impossible, load_model("deterministic")).pending
     assert waiting.proof.state == "proven"
     assert "cp-sat" in waiting.proof.method
 

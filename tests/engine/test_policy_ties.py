@@ -16,7 +16,7 @@ ENDLESS = (UNLIMITED, UNLIMITED, UNLIMITED)
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    with Engine(load_model("default")) as started:
+    with Engine(load_model("deterministic")) as started:
         yield started
 
 

@@ -45,7 +45,7 @@ def write(path: Path, document: object) -> Path:
 
 def write_model(folder: Path, text: str) -> Path:
     path = folder / "lab.toml"
-    path.write_text(f'extends = "default"\nname = "lab"\n{text}')
+    path.write_text(f'extends = "deterministic"\nname = "lab"\n{text}')
     return path
 
 
@@ -55,6 +55,7 @@ def crowded(folder: Path) -> Path:
     Its victims cost the same on both nodes; the younger ones, who leave first, are on the quiet one.
     """
     tenant = {"count": 8, "queue": "borrowers", "created": "1h", "last_start": "20m"}
+    young = tenant | {"created": "30m"}
     document = {
         "format": "kai-solver/v1",
         "nodes": [
@@ -63,7 +64,7 @@ def crowded(folder: Path) -> Path:
         ],
         "queues": [{"name": "owners", "quota": 8}, {"name": "borrowers", "quota": 8}],
         "gangs": [
-            tenant | {"name": "a-{i}", "created": "30m", "last_start": "20m", "pods": [{"gpus": 1, "running": {"a-quiet": 1}}]},
+            young | {"name": "a-{i}", "pods": [{"gpus": 1, "running": {"a-quiet": 1}}]},
             tenant | {"name": "l-{i}", "pods": [{"gpus": 1, "running": {"b-loud": 1}}]},
             {"name": "large", "queue": "owners", "pods": [{"gpus": 4}]},
         ],
@@ -102,7 +103,7 @@ def chained(folder: Path) -> Path:
 
 def test_a_family_of_the_package_binds_the_solver(tmp_path: Path, installed: dict[str, str]) -> None:
     instance = chained(tmp_path)
-    free = plan_of(instance, env=installed)
+    free = plan_of(instance, "--model", "deterministic", env=installed)
     assert "c" in {move["to"] for move in free["moves"]}
     bound = plan_of(instance, "--model", write_model(tmp_path, ALL_FAMILIES), env=installed)
     assert (bound["moves"], [entry["gang"] for entry in bound["pending"]]) == ([], ["default/wants-a-whole-h100-node"])
