@@ -45,7 +45,9 @@ def _readiness(gang: Gang) -> Iterator[str]:
 
 
 def _outside(gang: Gang, pending: Pending) -> Iterator[str]:
-    if pending.reason is Reason.QUEUE_DOES_NOT_EXIST:
+    if pending.reason is Reason.QUEUE_DOES_NOT_EXIST and "takes no part" in pending.message:
+        yield f"Give the queue {gang.queue} parents that exist and lead to a root, or name another"
+    elif pending.reason is Reason.QUEUE_DOES_NOT_EXIST:
         yield f"Create the queue {gang.queue}, or name another"
     elif pending.reason is Reason.QUEUE_NOT_LEAF:
         yield f"Name a queue without children: {gang.queue} has some"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kai_solver.domain import Gang, Notice, Pod, Queue, Snapshot, SubGroup
+from kai_solver.fairness import QueueTree
 from kai_solver.units import GPU, MILLI, QUEUE_RESOURCES, UNLIMITED, format_amount
 
 Severity = Literal["error", "warning", "info"]
@@ -114,8 +115,12 @@ def no_entitlement(snapshot: Snapshot) -> Iterator[Lint]:
 def unknown_queue(snapshot: Snapshot) -> Iterator[Lint]:
     """Gangs of queues that do not exist or hold other queues wait for ever."""
     names, parents = {q.name for q in snapshot.queues}, {q.parent for q in snapshot.queues}
+    dropped = QueueTree.from_queues(snapshot.queues, snapshot.policy).dropped
     for queue, gangs in Counter(gang.queue for gang in snapshot.gangs).items():
-        if queue not in names:
+        if queue in dropped and queue not in parents:
+            text = f"{gangs} gangs name it. {dropped[queue]}"
+            yield Lint("error", f"queue {queue}", text, "Give it a parent that exists and leads to a root")
+        elif queue not in names:
             yield Lint(
                 "error", f"queue {queue}", f"{gangs} gangs name it, and it does not exist", "Create it, or rename"
             )

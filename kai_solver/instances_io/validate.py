@@ -1,9 +1,9 @@
 """Whether a snapshot makes sense: what contradicts itself is set aside with a reason, and the rest goes on.
 
-Every importer ends with :func:`sanitize`. After it, names are unique, every queue's ancestors exist, every pod that
-holds resources is on a known node, and every gang without ``set_aside`` has a usable tree. Gangs of a queue that does
-not exist or is no leaf are noted and left as they are: plans have reasons for them. A node that is over-committed is a
-fact, not an error: it is noted, and the checker sees that it does not get worse.
+Every importer ends with :func:`sanitize`. After it, names are unique, every pod that holds resources is on a known
+node, and every gang without ``set_aside`` has a usable tree. Queues without a way up to a root, and gangs of a queue
+that does not exist, takes no part or is no leaf, are noted and left as they are: plans have reasons for them. A node
+that is over-committed is a fact, not an error: it is noted, and the checker sees that it does not get worse.
 """
 
 from collections import Counter
@@ -53,7 +53,8 @@ def sanitize(snapshot: Snapshot) -> Snapshot:
     _check_vectors(snapshot)
     work = _Work(snapshot, list(snapshot.notices))
     nodes = work.unique(snapshot.nodes, "node", lambda node: node.name)
-    queues = work.rooted_queues(work.unique(snapshot.queues, "queue", lambda queue: queue.name))
+    queues = work.unique(snapshot.queues, "queue", lambda queue: queue.name)
+    work.note_orphans(queues)
     work.nodes = {node.name: node for node in nodes}
     work.queues = {queue.name: queue for queue in queues}
     work.parents = {queue.parent for queue in queues if queue.parent}
@@ -80,6 +81,7 @@ class _Work:
     nodes: dict[str, Node] = field(default_factory=dict)
     queues: dict[str, Queue] = field(default_factory=dict)
     parents: set[str] = field(default_factory=set)
+    orphans: dict[str, str] = field(default_factory=dict)
     gang_keys: set[str] = field(default_factory=set)
     pod_keys: set[str] = field(default_factory=set)
 
@@ -95,17 +97,16 @@ class _Work:
             kept.setdefault(name(thing), thing)
         return list(kept.values())
 
-    def rooted_queues(self, queues: list[Queue]) -> list[Queue]:
-        """Queues whose ancestors all exist and end at a root; KAI too leaves the others out (reference 3.0)."""
+    def note_orphans(self, queues: list[Queue]) -> None:
+        """Queues whose ancestors do not end at a root take no part, as in KAI (reference 3.0)."""
         by_name = {queue.name: queue for queue in queues}
-        kept = []
+        noted = {notice.object.lower() for notice in self.notices if notice.kind == "set-aside"}
         for queue in queues:
-            problem = _ancestry_problem(queue, by_name)
+            problem = _ancestry_problem(queue, by_name) if self.snapshot.policy.full_hierarchy else ""
             if problem:
-                self.set_aside(f"queue {queue.name}", problem)
-            else:
-                kept.append(queue)
-        return kept
+                self.orphans[queue.name] = problem
+                if f"queue {queue.name}".lower() not in noted:
+                    self.set_aside(f"queue {queue.name}", problem)
 
     def gang(self, gang: Gang) -> Gang:
         """``gang`` under a unique name, with its pods where they can be; set aside where it cannot be considered."""
@@ -135,6 +136,8 @@ class _Work:
         """Why nothing of ``queue`` can be scheduled; such gangs stay pending with a reason of their own."""
         if queue not in self.queues:
             return f"queue {queue!r} does not exist"
+        if queue in self.orphans:
+            return f"queue {queue!r} takes no part: {self.orphans[queue]}"
         return f"queue {queue!r} is not a leaf" if queue in self.parents else ""
 
     def _pod(self, pod: Pod, problems: list[str]) -> Pod | None:

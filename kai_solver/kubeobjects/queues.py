@@ -21,16 +21,17 @@ _DEFAULT_PARENT = "default-parent-queue"
 def read_queues(
     objects: tuple[Object, ...], settings: KubeSettings, notices: Notices, more: Mapping[str, Queue] | None = None
 ) -> tuple[Queue, ...]:
-    """Read the queues of our node pool; broken, doubled and looping ones are set aside with a notice.
+    """Read the queues of our node pool; broken and doubled ones are set aside with a notice.
 
     ``more``: queues that other objects describe; a Queue of that name comes first.
     """
 
     def read(raw: Raw) -> Queue | None:
-        return _queue(raw) if in_pool(raw.strings("metadata.labels"), settings) else None
+        return _queue(raw, notices) if in_pool(raw.strings("metadata.labels"), settings) else None
 
     queues = read_each("Queue", objects, notices, read)
-    return connected({**(more or {}), **queues}, notices)
+    found = {**(more or {}), **queues}
+    return noted(found, notices) if settings.policy.full_hierarchy else tuple(found.values())
 
 
 def with_shipped_queue(
@@ -49,16 +50,16 @@ def with_shipped_queue(
     return (*queues, parent, replace(parent, name=name, parent=_DEFAULT_PARENT))
 
 
-def connected(queues: dict[str, Queue], notices: Notices) -> tuple[Queue, ...]:
-    """Queues whose chain of parents ends at a root; KAI drops the others with all below them (reference 3.0)."""
-    kept = []
+def noted(queues: dict[str, Queue], notices: Notices) -> tuple[Queue, ...]:
+    """All queues, with a notice for each whose parents do not end at a root.
+
+    KAI drops those with all below them (reference 3.0), and so does the engine; their work is told why.
+    """
     for queue in queues.values():
         problem = _chain_problem(queue, queues)
         if problem:
             notices.set_aside(f"Queue {queue.name}", problem)
-        else:
-            kept.append(queue)
-    return tuple(kept)
+    return tuple(queues.values())
 
 
 def read_topologies(objects: tuple[Object, ...], notices: Notices) -> tuple[Topology, ...]:
@@ -66,11 +67,14 @@ def read_topologies(objects: tuple[Object, ...], notices: Notices) -> tuple[Topo
     return tuple(read_each("Topology", objects, notices, _topology).values())
 
 
-def _queue(raw: Raw) -> Queue:
+def _queue(raw: Raw, notices: Notices) -> Queue:
     name = raw.required("metadata.name")
     resources = raw.get("spec.resources")
     if not resources:
-        raise InputError("resources must be specified", field="spec.resources", cure="Give quota, limit and weight")
+        text = (
+            "spec.resources: resources must be specified; without them nothing is allowed. Give quota, limit and weight"
+        )
+        notices.warn(f"Queue {name}", text)
     return Queue(
         name=name,
         parent=raw.text("spec.parentQueue"),

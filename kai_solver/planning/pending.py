@@ -49,8 +49,13 @@ def _outside(gang: Gang, why: str) -> Pending:
 
 
 def _pending(gang: str, rungs: dict[Rung, Refusal]) -> Pending:
-    """The first rung's words (what lacks), or the rule that forbids; a proof only where every rung has one."""
+    """The first rung's words (what lacks), or the rule that forbids; a proof only where every rung has one.
+
+    A gang that may not have others disturbed yet is told that beside what lacks: KAI has a reason for it (1.13).
+    """
     first = next(iter(rungs.values()))
+    delay = next((refusal for refusal in rungs.values() if refusal.reason is Reason.PREEMPTION_DELAY), first)
+    message = first.message if delay is first else f"{first.message}\n{delay.message}"
     states = [refusal.proof.state for refusal in rungs.values()]
     state = max(states, key=_STRENGTH.__getitem__)
     blocking: dict[Blocker, None] = {}
@@ -58,6 +63,4 @@ def _pending(gang: str, rungs: dict[Rung, Refusal]) -> Pending:
     for rung, refusal in rungs.items():
         methods[f"{rung.value}: {refusal.proof.method}" if refusal.proof.method else rung.value] = None
         blocking.update(dict.fromkeys(refusal.proof.blocking))
-    return Pending(
-        gang, first.reason, first.message.replace(GANG, gang), Proof(state, "; ".join(methods), tuple(blocking))
-    )
+    return Pending(gang, delay.reason, message.replace(GANG, gang), Proof(state, "; ".join(methods), tuple(blocking)))

@@ -79,7 +79,7 @@ def test_a_pod_in_two_gangs_sets_the_later_one_aside() -> None:
 
 def test_a_queue_whose_parent_is_missing_goes_with_all_below_it() -> None:
     snapshot = cleaned(queues=(Queue("team"), Queue("a", parent="lost"), Queue("b", parent="a")))
-    assert [queue.name for queue in snapshot.queues] == ["team"]
+    assert [queue.name for queue in snapshot.queues] == ["team", "a", "b"]
     assert notices(snapshot, "set-aside") == [
         "queue a: the parent 'lost' of queue 'a' does not exist",
         "queue b: the parent 'lost' of queue 'a' does not exist",
@@ -90,7 +90,7 @@ def test_a_queue_whose_parent_is_missing_goes_with_all_below_it() -> None:
 def test_a_cycle_in_the_queue_tree_is_set_aside_and_the_rest_goes_on(parents: dict[str, str]) -> None:
     loop = tuple(Queue(name, parent=parent) for name, parent in parents.items())
     snapshot = cleaned(queues=(Queue("team"), *loop))
-    assert [queue.name for queue in snapshot.queues] == ["team"]
+    assert len(notices(snapshot, "set-aside")) == len(loop)
     assert all("cycle" in text for text in notices(snapshot, "set-aside"))
 
 
@@ -98,6 +98,16 @@ def test_a_gang_of_an_unknown_queue_is_noted_and_keeps_its_own_reason() -> None:
     snapshot = cleaned(gangs=(replace(GANG, queue="typo"),))
     assert notices(snapshot, "set-aside") == ["gang default/g: queue 'typo' does not exist"]
     assert not snapshot.gangs[0].set_aside
+
+
+def test_a_gang_of_an_orphan_queue_is_told_why_and_the_note_is_made_once() -> None:
+    orphan = Queue("orphan", parent="lost")
+    snapshot = cleaned(queues=(Queue("team"), orphan), gangs=(replace(GANG, queue="orphan"),))
+    assert notices(snapshot, "set-aside") == [
+        "queue orphan: the parent 'lost' of queue 'orphan' does not exist",
+        "gang default/g: queue 'orphan' takes no part: the parent 'lost' of queue 'orphan' does not exist",
+    ]
+    assert sanitize(snapshot) == snapshot
 
 
 def test_a_gang_of_a_queue_with_children_is_noted() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from kai_solver.domain import Taint, TopologyLevel
+from kai_solver.fairness import QueueTree
 from kai_solver.kubeobjects.nodes import gpu_memory_mib
 
 
@@ -95,7 +96,9 @@ def test_orphans_go_with_all_below_them_and_loops_are_broken(build: Any) -> None
         build.queue("x", "y"),
         build.queue("y", "x"),
     )
-    assert [queue.name for queue in found.queues] == ["root", "leaf"]
+    tree = QueueTree.from_queues(found.queues, found.policy)
+    assert tree.names == ("root", "leaf")
+    assert 'the parent queue "nobody" of "orphan" does not exist' in tree.dropped["child"]
     texts = build.texts(found, "set-aside")
     assert any("Queue orphan: the parent queue 'nobody' does not exist" in text for text in texts)
     assert sum("loop" in text for text in texts) == 2
@@ -105,7 +108,6 @@ def test_orphans_go_with_all_below_them_and_loops_are_broken(build: Any) -> None
 @pytest.mark.parametrize(
     "resources",
     [
-        None,
         {"gpu": {"quota": -2}},
         {"gpu": {"quota": "4"}},
         {"gpu": {"overQuotaWeight": -1}},
@@ -117,6 +119,13 @@ def test_impossible_queues_are_set_aside_by_field(build: Any, resources: Any) ->
     found = build.read(broken, build.queue("good"))
     assert [queue.name for queue in found.queues] == ["good"]
     assert any("Queue bad: spec.resources" in text for text in build.texts(found, "set-aside"))
+
+
+@pytest.mark.parametrize("spec", [{}, {"resources": None}])
+def test_a_queue_without_resources_allows_nothing_and_says_so(build: Any, spec: Any) -> None:
+    found = build.read(build.queue("bare") | {"spec": spec})
+    assert (found.queues[0].quota, found.queues[0].limit, found.queues[0].weight) == ((0,) * 3, (0,) * 3, (0.0,) * 3)
+    assert any(text.startswith("Queue bare: spec.resources: resources must") for text in build.texts(found, "warning"))
 
 
 def topology(*levels: dict[str, str]) -> dict[str, Any]:
