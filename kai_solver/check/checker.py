@@ -12,6 +12,7 @@ from kai_solver.check.entitlement import judge_entitlement
 from kai_solver.check.form import judge_form
 from kai_solver.check.gangs import judge_gangs
 from kai_solver.check.needless import judge_needless
+from kai_solver.check.numa import judge_numa
 from kai_solver.check.placement import judge_placement
 from kai_solver.check.priority import judge_priority
 from kai_solver.check.scene import Scene, set_scene
@@ -47,6 +48,7 @@ def _judge(scene: Scene, tree: QueueTree, ladder: Sequence[Rung]) -> Iterator[Vi
     after = ledger_after(scene, before)
     yield from judge_capacity(scene, now, end)
     yield from judge_devices(scene, now, end)
+    yield from judge_numa(scene)
     yield from judge_placement(scene)
     yield from judge_gangs(scene)
     yield from judge_allowances(scene, tree, before, after)

@@ -6,6 +6,7 @@ from kai_solver.check.accounts import RESOURCES, ZERO, Amount, Ledger, QueueTree
 from kai_solver.check.capacity import Load
 from kai_solver.check.devices import Board, set_boards
 from kai_solver.check.gangs import Counts, by_podset, members, satisfied
+from kai_solver.check.numa import ZoneBook, is_strict
 from kai_solver.check.scene import Change, Scene, demand
 from kai_solver.check.units import Part, broken_unit, remainder
 from kai_solver.check.violation import Violation
@@ -20,28 +21,35 @@ class Room:
         self._scene, self._tree, self._end, self._after = scene, tree, end, after
         sources = {entry.source for entry in scene.plan.moves} | {entry.node for entry in scene.plan.evictions}
         self._boards = set_boards(scene, in_the_end=True, only=sources)
+        strict = (scene.nodes[name] for name in sources if is_strict(scene.nodes[name]))
+        self._books = {node.name: ZoneBook.of(scene, node, in_the_end=True) for node in strict}
 
     def keepers(self, change: Change, keys: Iterable[str], *, booked: bool) -> list[str]:
         """Pods among ``keys`` that could stay together; ``booked``: their queue pays for them already (moves)."""
         load: dict[str, list[int]] = {}
         boards: dict[str, Board] = {}
+        books = {name: book.copy() for name, book in self._books.items()}
         owed: Amount = ZERO
         kept: list[str] = []
         for key in sorted(keys, key=lambda key: change.before[key].order):
             pod = change.before[key]
             held = plus(owed, paid(pod, self._scene.nodes[pod.node]))
-            if self._takes(pod, load, boards) and (booked or self._affords(change.gang.queue, held)):
+            if self._takes(pod, load, boards, books) and (booked or self._affords(change.gang.queue, held)):
                 owed = held
                 kept.append(key)
         return kept
 
-    def _takes(self, pod: Pod, load: dict[str, list[int]], boards: dict[str, Board]) -> bool:
+    def _takes(
+        self, pod: Pod, load: dict[str, list[int]], boards: dict[str, Board], books: dict[str, ZoneBook]
+    ) -> bool:
         name = pod.node
         extra = load.setdefault(name, [0] * self._scene.snapshot.schema.size)
         wanted = [have + more for have, more in zip(extra, demand(pod, self._scene.nodes[name]), strict=True)]
         if not self._end.fits(name, wanted):
             return False
         board = boards.setdefault(name, self._boards[name].copy())
+        if pod.node in books and not books[pod.node].admits(pod):
+            return False
         if pod.gpu.devices and not board.admits(pod):
             return False
         extra[:] = wanted

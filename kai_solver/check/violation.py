@@ -7,6 +7,7 @@ RULES = (
     "foreign",
     "capacity",
     "devices",
+    "numa",
     "predicates",
     "readiness",
     "gang",

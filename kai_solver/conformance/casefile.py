@@ -6,7 +6,7 @@ matter between rounds are read here.
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import orjson
 import zstandard
@@ -53,7 +53,7 @@ class NodeExpectation(_Part):
 
     idle_gpus: float | None = None
     releasing_gpus: float | None = None
-    numa_zones_available: Any = None
+    numa_zones_available: dict[int, dict[str, str]] | None = None
 
 
 class CacheCalls(_Part):

@@ -72,11 +72,11 @@ def node_classes(before: Snapshot, after: States) -> dict[str, object]:
 
 def _capacity(node: Node) -> object:
     labels = frozenset((k, v) for k, v in node.labels.items() if k not in IDENTITY_LABELS)
-    return (node.allocatable, node.gpus, node.gpu_memory_mib, labels, node.taints, node.schedulable)
+    return (node.allocatable, node.gpus, node.gpu_memory_mib, labels, node.taints, node.schedulable, node.numa)
 
 
 def _load(pod: Pod) -> object:
-    return (pod.request, pod.gpu, pod.status, pod.devices if pod.gpu.is_shared else ())
+    return (pod.request, pod.gpu, pod.status, pod.devices if pod.gpu.is_shared else (), pod.zones)
 
 
 def _named_nodes(snapshot: Snapshot) -> set[str]:

@@ -8,6 +8,7 @@ from kai_solver.conformance.casefile import Case, Expectation
 from kai_solver.conformance.equal_nodes import NodeNames, node_classes
 from kai_solver.conformance.outcome import Outcome
 from kai_solver.conformance.states import TaskState
+from kai_solver.conformance.zones import available_differences, zone_differences
 from kai_solver.domain import Gang, Plan, Pod, Snapshot
 
 
@@ -97,7 +98,7 @@ class _Comparison:
         if expected.error_message is not None and not self._says(pod, expected.error_message):
             yield f"{pod.name}: the message differs from {expected.error_message!r}"
         if expected.numa_zones is not None:
-            yield f"{pod.name}: expected in NUMA zones {list(expected.numa_zones)}; plans name no zones"
+            yield from zone_differences(pod.name, state, self._nodes.get(state.node), expected.numa_zones)
 
     def _is_at(self, pod: Pod, state: TaskState, expected: str) -> bool:
         stayed = pod.node == state.node and state.status == pod.status.value
@@ -150,7 +151,8 @@ class _Comparison:
             if expected.releasing_gpus is not None and abs(releasing - expected.releasing_gpus) > TOLERANCE:
                 yield f"{name} has {releasing} releasing GPUs, expected {expected.releasing_gpus:g}"
             if expected.numa_zones_available is not None:
-                yield f"{name}: the case asserts NUMA zones; plans name no zones"
+                node = self._nodes[self._names.ours(name)]
+                yield from available_differences(node, self._outcome, expected.numa_zones_available)
 
     def _cache_calls(self) -> Iterator[str]:
         bounds = self._case.expected.max_cache_calls

@@ -24,9 +24,8 @@ def settle(snapshot: Snapshot, plan: Plan, *, lasting: frozenset[str] = frozense
         if pod.key in bound:
             bind = bound[pod.key]
             devices = tuple(device.index for device in bind.devices)
-            return replace(
-                pod, status=PodStatus.RUNNING, node=bind.node, devices=devices, gpu_groups=(), nominated_node=""
-            )
+            running = replace(pod, status=PodStatus.RUNNING, node=bind.node, devices=devices, zones=bind.zones)
+            return replace(running, gpu_groups=(), nominated_node="")
         if pod.key in gone or pod.status is PodStatus.RELEASING:
             return replace(pod, status=PodStatus.RELEASING) if lasts else _waiting(pod)
         return pod
@@ -52,4 +51,4 @@ def is_short(gang: Gang) -> bool:
 
 
 def _waiting(pod: Pod) -> Pod:
-    return replace(pod, status=PodStatus.PENDING, node="", devices=(), gpu_groups=(), nominated_node="")
+    return replace(pod, status=PodStatus.PENDING, node="", devices=(), gpu_groups=(), nominated_node="", zones=())

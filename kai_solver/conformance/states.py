@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from kai_solver.domain import Device, Plan, Pod, Snapshot
+from kai_solver.domain import Device, Plan, Pod, Snapshot, ZoneShare
 from kai_solver.reduction.devices import seat_running
 
 PENDING = "Pending"
@@ -19,11 +19,12 @@ PLACED = frozenset({"Binding", "Bound", "Running", "Pipelined"})
 
 @dataclass(frozen=True, slots=True)
 class TaskState:
-    """Status, node and devices (indices on the node) of one task."""
+    """Status, node, devices (indices on the node) and NUMA zones of one task."""
 
     status: str
     node: str = ""
     devices: frozenset[int] = frozenset()
+    zones: tuple[ZoneShare, ...] = ()
 
     @property
     def served(self) -> bool:
@@ -73,14 +74,15 @@ def states_after(snapshot: Snapshot, plan: Plan) -> dict[str, TaskState]:
     for eviction in plan.evictions:
         states[eviction.pod] = replace(states[eviction.pod], status=RELEASING)
     for move in plan.moves:
-        states[move.pod] = TaskState(PIPELINED, move.target, _indices(move.devices))
+        states[move.pod] = TaskState(PIPELINED, move.target, _indices(move.devices), move.zones)
     for bind in plan.binds:
-        states[bind.pod] = TaskState(PIPELINED if bind.nominated else BINDING, bind.node, _indices(bind.devices))
+        status = PIPELINED if bind.nominated else BINDING
+        states[bind.pod] = TaskState(status, bind.node, _indices(bind.devices), bind.zones)
     return states
 
 
 def _state(pod: Pod) -> TaskState:
-    return TaskState(pod.status.value, pod.node, frozenset(pod.devices))
+    return TaskState(pod.status.value, pod.node, frozenset(pod.devices), pod.zones)
 
 
 def _indices(devices: tuple[Device, ...]) -> frozenset[int]:

@@ -3,6 +3,7 @@
 from kai_solver.domain.cluster import Node, Taint, Topology, TopologyLevel
 from kai_solver.domain.gpus import counted_gpu_milli, implied_terms, paid_gpu_milli
 from kai_solver.domain.model import FAMILIES, LADDER, STAGES, SearchSpec, SolverModel, StageSpec
+from kai_solver.domain.numa import Container, NumaPolicy, NumaScope, NumaTopology, NumaZone, ZoneShare
 from kai_solver.domain.plan import (
     Bind,
     Blocker,
@@ -47,6 +48,7 @@ __all__ = [
     "Bind",
     "Blocker",
     "Constraints",
+    "Container",
     "Device",
     "Eviction",
     "Gang",
@@ -55,6 +57,10 @@ __all__ = [
     "Node",
     "NodeTerm",
     "Notice",
+    "NumaPolicy",
+    "NumaScope",
+    "NumaTopology",
+    "NumaZone",
     "Pending",
     "Plan",
     "Pod",
@@ -80,6 +86,7 @@ __all__ = [
     "Topology",
     "TopologyConstraint",
     "TopologyLevel",
+    "ZoneShare",
     "counted_gpu_milli",
     "flat_gang",
     "implied_terms",

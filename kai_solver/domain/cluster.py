@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from kai_solver.domain.numa import NumaTopology
 from kai_solver.units import Vector
 
 TaintEffect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
@@ -35,6 +36,8 @@ class Node:
         False when cordoned or not ready; running pods stay, nothing new is placed, its capacity is not shared out.
     gpu_uuids
         Of devices by index, where the cluster tells; else empty.
+    numa
+        Its NUMA zones and their policy, where known.
     """
 
     name: str
@@ -45,6 +48,7 @@ class Node:
     taints: tuple[Taint, ...] = ()
     schedulable: bool = True
     gpu_uuids: tuple[str, ...] = ()
+    numa: NumaTopology | None = None
 
 
 @dataclass(frozen=True, slots=True)

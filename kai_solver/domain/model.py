@@ -10,6 +10,7 @@ FAMILIES = (
     "gang",
     "subgroup",
     "capacity",
+    "numa",
     "limit",
     "quota",
     "entitlement",

@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
+from kai_solver.domain.numa import ZoneShare
+
 
 class Rung(Enum):
     """What a plan may do for a gang, in KAI's order; also the names of the actions in behaviour cases."""
@@ -41,7 +43,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """A pod gets a node. ``nominated``: it waits for capacity that is being released."""
+    """A pod gets a node. ``nominated``: it waits for capacity that is being released. ``zones``: NUMA, if any count."""
 
     pod: str
     gang: str
@@ -49,6 +51,7 @@ class Bind:
     devices: tuple[Device, ...] = ()
     nominated: bool = False
     rung: Rung = Rung.ALLOCATE
+    zones: tuple[ZoneShare, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,7 @@ class Move:
     devices: tuple[Device, ...] = ()
     helps: tuple[str, ...] = ()
     rung: Rung = Rung.CONSOLIDATION
+    zones: tuple[ZoneShare, ...] = ()
 
 
 EvictionReason = Literal["reclaim", "preempt", "stale"]

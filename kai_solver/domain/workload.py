@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
+from kai_solver.domain.numa import Container, ZoneShare
 from kai_solver.units import MILLI, Vector
 
 
@@ -210,6 +211,12 @@ class Pod:
         Order in its gang: (-task priority, creation time, uid); smaller first; the last is the first victim.
     labels
         For pod (anti-)affinity.
+    guaranteed
+        QoS class Guaranteed: the kubelet aligns its CPU and memory too, and not only its devices.
+    containers
+        Where it has more than one, and some node has NUMA zones; else empty: one container asks for all of it.
+    zones
+        What it holds of its node's NUMA zones, where known.
     """
 
     namespace: str
@@ -226,6 +233,9 @@ class Pod:
     constraints: Constraints = NO_CONSTRAINTS
     labels: Mapping[str, str] = field(default_factory=dict)
     order: tuple[int, float, str] = (0, 0.0, "")
+    guaranteed: bool = False
+    containers: tuple[Container, ...] = ()
+    zones: tuple[ZoneShare, ...] = ()
 
     @property
     def key(self) -> str:

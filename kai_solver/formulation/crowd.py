@@ -84,7 +84,7 @@ class Crowd:
         v, pods = self.v, self.v.joint.problem.pods
         for group in v.classes:
             if self._known[group.shape]:
-                for (node, _), var in group.stay.items():
+                for (node, _, _), var in group.stay.items():
                     pod = pods[group.first.pieces[0].pods[0]]
                     yield Member(pod, group.shape, node, var, 1, v.spec.upper(var), False)
         for unit in v.units:

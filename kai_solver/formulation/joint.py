@@ -5,7 +5,7 @@ off ``free`` and ``device_free``.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from kai_solver.domain import Rung
 from kai_solver.reduction import Problem
 from kai_solver.reduction.problem import Charge
+from kai_solver.reduction.zones import ZoneTake
 
 IntArray = NDArray[np.int64]
 
@@ -117,6 +118,10 @@ class Joint:
         (R, N) and (N, D) capacity with all arrivals and movers lifted out.
     device_of
         Devices on which movers' pods sit at home, by pod.
+    zone_free
+        (M, Z, R) capacity of NUMA zones with all arrivals and movers lifted out; None where no zones count.
+    zones_of
+        NUMA zones that movers' pods are known to hold at home, by pod.
     caps
         Queue limits and quotas that bind: (family, queue, resource, cap less what is not in this problem). What
         arrivals bring and movers hold counts against it, evicted movers do not.
@@ -133,6 +138,8 @@ class Joint:
     device_of: Mapping[int, tuple[int, ...]]
     caps: tuple["Cap", ...] = ()
     surplus: tuple["QueueSurplus", ...] = ()
+    zone_free: IntArray | None = None
+    zones_of: Mapping[int, ZoneTake] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

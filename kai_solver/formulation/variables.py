@@ -13,12 +13,14 @@ import numpy as np
 from kai_solver.formulation.joint import Arrival, Joint, Mover, Piece
 from kai_solver.formulation.spec import ModelSpec, Term, Var
 from kai_solver.reduction.capacity import MANY, IntArray, fitting
+from kai_solver.reduction.zones import ZoneTake
+from kai_solver.units import Vector
 
 ClassKey = tuple[int, int, int, int, bool, bool, bool, bool, tuple[int, int, int]]
 
 
-Home = tuple[int, tuple[int, ...]]
-"""Node and, of shares, the devices there: which of several alike shares stays decides which device gets free."""
+Home = tuple[int, tuple[int, ...], ZoneTake]
+"""Node, of shares the devices there, and NUMA zones held: which of several alike pods stays decides what gets free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,21 @@ class ShareSlot:
     counts: dict[int, Var]
 
 
+@dataclass(frozen=True, slots=True)
+class ZoneChoice:
+    """Where on one node the units of one kind of the pods of one shape go; every pod has ``each`` of them.
+
+    ``asked``: (resource, amount) of one unit as far as the node counts it by zone. ``counts``: how many by set of
+    zones; ``parts``: of sets of several, what they take there in all by (zone, resource).
+    """
+
+    unit: Vector
+    each: int
+    asked: tuple[tuple[int, int], ...]
+    counts: dict[tuple[int, ...], Var]
+    parts: dict[tuple[int, ...], dict[tuple[int, int], Var]]
+
+
 class Variables:
     """All variables of one joint model, and where each came from."""
 
@@ -97,6 +114,8 @@ class Variables:
         self.domains: dict[tuple[int, int], dict[int, Var]] = {}
         self.scope_pieces: dict[tuple[int, int], list[ScopedPiece]] = {}
         self.slots: dict[int, list[ShareSlot]] = {}
+        self.zone_choices: dict[tuple[int, int], list[ZoneChoice]] = {}
+        """By node and shape, one per kind of unit; the family ``numa`` makes them."""
         self._fit: dict[int, IntArray] = {}
         self._make_movers()
         self._make_places()
@@ -123,7 +142,8 @@ class Variables:
         for mover in movers:
             piece = mover.pieces[0]
             devices = self.joint.device_of.get(piece.pods[0], ()) if shapes[piece.shape].gpu.is_shared else ()
-            found.setdefault(class_key(mover), {}).setdefault((mover.home[0], devices), []).append(mover)
+            home = mover.home[0], devices, self.joint.zones_of.get(piece.pods[0], ())
+            found.setdefault(class_key(mover), {}).setdefault(home, []).append(mover)
         for homes in found.values():
             for members in homes.values():
                 members.sort(key=lambda mover: -mover.rank)

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.greedy.state import State
+from kai_solver.greedy.zones import BEST
 from kai_solver.predicates import affinity_score, spread_score
 from kai_solver.units import GPU, MILLI
 
@@ -18,6 +19,9 @@ _WISH, _LATER, _UNSHARED, _RANK = 1 << 34, 1 << 40, 1 << 44, 1 << 48
 now; no shared device to join; a step of the preferred topology's rank (reference 3.10)."""
 RANKS = 10
 """Steps of the preferred topology's rank; one point of pod affinity outweighs them all (reference 3.10)."""
+_NODE_TYPE = 1 << 36
+_POINT = _NODE_TYPE // 10
+"""That a pod without GPUs keeps off GPU nodes is worth ten points of KAI's, one NUMA zone a hundred."""
 
 
 @dataclass(slots=True)
@@ -62,6 +66,9 @@ class FitTable:
         found.seen += 1
 
     def _is_uneven(self, shape: int) -> bool:
+        """True where one pod placed may take away more or less than one place."""
+        if self.state.zones is not None and self.state.zones.is_aligned(shape):
+            return True
         gpu = self.state.problem.shapes.shapes[shape].gpu
         return gpu.is_shared and gpu.devices > 1
 
@@ -78,7 +85,10 @@ class FitTable:
         self._limit_by_gpus(shape, at, now, later)
         np.maximum(later, 0, out=later)
         np.minimum(now, later, out=now)
-        return np.maximum(now, 0, out=now), later
+        np.maximum(now, 0, out=now)
+        if state.zones is not None:
+            state.zones.limit(shape, np.arange(len(mask)) if rows is None else rows, now, later)
+        return np.minimum(now, later, out=now), later
 
     def _limit_by_gpus(self, shape: int, at: slice | IntArray, now: IntArray, later: IntArray) -> None:
         state = self.state
@@ -131,8 +141,11 @@ class FitTable:
         elif asks_gpu:
             key = free.copy()
         else:
-            key = free + np.where(state.problem.gpus > 0, 1 << 36, 0)
+            key = free + np.where(state.problem.gpus > 0, _NODE_TYPE, 0)
         key += np.where(now > 0, 0, _LATER)
+        scores = state.zones.scores(shape) if state.zones is not None else None
+        if scores is not None:
+            key += (BEST - scores) * _POINT
         if state.problem.shapes.shapes[shape].gpu.is_shared and policy.gpu_placement == "binpack":
             milli = state.problem.shapes.milli(shape)[:, None]
             future = state.device_future

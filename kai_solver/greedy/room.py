@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from kai_solver.domain import Rung
 from kai_solver.greedy.victims import IMPOSSIBLE, VictimPool
+from kai_solver.greedy.zone_room import ZoneRoom, zone_room
 from kai_solver.units import GPU, MILLI
 
 FloatArray = NDArray[np.float64]
@@ -36,6 +37,7 @@ class RoomTable:
         self._gpu = state.problem.shapes.shapes[shape].gpu
         self._milli: list[int] = state.problem.shapes.milli(shape).tolist()
         self._mask = state.problem.shapes.mask(shape)
+        self._zones: ZoneRoom | None = zone_room(pool, shape)
         self.cost: FloatArray = np.full(len(state.problem.nodes), IMPOSSIBLE)
         self.victims: list[list[int]] = [[] for _ in state.problem.nodes]
         self._order = self._nearest_first()
@@ -87,6 +89,8 @@ class RoomTable:
         """Units on ``node`` to leave so that one more pod fits; None where even all of them do not suffice."""
         chosen: dict[int, None] = {}
         if not self._free_devices(node, chosen) or not self._free_resources(node, chosen):
+            return None
+        if self._zones is not None and not self._zones.free(node, chosen, self._candidates):
             return None
         if len(chosen) > 1:
             self._prune(node, chosen)
@@ -163,7 +167,9 @@ class RoomTable:
         """Keep only units that are needed, dearest tried first."""
         for unit in sorted(chosen, key=self._price.__getitem__, reverse=True):
             rest = [u for u in chosen if u != unit]
-            if not self._lacks(node, rest) and self._devices_suffice(node, rest):
+            if self._lacks(node, rest) or not self._devices_suffice(node, rest):
+                continue
+            if self._zones is None or self._zones.suffice(node, rest):
                 del chosen[unit]
 
     def _devices_suffice(self, node: int, chosen: list[int]) -> bool:

@@ -7,10 +7,14 @@ from kai_solver.greedy.chunks import Chunk
 from kai_solver.greedy.outcome import Refusal
 from kai_solver.greedy.placing import Placer
 from kai_solver.greedy.state import State
+from kai_solver.reduction.capacity import fitting
 from kai_solver.units import GPU, MILLI, PODS
 
 GANG = "{gang}"
 """Stands in messages for the gang's key: one refusal may serve many gangs of one shape."""
+
+NOT_ALIGNED = "node cannot NUMA-align the pod's resources under its Topology Manager policy"
+"""KAI's words, after any count of nodes."""
 
 _NAMES = {0: "CPU cores", 1: "memory", PODS: "pods"}
 
@@ -92,4 +96,19 @@ def nodes_lacking(state: State, shape: int) -> Counter[str]:
         short = int((mask & (fitting < spec.gpu.devices)).sum())
         if short:
             counter["node(s) didn't have enough resources: GPUs"] += short
+    unaligned = _unaligned(state, shape)
+    if unaligned:
+        counter[NOT_ALIGNED] += unaligned
     return counter
+
+
+def _unaligned(state: State, shape: int) -> int:
+    """Nodes that have enough in all, but in no zones that their Topology Manager would take the pod into."""
+    problem = state.problem
+    alignment, ledger = problem.shapes.shapes[shape].alignment, state.zones
+    if ledger is None or alignment is None:
+        return 0
+    admits = problem.predicates.node_mask(problem.shapes.shapes[shape].constraints)
+    room = fitting(problem, state.future, state.device_future, shape, admits) > 0
+    rows = [row for row, node in enumerate(ledger.table.nodes) if room[node] and ledger.table.binding[row]]
+    return sum(ledger.table.align(alignment, row, ledger.future[row]) is None for row in rows)

@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 
 from kai_solver.domain import PodStatus
 from kai_solver.errors import InternalError
+from kai_solver.greedy.zones import ZoneLedger
 from kai_solver.predicates import PodAffinityIndex
 from kai_solver.reduction import Problem
 from kai_solver.reduction.problem import Charge, charge
+from kai_solver.reduction.zones import ZoneTake
 from kai_solver.units import MILLI
 
 IntArray = NDArray[np.int64]
@@ -24,13 +26,14 @@ BoolArray = NDArray[np.bool_]
 
 
 class Place(NamedTuple):
-    """Where a pod is to run: node, devices with their share, and whether it can be bound now."""
+    """Where a pod is to run: node, devices with their share, whether it can be bound now, and NUMA zones."""
 
     node: int
     devices: tuple[int, ...]
     milli: int
     now: bool
     charge: Charge
+    zones: ZoneTake = ()
 
 
 @dataclass(slots=True)
@@ -73,12 +76,15 @@ class State:
         self.present = _affinity(problem, leaving=True)
         self.has_pod_rules = any(shape.relates_to_pods for shape in problem.shapes.shapes)
         self.is_crossed = self.affinity is not None and self.affinity.is_crossed()
+        self.zones = ZoneLedger(problem, problem.zones) if problem.zones is not None else None
         self._requests = [np.array(s.request, dtype=np.int64) for s in problem.shapes.shapes]
 
     # -- steps -------------------------------------------------------------------------------------------------
 
-    def put(self, pod: int, node: int, *, now: bool, wanted: tuple[int, ...] = ()) -> Place:
-        """Give ``pod`` a place on ``node``; the caller knows that it fits. ``wanted`` devices are taken if free.
+    def put(
+        self, pod: int, node: int, *, now: bool, wanted: tuple[int, ...] = (), wanted_zones: ZoneTake = ()
+    ) -> Place:
+        """Give ``pod`` a place on ``node``; the caller knows that it fits. What is ``wanted`` is taken if free.
 
         It waits, also where it asks to start ``now``, for pods that leave and that it may not be beside.
         """
@@ -89,7 +95,8 @@ class State:
         milli = gpu.milli_on(self.problem.nodes[node].gpu_memory_mib) if gpu.devices else 0
         devices = self._choose_devices(node, gpu.devices, milli, wanted, now=now) if gpu.devices else ()
         cost = charge(self.problem.pods[pod], self.problem.nodes[node].gpu_memory_mib)
-        place = Place(node, devices, milli, now, cost)
+        zones = self.zones.choose(pod, node, wanted_zones, now=now) if self.zones is not None else ()
+        place = Place(node, devices, milli, now, cost, zones)
         self._apply_put(pod, place)
         self.journal.append(("put", pod, place))
         return place
@@ -140,6 +147,8 @@ class State:
             self.device_future[place.node, device] -= place.milli
             if place.now:
                 self.device_idle[place.node, device] -= place.milli
+        if place.zones and self.zones is not None:
+            self.zones.shift(place.node, place.zones, -1, now=place.now)
         self.places[pod] = place
         self._join(pod, place.charge)
         self._note(place.node, gpus=bool(place.devices))
@@ -157,6 +166,8 @@ class State:
             self.device_future[place.node, device] += place.milli
             if place.now:
                 self.device_idle[place.node, device] += place.milli
+        if place.zones and self.zones is not None:
+            self.zones.shift(place.node, place.zones, +1, now=place.now)
         del self.places[pod]
         self._leave(pod, place.charge)
         self._note(place.node, gpus=bool(place.devices))
@@ -188,6 +199,8 @@ class State:
             milli = problem.shapes.milli(problem.pod_shape[pod])[node]
             for device in seats:
                 self.device_future[node, device] += sign * milli
+        if self.zones is not None:
+            self.zones.shift(node, self.zones.held(pod), sign, now=False)
         self._note(node, gpus=bool(seats))
 
     def _note(self, node: int, *, gpus: bool) -> None:
@@ -285,7 +298,9 @@ class State:
         if bool(((self.future[:, node] < request) & (request > 0)).any()):
             return False
         milli = problem.shapes.milli(shape)[node]
-        return all(self.device_future[node, d] >= milli for d in problem.seats.get(pod, ()))
+        if any(self.device_future[node, d] < milli for d in problem.seats.get(pod, ())):
+            return False
+        return self.zones is None or self.zones.has_room_at_home(pod)
 
 
 def _affinity(problem: Problem, *, leaving: bool) -> PodAffinityIndex | None:

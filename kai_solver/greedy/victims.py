@@ -11,6 +11,7 @@ from kai_solver.greedy.state import State
 from kai_solver.greedy.units import Unit, units_of
 from kai_solver.greedy.victim_order import victim_ranks
 from kai_solver.reduction import GangShape, Leaf, TreeNode
+from kai_solver.reduction.zones import ZoneTake
 
 FloatArray = NDArray[np.float64]
 
@@ -19,10 +20,11 @@ IMPOSSIBLE = float("inf")
 
 @dataclass(frozen=True, slots=True)
 class _Hold:
-    """What one unit holds on one node: resources, and (device, milli) pairs."""
+    """What one unit holds on one node: resources, (device, milli) pairs, and what is known of NUMA zones."""
 
     request: tuple[int, ...]
     devices: tuple[tuple[int, int], ...]
+    zones: ZoneTake
 
 
 class VictimPool:
@@ -175,6 +177,7 @@ class VictimPool:
         problem, places = self.state.problem, self.state.places
         request = [0] * problem.snapshot.schema.size
         devices: list[tuple[int, int]] = []
+        zones: list[tuple[int, tuple[int, ...]]] = []
         for pod in self.units[unit].pods:
             if self.node_of(pod) != node:
                 continue
@@ -185,7 +188,9 @@ class VictimPool:
             seats = place.devices if place is not None else problem.seats.get(pod, ())
             milli = place.milli if place is not None else int(problem.shapes.milli(shape)[node])
             devices.extend((device, milli) for device in seats)
-        return _Hold(tuple(request), tuple(devices))
+            if self.state.zones is not None:
+                zones.extend(place.zones if place is not None else self.state.zones.held(pod))
+        return _Hold(tuple(request), tuple(devices), tuple(zones))
 
 
 def part_of_unit(gang: GangShape, pods: tuple[int, ...], active: list[list[int]]) -> Part:

@@ -101,7 +101,7 @@ class _Anonymizer:
             labels=self._labels(node.labels),
             taints=tuple(Taint(self._key(t.key), self._value(t.value), t.effect) for t in node.taints),
             gpu_uuids=tuple(self._hash("GPU", uuid) for uuid in node.gpu_uuids),
-        )
+        )  # Names of NUMA zones only number them, and policies are words of Kubernetes: they stay.
 
     def _queue(self, queue: Queue) -> Queue:
         return replace(

@@ -28,6 +28,7 @@ from kai_solver.instances_io.case_schema import (
     TaskDoc,
     TopologyConstraintDoc,
 )
+from kai_solver.instances_io.case_zones import CaseZones
 from kai_solver.units import MILLI, PODS, ResourceSchema, Vector, mig_slices
 
 NAMESPACE = "default"
@@ -52,6 +53,7 @@ class JobReader:
     schema: ResourceSchema
     now_s: float
     claims: Claims
+    zones: CaseZones
     affinity_on: bool
     gang_keys: dict[str, str] = field(default_factory=dict)
     pod_keys: dict[str, str] = field(default_factory=dict)
@@ -102,6 +104,8 @@ class JobReader:
             constraints=self._constraints(task, claimed, instance, pending=not placed),
             labels=task.pod_labels | claimed.labels,
             order=(-task.priority, 0.0, task.id),
+            guaranteed=job.qos_class == "Guaranteed",
+            zones=self.zones.shares(task.annotations, task.id) if placed else (),
         )
         self.pod_keys[task.id] = pod.key
         return pod

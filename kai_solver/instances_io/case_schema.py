@@ -20,6 +20,22 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="allow", allow_inf_nan=False, frozen=True)
 
 
+class ZoneDoc(_Part):
+    """A NUMA zone; quantities as Kubernetes writes them."""
+
+    id: Name
+    allocatable: dict[str, str | float] = Field(default_factory=dict)
+    available: dict[str, str | float] = Field(default_factory=dict)
+
+
+class NumaDoc(_Part):
+    """Topology Manager of a node."""
+
+    policy: Literal["none", "best-effort", "restricted", "single-numa-node"] = "none"
+    scope: Literal["container", "pod"] = "container"
+    zones: tuple[ZoneDoc, ...] = ()
+
+
 class NodeDoc(_Part):
     """A node; ``cpu_cores`` and ``memory_bytes`` default to what KAI's tables take."""
 
@@ -33,7 +49,7 @@ class NodeDoc(_Part):
     labels: dict[str, str] = Field(default_factory=dict)
     mig_strategy: Literal["", "none", "single", "mixed"] = ""
     mig_instances: dict[str, Count] = Field(default_factory=dict)
-    numa: dict[str, Any] | None = None
+    numa: NumaDoc | None = None
 
 
 class ShareDoc(_Part):

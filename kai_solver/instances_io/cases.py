@@ -26,6 +26,7 @@ from kai_solver.instances_io.case_claims import Claims
 from kai_solver.instances_io.case_jobs import JobReader
 from kai_solver.instances_io.case_schema import CaseDoc, InstanceDoc, NodeDoc, QueueDoc, SchedulerDoc, ShareDoc
 from kai_solver.instances_io.case_schema import unknown_fields as _unknown_fields
+from kai_solver.instances_io.case_zones import CaseZones
 from kai_solver.instances_io.fields import validate
 from kai_solver.instances_io.validate import sanitize
 from kai_solver.units import GPU, MILLI, UNLIMITED, ResourceSchema
@@ -92,12 +93,13 @@ def load_case(document: Mapping[str, Any], file: str = "") -> CaseFile:
 
 def _case_file(case: CaseDoc, file: str) -> CaseFile:
     claims = Claims(case.instance.dra, _queue_label(case.instance.scheduler), _claims_on(case.instance))
-    reader = JobReader(_schema(case.instance), CASE_NOW_S, claims, _affinity_on(case.instance.scheduler))
+    zones = CaseZones.of(case.instance.scheduler)
+    reader = JobReader(_schema(case.instance), CASE_NOW_S, claims, zones, _affinity_on(case.instance.scheduler))
     gangs = tuple(reader.gang(job, case.instance) for job in case.instance.jobs)
     snapshot = Snapshot(
         now_s=CASE_NOW_S,
         schema=reader.schema,
-        nodes=tuple(_node(node, reader.schema, claims) for node in case.instance.nodes),
+        nodes=tuple(_node(node, reader.schema, claims, zones) for node in case.instance.nodes),
         queues=tuple(_queue(queue) for queue in case.instance.queues),
         gangs=gangs,
         topologies=tuple(
@@ -142,12 +144,13 @@ def _schema(instance: InstanceDoc) -> ResourceSchema:
     return ResourceSchema.with_extended(slices + asked)
 
 
-def _node(node: NodeDoc, schema: ResourceSchema, claims: Claims) -> Node:
+def _node(node: NodeDoc, schema: ResourceSchema, claims: Claims, zones: CaseZones) -> Node:
     gpus = 0 if node.mig_strategy == "mixed" else node.gpus + claims.devices_of(node.name)
     amounts = {"cpu": round(node.cpu_cores * MILLI), "memory": round(node.memory_bytes), "pods": node.max_pods}
     amounts |= node.mig_instances | {schema.names[GPU]: gpus * MILLI}
     labels = {TYPE_LABEL: node.name} | ({MIG_STRATEGY: node.mig_strategy} if node.mig_strategy else {}) | node.labels
-    return Node(node.name, schema.vector(amounts), gpus, node.gpu_memory_mib, labels)
+    numa = zones.topology(node, schema)
+    return Node(node.name, schema.vector(amounts), gpus, node.gpu_memory_mib, labels, numa=numa)
 
 
 def _queue(queue: QueueDoc) -> Queue:
@@ -231,10 +234,7 @@ def _number(arguments: Mapping[str, str], name: str) -> float:
 
 
 def _notices(case: CaseDoc, reader: JobReader, claims: Claims) -> tuple[Notice, ...]:
-    found = [*reader.notices, *claims.notices]
-    if any(node.numa for node in case.instance.nodes):
-        text = "NUMA zones are not considered: a pod may be bound to a node whose zones cannot align it"
-        found.append(Notice("warning", "nodes", text))
+    found = [*reader.notices, *claims.notices, *reader.zones.notices]
     unknown = sorted(_unknown_fields(case))
     if unknown:
         found.append(Notice("warning", "case", f"fields not known to this version: {', '.join(unknown)}"))

@@ -38,6 +38,7 @@ from kai_solver.instances_io.native_schema import (
 )
 from kai_solver.instances_io.native_usage import Usage, read_usage
 from kai_solver.instances_io.native_write import native_from_snapshot
+from kai_solver.instances_io.native_zones import named_resources, topology
 from kai_solver.instances_io.validate import refuse_duplicates, sanitize
 from kai_solver.units import GPU, MILLI, UNLIMITED, ResourceSchema
 
@@ -135,11 +136,12 @@ class _Reader:
         amounts = {"cpu": doc.cpu, "memory": doc.memory, "pods": doc.pods, self._schema.names[GPU]: gpus * MILLI}
         vector = self._schema.vector(amounts | doc.resources)
         taints = tuple(Taint(t.key, t.value, t.effect) for t in doc.taints)
+        numa = topology(doc.numa, self._schema, f"nodes.{doc.name}.numa")
         for index in range(doc.count):
             fill = _filler(index)
             labels = {fill(key): fill(value) for key, value in doc.labels.items()}
             name = _name(doc.name, doc.count, index)
-            yield Node(name, vector, devices, doc.gpu_memory, labels, taints, doc.schedulable, doc.gpu_uuids)
+            yield Node(name, vector, devices, doc.gpu_memory, labels, taints, doc.schedulable, doc.gpu_uuids, numa)
 
     def _queue(self, doc: QueueDoc, index: int, usage: Mapping[str, Usage]) -> Queue:
         created = self._moment(doc.created)
@@ -218,6 +220,10 @@ def _schema(doc: InstanceDoc) -> ResourceSchema:
     named = [*doc.resources, *(name for node in doc.nodes for name in node.resources)]
     named += [name for gang in doc.gangs for pod in gang.pods for name in pod.resources]
     named += [name for pod in doc.foreign for name in pod.resources]
+    zones = [zone for node in doc.nodes if node.numa is not None for zone in node.numa.zones]
+    pods = [*doc.foreign, *(pod for gang in doc.gangs for pod in gang.pods)]
+    containers = [container for pod in pods for container in pod.containers]
+    named += named_resources(*zones, *(z.available for z in zones if z.available is not None), *containers)
     return ResourceSchema.with_extended(named)
 
 

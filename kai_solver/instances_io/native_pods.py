@@ -23,6 +23,7 @@ from kai_solver.domain import (
 from kai_solver.domain.gpus import GPU_REPLICAS, MIG_STRATEGY, SINGLE
 from kai_solver.errors import InputError
 from kai_solver.instances_io.native_schema import AffinityDoc, PodDoc, RequirementDoc, SpreadDoc
+from kai_solver.instances_io.native_zones import containers, shares
 from kai_solver.units import MILLI, ResourceSchema, Vector, parse_duration_s
 
 
@@ -63,6 +64,7 @@ class PodReader:
         constraints = self._constraints(
             doc, implied_terms(gpu, waiting, self.policy, single_mig=self.places.has_single_mig)
         )
+        parts = containers(doc.containers, self.schema)
         base = doc.name or (f"{gang}-{field.rsplit('[', 1)[1][:-1]}" if many else gang)
         numbered = doc.replicas != 1 or not doc.name
         for index, (status, node) in enumerate(_places(doc, field)):
@@ -82,6 +84,9 @@ class PodReader:
                 constraints=constraints,
                 labels=doc.labels,
                 order=(0, 0.0, name) if doc.order is None else doc.order,
+                guaranteed=doc.guaranteed,
+                containers=parts,
+                zones=shares(doc.zones) if status.holds_resources else (),
             )
 
     def _status(self, doc: PodDoc, status: PodStatus) -> PodStatus:

@@ -22,6 +22,7 @@ from kai_solver.instances_io.fields import (
     Whole,
 )
 from kai_solver.instances_io.native_usage import UsageHistoryDoc
+from kai_solver.instances_io.native_zones import ContainerDoc, NumaDoc, ShareDoc
 from kai_solver.units import GPU_RESOURCES, SHARED_GPU_RESOURCES
 
 FORMAT = "kai-solver/v1"
@@ -56,6 +57,8 @@ class NodeDoc(Strict):
     labels: dict[str, str] = Field(default_factory=dict)
     taints: tuple[TaintDoc, ...] = ()
     schedulable: bool = True
+    numa: NumaDoc | None = None
+    """NUMA zones; without them nothing is aligned."""
 
 
 class SharesDoc(Strict):
@@ -251,6 +254,12 @@ class PodDoc(Strict):
     preferred_spread: tuple[SpreadDoc, ...] = ()
     host_ports: tuple[str, ...] = ()
     blocked: tuple[str, ...] = ()
+    guaranteed: bool = False
+    """QoS class Guaranteed: where NUMA zones count, its CPU and memory are aligned too, not only its devices."""
+    containers: tuple[ContainerDoc, ...] = ()
+    """Where it has several, for NUMA: what each asks for, beside what the pod asks for in all."""
+    zones: tuple[ShareDoc, ...] = ()
+    """NUMA zones that it holds where it runs; not given: not known."""
 
 
 class GangDoc(Strict):

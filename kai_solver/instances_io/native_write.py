@@ -21,6 +21,7 @@ from kai_solver.domain import (
     TopologyConstraint,
 )
 from kai_solver.instances_io.native_schema import FORMAT
+from kai_solver.instances_io.native_zones import written_containers, written_shares, written_topology
 from kai_solver.units import CPU, GPU, MEMORY, MILLI, PODS, UNLIMITED, ResourceSchema, Vector
 
 _FIXED = 4
@@ -80,6 +81,7 @@ def _node(node: Node, schema: ResourceSchema) -> dict[str, Any]:
         resources=_extended(node.allocatable, schema),
         labels=dict(node.labels),
         taints=[_present(key=t.key, value=t.value) | {"effect": t.effect} for t in node.taints],
+        numa=written_topology(node.numa, schema),
     )
 
 
@@ -188,6 +190,9 @@ def _pod(pod: Pod, schema: ResourceSchema, namespace: str = "default") -> dict[s
             gpuGroups=list(pod.gpu_groups),
             nominatedNode=pod.nominated_node,
             labels=dict(pod.labels),
+            guaranteed=pod.guaranteed,
+            containers=written_containers(pod.containers, schema),
+            zones=written_shares(pod.zones),
         )
         | _constraints(pod.constraints)
     )

@@ -17,6 +17,7 @@ from kai_solver.domain import (
     Reason,
     Rung,
     Stage,
+    ZoneShare,
 )
 from kai_solver.instances_io.fields import validate
 
@@ -37,6 +38,13 @@ class DeviceDoc(_Part):
     uuid: str | None = None
 
 
+class ZoneDoc(_Part):
+    """What a pod gets of a NUMA zone: CPU and GPUs in thousandths, memory in bytes, all else as Kubernetes counts."""
+
+    zone: str
+    amounts: dict[str, int] = Field(default_factory=dict)
+
+
 class BindDoc(_Part):
     """A pod gets a node; ``nominated``: it waits there for capacity that is being released."""
 
@@ -46,6 +54,7 @@ class BindDoc(_Part):
     devices: tuple[DeviceDoc, ...] = ()
     nominated: bool = False
     rung: RungName = "allocate"
+    zones: tuple[ZoneDoc, ...] = ()
 
 
 class MoveDoc(_Part):
@@ -58,6 +67,7 @@ class MoveDoc(_Part):
     devices: tuple[DeviceDoc, ...] = ()
     helps: tuple[str, ...] = Field(default=(), alias="for")
     rung: RungName = "consolidation"
+    zones: tuple[ZoneDoc, ...] = ()
 
 
 class EvictionDoc(_Part):
@@ -169,9 +179,13 @@ def plan_from_document(document: Any, file: str = "") -> Plan:
     """
     doc = validate(PlanDoc, document, file)
     return Plan(
-        binds=tuple(Bind(b.pod, b.gang, b.node, _devices(b.devices), b.nominated, Rung(b.rung)) for b in doc.binds),
+        binds=tuple(
+            Bind(b.pod, b.gang, b.node, _devices(b.devices), b.nominated, Rung(b.rung), _zones(b.zones))
+            for b in doc.binds
+        ),
         moves=tuple(
-            Move(m.pod, m.gang, m.source, m.target, _devices(m.devices), m.helps, Rung(m.rung)) for m in doc.moves
+            Move(m.pod, m.gang, m.source, m.target, _devices(m.devices), m.helps, Rung(m.rung), _zones(m.zones))
+            for m in doc.moves
         ),
         evictions=tuple(Eviction(e.pod, e.gang, e.node, e.reason, e.helps, e.message) for e in doc.evictions),
         pending=tuple(Pending(p.gang, p.reason, p.message, _proof(p.proof)) for p in doc.pending),
@@ -196,6 +210,16 @@ def _devices(docs: tuple[DeviceDoc, ...]) -> tuple[Device, ...]:
     return tuple(Device(doc.index, doc.milli, doc.uuid or "") for doc in docs)
 
 
+def _zones(docs: tuple[ZoneDoc, ...]) -> tuple[ZoneShare, ...]:
+    return tuple(ZoneShare(doc.zone, tuple(doc.amounts.items())) for doc in docs)
+
+
+def _in_zones(entry: Bind | Move) -> dict[str, Any]:
+    """Only where zones count: most clusters have none."""
+    zones = [{"zone": share.zone, "amounts": dict(share.amounts)} for share in entry.zones]
+    return {"zones": zones} if zones else {}
+
+
 def _bind(bind: Bind) -> dict[str, Any]:
     return {
         "pod": bind.pod,
@@ -204,7 +228,7 @@ def _bind(bind: Bind) -> dict[str, Any]:
         "devices": [_device(device) for device in bind.devices],
         "nominated": bind.nominated,
         "rung": bind.rung.value,
-    }
+    } | _in_zones(bind)
 
 
 def _move(move: Move) -> dict[str, Any]:
@@ -216,7 +240,7 @@ def _move(move: Move) -> dict[str, Any]:
         "devices": [_device(device) for device in move.devices],
         "for": list(move.helps),
         "rung": move.rung.value,
-    }
+    } | _in_zones(move)
 
 
 def _eviction(eviction: Eviction) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from kai_solver.domain import Gang, Pod, Policy, Snapshot
+from kai_solver.domain import Gang, NumaTopology, Pod, Policy, Snapshot
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names, shards
 from kai_solver.kubeobjects.bindings import read_bindings
@@ -27,6 +27,7 @@ from kai_solver.kubeobjects.selectors import Namespaces
 from kai_solver.kubeobjects.settings import KubeSettings
 from kai_solver.kubeobjects.shards import settings_from_objects
 from kai_solver.kubeobjects.volumes import read_claims
+from kai_solver.kubeobjects.zones import RawZones, read_zones
 from kai_solver.units import ResourceSchema
 
 _UTILITY_NAMESPACES = (names.RESERVATION_NAMESPACE, names.SCALING_NAMESPACE)
@@ -59,6 +60,9 @@ def snapshot_from_objects(objects: RawObjects, *, now_s: float, settings: KubeSe
     objects = replace(objects, pods=(*objects.pods, *manifest_pods(objects, notices)))
     labels = read_each("Namespace", objects.namespaces, notices, lambda raw: raw.strings("metadata.labels"))
     _name_unused(objects, notices)
+    zones = (
+        read_zones(objects.node_resource_topologies, settings.policy.gpu_resources, notices) if settings.numa else {}
+    )
     pods = _read_pods(objects, nodes, Namespaces(labels), settings, now_s, notices)
     ours, foreign = _by_scheduler(pods, settings, notices)
     priorities = read_priorities(objects.priority_classes, settings, notices)
@@ -72,7 +76,10 @@ def snapshot_from_objects(objects: RawObjects, *, now_s: float, settings: KubeSe
     return Snapshot(
         now_s=now_s,
         schema=finish.schema,
-        nodes=tuple(node.finish(finish.schema) for node in nodes.nodes.values()),
+        nodes=tuple(
+            node.finish(finish.schema, _numa(zones.get(name), finish.schema, settings))
+            for name, node in nodes.nodes.items()
+        ),
         queues=queues,
         gangs=finish.gangs(membership),
         topologies=read_topologies(objects.topologies, notices),
@@ -91,7 +98,7 @@ def _read_pods(
     notices: Notices,
 ) -> list[RawPod]:
     """All pods that can be read, KAI's utility pods excepted: what they hold, the shared pods hold already."""
-    bindings = read_bindings(objects.bind_requests, notices)
+    bindings = read_bindings(objects.bind_requests, notices, settings.policy.gpu_resources)
     known = nodes.nodes.keys() | nodes.elsewhere
     reader = PodReader(
         bindings={key: binding for key, binding in bindings.items() if binding.node in known},
@@ -100,12 +107,20 @@ def _read_pods(
         nodes=nodes,
         settings=settings,
         now_s=now_s,
+        notices=notices,
+        has_zones=settings.numa and bool(objects.node_resource_topologies),
     )
 
     def read(raw: Raw) -> RawPod | None:
         return None if raw.text("metadata.namespace") in _UTILITY_NAMESPACES else reader.read(raw)
 
     return list(read_each("Pod", objects.pods, notices, read, namespaced_key).values())
+
+
+def _numa(zones: RawZones | None, schema: ResourceSchema, settings: KubeSettings) -> NumaTopology | None:
+    if zones is None:
+        return None
+    return zones.finish(schema, settings.numa_ignored, reconstruct=settings.numa_reconstruct)
 
 
 def _group_devices(pods: Iterable[Object]) -> Mapping[str, int]:

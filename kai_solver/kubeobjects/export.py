@@ -6,6 +6,7 @@ from typing import Any
 from kai_solver.domain import Gang, Node, PodSet, Queue, Snapshot, SubGroup, Topology, TopologyConstraint
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.exportpods import binding_object, pod_object
+from kai_solver.kubeobjects.exportzones import zones_object
 from kai_solver.kubeobjects.objects import RawObjects
 from kai_solver.kubeobjects.quantities import quantities
 from kai_solver.kubeobjects.raw import format_time
@@ -41,6 +42,11 @@ def objects_from_snapshot(snapshot: Snapshot, settings: KubeSettings | None = No
         bind_requests=tuple(binding for binding in bindings if binding),
         priority_classes=tuple(_priority_classes(snapshot)),
         topologies=tuple(_topology(topology) for topology in snapshot.topologies),
+        node_resource_topologies=tuple(
+            zones_object(node.name, node.numa, snapshot.schema, settings)
+            for node in snapshot.nodes
+            if node.numa is not None
+        ),
     )
 
 

@@ -20,6 +20,7 @@ from kai_solver.domain import (
 )
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
+from kai_solver.kubeobjects.exportzones import container_lists, placement_text
 from kai_solver.kubeobjects.pods import is_lead
 from kai_solver.kubeobjects.quantities import quantities
 from kai_solver.kubeobjects.raw import format_time
@@ -45,6 +46,8 @@ def pod_object(pod: Pod, gang: Gang | None, snapshot: Snapshot, settings: KubeSe
     priority, created_s, uid = pod.order
     labels = dict(pod.labels)
     annotations = _annotations(pod, gang)
+    if pod.zones:
+        annotations[names.NUMA_OBSERVED] = placement_text(pod.zones, settings)
     if gang is not None:
         labels |= {names.SUBGROUP: pod.podset} if pod.podset != "default" else {}
         if priority and names.TASK_PRIORITY not in labels and not is_lead(labels):
@@ -101,12 +104,14 @@ def _spec(pod: Pod, gang: Gang | None, snapshot: Snapshot, settings: KubeSetting
     if pod.gpu.is_whole:
         amounts["gpu"] = pod.gpu.devices * MILLI
     resources = quantities(amounts, settings.policy.gpu_resources)
-    container = {"name": "main", "resources": {"requests": resources, "limits": resources}}
+    container: Written = {"name": "main", "resources": {"requests": resources, "limits": resources}}
     spec: Written = {
         "schedulerName": settings.scheduler_name if gang else _FOREIGN_SCHEDULER,
         "containers": [container | _ports(pod.constraints)],
         **_constraints(pod.constraints),
     }
+    if pod.containers:
+        spec |= container_lists(pod.containers, snapshot.schema, settings, _ports(pod.constraints))
     if pod.node and pod.status is not PodStatus.BINDING:
         spec["nodeName"] = pod.node
     if pod.status is PodStatus.GATED:
@@ -117,7 +122,8 @@ def _spec(pod: Pod, gang: Gang | None, snapshot: Snapshot, settings: KubeSetting
 def _status(pod: Pod) -> Written:
     finished = pod.status in (PodStatus.SUCCEEDED, PodStatus.FAILED)
     phase = pod.status.value if finished else "Pending" if pod.status in _BEFORE_RUNNING else "Running"
-    return {"phase": phase, **({"nominatedNodeName": pod.nominated_node} if pod.nominated_node else {})}
+    quality = {"qosClass": "Guaranteed" if pod.guaranteed else "Burstable"}
+    return {"phase": phase, **quality, **({"nominatedNodeName": pod.nominated_node} if pod.nominated_node else {})}
 
 
 def _deleted_s(pod: Pod, snapshot: Snapshot, settings: KubeSettings) -> float:

@@ -134,8 +134,16 @@ def _config(settings: KubeSettings) -> dict[str, Any]:
             },
         },
     ]
+    if settings.numa:
+        plugins.append({"name": "numa", "arguments": _numa_arguments(settings)})
     actions = "allocate, consolidation, reclaim, preempt, stalegangeviction"
     return {"actions": actions, "tiers": [{"plugins": plugins}]}
+
+
+def _numa_arguments(settings: KubeSettings) -> dict[str, str]:
+    ignored = sorted(settings.numa_ignored - {"gpu"})
+    arguments = {"reconstructAvailable": str(settings.numa_reconstruct).lower()}
+    return arguments | ({"ignoreList": ",".join(ignored)} if ignored else {})
 
 
 def _parameters(settings: KubeSettings) -> dict[str, Any]:

@@ -28,6 +28,9 @@ REPLICA_TYPE = "training.kubeflow.org/replica-type"
 RAY_NODE_TYPE = "ray.io/node-type"
 RAY_GROUP = "ray.io/group"
 
+NUMA_OBSERVED = "kai.scheduler/numa-placement-observed"
+NUMA_PREDICTED = "kai.scheduler/numa-placement-predicted"
+
 # PodGroups
 STALE_SINCE = "kai.scheduler/stale-podgroup-timestamp"
 LAST_START = "kai.scheduler/last-start-timestamp"

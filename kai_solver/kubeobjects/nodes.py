@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kai_solver.domain import Node, Policy, Taint, paid_gpu_milli
+from kai_solver.domain import Node, NumaTopology, Policy, Taint, paid_gpu_milli
 from kai_solver.domain.gpus import GPU_REPLICAS, MIG_STRATEGY, MIXED, SINGLE
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
@@ -31,7 +31,7 @@ class RawNode:
     schedulable: bool
     gpu_uuids: tuple[str, ...]
 
-    def finish(self, schema: ResourceSchema) -> Node:
+    def finish(self, schema: ResourceSchema, numa: NumaTopology | None = None) -> Node:
         """The node with its vector; resources outside the schema play no part."""
         amounts = {name: amount for name, amount in self.amounts.items() if name in schema.names}
         return Node(
@@ -43,6 +43,7 @@ class RawNode:
             taints=self.taints,
             schedulable=self.schedulable,
             gpu_uuids=self.gpu_uuids,
+            numa=numa,
         )
 
 

@@ -3,16 +3,18 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kai_solver.domain import Constraints, GpuRequest, Pod, PodStatus, implied_terms
+from kai_solver.domain import Constraints, GpuRequest, Pod, PodStatus, ZoneShare, implied_terms
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.bindings import Binding, binding_of
 from kai_solver.kubeobjects.constraints import ConstraintReader
 from kai_solver.kubeobjects.gpus import gpu_groups, gpu_request
 from kai_solver.kubeobjects.nodes import NodeReading
+from kai_solver.kubeobjects.notices import Notices
 from kai_solver.kubeobjects.raw import Raw
 from kai_solver.kubeobjects.resources import Amounts, pod_request
 from kai_solver.kubeobjects.settings import KubeSettings
+from kai_solver.kubeobjects.zones import NO_PARTS, RawContainers, is_guaranteed, read_containers, zone_shares
 from kai_solver.units import ResourceSchema
 
 _LEAD_RANK = -(10**9)
@@ -42,6 +44,9 @@ class RawPod:
     devices: tuple[int, ...]
     nominated_node: str
     order: tuple[int, float, str]
+    guaranteed: bool
+    containers: RawContainers
+    zones: tuple[ZoneShare, ...]
 
     @property
     def key(self) -> str:
@@ -66,6 +71,9 @@ class RawPod:
             constraints=self.constraints,
             labels=self.labels,
             order=self.order,
+            guaranteed=self.guaranteed,
+            containers=self.containers.finish(schema),
+            zones=self.zones,
         )
 
 
@@ -73,7 +81,8 @@ class RawPod:
 class PodReader:
     """Reads pods, given what else is in the cluster.
 
-    ``group_devices``: device index by gpu group, as far as reservation pods tell.
+    ``group_devices``: device index by gpu group, as far as reservation pods tell. ``has_zones``: some node has NUMA
+    zones that count; else nobody asks what of a pod is aligned.
     """
 
     bindings: dict[str, Binding]
@@ -82,6 +91,8 @@ class PodReader:
     nodes: NodeReading
     settings: KubeSettings
     now_s: float
+    notices: Notices
+    has_zones: bool = False
 
     def read(self, raw: Raw) -> RawPod:
         """Read one pod.
@@ -122,7 +133,24 @@ class PodReader:
             devices=self._devices(groups, annotations),
             nominated_node=raw.text("status.nominatedNodeName"),
             order=(_rank(labels), raw.time_s("metadata.creationTimestamp") or 0.0, uid),
+            guaranteed=self.has_zones and is_guaranteed(raw, self.settings.policy.gpu_resources),
+            containers=read_containers(raw.get("spec"), self.settings.policy.gpu_resources)
+            if self.has_zones
+            else NO_PARTS,
+            zones=self._zones(f"{namespace}/{name}", status, annotations, binding),
         )
+
+    def _zones(
+        self, key: str, status: PodStatus, annotations: Mapping[str, str], binding: Binding | None
+    ) -> tuple[ZoneShare, ...]:
+        """NUMA zones that the pod holds; a record that cannot be read is told, and is none."""
+        if not self.has_zones or not status.holds_resources:
+            return ()
+        try:
+            return zone_shares(annotations, self.settings.policy.gpu_resources, binding.zones if binding else ())
+        except InputError as error:
+            self.notices.warn(f"Pod {key}", f"its NUMA zones are not known: {error}")
+            return ()
 
     def _status(self, raw: Raw, binding: Binding | None) -> PodStatus:
         """KAI's mapping, in its order (``pod_info.getTaskStatus``)."""

@@ -47,11 +47,11 @@ def pod_request(spec: Raw, gpu_resources: tuple[str, ...]) -> Amounts:
     """
     running: Amounts = {}
     for container in spec.items("containers"):
-        _add(running, _container(container, gpu_resources))
+        _add(running, container_amounts(container, gpu_resources))
     sidecars: Amounts = {}
     peak: Amounts = {}
     for container in spec.items("initContainers"):
-        request = _container(container, gpu_resources)
+        request = container_amounts(container, gpu_resources)
         if container.text("restartPolicy") == "Always":
             _add(sidecars, request)
             _raise(peak, sidecars)
@@ -84,7 +84,8 @@ def extended_names(
     return found if len(gpus) > 1 else found - gpus
 
 
-def _container(raw: Raw, gpu_resources: tuple[str, ...]) -> Amounts:
+def container_amounts(raw: Raw, gpu_resources: tuple[str, ...]) -> Amounts:
+    """What one container requests; a limit without a request is one."""
     limits = read_amounts(raw.get("resources.limits"), gpu_resources)
     return {**limits, **read_amounts(raw.get("resources.requests"), gpu_resources)}
 

@@ -24,6 +24,9 @@ class KubeSettings:
         The shard: nodes, queues and PodGroups whose label ``node_pool_key`` has this value; empty: those without.
     default_priority, default_priority_class
         Of a priority class that does not exist; of grouped work whose kind has no default of its own.
+    numa, numa_ignored, numa_reconstruct
+        Heed the NUMA zones that NodeResourceTopology objects report; resources that are not aligned all the same
+        (KAI: ``ignoreList``); reckon what is free there from the pods (``reconstructAvailable``).
     notices
         What could not be taken over from where the settings came from.
     """
@@ -36,7 +39,17 @@ class KubeSettings:
     default_priority: int = 50
     default_priority_class: str = "train"
     policy: Policy = field(default_factory=Policy)
+    numa: bool = True
+    numa_ignored: frozenset[str] = frozenset()
+    numa_reconstruct: bool = True
     notices: tuple[Notice, ...] = ()
+
+
+def ignored_resources(text: str, gpu_resources: tuple[str, ...]) -> frozenset[str]:
+    """Names of the schema in an ``ignoreList`` of KAI's plugin ``numa``."""
+    named = (name.strip() for name in text.split(","))
+    found = frozenset(name for name in named if name)
+    return found | {"gpu"} if found & set(gpu_resources) else found
 
 
 def in_pool(labels: Mapping[str, str], settings: KubeSettings) -> bool:
@@ -55,13 +68,18 @@ def settings_from_kai(document: Raw) -> KubeSettings:
         notices.warn("schedulerParams", "the snapshot has none: KAI's defaults are taken")
         return KubeSettings(policy=with_own_member(document, Policy()), notices=notices.all())
     base = KubeSettings()
+    plugins = _plugin_arguments(document, notices)
+    numa = plugins.get("numa", Raw(None))
     return replace(
         base,
         scheduler_name=parameters.text("schedulerName") or base.scheduler_name,
         queue_label_key=parameters.text("queueLabelKey") or base.queue_label_key,
         node_pool_key=parameters.text("partitionParams.NodePoolLabelKey") or base.node_pool_key,
         node_pool=parameters.text("partitionParams.NodePoolLabelValue"),
-        policy=with_own_member(document, _policy(document, parameters, _plugin_arguments(document, notices), notices)),
+        policy=with_own_member(document, _policy(document, parameters, plugins, notices)),
+        numa="numa" in plugins or not plugins,
+        numa_ignored=ignored_resources(numa.text("ignoreList"), base.policy.gpu_resources),
+        numa_reconstruct=numa.text("reconstructAvailable").lower() != "false",
         notices=notices.all(),
     )
 

@@ -12,7 +12,7 @@ from kai_solver.kubeobjects.notices import Notices, object_name
 from kai_solver.kubeobjects.objects import RawObjects, group_of, kind_of
 from kai_solver.kubeobjects.ownsettings import with_own_annotations
 from kai_solver.kubeobjects.raw import Raw
-from kai_solver.kubeobjects.settings import KubeSettings
+from kai_solver.kubeobjects.settings import KubeSettings, ignored_resources
 from kai_solver.kubeobjects.shardargs import HONOURED, with_args, with_plugins
 
 GROUP = "kai.scheduler"
@@ -27,6 +27,7 @@ _SHARD: Rules = {
     re.compile(r"spec\.minRuntime\.(preempt|reclaim)MinRuntime"): ANYTHING,
     re.compile(r"spec\.kValue"): ANYTHING,
     **HONOURED,
+    re.compile(r"spec\.plugins\.numa\.(enabled|arguments\.(ignoreList|reconstructAvailable))"): ANYTHING,
     re.compile(r"spec(\.\w+)*"): NOTHING,
 }
 
@@ -96,7 +97,15 @@ def _with_shard(raw: Raw, settings: KubeSettings, notices: Notices) -> KubeSetti
     ignored = list(unhonoured(raw, _SHARD))
     if ignored:
         notices.warn(name, f"not honoured yet: {', '.join(ignored)}")
-    return replace(settings, node_pool=spec.text("partitionLabelValue"), policy=policy)
+    numa = spec.get("plugins.numa")
+    return replace(
+        settings,
+        node_pool=spec.text("partitionLabelValue"),
+        policy=policy,
+        numa=numa.flag("enabled", default=True),
+        numa_ignored=ignored_resources(numa.text("arguments.ignoreList"), settings.policy.gpu_resources),
+        numa_reconstruct=numa.text("arguments.reconstructAvailable").lower() != "false",
+    )
 
 
 def _is_default(raw: Raw) -> bool:

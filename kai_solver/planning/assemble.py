@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass, field
 
-from kai_solver.domain import Bind, Device, Eviction, Move, Plan, Rung
+from kai_solver.domain import Bind, Device, Eviction, Move, Plan, Rung, ZoneShare
 from kai_solver.domain.plan import EvictionReason
 from kai_solver.greedy import Outcome, Place
 from kai_solver.planning.messages import eviction_message
 from kai_solver.planning.pending import pending_gangs
 from kai_solver.reduction import Problem
+from kai_solver.reduction.zones import ZoneTable
 
 _REASONS: dict[Rung, EvictionReason] = {Rung.RECLAIM: "reclaim", Rung.PREEMPT: "preempt", Rung.STALE: "stale"}
 
@@ -44,6 +45,7 @@ def assemble(problem: Problem, outcome: Outcome) -> Plan:
 def _binds(problem: Problem, outcome: Outcome, labels: Labels) -> tuple[Bind, ...]:
     places = outcome.state.places
     binds: list[Bind] = []
+    last_first: list[list[int]] = []
     for admission in outcome.admissions:
         gang = problem.gangs[admission.chunk.gang].gang.key
         for pod in admission.chunk.pods:
@@ -51,8 +53,30 @@ def _binds(problem: Problem, outcome: Outcome, labels: Labels) -> tuple[Bind, ..
             if place is not None:
                 node = problem.nodes[place.node].name
                 devices = _devices(problem, place, labels)
-                binds.append(Bind(problem.pods[pod].key, gang, node, devices, not place.now, admission.rung))
-    return tuple(binds)
+                zones = _zones(problem, place)
+                last_first.append([zone for zone, _ in reversed(place.zones)])
+                binds.append(Bind(problem.pods[pod].key, gang, node, devices, not place.now, admission.rung, zones))
+    return _first_zones_first(binds, last_first)
+
+
+def _first_zones_first(binds: list[Bind], last_first: list[list[int]]) -> tuple[Bind, ...]:
+    """Binds with NUMA zones, among their own places, by the last zone that they take.
+
+    The kubelet gives every pod that arrives the first zones that serve. In this order it fills them as planned: who
+    is planned for a zone finds it no fuller than planned, or finds room in one before it.
+    """
+    aligned = [at for at, zones in enumerate(last_first) if zones]
+    order = sorted(aligned, key=last_first.__getitem__)
+    ordered = list(binds)
+    for at, source in zip(aligned, order, strict=True):
+        ordered[at] = binds[source]
+    return tuple(ordered)
+
+
+def _zones(problem: Problem, place: Place) -> tuple[ZoneShare, ...]:
+    if not place.zones or problem.zones is None:
+        return ()
+    return problem.zones.shares(int(problem.zones.row_of[place.node]), place.zones)
 
 
 def _devices(problem: Problem, place: Place, labels: Labels) -> tuple[Device, ...]:
@@ -64,9 +88,17 @@ def _devices(problem: Problem, place: Place, labels: Labels) -> tuple[Device, ..
 
 def _stays(problem: Problem, pod: int, place: Place) -> bool:
     """True where the pod's unit moves, but the pod finds its place where it is: it stays (as in KAI)."""
-    if place.node != problem.pod_node[pod]:
+    if place.node != problem.pod_node[pod] or (
+        problem.zones is not None and not _keeps_zones(problem.zones, pod, place)
+    ):
         return False
     return not problem.pods[pod].gpu.is_shared or set(place.devices) == set(problem.seats.get(pod, ()))
+
+
+def _keeps_zones(zones: ZoneTable, pod: int, place: Place) -> bool:
+    """Where it is not known what the pod holds, it keeps that."""
+    held = zones.held.get(pod, ())
+    return not held or not place.zones or held == place.zones
 
 
 def _labels(problem: Problem, outcome: Outcome) -> Labels:
@@ -116,6 +148,7 @@ def _moves(problem: Problem, outcome: Outcome, causes: dict[int, _Cause], labels
                 _devices(problem, place, labels),
                 cause.helps(problem),
                 cause.rung,
+                _zones(problem, place),
             )
         )
     return tuple(moves)

@@ -6,19 +6,23 @@ from numpy.typing import NDArray
 from kai_solver.reduction.problem import Problem
 from kai_solver.units import GPU, MILLI
 
+BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
 
 MANY = 1 << 20
 """Pods that no node takes: stands for "as many as you like" of a shape that asks for nothing."""
 
 
-def fitting(problem: Problem, free: IntArray, device_free: IntArray, shape: int) -> IntArray:
+def fitting(
+    problem: Problem, free: IntArray, device_free: IntArray, shape: int, admits: BoolArray | None = None
+) -> IntArray:
     """(N,) how many pods of ``shape`` fit each node alone, given (R, N) and (N, D) what is free.
 
-    Exact but for shapes that share several devices at once, where it is an upper bound.
+    Exact but for shapes that share several devices at once, or that need NUMA zones, where it is an upper bound.
+    ``admits``: nodes (N,) that take the shape at all; by default those that its mask names.
     """
     spec = problem.shapes.shapes[shape]
-    count = np.where(problem.shapes.mask(shape), MANY, 0).astype(np.int64)
+    count = np.where(problem.shapes.mask(shape) if admits is None else admits, MANY, 0).astype(np.int64)
     for resource, amount in enumerate(spec.request):
         if amount and resource != GPU:
             np.minimum(count, free[resource] // amount, out=count)

@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 from kai_solver.domain import Gang, Node, Pod, PodStatus, Policy, Snapshot, counted_gpu_milli
 from kai_solver.fairness import QueueTree, allocatable_share, fair_share
 from kai_solver.predicates import NodePredicates
+from kai_solver.reduction.alignment import BEYOND
 from kai_solver.reduction.devices import seat_running
 from kai_solver.reduction.gangs import GangShape, shape_gang
 from kai_solver.reduction.podrules import PodRules
-from kai_solver.reduction.shapes import BEYOND, ShapeTable
+from kai_solver.reduction.shapes import ShapeTable
+from kai_solver.reduction.zones import ZoneTable, zone_table
 from kai_solver.topology import DomainTree
 from kai_solver.units import CPU, GPU, MEMORY, MILLI
 
@@ -49,6 +51,8 @@ class Problem:
         (Q, 3) fair share and allocatable share; fixed within the cycle as in KAI.
     gangs
         Gangs of known leaf queues. ``outside``: the others (set aside, unknown queue, not a leaf), with the reason.
+    zones
+        NUMA zones; None where no node has any that count.
     """
 
     snapshot: Snapshot
@@ -80,6 +84,7 @@ class Problem:
     gangs: tuple[GangShape, ...]
     outside: dict[str, tuple[Gang, str]]
     domains: dict[str, DomainTree] = field(default_factory=dict)
+    zones: ZoneTable | None = None
 
     @property
     def policy(self) -> Policy:
@@ -97,6 +102,8 @@ def build_problem(snapshot: Snapshot) -> Problem:
     tree = QueueTree.from_queues(sorted(snapshot.queues, key=lambda queue: queue.name), snapshot.policy)
     table = _PodTable(snapshot, nodes, node_index, tree)
     occupancy = _Occupancy(snapshot, nodes, table)
+    if table.shapes.zones is not None:
+        table.shapes.zones.occupy(table.pods, table.pod_node)
     total = _total(snapshot, nodes, table)
     allocated, fixed, request = _queue_loads(tree, table)
     share = fair_share(tree, total, request, snapshot.policy.k_value)
@@ -130,6 +137,7 @@ def build_problem(snapshot: Snapshot) -> Problem:
         gangs=tuple(table.gangs),
         outside=table.outside,
         domains={t.name: DomainTree.from_nodes(t, nodes) for t in snapshot.topologies},
+        zones=table.shapes.zones,
     )
 
 
@@ -144,7 +152,8 @@ class _PodTable:
     ) -> None:
         self.predicates = NodePredicates(nodes)
         everybody = (pod for gang in snapshot.gangs for pod in gang.pods)
-        self.shapes = ShapeTable(nodes, self.predicates, PodRules(chain(everybody, snapshot.foreign)))
+        rules = PodRules(chain(everybody, snapshot.foreign))
+        self.shapes = ShapeTable(nodes, self.predicates, rules, zone_table(nodes, snapshot.schema))
         self.pods: list[Pod] = []
         self.pod_shape: list[int] = []
         self.pod_gang: list[int] = []

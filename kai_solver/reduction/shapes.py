@@ -5,13 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.domain import Constraints, GpuRequest, Node, Pod
+from kai_solver.domain import Constraints, Container, GpuRequest, Node, Pod
 from kai_solver.predicates import NodePredicates
+from kai_solver.reduction.alignment import BEYOND, Alignment, alignment_of
 from kai_solver.reduction.podrules import Labels, PodRules
+from kai_solver.reduction.zones import ZoneTable
 from kai_solver.units import Vector
-
-BEYOND = 1 << 50
-"""More of anything than a node has (1 PiB, 10^12 cores): larger requests are cut to it: sums stay in 64 bits."""
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
@@ -22,13 +21,15 @@ class Shape:
     """What a pod asks of a node.
 
     ``affinity_labels`` is empty unless the pod carries rules between pods, or such a rule speaks of it: only then do
-    its namespace, and the labels that rules look at, tell it from its likes.
+    its namespace, and the labels that rules look at, tell it from its likes. ``alignment`` is None where no node has
+    NUMA zones that count.
     """
 
     request: Vector
     gpu: GpuRequest
     constraints: Constraints
     affinity_labels: tuple[tuple[str, str], ...] = ()
+    alignment: Alignment | None = None
 
     @property
     def relates_to_pods(self) -> bool:
@@ -36,20 +37,24 @@ class Shape:
         return self.constraints.binds_pods
 
 
-def shape_of(pod: Pod, labels: Labels = ()) -> Shape:
+def shape_of(pod: Pod, labels: Labels = (), alignment: Alignment | None = None) -> Shape:
     """The shape of ``pod``; ``labels`` as ``PodRules`` tells."""
     request = pod.request if max(pod.request) <= BEYOND else tuple(min(amount, BEYOND) for amount in pod.request)
-    return Shape(request, pod.gpu, pod.constraints, labels)
+    return Shape(request, pod.gpu, pod.constraints, labels, alignment)
 
 
 class ShapeTable:
     """Shapes by index, with the nodes that admit each, computed once and only when asked for."""
 
-    def __init__(self, nodes: tuple[Node, ...], predicates: NodePredicates, rules: PodRules) -> None:
+    def __init__(
+        self, nodes: tuple[Node, ...], predicates: NodePredicates, rules: PodRules, zones: ZoneTable | None = None
+    ) -> None:
         self._rules = rules
         self.shapes: list[Shape] = []
+        self.zones = zones
         self._index: dict[Shape, int] = {}
-        self._by_parts: dict[tuple[int, Vector, GpuRequest], int] = {}
+        self._by_parts: dict[tuple[int, Vector, GpuRequest, Alignment | None], int] = {}
+        self._alignments: dict[tuple[Vector, GpuRequest, bool, tuple[Container, ...]], Alignment | None] = {}
         self._masks: dict[int, BoolArray] = {}
         self._millis: dict[int, IntArray] = {}
         self._predicates = predicates
@@ -59,14 +64,21 @@ class ShapeTable:
         """Index of the pod's shape, added when new."""
         c = pod.constraints
         labels = self._rules.labels_of(pod)
+        alignment = self._alignment(pod) if self.zones is not None else None
         if labels:
-            return self._intern(shape_of(pod, labels))
+            return self._intern(shape_of(pod, labels, alignment))
         # Importers share Constraints objects, so identity is a cheap first key: hashing them deeply costs 10 µs.
-        parts = (id(c), pod.request, pod.gpu)
+        parts = (id(c), pod.request, pod.gpu, alignment)
         found = self._by_parts.get(parts)
         if found is None:
-            found = self._by_parts[parts] = self._intern(shape_of(pod))
+            found = self._by_parts[parts] = self._intern(shape_of(pod, alignment=alignment))
         return found
+
+    def _alignment(self, pod: Pod) -> Alignment | None:
+        key = (pod.request, pod.gpu, pod.guaranteed, pod.containers)
+        if key not in self._alignments and self.zones is not None:
+            self._alignments[key] = alignment_of(pod, self.zones.schema)
+        return self._alignments[key]
 
     def _intern(self, shape: Shape) -> int:
         found = self._index.get(shape)
@@ -76,13 +88,18 @@ class ShapeTable:
         return found
 
     def mask(self, shape: int) -> BoolArray:
-        """(N,) True where the nodes' own properties admit the shape (not capacity, not other pods)."""
+        """(N,) True where the nodes' own properties admit the shape (not capacity, not other pods).
+
+        That a node's zones could not align it even if they were empty is such a property.
+        """
         found = self._masks.get(shape)
         if found is None:
-            constraints = self.shapes[shape].constraints
+            constraints, alignment = self.shapes[shape].constraints, self.shapes[shape].alignment
             found = self._predicates.node_mask(constraints)
             if constraints.blocked:
                 found = np.zeros_like(found)
+            if self.zones is not None and alignment is not None:
+                found = found & ~self.zones.refuses(alignment)
             self._masks[shape] = found
         return found
 

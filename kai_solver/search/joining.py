@@ -66,6 +66,8 @@ class Joiner:
             device_of={pod: seats[pod] for m in movers for piece in m.pieces for pod in piece.pods if pod in seats},
             caps=tuple(self._caps(arrivals, movers)),
             surplus=tuple(surplus),
+            zone_free=self._lifted_zones(movers),
+            zones_of=self.problem.zones.held if self.problem.zones is not None else {},
         )
 
     def size_estimate(self, chunks: Sequence[tuple[Chunk, Rung]], units: frozenset[int]) -> int:
@@ -220,6 +222,9 @@ class Joiner:
         over: BoolArray = np.any(problem.capacity < problem.held - problem.releasing, axis=0)
         if problem.device_free.shape[1]:
             over |= np.any((problem.device_free + problem.device_releasing) < 0, axis=1)
+        zones = problem.zones
+        if zones is not None:
+            over[zones.nodes] |= np.any(zones.free + zones.releasing < 0, axis=(1, 2)) & zones.binding
         return over
 
     def _lift_homes(self, units: frozenset[int]) -> tuple[IntArray, IntArray]:
@@ -241,6 +246,17 @@ class Joiner:
             node, device, milli = np.array(seats, dtype=np.int64).T
             np.add.at(device_free, (node, device), milli)
         return free, device_free
+
+    def _lifted_zones(self, movers: Iterable[Mover]) -> IntArray | None:
+        """(M, Z, R) free of NUMA zones with ``movers`` and all that was placed in this cycle out of the way."""
+        zones = self.problem.zones
+        if zones is None:
+            return None
+        free: IntArray = zones.free + zones.releasing
+        for pod in (p for mover in movers for piece in mover.pieces for p in piece.pods):
+            for zone, amounts in zones.held.get(pod, ()):
+                free[zones.row_of[self.problem.pod_node[pod]], zone] += np.array(amounts, dtype=np.int64)
+        return free
 
     # -- queues --------------------------------------------------------------------------------------------------
 

@@ -84,4 +84,7 @@ def _put(state: State, fits: FitTable, pod: int, decision: Decision, *, later: b
     now, ever = fits.counts(shape)
     if ever[node] <= 0:
         raise InternalError("a pod does not fit its place")
-    state.put(pod, node, now=bool(now[node] > 0) and not later, wanted=decision.devices.get(pod, ()))
+    wanted, zones = decision.devices.get(pod, ()), decision.zones.get(pod, ())
+    starts = bool(now[node] > 0) and not later
+    starts = starts and (state.zones is None or state.zones.are_free(node, zones))
+    state.put(pod, node, now=starts, wanted=wanted, wanted_zones=zones)

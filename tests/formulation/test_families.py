@@ -17,6 +17,8 @@ from kai_solver.domain import (
     GpuRequest,
     Move,
     Node,
+    NumaTopology,
+    NumaZone,
     Plan,
     Pod,
     PodAffinityTerm,
@@ -67,6 +69,11 @@ def child() -> Iterator[SolverChild]:
 
 def a_node(name: str, gpus: int, rack: str = "r0", cpu: int = 8000) -> Node:
     return Node(name, (cpu, 64 * GIB, gpus * MILLI, 20), gpus=gpus, gpu_memory_mib=100, labels={"rack": rack})
+
+
+def in_zones(node: Node, *gpus: int) -> Node:
+    zones = tuple(NumaZone(f"node-{i}", (0, 0, count * MILLI, 0)) for i, count in enumerate(gpus))
+    return replace(node, numa=NumaTopology("single-numa-node", "pod", zones, (2,)))
 
 
 def a_queue(name: str, quota: int = -1, limit: int = -1) -> Queue:
@@ -275,6 +282,7 @@ ALLOWED: dict[str, Case] = {
     "gang": Case(a_cluster([a_node("n0", 2), a_node("n1", 1)], [a_gang("w", 1, 1, 1)]), Rung.ALLOCATE),
     "subgroup": Case(a_cluster([a_node("n0", 2), a_node("n1", 1)], [a_gang("w", 2, 1, root=TWO_SETS)]), Rung.ALLOCATE),
     "capacity": Case(a_cluster([a_node("n0", 3)], [a_gang("w", 2, 1)]), Rung.ALLOCATE),
+    "numa": Case(a_cluster([in_zones(a_node("n0", 6), 3, 3)], [a_gang("w", 1, 2, 1, 2)]), Rung.ALLOCATE),
     "limit": Case(a_cluster([a_node("n0", 2)], [a_gang("w", 1, 1)], a_queue("a", limit=2)), Rung.ALLOCATE),
     "quota": Case(
         a_cluster([a_node("n0", 2)], [a_gang("w", 1, 1, preemptible=False)], a_queue("a", quota=2)), Rung.ALLOCATE
@@ -327,6 +335,7 @@ FORBIDDEN: dict[str, Case] = {
         without=("topology",),
     ),
     "capacity": Case(a_cluster([a_node("n0", 2)], [a_gang("w", 2, 1)]), Rung.ALLOCATE),
+    "numa": Case(a_cluster([in_zones(a_node("n0", 6), 3, 3)], [a_gang("w", 2, 2, 2)]), Rung.ALLOCATE),
     "limit": Case(a_cluster([a_node("n0", 2)], [a_gang("w", 1, 1)], a_queue("a", limit=1)), Rung.ALLOCATE),
     "quota": Case(
         a_cluster([a_node("n0", 2)], [a_gang("w", 1, 1, preemptible=False)], a_queue("a", quota=1)), Rung.ALLOCATE

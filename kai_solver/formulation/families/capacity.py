@@ -61,8 +61,9 @@ def _loads(v: Variables) -> dict[int, list[Entry]]:
 def _staying(v: Variables) -> Iterator[tuple[int, Entry]]:
     device_of = v.joint.device_of
     for group in v.classes:
-        for (node, devices), var in group.stay.items():
-            yield node, Entry(group.shape, var, 1, len(group.members[node, devices]), devices, False)
+        for home, var in group.stay.items():
+            node, devices, _ = home
+            yield node, Entry(group.shape, var, 1, len(group.members[home]), devices, False)
     for unit in v.units:
         homes = dict(zip((p for piece in unit.mover.pieces for p in piece.pods), unit.mover.home, strict=True))
         for piece in unit.mover.pieces:
