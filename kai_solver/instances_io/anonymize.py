@@ -25,6 +25,7 @@ from kai_solver.domain import (
     TopologyConstraint,
     TopologyLevel,
 )
+from kai_solver.domain.gpus import GPU_REPLICAS, MIG_STRATEGY
 
 NODE_NAME_KEY = "metadata.name"
 _KEPT_DOMAINS = ("kubernetes.io", "k8s.io", "kai.scheduler", "nvidia.com", "run.ai")
@@ -37,29 +38,29 @@ def anonymize(snapshot: Snapshot, salt: bytes | None = None) -> Snapshot:
 
     Nodes, queues, gangs, pods, namespaces, topologies, subgroups, label keys that are not well known, all label and
     taint values, uids, device uuids and free texts. Names of resources stay: they say what hardware it is. Numbers
-    stay: labels compared as numbers (``Gt``, ``Lt``) keep their values.
+    stay: labels compared as numbers (``Gt``, ``Lt``) keep their values, and so do those that say how GPUs are divided.
 
     Parameters
     ----------
     salt
         Key of the hash; random where None, so that names cannot be guessed and tried.
     """
-    return _Anonymizer(salt or secrets.token_bytes(32), _compared_as_numbers(snapshot)).snapshot(snapshot)
+    return _Anonymizer(salt or secrets.token_bytes(32), _kept_values(snapshot)).snapshot(snapshot)
 
 
-def _compared_as_numbers(snapshot: Snapshot) -> frozenset[str]:
-    """Label keys that some pod compares by size."""
+def _kept_values(snapshot: Snapshot) -> frozenset[str]:
+    """Label keys that some pod compares by size, and those whose values have a meaning here."""
     pods = [pod for gang in snapshot.gangs for pod in gang.pods] + list(snapshot.foreign)
     distinct = {pod.constraints for pod in pods}
     terms = [t for c in distinct for entry in c.node_terms for t in entry]
     terms += [t for c in distinct for _, t in c.preferred]
-    return frozenset(r.key for term in terms for r in term if r.operator in ("Gt", "Lt"))
+    return frozenset(r.key for term in terms for r in term if r.operator in ("Gt", "Lt")) | {GPU_REPLICAS, MIG_STRATEGY}
 
 
 @dataclass(slots=True)
 class _Anonymizer:
     salt: bytes
-    numeric_keys: frozenset[str]
+    plain_keys: frozenset[str]
     _constraints: dict[Constraints, Constraints] = field(default_factory=dict)
 
     def _hash(self, kind: str, name: str) -> str:
@@ -79,7 +80,7 @@ class _Anonymizer:
         return self._hash("x", value)
 
     def _labels(self, labels: Mapping[str, str]) -> dict[str, str]:
-        return {self._key(k): v if k in self.numeric_keys else self._value(v) for k, v in labels.items()}
+        return {self._key(k): v if k in self.plain_keys else self._value(v) for k, v in labels.items()}
 
     def snapshot(self, snapshot: Snapshot) -> Snapshot:
         return replace(
@@ -189,7 +190,7 @@ class _Anonymizer:
         return tuple(self._requirement(requirement) for requirement in term)
 
     def _requirement(self, requirement: Requirement) -> Requirement:
-        numeric = requirement.key in self.numeric_keys
+        numeric = requirement.key in self.plain_keys
         values = requirement.values if numeric else tuple(self._value(value) for value in requirement.values)
         return Requirement(self._key(requirement.key), requirement.operator, values)
 

@@ -7,6 +7,7 @@ from kai_solver.domain import Notice, Policy
 from kai_solver.domain.snapshot import Strategy
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
+from kai_solver.kubeobjects.kinddefaults import KindDefault
 from kai_solver.kubeobjects.notices import Notices
 from kai_solver.kubeobjects.ownsettings import with_own_member
 from kai_solver.kubeobjects.raw import Raw
@@ -24,6 +25,8 @@ class KubeSettings:
         The shard: nodes, queues and PodGroups whose label ``node_pool_key`` has this value; empty: those without.
     default_priority, default_priority_class
         Of a priority class that does not exist; of grouped work whose kind has no default of its own.
+    kind_defaults
+        Priority and preemptibility by kind of workload, before what the kinds have of their own.
     numa, numa_ignored, numa_reconstruct
         Heed the NUMA zones that NodeResourceTopology objects report; resources that are not aligned all the same
         (KAI: ``ignoreList``); reckon what is free there from the pods (``reconstructAvailable``).
@@ -38,6 +41,7 @@ class KubeSettings:
     default_queue: str = "default-queue"
     default_priority: int = 50
     default_priority_class: str = "train"
+    kind_defaults: tuple[KindDefault, ...] = ()
     policy: Policy = field(default_factory=Policy)
     numa: bool = True
     numa_ignored: frozenset[str] = frozenset()

@@ -3,11 +3,13 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from kai_solver.domain import Policy
 from kai_solver.domain.snapshot import Strategy
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects.honoured import ANYTHING, Rules, unhonoured
+from kai_solver.kubeobjects.kinddefaults import kind_defaults
 from kai_solver.kubeobjects.notices import Notices, object_name
 from kai_solver.kubeobjects.objects import RawObjects, group_of, kind_of
 from kai_solver.kubeobjects.ownsettings import with_own_annotations
@@ -36,7 +38,8 @@ def settings_from_objects(objects: RawObjects) -> KubeSettings:
     """Settings as the cluster's Config and SchedulingShard state them; KAI's defaults where there are none.
 
     Of several shards the default one counts (no ``partitionLabelValue``), else the first. Config is about the
-    installation but for three names; fields of a shard that are not honoured are listed in a notice.
+    installation but for three names and where default priorities are; fields of a shard that are not honoured are
+    listed in a notice.
     """
     found = [Raw(value) for value in objects.other if kind_of(value) and group_of(value.get("apiVersion")) == GROUP]
     notices = Notices()
@@ -44,6 +47,8 @@ def settings_from_objects(objects: RawObjects) -> KubeSettings:
     for raw in found:
         if kind_of(raw.value) == "Config":
             settings = _guarded(_with_names, raw, settings, notices)
+            defaults = partial(_with_kind_defaults, objects)
+            settings = _guarded(defaults, raw, settings, notices)
     shards = [raw for raw in found if kind_of(raw.value) == "SchedulingShard"]
     if shards:
         shard = next((raw for raw in shards if _is_default(raw)), shards[0])
@@ -73,6 +78,10 @@ def _with_names(raw: Raw, settings: KubeSettings, _: Notices) -> KubeSettings:
         node_pool_key=names.text("nodePoolLabelKey") or settings.node_pool_key,
         policy=with_own_annotations(raw, settings.policy),
     )
+
+
+def _with_kind_defaults(objects: RawObjects, raw: Raw, settings: KubeSettings, notices: Notices) -> KubeSettings:
+    return replace(settings, kind_defaults=kind_defaults(raw, objects.config_maps, notices))
 
 
 def _with_shard(raw: Raw, settings: KubeSettings, notices: Notices) -> KubeSettings:

@@ -16,8 +16,9 @@ from kai_solver.domain import (
     Topology,
     TopologyConstraint,
     TopologyLevel,
+    counted_gpu_milli,
 )
-from kai_solver.instances_io import sanitize
+from kai_solver.instances_io import sanitize, snapshot_from_native
 from kai_solver.instances_io.anonymize import anonymize
 from kai_solver.units import ResourceSchema
 
@@ -121,3 +122,19 @@ def test_keys_of_well_known_labels_stay_and_numbers_stay() -> None:
     assert "kubernetes.io/hostname" in hidden.nodes[0].labels
     assert hidden.nodes[0].allocatable == SNAPSHOT.nodes[0].allocatable
     assert hidden.gangs[0].priority == SNAPSHOT.gangs[0].priority
+
+
+def test_how_gpus_are_divided_is_kept() -> None:
+    labels = {"nvidia.com/gpu.replicas": "4", "nvidia.com/mig.strategy": "single", "nvidia.com/gpu.product": "A100"}
+    document = {
+        "format": "kai-solver/v1",
+        "nodes": [{"name": "n", "gpus": 1, "labels": labels, "resources": {"nvidia.com/gpu.shared": 8}}],
+        "queues": [{"name": "q"}],
+        "gangs": [{"name": "g", "queue": "q", "pods": [{"gpus": 0.5}]}],
+    }
+    hidden = anonymize(snapshot_from_native(document))
+    kept = hidden.nodes[0].labels
+    assert (kept["nvidia.com/gpu.replicas"], kept["nvidia.com/mig.strategy"]) == ("4", "single")
+    assert kept["nvidia.com/gpu.product"] != "A100"
+    assert counted_gpu_milli(hidden.nodes[0], hidden.schema, hidden.policy) == 1000 + 8 * 250
+    assert hidden.gangs[0].pods[0].constraints.node_terms[0][0][0].values == ("single",)

@@ -1,5 +1,6 @@
 """Pods without PodGroups: one test at least per family."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -410,3 +411,53 @@ def test_groupers_are_asked_by_priority_whatever_their_order() -> None:
     assert by_priority(tuple(reversed(BUILT_IN))) == by_priority(BUILT_IN)
     asked = [grouper.name for grouper in by_priority(BUILT_IN)]
     assert (asked[0], asked[-1]) == ("job-id", "default")
+
+
+def configured(types: Any, name: str = "defaults") -> list[dict[str, Any]]:
+    args = {"defaultPrioritiesConfigMapName": "defaults", "defaultPrioritiesConfigMapNamespace": "kai"}
+    config = {"apiVersion": "kai.scheduler/v1", "kind": "Config", "metadata": {"name": "kai-config"}}
+    text = types if isinstance(types, str) else json.dumps(types)
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "kai"}}
+    return [config | {"spec": {"podGrouper": {"args": args}}}, config_map | {"data": {"types": text}}]
+
+
+def test_kinds_may_be_given_priority_and_preemptibility(build: Any) -> None:
+    types = [
+        {"typeName": "Job", "group": "batch", "priorityName": "build", "preemptibility": "preemptible"},
+        {"typeName": "Job", "priorityName": "inference"},
+        {"typeName": "Deployment", "group": "apps", "priorityName": "train"},
+    ]
+    objects = configured(types)
+
+    def of(owner: dict[str, Any], **more: Any) -> tuple[int, bool]:
+        gang = build.one_gang(build.pod("p", owner=owner, **more), *objects)
+        return gang.priority, gang.preemptible
+
+    assert of(build.owner("Job")) == (100, True)
+    assert of(build.owner("Job", api="other.io/v1")) == (125, False)
+    assert of(build.owner("Deployment", api="apps/v1")) == (50, True)
+    assert of(build.owner("Notebook", api="kubeflow.org/v1")) == (100, False)
+    stated = {"priorityClassName": "train", "kai.scheduler/preemptibility": "non-preemptible"}
+    assert of(build.owner("Job"), labels=stated) == (50, False)
+
+
+@pytest.mark.parametrize(
+    ("objects", "level", "said"),
+    [
+        (configured([], "another"), "warning", "ConfigMap kai/defaults: is named for default priorities and does not"),
+        (configured("[{"), "set-aside", "ConfigMap kai/defaults: data.types: is not JSON"),
+        (configured([{"priorityName": "build"}]), "set-aside", "data.types[0].typeName: is missing"),
+        (configured({"Job": "build"}), "set-aside", "is not a list"),
+    ],
+)
+def test_default_priorities_that_cannot_be_read_change_nothing(
+    build: Any, objects: list[dict[str, Any]], level: str, said: str
+) -> None:
+    found = build.read(build.pod("p", owner=build.owner("Job")), *objects)
+    assert found.gangs[0].priority == 50
+    assert any(said in text for text in build.texts(found, level))
+
+
+@pytest.mark.parametrize(("kind", "api"), [("SPOTRequest", "egx.nvidia.io/v1"), ("Service", "serving.knative.dev/v1")])
+def test_services_of_other_kinds_have_the_priority_of_inference(build: Any, kind: str, api: str) -> None:
+    assert build.one_gang(build.pod("p", owner=build.owner(kind, api=api))).priority == 125

@@ -6,6 +6,7 @@ from typing import Any
 
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.grouping.model import Group, Member, Part
+from kai_solver.kubeobjects.kinddefaults import default_of
 from kai_solver.kubeobjects.raw import format_time
 from kai_solver.kubeobjects.settings import KubeSettings
 
@@ -59,6 +60,7 @@ def pod_group_object(
 ) -> dict[str, Any]:
     """The PodGroup that KAI's pod grouper would write for these pods."""
     first, settings = members[0], around.settings
+    default = default_of(*_kind_of(first), settings.kind_defaults)
     labels = {settings.node_pool_key: settings.node_pool} if settings.node_pool else {}
     annotations = {key: first.stated(key) for key in (names.PREEMPTION_DELAY, names.STALENESS_GRACE)}
     annotations[names.OWN_SET_ASIDE] = group.problem
@@ -72,8 +74,8 @@ def pod_group_object(
     }
     spec = {
         "queue": queue,
-        "priorityClassName": _priority_class(group, members, settings),
-        "preemptibility": _stated(members, names.PREEMPTIBILITY),
+        "priorityClassName": _priority_class(group, members, default.priority_class, settings),
+        "preemptibility": _stated(members, names.PREEMPTIBILITY) or default.preemptibility,
         "topologyConstraint": _topology(
             first.stated(names.TOPOLOGY), first.stated(names.TOPOLOGY_REQUIRED), first.stated(names.TOPOLOGY_PREFERRED)
         ),
@@ -102,11 +104,16 @@ def _topology(name: str, required: str, preferred: str) -> dict[str, str]:
     return {"topology": name, "requiredTopologyLevel": required, "preferredTopologyLevel": preferred}
 
 
-def _priority_class(group: Group, members: Sequence[Member], settings: KubeSettings) -> str:
-    """Stated by label, by Ray's label, by the pod's own class; else what the kind has (reference 1.3)."""
+def _kind_of(member: Member) -> tuple[str, str]:
+    """Kind and API group of whom the gang is made for."""
+    return (member.top.kind, member.top.group) if member.top else ("Pod", "")
+
+
+def _priority_class(group: Group, members: Sequence[Member], of_kind: str, settings: KubeSettings) -> str:
+    """Stated by label, by Ray's label, by the pod's own class; else as set for the kind, else as it has (1.3)."""
     labelled = _stated(members, names.PRIORITY_CLASS) or _stated(members, _RAY_PRIORITY_CLASS)
     of_pod = members[0].pod.raw.text("spec.priorityClassName")
-    return labelled or of_pod or group.priority_class or settings.default_priority_class
+    return labelled or of_pod or of_kind or group.priority_class or settings.default_priority_class
 
 
 def _stated(members: Sequence[Member], name: str) -> str:

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from kai_solver.kubeobjects.grouping.model import Group, Member, named_after
 
+_KNATIVE = "serving.knative.dev"
+
 
 class DefaultGrouper:
     """One gang per top owner, one pod at a time; a plain pod is a gang of its own."""
@@ -20,5 +22,8 @@ class DefaultGrouper:
 
     def group(self, members: Sequence[Member]) -> Group:
         """At least one pod."""
-        kind = members[0].top.kind if members[0].top else "Pod"
-        return Group(min_member=1, priority_class="build" if kind == "Notebook" else "")
+        top = members[0].top
+        if top is None:
+            return Group(min_member=1)
+        serves = top.kind == "SPOTRequest" or top.group == _KNATIVE
+        return Group(min_member=1, priority_class="inference" if serves else "build" if top.kind == "Notebook" else "")

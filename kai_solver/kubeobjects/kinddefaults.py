@@ -1,0 +1,72 @@
+"""Priority and preemptibility that a kind of workload has where nobody states one (reference 1.3)."""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from kai_solver.errors import InputError
+from kai_solver.kubeobjects.notices import Notices, namespaced_key
+from kai_solver.kubeobjects.objects import Object
+from kai_solver.kubeobjects.raw import Raw
+
+_TYPES = "types"
+"""Key of the ConfigMap whose value is a JSON list."""
+
+_ARGS = "spec.podGrouper.args"
+
+
+@dataclass(frozen=True, slots=True)
+class KindDefault:
+    """Defaults of one kind; an empty ``group`` is any."""
+
+    kind: str
+    group: str = ""
+    priority_class: str = ""
+    preemptibility: str = ""
+
+
+def default_of(kind: str, group: str, defaults: Iterable[KindDefault]) -> KindDefault:
+    """Defaults of a kind: those for its very group before those for any; empty ones where there are none."""
+    found = [default for default in defaults if default.kind == kind and default.group in (group, "")]
+    return max(found, key=lambda default: default.group == group, default=KindDefault(kind, group))
+
+
+def kind_defaults(config: Raw, config_maps: tuple[Object, ...], notices: Notices) -> tuple[KindDefault, ...]:
+    """Defaults in the ConfigMap that a Config names for its pod grouper; none where it names none.
+
+    A ConfigMap that is not there, or is broken, changes nothing and is noted: KAI takes its own defaults then.
+    """
+    args = config.get(_ARGS)
+    name = args.text("defaultPrioritiesConfigMapName")
+    if not name:
+        return ()
+    key = f"{args.text('defaultPrioritiesConfigMapNamespace') or 'default'}/{name}"
+    try:
+        found = next((raw for raw in map(Raw, config_maps) if _key(raw) == key), None)
+        if found is None:
+            notices.warn(f"ConfigMap {key}", "is named for default priorities and does not exist. Export it too")
+            return ()
+        return tuple(_defaults(found))
+    except InputError as error:
+        notices.set_aside(f"ConfigMap {key}", error)
+        return ()
+
+
+def _key(raw: Raw) -> str:
+    try:
+        return namespaced_key(raw)
+    except InputError:
+        return ""  # said where ConfigMaps are read
+
+
+def _defaults(config_map: Raw) -> Iterator[KindDefault]:
+    text = config_map.get("data").key(_TYPES).text()
+    try:
+        listed = json.loads(text or "[]")
+    except (ValueError, RecursionError) as error:
+        field = f"data.{_TYPES}"
+        raise InputError("is not JSON", field=field, cure='Write [{"typeName": ..., "priorityName": ...}]') from error
+    for entry in Raw(listed, f"data.{_TYPES}").items():
+        yield KindDefault(
+            entry.required("typeName"), entry.text("group"), entry.text("priorityName"), entry.text("preemptibility")
+        )
