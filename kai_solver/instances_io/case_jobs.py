@@ -169,7 +169,7 @@ def _node_requirements(task: TaskDoc, instance: InstanceDoc) -> list[Requirement
 
 def _blocked(task: TaskDoc) -> tuple[str, ...]:
     """Why no node can take the task: the format has no volumes, so every claim named is missing."""
-    missing = [f'persistentvolumeclaim "{name}" not found' for name in task.persistent_volume_claims]
+    missing = [f'VolumeBinding: persistentvolumeclaim "{name}" not found' for name in task.persistent_volume_claims]
     legacy = ["Legacy MIG jobs cannot be scheduled"] if task.legacy_mig else []
     return (*missing, *legacy)
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from kai_solver.domain import Constraints, NodeTerm, PodAffinityTerm
+from kai_solver.domain import Constraints, NodeTerm, PodAffinityTerm, Requirement
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.notices import Notices
@@ -20,7 +20,8 @@ from kai_solver.kubeobjects.selectors import (
     toleration,
 )
 from kai_solver.kubeobjects.settings import KubeSettings
-from kai_solver.kubeobjects.volumes import Claims
+from kai_solver.kubeobjects.volumes import ONE_POD, Claims
+from kai_solver.predicates import CLUSTER_KEY
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -47,15 +48,15 @@ class ConstraintReader:
         """
         spec = pod.get("spec")
         affinity = spec.get("affinity")
-        volumes, blocked = self.claims.of_pod(pod)
-        terms = (*_selected(spec), *volumes, *implied)
+        needs = self.claims.of_pod(pod)
+        terms = (*_selected(spec), *needs.terms, *implied)
         spread = [spread_constraint(rule, labels) for rule in spec.items("topologySpreadConstraints")]
         constraints = Constraints(
             node_terms=tuple(dict.fromkeys(terms)),
             preferred=tuple(_preferred(term) for term in affinity.items(f"nodeAffinity.{_PREFERRED}")),
             tolerations=tuple(toleration(element) for element in spec.items("tolerations")),
             affinity=self._pod_terms(affinity, "podAffinity", labels),
-            anti_affinity=self._pod_terms(affinity, "podAntiAffinity", labels),
+            anti_affinity=(*self._pod_terms(affinity, "podAntiAffinity", labels), *map(_alone_with, needs.alone_with)),
             spread=tuple(rule for must, rule in spread if must),
             preferred_pods=(
                 *self._preferred_pods(affinity, "podAffinity", 1, labels),
@@ -63,7 +64,7 @@ class ConstraintReader:
             ),
             preferred_spread=tuple(rule for must, rule in spread if not must),
             host_ports=_host_ports(spec),
-            blocked=(*blocked, *_stated_blocks(pod)),
+            blocked=(*needs.blocked, *_stated_blocks(pod)),
         )
         return self._known.setdefault(constraints, constraints)
 
@@ -81,6 +82,17 @@ class ConstraintReader:
             text = "namespaceSelector matches nothing: there are no Namespace objects. Export them too"
             self.notices.warn(raw.path, text)
         return pod_affinity_term(raw, self.namespaces, labels)
+
+
+def marks(constraints: Constraints) -> dict[str, str]:
+    """Labels by which other pods know what a pod has that only one pod may have."""
+    terms = (term for term in constraints.anti_affinity if term.topology_key == CLUSTER_KEY)
+    return {r.key: "" for term in terms for r in term.selector if r.key.startswith(ONE_POD)}
+
+
+def _alone_with(claim: str) -> PodAffinityTerm:
+    """No other pod of the namespace that uses ``claim``, anywhere (ReadWriteOncePod)."""
+    return PodAffinityTerm((Requirement(f"{ONE_POD}{claim}", "Exists"),), CLUSTER_KEY)
 
 
 def _selected(spec: Raw) -> tuple[tuple[NodeTerm, ...], ...]:

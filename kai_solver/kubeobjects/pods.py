@@ -7,7 +7,7 @@ from kai_solver.domain import Constraints, GpuRequest, Pod, PodStatus, ZoneShare
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.bindings import Binding, binding_of
-from kai_solver.kubeobjects.constraints import ConstraintReader
+from kai_solver.kubeobjects.constraints import ConstraintReader, marks
 from kai_solver.kubeobjects.gpus import gpu_groups, gpu_request
 from kai_solver.kubeobjects.nodes import NodeReading
 from kai_solver.kubeobjects.notices import Notices
@@ -69,7 +69,7 @@ class RawPod:
             nominated_node=self.nominated_node,
             quota_gpu_milli=self.paid_gpu_milli,
             constraints=self.constraints,
-            labels=self.labels,
+            labels=self.labels | marks(self.constraints),
             order=self.order,
             guaranteed=self.guaranteed,
             containers=self.containers.finish(schema),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from kai_solver.domain import NodeTerm
+from kai_solver.domain import NodeTerm, Requirement
 from kai_solver.kubeobjects.notices import Notices, namespaced_key, read_each
 from kai_solver.kubeobjects.objects import RawObjects
 from kai_solver.kubeobjects.raw import Raw
@@ -11,99 +11,215 @@ from kai_solver.kubeobjects.selectors import node_terms
 
 _ROOT_CERTIFICATES = "kube-root-ca.crt"
 """A ConfigMap that Kubernetes puts into every namespace, also where an export left it out."""
+_SHARED_GPU_MAP = "runai/shared-gpu-configmap"
+"""Annotation: prefix of the ConfigMaps that KAI's binder makes for a pod that shares a GPU."""
+
+
+ONE_POD = "rwop.kai-solver/"
+"""Prefix of a label that stands for a claim with the access mode ReadWriteOncePod: no second pod may have it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A PersistentVolumeClaim: the volume it is bound to, else its class."""
+    """A PersistentVolumeClaim, as far as placing its pods is concerned.
 
-    volume: str
-    storage_class: str
+    ``trouble``: why no pod can use it as it is (KAI's words, which are kube-scheduler's); ``terms``: nodes that its
+    volume, or its class and the volumes that are free, allow, None where any will do; ``one_pod``: ReadWriteOncePod.
+    """
+
+    trouble: str = ""
+    terms: tuple[NodeTerm, ...] | None = None
+    one_pod: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PodNeeds:
+    """What a pod's volumes and ConfigMaps ask: node terms, why it cannot start anywhere, claims of one pod only."""
+
+    terms: tuple[tuple[NodeTerm, ...], ...] = ()
+    blocked: tuple[str, ...] = ()
+    alone_with: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """The claims, volumes, classes and ConfigMaps that exist."""
+    """The claims and ConfigMaps that exist, by ``namespace/name``."""
 
     claims: Mapping[str, Claim]
-    volume_terms: Mapping[str, tuple[NodeTerm, ...] | None]
-    waiting_classes: frozenset[str]
     config_maps: frozenset[str]
 
-    def of_pod(self, pod: Raw) -> tuple[tuple[tuple[NodeTerm, ...], ...], tuple[str, ...]]:
-        """Node affinity of the pod's bound volumes, and in words what keeps it from starting anywhere."""
+    def of_pod(self, pod: Raw) -> PodNeeds:
+        """What ``pod`` needs of its volumes, and in words what keeps it from starting anywhere."""
         namespace = pod.text("metadata.namespace") or "default"
-        entries: list[tuple[NodeTerm, ...]] = []
-        blocked: list[str] = []
-        for name in _claim_names(pod):
-            claim = self.claims.get(f"{namespace}/{name}")
-            problem = self._claim_problem(name, claim)
-            terms = self.volume_terms.get(claim.volume) if claim else None
-            if problem:
-                blocked.append(problem)
-            elif terms is not None:
-                entries.append(terms)
-        for name in sorted(_config_maps(pod.get("spec")) - {_ROOT_CERTIFICATES}):
-            if f"{namespace}/{name}" not in self.config_maps:
-                blocked += [f"ConfigMap {namespace}/{name} does not exist. Create it (or export ConfigMaps too)"]
+        claims = {name: self.claims.get(f"{namespace}/{name}") for name in _claim_names(pod)}
+        own = (self.claims.get(f"{namespace}/{name}") for name in _own_claim_names(pod))
+        found = [*(claim for claim in claims.values() if claim), *(claim for claim in own if claim)]
+        blocked = [_NOT_FOUND.format(name) for name, claim in claims.items() if claim is None]
+        blocked += [f"VolumeBinding: {claim.trouble}" for claim in found if claim.trouble]
+        missing = [name for name in sorted(_config_maps(pod)) if f"{namespace}/{name}" not in self.config_maps]
+        if missing:
+            names = " ".join(missing)
+            blocked.append(f"ConfigMap: Missing required configmaps: [{names}]. Create them (or export ConfigMaps too)")
         if pod.items("spec.resourceClaims"):
             blocked.append("asks for devices by resource claim, which kai-solver does not allot yet")
-        return tuple(entries), tuple(dict.fromkeys(blocked))
+        return PodNeeds(
+            terms=tuple(claim.terms for claim in found if claim.terms is not None and not claim.trouble),
+            blocked=tuple(dict.fromkeys(blocked)),
+            alone_with=tuple(name for name, claim in claims.items() if claim and claim.one_pod),
+        )
 
-    def _claim_problem(self, name: str, claim: Claim | None) -> str:
-        """Why a claim keeps its pod from starting; empty where it does not."""
-        if claim is None:
-            return f'persistentvolumeclaim "{name}" not found. Create it (or export the claims too)'
-        if not claim.volume and claim.storage_class not in self.waiting_classes:
-            return f'persistentvolumeclaim "{name}" is not bound to a volume yet'
-        if claim.volume and claim.volume not in self.volume_terms:
-            return f'persistentvolume "{claim.volume}" of claim "{name}" not found'
-        return ""
+
+_NOT_FOUND = 'VolumeBinding: persistentvolumeclaim "{}" not found. Create it (or export the claims too)'
 
 
 def read_claims(objects: RawObjects, notices: Notices) -> Claims:
     """Index what pods may need; broken objects are set aside with a notice."""
-    classes = read_each("StorageClass", objects.storage_classes, notices, lambda raw: raw.text("volumeBindingMode"))
+    volumes = read_each("PersistentVolume", objects.persistent_volumes, notices, _volume)
+    classes = read_each("StorageClass", objects.storage_classes, notices, _class)
+    reader = _ClaimReader(volumes, classes)
     maps = read_each("ConfigMap", objects.config_maps, notices, lambda _: True, namespaced_key)
-    return Claims(
-        claims=read_each("PersistentVolumeClaim", objects.persistent_volume_claims, notices, _claim, namespaced_key),
-        volume_terms=_volume_terms(objects, notices),
-        waiting_classes=frozenset(name for name, mode in classes.items() if mode == "WaitForFirstConsumer"),
-        config_maps=frozenset(maps),
+    claims = read_each("PersistentVolumeClaim", objects.persistent_volume_claims, notices, reader.read, namespaced_key)
+    return Claims(claims, frozenset(maps))
+
+
+@dataclass(frozen=True, slots=True)
+class _Volume:
+    """A PersistentVolume; ``terms`` None: any node can mount it. ``holder``: the claim that has it, as a key."""
+
+    terms: tuple[NodeTerm, ...] | None
+    storage_class: str
+    capacity: int
+    modes: frozenset[str]
+    holder: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Class:
+    """A StorageClass: does it wait for the pod, can it make volumes, and on which nodes (None: any)."""
+
+    waits: bool
+    provisions: bool
+    terms: tuple[NodeTerm, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _ClaimReader:
+    volumes: Mapping[str, _Volume]
+    classes: Mapping[str, _Class]
+
+    def read(self, raw: Raw) -> Claim:
+        """A claim with what its volume or its class makes of it (kube-scheduler's plugin VolumeBinding)."""
+        name, volume = raw.required("metadata.name"), raw.text("spec.volumeName")
+        modes = frozenset(mode.text() for mode in raw.items("spec.accessModes"))
+        one_pod = "ReadWriteOncePod" in modes
+        if raw.get("metadata.deletionTimestamp"):
+            return Claim(f'persistentvolumeclaim "{name}" is being deleted', one_pod=one_pod)
+        if raw.text("status.phase") == "Lost" or (volume and volume not in self.volumes):
+            trouble = f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume}"'
+            return Claim(trouble, one_pod=one_pod)
+        if volume:
+            return Claim(terms=self.volumes[volume].terms, one_pod=one_pod)
+        return self._unbound(raw, name, modes)
+
+    def _unbound(self, raw: Raw, name: str, modes: frozenset[str]) -> Claim:
+        storage_class = raw.text("spec.storageClassName")
+        kind = self.classes.get(storage_class)
+        one_pod = "ReadWriteOncePod" in modes
+        if kind is None or not kind.waits:
+            trouble = f'pod has unbound immediate PersistentVolumeClaims: "{name}" is not bound to a volume yet'
+            return Claim(trouble, one_pod=one_pod)
+        selected = raw.strings("metadata.annotations").get(_SELECTED_NODE, "")
+        if selected:
+            return Claim(terms=((Requirement("metadata.name", "In", (selected,)),),), one_pod=one_pod)
+        if kind.provisions:
+            return Claim(terms=kind.terms, one_pod=one_pod)
+        asked = raw.get("spec.resources.requests.storage")
+        fitting = self._free(raw, storage_class, asked.quantity() if asked else 0, modes)
+        if not fitting:
+            trouble = f'persistentvolumeclaim "{name}" didn\'t find available persistent volumes to bind'
+            return Claim(trouble, one_pod=one_pod)
+        anywhere = any(volume.terms is None for volume in fitting)
+        terms = tuple(dict.fromkeys(term for volume in fitting for term in volume.terms or ()))
+        return Claim(terms=None if anywhere else terms, one_pod=one_pod)
+
+    def _free(self, raw: Raw, storage_class: str, size: int, modes: frozenset[str]) -> list[_Volume]:
+        """Volumes that the claim could be bound to: of its class, large enough, free or kept for it."""
+        own = namespaced_key(raw)
+        return [
+            volume
+            for volume in self.volumes.values()
+            if volume.storage_class == storage_class
+            and volume.capacity >= size
+            and modes <= volume.modes
+            and volume.holder in ("", own)
+        ]
+
+
+_SELECTED_NODE = "volume.kubernetes.io/selected-node"
+"""Annotation of a claim whose volume is being made for this node."""
+_MAKES_NONE = "kubernetes.io/no-provisioner"
+
+
+def _volume(raw: Raw) -> _Volume:
+    required, capacity = raw.get("spec.nodeAffinity.required"), raw.get("spec.capacity.storage")
+    holder = raw.get("spec.claimRef")
+    is_free = not holder and raw.text("status.phase", "Available") in ("", "Available")
+    owner = f"{holder.text('namespace') or 'default'}/{holder.text('name')}" if holder else "another"
+    return _Volume(
+        terms=node_terms(required.get("nodeSelectorTerms")) if required else None,
+        storage_class=raw.text("spec.storageClassName"),
+        capacity=capacity.quantity() if capacity else 0,
+        modes=frozenset(mode.text() for mode in raw.items("spec.accessModes")),
+        holder="" if is_free else owner,
     )
 
 
-def _claim(raw: Raw) -> Claim:
-    return Claim(raw.text("spec.volumeName"), raw.text("spec.storageClassName"))
-
-
-def _volume_terms(objects: RawObjects, notices: Notices) -> dict[str, tuple[NodeTerm, ...] | None]:
-    """Node affinity of every volume; None inside for a volume that any node can mount."""
-    found: dict[str, tuple[NodeTerm, ...] | None] = {}
-
-    def read(raw: Raw) -> bool:
-        required = raw.get("spec.nodeAffinity.required")
-        terms = node_terms(required.get("nodeSelectorTerms")) if required else None
-        found.setdefault(raw.required("metadata.name"), terms)
-        return True
-
-    read_each("PersistentVolume", objects.persistent_volumes, notices, read)
-    return found
+def _class(raw: Raw) -> _Class:
+    topologies = raw.items("allowedTopologies")
+    terms = tuple(
+        tuple(
+            Requirement(e.required("key"), "In", tuple(value.text() for value in e.items("values")))
+            for e in topology.items("matchLabelExpressions")
+        )
+        for topology in topologies
+    )
+    return _Class(
+        waits=raw.text("volumeBindingMode") == "WaitForFirstConsumer",
+        provisions=raw.text("provisioner") != _MAKES_NONE,
+        terms=terms if topologies else None,
+    )
 
 
 def _claim_names(pod: Raw) -> Iterator[str]:
-    """Claims that must exist; an ephemeral volume's claim is made by Kubernetes when the pod is."""
+    """Claims that must exist."""
     for volume in pod.items("spec.volumes"):
         if volume.get("persistentVolumeClaim"):
             yield volume.required("persistentVolumeClaim.claimName")
 
 
-def _config_maps(spec: Raw) -> set[str]:
-    """ConfigMaps that the pod cannot start without."""
-    references = [volume.get("configMap") for volume in spec.items("volumes")]
+def _own_claim_names(pod: Raw) -> Iterator[str]:
+    """Claims of ephemeral volumes: Kubernetes makes them when the pod is, so a missing one is no trouble."""
+    for volume in pod.items("spec.volumes"):
+        if volume.get("ephemeral"):
+            yield f"{pod.required('metadata.name')}-{volume.required('name')}"
+
+
+def _config_maps(pod: Raw) -> set[str]:
+    """ConfigMaps that the pod cannot start without: those of volumes that some container mounts, and of variables.
+
+    Those that KAI's binder makes for shares of GPUs do not count (reference 2.7).
+    """
+    spec = pod.get("spec")
+    containers = [c for kind in ("containers", "initContainers", "ephemeralContainers") for c in spec.items(kind)]
+    mounted = {mount.text("name") for container in containers for mount in container.items("volumeMounts")}
+    references = []
     for volume in spec.items("volumes"):
-        references += [source.get("configMap") for source in volume.items("projected.sources")]
-    for container in (*spec.items("containers"), *spec.items("initContainers")):
+        if volume.text("name") in mounted:
+            references.append(volume.get("configMap"))
+            references += [source.get("configMap") for source in volume.items("projected.sources")]
+    for container in containers:
         references += [source.get("configMapRef") for source in container.items("envFrom")]
         references += [variable.get("valueFrom.configMapKeyRef") for variable in container.items("env")]
-    return {reference.required("name") for reference in references if reference and not reference.flag("optional")}
+    made = pod.strings("metadata.annotations").get(_SHARED_GPU_MAP, "")
+    named = {reference.required("name") for reference in references if reference and not reference.flag("optional")}
+    return {name for name in named - {_ROOT_CERTIFICATES} if not made or not name.startswith(made)}

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from kai_solver.domain import Constraints, Node, Pod, SpreadConstraint
 from kai_solver.predicates.matching import ports_clash
-from kai_solver.predicates.nodes import BoolArray, NodePredicates, label_value
+from kai_solver.predicates.nodes import CLUSTER_KEY, BoolArray, NodePredicates, label_value
 from kai_solver.predicates.pods import PodSelector, of_spread, of_term
 
 IntArray = NDArray[np.int64]
@@ -27,6 +27,7 @@ Refused = tuple[str, BoolArray]
 """kube-scheduler's words for a rule, and (N,) True where it keeps a pod off."""
 
 PORTS = "node(s) didn't have free ports for the requested pod ports"
+IN_USE = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
 REPELLED = "node(s) didn't satisfy existing pods anti-affinity rules"
 REPELS = "node(s) didn't match pod anti-affinity rules"
 LONELY = "node(s) didn't match pod affinity rules"
@@ -113,7 +114,8 @@ class PodAffinityIndex:
                     yield PORTS, counts > 0
         for term, bearers in self._bearers.items():
             if bearers.any() and term.selector.matches(pod):
-                yield REPELLED, self._reached(term.topology_key, bearers)
+                text = IN_USE if term.topology_key == CLUSTER_KEY else REPELLED
+                yield text, self._reached(term.topology_key, bearers)
         for affinity in pod.constraints.anti_affinity:
             counts = self.count(frozenset({of_term(affinity, pod.namespace)}))
             yield REPELS, self._reached(affinity.topology_key, counts)

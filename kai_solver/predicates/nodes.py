@@ -22,6 +22,9 @@ T = TypeVar("T", bound=Hashable)
 NODE_NAME_KEY = "metadata.name"
 """Key in a node term that stands for the node's name."""
 
+CLUSTER_KEY = "kai-solver/cluster"
+"""Topology key of rules that hold anywhere in the cluster: all nodes are one domain."""
+
 UNSCHEDULABLE = "node(s) were unschedulable"
 AFFINITY_MISMATCH = "node(s) didn't match Pod's node affinity/selector"
 
@@ -158,6 +161,8 @@ class _Grouped(Generic[T]):
 
 def label_value(node: Node, key: str) -> str | None:
     """Value of a node's label, or its name for ``metadata.name``; None where absent."""
+    if key == CLUSTER_KEY:
+        return ""
     return node.name if key == NODE_NAME_KEY else node.labels.get(key)
 
 

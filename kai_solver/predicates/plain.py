@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kai_solver.domain import Node, NodeTerm, Pod, PodAffinityTerm, SpreadConstraint, Taint
 from kai_solver.predicates.matching import labels_match, ports_clash, tolerated, value_matches
-from kai_solver.predicates.nodes import AFFINITY_MISMATCH, UNSCHEDULABLE, label_value, taint_message
+from kai_solver.predicates.nodes import AFFINITY_MISMATCH, CLUSTER_KEY, UNSCHEDULABLE, label_value, taint_message
 
 
 class Placed(NamedTuple):
@@ -70,11 +70,18 @@ def kept_off(pod: Pod, node: Node, others: Iterable[Placed]) -> str | None:
     placed = [other for other in others if other.pod.key != pod.key]
     if any(_clash(pod, other) for other in placed if other.node.name == node.name):
         return "node(s) didn't have free ports for the requested pod ports"
+    if any(_uses_alone(other.pod, pod) for other in placed):
+        return "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
     if any(_repels(other, pod, node) for other in placed):
         return "node(s) didn't satisfy existing pods anti-affinity rules"
     if any(_repels(Placed(pod, node), other.pod, other.node) for other in placed):
         return "node(s) didn't match pod anti-affinity rules"
     return None
+
+
+def _uses_alone(owner: Pod, pod: Pod) -> bool:
+    terms = (term for term in owner.constraints.anti_affinity if term.topology_key == CLUSTER_KEY)
+    return any(_selects(term, owner, pod) for term in terms)
 
 
 def _clash(pod: Pod, other: Placed) -> bool:

@@ -149,7 +149,7 @@ def test_pod_affinity_is_enforced_only_where_its_plugin_is_on(plugin: str, enfor
 
 def test_a_missing_volume_claim_blocks_its_pod() -> None:
     pod = gang(tasks=[{"id": "job-0", "persistent_volume_claims": ["data"]}]).pods[0]
-    assert pod.constraints.blocked == ('persistentvolumeclaim "data" not found',)
+    assert pod.constraints.blocked == ('VolumeBinding: persistentvolumeclaim "data" not found',)
 
 
 def test_legacy_mig_tasks_are_blocked_and_keep_mig_pods_off_their_node() -> None:

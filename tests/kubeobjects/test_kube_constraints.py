@@ -1,11 +1,13 @@
 """Where pods may run, as Kubernetes means it."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kai_solver.domain import PodAffinityTerm, Policy, Requirement, SpreadConstraint, Toleration
 from kai_solver.kubeobjects import KubeSettings
+from kai_solver.predicates import Placed, kept_off
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -146,7 +148,10 @@ def test_host_ports_name_protocol_and_address(build: Any) -> None:
     assert "9/TCP" in build.one_pod(build.pod("p", {"spec": spec})).constraints.host_ports
 
 
-def claim(**spec: str) -> dict[str, Any]:
+IN_USE = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
+
+
+def claim(**spec: Any) -> dict[str, Any]:
     metadata = {"name": "c", "namespace": "ns"}
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
 
@@ -170,7 +175,7 @@ def test_a_bound_volume_says_where_its_pod_may_run(build: Any) -> None:
 
 def test_a_missing_claim_blocks_in_words(build: Any) -> None:
     (reason,) = build.one_pod(build.pod("p", USES_CLAIM)).constraints.blocked
-    assert reason.startswith('persistentvolumeclaim "c" not found')
+    assert reason.startswith('VolumeBinding: persistentvolumeclaim "c" not found')
 
 
 def test_an_unbound_claim_blocks_unless_its_class_waits_for_the_pod(build: Any) -> None:
@@ -183,7 +188,91 @@ def test_an_unbound_claim_blocks_unless_its_class_waits_for_the_pod(build: Any) 
     unbound = claim(storageClassName="local")
     assert build.one_pod(build.pod("p", USES_CLAIM), unbound, waiting).constraints.blocked == ()
     (reason,) = build.one_pod(build.pod("p", USES_CLAIM), unbound).constraints.blocked
-    assert "not bound" in reason
+    assert reason.startswith("VolumeBinding: pod has unbound immediate PersistentVolumeClaims")
+
+
+def a_class(provisioner: str = "csi.example", **more: Any) -> dict[str, Any]:
+    head = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "local"}}
+    return {**head, "provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer", **more}
+
+
+def test_a_class_that_waits_may_make_volumes_in_some_places_only(build: Any) -> None:
+    places = [{"matchLabelExpressions": [{"key": "zone", "values": ["a", "b"]}]}]
+    found = build.one_pod(
+        build.pod("p", USES_CLAIM), claim(storageClassName="local"), a_class(allowedTopologies=places)
+    ).constraints
+    assert found.node_terms == (((Requirement("zone", "In", ("a", "b")),),),)
+    assert found.blocked == ()
+
+
+def test_a_claim_whose_volume_is_being_made_for_a_node_goes_there(build: Any) -> None:
+    chosen = claim(storageClassName="local")
+    chosen["metadata"]["annotations"] = {"volume.kubernetes.io/selected-node": "n"}
+    found = build.one_pod(build.pod("p", USES_CLAIM), chosen, a_class()).constraints
+    assert found.node_terms == (((Requirement("metadata.name", "In", ("n",)),),),)
+
+
+def local_volume(name: str, zone: str, size: str = "10Gi", **more: Any) -> dict[str, Any]:
+    required = {"nodeSelectorTerms": [{"matchExpressions": [expression("zone", "In", zone)]}]}
+    spec = {"storageClassName": "local", "capacity": {"storage": size}, "nodeAffinity": {"required": required}}
+    head = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}}
+    return {**head, "spec": {**spec, "accessModes": ["ReadWriteOnce"], **more}}
+
+
+def test_a_class_that_makes_no_volumes_takes_the_free_ones_that_are_large_enough(build: Any) -> None:
+    asking = claim(storageClassName="local", accessModes=["ReadWriteOnce"], resources={"requests": {"storage": "5Gi"}})
+    volumes = [
+        local_volume("fits", "a"),
+        local_volume("kept", "b", claimRef={"namespace": "ns", "name": "c"}),
+        local_volume("taken", "c", claimRef={"namespace": "ns", "name": "other"}),
+        local_volume("small", "d", "1Gi"),
+        local_volume("read-only", "e", accessModes=["ReadOnlyMany"]),
+        local_volume("of-another-class", "f", storageClassName="other"),
+    ]
+    no_maker = a_class("kubernetes.io/no-provisioner")
+    found = build.one_pod(build.pod("p", USES_CLAIM), asking, no_maker, *volumes).constraints
+    assert found.node_terms == (((Requirement("zone", "In", ("a",)),), (Requirement("zone", "In", ("b",)),)),)
+    (reason,) = build.one_pod(build.pod("p", USES_CLAIM), asking, no_maker, *volumes[2:]).constraints.blocked
+    assert "didn't find available persistent volumes to bind" in reason
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"status": {"phase": "Lost"}, "spec": {"volumeName": "v"}}, 'bound to non-existent persistentvolume "v"'),
+        ({"spec": {"volumeName": "gone"}}, 'bound to non-existent persistentvolume "gone"'),
+        ({"metadata": {"deletionTimestamp": "2024-01-01T00:00:00Z"}}, "is being deleted"),
+    ],
+)
+def test_a_claim_in_trouble_says_which(build: Any, more: dict[str, Any], words: str) -> None:
+    broken = claim()
+    for part, fields in more.items():
+        broken[part] = {**broken.get(part, {}), **fields}
+    (reason,) = build.one_pod(build.pod("p", USES_CLAIM), broken, volume()).constraints.blocked
+    assert words in reason
+
+
+def test_a_claim_of_one_pod_keeps_a_second_one_away_until_the_first_leaves(build: Any) -> None:
+    alone = claim(volumeName="v", accessModes=["ReadWriteOncePod"])
+    user = build.pod("user", USES_CLAIM, gpus=1, node="n", phase="Running")
+    found = build.read(user, build.pod("waits", USES_CLAIM), alone, volume(), build.queue("default-queue"))
+    pods = {pod.name: pod for gang in found.gangs for pod in gang.pods}
+    node = found.nodes[0]
+    assert kept_off(pods["waits"], node, [Placed(pods["user"], node)]) == IN_USE
+    other = build.pod("other", {"spec": {"volumes": []}})
+    assert kept_off(build.one_pod(other), node, [Placed(pods["user"], node)]) is None
+    elsewhere = replace(pods["waits"], namespace="another")
+    assert kept_off(elsewhere, node, [Placed(pods["user"], node)]) is None
+
+
+def test_an_ephemeral_volumes_claim_is_made_later_but_counts_once_it_is_there(build: Any) -> None:
+    spec = {"spec": {"volumes": [{"name": "d", "ephemeral": {"volumeClaimTemplate": {}}}]}}
+    assert build.one_pod(build.pod("p", spec)).constraints.blocked == ()
+    made = claim(volumeName="v")
+    made["metadata"]["name"] = "p-d"
+    required = {"nodeSelectorTerms": [{"matchExpressions": [expression("zone", "In", "a")]}]}
+    found = build.one_pod(build.pod("p", spec), made, volume(nodeAffinity={"required": required})).constraints
+    assert found.node_terms == (((Requirement("zone", "In", ("a",)),),),)
 
 
 def test_a_claim_of_another_namespace_does_not_help(build: Any) -> None:
@@ -197,11 +286,13 @@ def test_required_config_maps_block_while_they_are_missing_and_optional_ones_do_
         "volumes": [
             {"name": "v", "configMap": {"name": "volume"}},
             {"name": "o", "configMap": {"name": "optional", "optional": True}},
+            {"name": "unmounted", "configMap": {"name": "nobody-asks"}},
             {"name": "p", "projected": {"sources": [{"configMap": {"name": "kube-root-ca.crt"}}]}},
         ],
         "containers": [
             {
                 "name": "c",
+                "volumeMounts": [{"name": "v", "mountPath": "/v"}, {"name": "o", "mountPath": "/o"}],
                 "envFrom": [{"configMapRef": {"name": "from"}}],
                 "env": [{"name": "E", "valueFrom": {"configMapKeyRef": {"name": "key", "key": "k"}}}],
             }
@@ -209,7 +300,15 @@ def test_required_config_maps_block_while_they_are_missing_and_optional_ones_do_
     }
     there = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "from", "namespace": "ns"}}
     blocked = build.one_pod(build.pod("p", {"spec": spec}), there).constraints.blocked
-    assert [reason.split(" does")[0] for reason in blocked] == ["ConfigMap ns/key", "ConfigMap ns/volume"]
+    assert [reason.split(". ")[0] for reason in blocked] == ["ConfigMap: Missing required configmaps: [key volume]"]
+
+
+def test_maps_that_the_binder_makes_for_shares_are_not_missing(build: Any) -> None:
+    container = {"name": "c", "envFrom": [{"configMapRef": {"name": "p-shared-gpu-0"}}]}
+    annotations = {"runai/shared-gpu-configmap": "p-shared-gpu"}
+    shared = build.pod("p", {"spec": {"containers": [container]}}, annotations=annotations)
+    assert build.one_pod(shared).constraints.blocked == ()
+    assert build.one_pod(build.pod("p", {"spec": {"containers": [container]}})).constraints.blocked
 
 
 def test_claimed_devices_block_until_they_can_be_allotted(build: Any) -> None:

@@ -15,7 +15,7 @@ from kai_solver.domain import (
     SpreadConstraint,
     Taint,
 )
-from kai_solver.predicates import Placed, PodAffinityIndex, clashes_with_pods, kept_off, ports_clash
+from kai_solver.predicates import CLUSTER_KEY, Placed, PodAffinityIndex, clashes_with_pods, kept_off, ports_clash
 
 ZONES = ("a", "a", "b", "")
 TAINTED = 1
@@ -206,7 +206,7 @@ def test_ports_clash(one: str, other: str, clash: bool) -> None:
 
 
 SELECTORS = st.sampled_from([WEB, (Requirement("app", "In", ("db",)),), (Requirement("app", "Exists"),), ()])
-KEYS = st.sampled_from(["zone", "host", "absent"])
+KEYS = st.sampled_from(["zone", "host", "absent", CLUSTER_KEY])
 TERMS = st.lists(st.builds(PodAffinityTerm, SELECTORS, KEYS, st.sampled_from([(), ("ns",), ("*",)])), max_size=2).map(
     tuple
 )
