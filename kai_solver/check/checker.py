@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from kai_solver.check.accounts import QueueTree, grow_tree, ledger_after, ledger_before
 from kai_solver.check.allowance import judge_allowances
 from kai_solver.check.capacity import judge_capacity, weigh
+from kai_solver.check.claims import judge_claims
 from kai_solver.check.devices import judge_devices
 from kai_solver.check.disruption import judge_delay, judge_moves, judge_order
 from kai_solver.check.domains import judge_topology
@@ -49,6 +50,7 @@ def _judge(scene: Scene, tree: QueueTree, ladder: Sequence[Rung]) -> Iterator[Vi
     yield from judge_capacity(scene, now, end)
     yield from judge_devices(scene, now, end)
     yield from judge_numa(scene)
+    yield from judge_claims(scene)
     yield from judge_placement(scene)
     yield from judge_gangs(scene)
     yield from judge_allowances(scene, tree, before, after)

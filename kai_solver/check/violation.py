@@ -8,6 +8,7 @@ RULES = (
     "capacity",
     "devices",
     "numa",
+    "claims",
     "predicates",
     "readiness",
     "gang",

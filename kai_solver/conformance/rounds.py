@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 
+from kai_solver.claims import carried
 from kai_solver.domain import Gang, Plan, Pod, PodStatus, Snapshot
 
 STARTED_AGO_S = 60.0
@@ -39,7 +40,8 @@ def settle(snapshot: Snapshot, plan: Plan, *, lasting: frozenset[str] = frozense
             return replace(settled, stale_since_s=None)
         return replace(settled, stale_since_s=snapshot.now_s) if gang.stale_since_s is None else settled
 
-    return replace(snapshot, now_s=now_s, gangs=tuple(next_gang(gang) for gang in snapshot.gangs))
+    after = replace(snapshot, now_s=now_s, gangs=tuple(next_gang(gang) for gang in snapshot.gangs))
+    return carried(after, plan)
 
 
 def is_short(gang: Gang) -> bool:

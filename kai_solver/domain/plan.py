@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
+from kai_solver.domain.claims import Allotted
 from kai_solver.domain.numa import ZoneShare
 
 
@@ -42,6 +43,14 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimGrant:
+    """Devices that a pod's resource claim gets, or has: claim (``namespace/name``) and its devices by request."""
+
+    claim: str
+    devices: tuple[Allotted, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Bind:
     """A pod gets a node. ``nominated``: it waits for capacity that is being released. ``zones``: NUMA, if any count."""
 
@@ -52,6 +61,7 @@ class Bind:
     nominated: bool = False
     rung: Rung = Rung.ALLOCATE
     zones: tuple[ZoneShare, ...] = ()
+    claims: tuple[ClaimGrant, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +76,7 @@ class Move:
     helps: tuple[str, ...] = ()
     rung: Rung = Rung.CONSOLIDATION
     zones: tuple[ZoneShare, ...] = ()
+    claims: tuple[ClaimGrant, ...] = ()
 
 
 EvictionReason = Literal["reclaim", "preempt", "stale"]

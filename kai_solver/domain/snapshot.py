@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from kai_solver.domain.claims import Claims
 from kai_solver.domain.cluster import Node, Topology
 from kai_solver.domain.queues import Queue
 from kai_solver.domain.workload import Gang, Pod
@@ -89,6 +90,8 @@ class Snapshot:
         Pods of other schedulers and of ours without a gang that hold resources: fixed load.
     notices
         What was set aside or not honoured on import, shown to the user.
+    claims
+        Devices by resource claim; None where there are none.
     """
 
     now_s: float
@@ -101,3 +104,4 @@ class Snapshot:
     policy: Policy = field(default_factory=Policy)
     notices: tuple[Notice, ...] = ()
     name: str = ""
+    claims: Claims | None = None

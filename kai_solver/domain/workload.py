@@ -217,6 +217,8 @@ class Pod:
         Where it has more than one, and some node has NUMA zones; else empty: one container asks for all of it.
     zones
         What it holds of its node's NUMA zones, where known.
+    claims
+        Keys of its resource claims. What they come to is in the other fields once ``claims.lower`` has been there.
     """
 
     namespace: str
@@ -236,6 +238,7 @@ class Pod:
     guaranteed: bool = False
     containers: tuple[Container, ...] = ()
     zones: tuple[ZoneShare, ...] = ()
+    claims: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:

@@ -93,6 +93,8 @@ class _Anonymizer:
             foreign=tuple(self._pod(pod) for pod in snapshot.foreign),
             # Their texts name things; what they say about names that are gone helps nobody.
             notices=(),
+            # What claims come to stays in the pods and nodes; devices and selectors would tell too much.
+            claims=None,
         )
 
     def _node(self, node: Node) -> Node:
@@ -166,6 +168,7 @@ class _Anonymizer:
             constraints=self._pod_constraints(pod.constraints),
             labels=self._labels(pod.labels),
             order=(priority, created_s, self._hash("pod", uid)),
+            claims=(),
         )
 
     def _pod_constraints(self, constraints: Constraints) -> Constraints:

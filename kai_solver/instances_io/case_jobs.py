@@ -18,7 +18,7 @@ from kai_solver.domain import (
     TopologyConstraint,
     flat_gang,
 )
-from kai_solver.instances_io.case_claims import ClaimedPod, Claims
+from kai_solver.instances_io.case_claims import CaseClaims
 from kai_solver.instances_io.case_schema import (
     InstanceDoc,
     JobDoc,
@@ -52,7 +52,7 @@ class JobReader:
 
     schema: ResourceSchema
     now_s: float
-    claims: Claims
+    claims: CaseClaims
     zones: CaseZones
     affinity_on: bool
     gang_keys: dict[str, str] = field(default_factory=dict)
@@ -87,25 +87,24 @@ class JobReader:
         if status is None:
             self.notices.append(Notice("set-aside", f"pod {task.id}", f"unknown state {task.state!r}: takes no part"))
             status = PodStatus.FAILED
-        claimed = self.claims.take(task, job, namespace, holds=status.holds_resources)
         placed = status.holds_resources
         pod = Pod(
             namespace=namespace,
             name=task.id,
             request=self._request(job, task),
-            gpu=_gpu_request(job.task_request, task, claimed),
+            gpu=_gpu_request(job.task_request, task),
             status=status,
             podset=task.subgroup or "default",
             node=task.node if placed else "",
-            devices=claimed.devices if placed else (),
             gpu_groups=tuple(task.gpu_groups) if placed or task.state == "Pipelined" else (),
             nominated_node=task.node if task.state == "Pipelined" else "",
             quota_gpu_milli=sum(mig_slices(name) * MILLI * count for name, count in task.mig.items()),
-            constraints=self._constraints(task, claimed, instance, pending=not placed),
-            labels=task.pod_labels | claimed.labels,
+            constraints=self._constraints(task, instance, pending=not placed),
+            labels=task.pod_labels,
             order=(-task.priority, 0.0, task.id),
             guaranteed=job.qos_class == "Guaranteed",
             zones=self.zones.shares(task.annotations, task.id) if placed else (),
+            claims=self.claims.keys(task, job, namespace),
         )
         self.pod_keys[task.id] = pod.key
         return pod
@@ -119,15 +118,13 @@ class JobReader:
             self._vectors[key] = self.schema.vector(amounts | task.mig)
         return self._vectors[key]
 
-    def _constraints(self, task: TaskDoc, claimed: ClaimedPod, instance: InstanceDoc, *, pending: bool) -> Constraints:
+    def _constraints(self, task: TaskDoc, instance: InstanceDoc, *, pending: bool) -> Constraints:
         terms = [((requirement,),) for requirement in _node_requirements(task, instance)]
-        if claimed.node:
-            terms.append(((Requirement("metadata.name", "In", (claimed.node,)),),))
         constraints = Constraints(
             node_terms=tuple(terms),
-            affinity=claimed.affinity + self._same_labels(task, task.pod_affinity_topology_key),
+            affinity=self._same_labels(task, task.pod_affinity_topology_key),
             anti_affinity=self._same_labels(task, task.pod_anti_affinity_topology_key),
-            blocked=(*_blocked(task), *claimed.blocked) if pending else (),
+            blocked=_blocked(task) if pending else (),
         )
         return NO_CONSTRAINTS if constraints == NO_CONSTRAINTS else self._interned.setdefault(constraints, constraints)
 
@@ -146,9 +143,7 @@ def _min_member(job: JobDoc) -> int:
     return len(job.tasks) if job.min_available is None else job.min_available
 
 
-def _gpu_request(asked: RequestDoc, task: TaskDoc, claimed: ClaimedPod) -> GpuRequest:
-    if claimed.gpus:
-        return GpuRequest(devices=claimed.gpus)
+def _gpu_request(asked: RequestDoc, task: TaskDoc) -> GpuRequest:
     gpus = asked.gpus if task.gpus is None else task.gpus
     if asked.gpu_memory_mib and task.gpus is None:
         return GpuRequest(asked.gpu_devices, 0, asked.gpu_memory_mib)

@@ -22,7 +22,7 @@ from kai_solver.domain import (
 )
 from kai_solver.domain.gpus import MIG_STRATEGY
 from kai_solver.errors import InputError
-from kai_solver.instances_io.case_claims import Claims
+from kai_solver.instances_io.case_claims import CaseClaims
 from kai_solver.instances_io.case_jobs import JobReader
 from kai_solver.instances_io.case_schema import CaseDoc, InstanceDoc, NodeDoc, QueueDoc, SchedulerDoc, ShareDoc
 from kai_solver.instances_io.case_schema import unknown_fields as _unknown_fields
@@ -92,14 +92,14 @@ def load_case(document: Mapping[str, Any], file: str = "") -> CaseFile:
 
 
 def _case_file(case: CaseDoc, file: str) -> CaseFile:
-    claims = Claims(case.instance.dra, _queue_label(case.instance.scheduler), _claims_on(case.instance))
+    claims = CaseClaims(case.instance.dra, _queue_label(case.instance.scheduler), _claims_on(case.instance))
     zones = CaseZones.of(case.instance.scheduler)
     reader = JobReader(_schema(case.instance), CASE_NOW_S, claims, zones, _affinity_on(case.instance.scheduler))
     gangs = tuple(reader.gang(job, case.instance) for job in case.instance.jobs)
     snapshot = Snapshot(
         now_s=CASE_NOW_S,
         schema=reader.schema,
-        nodes=tuple(_node(node, reader.schema, claims, zones) for node in case.instance.nodes),
+        nodes=tuple(_node(node, reader.schema, zones) for node in case.instance.nodes),
         queues=tuple(_queue(queue) for queue in case.instance.queues),
         gangs=gangs,
         topologies=tuple(
@@ -109,6 +109,7 @@ def _case_file(case: CaseDoc, file: str) -> CaseFile:
         policy=_policy(case.instance.scheduler),
         notices=_notices(case, reader, claims),
         name=case.name,
+        claims=claims.read(),
     )
     return CaseFile(
         name=case.name,
@@ -144,8 +145,8 @@ def _schema(instance: InstanceDoc) -> ResourceSchema:
     return ResourceSchema.with_extended(slices + asked)
 
 
-def _node(node: NodeDoc, schema: ResourceSchema, claims: Claims, zones: CaseZones) -> Node:
-    gpus = 0 if node.mig_strategy == "mixed" else node.gpus + claims.devices_of(node.name)
+def _node(node: NodeDoc, schema: ResourceSchema, zones: CaseZones) -> Node:
+    gpus = 0 if node.mig_strategy == "mixed" else node.gpus
     amounts = {"cpu": round(node.cpu_cores * MILLI), "memory": round(node.memory_bytes), "pods": node.max_pods}
     amounts |= node.mig_instances | {schema.names[GPU]: gpus * MILLI}
     labels = {TYPE_LABEL: node.name} | ({MIG_STRATEGY: node.mig_strategy} if node.mig_strategy else {}) | node.labels
@@ -233,7 +234,7 @@ def _number(arguments: Mapping[str, str], name: str) -> float:
     return number
 
 
-def _notices(case: CaseDoc, reader: JobReader, claims: Claims) -> tuple[Notice, ...]:
+def _notices(case: CaseDoc, reader: JobReader, claims: CaseClaims) -> tuple[Notice, ...]:
     found = [*reader.notices, *claims.notices, *reader.zones.notices]
     unknown = sorted(_unknown_fields(case))
     if unknown:

@@ -22,6 +22,7 @@ from kai_solver.domain import (
 )
 from kai_solver.errors import InputError
 from kai_solver.instances_io.fields import validate
+from kai_solver.instances_io.native_claims import ClaimReader, read_claims
 from kai_solver.instances_io.native_pods import GpuPlaces, PodReader, moment_s, named_gpus
 from kai_solver.instances_io.native_schema import (
     FORMAT,
@@ -103,19 +104,21 @@ class _Reader:
         self._node_list = tuple(
             node for place, nodes in enumerate(instance.nodes) for node in self._nodes(nodes, f"nodes[{place}]")
         )
+        self._claims = ClaimReader.of(instance.resource_claim_templates)
         self._pods = PodReader(
-            self._schema, self._policy, GpuPlaces.of(self._node_list, self._schema, self._policy), now_s
+            self._schema, self._policy, GpuPlaces.of(self._node_list, self._schema, self._policy), now_s, self._claims
         )
 
     def snapshot(self) -> Snapshot:
         doc = self._doc
         usage, notices = self._past_usage()
+        gangs = tuple(self._gangs())
         return Snapshot(
             now_s=self._now_s,
             schema=self._schema,
             nodes=self._node_list,
             queues=tuple(self._queue(queue, index, usage) for index, queue in enumerate(doc.queues)),
-            gangs=tuple(self._gangs()),
+            gangs=gangs,
             topologies=tuple(
                 Topology(t.name, tuple(TopologyLevel(level.label, level.alias) for level in t.levels))
                 for t in doc.topologies
@@ -128,6 +131,14 @@ class _Reader:
             policy=self._policy,
             notices=(*(Notice(n.kind, n.object, n.text) for n in doc.notices), *notices),
             name=doc.name,
+            claims=read_claims(
+                doc.device_classes,
+                doc.resource_slices,
+                doc.resource_claims,
+                self._claims.made.values(),
+                doc.claim_queue_label,
+                _filler,
+            ),
         )
 
     def _nodes(self, doc: NodeDoc, field: str) -> Iterator[Node]:

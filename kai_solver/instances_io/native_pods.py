@@ -22,6 +22,7 @@ from kai_solver.domain import (
 )
 from kai_solver.domain.gpus import GPU_REPLICAS, MIG_STRATEGY, SINGLE
 from kai_solver.errors import InputError
+from kai_solver.instances_io.native_claims import ClaimReader
 from kai_solver.instances_io.native_schema import AffinityDoc, PodDoc, RequirementDoc, SpreadDoc
 from kai_solver.instances_io.native_zones import containers, shares
 from kai_solver.units import MILLI, ResourceSchema, Vector, parse_duration_s
@@ -53,6 +54,7 @@ class PodReader:
     policy: Policy
     places: GpuPlaces
     now_s: float
+    claims: ClaimReader = field(default_factory=ClaimReader)
     _interned: dict[Constraints, Constraints] = field(default_factory=dict)
 
     def pods(self, doc: PodDoc, namespace: str, gang: str, field: str, *, many: bool = False) -> Iterator[Pod]:
@@ -61,8 +63,9 @@ class PodReader:
         whole = named_gpus(doc.resources, 0, self.policy, field)
         gpu = _gpu_request(doc, whole, field)
         waiting = self._paid(doc, "")
+        home = doc.namespace or namespace
         constraints = self._constraints(
-            doc, implied_terms(gpu, waiting, self.policy, single_mig=self.places.has_single_mig)
+            doc, home, implied_terms(gpu, waiting, self.policy, single_mig=self.places.has_single_mig)
         )
         parts = containers(doc.containers, self.schema)
         base = doc.name or (f"{gang}-{field.rsplit('[', 1)[1][:-1]}" if many else gang)
@@ -70,7 +73,7 @@ class PodReader:
         for index, (status, node) in enumerate(_places(doc, field)):
             name = f"{base}-{index}" if numbered else base
             yield Pod(
-                namespace=doc.namespace or namespace,
+                namespace=home,
                 name=name,
                 request=request,
                 gpu=gpu,
@@ -87,6 +90,7 @@ class PodReader:
                 guaranteed=doc.guaranteed,
                 containers=parts,
                 zones=shares(doc.zones) if status.holds_resources else (),
+                claims=self.claims.keys(doc.claims, doc.claim_templates, home, name),
             )
 
     def _status(self, doc: PodDoc, status: PodStatus) -> PodStatus:
@@ -105,7 +109,7 @@ class PodReader:
     def _request(self, doc: PodDoc) -> Vector:
         return self.schema.vector({"cpu": doc.cpu, "memory": doc.memory, "pods": doc.pods} | doc.resources)
 
-    def _constraints(self, doc: PodDoc, implied: tuple[tuple[NodeTerm, ...], ...]) -> Constraints:
+    def _constraints(self, doc: PodDoc, namespace: str, implied: tuple[tuple[NodeTerm, ...], ...]) -> Constraints:
         selected = tuple(((Requirement(key, "In", (value,)),),) for key, value in doc.node_selector.items())
         stated = tuple(tuple(_term(term) for term in entry) for entry in doc.node_terms)
         constraints = Constraints(
@@ -118,7 +122,7 @@ class PodReader:
             preferred_pods=tuple((p.weight, _affinity(p.term)) for p in doc.preferred_pods),
             preferred_spread=tuple(_spread(s) for s in doc.preferred_spread),
             host_ports=doc.host_ports,
-            blocked=doc.blocked,
+            blocked=(*doc.blocked, *self.claims.missing(doc.claim_templates, namespace)),
         )
         return NO_CONSTRAINTS if constraints == NO_CONSTRAINTS else self._interned.setdefault(constraints, constraints)
 

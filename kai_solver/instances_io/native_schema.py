@@ -21,6 +21,7 @@ from kai_solver.instances_io.fields import (
     Strict,
     Whole,
 )
+from kai_solver.instances_io.native_claims_schema import ClaimDoc, DeviceClassDoc, SliceDoc, TemplateDoc
 from kai_solver.instances_io.native_usage import UsageHistoryDoc
 from kai_solver.instances_io.native_zones import ContainerDoc, NumaDoc, ShareDoc
 from kai_solver.units import GPU_RESOURCES, SHARED_GPU_RESOURCES
@@ -212,9 +213,9 @@ class PodDoc(Strict):
     gpus: float = Field(default=0, ge=0, le=1000)
     gpu_devices: int = Field(default=1, ge=1, le=1000)
     gpu_memory: Mebibytes = 0
-    quota_gpus: float | None = Field(default=None, ge=0, le=100_000)
-    """GPUs that the queue pays beside ``gpus``. Default: g for each MIG slice ``<g>g``, 1/replicas for each replica of
-    a time-sliced GPU."""
+    quota_gpus: float | None = Field(default=None, ge=-1000, le=100_000)
+    """GPUs that the queue pays beside ``gpus``, less where another pod pays. Default: g for each MIG slice ``<g>g``,
+    1/replicas for each replica of a time-sliced GPU."""
     cpu: Millis = 0
     memory: Amount = 0
     pods: int = Field(default=1, ge=0, le=1000)
@@ -260,6 +261,10 @@ class PodDoc(Strict):
     """Where it has several, for NUMA: what each asks for, beside what the pod asks for in all."""
     zones: tuple[ShareDoc, ...] = ()
     """NUMA zones that it holds where it runs; not given: not known."""
+    claims: tuple[str, ...] = ()
+    """Names of resource claims, in the pod's namespace."""
+    claim_templates: tuple[str, ...] = ()
+    """Names of claim templates: each replica gets a claim of its own of each."""
 
 
 class GangDoc(Strict):
@@ -361,6 +366,12 @@ class InstanceDoc(Strict):
     topologies: tuple[TopologyDoc, ...] = ()
     gangs: tuple[GangDoc, ...] = ()
     foreign: tuple[PodDoc, ...] = ()
+    device_classes: tuple[DeviceClassDoc, ...] = ()
+    resource_slices: tuple[SliceDoc, ...] = ()
+    resource_claim_templates: tuple[TemplateDoc, ...] = ()
+    resource_claims: tuple[ClaimDoc, ...] = ()
+    claim_queue_label: str = "kai.scheduler/queue"
+    """Label of a shared claim of GPUs that must name the queue of whoever uses it."""
     policy: PolicyDoc = PolicyDoc()
     notices: tuple[NoticeDoc, ...] = ()
     expect: ExpectDoc | None = None

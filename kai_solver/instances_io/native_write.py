@@ -3,6 +3,7 @@
 from dataclasses import fields
 from typing import Any
 
+from kai_solver.claims import raised
 from kai_solver.domain import (
     Constraints,
     Gang,
@@ -20,6 +21,7 @@ from kai_solver.domain import (
     SubGroup,
     TopologyConstraint,
 )
+from kai_solver.instances_io.native_claims import claims_to_native, pod_claims
 from kai_solver.instances_io.native_schema import FORMAT
 from kai_solver.instances_io.native_zones import written_containers, written_shares, written_topology
 from kai_solver.units import CPU, GPU, MEMORY, MILLI, PODS, UNLIMITED, ResourceSchema, Vector
@@ -29,7 +31,9 @@ _FIXED = 4
 
 def native_from_snapshot(snapshot: Snapshot) -> dict[str, Any]:
     """Native document (plain JSON types) from which :func:`native.load_native` reads the same snapshot again."""
-    return {"format": FORMAT, "now": snapshot.now_s} | _present(
+    snapshot = raised(snapshot)
+    head = {"format": FORMAT, "now": snapshot.now_s} | claims_to_native(snapshot.claims)
+    return head | _present(
         name=snapshot.name,
         resources=list(snapshot.schema.names[_FIXED:]),
         nodes=[_node(node, snapshot.schema) for node in snapshot.nodes],
@@ -193,6 +197,7 @@ def _pod(pod: Pod, schema: ResourceSchema, namespace: str = "default") -> dict[s
             guaranteed=pod.guaranteed,
             containers=written_containers(pod.containers, schema),
             zones=written_shares(pod.zones),
+            claims=pod_claims(pod.claims, pod.namespace),
         )
         | _constraints(pod.constraints)
     )

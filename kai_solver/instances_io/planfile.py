@@ -6,8 +6,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from kai_solver.domain import (
+    Allotted,
     Bind,
     Blocker,
+    ClaimGrant,
     Device,
     Eviction,
     Move,
@@ -45,6 +47,22 @@ class ZoneDoc(_Part):
     amounts: dict[str, int] = Field(default_factory=dict)
 
 
+class AllottedDoc(_Part):
+    """A device given to a request of a resource claim."""
+
+    request: str
+    driver: str
+    pool: str
+    device: str
+
+
+class GrantDoc(_Part):
+    """Devices that a resource claim (``namespace/name``) of the pod gets, or has."""
+
+    claim: str
+    devices: tuple[AllottedDoc, ...] = ()
+
+
 class BindDoc(_Part):
     """A pod gets a node; ``nominated``: it waits there for capacity that is being released."""
 
@@ -55,6 +73,7 @@ class BindDoc(_Part):
     nominated: bool = False
     rung: RungName = "allocate"
     zones: tuple[ZoneDoc, ...] = ()
+    claims: tuple[GrantDoc, ...] = ()
 
 
 class MoveDoc(_Part):
@@ -68,6 +87,7 @@ class MoveDoc(_Part):
     helps: tuple[str, ...] = Field(default=(), alias="for")
     rung: RungName = "consolidation"
     zones: tuple[ZoneDoc, ...] = ()
+    claims: tuple[GrantDoc, ...] = ()
 
 
 class EvictionDoc(_Part):
@@ -180,11 +200,30 @@ def plan_from_document(document: Any, file: str = "") -> Plan:
     doc = validate(PlanDoc, document, file)
     return Plan(
         binds=tuple(
-            Bind(b.pod, b.gang, b.node, _devices(b.devices), b.nominated, Rung(b.rung), _zones(b.zones))
+            Bind(
+                b.pod,
+                b.gang,
+                b.node,
+                _devices(b.devices),
+                b.nominated,
+                Rung(b.rung),
+                _zones(b.zones),
+                _grants(b.claims),
+            )
             for b in doc.binds
         ),
         moves=tuple(
-            Move(m.pod, m.gang, m.source, m.target, _devices(m.devices), m.helps, Rung(m.rung), _zones(m.zones))
+            Move(
+                m.pod,
+                m.gang,
+                m.source,
+                m.target,
+                _devices(m.devices),
+                m.helps,
+                Rung(m.rung),
+                _zones(m.zones),
+                _grants(m.claims),
+            )
             for m in doc.moves
         ),
         evictions=tuple(Eviction(e.pod, e.gang, e.node, e.reason, e.helps, e.message) for e in doc.evictions),
@@ -220,27 +259,56 @@ def _in_zones(entry: Bind | Move) -> dict[str, Any]:
     return {"zones": zones} if zones else {}
 
 
+def _grants(docs: tuple[GrantDoc, ...]) -> tuple[ClaimGrant, ...]:
+    return tuple(
+        ClaimGrant(doc.claim, tuple(Allotted(d.request, d.driver, d.pool, d.device) for d in doc.devices))
+        for doc in docs
+    )
+
+
+def _claims(grants: tuple[ClaimGrant, ...]) -> dict[str, Any]:
+    """The member ``claims``, where there are any."""
+    written = [
+        {
+            "claim": grant.claim,
+            "devices": [
+                {"request": d.request, "driver": d.driver, "pool": d.pool, "device": d.device} for d in grant.devices
+            ],
+        }
+        for grant in grants
+    ]
+    return {"claims": written} if written else {}
+
+
 def _bind(bind: Bind) -> dict[str, Any]:
-    return {
-        "pod": bind.pod,
-        "gang": bind.gang,
-        "node": bind.node,
-        "devices": [_device(device) for device in bind.devices],
-        "nominated": bind.nominated,
-        "rung": bind.rung.value,
-    } | _in_zones(bind)
+    return (
+        {
+            "pod": bind.pod,
+            "gang": bind.gang,
+            "node": bind.node,
+            "devices": [_device(device) for device in bind.devices],
+            "nominated": bind.nominated,
+            "rung": bind.rung.value,
+        }
+        | _in_zones(bind)
+        | _claims(bind.claims)
+    )
 
 
 def _move(move: Move) -> dict[str, Any]:
-    return {
-        "pod": move.pod,
-        "gang": move.gang,
-        "from": move.source,
-        "to": move.target,
-        "devices": [_device(device) for device in move.devices],
-        "for": list(move.helps),
-        "rung": move.rung.value,
-    } | _in_zones(move)
+    return (
+        {
+            "pod": move.pod,
+            "gang": move.gang,
+            "from": move.source,
+            "to": move.target,
+            "devices": [_device(device) for device in move.devices],
+            "for": list(move.helps),
+            "rung": move.rung.value,
+        }
+        | _in_zones(move)
+        | _claims(move.claims)
+    )
 
 
 def _eviction(eviction: Eviction) -> dict[str, Any]:

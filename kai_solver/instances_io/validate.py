@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from kai_solver.claims import lower, raised
 from kai_solver.domain import Gang, Node, Notice, Pod, Queue, Snapshot
 from kai_solver.errors import InputError
 from kai_solver.instances_io.trees import mended_tree, tree_problem
@@ -50,6 +51,7 @@ def sanitize(snapshot: Snapshot) -> Snapshot:
     InputError
         A vector of the wrong length, or a negative amount: no reading of it is safe.
     """
+    snapshot = raised(snapshot)
     _check_vectors(snapshot)
     work = _Work(snapshot, list(snapshot.notices))
     nodes = work.unique(snapshot.nodes, "node", lambda node: node.name)
@@ -61,7 +63,7 @@ def sanitize(snapshot: Snapshot) -> Snapshot:
     gangs = [work.gang(gang) for gang in snapshot.gangs]
     foreign = [pod for pod in snapshot.foreign if work.foreign_counts(pod)]
     work.note_overcommitted(gangs, foreign)
-    return replace(
+    sane = replace(
         snapshot,
         nodes=tuple(nodes),
         queues=tuple(queues),
@@ -70,6 +72,7 @@ def sanitize(snapshot: Snapshot) -> Snapshot:
         foreign=tuple(foreign),
         notices=tuple(dict.fromkeys(work.notices)),
     )
+    return lower(sane)
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from kai_solver.claims import name_devices
 from kai_solver.domain import Bind, Device, Eviction, Move, Plan, Rung, ZoneShare
 from kai_solver.domain.plan import EvictionReason
 from kai_solver.greedy import Outcome, Place
@@ -33,13 +34,14 @@ def assemble(problem: Problem, outcome: Outcome) -> Plan:
     """Plan of ``outcome``; order is that of admission, then of names. Stages, timing and source are the caller's."""
     causes = _causes(outcome)
     labels = _labels(problem, outcome)
-    return Plan(
+    plan = Plan(
         binds=_binds(problem, outcome, labels),
         moves=_moves(problem, outcome, causes, labels),
         evictions=_evictions(problem, outcome, causes),
         pending=pending_gangs(problem, outcome),
         admitted=tuple((problem.gangs[a.chunk.gang].gang.key, a.rung) for a in outcome.admissions),
     )
+    return name_devices(problem.snapshot, plan)
 
 
 def _binds(problem: Problem, outcome: Outcome, labels: Labels) -> tuple[Bind, ...]:

@@ -60,7 +60,8 @@ class OracleLadder:
         question = Question(self._joiner(outcome), outcome, chunk, rung, disruption)
         blocker = question.bound()
         if blocker is not None:
-            return Answer("no", Proof("proven", "count", (blocker,)))
+            # What cannot be taken from claims here could be taken all the same: then a count proves nothing.
+            return Answer("no", Proof("unknown" if question.is_rough else "proven", "count", (blocker,)))
         if not question.has_choice:
             return Answer("no", Proof("proven", "exhausted"))
         if self.solver is None:

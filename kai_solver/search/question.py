@@ -40,7 +40,9 @@ class Question:
         self.served = self._served()
         self.admitted = [(a.chunk, a.rung) for a in outcome.admissions]
         self.disturbed = self._disturbed()
-        self.is_exact = not (self.state.is_crossed or joiner.violated.any() or self.served or self._has_loose_chunks())
+        self.is_rough = self.problem.snapshot.claims is not None and self.problem.snapshot.claims.is_rough
+        is_blurred = self.is_rough or self.state.is_crossed
+        self.is_exact = not (is_blurred or joiner.violated.any() or self.served or self._has_loose_chunks())
 
     def _served(self) -> frozenset[int]:
         """Cores of gangs that got places in this cycle: they may move, but to evict them would undo an admission."""

@@ -298,8 +298,12 @@ def test_a_shared_claim_is_paid_once_and_holds_the_others_to_its_node() -> None:
         {"id": "job-0", "state": "Running", "node": "n1", "resource_claims": ["c"]},
         {"id": "job-1", "resource_claims": ["c"]},
     ]
-    runs, waits = claims_case(tasks, {"name": "c", "status": status}).snapshot.gangs[0].pods
-    assert (runs.gpu, waits.gpu) == (GpuRequest(1), GpuRequest())
+    snapshot = claims_case(tasks, {"name": "c", "status": status}).snapshot
+    runs, waits = snapshot.gangs[0].pods
+    # Somebody waits for it, so its device stays taken whoever leaves; who runs with it pays for it.
+    assert [(pod.node, pod.devices) for pod in snapshot.foreign] == [("n1", (0,))]
+    assert (runs.quota_gpu_milli, waits.quota_gpu_milli) == (1000, 0)
+    assert (runs.gpu, waits.gpu) == (GpuRequest(), GpuRequest())
     assert waits.constraints.node_terms == (((Requirement("metadata.name", "In", ("n1",)),),),)
 
 

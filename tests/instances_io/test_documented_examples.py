@@ -10,7 +10,10 @@ from kai_solver.instances_io import load_native
 from kai_solver.instances_io.lints import lints
 
 PAGE = (Path(__file__).parents[2] / "docs" / "instances.md").read_text()
-WHOLE, TREE, PAST = (yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
+BLOCKS = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
+WHOLE, TREE = BLOCKS[:2]
+(PAST,) = (block for block in BLOCKS if "usageHistory" in block)
+(CLAIMS,) = (block for block in BLOCKS if "deviceClasses" in block)
 
 
 def with_tree() -> dict[str, Any]:
@@ -23,6 +26,14 @@ def test_the_examples_load_without_notice_or_lint() -> None:
     assert len(snapshot.gangs) == 22
     assert snapshot.notices == ()
     assert [found.text for found in lints(snapshot) if found.severity != "info"] == []
+
+
+def test_the_example_of_claims_loads_without_notice() -> None:
+    nodes = [node | {"gpus": 0} for node in WHOLE["nodes"]]
+    snapshot = load_native(WHOLE | CLAIMS | {"nodes": nodes}).snapshot
+    assert snapshot.notices == ()
+    assert [pod.gpu.devices for pod in snapshot.gangs[0].pods] == [2, 2, 2, 2]
+    assert not any(pod.constraints.blocked for pod in snapshot.gangs[0].pods)
 
 
 def test_the_example_of_past_usage_loads_without_notice() -> None:
