@@ -83,6 +83,8 @@ class Mover:
         The eviction ends its gang (a core) and not only its surplus.
     rank
         Its place in the policy's victim order, 0 first to leave.
+    tested
+        (podset, its pods here, most of that podset that reclaim tests as one chunk): the podset's minimum, at least 1.
     """
 
     unit: int
@@ -101,6 +103,7 @@ class Mover:
     stratum: int
     breaks: bool
     rank: int = 0
+    tested: tuple[tuple[int, int, int], ...] = ()
 
     @property
     def is_simple(self) -> bool:

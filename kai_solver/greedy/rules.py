@@ -13,7 +13,7 @@ from kai_solver.fairness import (
 )
 from kai_solver.greedy.chunks import Chunk
 from kai_solver.greedy.state import State
-from kai_solver.greedy.units import charge_of, least_charge_of
+from kai_solver.greedy.units import Unit, charge_of, least_charge_of
 from kai_solver.greedy.victims import VictimPool
 from kai_solver.reduction import GangShape, Problem
 from kai_solver.reduction.problem import Charge
@@ -139,16 +139,43 @@ class Eligibility:
 
 
 def reclaim_allowed(state: State, pool: VictimPool, ledger: ReclaimLedger, units: list[int]) -> bool:
-    """True where taking ``units`` in order (surplus before core, queue by queue) is fair at every step.
+    """True where taking ``units`` is fair at every step.
 
-    ``ledger`` holds the queues' numbers from before the question. Units that found another place are not charged.
+    ``ledger`` holds the queues' numbers from before the question. Units that found another place are not charged. What
+    is tested is the chunk (reference 3.5); which gang comes last is free, so the one whose last chunk is the largest.
     """
     problem = state.problem
     taken = [pool.units[u] for u in units if pool.has_left(u) or not problem.policy.consolidating_reclaim]
-    taken.sort(key=lambda u: (problem.gangs[u.gang].queue, u.gang, u.step))
+    by_gang: dict[int, list[Unit]] = {}
     for unit in taken:
-        queue = problem.gangs[unit.gang].queue
-        if not ledger.allows(queue, unit.charge):
-            return False
-        ledger.take(queue, unit.charge)
+        by_gang.setdefault(unit.gang, []).append(unit)
+    chunked = [(problem.gangs[gang].queue, victim_chunks(state, own)) for gang, own in by_gang.items()]
+    chunked.sort(key=lambda entry: tuple(reversed(entry[1][-1])))
+    for queue, chunks in chunked:
+        for chunk in chunks:
+            if not ledger.allows(queue, chunk):
+                return False
+            ledger.take(queue, chunk)
     return ledger.saturation_ok(problem.policy.saturation_multiplier)
+
+
+def victim_chunks(state: State, units: list[Unit]) -> list[Charge]:
+    """What is tested together when ``units`` of one gang go: surplus pod by pod, then the core in one piece.
+
+    KAI (``splitVictimTasks``) calls core the first ``min_member`` victims of each podset in the order of eviction,
+    whatever is left of the gang: three surplus pods of a gang of four are one chunk.
+    """
+    problem = state.problem
+    leaves = problem.gangs[units[0].gang].leaves
+    room = [leaf.min_member for leaf in leaves]
+    singles: list[Charge] = []
+    core: list[int] = []
+    for unit in sorted(units, key=lambda u: u.step):
+        for pod in reversed(unit.pods):
+            leaf = state.leaf_of[pod]
+            if room[leaf] > 0:
+                room[leaf] -= 1
+                core.append(pod)
+            else:
+                singles.append(problem.charges[pod])
+    return [*singles, charge_of(problem, tuple(core))] if core else singles

@@ -129,6 +129,7 @@ class Joiner:
             stratum=gang.gang.priority,
             breaks=u.is_core,
             rank=pool.rank[unit],
+            tested=self._tested(u),
         )
 
     def _bears(self, pool: VictimPool, unit: Unit) -> tuple[int, ...]:
@@ -143,6 +144,11 @@ class Joiner:
         left = Counter(leaf_of[p] for u in units[unit.step :] for p in pool.units[u].pods)
         held = {leaf for leaf in (leaf_of[p] for p in unit.pods) if left[leaf] <= leaves[leaf].min_member}
         return tuple(u for u in units[: unit.step] if any(leaf_of[p] in held for p in pool.units[u].pods))
+
+    def _tested(self, unit: Unit) -> tuple[tuple[int, int, int], ...]:
+        leaves = self.problem.gangs[unit.gang].leaves
+        counts = Counter(self.state.leaf_of[pod] for pod in unit.pods)
+        return tuple((leaf, count, max(1, leaves[leaf].min_member)) for leaf, count in sorted(counts.items()))
 
     def _quorum(self, unit: Unit) -> int:
         """Surplus pods that could take the place of ``unit``: of the core of a gang with one podset, its minimum."""

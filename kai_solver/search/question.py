@@ -1,6 +1,7 @@
 """One question of the ladder: the chunk, everything admitted before it, and who may be disturbed."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from kai_solver.formulation.expand import Decision
 from kai_solver.formulation.joint import Joint, QueueSurplus
 from kai_solver.formulation.spec import Term
 from kai_solver.formulation.variables import Variables
-from kai_solver.greedy import Chunk, Outcome
+from kai_solver.greedy import Chunk, Outcome, Unit, VictimPool
 from kai_solver.greedy.disruption import Disruption
 from kai_solver.greedy.rules import Aggressor
 from kai_solver.search.joining import Joiner
@@ -60,9 +61,19 @@ class Question:
         return frozenset(u for u in units if pool.has_left(u) or pool.is_moved(u))
 
     def _has_loose_chunks(self) -> bool:
-        """Reclaim counts the first victims of a gang as one chunk, the model its surplus pod by pod: stricter."""
+        """Reclaim tests pods of a gang as one chunk: which, the model says only where they cost the same."""
         pool = self.outcome.pool
-        return self.rung is Rung.RECLAIM and pool is not None and any(not pool.units[u].is_core for u in self.eligible)
+        if self.rung is not Rung.RECLAIM or pool is None:
+            return False
+        gangs = {pool.units[u].gang for u in self.eligible if not pool.units[u].is_core}
+        return any(self._is_uneven(pool, gang) for gang in gangs)
+
+    def _is_uneven(self, pool: VictimPool, gang: int) -> bool:
+        units = [pool.units[u] for u in pool.of_gang[gang]]
+        charges = {self.problem.charges[pod] for unit in units for pod in unit.pods}
+        leaves = self.problem.gangs[gang].leaves
+        counts = (Counter(self.state.leaf_of[pod] for pod in unit.pods) for unit in units)
+        return len(charges) > 1 or any(n > max(1, leaves[leaf].min_member) for c in counts for leaf, n in c.items())
 
     @property
     def has_choice(self) -> bool:
@@ -118,7 +129,7 @@ class Question:
         return [domain_of == d for d in sorted({int(d) for d in domain_of if d >= 0})]
 
     def _fair_share_bound(self) -> Blocker | None:
-        """Evictions may free at most every queue's surplus and one last unit: is that enough GPUs in all?"""
+        """Evictions may free at most every queue's surplus and one last chunk: is that enough GPUs in all?"""
         pool = self.outcome.pool
         if self.rung is not Rung.RECLAIM or not self.who.least[GPU] or pool is None:
             return None
@@ -127,12 +138,23 @@ class Question:
             if any(surplus.amounts[r] > 0 for r in range(2)):
                 return None
             units = [pool.units[u] for u in self.eligible]
-            charges = [u.charge[GPU] for u in units if self.problem.gangs[u.gang].queue in surplus.leaves]
-            free += min(sum(charges), max(surplus.amounts[GPU] - 1, 0) + max(charges, default=0))
+            theirs = [u for u in units if self.problem.gangs[u.gang].queue in surplus.leaves]
+            charged = sum(u.charge[GPU] for u in theirs)
+            free += min(charged, max(surplus.amounts[GPU] - 1, 0) + self._largest_chunk(theirs))
         if free >= self.who.least[GPU]:
             return None
         need, have = format_amount("gpu", self.who.least[GPU]), format_amount("gpu", free)
         return Blocker("fair-share", self.problem.queues.title(self.who.queue), need, have)
+
+    def _largest_chunk(self, units: Iterable[Unit]) -> int:
+        """GPUs of the largest chunk that reclaim may test as one: a unit, or as much surplus as the gang's minimum."""
+        largest = 0
+        for unit in units:
+            gpus = unit.charge[GPU]
+            if not unit.is_core:
+                gpus *= max(1, sum(leaf.min_member for leaf in self.problem.gangs[unit.gang].leaves))
+            largest = max(largest, gpus)
+        return largest
 
     # -- model ---------------------------------------------------------------------------------------------------
 

@@ -5,13 +5,17 @@ rho in which V stays above its share until the last unit goes::
 
     sum_{u of V} charge[u, rho] out[u]  -  sum_u charge[u, rho] last[u]  <  surplus[V, rho]      (chosen rho)
 
-with at most one last unit: KAI tests a chunk before it subtracts it, so the last one may pass the line (reference 3.5;
-design section 5).
+with at most one last chunk: KAI tests a chunk before it subtracts it, so the last one may pass the line (reference 3.5;
+design section 5). A chunk is a pod, or of one gang as many of each podset as its minimum, be they core or surplus::
+
+    last[u] <= lastGang[g],   sum_g lastGang[g] <= 1,   sum_{u of g} pods[u, l] last[u] <= minimum[l]
 """
 
-from kai_solver.formulation.joint import QueueSurplus
+from collections import defaultdict
+
+from kai_solver.formulation.joint import Mover, QueueSurplus
 from kai_solver.formulation.spec import Term, Var
-from kai_solver.formulation.variables import Variables
+from kai_solver.formulation.variables import MoverClass, MoverUnit, Variables
 
 
 def add(v: Variables) -> None:
@@ -30,12 +34,7 @@ def _surplus(v: Variables, surplus: QueueSurplus) -> None:
     outs = _outs(v, surplus)
     if not outs:
         return
-    lasts: list[tuple[tuple[int, int, int], Var]] = []
-    for charge, out in outs:
-        last = v.spec.bool_var()
-        v.spec.add_le([(1, last), (-1, out)], 0, family="entitlement")
-        lasts.append((charge, last))
-    v.spec.at_most_one([last for _, last in lasts], family="entitlement")
+    lasts = _lasts(v, surplus)
     chosen = {r: v.spec.bool_var() for r in range(3) if surplus.amounts[r] > 0}
     anything = v.spec.bool_var()
     for _, out in outs:
@@ -48,8 +47,53 @@ def _surplus(v: Variables, surplus: QueueSurplus) -> None:
             v.spec.add_le(terms, surplus.amounts[resource] - 1, family="entitlement", only_if=(is_chosen,))
 
 
+def _lasts(v: Variables, surplus: QueueSurplus) -> list[tuple[tuple[int, int, int], Var]]:
+    """(charge, variable) of what may be part of the last chunk."""
+    by_gang: dict[int, list[MoverUnit]] = defaultdict(list)
+    for unit in _units(v, surplus):
+        by_gang[unit.mover.gang].append(unit)
+    lasts: list[tuple[tuple[int, int, int], Var]] = []
+    chunks: list[Var] = []
+    for group in _groups(v, surplus):
+        chunks.append(_last(v, group.out_reclaim))
+        lasts.append((group.first.charge, chunks[-1]))
+    for units in by_gang.values():
+        parts = [(unit.mover, _last(v, unit.out_reclaim)) for unit in units]
+        lasts += [(mover.charge, last) for mover, last in parts]
+        chunks.append(parts[0][1] if len(parts) == 1 else _together(v, parts))
+    v.spec.at_most_one(chunks, family="entitlement")
+    return lasts
+
+
+def _last(v: Variables, out: Var) -> Var:
+    last = v.spec.bool_var()
+    v.spec.add_le([(1, last), (-1, out)], 0, family="entitlement")
+    return last
+
+
+def _together(v: Variables, parts: list[tuple[Mover, Var]]) -> Var:
+    """The literal that the last chunk is made of these parts of one gang."""
+    is_last = v.spec.bool_var()
+    of_podset: dict[int, list[Term]] = defaultdict(list)
+    most: dict[int, int] = {}
+    for mover, last in parts:
+        v.spec.add_le([(1, last), (-1, is_last)], 0, family="entitlement")
+        for podset, pods, tested in mover.tested:
+            of_podset[podset].append((pods, last))
+            most[podset] = tested
+    for podset, terms in of_podset.items():
+        v.spec.add_le(terms, most[podset], family="entitlement")
+    return is_last
+
+
+def _groups(v: Variables, surplus: QueueSurplus) -> list[MoverClass]:
+    return [g for g in v.classes if g.first.queue in surplus.leaves and g.first.reclaimable]
+
+
+def _units(v: Variables, surplus: QueueSurplus) -> list[MoverUnit]:
+    return [u for u in v.units if u.mover.queue in surplus.leaves and u.mover.reclaimable]
+
+
 def _outs(v: Variables, surplus: QueueSurplus) -> list[tuple[tuple[int, int, int], Var]]:
-    groups = [g for g in v.classes if g.first.queue in surplus.leaves and g.first.reclaimable]
-    units = [u for u in v.units if u.mover.queue in surplus.leaves and u.mover.reclaimable]
-    outs = [(g.first.charge, g.out_reclaim) for g in groups]
-    return outs + [(u.mover.charge, u.out_reclaim) for u in units]
+    outs = [(g.first.charge, g.out_reclaim) for g in _groups(v, surplus)]
+    return outs + [(u.mover.charge, u.out_reclaim) for u in _units(v, surplus)]

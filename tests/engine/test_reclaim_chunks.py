@@ -1,0 +1,115 @@
+"""What reclaim tests in one piece: surplus up to a gang's minimum is one chunk, beyond it pod by pod (reference 3.5).
+
+Each case is decided by the greedy, by the solver alone, and judged by the checker, which has the rule of its own.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from kai_solver.check import check_plan
+from kai_solver.domain import (
+    Gang,
+    GpuRequest,
+    Node,
+    Plan,
+    Pod,
+    PodStatus,
+    Queue,
+    QueueVector,
+    Rung,
+    Snapshot,
+    flat_gang,
+)
+from kai_solver.engine import Engine, cycle
+from kai_solver.greedy import State, VictimPool
+from kai_solver.greedy.disruption import Disruption
+from kai_solver.greedy.rules import victim_chunks
+from kai_solver.modelfiles import load_model
+from kai_solver.reduction import build_problem
+from kai_solver.units import MILLI, UNLIMITED, ResourceSchema
+
+GIB = 2**30
+RECLAIM = (Rung.RECLAIM,)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    with Engine(replace(load_model("deterministic"), ladder=RECLAIM)) as started:
+        yield started
+
+
+def a_gang(name: str, queue: str, pods: int, *, need: int, node: str = "", gpus: int = 1) -> Gang:
+    status = PodStatus.RUNNING if node else PodStatus.PENDING
+    made = tuple(
+        Pod("ns", f"{name}-{i}", (100, GIB, 0, 1), GpuRequest(gpus), status, node=node, order=(0, float(i), ""))
+        for i in range(pods)
+    )
+    return Gang("ns", name, queue, flat_gang(need), made, last_start_s=0.0 if node else None)
+
+
+def contested(victim: Gang, asks: int, *, mine: int) -> Snapshot:
+    """All eight GPUs of a node are in use by ``victim``, whose queue deserves what is not ``mine``."""
+    endless = (UNLIMITED, UNLIMITED)
+    quota_v: QueueVector = (*endless, (8 - mine) * MILLI)
+    queues = (Queue("v", quota=quota_v), Queue("r", quota=(*endless, mine * MILLI)))
+    node = Node("n", (64_000, 512 * GIB, 8 * MILLI, 110), gpus=8, gpu_memory_mib=100)
+    return Snapshot(1000.0, ResourceSchema(), (node,), queues, (victim, a_gang("new", "r", 1, need=1, gpus=asks)))
+
+
+def evicted(plan: Plan) -> list[str]:
+    return sorted(e.pod for e in plan.evictions)
+
+
+def test_surplus_up_to_the_minimum_is_tested_once(engine: Engine) -> None:
+    """v is one GPU over its quota of seven; the chunk that starts there may take three surplus pods of a gang of four.
+
+    But the reclaimer may not pass its own share, so its queue has to be owed as many.
+    """
+    snapshot = contested(a_gang("elastic", "v", 8, need=4, node="n"), 3, mine=3)
+    for plan in (cycle(snapshot, replace(load_model("greedy-only"), ladder=RECLAIM)), engine.cycle(snapshot)):
+        assert evicted(plan) == ["ns/elastic-5", "ns/elastic-6", "ns/elastic-7"]
+        assert not check_plan(snapshot, plan, ladder=RECLAIM)
+
+
+@pytest.mark.parametrize(("need", "chunks"), [(4, [3]), (1, [1, 1, 1]), (2, [1, 2])])
+def test_chunks_of_three_surplus_victims(need: int, chunks: list[int]) -> None:
+    """KAI counts positions in the list of victims, not what is left of the gang."""
+    problem = build_problem(contested(a_gang("elastic", "v", 8, need=need, node="n"), 3, mine=3))
+    state = State(problem)
+    pool: VictimPool = Disruption.pool_of(state)
+    found = victim_chunks(state, pool.units[:3])
+    assert [charge[2] // MILLI for charge in found] == chunks
+
+
+def overdrawn(need: int) -> Snapshot:
+    """r is owed the three GPUs that it asks for, and goes first; v is one above its quota. The quotas exceed the node."""
+    endless = (UNLIMITED, UNLIMITED)
+    queues = (Queue("v", quota=(*endless, 7 * MILLI)), Queue("r", priority=101, quota=(*endless, 3 * MILLI)))
+    node = Node("n", (64_000, 512 * GIB, 8 * MILLI, 110), gpus=8, gpu_memory_mib=100)
+    victim = a_gang("elastic", "v", 8, need=need, node="n")
+    return Snapshot(1000.0, ResourceSchema(), (node,), queues, (victim, a_gang("new", "r", 1, need=1, gpus=3)))
+
+
+def test_one_gpu_over_quota_is_enough_for_a_chunk_of_three(engine: Engine) -> None:
+    snapshot = overdrawn(need=4)
+    for plan in (cycle(snapshot, replace(load_model("greedy-only"), ladder=RECLAIM)), engine.cycle(snapshot)):
+        assert len(plan.evictions) == 3
+        assert not check_plan(snapshot, plan, ladder=RECLAIM)
+
+
+def test_pod_by_pod_the_second_is_protected_and_that_is_proven(engine: Engine) -> None:
+    """With a minimum of one, every surplus pod is a chunk: after the first, v is at its quota."""
+    snapshot = overdrawn(need=1)
+    plan = engine.cycle(snapshot)
+    assert not plan.evictions
+    (waiting,) = plan.pending
+    assert waiting.proof.state == "proven"
+
+
+def test_a_chunk_of_two_pods_does_not_reach_three(engine: Engine) -> None:
+    """Two in the last chunk and one before it: the test before the last sees v at its quota."""
+    plan = engine.cycle(overdrawn(need=2))
+    assert not plan.evictions
+    assert plan.pending[0].proof.state == "proven"
