@@ -84,7 +84,7 @@ def test_chunks_of_three_surplus_victims(need: int, chunks: list[int]) -> None:
 
 
 def overdrawn(need: int) -> Snapshot:
-    """r is owed the three GPUs that it asks for, and goes first; v is one above its quota. The quotas exceed the node."""
+    """r goes first and is owed the three GPUs that it asks for; v is one above its quota. Quotas exceed the node."""
     endless = (UNLIMITED, UNLIMITED)
     queues = (Queue("v", quota=(*endless, 7 * MILLI)), Queue("r", priority=101, quota=(*endless, 3 * MILLI)))
     node = Node("n", (64_000, 512 * GIB, 8 * MILLI, 110), gpus=8, gpu_memory_mib=100)
