@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.domain import Blocker
+from kai_solver.domain import NO_PLACEMENT, Blocker, Placement
 from kai_solver.reduction import Problem
-from kai_solver.reduction.capacity import fitting
+from kai_solver.reduction.capacity import MANY, fitting
 from kai_solver.units import GPU, MILLI, format_amount
 
 IntArray = NDArray[np.int64]
@@ -39,6 +39,7 @@ def count_bound(
     needed: Mapping[int, int],
     beside: Mapping[int, int],
     domains: Sequence[BoolArray] | None,
+    spacing: Placement = NO_PLACEMENT,
 ) -> Blocker | None:
     """What proves that ``needed`` pods cannot be placed, None where counting proves nothing.
 
@@ -50,14 +51,63 @@ def count_bound(
         Pods by shape that must have a place too, anywhere.
     domains
         Node masks (N,) of which one must hold all of ``needed``; None where any nodes will do.
+    spacing
+        How the pods of ``needed`` must lie. Of its least number of nodes only what asks for nobody else may be given.
     """
+    blocker = _spaced(problem, relaxed, needed, domains, spacing) if spacing.is_rule else None
     for shape, count in needed.items():
         fit = fitting(problem, relaxed.free, relaxed.device_free, shape)
         best = int(fit.sum()) if domains is None else max((int(fit[mask].sum()) for mask in domains), default=0)
         if best < count:
             kind = "resource" if domains is None else "domain"
             return Blocker(kind, describe(problem, shape), f"{count} pods", f"room for {best}")
-    return _slots(problem, relaxed, _sum(needed, beside)) or _totals(problem, relaxed, _sum(needed, beside))
+    total = _sum(needed, beside)
+    return _slots(problem, relaxed, total) or _totals(problem, relaxed, total) or blocker
+
+
+def _spaced(
+    problem: Problem,
+    relaxed: Relaxed,
+    needed: Mapping[int, int],
+    domains: Sequence[BoolArray] | None,
+    rule: Placement,
+) -> Blocker | None:
+    """Not enough room where a node holds at most so much of one workload, or not enough nodes with room."""
+    masks = domains if domains is not None else [np.ones(len(problem.nodes), dtype=np.bool_)]
+    offers = np.zeros(len(problem.nodes), dtype=np.bool_)
+    for shape, count in needed.items():
+        fit = np.minimum(fitting(problem, relaxed.free, relaxed.device_free, shape), most_beside(problem, shape, rule))
+        offers |= fit > 0
+        best = max((int(fit[mask].sum()) for mask in masks), default=0)
+        if best < count:
+            text = f"{describe(problem, shape)} a pod, {say_most(rule)} on one node"
+            return Blocker("placement", text, f"{count} pods", f"room for {best}")
+    least = min(rule.min_nodes or 0, sum(needed.values()))
+    nodes = max((int(offers[mask].sum()) for mask in masks), default=0)
+    if nodes < least:
+        return Blocker("placement", "different nodes with room", str(least), str(nodes))
+    return None
+
+
+def most_beside(problem: Problem, shape: int, rule: Placement) -> IntArray:
+    """(N,) most pods of ``shape`` that one workload may have on each node."""
+    most = np.full(len(problem.nodes), MANY, dtype=np.int64)
+    if rule.max_pods_per_node is not None:
+        np.minimum(most, rule.max_pods_per_node, out=most)
+    milli = problem.shapes.milli(shape) * problem.shapes.shapes[shape].gpu.devices
+    if rule.max_gpus_per_node is not None:
+        np.minimum(most, rule.max_gpus_per_node * MILLI // np.maximum(milli, 1), out=most, where=milli > 0)
+    return most
+
+
+def say_most(rule: Placement) -> str:
+    """The most that ``rule`` allows on a node, in words; empty where it sets none."""
+    words = []
+    if rule.max_pods_per_node is not None:
+        words.append(f"at most {rule.max_pods_per_node} of its pods")
+    if rule.max_gpus_per_node is not None:
+        words.append(f"at most {rule.max_gpus_per_node} of its GPUs")
+    return " and ".join(words)
 
 
 def _sum(first: Mapping[int, int], second: Mapping[int, int]) -> dict[int, int]:

@@ -18,6 +18,7 @@ from kai_solver.check.placement import judge_placement
 from kai_solver.check.priority import judge_priority
 from kai_solver.check.scene import Scene, set_scene
 from kai_solver.check.shares import fair_shares
+from kai_solver.check.spacing import judge_spacing
 from kai_solver.check.stale import judge_stale
 from kai_solver.check.units import judge_units
 from kai_solver.check.victims import TollBook
@@ -55,6 +56,7 @@ def _judge(scene: Scene, tree: QueueTree, ladder: Sequence[Rung]) -> Iterator[Vi
     yield from judge_gangs(scene)
     yield from judge_allowances(scene, tree, before, after)
     yield from judge_topology(scene)
+    yield from judge_spacing(scene, tree)
     book = TollBook(scene)
     rights = [*judge_order(scene, ladder), *judge_moves(scene, book)]
     yield from rights

@@ -86,6 +86,11 @@ class Board:
         self.taken, self.groups, self.whole, self.loose = taken, groups, whole, loose
         return False
 
+    @property
+    def reservations(self) -> int:
+        """Reservation pods, one for each shared device: at least so many, where devices are not known."""
+        return max(len(self.shared | self.opened), len(self.groups))
+
     def overfull(self) -> list[int]:
         """Indices of devices that are taken more than once over."""
         return [index for index, milli in self.taken.items() if milli > MILLI]
@@ -153,7 +158,7 @@ def judge_devices(scene: Scene, now: Load, end: Load) -> Iterator[Violation]:
     if faults:
         yield from faults
         return
-    final = {destination(entry) for entry in scene.arrivals() if entry.devices}
+    final = {destination(entry) for entry in scene.arrivals() if entry.devices or _is_crowded(scene, entry, end)}
     # Where nobody leaves, what holds in the end holds at once.
     leaving = scene.leaving()
     left = {holder.pod.node for holder in scene.holders if not stays(holder, leaving)}
@@ -173,12 +178,17 @@ def _fault(board: Board, load: Load) -> str:
             return f"GPU {index} is given {board.taken[index]}m of {MILLI}m"
     if (board.whole or board.groups or board.loose) and not board.seats_unknown():
         return "its GPUs are taken by pods whose devices are not known"
-    # Pods of a named group may already sit on a device that looks new here.
-    opened = len(board.opened) - len(board.groups) - bool(board.loose)
     row = load.index[board.node.name]
-    if opened > 0 and load.used[row, PODS] + opened > load.allocatable[row, PODS]:
-        return f"{opened} newly shared GPUs need as many pod slots more for their reservation pods"
+    used, of = load.used[row, PODS], load.allocatable[row, PODS]
+    if load.added[row, PODS] and used <= of < used + board.reservations:
+        return f"{used} pods and {board.reservations} reservation pods of shared GPUs have {of} slots"
     return ""
+
+
+def _is_crowded(scene: Scene, entry: Bind | Move, load: Load) -> bool:
+    """True where the reservation pods of all devices of the node would not find slots beside its pods."""
+    row = load.index[destination(entry)]
+    return bool(load.used[row, PODS] + scene.nodes[destination(entry)].gpus > load.allocatable[row, PODS])
 
 
 def _mismatch(scene: Scene, entry: Bind | Move) -> Violation | None:

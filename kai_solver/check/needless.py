@@ -11,7 +11,7 @@ from kai_solver.check.scene import Change, Scene, demand
 from kai_solver.check.units import Part, broken_unit, remainder
 from kai_solver.check.violation import Violation
 from kai_solver.domain import Pod, SubGroup
-from kai_solver.units import UNLIMITED
+from kai_solver.units import PODS, UNLIMITED
 
 
 class Room:
@@ -52,6 +52,8 @@ class Room:
             return False
         if pod.gpu.devices and not board.admits(pod):
             return False
+        if board.reservations and not self._end.fits(name, _with_pods(wanted, board.reservations)):
+            return False
         extra[:] = wanted
         return True
 
@@ -62,6 +64,10 @@ class Room:
             if any(limit[r] != UNLIMITED and held[r] > limit[r] for r in RESOURCES):
                 return False
         return True
+
+
+def _with_pods(amount: list[int], more: int) -> list[int]:
+    return [*amount[:PODS], amount[PODS] + more, *amount[PODS + 1 :]]
 
 
 def _is_decided_by_room(scene: Scene) -> bool:

@@ -171,6 +171,11 @@ def _index_plan(scene: Scene) -> None:
 def _change(scene: Scene, key: str) -> Change | None:
     change = scene.changes.get(key)
     if change is None and (gang := scene.gangs.get(key)) is not None:
-        change = Change(gang, {pod.key: pod for pod in gang.pods if is_active(pod)})
+        change = unchanged(gang)
         scene.changes[key] = change
     return change
+
+
+def unchanged(gang: Gang) -> Change:
+    """A gang of which nothing is said yet."""
+    return Change(gang, {pod.key: pod for pod in gang.pods if is_active(pod)})

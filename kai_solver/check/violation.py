@@ -17,6 +17,7 @@ RULES = (
     "limit",
     "quota",
     "topology",
+    "spacing",
     "order",
     "moves",
     "delay",

@@ -18,6 +18,7 @@ from kai_solver.domain.cluster import Node, Taint, Topology, TopologyLevel
 from kai_solver.domain.gpus import counted_gpu_milli, implied_terms, paid_gpu_milli
 from kai_solver.domain.model import FAMILIES, LADDER, STAGES, SearchSpec, SolverModel, StageSpec
 from kai_solver.domain.numa import Container, NumaPolicy, NumaScope, NumaTopology, NumaZone, ZoneShare
+from kai_solver.domain.placement import NO_PLACEMENT, Placement, Strategy, inherited
 from kai_solver.domain.plan import (
     Bind,
     Blocker,
@@ -61,6 +62,7 @@ __all__ = [
     "MOST_DEVICES",
     "NO_CONSTRAINTS",
     "NO_GPU",
+    "NO_PLACEMENT",
     "STAGES",
     "Allotted",
     "Attribute",
@@ -89,6 +91,7 @@ __all__ = [
     "NumaTopology",
     "NumaZone",
     "Pending",
+    "Placement",
     "Plan",
     "Pod",
     "PodAffinityTerm",
@@ -107,6 +110,7 @@ __all__ = [
     "SpreadConstraint",
     "Stage",
     "StageSpec",
+    "Strategy",
     "SubGroup",
     "Taint",
     "Toleration",
@@ -118,5 +122,6 @@ __all__ = [
     "counted_gpu_milli",
     "flat_gang",
     "implied_terms",
+    "inherited",
     "paid_gpu_milli",
 ]

@@ -21,6 +21,7 @@ FAMILIES = (
     "affinity",
     "spread",
     "ports",
+    "placement",
 )
 """Constraint families of the CP-SAT model that ship with kai-solver (more by entry points)."""
 

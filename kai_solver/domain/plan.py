@@ -30,6 +30,7 @@ class Reason(Enum):
     PREEMPTION_DELAY = "PreemptionDelayNotElapsed"
     POD_SCHEDULING_ERRORS = "PodSchedulingErrors"
     TOPOLOGY = "TopologyNotSatisfied"
+    PLACEMENT = "PlacementNotSatisfied"
     NOT_ENOUGH_RESOURCES = "NotEnoughResources"
 
 
@@ -98,8 +99,8 @@ class Eviction:
 class Blocker:
     """One element of what blocks a gang.
 
-    ``kind``: ``resource``, ``domain``, ``queue-limit``, ``queue-quota``, ``fair-share``, ``rule``, ``pods``, ...;
-    ``need`` and ``have`` in the words of users (``8 GPUs``).
+    ``kind``: ``resource``, ``domain``, ``queue-limit``, ``queue-quota``, ``fair-share``, ``rule``, ``pods``,
+    ``placement``, ...; ``need`` and ``have`` in the words of users (``8 GPUs``).
     """
 
     kind: str

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from kai_solver.domain.placement import NO_PLACEMENT, Placement
 from kai_solver.units import UNLIMITED
 
 QueueVector = tuple[int, int, int]
@@ -26,6 +27,8 @@ class Queue:
         Protection of victims after their start; None inherits.
     usage
         Past usage per resource as a share of capacity (time-based fair share); zeros when unknown.
+    placement
+        For the workloads of this queue and of those below it that do not say otherwise.
     """
 
     name: str
@@ -38,6 +41,7 @@ class Queue:
     reclaim_min_runtime_s: float | None = None
     preempt_min_runtime_s: float | None = None
     usage: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    placement: Placement = NO_PLACEMENT
     display_name: str = ""
     uid: str = ""
 

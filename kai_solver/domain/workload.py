@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Literal
 
 from kai_solver.domain.numa import Container, ZoneShare
+from kai_solver.domain.placement import NO_PLACEMENT, Placement
 from kai_solver.units import MILLI, Vector
 
 
@@ -313,6 +314,11 @@ class Gang:
         Wait after ``max(created_s, last_eviction_s)`` before it may cause victims or moves.
     staleness_grace_s
         None: the policy's; negative: never evicted for staleness.
+    placement
+        Where its pods should and must go; wins over its queues' (field by field).
+    workload
+        Name that gangs of one namespace have in common which are replicas of one workload (a Deployment's); empty: the
+        gang is the workload. ``placement`` is about the pods of all of them.
     set_aside
         Why the gang cannot be considered at all (unknown queue, broken tree, two sizes in one job).
         Its running pods still count as load and are never touched.
@@ -334,6 +340,8 @@ class Gang:
     stale_since_s: float | None = None
     preemption_delay_s: float = 0.0
     staleness_grace_s: float | None = None
+    placement: Placement = NO_PLACEMENT
+    workload: str = ""
     set_aside: str = ""
     uid: str = ""
     queue_source: str = field(default="", compare=False)
@@ -342,3 +350,8 @@ class Gang:
     def key(self) -> str:
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def family(self) -> str:
+        """What its placement is about: the gang, or all gangs of its workload in its namespace."""
+        return f"{self.namespace}/{self.workload}/" if self.workload else self.key

@@ -33,13 +33,16 @@ def measured_stages(outcome: Outcome) -> list[Stage]:
 def _opened(state: State) -> Stage:
     """GPU nodes of which no device was in use and some is to be: what the stage ``preference`` minimises.
 
-    Bound: what the GPUs of the placed pods exceed the room on the other nodes by, in the largest free nodes.
+    Pods that are to spread are left out of it. Bound: what the GPUs of the placed pods exceed the room on the other
+    nodes by, in the largest free nodes.
     """
     problem = state.problem
     whole = ((problem.device_free + problem.device_releasing) >= MILLI).sum(axis=1)
     is_free = (problem.gpus > 0) & (whole == problem.gpus)
-    opened = {p.node for p in state.places.values() if p.devices and is_free[p.node]}
-    demand = sum(len(p.devices) * p.milli for p in state.places.values())
+    shapes, shape_of = problem.shapes.shapes, problem.pod_shape
+    packed = [place for pod, place in state.places.items() if shapes[shape_of[pod]].nodes == "binpack"]
+    opened = {p.node for p in packed if p.devices and is_free[p.node]}
+    demand = sum(len(p.devices) * p.milli for p in packed)
     elsewhere = sum(len(p.devices) * p.milli for p in state.places.values() if not is_free[p.node])
     room = elsewhere + int(state.gpu_free[~is_free].sum())
     sizes = np.sort(problem.gpus[is_free])[::-1].cumsum() * MILLI

@@ -44,7 +44,7 @@ def expand(v: Variables, values: Values) -> Decision:
             continue
         decision.admitted.append(number)
         for piece in arrival.pieces:
-            if not piece.scopes:
+            if piece.is_pooled:
                 waiting.setdefault(piece.shape, []).extend(piece.pods)
     for group in v.classes:
         _expand_class(group, values, decision, waiting)
@@ -52,7 +52,7 @@ def expand(v: Variables, values: Values) -> Decision:
         if values[unit.moved]:
             decision.moved.append(unit.mover.unit)
             for piece in unit.mover.pieces:
-                if not piece.scopes:
+                if piece.is_pooled:
                     waiting.setdefault(piece.shape, []).extend(piece.pods)
         elif values[unit.out_reclaim]:
             decision.reclaimed.append(unit.mover.unit)
@@ -168,7 +168,7 @@ def hint_values(
         comes = all(pod in places for piece in arrival.pieces for pod in piece.pods)
         hint[v.admit[number]] = int(comes)
         for piece in arrival.pieces if comes else ():
-            if not piece.scopes:
+            if piece.is_pooled:
                 for pod in piece.pods:
                     key = (piece.shape, places[pod])
                     counts[key] = counts.get(key, 0) + 1
@@ -206,7 +206,7 @@ def _hint_class(
 
 def _count_pooled(mover: Mover, places: Mapping[int, int], counts: dict[tuple[int, int], int]) -> None:
     for piece in mover.pieces:
-        if not piece.scopes:
+        if piece.is_pooled:
             for pod in piece.pods:
                 key = (piece.shape, places[pod])
                 counts[key] = counts.get(key, 0) + 1

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.domain import Rung
+from kai_solver.domain import Placement, Rung
 from kai_solver.reduction import Problem
 from kai_solver.reduction.problem import Charge
 from kai_solver.reduction.zones import ZoneTake
@@ -38,11 +38,37 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Pods of one shape under one leaf of a gang: ``pods`` are interchangeable. ``scopes`` index the owner's."""
+    """Pods of one shape under one leaf of a gang: ``pods`` are interchangeable. ``scopes`` index the owner's.
+
+    ``own``: it matters which node gets how many of them (a rule of placement), so they share no pool.
+    """
 
     shape: int
     pods: tuple[int, ...]
     scopes: tuple[int, ...] = ()
+    own: bool = False
+
+    @property
+    def is_pooled(self) -> bool:
+        """True where its places are counted together with those of all other pods of the shape."""
+        return not self.scopes and not self.own
+
+
+@dataclass(frozen=True, slots=True)
+class Spacing:
+    """A workload whose rule says how its pods lie on nodes.
+
+    Attributes
+    ----------
+    gangs
+        Its gangs.
+    fixed
+        By node, pods of it that this problem does not touch, and the thousandths of GPUs that they hold.
+    """
+
+    gangs: frozenset[int]
+    rule: Placement
+    fixed: Mapping[int, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +134,7 @@ class Mover:
     @property
     def is_simple(self) -> bool:
         """One pod that any node may take, and that bears none: alike ones that none bears fold into a count."""
-        return len(self.home) == 1 and not self.scopes and not self.bears
+        return len(self.home) == 1 and not self.scopes and not self.bears and not self.pieces[0].own
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +157,8 @@ class Joint:
     surplus
         By levelled queue that reclaim takes from: its leaf queues, and per resource how much may go before the last
         unit (a set is allowed where some resource stays below).
+    spacings
+        Workloads of the arrivals and movers that have a rule of placement.
     """
 
     problem: Problem
@@ -143,6 +171,7 @@ class Joint:
     surplus: tuple["QueueSurplus", ...] = ()
     zone_free: IntArray | None = None
     zones_of: Mapping[int, ZoneTake] = field(default_factory=dict)
+    spacings: tuple[Spacing, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,6 +93,8 @@ def _moves(v: Variables) -> Objective:
 def preference(v: Variables) -> list[Objective]:
     """Wholly free GPU nodes that get a pod with GPUs; nodes that movers may leave do not count.
 
+    Pods that are to spread may open as many as they like.
+
     Each place opens its node by as much as could be there, no more: with a larger factor the LP sees nothing, and the
     bound of d3 (28 nodes) was 24 after 1.9 s instead of 28 at once (2026-11-21).
     """
@@ -102,8 +104,9 @@ def preference(v: Variables) -> list[Objective]:
     free = set(np.flatnonzero((gpus > 0) & (whole == gpus)).tolist()) - homes
     landing: dict[int, list[Term]] = {}
     for shape, places in [*v.place.items(), *((s.piece.shape, s.place) for s in v.scoped)]:
-        for node, var in places.items():
-            if node in free and v.joint.problem.shapes.shapes[shape].gpu.devices:
+        spec = v.joint.problem.shapes.shapes[shape]
+        for node, var in places.items() if spec.gpu.devices and spec.nodes == "binpack" else ():
+            if node in free:
                 landing.setdefault(node, []).append((int(v.fitting(shape)[node]), var))
     terms: list[Term] = []
     for arrivals in landing.values():

@@ -66,7 +66,7 @@ class MoverUnit:
 
 @dataclass(slots=True)
 class ScopedPiece:
-    """A piece under required topology: ``place`` by node; ``chosen`` by scope and domain."""
+    """A piece with places of its own, under a required topology or a rule of placement: ``place`` by node."""
 
     owner: int
     piece: Piece
@@ -156,7 +156,7 @@ class Variables:
         for owner, arrival in enumerate(self.joint.arrivals):
             pool_shapes |= self._make_owner(owner, arrival)
             for piece in arrival.pieces:
-                if not piece.scopes:
+                if piece.is_pooled:
                     demand = (len(piece.pods), self.admit[owner])
                     self.pool_demand.setdefault(piece.shape, []).append(demand)
         for number, unit in enumerate(self.units):
@@ -168,10 +168,11 @@ class Variables:
     def _make_owner(self, owner: int, who: Arrival | Mover) -> set[int]:
         pooled: set[int] = set()
         for piece in who.pieces:
-            if not piece.scopes:
+            if piece.is_pooled:
                 pooled.add(piece.shape)
                 continue
-            allowed = np.logical_and.reduce([who.scopes[s].domain_of >= 0 for s in piece.scopes])
+            everywhere = np.ones(len(self.joint.problem.nodes), dtype=np.bool_)
+            allowed = np.logical_and.reduce([everywhere, *(who.scopes[s].domain_of >= 0 for s in piece.scopes)])
             scoped = ScopedPiece(
                 owner, piece, self._places(piece.shape, np.flatnonzero(allowed).tolist(), len(piece.pods))
             )

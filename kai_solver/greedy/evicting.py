@@ -40,10 +40,16 @@ class Evictor(Placer):
         """
         mark = self.state.mark()
         self.left = {}
-        if not self.place_chunk(chunk) or not self._settle() or (self.left and not self.state.keeps_rules()):
+        is_done = self.place_chunk(chunk) and self._settle() and self._keeps_spacing(chunk)
+        if not is_done or (self.left and not self.state.keeps_rules()):
             self.state.rollback(mark)
             return None
         return [u for u in self.left if self.pool.has_left(u) or self.pool.is_moved(u)]
+
+    def _keeps_spacing(self, chunk: Chunk) -> bool:
+        """Who leaves may have been what kept its workload on enough nodes."""
+        gangs = {chunk.gang, *(self.pool.units[unit].gang for unit in self.left)}
+        return all(self.state.keeps_spacing(gang) for gang in gangs)
 
     def table(self, shape: int) -> RoomTable:
         """Room for one more pod of ``shape``, by node."""
@@ -56,9 +62,7 @@ class Evictor(Placer):
         """Place ``pod`` where the fewest victims have to leave."""
         table = self.table(self.state.problem.pod_shape[pod])
         cost = table.update()
-        if self.state.affinity is not None:
-            mask = self.state.affinity.mask(self.state.problem.pods[pod])
-            allowed = mask if allowed is None else allowed & mask
+        allowed = self.state.admitting(pod, allowed)
         if allowed is not None:
             cost = np.where(allowed, cost, IMPOSSIBLE)
         free = cost == 0
@@ -75,8 +79,10 @@ class Evictor(Placer):
             victims = self.pool.closure(table.victims[node])
             for unit in victims:
                 self.pool.leave(unit)
-            self.state.put(pod, node, now=False)
-            if self.rung is not Rung.CONSOLIDATION or self._replace_all(victims):
+            fits = self.fits.counts(table.shape)[1][node] > 0
+            if fits:
+                self.state.put(pod, node, now=False)
+            if fits and (self.rung is not Rung.CONSOLIDATION or self._replace_all(victims)):
                 self.left.update(dict.fromkeys(victims))
                 return True
             self.state.rollback(mark)
@@ -89,7 +95,7 @@ class Evictor(Placer):
             return False
         gangs = {self.pool.units[unit].gang for unit in units}
         shapes = [self.state.problem.gangs[gang] for gang in gangs]
-        return all(self.keeps_domains(shape, shape.root) for shape in shapes)
+        return all(self.keeps_domains(shape, shape.root) and self.state.keeps_spacing(shape.index) for shape in shapes)
 
     def _by_size(self, units: list[int]) -> list[int]:
         return sorted(units, key=lambda u: (-self.pool.units[u].charge[2], -self.pool.units[u].charge[0], u))
@@ -155,7 +161,7 @@ class Evictor(Placer):
         shape = self.state.problem.gangs[gang]
         if self.pool.has_left_after(unit) and not Chunker(shape, self.state.gangs[gang]).is_satisfied(shape.root):
             return False
-        return self.keeps_domains(shape, shape.root)
+        return self.keeps_domains(shape, shape.root) and self.state.keeps_spacing(gang)
 
     def _move_unless_hopeless(self, unit: int, hopeless: set[tuple[int, ...]]) -> None:
         """Try to move; units alike to one that found no place are not tried again (room only shrinks here)."""
@@ -163,6 +169,7 @@ class Evictor(Placer):
         gang = self.state.problem.gangs[u.gang].gang
         alike = tuple(sorted(self.state.problem.pod_shape[pod] for pod in u.pods))
         is_plain = gang.root.topology is None and all(p.topology is None for p in gang.root.podsets())
+        is_plain = is_plain and not self.state.problem.gangs[u.gang].placement.is_rule
         if is_plain and alike in hopeless:
             return
         if not self._replace(unit):

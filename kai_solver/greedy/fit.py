@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from kai_solver.greedy.state import State
 from kai_solver.greedy.zones import BEST
 from kai_solver.predicates import affinity_score, spread_score
-from kai_solver.units import GPU, MILLI
+from kai_solver.units import GPU, MILLI, PODS
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -22,6 +22,8 @@ RANKS = 10
 _NODE_TYPE = 1 << 36
 _POINT = _NODE_TYPE // 10
 """That a pod without GPUs keeps off GPU nodes is worth ten points of KAI's, one NUMA zone a hundred."""
+_LIKE, _MOST_LIKES = 1 << 21, 1 << 12
+"""A pod of the same workload: above any share of what is free (2^20), below a wish for the node (2^34)."""
 
 
 @dataclass(slots=True)
@@ -56,7 +58,7 @@ class FitTable:
     def took(self, shape: int, node: int, *, now: bool) -> None:
         """One pod of ``shape`` was just put on ``node`` and nothing else happened since ``counts``: one less fits."""
         found = self._counts.get(shape)
-        if found is None or found.seen != len(self.state.touched) - 1 or self._is_uneven(shape):
+        if found is None or found.seen != len(self.state.touched) - 1 or self._is_uneven(shape, node, found):
             return
         if not now and found.now[node]:
             return
@@ -65,12 +67,13 @@ class FitTable:
             found.now[node] -= 1
         found.seen += 1
 
-    def _is_uneven(self, shape: int) -> bool:
-        """True where one pod placed may take away more or less than one place."""
+    def _is_uneven(self, shape: int, node: int, counts: _Counts) -> bool:
+        """True where one pod more may mean several that fit no more: shares of several devices, scarce pod slots."""
         if self.state.zones is not None and self.state.zones.is_aligned(shape):
             return True
-        gpu = self.state.problem.shapes.shapes[shape].gpu
-        return gpu.is_shared and gpu.devices > 1
+        gpu, state = self.state.problem.shapes.shapes[shape].gpu, self.state
+        slots = min(state.future[PODS, node], state.idle[PODS, node])
+        return gpu.is_shared and (gpu.devices > 1 or slots <= counts.later[node] + state.device_future.shape[1])
 
     def _compute(self, shape: int, rows: IntArray | None) -> tuple[IntArray, IntArray]:
         state = self.state
@@ -102,8 +105,10 @@ class FitTable:
         milli = state.problem.shapes.milli(shape)[at][:, None]
         future = state.device_future[at]
         present = np.minimum(state.device_idle[at], future)
-        np.minimum(later, _shares(future, milli, gpu.devices), out=later)
-        np.minimum(now, _shares(present, milli, gpu.devices), out=now)
+        slots, kept = state.future[PODS, at], state.sharers_later[at] > 0
+        np.minimum(later, _shares(future, milli, gpu.devices, kept, slots), out=later)
+        slots, kept = np.minimum(state.idle[PODS, at], slots), kept & (state.sharers_now[at] > 0)
+        np.minimum(now, _shares(present, milli, gpu.devices, kept, slots), out=now)
 
     def choose(
         self,
@@ -111,11 +116,13 @@ class FitTable:
         allowed: BoolArray | None = None,
         rank: IntArray | None = None,
         pod: int | None = None,
+        likes: IntArray | None = None,
     ) -> tuple[int, bool] | None:
         """The best node for one pod, and whether it can be bound now; None where it fits nowhere.
 
         Order (reference 3.10): neighbours that ``pod`` prefers; ``rank`` (N,), smaller first (preferred topology); a
-        device already shared; nodes that it prefers; free now; then packed or spread by what is free; then name.
+        device already shared; nodes that it prefers; free now; then, where
+        ``likes`` (N,) is given, the fewest pods of its own workload; packed or spread by what is free; then name.
         """
         now, later = self.counts(shape)
         candidates = later > 0
@@ -124,6 +131,8 @@ class FitTable:
         if not candidates.any():
             return None
         key = self._key(shape, now)
+        if likes is not None:
+            key = key + np.minimum(likes, _MOST_LIKES) * _LIKE
         if rank is not None:
             key = key + rank * _RANK
         self._prefer(key, shape, pod, candidates)
@@ -132,21 +141,21 @@ class FitTable:
 
     def _key(self, shape: int, now: IntArray) -> IntArray:
         state = self.state
-        asks_gpu = bool(state.problem.shapes.shapes[shape].gpu.devices)
+        spec = state.problem.shapes.shapes[shape]
+        asks_gpu = bool(spec.gpu.devices)
         free = state.gpu_free if asks_gpu else state.future[0]
-        policy = state.problem.policy
-        if (policy.gpu_placement if asks_gpu else policy.cpu_placement) == "spread":
+        if spec.nodes == "spread":
             total = state.problem.gpus * MILLI if asks_gpu else state.problem.capacity[0]
             key = -(free * 1_000_000 // np.maximum(total, 1))
-        elif asks_gpu:
-            key = free.copy()
         else:
-            key = free + np.where(state.problem.gpus > 0, _NODE_TYPE, 0)
+            key = free.copy()
+        if not asks_gpu:
+            key = key + np.where(state.problem.gpus > 0, _NODE_TYPE, 0)
         key += np.where(now > 0, 0, _LATER)
         scores = state.zones.scores(shape) if state.zones is not None else None
         if scores is not None:
             key += (BEST - scores) * _POINT
-        if state.problem.shapes.shapes[shape].gpu.is_shared and policy.gpu_placement == "binpack":
+        if spec.gpu.is_shared and spec.nodes == "binpack":
             milli = state.problem.shapes.milli(shape)[:, None]
             future = state.device_future
             joins = ((future >= milli) & (future < MILLI)).any(axis=1)
@@ -166,16 +175,31 @@ class FitTable:
         key -= affinity_score(index, problem.pods[pod], candidates) * (RANKS * _RANK)
 
 
-def _shares(free: IntArray, milli: IntArray, devices: int) -> IntArray:
+def _shares(free: IntArray, milli: IntArray, devices: int, kept: BoolArray, slots: IntArray) -> IntArray:
     """Pods that fit the free thousandths of devices (N, D), each taking ``milli`` (N, 1) of ``devices`` of them.
 
-    Each pod's devices are distinct: k pods fit exactly where ``sum_d min(each_d, k) >= k * devices``.
+    Each pod's devices are distinct: k pods fit exactly where ``sum_d min(each_d, k) >= k * devices``. A device that is
+    not yet shared (``kept``, (N, D)) takes one of the pod slots (N,) beside its pods'. Where slots are scarce, the
+    count of pods on several devices is exact as to whether one fits.
     """
     each: IntArray = np.maximum(free, 0) // np.maximum(milli, 1)
-    if devices == 1:
-        total: IntArray = each.sum(axis=1)
+    total: IntArray = each.sum(axis=1)
+    if devices > 1:
+        most = int((total // devices).max(initial=0))
+        total = np.zeros(len(each), dtype=np.int64)
+        for pods in range(1, most + 1):
+            total += np.minimum(each, pods).sum(axis=1) >= pods * devices
+    if bool((slots >= total + each.shape[1]).all()):
         return total
-    fitting: IntArray = np.zeros(len(each), dtype=np.int64)
-    for pods in range(1, int((each.sum(axis=1) // devices).max(initial=0)) + 1):
-        fitting += np.minimum(each, pods).sum(axis=1) >= pods * devices
-    return fitting
+    joined = ((each > 0) & kept).sum(axis=1)
+    total = np.where(slots >= 1 + np.maximum(0, devices - joined), total, 0)
+    return total if devices > 1 else np.minimum(total, _within_slots(each, kept, slots))
+
+
+def _within_slots(each: IntArray, kept: BoolArray, slots: IntArray) -> IntArray:
+    """Pods (N,) that the slots allow: on shared devices one each, on new ones one more for each device."""
+    join = np.where(kept, each, 0).sum(axis=1)
+    per_device = np.where(kept, 0, each).max(axis=1, initial=0)
+    rest = np.maximum(slots - join, 0)
+    fresh: IntArray = rest // (per_device + 1) * per_device + np.maximum(rest % (per_device + 1) - 1, 0)
+    return np.where(slots <= join, slots, join + fresh)

@@ -245,9 +245,11 @@ class Ladder:
 
     def _signature(self, chunk: Chunk) -> Signature:
         """Chunks of one signature fit the same places: what failed once fails for all (capacity only shrinks)."""
-        if self.outcome.state.has_pod_rules or chunk.root.anchors:
+        gang = self.problem.gangs[chunk.gang]
+        crowded = gang.placement.is_rule and bool(self.outcome.state.crowds[gang.family].pods.any())
+        if self.outcome.state.has_pod_rules or chunk.root.anchors or crowded:
             return (chunk.gang, chunk.pods)
-        return self._part_signature(chunk.root)
+        return (gang.placement, self._part_signature(chunk.root))
 
     def _part_signature(self, part: Part) -> Signature:
         shapes = self.problem.pod_shape

@@ -21,12 +21,16 @@ class Placer:
     """Greedy placement on a state; every method leaves the state unchanged where it fails.
 
     ``later``: nothing is bound now even where it could be (places for pods that first have to leave another).
+    ``unruled``: rules of placement are not heeded, to learn whether they are what stands in the way.
     """
 
-    def __init__(self, state: State, *, fits: FitTable | None = None, later: bool = False) -> None:
+    def __init__(
+        self, state: State, *, fits: FitTable | None = None, later: bool = False, unruled: bool = False
+    ) -> None:
         self.state = state
         self.fits = fits or FitTable(state)
         self.later = later
+        self.unruled = unruled
         self._rank: IntArray | None = None
 
     def place_chunk(self, chunk: Chunk, allowed: BoolArray | None = None) -> bool:
@@ -45,10 +49,9 @@ class Placer:
     def place_pod(self, pod: int, allowed: BoolArray | None = None) -> bool:
         """Place one pod on its best node."""
         shape = self.state.problem.pod_shape[pod]
-        if self.state.affinity is not None:
-            mask = self.state.affinity.mask(self.state.problem.pods[pod])
-            allowed = mask if allowed is None else allowed & mask
-        choice = self._promised(pod, shape, allowed) or self.fits.choose(shape, allowed, self._rank, pod)
+        allowed = self.state.admitting(pod, allowed, unruled=self.unruled)
+        choice = self._promised(pod, shape, allowed)
+        choice = choice or self.fits.choose(shape, allowed, self._rank, pod, self.state.likes(pod))
         if choice is None:
             return False
         node, now = choice

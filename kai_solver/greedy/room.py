@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from kai_solver.domain import Rung
 from kai_solver.greedy.victims import IMPOSSIBLE, VictimPool
 from kai_solver.greedy.zone_room import ZoneRoom, zone_room
-from kai_solver.units import GPU, MILLI
+from kai_solver.units import GPU, MILLI, PODS
 
 FloatArray = NDArray[np.float64]
 Eligible = Callable[[int], bool]
@@ -148,9 +148,27 @@ class RoomTable:
         return None if best is None else (best[1], best[2])
 
     def _lacks(self, node: int, chosen: Iterable[int]) -> bool:
-        future = self.pool.state.future[:, node]
-        holds = [self.pool.hold(unit, node).request for unit in chosen]
-        return any(future[r] + sum(h[r] for h in holds) < amount for r, amount in self._need)
+        future, units = self.pool.state.future[:, node], list(chosen)
+        holds = [self.pool.hold(unit, node).request for unit in units]
+        spare = {PODS: self._slots_spared(node, units)}
+        return any(future[r] + sum(h[r] for h in holds) + spare.get(r, 0) < amount for r, amount in self._need)
+
+    def _slots_spared(self, node: int, chosen: list[int]) -> int:
+        """Pod slots of reservation pods that go with ``chosen``, less those that must come for one pod more."""
+        state = self.pool.state
+        if int(state.future[PODS, node]) > self._gpu.devices:
+            return 0  # Slots are no question.
+        sharers, free = state.sharers_later[node].copy(), state.device_future[node].copy()
+        for hold in (self.pool.hold(unit, node) for unit in chosen):
+            for device in hold.shares:
+                sharers[device] -= 1
+            for device, held in hold.devices:
+                free[device] += held
+        gone = int(((state.sharers_later[node] > 0) & (sharers == 0)).sum())
+        if not self._gpu.is_shared:
+            return gone
+        joined = int(((sharers > 0) & (free >= self._milli[node])).sum())
+        return gone - max(0, self._gpu.devices - joined)
 
     def _free_resources(self, node: int, chosen: dict[int, None]) -> bool:
         """Add cheapest units until CPU, memory, pods and the like suffice."""

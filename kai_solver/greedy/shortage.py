@@ -2,7 +2,10 @@
 
 from collections import Counter
 
-from kai_solver.domain import Blocker, Proof, Reason
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.domain import Blocker, Placement, Proof, Reason
 from kai_solver.greedy.chunks import Chunk
 from kai_solver.greedy.outcome import Refusal
 from kai_solver.greedy.placing import Placer
@@ -28,7 +31,11 @@ def shortage(state: State, placer: Placer, chunk: Chunk, proof: Proof) -> Refusa
     detail = ", ".join(f"{count} {text}" for text, count in lacks.most_common())
     topology = _topology(chunk)
     reason = Reason.NOT_ENOUGH_RESOURCES
-    if topology and all(placer.fits.counts(problem.pod_shape[pod])[1].any() for pod in chunk.pods):
+    rule = problem.gangs[chunk.gang].placement
+    if rule.is_rule and _is_only_the_rule(state, placer, chunk):
+        reason = Reason.PLACEMENT
+        text = f"There is room for its pods, but not as its placement asks: {_in_words(rule)}"
+    elif topology and all(placer.fits.counts(problem.pod_shape[pod])[1].any() for pod in chunk.pods):
         reason = Reason.TOPOLOGY
         text = (
             f"topology {topology[0]}, requirement {topology[1]} couldn't be satisfied for job <{GANG}>: "
@@ -42,7 +49,26 @@ def shortage(state: State, placer: Placer, chunk: Chunk, proof: Proof) -> Refusa
     else:
         text = f"no nodes with enough resources were found: {detail}"
     blocking = proof.blocking or tuple(_blocker(text, count, len(problem.nodes)) for text, count in lacks.items())
+    if reason is Reason.PLACEMENT and not proof.blocking:
+        blocking = (Blocker("placement", _in_words(rule), f"{len(chunk.pods)} pods", f"room for {placed}"),)
     return Refusal(reason, text, Proof(proof.state, proof.method, blocking))
+
+
+def _is_only_the_rule(state: State, placer: Placer, chunk: Chunk) -> bool:
+    """True where the chunk would find room if its rule of placement were not there."""
+    mark = state.mark()
+    found = Placer(state, fits=placer.fits, unruled=True).place_chunk(chunk)
+    state.rollback(mark)
+    return found
+
+
+def _in_words(rule: Placement) -> str:
+    asked = {
+        "at most {} of its GPUs on one node": rule.max_gpus_per_node,
+        "at most {} of its pods on one node": rule.max_pods_per_node,
+        "pods on at least {} nodes": rule.min_nodes,
+    }
+    return ", ".join(text.format(value) for text, value in asked.items() if value is not None)
 
 
 def _blocker(text: str, count: int, nodes: int) -> Blocker:
@@ -87,7 +113,8 @@ def nodes_lacking(state: State, shape: int) -> Counter[str]:
     names = problem.snapshot.schema.names
     for resource, amount in enumerate(spec.request):
         if amount and resource != GPU:
-            short = int((mask & (state.future[resource] < amount)).sum())
+            needed = amount + (_reservations(state, shape) if resource == PODS and spec.gpu.is_shared else 0)
+            short = int((mask & (state.future[resource] < needed)).sum())
             if short:
                 counter[f"node(s) didn't have enough resources: {_NAMES.get(resource, names[resource])}"] += short
     if spec.gpu.devices:
@@ -112,3 +139,10 @@ def _unaligned(state: State, shape: int) -> int:
     room = fitting(problem, state.future, state.device_future, shape, admits) > 0
     rows = [row for row, node in enumerate(ledger.table.nodes) if room[node] and ledger.table.binding[row]]
     return sum(ledger.table.align(alignment, row, ledger.future[row]) is None for row in rows)
+
+
+def _reservations(state: State, shape: int) -> NDArray[np.int64]:
+    """(N,) reservation pods that come with one pod of ``shape``: one for each GPU that it is the first to share."""
+    joined = (state.sharers_later > 0) & (state.device_future >= state.problem.shapes.milli(shape)[:, None])
+    missing: NDArray[np.int64] = state.problem.shapes.shapes[shape].gpu.devices - joined.sum(axis=1)
+    return np.maximum(missing, 0)

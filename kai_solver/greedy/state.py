@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from kai_solver.domain import PodStatus
 from kai_solver.errors import InternalError
+from kai_solver.greedy.spacing import Crowd, admitting, families, gpu_milli, is_kept
 from kai_solver.greedy.zones import ZoneLedger
 from kai_solver.predicates import PodAffinityIndex
 from kai_solver.reduction import Problem
 from kai_solver.reduction.problem import Charge, charge
 from kai_solver.reduction.zones import ZoneTake
-from kai_solver.units import MILLI
+from kai_solver.units import MILLI, PODS
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -53,6 +54,8 @@ class State:
         self.future: IntArray = self.idle + problem.releasing
         self.device_idle: IntArray = problem.device_free.copy()
         self.device_future: IntArray = problem.device_free + problem.device_releasing
+        self.sharers_now: IntArray = problem.sharers.copy()
+        self.sharers_later: IntArray = problem.sharers - problem.sharers_leaving
         self.whole_now: IntArray = (np.minimum(self.device_idle, self.device_future) == MILLI).sum(axis=1)
         self.whole_later: IntArray = (self.device_future == MILLI).sum(axis=1)
         self.gpu_free: IntArray = np.maximum(self.device_future, 0).sum(axis=1)
@@ -77,6 +80,8 @@ class State:
         self.has_pod_rules = any(shape.relates_to_pods for shape in problem.shapes.shapes)
         self.is_crossed = self.affinity is not None and self.affinity.is_crossed()
         self.zones = ZoneLedger(problem, problem.zones) if problem.zones is not None else None
+        self.families = families(problem)
+        self.crowds = self._crowds()
         self._requests = [np.array(s.request, dtype=np.int64) for s in problem.shapes.shapes]
 
     # -- steps -------------------------------------------------------------------------------------------------
@@ -93,7 +98,7 @@ class State:
         shape = self.problem.pod_shape[pod]
         gpu = self.problem.shapes.shapes[shape].gpu
         milli = gpu.milli_on(self.problem.nodes[node].gpu_memory_mib) if gpu.devices else 0
-        devices = self._choose_devices(node, gpu.devices, milli, wanted, now=now) if gpu.devices else ()
+        devices = self._choose_devices(node, shape, milli, wanted, now=now) if gpu.devices else ()
         cost = charge(self.problem.pods[pod], self.problem.nodes[node].gpu_memory_mib)
         zones = self.zones.choose(pod, node, wanted_zones, now=now) if self.zones is not None else ()
         place = Place(node, devices, milli, now, cost, zones)
@@ -149,7 +154,9 @@ class State:
                 self.device_idle[place.node, device] -= place.milli
         if place.zones and self.zones is not None:
             self.zones.shift(place.node, place.zones, -1, now=place.now)
+        self._share(pod, place.node, place.devices, +1, now=place.now)
         self.places[pod] = place
+        self._crowd(pod, place.node, +1)
         self._join(pod, place.charge)
         self._note(place.node, gpus=bool(place.devices))
         if self.affinity is not None:
@@ -168,7 +175,9 @@ class State:
                 self.device_idle[place.node, device] += place.milli
         if place.zones and self.zones is not None:
             self.zones.shift(place.node, place.zones, +1, now=place.now)
+        self._share(pod, place.node, place.devices, -1, now=place.now)
         del self.places[pod]
+        self._crowd(pod, place.node, -1)
         self._leave(pod, place.charge)
         self._note(place.node, gpus=bool(place.devices))
         if self.affinity is not None:
@@ -193,15 +202,28 @@ class State:
     def _shift_running(self, pod: int, sign: int) -> None:
         problem = self.problem
         node = problem.pod_node[pod]
+        self._crowd(pod, node, -sign)
         self.future[:, node] += sign * self._requests[problem.pod_shape[pod]]
         seats = problem.seats.get(pod, ())
         if seats:
             milli = problem.shapes.milli(problem.pod_shape[pod])[node]
             for device in seats:
                 self.device_future[node, device] += sign * milli
+            self._share(pod, node, seats, -sign, now=False)
         if self.zones is not None:
             self.zones.shift(node, self.zones.held(pod), sign, now=False)
         self._note(node, gpus=bool(seats))
+
+    def _share(self, pod: int, node: int, devices: tuple[int, ...], sign: int, *, now: bool) -> None:
+        """Count sharers; a device's first takes a pod slot for the reservation pod, its last gives it back."""
+        if not self.problem.pods[pod].gpu.is_shared:
+            return
+        views = [(self.sharers_later, self.future), (self.sharers_now, self.idle)]
+        for sharers, free in views if now else views[:1]:
+            for device in devices:
+                before = int(sharers[node, device])
+                sharers[node, device] = before + sign
+                free[PODS, node] += (before > 0) - (before + sign > 0)
 
     def _note(self, node: int, *, gpus: bool) -> None:
         self.touched.append(node)
@@ -242,23 +264,90 @@ class State:
                 row[1] += sign * cost[1]
                 row[2] += sign * cost[2]
 
+    # -- beside its likes ----------------------------------------------------------------------------------------
+
+    def _crowds(self) -> dict[int, Crowd]:
+        """Where the pods of workloads are that mind how they lie."""
+        problem = self.problem
+        crowds = {family: Crowd.empty(len(problem.nodes)) for family in self.families}
+        for family, gangs in self.families.items():
+            for pod in (pod for gang in gangs for pod in problem.gangs[gang].active):
+                node = problem.pod_node[pod]
+                if node >= 0:
+                    crowds[family].pods[node] += 1
+                    crowds[family].milli[node] += gpu_milli(problem, pod, node)
+        return crowds
+
+    def _crowd(self, pod: int, node: int, sign: int) -> None:
+        family = self.problem.gangs[self.problem.pod_gang[pod]].family
+        if family >= 0:
+            crowd = self.crowds[family]
+            crowd.pods[node] += sign
+            crowd.milli[node] += sign * gpu_milli(self.problem, pod, node)
+
+    def admitting(self, pod: int, allowed: BoolArray | None, *, unruled: bool = False) -> BoolArray | None:
+        """``allowed`` (N,) without the nodes where other pods' places forbid this one; None: all nodes."""
+        masks = [allowed] if allowed is not None else []
+        if self.affinity is not None:
+            masks.append(self.affinity.mask(self.problem.pods[pod]))
+        gang = self.problem.gangs[self.problem.pod_gang[pod]]
+        if gang.placement.is_rule and not unruled:
+            masks.append(admitting(self.problem, gang, pod, self.crowds[gang.family]))
+        return np.logical_and.reduce(masks) if masks else None
+
+    def likes(self, pod: int) -> IntArray | None:
+        """(N,) pods of its workload by node, for a pod that goes where the fewest are; None for the others."""
+        gang = self.problem.gangs[self.problem.pod_gang[pod]]
+        return self.crowds[gang.family].pods if gang.placement.nodes == "spread" else None
+
+    def keeps_spacing(self, gang: int) -> bool:
+        """True where the pods of the gang's workload lie as their rule asks."""
+        shape = self.problem.gangs[gang]
+        if not shape.placement.is_rule:
+            return True
+        active = [leaf for member in self.families[shape.family] for leaf in self.gangs[member].active]
+        places = {pod: self.places[pod].node for leaf in active for pod in leaf if pod in self.places}
+        return is_kept(self.problem, shape, active, places, self.crowds[shape.family])
+
     # -- devices -----------------------------------------------------------------------------------------------
 
     def _choose_devices(
-        self, node: int, count: int, milli: int, wanted: tuple[int, ...], *, now: bool
+        self, node: int, shape: int, milli: int, wanted: tuple[int, ...], *, now: bool
     ) -> tuple[int, ...]:
-        """The devices for a pod: fullest that fits first when packing (a shared one before a new one)."""
+        """The devices for a pod: fullest that fits first when packing (a shared one before a new one).
+
+        No more devices are newly shared than there are pod slots for their reservation pods.
+        """
+        spec = self.problem.shapes.shapes[shape]
+        count = spec.gpu.devices
         future = self.device_future[node].tolist()
         free = future if not now else np.minimum(self.device_idle[node], self.device_future[node]).tolist()
         fitting = [d for d in range(self.problem.nodes[node].gpus) if free[d] >= milli]
+        kept, slots = self.reserved(node, now=now)
+        slots -= spec.request[PODS]
         if len(wanted) == count and set(wanted) <= set(fitting):
-            return wanted
+            opened = sum(not kept[d] for d in wanted)
+            if spec.gpu.is_whole or opened <= slots:
+                return wanted
         if milli < MILLI:
-            spread = self.problem.policy.gpu_sharing_placement == "spread"
+            spread = spec.devices == "spread"
             fitting.sort(key=lambda d: -future[d] if spread else future[d])
+        if spec.gpu.is_shared:
+            opening = [d for d in fitting if not kept[d]][: max(0, slots)]
+            fitting = [d for d in fitting if kept[d] or d in opening]
         if len(fitting) < count:
             raise InternalError(f"{count} devices of {milli} milli do not fit node {self.problem.nodes[node].name}")
         return tuple(sorted(fitting[:count]))
+
+    def reserved(self, node: int, *, now: bool) -> tuple[list[bool], int]:
+        """Devices of ``node`` that have their reservation pod already, and free pod slots; at once, or in the end.
+
+        At once counts only what is there both now and in the end.
+        """
+        kept, slots = self.sharers_later[node] > 0, int(self.future[PODS, node])
+        if now:
+            kept, slots = kept & (self.sharers_now[node] > 0), min(slots, int(self.idle[PODS, node]))
+        return kept.tolist(), slots
 
     # -- questions ---------------------------------------------------------------------------------------------
 
@@ -298,9 +387,18 @@ class State:
         if bool(((self.future[:, node] < request) & (request > 0)).any()):
             return False
         milli = problem.shapes.milli(shape)[node]
-        if any(self.device_future[node, d] < milli for d in problem.seats.get(pod, ())):
+        seats = problem.seats.get(pod, ())
+        if any(self.device_future[node, d] < milli for d in seats) or not self._has_slots(pod, node, seats):
             return False
         return self.zones is None or self.zones.has_room_at_home(pod)
+
+    def _has_slots(self, pod: int, node: int, seats: tuple[int, ...]) -> bool:
+        """True where the reservation pods of the devices that ``pod`` would share again find pod slots too."""
+        if not self.problem.pods[pod].gpu.is_shared:
+            return True
+        kept, slots = self.reserved(node, now=False)
+        asked = self.problem.shapes.shapes[self.problem.pod_shape[pod]].request[PODS]
+        return slots - asked >= sum(not kept[d] for d in seats)
 
 
 def _affinity(problem: Problem, *, leaving: bool) -> PodAffinityIndex | None:

@@ -20,10 +20,11 @@ IMPOSSIBLE = float("inf")
 
 @dataclass(frozen=True, slots=True)
 class _Hold:
-    """What one unit holds on one node: resources, (device, milli) pairs, and what is known of NUMA zones."""
+    """What one unit holds on one node: resources, (device, milli) pairs, a device for each share, known NUMA zones."""
 
     request: tuple[int, ...]
     devices: tuple[tuple[int, int], ...]
+    shares: tuple[int, ...]
     zones: ZoneTake
 
 
@@ -178,6 +179,7 @@ class VictimPool:
         request = [0] * problem.snapshot.schema.size
         devices: list[tuple[int, int]] = []
         zones: list[tuple[int, tuple[int, ...]]] = []
+        shares: list[int] = []
         for pod in self.units[unit].pods:
             if self.node_of(pod) != node:
                 continue
@@ -188,9 +190,10 @@ class VictimPool:
             seats = place.devices if place is not None else problem.seats.get(pod, ())
             milli = place.milli if place is not None else int(problem.shapes.milli(shape)[node])
             devices.extend((device, milli) for device in seats)
+            shares.extend(seats if problem.pods[pod].gpu.is_shared else ())
             if self.state.zones is not None:
                 zones.extend(place.zones if place is not None else self.state.zones.held(pod))
-        return _Hold(tuple(request), tuple(devices), tuple(zones))
+        return _Hold(tuple(request), tuple(devices), tuple(shares), tuple(zones))
 
 
 def part_of_unit(gang: GangShape, pods: tuple[int, ...], active: list[list[int]]) -> Part:

@@ -127,6 +127,7 @@ class _Anonymizer:
             queue=self._hash("queue", gang.queue),
             root=self._tree(gang.root),
             pods=tuple(self._pod(pod) for pod in gang.pods),
+            workload=self._hash("workload", gang.workload),
             set_aside="set aside on import" if gang.set_aside else "",
             uid=self._hash("uid", gang.uid),
         )

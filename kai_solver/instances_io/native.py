@@ -9,6 +9,7 @@ from kai_solver.domain import (
     Gang,
     Node,
     Notice,
+    Placement,
     PodSet,
     Policy,
     Queue,
@@ -31,6 +32,7 @@ from kai_solver.instances_io.native_schema import (
     GroupDoc,
     InstanceDoc,
     NodeDoc,
+    PlacementDoc,
     PolicyDoc,
     QueueDoc,
     SharesDoc,
@@ -167,6 +169,7 @@ class _Reader:
             reclaim_min_runtime_s=doc.reclaim_min_runtime,
             preempt_min_runtime_s=doc.preempt_min_runtime,
             usage=usage.get(doc.name) or _weights(doc.usage, 0.0),
+            placement=_placement(doc.placement),
             display_name=doc.display_name,
             uid=doc.uid,
         )
@@ -219,6 +222,8 @@ class _Reader:
             stale_since_s=self._moment(doc.stale_since),
             preemption_delay_s=doc.preemption_delay,
             staleness_grace_s=doc.staleness_grace,
+            placement=_placement(doc.placement),
+            workload=_filler(index)(doc.workload),
             set_aside=doc.set_aside,
             uid=doc.uid,
         )
@@ -279,6 +284,10 @@ def _weights(doc: WeightsDoc, default: float) -> tuple[float, float, float]:
 
 def _constraint(doc: TopologyConstraintDoc | None) -> TopologyConstraint | None:
     return None if doc is None else TopologyConstraint(doc.topology, doc.required, doc.preferred)
+
+
+def _placement(doc: PlacementDoc) -> Placement:
+    return Placement(**{name: getattr(doc, name) for name in PlacementDoc.model_fields})
 
 
 def _tree(doc: GangDoc, pods: int, field: str) -> SubGroup:

@@ -86,6 +86,18 @@ Shares = Annotated[SharesDoc, BeforeValidator(_as_gpus, json_schema_input_type=S
 Weights = Annotated[WeightsDoc, BeforeValidator(_as_gpus, json_schema_input_type=WeightsDoc | float)]
 
 
+class PlacementDoc(Strict):
+    """Where the pods of a workload should and must go; what is not given is the queue's, then the policy's word."""
+
+    nodes: Strategy | None = None
+    """``spread``: nodes with the fewest pods of the workload first; ``binpack``: the fullest that fits."""
+    devices: Strategy | None = None
+    """Of shared GPUs."""
+    max_gpus_per_node: int | None = Field(default=None, ge=1, le=LARGEST_COUNT)
+    max_pods_per_node: int | None = Field(default=None, ge=1, le=LARGEST_COUNT)
+    min_nodes: int | None = Field(default=None, ge=1, le=LARGEST_COUNT)
+
+
 class QueueDoc(Strict):
     """A queue. ``quota``, ``limit`` and ``weight`` as one number are GPUs; CPU and memory stay unlimited."""
 
@@ -104,6 +116,8 @@ class QueueDoc(Strict):
     """Default: a week ago, earlier queues of the file first."""
     reclaim_min_runtime: Seconds | None = None
     preempt_min_runtime: Seconds | None = None
+    placement: PlacementDoc = PlacementDoc()
+    """Of the workloads of this queue and of those below it."""
     display_name: str = ""
     uid: str = ""
 
@@ -292,6 +306,10 @@ class GangDoc(Strict):
     stale_since: Moment = None
     preemption_delay: Seconds = 0.0
     staleness_grace: Seconds | None = None
+    placement: PlacementDoc = PlacementDoc()
+    """Wins over the queue's, field by field."""
+    workload: str = ""
+    """Gangs of one namespace and workload are replicas: ``placement`` is about the pods of all of them."""
     set_aside: str = ""
     uid: str = ""
     pods: tuple[PodDoc, ...] = ()

@@ -9,6 +9,7 @@ from kai_solver.domain import (
     Gang,
     GpuRequest,
     Node,
+    Placement,
     Pod,
     PodAffinityTerm,
     PodSet,
@@ -102,6 +103,7 @@ def _queue(queue: Queue) -> dict[str, Any]:
         usage=dict(zip(("cpu", "memory", "gpu"), queue.usage, strict=True)) if any(queue.usage) else None,
         reclaimMinRuntime=queue.reclaim_min_runtime_s,
         preemptMinRuntime=queue.preempt_min_runtime_s,
+        placement=_placement(queue.placement) or None,
         displayName=queue.display_name or None,
         uid=queue.uid or None,
     )
@@ -132,7 +134,13 @@ def _gang(gang: Gang, schema: ResourceSchema) -> dict[str, Any]:
             "created": gang.created_s,
         }
         | _tree(gang.root)
-        | _present(neverPreempts=gang.never_preempts, setAside=gang.set_aside, uid=gang.uid)
+        | _present(
+            neverPreempts=gang.never_preempts,
+            placement=_placement(gang.placement),
+            workload=gang.workload,
+            setAside=gang.set_aside,
+            uid=gang.uid,
+        )
         | _given(
             lastStart=gang.last_start_s,
             lastEviction=gang.last_eviction_s,
@@ -141,6 +149,16 @@ def _gang(gang: Gang, schema: ResourceSchema) -> dict[str, Any]:
             stalenessGrace=gang.staleness_grace_s,
         )
         | {"pods": [_pod(pod, schema, gang.namespace) for pod in gang.pods]}
+    )
+
+
+def _placement(placement: Placement) -> dict[str, Any]:
+    return _given(
+        nodes=placement.nodes,
+        devices=placement.devices,
+        maxGpusPerNode=placement.max_gpus_per_node,
+        maxPodsPerNode=placement.max_pods_per_node,
+        minNodes=placement.min_nodes,
     )
 
 

@@ -8,6 +8,7 @@ from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.exportpods import binding_object, pod_object
 from kai_solver.kubeobjects.exportzones import zones_object
 from kai_solver.kubeobjects.objects import RawObjects
+from kai_solver.kubeobjects.placements import write_placement
 from kai_solver.kubeobjects.quantities import quantities
 from kai_solver.kubeobjects.raw import format_time
 from kai_solver.kubeobjects.settings import KubeSettings
@@ -96,7 +97,8 @@ def _queue(queue: Queue, settings: KubeSettings) -> Written:
         "uid": queue.uid,
         "creationTimestamp": format_time(queue.created_s),
         "labels": _pooled({}, settings),
-        "annotations": {names.OWN_USAGE: ",".join(map(repr, queue.usage))} if any(queue.usage) else {},
+        "annotations": write_placement(queue.placement)
+        | ({names.OWN_USAGE: ",".join(map(repr, queue.usage))} if any(queue.usage) else {}),
     }
     return {"metadata": metadata, "spec": spec}
 
@@ -112,6 +114,9 @@ def _pod_group(gang: Gang, settings: KubeSettings) -> Written:
         names.STALE_SINCE: gang.stale_since_s,
     }
     annotations = {name: format_time(moment) for name, moment in times.items() if moment is not None}
+    annotations |= write_placement(gang.placement)
+    if gang.workload:
+        annotations[names.OWN_WORKLOAD] = gang.workload
     if gang.set_aside:
         annotations[names.OWN_SET_ASIDE] = gang.set_aside
     spec: Written = {

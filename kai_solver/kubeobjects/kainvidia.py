@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field, replace
 
 from kai_solver.domain import Policy, Queue
-from kai_solver.domain.snapshot import Strategy
+from kai_solver.domain.placement import Strategy
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects.honoured import ANYTHING, YES, Rules, unhonoured
 from kai_solver.kubeobjects.notices import Notices, object_name

@@ -4,13 +4,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from kai_solver.domain import Gang
+from kai_solver.domain import Gang, inherited
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.grouping import Member, Surroundings, claim_of, group_pods, podsets_by_family
 from kai_solver.kubeobjects.notices import Notices, namespaced_key
 from kai_solver.kubeobjects.objects import Object
-from kai_solver.kubeobjects.owners import OwnerIndex
+from kai_solver.kubeobjects.owners import OwnerIndex, top_owner
+from kai_solver.kubeobjects.placements import agreed, read_placement
 from kai_solver.kubeobjects.podgroups import GangReader
 from kai_solver.kubeobjects.pods import RawPod
 from kai_solver.kubeobjects.raw import Raw
@@ -49,7 +50,19 @@ def assign(
             unnamed.append(member)
     ungrouped = _join(outcome, unnamed, _Made(_gangs_by_owner(pod_groups), owners), reader.notices)
     _group(outcome, ungrouped, reader, around)
+    _hear_pods(outcome, reader.notices)
     return outcome
+
+
+def _hear_pods(outcome: Membership, notices: Notices) -> None:
+    """What pods state about their places, where their PodGroup leaves it open."""
+    for key, seats in outcome.seats.items():
+        stating = [pod for pod, _ in seats if not pod.annotations.keys().isdisjoint(names.PLACEMENT)]
+        if stating:
+            stated = (read_placement(pod.annotations, f"Pod {pod.key}", notices) for pod in stating)
+            found = agreed(stated, f"PodGroup {key}", notices)
+            gang = outcome.gangs[key]
+            outcome.gangs[key] = replace(gang, placement=inherited([gang.placement, found]))
 
 
 def _member(
@@ -110,21 +123,12 @@ def _gangs_by_owner(pod_groups: tuple[Object, ...]) -> dict[str, list[str]]:
         try:
             key = namespaced_key(raw)
             uids = {reference.text("uid") for reference in raw.items("metadata.ownerReferences")}
-            uids.add(_top_owner_uid(raw.strings("metadata.annotations")))
+            uids.add(top_owner(raw.strings("metadata.annotations")).get("uid", ""))
         except InputError:
             continue  # read_all has said so
         for uid in uids - {""}:
             found[uid].append(key)
     return found
-
-
-def _top_owner_uid(annotations: Mapping[str, str]) -> str:
-    """Uid in the annotation ``top-owner-metadata``, a small YAML mapping of plain lines."""
-    for line in annotations.get(names.TOP_OWNER, "").splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() == "uid":
-            return value.strip().strip("\"'")
-    return ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,3 +51,12 @@ OWN_GPU_UUIDS = "kai-solver/gpu-uuids"
 OWN_BLOCKED = "kai-solver/blocked"
 OWN_SET_ASIDE = "kai-solver/set-aside"
 OWN_USAGE = "kai-solver/usage"
+
+# Ours: what KAI knows for a whole cluster only, or not at all; on Queues, PodGroups, pods and their owners
+OWN_NODES = "kai-solver/node-strategy"
+OWN_GPUS = "kai-solver/gpu-strategy"
+OWN_MAX_GPUS_PER_NODE = "kai-solver/max-gpus-per-node"
+OWN_MAX_PODS_PER_NODE = "kai-solver/max-pods-per-node"
+OWN_MIN_NODES = "kai-solver/min-nodes"
+OWN_WORKLOAD = "kai-solver/workload"
+PLACEMENT = (OWN_NODES, OWN_GPUS, OWN_MAX_GPUS_PER_NODE, OWN_MAX_PODS_PER_NODE, OWN_MIN_NODES)

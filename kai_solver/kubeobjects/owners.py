@@ -1,9 +1,10 @@
 """Who made a pod: its chain of owners, as far as the objects are there."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kai_solver.errors import InputError
+from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.objects import Object, group_of
 from kai_solver.kubeobjects.raw import Raw
 
@@ -98,3 +99,9 @@ class OwnerIndex:
         value = self._by_uid.get(uid) if uid else None
         value = value or self._by_name.get((kind, namespace, name))
         return Owner(group_of(reference.text("apiVersion")), kind, name, uid, Raw(value))
+
+
+def top_owner(annotations: Mapping[str, str]) -> dict[str, str]:
+    """Fields of the annotation ``top-owner-metadata``, a small YAML mapping of plain lines."""
+    fields = (line.partition(":") for line in annotations.get(names.TOP_OWNER, "").splitlines())
+    return {key.strip(): value.strip().strip("\"'") for key, _, value in fields}

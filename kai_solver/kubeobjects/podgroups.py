@@ -9,6 +9,8 @@ from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.grouping.read import natural
 from kai_solver.kubeobjects.notices import Notices, namespaced_key, read_each
 from kai_solver.kubeobjects.objects import Object
+from kai_solver.kubeobjects.owners import top_owner
+from kai_solver.kubeobjects.placements import read_placement
 from kai_solver.kubeobjects.priorities import PriorityTable
 from kai_solver.kubeobjects.raw import Raw
 from kai_solver.kubeobjects.settings import KubeSettings, in_pool
@@ -92,6 +94,8 @@ class GangReader:
             stale_since_s=_annotated_time_s(raw, names.STALE_SINCE),
             preemption_delay_s=max(0.0, delay_s or 0.0),
             staleness_grace_s=_duration_s(raw, "stalenessGracePeriod", annotations, names.STALENESS_GRACE),
+            placement=read_placement(annotations, f"PodGroup {bare.key}", self.notices),
+            workload=annotations.get(names.OWN_WORKLOAD, "") or _deployment(annotations),
         )
 
     def _queue(self, stated: str, labels: Mapping[str, str]) -> tuple[str, str]:
@@ -123,6 +127,12 @@ class GangReader:
 def _transition(condition: Raw) -> int:
     """Number of a scheduling condition; the highest is the newest."""
     return natural(condition.text("transitionID")) or 0
+
+
+def _deployment(annotations: Mapping[str, str]) -> str:
+    """The Deployment whose replicas are PodGroups of their own."""
+    top = top_owner(annotations)
+    return top.get("name", "") if top.get("kind") == "Deployment" else ""
 
 
 def _duration_s(raw: Raw, field: str, annotations: Mapping[str, str], annotation: str) -> float | None:

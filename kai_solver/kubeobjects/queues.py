@@ -8,6 +8,7 @@ from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.notices import Notices, read_each
 from kai_solver.kubeobjects.objects import Object
+from kai_solver.kubeobjects.placements import read_placement
 from kai_solver.kubeobjects.raw import Raw
 from kai_solver.kubeobjects.settings import KubeSettings, in_pool
 from kai_solver.units import QUEUE_RESOURCES, UNLIMITED
@@ -86,6 +87,7 @@ def _queue(raw: Raw, notices: Notices) -> Queue:
         reclaim_min_runtime_s=raw.duration_s("spec.reclaimMinRuntime"),
         preempt_min_runtime_s=raw.duration_s("spec.preemptMinRuntime"),
         usage=_usage(raw),
+        placement=read_placement(raw.strings("metadata.annotations"), f"Queue {name}", notices),
         display_name=raw.text("spec.displayName"),
         uid=raw.text("metadata.uid"),
     )

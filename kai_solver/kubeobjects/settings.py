@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from kai_solver.domain import Notice, Policy
-from kai_solver.domain.snapshot import Strategy
+from kai_solver.domain.placement import Strategy
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.kinddefaults import KindDefault

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from kai_solver.domain import Policy
-from kai_solver.domain.snapshot import Strategy
+from kai_solver.domain.placement import Strategy
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects.honoured import ANYTHING, Rules, unhonoured
 from kai_solver.kubeobjects.kinddefaults import kind_defaults

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from kai_solver.domain import Gang, PodSet, PodStatus, SubGroup, TopologyConstraint
+from kai_solver.domain import NO_PLACEMENT, Gang, Placement, PodSet, PodStatus, SubGroup, TopologyConstraint
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +42,23 @@ class TreeNode:
 
 @dataclass(frozen=True, slots=True)
 class GangShape:
-    """A gang as the search sees it."""
+    """A gang as the search sees it.
+
+    Attributes
+    ----------
+    placement
+        What holds for its pods: its own word, else its queues'.
+    family
+        Number that gangs share whose pods ``placement`` is about together; -1 where it asks for nothing of the kind.
+    """
 
     index: int
     gang: Gang
     queue: int
     root: TreeNode
     leaves: tuple[Leaf, ...]
+    placement: Placement = NO_PLACEMENT
+    family: int = -1
 
     @property
     def active(self) -> tuple[int, ...]:

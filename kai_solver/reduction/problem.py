@@ -6,17 +6,28 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.domain import Gang, Node, Pod, PodStatus, Policy, Snapshot, counted_gpu_milli
+from kai_solver.domain import (
+    NO_PLACEMENT,
+    Gang,
+    Node,
+    Placement,
+    Pod,
+    PodStatus,
+    Policy,
+    Snapshot,
+    counted_gpu_milli,
+    inherited,
+)
 from kai_solver.fairness import QueueTree, allocatable_share, fair_share
 from kai_solver.predicates import NodePredicates
 from kai_solver.reduction.alignment import BEYOND
 from kai_solver.reduction.devices import seat_running
 from kai_solver.reduction.gangs import GangShape, shape_gang
 from kai_solver.reduction.podrules import PodRules
-from kai_solver.reduction.shapes import ShapeTable
+from kai_solver.reduction.shapes import ShapeTable, Style
 from kai_solver.reduction.zones import ZoneTable, zone_table
 from kai_solver.topology import DomainTree
-from kai_solver.units import CPU, GPU, MEMORY, MILLI
+from kai_solver.units import CPU, GPU, MEMORY, MILLI, PODS
 
 IntArray = NDArray[np.int64]
 Charge = tuple[int, int, int]
@@ -38,6 +49,10 @@ class Problem:
     device_free, device_releasing
         (N, D) free thousandths per device, and thousandths held by pods that are leaving; 0 beyond a node's devices.
         Free may be negative on a node that was over-committed.
+    sharers, sharers_leaving
+        (N, D) pods that share each device, and those of them that are leaving. Each shared device has a reservation
+        pod, which no snapshot shows: its slot is in ``held``, and in ``releasing`` where all sharers leave (reference
+        3.11).
     pods
         Pods of gangs in gang order (by key), then foreign pods; index is the pod's identity everywhere below.
     charges, least_charges
@@ -64,6 +79,8 @@ class Problem:
     gpus: IntArray
     device_free: IntArray
     device_releasing: IntArray
+    sharers: IntArray
+    sharers_leaving: IntArray
     min_gpu_memory_mib: int
     shapes: ShapeTable
     predicates: NodePredicates
@@ -117,6 +134,8 @@ def build_problem(snapshot: Snapshot) -> Problem:
         gpus=np.array([usable_devices(node) for node in nodes], dtype=np.int64),
         device_free=occupancy.device_free,
         device_releasing=occupancy.device_releasing,
+        sharers=occupancy.sharers,
+        sharers_leaving=occupancy.sharers_leaving,
         min_gpu_memory_mib=table.min_gpu_memory_mib,
         shapes=table.shapes,
         predicates=table.predicates,
@@ -163,6 +182,8 @@ class _PodTable:
         self.gangs: list[GangShape] = []
         self.outside: dict[str, tuple[Gang, str]] = {}
         self.paying: list[tuple[int, bool, range]] = []
+        self._policy = snapshot.policy
+        self._families: dict[tuple[str, Placement], int] = {}
         self._node_index = node_index
         self._nodes = nodes
         self._max_gpu_memory_mib = max((n.gpu_memory_mib for n in nodes if n.gpus), default=0)
@@ -186,15 +207,28 @@ class _PodTable:
                 self._add_pod(pod, -1)
             return
         index = len(self.gangs)
-        self.gangs.append(shape_gang(index, gang, queue, len(self.pods)))
+        placement = inherited([gang.placement, *(tree.queues[above].placement for above in tree.path[queue])])
+        shape = shape_gang(index, gang, queue, len(self.pods))
+        self.gangs.append(replace(shape, placement=placement, family=self._family(gang, placement)))
         for pod in gang.pods:
-            self._add_pod(pod, index)
+            self._add_pod(pod, index, placement)
 
-    def _add_pod(self, pod: Pod, gang: int) -> None:
+    def _family(self, gang: Gang, placement: Placement) -> int:
+        """Number of the workload, where it matters which of its pods are on one node."""
+        if not placement.is_rule and placement.nodes != "spread":
+            return -1
+        return self._families.setdefault((gang.family, placement), len(self._families))
+
+    def _style(self, pod: Pod, placement: Placement) -> Style:
+        policy = self._policy
+        nodes = placement.nodes or (policy.gpu_placement if pod.gpu.devices else policy.cpu_placement)
+        return nodes, placement.devices or policy.gpu_sharing_placement
+
+    def _add_pod(self, pod: Pod, gang: int, placement: Placement = NO_PLACEMENT) -> None:
         node = self._node_index.get(pod.node, -1)
         memory = self._nodes[node].gpu_memory_mib if node >= 0 else self.min_gpu_memory_mib
         self.pods.append(pod)
-        self.pod_shape.append(self.shapes.index(pod))
+        self.pod_shape.append(self.shapes.index(pod, self._style(pod, placement)))
         self.pod_gang.append(gang)
         self.pod_node.append(node)
         self.charges.append(charge(pod, memory))
@@ -236,6 +270,8 @@ class _Occupancy:
         self.releasing = np.zeros((size, count), dtype=np.int64)
         self.device_free = np.zeros((count, width), dtype=np.int64)
         self.device_releasing = np.zeros((count, width), dtype=np.int64)
+        self.sharers = np.zeros((count, width), dtype=np.int64)
+        self.sharers_leaving = np.zeros((count, width), dtype=np.int64)
         self.seats: dict[int, tuple[int, ...]] = {}
         by_node: dict[int, list[int]] = {}
         for index, pod in enumerate(table.pods):
@@ -258,11 +294,19 @@ class _Occupancy:
         seats, free = seat_running(node, pods)
         self.device_free[index, : node.gpus] = free
         for (pod_index, pod), left in zip(pods, leaving, strict=True):
-            if left:
-                milli = pod.gpu.milli_on(node.gpu_memory_mib)
-                for device in seats.get(pod_index, ()):
-                    self.device_releasing[index, device] += milli
+            milli = pod.gpu.milli_on(node.gpu_memory_mib) if left else 0
+            for device in seats.get(pod_index, ()):
+                self.device_releasing[index, device] += milli
+                self.sharers[index, device] += pod.gpu.is_shared
+                self.sharers_leaving[index, device] += pod.gpu.is_shared and left
+        self._reserve(index)
         self.seats.update({i: seat for i, seat in seats.items() if seat})
+
+    def _reserve(self, node: int) -> None:
+        """Count the reservation pods: one for each shared device, gone when its last sharer is."""
+        shared = self.sharers[node] > 0
+        self.held[PODS, node] += np.count_nonzero(shared)
+        self.releasing[PODS, node] += np.count_nonzero(shared & (self.sharers[node] == self.sharers_leaving[node]))
 
 
 def _total(snapshot: Snapshot, nodes: tuple[Node, ...], table: _PodTable) -> tuple[int, int, int]:

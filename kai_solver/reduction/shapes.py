@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.domain import Constraints, Container, GpuRequest, Node, Pod
+from kai_solver.domain import Constraints, Container, GpuRequest, Node, Pod, Strategy
 from kai_solver.predicates import NodePredicates
 from kai_solver.reduction.alignment import BEYOND, Alignment, alignment_of
 from kai_solver.reduction.podrules import Labels, PodRules
@@ -22,7 +22,8 @@ class Shape:
 
     ``affinity_labels`` is empty unless the pod carries rules between pods, or such a rule speaks of it: only then do
     its namespace, and the labels that rules look at, tell it from its likes. ``alignment`` is None where no node has
-    NUMA zones that count.
+    NUMA zones that count. ``nodes``, ``devices``: packed or spread;
+    ``devices`` is of shared GPUs only.
     """
 
     request: Vector
@@ -30,6 +31,8 @@ class Shape:
     constraints: Constraints
     affinity_labels: tuple[tuple[str, str], ...] = ()
     alignment: Alignment | None = None
+    nodes: Strategy = "binpack"
+    devices: Strategy = "binpack"
 
     @property
     def relates_to_pods(self) -> bool:
@@ -37,10 +40,17 @@ class Shape:
         return self.constraints.binds_pods
 
 
-def shape_of(pod: Pod, labels: Labels = (), alignment: Alignment | None = None) -> Shape:
+Style = tuple[Strategy, Strategy]
+"""Packed or spread: over nodes, and over the devices of a node."""
+
+PACKED: Style = ("binpack", "binpack")
+
+
+def shape_of(pod: Pod, labels: Labels = (), alignment: Alignment | None = None, style: Style = PACKED) -> Shape:
     """The shape of ``pod``; ``labels`` as ``PodRules`` tells."""
     request = pod.request if max(pod.request) <= BEYOND else tuple(min(amount, BEYOND) for amount in pod.request)
-    return Shape(request, pod.gpu, pod.constraints, labels, alignment)
+    nodes, devices = style[0], style[1] if pod.gpu.is_shared else "binpack"
+    return Shape(request, pod.gpu, pod.constraints, labels, alignment, nodes, devices)
 
 
 class ShapeTable:
@@ -53,25 +63,25 @@ class ShapeTable:
         self.shapes: list[Shape] = []
         self.zones = zones
         self._index: dict[Shape, int] = {}
-        self._by_parts: dict[tuple[int, Vector, GpuRequest, Alignment | None], int] = {}
+        self._by_parts: dict[tuple[int, Vector, GpuRequest, Alignment | None, Style], int] = {}
         self._alignments: dict[tuple[Vector, GpuRequest, bool, tuple[Container, ...]], Alignment | None] = {}
         self._masks: dict[int, BoolArray] = {}
         self._millis: dict[int, IntArray] = {}
         self._predicates = predicates
         self._gpu_memory = [node.gpu_memory_mib for node in nodes]
 
-    def index(self, pod: Pod) -> int:
+    def index(self, pod: Pod, style: Style = PACKED) -> int:
         """Index of the pod's shape, added when new."""
         c = pod.constraints
         labels = self._rules.labels_of(pod)
         alignment = self._alignment(pod) if self.zones is not None else None
         if labels:
-            return self._intern(shape_of(pod, labels, alignment))
+            return self._intern(shape_of(pod, labels, alignment, style))
         # Importers share Constraints objects, so identity is a cheap first key: hashing them deeply costs 10 µs.
-        parts = (id(c), pod.request, pod.gpu, alignment)
+        parts = (id(c), pod.request, pod.gpu, alignment, style)
         found = self._by_parts.get(parts)
         if found is None:
-            found = self._by_parts[parts] = self._intern(shape_of(pod, alignment=alignment))
+            found = self._by_parts[parts] = self._intern(shape_of(pod, (), alignment, style))
         return found
 
     def _alignment(self, pod: Pod) -> Alignment | None:

@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.domain import Rung, TopologyConstraint
-from kai_solver.formulation.joint import Arrival, Cap, Joint, Mover, Piece, QueueSurplus, Scope
+from kai_solver.formulation.joint import Arrival, Cap, Joint, Mover, Piece, QueueSurplus, Scope, Spacing
 from kai_solver.greedy import Chunk, Outcome, Part, State, Unit, VictimPool
+from kai_solver.greedy.spacing import gpu_milli
 from kai_solver.greedy.units import charge_of
 from kai_solver.greedy.victims import part_of_unit
 from kai_solver.reduction import Problem
-from kai_solver.units import QUEUE_RESOURCES, UNLIMITED
+from kai_solver.units import PODS, QUEUE_RESOURCES, UNLIMITED
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -68,6 +69,7 @@ class Joiner:
             surplus=tuple(surplus),
             zone_free=self._lifted_zones(movers),
             zones_of=self.problem.zones.held if self.problem.zones is not None else {},
+            spacings=tuple(self._spacings(arrivals, movers)),
         )
 
     def size_estimate(self, chunks: Sequence[tuple[Chunk, Rung]], units: frozenset[int]) -> int:
@@ -75,7 +77,9 @@ class Joiner:
         pool = self.outcome.pool
         pods = [p for chunk, _ in chunks for p in chunk.pods]
         pods += [p for u in units for p in pool.units[u].pods] if pool is not None else []
-        return len({self.problem.pod_shape[p] for p in pods}) * len(self.problem.nodes) + len(units)
+        owners = [chunk.gang for chunk, _ in chunks] + ([pool.units[u].gang for u in units] if pool is not None else [])
+        ruled = sum(2 for gang in owners if self.problem.gangs[gang].placement.is_rule)
+        return (len({self.problem.pod_shape[p] for p in pods}) + ruled) * len(self.problem.nodes) + len(units)
 
     # -- arrivals and movers -------------------------------------------------------------------------------------
 
@@ -166,6 +170,7 @@ class Joiner:
     def _pieces(self, gang: int, root: Part, flexible: frozenset[int]) -> tuple[tuple[Piece, ...], tuple[Scope, ...]]:
         scopes: list[Scope] = []
         pieces: list[Piece] = []
+        own = self.problem.gangs[gang].placement.is_rule
 
         def walk(part: Part, path: tuple[str, ...], above: tuple[int, ...]) -> None:
             path = (*path, part.name)
@@ -175,7 +180,7 @@ class Joiner:
             by_shape: dict[int, list[int]] = {}
             for pod in part.pods:
                 by_shape.setdefault(self.problem.pod_shape[pod], []).append(pod)
-            pieces.extend(Piece(shape, tuple(pods), above) for shape, pods in by_shape.items())
+            pieces.extend(Piece(shape, tuple(pods), above, own) for shape, pods in by_shape.items())
             for child in part.parts:
                 walk(child, path, above)
 
@@ -198,6 +203,24 @@ class Joiner:
     def _is_fixed(self, pod: int, flexible: frozenset[int]) -> bool:
         """True where the pod runs and stays: nothing placed in this cycle is sure of its place."""
         return self.problem.pod_node[pod] >= 0 and pod not in self.state.gone and pod not in flexible
+
+    # -- placement ----------------------------------------------------------------------------------------------
+
+    def _spacings(self, arrivals: Sequence[Arrival], movers: Sequence[Mover]) -> Iterable[Spacing]:
+        """Workloads with a rule of placement, and where those of their pods are that stay in any case."""
+        gangs, state = self.problem.gangs, self.state
+        touched = {a.gang for a in arrivals} | {m.gang for m in movers}
+        ruled = {gang for gang in touched if gangs[gang].placement.is_rule}
+        free = {p for m in movers if m.gang in ruled for piece in m.pieces for p in piece.pods}
+        for family in sorted({gangs[gang].family for gang in ruled}):
+            members = state.families[family]
+            fixed: dict[int, tuple[int, int]] = {}
+            for pod in (p for gang in members for p in gangs[gang].active):
+                node = self.problem.pod_node[pod]
+                if node >= 0 and pod not in free and pod not in state.gone:
+                    pods, milli = fixed.get(node, (0, 0))
+                    fixed[node] = (pods + 1, milli + gpu_milli(self.problem, pod, node))
+            yield Spacing(frozenset(members), gangs[members[0]].placement, fixed)
 
     # -- capacity ------------------------------------------------------------------------------------------------
 
@@ -251,6 +274,7 @@ class Joiner:
         if seats:
             node, device, milli = np.array(seats, dtype=np.int64).T
             np.add.at(device_free, (node, device), milli)
+        self._lift_reservations(pods, free)
         return free, device_free
 
     def _lifted_zones(self, movers: Iterable[Mover]) -> IntArray | None:
@@ -263,6 +287,16 @@ class Joiner:
             for zone, amounts in zones.held.get(pod, ()):
                 free[zones.row_of[self.problem.pod_node[pod]], zone] += np.array(amounts, dtype=np.int64)
         return free
+
+    def _lift_reservations(self, pods: list[int], free: IntArray) -> None:
+        """Give back the pod slots of reservation pods on devices that nobody shares with ``pods`` out of the way."""
+        problem = self.problem
+        lifted = Counter(
+            (problem.pod_node[p], d) for p in pods if problem.pods[p].gpu.is_shared for d in problem.seats.get(p, ())
+        )
+        for (node, device), count in lifted.items():
+            if problem.sharers[node, device] - problem.sharers_leaving[node, device] == count:
+                free[PODS, node] += 1
 
     # -- queues --------------------------------------------------------------------------------------------------
 

@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.bounds import Relaxed, count_bound
-from kai_solver.domain import Blocker, Rung
+from kai_solver.domain import NO_PLACEMENT, Blocker, Placement, Rung
 from kai_solver.fairness import surplus as surplus_of
 from kai_solver.formulation.expand import Decision
 from kai_solver.formulation.joint import Joint, QueueSurplus
@@ -98,7 +99,17 @@ class Question:
             for shape, count in self._by_shape([p for p in stay if self._is_welcome_home(p)]).items():
                 beside[shape] = beside.get(shape, 0) + count
         relaxed = Relaxed(*self.joiner.lifted(self.units))
-        return count_bound(self.problem, relaxed, needed, beside, self._domains()) or self._fair_share_bound()
+        rule = self._spacing()
+        return count_bound(self.problem, relaxed, needed, beside, self._domains(), rule) or self._fair_share_bound()
+
+    def _spacing(self) -> Placement:
+        """The chunk's rule of placement; its least number of nodes only where the workload is nowhere yet."""
+        gang = self.problem.gangs[self.chunk.gang]
+        if not gang.placement.is_rule:
+            return NO_PLACEMENT
+        crowded = bool(self.state.crowds[gang.family].pods.any())
+        crowded |= any(self.problem.gangs[member].active for member in self.state.families[gang.family])
+        return replace(gang.placement, min_nodes=None) if crowded else gang.placement
 
     def _is_welcome_home(self, pod: int) -> bool:
         """False where the pod runs on a node that would not take it now (cordoned, tainted, over-committed since).

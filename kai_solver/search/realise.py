@@ -23,6 +23,7 @@ def realise(
     try:
         _clear(state, joint, decision)
         _place(state, pool, joint, decision, chunks)
+        _keep_spacing(state, joint)
         done = state.keeps_rules()
     except InternalError:
         done = False
@@ -74,6 +75,11 @@ def _place(
             _put(state, fits, pod, decision, later=False)
     for chunk, _ in chunks:
         start_together(state, chunk)
+
+
+def _keep_spacing(state: State, joint: Joint) -> None:
+    if not all(state.keeps_spacing(gang) for spacing in joint.spacings for gang in spacing.gangs):
+        raise InternalError("a workload does not lie as its placement asks")
 
 
 def _put(state: State, fits: FitTable, pod: int, decision: Decision, *, later: bool) -> None:

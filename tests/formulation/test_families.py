@@ -19,6 +19,7 @@ from kai_solver.domain import (
     Node,
     NumaTopology,
     NumaZone,
+    Placement,
     Plan,
     Pod,
     PodAffinityTerm,
@@ -324,6 +325,10 @@ ALLOWED: dict[str, Case] = {
     ),
     "spread": Case(a_cluster(TWO_RACKS, [dressed(a_gang("w", 1, 1, 1, 1), web("even"))]), Rung.ALLOCATE),
     "ports": Case(a_cluster(TWO_RACKS, [dressed(a_gang("w", 1, 1), web("port"))]), Rung.ALLOCATE),
+    "placement": Case(
+        a_cluster([a_node("n0", 2), a_node("n1", 1)], [a_gang("w", 1, 1, placement=Placement(min_nodes=2))]),
+        Rung.ALLOCATE,
+    ),
 }
 
 FORBIDDEN: dict[str, Case] = {
@@ -378,10 +383,14 @@ FORBIDDEN: dict[str, Case] = {
         Rung.ALLOCATE,
     ),
     "ports": Case(a_cluster(TWO_RACKS, [dressed(a_gang("w", 1, 1, 1), web("port"))]), Rung.ALLOCATE),
+    "placement": Case(
+        a_cluster([a_node("n0", 2)], [a_gang("w", 1, 1, placement=Placement(max_gpus_per_node=1))]), Rung.ALLOCATE
+    ),
 }
 
 RULE_OF = {
     "subgroup": {"subgroup", "gang"},
+    "placement": {"spacing"},
     **dict.fromkeys(("affinity", "spread", "ports"), frozenset({"predicates"})),
 }
 """What the checker calls it, where that is not the family's name."""

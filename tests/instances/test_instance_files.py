@@ -25,6 +25,7 @@ FAMILIES = (
     "affinity",
     "spread",
     "ports",
+    "placement",
 )
 
 every_instance = pytest.mark.parametrize("path", [LAB, *SOLVER, *FEATURES], ids=lambda path: path.stem)

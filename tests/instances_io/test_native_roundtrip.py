@@ -13,6 +13,7 @@ from kai_solver.domain import (
     GpuRequest,
     Node,
     Notice,
+    Placement,
     Pod,
     PodAffinityTerm,
     PodSet,
@@ -94,6 +95,10 @@ def pods(draw: st.DrawFn, name: str, podsets: tuple[str, ...]) -> Pod:
     )
 
 
+strategies, counts = st.none() | st.sampled_from(["binpack", "spread"]), st.none() | st.integers(1, 9)
+placements = st.builds(Placement, strategies, strategies, counts, counts, counts)
+
+
 @st.composite
 def trees(draw: st.DrawFn) -> SubGroup:
     if draw(st.booleans()):
@@ -123,6 +128,8 @@ def gangs(draw: st.DrawFn, name: str) -> Gang:
         stale_since_s=draw(moments),
         preemption_delay_s=draw(st.floats(0, 1e6)),
         staleness_grace_s=draw(st.none() | st.floats(-1, 1e6)),
+        placement=draw(placements),
+        workload=draw(st.sampled_from(["", "replicas"])),
         set_aside=draw(st.sampled_from(["", "two sizes in one job"])),
         uid=draw(st.sampled_from(["", "uid-1"])),
     )
@@ -143,6 +150,7 @@ def queues(draw: st.DrawFn, name: str) -> Queue:
         reclaim_min_runtime_s=draw(st.none() | st.floats(0, 1e5)),
         preempt_min_runtime_s=draw(st.none() | st.floats(0, 1e5)),
         usage=draw(st.tuples(factor, factor, factor)),
+        placement=draw(placements),
         display_name=draw(st.sampled_from(["", "Team"])),
         uid=draw(st.sampled_from(["", "uid-2"])),
     )

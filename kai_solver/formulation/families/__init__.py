@@ -15,6 +15,7 @@ from kai_solver.formulation.families import (
     limit,
     moves,
     numa,
+    placement,
     ports,
     priority,
     quota,
@@ -44,6 +45,7 @@ BUILT_IN: dict[str, Family] = {
     "affinity": affinity.add,
     "spread": spread.add,
     "ports": ports.add,
+    "placement": placement.add,
 }
 
 

@@ -4,7 +4,8 @@ For node n and resource r, with everything that may change lifted out of ``free`
 
     sum_s place[s, n] request[s, r] + sum_c stay[c, n] request[c, r]  <=  free[r, n]
 
-Whole GPUs are counted: whole devices in use plus devices opened for shares are at most the free devices. Each device
+Each device that shares open takes a pod slot more, for its reservation pod (reference 3.11). Whole GPUs are counted:
+whole devices in use plus devices opened for shares are at most the free devices. Each device
 open for shares holds at most 1000 thousandths. *Emptying cuts*: where a pod that takes every device of a node lands,
 nobody stays: ``stay[c, n] + run[c, n] place[s, n] <= run[c, n]``; without them the bound of a consolidation is 0 for
 20 s, with them it is proven in 0.01 s (design section 3).
@@ -16,15 +17,16 @@ from math import gcd
 
 from kai_solver.formulation.spec import Term, Var
 from kai_solver.formulation.variables import ShareSlot, Variables
-from kai_solver.units import GPU, MILLI
+from kai_solver.units import GPU, MILLI, PODS
 
 
 def add(v: Variables) -> None:
     """Add the rows."""
     load = _loads(v)
     for node, entries in load.items():
-        _resources(v, node, entries)
-        _devices(v, node, entries)
+        opened = _opened(v, node, entries)
+        _resources(v, node, entries, opened)
+        _devices(v, node, entries, opened)
         _emptying(v, node, entries)
 
 
@@ -73,7 +75,17 @@ def _staying(v: Variables) -> Iterator[tuple[int, Entry]]:
                 yield node, Entry(piece.shape, unit.stay, len(here), 1, devices, False)
 
 
-def _resources(v: Variables, node: int, entries: list[Entry]) -> None:
+def _opened(v: Variables, node: int, entries: list[Entry]) -> list[Term]:
+    """One term for each device, free of anybody who is fixed, that shares open: it is lost to whole requests."""
+    slots = v.slots.get(node, [])
+    if not slots:
+        return _devices_of_staying_shares(
+            v, node, [e for e in entries if v.joint.problem.shapes.shapes[e.shape].gpu.is_shared]
+        )
+    return [(1, slot.open) for slot in slots if v.joint.device_free[node][slot.device] >= MILLI]
+
+
+def _resources(v: Variables, node: int, entries: list[Entry], opened: list[Term]) -> None:
     problem = v.joint.problem
     for resource in range(v.joint.free.shape[0]):
         if resource == GPU:
@@ -84,7 +96,9 @@ def _resources(v: Variables, node: int, entries: list[Entry]) -> None:
             if amount:
                 terms.append((amount, entry.var))
         free = int(v.joint.free[resource, node])
-        if terms and _can_exceed(v, node, entries, resource, free):
+        reserved = opened if resource == PODS else []
+        terms += reserved
+        if terms and _can_exceed(v, node, entries, resource, free - len(reserved)):
             v.spec.add_le(*_reduced(terms, free), family="capacity")
 
 
@@ -104,16 +118,13 @@ def _reduced(terms: list[Term], free: int) -> tuple[list[Term], int]:
     return [(c // divisor, var) for c, var in terms], free // divisor
 
 
-def _devices(v: Variables, node: int, entries: list[Entry]) -> None:
+def _devices(v: Variables, node: int, entries: list[Entry], opened: list[Term]) -> None:
     """Whole devices by count; shares by device."""
     shapes = v.joint.problem.shapes.shapes
     slots = v.slots.get(node, [])
     free = v.joint.device_free[node]
     whole = [e for e in entries if shapes[e.shape].gpu.is_whole]
     shares = [e for e in entries if shapes[e.shape].gpu.is_shared]
-    opened: list[Term] = [(1, slot.open) for slot in slots if free[slot.device] >= MILLI]
-    if not slots:
-        opened = _devices_of_staying_shares(v, node, shares)
     available = int((free[: v.joint.problem.nodes[node].gpus] >= MILLI).sum())
     terms: list[Term] = [(shapes[e.shape].gpu.devices * e.count, e.var) for e in whole]
     if terms:

@@ -31,7 +31,7 @@ def moved_terms(v: Variables, shape: int) -> list[Term]:
             terms += [(-1, var) for var in group.stay.values()]
             terms += [(-1, group.out_reclaim), (-1, group.out_preempt)]
     for unit in v.units:
-        count = sum(len(p.pods) for p in unit.mover.pieces if p.shape == shape and not p.scopes)
+        count = sum(len(p.pods) for p in unit.mover.pieces if p.shape == shape and p.is_pooled)
         if unit.mover.may_move and count:
             terms.append((count, unit.moved))
     return terms

@@ -23,6 +23,8 @@ class DeploymentGrouper:
             return named_after(member.pod.name, member.pod.uid, "Pod")
         return None
 
-    def group(self, members: Sequence[Member]) -> Group:  # noqa: ARG002  (the shape is the same for all)
-        """One pod."""
-        return Group(min_member=1, priority_class="inference")
+    def group(self, members: Sequence[Member]) -> Group:
+        """One pod, and the name of the Deployment that its likes are of too."""
+        pod, top = members[0].pod, members[0].top
+        name = top.name.removesuffix(f"-{pod.labels.get(_MADE_BY_DEPLOYMENT, '')}") if top else ""
+        return Group(min_member=1, priority_class="inference", workload=name)

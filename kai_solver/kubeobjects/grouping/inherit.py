@@ -62,7 +62,9 @@ def pod_group_object(
     first, settings = members[0], around.settings
     default = default_of(*_kind_of(first), settings.kind_defaults)
     labels = {settings.node_pool_key: settings.node_pool} if settings.node_pool else {}
-    annotations = {key: first.stated(key) for key in (names.PREEMPTION_DELAY, names.STALENESS_GRACE)}
+    copied = (names.PREEMPTION_DELAY, names.STALENESS_GRACE, *names.PLACEMENT, names.OWN_WORKLOAD)
+    annotations = {key: first.stated(key) for key in copied}
+    annotations[names.OWN_WORKLOAD] = annotations[names.OWN_WORKLOAD] or group.workload
     annotations[names.OWN_SET_ASIDE] = group.problem
     metadata = {
         "name": name,

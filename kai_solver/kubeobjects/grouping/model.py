@@ -63,6 +63,8 @@ class Group:
         Leaf by pod (``namespace/name``); pods that are not in it are in the only podset.
     priority_class
         Of the workload's kind, where nobody states one; empty: the settings' default.
+    workload
+        Name of the workload of which this gang is one of many replicas; empty for most.
     problem
         Why the gang must be set aside; empty for most.
     """
@@ -72,6 +74,7 @@ class Group:
     min_subgroup: int | None = None
     podsets: Mapping[str, str] = field(default_factory=dict)
     priority_class: str = ""
+    workload: str = ""
     problem: str = ""
 
 
