@@ -93,7 +93,6 @@ def _with_shard(raw: Raw, settings: KubeSettings, notices: Notices) -> KubeSetti
         gpu_placement=gpu,
         cpu_placement=cpu,
         gpu_sharing_placement=gpu,
-        max_consolidation_gangs=0 if "spread" in (gpu, cpu) else base.max_consolidation_gangs,
         k_value=max(0.0, spec.number("kValue", Policy().k_value)),
         reclaim_min_runtime_s=spec.duration_s("minRuntime.reclaimMinRuntime") or 0.0,
         preempt_min_runtime_s=spec.duration_s("minRuntime.preemptMinRuntime") or 0.0,
@@ -102,7 +101,9 @@ def _with_shard(raw: Raw, settings: KubeSettings, notices: Notices) -> KubeSetti
     policy = with_own_annotations(raw, with_plugins(spec, settings.policy))
     name = object_name("SchedulingShard", raw)
     if policy.max_consolidation_gangs == 0:
-        notices.warn(name, "spreads or has no consolidation, so nothing is moved to make room, as in KAI")
+        notices.warn(name, "has no consolidation, so nothing is moved to make room, as in KAI")
+    elif "spread" in (gpu, cpu):
+        notices.warn(name, "spreads: KAI would then move nothing to make room, kai-solver does")
     ignored = list(unhonoured(raw, _SHARD))
     if ignored:
         notices.warn(name, f"not honoured yet: {', '.join(ignored)}")

@@ -14,10 +14,12 @@ def shard(name: str = "default", **spec: Any) -> dict[str, Any]:
 def test_a_shard_states_placement_and_run_times(build: Any) -> None:
     minimum = {"preemptMinRuntime": "1m", "reclaimMinRuntime": "30s"}
     written = shard(placementStrategy={"gpu": "spread", "cpu": "binpack"}, minRuntime=minimum, kValue=0.5)
-    policy = build.read(written).policy
+    found = build.read(written)
+    policy = found.policy
     assert (policy.gpu_placement, policy.cpu_placement, policy.gpu_sharing_placement) == ("spread", "binpack", "spread")
     assert (policy.preempt_min_runtime_s, policy.reclaim_min_runtime_s, policy.k_value) == (60.0, 30.0, 0.5)
-    assert policy.max_consolidation_gangs == 0  # spreading disables consolidation in KAI
+    assert policy.max_consolidation_gangs == -1
+    assert any("KAI would then move nothing" in text for text in build.texts(found))
 
 
 def test_the_default_shard_counts_and_the_others_are_named(build: Any) -> None:

@@ -74,7 +74,7 @@ def crowded(folder: Path) -> Path:
 
 ALL_FAMILIES = (
     'families = ["gang", "subgroup", "capacity", "limit", "quota", "entitlement", "priority", "topology", "units", '
-    '"moves", "affinity", "spread", "ports", "keep-quiet"]\n'
+    '"moves", "affinity", "spread", "ports", "placement", "keep-quiet"]\n'
 )
 
 
