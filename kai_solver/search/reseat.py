@@ -55,7 +55,8 @@ def _seat(state: State, pool: VictimPool, moved: list[int], comers: list[Admissi
         done = _seat_unit(state, pool, mover, item) if isinstance(item, int) else placer.place_chunk(item.chunk)
         if not done:
             return False
-    return True
+    touched = {pool.units[unit].gang for unit in moved} | {admission.chunk.gang for admission in comers}
+    return all(state.keeps_spacing(gang) for gang in touched)
 
 
 def _seat_unit(state: State, pool: VictimPool, mover: Placer, unit: int) -> bool:
@@ -66,7 +67,9 @@ def _seat_unit(state: State, pool: VictimPool, mover: Placer, unit: int) -> bool
 
 
 def _opened(state: State) -> int:
-    """Wholly free GPU nodes that get a pod with GPUs: what the stage ``preference`` minimises."""
+    """Wholly free GPU nodes that get a pod with GPUs that is to be packed: what the stage ``preference`` minimises."""
     problem = state.problem
+    shapes, shape_of = problem.shapes.shapes, problem.pod_shape
+    packed = [place for pod, place in state.places.items() if shapes[shape_of[pod]].nodes == "binpack"]
     whole = ((problem.device_free + problem.device_releasing) >= MILLI).sum(axis=1)
-    return len({p.node for p in state.places.values() if p.devices and whole[p.node] == problem.gpus[p.node]})
+    return len({p.node for p in packed if p.devices and whole[p.node] == problem.gpus[p.node]})
