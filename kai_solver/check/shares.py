@@ -3,7 +3,7 @@
 import numpy as np
 
 from kai_solver.check.accounts import ZERO, Amount, Ledger, QueueTree, minus, paid, plus
-from kai_solver.check.scene import Scene, is_active
+from kai_solver.check.scene import Scene
 from kai_solver.domain import PodStatus, Rung, counted_gpu_milli
 from kai_solver.fairness import QueueTree as Queues
 from kai_solver.fairness import fair_share
@@ -22,25 +22,28 @@ def fair_shares(scene: Scene, tree: QueueTree, before: Ledger) -> dict[str, Amou
 
 
 def _divided(scene: Scene) -> Amount:
-    """What is shared out: the schedulable nodes less the active pods of other schedulers."""
+    """What is shared out: the schedulable nodes less what pods of other schedulers hold, leaving ones too."""
     amount = ZERO
     for node in scene.snapshot.nodes:
         if node.schedulable:
             gpu = counted_gpu_milli(node, scene.snapshot.schema, scene.snapshot.policy)
             amount = plus(amount, (node.allocatable[CPU], node.allocatable[MEMORY], gpu))
     for pod in scene.snapshot.foreign:
-        if is_active(pod) and (node_of := scene.nodes.get(pod.node)) is not None and node_of.schedulable:
+        if pod.status.holds_resources and (node_of := scene.nodes.get(pod.node)) is not None and node_of.schedulable:
             amount = minus(amount, paid(pod, node_of))
     return amount
 
 
 def _pending(scene: Scene, tree: QueueTree, before: Ledger) -> Ledger:
-    """Allocated and pending amounts of every queue. Requests by GPU memory count as on the smallest GPU."""
+    """Allocated and pending amounts of every queue, of gangs set aside too: KAI counts all pods that wait.
+
+    Requests by GPU memory count as on the smallest GPU.
+    """
     ledger = before.copy()
     devices = [node for node in scene.snapshot.nodes if node.gpus and node.gpu_memory_mib]
     smallest = min(devices, key=lambda node: node.gpu_memory_mib, default=None)
     for gang in scene.snapshot.gangs:
-        if gang.set_aside or gang.queue not in tree.paths:
+        if gang.queue not in tree.paths:
             continue
         for pod in gang.pods:
             if pod.status is PodStatus.PENDING:

@@ -180,6 +180,12 @@ def test_a_fraction_may_be_rounded_up_to_a_whole_gpu() -> None:
     assert gpu_shares(queues, 1, {"shared": 0.5, "a": 1, "b": 1}) == {"shared": 1, "a": 0, "b": 0}
 
 
+def test_who_gets_exactly_what_it_asks_for_starts_no_further_round() -> None:
+    queues = [gpu_queue("exact", weight=2), gpu_queue("heavy", weight=6.2), gpu_queue("light", weight=1.8)]
+    # 10 GPUs: 2 as asked, 6.2 and 1.8. The last one by remainder; shared out anew it would go to heavy.
+    assert gpu_shares(queues, 10, {"exact": 2, "heavy": 9, "light": 9}) == {"exact": 2, "heavy": 6, "light": 2}
+
+
 def test_half_a_gpu_of_surplus_is_given_whole_to_one() -> None:
     queues = [gpu_queue("a", weight=1, created_s=1), gpu_queue("b", weight=1, created_s=2)]
     assert gpu_shares(queues, 2.5, {"a": 4, "b": 4}) == {"a": 1.5, "b": 1}

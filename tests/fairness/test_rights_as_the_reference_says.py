@@ -28,8 +28,8 @@ RESOURCES = range(3)
 UNITS = (1, 1, 1000)
 NAMES = ("a", "b", "c", "d", "e", "f")
 
-SMALL = st.integers(0, 6)
-HALVES = st.integers(0, 12).map(lambda half: half * 500)
+SMALL = st.integers(0, 3)
+HALVES = st.integers(0, 5).map(lambda half: half * 500)
 FREE = st.just(-1)
 amounts = st.tuples(SMALL, SMALL, HALVES)
 bounds = st.tuples(FREE | SMALL, FREE | SMALL, FREE | HALVES)
@@ -206,34 +206,49 @@ def victim_accepted(state: State, mine: int, theirs: int, request: Triple) -> bo
     return over or not any(held[r] < quotas[victim][r] for r in limited)
 
 
-def reclaimable(
-    state: State, mine: int, request: Triple, chunks: list[tuple[int, Triple]], multiplier: Fraction, fixed: bool
-) -> bool:
-    """Step 3: every chunk in order, before it is subtracted; then saturation; then non-preemptible quota."""
-    tree = state.tree
-    quotas = [queue.quota for queue in tree.queues]
-    remaining = [list(row) for row in state.allocated]
-    touched: set[int] = set()
+Chunks = list[tuple[int, Triple]]
+
+
+def chunks_allowed(state: State, mine: int, request: Triple, chunks: Chunks) -> bool:
+    """Step 3: every chunk in order, tested before it is subtracted."""
+    tree, remaining = state.tree, [list(row) for row in state.allocated]
     for theirs, chunk in chunks:
         reclaimer, victim = leveled(tree, mine, theirs)
-        fair = not within(remaining[victim], state.allocatable[victim])
-        guaranteed = within(state.allocated[reclaimer], quotas[reclaimer], request)
-        if not fair and not (guaranteed and not within(remaining[victim], quotas[victim])):
+        quota = tree.queues[victim].quota
+        maintains = not within(remaining[victim], state.allocatable[victim])
+        guaranteed = within(state.allocated[reclaimer], tree.queues[reclaimer].quota, request)
+        if not maintains and not (guaranteed and not within(remaining[victim], quota)):
             return False
-        for queue in [theirs, *above(tree, theirs)]:
-            touched.add(queue)
-            for r in RESOURCES:
-                remaining[queue][r] -= chunk[r]
+        subtract(tree, remaining, theirs, chunk)
+    return True
+
+
+def saturation_allowed(state: State, mine: int, request: Triple, chunks: Chunks, multiplier: Fraction) -> bool:
+    """Step 3, saturation: r > 1 and Fair_S > 0 and r * mult >= s fails, at every level of the reclaimer's path."""
+    tree, remaining = state.tree, [list(row) for row in state.allocated]
+    touched: set[int] = set()
+    for theirs, chunk in chunks:
+        touched |= subtract(tree, remaining, theirs, chunk)
     involved = [r for r in RESOURCES if request[r] > 0 or any(chunk[r] > 0 for _, chunk in chunks)]
     for queue in [mine, *above(tree, mine)]:
-        for sibling in range(tree.size):
-            if sibling in touched and sibling != queue and tree.queues[sibling].parent == tree.queues[queue].parent:
-                for r in involved:
-                    ours = ratio(remaining[queue][r] + request[r], state.share[queue][r])
-                    other = ratio(remaining[sibling][r], state.share[sibling][r])
-                    if ours > 1 and state.share[sibling][r] > 0 and ours * multiplier >= other:
-                        return False
-    return not fixed or all(within(state.fixed[q], quotas[q], request) for q in [mine, *above(tree, mine)])
+        for sibling in touched - {queue}:
+            if tree.queues[sibling].parent != tree.queues[queue].parent:
+                continue
+            for r in involved:
+                ours = ratio(remaining[queue][r] + request[r], state.share[queue][r])
+                other = ratio(remaining[sibling][r], state.share[sibling][r])
+                if ours > 1 and state.share[sibling][r] > 0 and ours * multiplier >= other:
+                    return False
+    return True
+
+
+def subtract(tree: QueueTree, remaining: list[list[int]], leaf: int, chunk: Triple) -> set[int]:
+    """Take ``chunk`` from the leaf and all its ancestors, which are returned."""
+    chain = {leaf, *above(tree, leaf)}
+    for queue in chain:
+        for r in RESOURCES:
+            remaining[queue][r] -= chunk[r]
+    return chain
 
 
 def ratio(amount: int, fair: int) -> Fraction | float:
@@ -243,35 +258,40 @@ def ratio(amount: int, fair: int) -> Fraction | float:
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
-@given(states(), requests, st.booleans(), st.sampled_from([Fraction(1), Fraction(3, 2)]), st.data())
-def test_reclaim(state: State, request: Triple, fixed: bool, multiplier: Fraction, data: st.DataObject) -> None:
+@given(states(), requests, st.booleans())
+def test_who_may_reclaim_and_from_whom(state: State, request: Triple, fixed: bool) -> None:
+    tree = state.tree
+    leaves = [q for q in range(tree.size) if tree.is_leaf[q]]
+    quotas = [queue.quota for queue in tree.queues]
+    for mine in leaves:
+        # The leaf's own right, and what the validator asks of non-preemptible work at every ancestor: ours at once.
+        can = within(state.allocated[mine], state.share[mine], request)
+        chain = [mine, *above(tree, mine)] if fixed else []
+        can = can and all(within(state.fixed[q], quotas[q], request) for q in chain)
+        ours = may_reclaim(tree, state.share, state.allocated, state.fixed, mine, request, not fixed)
+        assert (ours is None) == can
+        for theirs in leaves:
+            if theirs != mine:
+                found = victim_queue_eligible(tree, state.allocatable, state.allocated, mine, theirs, request)
+                assert found == victim_accepted(state, mine, theirs, request)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(states(), requests, st.sampled_from([Fraction(1), Fraction(3, 2), Fraction(2)]), st.data())
+def test_what_may_be_reclaimed(state: State, request: Triple, multiplier: Fraction, data: st.DataObject) -> None:
     tree = state.tree
     leaves = [q for q in range(tree.size) if tree.is_leaf[q]]
     assume(len(leaves) > 1)
-    mine = data.draw(st.sampled_from(leaves))
-    others = [leaf for leaf in leaves if leaf != mine]
-    quotas = [queue.quota for queue in tree.queues]
-
-    can = within(state.allocated[mine], state.share[mine], request) and (
-        not fixed or within(state.fixed[mine], quotas[mine], request)
-    )
-    everywhere = not fixed or all(within(state.fixed[q], quotas[q], request) for q in [mine, *above(tree, mine)])
-    ours = may_reclaim(tree, state.share, state.allocated, state.fixed, mine, request, not fixed) is None
-    # Ours asks at once for the quota of every ancestor, which the validator would refuse later.
-    assert ours == (can and everywhere)
-
-    for theirs in others:
-        found = victim_queue_eligible(tree, state.allocatable, state.allocated, mine, theirs, request)
-        assert found == victim_accepted(state, mine, theirs, request)
-
-    chunks = data.draw(st.lists(st.tuples(st.sampled_from(others), requests), min_size=1, max_size=4))
-    ledger = ReclaimLedger(tree, state.share, state.allocatable, state.allocated, mine, request)
-    allowed = True
-    for theirs, chunk in chunks:
-        allowed = allowed and ledger.allows(theirs)
-        ledger.take(theirs, chunk)
-    allowed = allowed and ledger.saturation_ok(float(multiplier))
-    assert (allowed and everywhere) == reclaimable(state, mine, request, chunks, multiplier, fixed)
+    for mine in leaves:
+        others = [leaf for leaf in leaves if leaf != mine]
+        chunks = data.draw(st.lists(st.tuples(st.sampled_from(others), requests), min_size=1, max_size=3))
+        ledger = ReclaimLedger(tree, state.share, state.allocatable, state.allocated, mine, request)
+        allowed = True
+        for theirs, chunk in chunks:
+            allowed = allowed and ledger.allows(theirs)
+            ledger.take(theirs, chunk)
+        assert allowed == chunks_allowed(state, mine, request, chunks)
+        assert ledger.saturation_ok(float(multiplier)) == saturation_allowed(state, mine, request, chunks, multiplier)
 
 
 def test_the_transcription_reads_paths_as_the_tree_does() -> None:

@@ -1,0 +1,83 @@
+"""The checker's own count of what is divided, and for whom, comes to the same fair shares as the planner's."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kai_solver.check.accounts import grow_tree, ledger_before
+from kai_solver.check.scene import set_scene
+from kai_solver.check.shares import fair_shares
+from kai_solver.domain import Plan, Rung, Snapshot
+from kai_solver.instances_io import snapshot_from_native
+from kai_solver.reduction import build_problem
+
+RECLAIMS = Plan(admitted=(("default/any", Rung.RECLAIM),))
+
+
+def both(snapshot: Snapshot) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+    """Fair shares by queue: the planner's, and the checker's."""
+    problem = build_problem(snapshot)
+    planned = {name: list(problem.share[i]) for name, i in problem.queues.index.items()}
+    scene, tree = set_scene(snapshot, RECLAIMS), grow_tree(snapshot)
+    judged = fair_shares(scene, tree, ledger_before(scene, tree))
+    return planned, {name: list(amount) for name, amount in judged.items()}
+
+
+def cluster(gangs: list[dict[str, Any]], foreign: list[dict[str, Any]] | None = None) -> Snapshot:
+    return snapshot_from_native(
+        {
+            "format": "kai-solver/v1",
+            "nodes": [
+                {"name": "n0", "gpus": 4, "gpuMemory": 40_000},
+                {"name": "n1", "gpus": 4, "gpuMemory": 80_000},
+                {"name": "off", "gpus": 4, "schedulable": False},
+            ],
+            "queues": [{"name": "a", "usage": 0.5}, {"name": "b", "quota": 1, "weight": 2}],
+            "gangs": gangs,
+            "foreign": foreign or [],
+        }
+    )
+
+
+def gpus_of(snapshot: Snapshot) -> dict[str, float]:
+    planned, judged = both(snapshot)
+    assert judged == planned
+    return {name: amounts[2] / 1000 for name, amounts in judged.items()}
+
+
+@pytest.mark.parametrize("status", ["Running", "Releasing", "StuckInReleasing"])
+def test_what_pods_of_other_schedulers_hold_is_not_divided(status: str) -> None:
+    """Leaving pods hold it still (KAI: activeUsed)."""
+    foreign = [{"name": "f", "gpus": 3, "node": "n0", "status": status}]
+    assert gpus_of(cluster([{"name": "g", "queue": "a", "pods": [{"gpus": 4, "replicas": 3}]}], foreign)) == {
+        "a": 5,
+        "b": 0,
+    }
+
+
+def test_the_pending_pods_of_a_gang_set_aside_are_asked_for() -> None:
+    gang = {"name": "g", "queue": "a", "pods": [{"gpus": 2}]}
+    assert gpus_of(cluster([gang])) == gpus_of(cluster([gang | {"setAside": "for a reason"}])) == {"a": 2, "b": 0}
+
+
+POD = st.fixed_dictionaries(
+    {"replicas": st.integers(1, 5)},
+    optional={"cpu": st.integers(0, 90), "status": st.sampled_from(["Pending", "Gated", "Succeeded"])},
+) | st.fixed_dictionaries(
+    {"node": st.sampled_from(["n0", "n1", "off"]), "status": st.sampled_from(["Running", "Releasing", "Bound"])}
+)
+GPU = st.sampled_from([{"gpus": 0.5}, {"gpus": 2}, {"gpuMemory": 30_000}, {}, {"gpus": 0.25, "gpuDevices": 2}])
+GANG = st.fixed_dictionaries(
+    {"queue": st.sampled_from(["a", "b", "none"]), "pods": st.lists(st.builds(dict.__or__, POD, GPU), max_size=3)},
+    optional={"setAside": st.just("for a reason"), "priority": st.sampled_from([50, 100])},
+)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(st.lists(GANG, max_size=4), st.lists(st.builds(dict.__or__, POD, GPU), max_size=2))
+def test_planner_and_checker_divide_alike(gangs: list[dict[str, Any]], foreign: list[dict[str, Any]]) -> None:
+    named = [gang | {"name": f"g{place}"} for place, gang in enumerate(gangs)]
+    planned, judged = both(cluster(named, foreign))
+    assert judged == planned
