@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from kai_solver.check.scene import Scene, destination, gpu_milli, is_active
+from kai_solver.check.scene import Scene, destination, is_active
 from kai_solver.domain import Gang, Node, Pod, Queue, Snapshot
 from kai_solver.fairness import QueueTree as Queues
 from kai_solver.units import CPU, MEMORY, QUEUE_RESOURCES
@@ -27,7 +27,7 @@ def paid(pod: Pod, node: Node | None) -> Amount:
     """What a queue pays for the pod on ``node``: CPU, memory, GPUs with MIG slices (reference 3.0)."""
     milli = pod.quota_gpu_milli
     if pod.gpu.devices:
-        milli += gpu_milli(pod, node) if node is not None else pod.gpu.devices * pod.gpu.milli
+        milli += pod.gpu.devices * pod.gpu.milli_on(0 if node is None else node.gpu_memory_mib)
     return pod.request[CPU], pod.request[MEMORY], milli
 
 

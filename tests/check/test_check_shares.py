@@ -57,6 +57,29 @@ def test_what_pods_of_other_schedulers_hold_is_not_divided(status: str) -> None:
     }
 
 
+def test_mig_slices_are_divided_as_gpus() -> None:
+    """A checker that forgot them refused every reclaim of slices over quota."""
+    slices = {"nvidia.com/mig-1g.5gb": 4, "nvidia.com/mig-2g.10gb": 1}
+    file = {
+        "format": "kai-solver/v1",
+        "nodes": [{"name": "n", "resources": slices}],
+        "queues": [{"name": "a"}, {"name": "b"}],
+        "gangs": [{"name": f"{q}", "queue": q, "pods": [{"quotaGpus": 1, "replicas": 9}]} for q in "ab"],
+    }
+    assert gpus_of(snapshot_from_native(file)) == {"a": 3, "b": 3}
+
+
+def test_requests_by_memory_count_where_no_node_tells_its_own() -> None:
+    """KAI then takes 100 MiB a device."""
+    file = {
+        "format": "kai-solver/v1",
+        "nodes": [{"name": "n", "gpus": 2}],
+        "queues": [{"name": "a", "quota": 2}],
+        "gangs": [{"name": "g", "queue": "a", "pods": [{"gpuMemory": 50}]}],
+    }
+    assert gpus_of(snapshot_from_native(file)) == {"a": 0.5}
+
+
 def test_the_pending_pods_of_a_gang_set_aside_are_asked_for() -> None:
     gang = {"name": "g", "queue": "a", "pods": [{"gpus": 2}]}
     assert gpus_of(cluster([gang])) == gpus_of(cluster([gang | {"setAside": "for a reason"}])) == {"a": 2, "b": 0}
