@@ -461,3 +461,23 @@ def test_default_priorities_that_cannot_be_read_change_nothing(
 @pytest.mark.parametrize(("kind", "api"), [("SPOTRequest", "egx.nvidia.io/v1"), ("Service", "serving.knative.dev/v1")])
 def test_services_of_other_kinds_have_the_priority_of_inference(build: Any, kind: str, api: str) -> None:
     assert build.one_gang(build.pod("p", owner=build.owner(kind, api=api))).priority == 125
+
+
+def test_each_group_of_a_ray_cluster_has_the_topology_of_its_template(build: Any) -> None:
+    level = "kai.scheduler/topology-required-placement"
+    asked = {"kai.scheduler/topology": "t", level: "rack"}
+    groups = [
+        {"groupName": "big", "replicas": 2, "template": {"metadata": {"annotations": asked}}},
+        {"groupName": "small", "replicas": 1},
+    ]
+    cluster = thing("RayCluster", "ray.io/v1", {"workerGroupSpecs": groups}, annotations={})
+    owner = build.owner("RayCluster", api="ray.io/v1")
+    pods = [build.pod(f"w{i}", owner=owner, labels={"ray.io/group": "big"}, annotations=asked) for i in range(2)]
+    gang = build.one_gang(*pods, cluster)
+    levels = {leaf.name: leaf.topology and leaf.topology.required for leaf in gang.root.podsets()}
+    assert levels == {"headgroup": None, "big": "rack", "small": None}
+    assert gang.root.topology is None
+    whole = thing("RayCluster", "ray.io/v1", {"workerGroupSpecs": groups}, annotations=asked | {level: "zone"})
+    root = build.one_gang(*pods, whole).root
+    assert root.topology is not None
+    assert root.topology.required == "zone"

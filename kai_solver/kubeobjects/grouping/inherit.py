@@ -66,6 +66,7 @@ def pod_group_object(
     annotations = {key: first.stated(key) for key in copied}
     annotations[names.OWN_WORKLOAD] = annotations[names.OWN_WORKLOAD] or group.workload
     annotations[names.OWN_SET_ASIDE] = group.problem
+    said = first.stated_by_owner if group.templates_speak_for_parts else first.stated
     metadata = {
         "name": name,
         "namespace": first.pod.namespace,
@@ -79,7 +80,7 @@ def pod_group_object(
         "priorityClassName": _priority_class(group, members, default.priority_class, settings),
         "preemptibility": _stated(members, names.PREEMPTIBILITY) or default.preemptibility,
         "topologyConstraint": _topology(
-            first.stated(names.TOPOLOGY), first.stated(names.TOPOLOGY_REQUIRED), first.stated(names.TOPOLOGY_PREFERRED)
+            said(names.TOPOLOGY), said(names.TOPOLOGY_REQUIRED), said(names.TOPOLOGY_PREFERRED)
         ),
         **_shape(group, first),
     }

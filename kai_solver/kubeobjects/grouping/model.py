@@ -26,11 +26,15 @@ class Member:
 
     def stated(self, name: str) -> str:
         """A label or annotation, of the top owner first, of the pod last; empty where nobody states it."""
+        return self.stated_by_owner(name) or self.pod.labels.get(name) or self.pod.annotations.get(name) or ""
+
+    def stated_by_owner(self, name: str) -> str:
+        """A label or annotation of the topmost owner that has it; empty where none has."""
         for owner in reversed(self.owners):
             value = owner.labels.get(name) or owner.annotations.get(name)
             if value:
                 return value
-        return self.pod.labels.get(name) or self.pod.annotations.get(name) or ""
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,8 @@ class Group:
         How many of the topmost parts are needed; None: all.
     podsets
         Leaf by pod (``namespace/name``); pods that are not in it are in the only podset.
+    templates_speak_for_parts
+        What the pods' templates say of topologies is about their parts, and not about the whole gang.
     priority_class
         Of the workload's kind, where nobody states one; empty: the settings' default.
     workload
@@ -73,6 +79,7 @@ class Group:
     parts: tuple[Part, ...] = ()
     min_subgroup: int | None = None
     podsets: Mapping[str, str] = field(default_factory=dict)
+    templates_speak_for_parts: bool = False
     priority_class: str = ""
     workload: str = ""
     problem: str = ""

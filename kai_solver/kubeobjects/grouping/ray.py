@@ -1,6 +1,7 @@
 """Ray: the head, and one part per worker group (reference 1.7)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.grouping.model import Group, Member, Part, named_after
@@ -27,8 +28,10 @@ class RayGrouper:
     def group(self, members: Sequence[Member]) -> Group:
         """From the cluster's spec where it is there, else by the pods that are."""
         counts = _stated(members[0]) or sizes(_part(member) for member in members)
-        parts = tuple(Part(name, min_member=count) for name, count in counts.items())
-        return Group(parts=parts, podsets={member.pod.key: _part(member) for member in members})
+        said = _said_by_parts(members)
+        parts = tuple(_with_levels(Part(name, min_member=count), said.get(name, {})) for name, count in counts.items())
+        podsets = {member.pod.key: _part(member) for member in members}
+        return Group(parts=parts, podsets=podsets, templates_speak_for_parts=True)
 
 
 def cluster_spec(kind: str, raw: Raw) -> Raw:
@@ -44,6 +47,27 @@ def worker_groups(cluster: Raw) -> dict[str, int]:
         least = worker.count("minReplicas") or worker.count("replicas")
         needed[worker.required("groupName")] = least * worker.count("numOfHosts", 1)
     return needed
+
+
+def _said_by_parts(members: Sequence[Member]) -> dict[str, Mapping[str, str]]:
+    """Annotations of each part's template, as the cluster's spec has them, else as its pods do."""
+    said: dict[str, Mapping[str, str]] = {_part(member): member.pod.annotations for member in reversed(members)}
+    for owner in members[0].owners:
+        cluster = cluster_spec(owner.kind, owner.raw) if owner.kind in KINDS else Raw(None)
+        groups = [(HEAD, cluster.get("headGroupSpec"))]
+        groups += [(worker.required("groupName"), worker) for worker in cluster.items("workerGroupSpecs")]
+        for name, group in groups:
+            said[name] = group.strings("template.metadata.annotations") or said.get(name, {})
+    return said
+
+
+def _with_levels(part: Part, said: Mapping[str, str]) -> Part:
+    return replace(
+        part,
+        topology=said.get(names.TOPOLOGY, ""),
+        required_level=said.get(names.TOPOLOGY_REQUIRED, ""),
+        preferred_level=said.get(names.TOPOLOGY_PREFERRED, ""),
+    )
 
 
 def _stated(member: Member) -> dict[str, int]:
