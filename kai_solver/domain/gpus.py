@@ -72,7 +72,7 @@ def counted_gpu_milli(node: Node, schema: ResourceSchema, policy: Policy) -> int
 
 
 def implied_terms(
-    gpu: GpuRequest, paid_milli: int, policy: Policy, *, single_mig: bool
+    gpu: GpuRequest, paid_milli: int, policy: Policy, *, claims: bool, single_mig: bool
 ) -> tuple[tuple[NodeTerm, ...], ...]:
     """Node terms that nobody writes on a pod and that hold all the same.
 
@@ -80,11 +80,13 @@ def implied_terms(
     ----------
     paid_milli
         GPUs that its queue pays for extended resources (MIG slices, shared GPUs).
+    claims
+        Whether it asks for devices by resource claims: those are taken for GPU work.
     single_mig
         Whether the cluster has nodes of MIG strategy ``single``: they take whole devices only (reference 1.5).
     """
     terms = _WHOLE_OR_NONE if single_mig and gpu.is_shared else ()
     if not policy.restrict_node_scheduling:
         return terms
-    label = GPU_WORKER if gpu.devices or paid_milli else CPU_WORKER
+    label = GPU_WORKER if gpu.devices or paid_milli or claims else CPU_WORKER
     return (*terms, ((Requirement(label, "Exists"),),))

@@ -64,9 +64,9 @@ class PodReader:
         gpu = _gpu_request(doc, whole, field)
         waiting = self._paid(doc, "")
         home = doc.namespace or namespace
-        constraints = self._constraints(
-            doc, home, implied_terms(gpu, waiting, self.policy, single_mig=self.places.has_single_mig)
-        )
+        claims, single = bool(doc.claims or doc.claim_templates), self.places.has_single_mig
+        implied = implied_terms(gpu, waiting, self.policy, claims=claims, single_mig=single)
+        constraints = self._constraints(doc, home, implied)
         parts = containers(doc.containers, self.schema)
         base = doc.name or (f"{gang}-{field.rsplit('[', 1)[1][:-1]}" if many else gang)
         numbered = doc.replicas != 1 or not doc.name

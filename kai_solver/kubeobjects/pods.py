@@ -113,7 +113,8 @@ class PodReader:
         status = self._status(raw, binding)
         node = _node(raw, status, binding)
         paid_milli = self.nodes.paid_gpu_milli(amounts, node, self.settings.policy)
-        implied = implied_terms(gpu, paid_milli, self.settings.policy, single_mig=self.nodes.has_single_mig)
+        claims, single = bool(raw.items("spec.resourceClaims")), self.nodes.has_single_mig
+        implied = implied_terms(gpu, paid_milli, self.settings.policy, claims=claims, single_mig=single)
         groups = gpu_groups(labels) or (binding.gpu_groups if binding and status.holds_resources else ())
         return RawPod(
             raw=raw,

@@ -111,6 +111,13 @@ def test_a_mig_slice_is_gpu_work_where_nodes_are_restricted(build: Any) -> None:
     assert terms == (((Requirement("node-role.kubernetes.io/gpu-worker", "Exists"),),),)
 
 
+def test_a_pod_with_claims_is_gpu_work_where_nodes_are_restricted(build: Any) -> None:
+    settings = KubeSettings(policy=Policy(restrict_node_scheduling=True))
+    pod = build.pod("p", {"spec": {"resourceClaims": [{"name": "c", "resourceClaimName": "claim"}]}})
+    terms = build.one_pod(pod, settings=settings).constraints.node_terms
+    assert (((Requirement("node-role.kubernetes.io/gpu-worker", "Exists"),),),) == terms
+
+
 def test_flags_of_the_scheduler_in_a_shard(build: Any) -> None:
     args = {
         "restrict-node-scheduling": "true",
