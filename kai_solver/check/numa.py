@@ -104,7 +104,10 @@ def _fault(scene: Scene, entry: Bind | Move, node: Node) -> str:
         return f"no set of NUMA zones that {topology.policy} allows could hold it"
     if not _splits(together, [w or 0 for w in widths], given, len(topology.zones)):
         return f"its NUMA zones {sorted(given)} are not what {topology.policy} allows ({topology.scope} scope)"
-    return _init_fault(scene, entry, node, before)
+    book = ZoneBook.of(scene, node, in_the_end=not is_immediate(entry), without=entry.pod)
+    if len(together) > 1 and not _takes_in_turn(book, together, [w or 0 for w in widths]):
+        return "the kubelet, which gives each container in turn the first NUMA zones that serve, would turn it away"
+    return _init_fault(book, topology, before)
 
 
 def _amounts(scene: Scene, share: ZoneShare) -> dict[int, int]:
@@ -155,19 +158,29 @@ def _covers(units: Needs, sets: list[frozenset[int]], given: dict[int, dict[int,
     return True
 
 
-def _init_fault(scene: Scene, entry: Bind | Move, node: Node, before: Needs) -> str:
+def _takes_in_turn(book: "ZoneBook", units: Needs, widths: list[int]) -> bool:
+    """True where unit after unit finds zones beside everybody else, each taking the first that serve."""
+    count = len(book.used)
+    left = [[max(0, book.left(zone, r)) for r in range(len(book.used[zone]))] for zone in range(count)]
+    for need, width in zip(units, widths, strict=True):
+        sets = combinations(range(count), width)
+        chosen = next((s for s in sets if all(sum(left[z][r] for z in s) >= a for r, a in need.items())), None)
+        if chosen is None:
+            return False
+        for r, amount in need.items():
+            rest = amount
+            for zone in chosen:
+                part = min(rest, left[zone][r])
+                left[zone][r] -= part
+                rest -= part
+    return True
+
+
+def _init_fault(book: "ZoneBook", topology: NumaTopology, before: Needs) -> str:
     """Init containers have to find zones too, beside everybody else, before their pod's other containers start."""
-    topology = node.numa
-    if not before or topology is None:
-        return ""
-    book = ZoneBook.of(scene, node, in_the_end=not is_immediate(entry), without=entry.pod)
     for need in before:
         width = _width(topology, need)
-        choices = combinations(range(len(topology.zones)), width or 0)
-        if width is None or not any(
-            all(sum(max(0, book.left(z, r)) for z in zones) >= amount for r, amount in need.items())
-            for zones in choices
-        ):
+        if width is None or not _takes_in_turn(book, [need], [width]):
             return "an init container finds no NUMA zones"
     return ""
 

@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from kai_solver.cli.console import counted
-from kai_solver.domain import Bind, Pending, Plan, PodStatus, Snapshot
+from kai_solver.domain import Bind, Move, Pending, Plan, PodStatus, Snapshot
 from kai_solver.explain import relative_gap
 from kai_solver.units import MILLI
 
@@ -72,22 +72,25 @@ def pending_lines(gangs: list[Pending], blockers: int | None) -> list[str]:
 
 
 def places(binds: list[Bind]) -> str:
-    """``node-1 (GPU 0-3), node-2 (GPU 5: 0.5)`` and how many nodes more."""
+    """``node-1 (GPU 0-3, zone node-0), node-2 (GPU 5: 0.5)`` and how many nodes more; zones are those of NUMA."""
     on: dict[str, dict[int, int]] = defaultdict(dict)
+    zones: dict[str, dict[str, None]] = defaultdict(dict)
     for bind in binds:
         devices = on[bind.node]
+        zones[bind.node].update((share.zone, None) for share in bind.zones)
         for device in bind.devices:
             devices[device.index] = devices.get(device.index, 0) + device.milli
-    shown = [f"{node}{_devices(devices)}" for node, devices in list(on.items())[:SHOWN]]
+    shown = [f"{node}{_devices(devices, sorted(zones[node]))}" for node, devices in list(on.items())[:SHOWN]]
     return ", ".join(shown) + (f" and {counted(len(on) - len(shown), 'more node')}" if len(on) > len(shown) else "")
 
 
-def _devices(devices: dict[int, int]) -> str:
+def _devices(devices: dict[int, int], zones: list[str]) -> str:
+    named = [f"zone{'s' if len(zones) > 1 else ''} {', '.join(zones)}"] if zones else []
     if not devices:
-        return ""
+        return f" ({named[0]})" if named else ""
     whole = _ranges(sorted(index for index, milli in devices.items() if milli >= MILLI))
     shares = [f"{milli / MILLI:g} of {index}" for index, milli in sorted(devices.items()) if milli < MILLI]
-    return f" (GPU {', '.join(whole + shares)})"
+    return f" (GPU {', '.join(whole + shares + named)})"
 
 
 def _ranges(indices: list[int]) -> list[str]:
@@ -99,6 +102,11 @@ def _ranges(indices: list[int]) -> list[str]:
         else:
             runs.append([index, index])
     return [str(first) if first == last else f"{first}-{last}" for first, last in runs]
+
+
+def landing(move: Move) -> str:
+    """``node-1``, with the NUMA zones where they count."""
+    return f"{move.target}{_devices({}, [share.zone for share in move.zones])}"
 
 
 def nodes_of(nodes: list[str]) -> str:

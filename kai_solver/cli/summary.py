@@ -14,6 +14,7 @@ from kai_solver.cli.phrases import (
     describe,
     gap,
     helped,
+    landing,
     nodes_of,
     outcome,
     pending_lines,
@@ -110,7 +111,7 @@ class _Summary:
         heading(self._console, "Moves", counted(len(moves), "pod"))
         groups = self._by_subject(moves, lambda move: "" if self._is_long(moves) else helped(move.helps))
         rows = [
-            (who, str(len(alike)), arrows([(m.source, m.target) for m in alike]), all_helped(m.helps for m in alike))
+            (who, str(len(alike)), arrows([(m.source, landing(m)) for m in alike]), all_helped(m.helps for m in alike))
             for (who, _), alike in self._cut(groups.items())
         ]
         self._console.print(table(("gang", "pods", "from -> to", "for"), rows, right=("pods",)))

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from kai_solver.domain import Device, Gang, Plan, Pod, PodStatus, Snapshot
+from kai_solver.domain import Device, Gang, Plan, Pod, PodStatus, Snapshot, ZoneShare
 
 
 def carried_out(snapshot: Snapshot, plan: Plan) -> Snapshot:
@@ -10,8 +10,8 @@ def carried_out(snapshot: Snapshot, plan: Plan) -> Snapshot:
 
     This is the state in which a pending gang found no room.
     """
-    placed = {bind.pod: (bind.node, bind.devices) for bind in plan.binds}
-    placed |= {move.pod: (move.target, move.devices) for move in plan.moves}
+    placed = {bind.pod: (bind.node, bind.devices, bind.zones) for bind in plan.binds}
+    placed |= {move.pod: (move.target, move.devices, move.zones) for move in plan.moves}
     gone = {eviction.pod for eviction in plan.evictions}
 
     def after(pod: Pod) -> Pod:
@@ -25,10 +25,10 @@ def carried_out(snapshot: Snapshot, plan: Plan) -> Snapshot:
     return replace(snapshot, gangs=tuple(gang_after(gang) for gang in snapshot.gangs))
 
 
-def _running(pod: Pod, node: str, devices: tuple[Device, ...]) -> Pod:
+def _running(pod: Pod, node: str, devices: tuple[Device, ...], zones: tuple[ZoneShare, ...]) -> Pod:
     indices = tuple(device.index for device in devices)
-    return replace(pod, status=PodStatus.RUNNING, node=node, devices=indices, gpu_groups=())
+    return replace(pod, status=PodStatus.RUNNING, node=node, devices=indices, gpu_groups=(), zones=zones)
 
 
 def _waiting(pod: Pod) -> Pod:
-    return replace(pod, status=PodStatus.PENDING, node="", devices=(), gpu_groups=())
+    return replace(pod, status=PodStatus.PENDING, node="", devices=(), gpu_groups=(), zones=())

@@ -3,6 +3,7 @@
 import numpy as np
 
 from kai_solver.domain import GpuRequest
+from kai_solver.explain.zone_fit import zone_lack, zone_room, zone_shortage
 from kai_solver.reduction import Problem, Shape
 from kai_solver.units import CPU, GPU, MEMORY, MILLI, PODS, format_amount
 
@@ -18,7 +19,8 @@ def lacks(after: Problem, shape: Shape, node: int) -> list[Lack]:
     """What the node has too little of for one pod of the shape."""
     short = _short_resources(after, shape, node)
     if _device_slots(after, shape.gpu, node) >= 1:
-        return [_words(after, resource) for resource in short]
+        unaligned = zone_lack(after, shape, node) if not short else None
+        return [unaligned] if unaligned else [_words(after, resource) for resource in short]
     gpus = [r for r in short if after.snapshot.schema.names[r] in after.policy.gpu_resources]
     lack_gpu = _KAI_GPU, f"Insufficient {_gpu_name(after, shape)}"
     return [lack_gpu, *(_words(after, resource) for resource in short if resource not in gpus)]
@@ -46,7 +48,7 @@ def room(after: Problem, shape: Shape, node: int) -> int:
     free = after.capacity[:, node] - after.held[:, node]
     slots = [int(free[r] // amount) for r, amount in enumerate(shape.request) if r != GPU and amount]
     slots += [_device_slots(after, shape.gpu, node)] if shape.gpu.devices else []
-    return max(0, min(slots, default=0))
+    return zone_room(after, shape, node, max(0, min(slots, default=0)))
 
 
 def _device_slots(after: Problem, gpu: GpuRequest, node: int) -> int:
@@ -77,6 +79,8 @@ def shortage(after: Problem, shape: Shape, node: int) -> tuple[int, str]:
         name = after.snapshot.schema.names[resource]
         have_words = format_amount(name, max(0, int(free[resource])))
         parts.append(f"has {have_words} of {format_amount(name, shape.request[resource])}")
+    if not parts:
+        parts.append(zone_shortage(after, shape, node))
     return missing, f"{after.nodes[node].name} {' and '.join(parts)}"
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from kai_solver.domain import Eviction, Move, Plan
+from kai_solver.domain import Eviction, Move, Plan, ZoneShare
 
 
 def events_of(plan: Plan, gang: str) -> Iterator[str]:
@@ -10,7 +10,7 @@ def events_of(plan: Plan, gang: str) -> Iterator[str]:
     for bind in plan.binds:
         if bind.gang == gang:
             when = "once capacity there is released" if bind.nominated else "now"
-            yield f"Pod {bind.pod} gets node {bind.node} {when} ({bind.rung.value})"
+            yield f"Pod {bind.pod} gets node {bind.node}{zone_words(bind.zones)} {when} ({bind.rung.value})"
     for move in plan.moves:
         if move.gang == gang:
             yield move_text(move)
@@ -23,8 +23,15 @@ def move_text(move: Move) -> str:
     """KAI's message for a pod that is moved, and where it goes."""
     return (
         f"Pod {move.pod} was preempted and rescheduled due to bin packing (resource consolidation) procedure; "
-        f"it goes from {move.source} to {move.target} for {', '.join(move.helps) or 'nobody'}"
+        f"it goes from {move.source} to {move.target}{zone_words(move.zones)} for {', '.join(move.helps) or 'nobody'}"
     )
+
+
+def zone_words(zones: tuple[ZoneShare, ...]) -> str:
+    """``, NUMA zone node-0,`` where zones count."""
+    if not zones:
+        return ""
+    return f", NUMA zone{'s' if len(zones) > 1 else ''} {' and '.join(share.zone for share in zones)},"
 
 
 def eviction_text(eviction: Eviction) -> str:

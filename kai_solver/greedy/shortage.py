@@ -11,13 +11,11 @@ from kai_solver.greedy.outcome import Refusal
 from kai_solver.greedy.placing import Placer
 from kai_solver.greedy.state import State
 from kai_solver.reduction.capacity import fitting
+from kai_solver.reduction.zones import NOT_ALIGNED
 from kai_solver.units import GPU, MILLI, PODS
 
 GANG = "{gang}"
 """Stands in messages for the gang's key: one refusal may serve many gangs of one shape."""
-
-NOT_ALIGNED = "node cannot NUMA-align the pod's resources under its Topology Manager policy"
-"""KAI's words, after any count of nodes."""
 
 _NAMES = {0: "CPU cores", 1: "memory", PODS: "pods"}
 

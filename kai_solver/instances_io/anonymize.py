@@ -1,6 +1,7 @@
 """Names out, structure kept: an instance that may be shown to others and schedules the same, but for ties by name."""
 
 import hashlib
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,7 @@ from kai_solver.domain import (
     Gang,
     Node,
     NodeTerm,
+    NumaTopology,
     Pod,
     PodAffinityTerm,
     PodSet,
@@ -31,14 +33,16 @@ NODE_NAME_KEY = "metadata.name"
 _KEPT_DOMAINS = ("kubernetes.io", "k8s.io", "kai.scheduler", "nvidia.com", "run.ai")
 """Labels and taints of these domains, and of those below them, keep their keys; their values are hashed too."""
 _DIGEST_BYTES = 8
+_NUMBERED = re.compile(r"(node|zone|numa)?-?\d+")
 
 
 def anonymize(snapshot: Snapshot, salt: bytes | None = None) -> Snapshot:
     """``snapshot`` with every name replaced by a keyed hash of it, the same one everywhere.
 
     Nodes, queues, gangs, pods, namespaces, topologies, subgroups, label keys that are not well known, all label and
-    taint values, uids, device uuids and free texts. Names of resources stay: they say what hardware it is. Numbers
-    stay: labels compared as numbers (``Gt``, ``Lt``) keep their values, and so do those that say how GPUs are divided.
+    taint values, NUMA zones (but for numbers), uids, device uuids and free texts. Names of resources stay: they say
+    what hardware it is. Numbers stay: labels compared as numbers (``Gt``, ``Lt``) keep their values, and so do those
+    that say how GPUs are divided.
 
     Parameters
     ----------
@@ -104,7 +108,17 @@ class _Anonymizer:
             labels=self._labels(node.labels),
             taints=tuple(Taint(self._key(t.key), self._value(t.value), t.effect) for t in node.taints),
             gpu_uuids=tuple(self._hash("GPU", uuid) for uuid in node.gpu_uuids),
-        )  # Names of NUMA zones only number them, and policies are words of Kubernetes: they stay.
+            numa=self._numa(node.numa),
+        )
+
+    def _numa(self, numa: NumaTopology | None) -> NumaTopology | None:
+        if numa is None:
+            return None
+        return replace(numa, zones=tuple(replace(zone, name=self._zone(zone.name)) for zone in numa.zones))
+
+    def _zone(self, name: str) -> str:
+        """Names that only number NUMA zones say nothing, and Kubernetes orders zones by them: they stay."""
+        return name if _NUMBERED.fullmatch(name) else self._hash("zone", name)
 
     def _queue(self, queue: Queue) -> Queue:
         return replace(
@@ -170,6 +184,7 @@ class _Anonymizer:
             labels=self._labels(pod.labels),
             order=(priority, created_s, self._hash("pod", uid)),
             claims=(),
+            zones=tuple(replace(share, zone=self._zone(share.zone)) for share in pod.zones),
         )
 
     def _pod_constraints(self, constraints: Constraints) -> Constraints:

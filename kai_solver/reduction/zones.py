@@ -22,6 +22,9 @@ BoolArray = NDArray[np.bool_]
 ZoneTake = tuple[tuple[int, Vector], ...]
 """What one pod takes of its node's zones: (zone, amounts), ascending; empty: nothing that counts by zone."""
 
+NOT_ALIGNED = "node cannot NUMA-align the pod's resources under its Topology Manager policy"
+"""KAI's words, after any count of nodes."""
+
 MANY = 1 << 30
 _NEVER = -1
 _MODELLED = ("single-numa-node", "restricted", "best-effort")
@@ -238,6 +241,10 @@ class ZoneTable:
             each = (free[rows[places]][:, :, asks] // need[asks]).min(axis=2)
             found[places] = np.maximum(each, 0).sum(axis=1)
         return found
+
+    def count(self, alignment: Alignment, row: int, free: IntArray, most: int) -> int:
+        """Pods, up to ``most``, that find zones in ``free`` (Z, R) of one row."""
+        return most if not self.binding[row] else self._tried(alignment, row, free.copy(), most)
 
     def _tried(self, alignment: Alignment, row: int, free: IntArray, most: int) -> int:
         for count in range(most):

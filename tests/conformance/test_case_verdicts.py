@@ -6,7 +6,7 @@ import pytest
 
 from kai_solver.conformance import Case, Outcome, Verdict, judge
 from kai_solver.conformance import run_case as run_rounds
-from kai_solver.domain import Bind, Device, Eviction, Move, Plan, Rung, Snapshot
+from kai_solver.domain import Bind, Device, Eviction, Move, Plan, Rung, Snapshot, ZoneShare
 from kai_solver.instances_io import load_case
 
 Document = dict[str, Any]
@@ -249,3 +249,41 @@ def test_a_moved_pod_is_pipelined_at_its_new_place() -> None:
         admitted=(("ns/big", Rung.CONSOLIDATION),),
     )
     assert verdict(document, plan).kind == "as expected"
+
+
+def in_zones(expected: Document, **more: Any) -> Document:
+    """One pod of three cores waits, on nodes with two zones of four."""
+    document = case_document([job("j", ("Pending", ""), gpus=0, qos_class="Guaranteed")], expected, **more)
+    document["instance"]["jobs"][0]["task_request"]["cpu_cores"] = 3
+    zones = [{"id": f"zone-{i}", "allocatable": {"cpu": "4"}, "available": {"cpu": "4"}} for i in range(2)]
+    for node in document["instance"]["nodes"]:
+        node["numa"] = {"policy": "single-numa-node", "scope": "pod", "zones": zones}
+    return document
+
+
+def aligned(zone: int) -> Plan:
+    return placing(Bind("ns/j-0", "ns/j", "a", zones=(ZoneShare(f"zone-{zone}", (("cpu", 3000),)),)))
+
+
+@pytest.mark.parametrize("run", [{}, ROUNDS])
+def test_numa_zones_of_tasks_and_nodes_are_compared(run: Document) -> None:
+    expected = {
+        "jobs": {"j": {"node": "a", "numa_zones": [0]}},
+        "nodes": {"a": {"numa_zones_available": {"0": {"cpu": "1"}, "1": {"cpu": "4000m"}}}},
+    }
+    document = in_zones(expected, **run)
+    assert verdict(document, aligned(0)).kind == "as expected"
+    assert "is in NUMA zones [1], expected [0]" in verdict(document, aligned(1)).reason
+    expected["jobs"]["j"]["numa_zones"] = [1]  # type: ignore[index]
+    assert "zone 0 has 4000 of cpu left, expected 1000" in verdict(in_zones(expected, **run), aligned(1)).reason
+
+
+def test_a_zone_that_the_node_does_not_have_is_different() -> None:
+    document = in_zones({"nodes": {"a": {"numa_zones_available": {"7": {"cpu": "1"}}}}})
+    assert "has no NUMA zone 7" in verdict(document, aligned(0)).reason
+
+
+def test_without_the_plugin_zones_mean_nothing() -> None:
+    document = in_zones({"jobs": {"j": {"status": "Binding", "node": "a"}}})
+    document["instance"]["scheduler"] = {"plugins": [{"name": "proportion"}]}
+    assert verdict(document, placing(bind("j-0", "a"))).kind == "as expected"

@@ -14,6 +14,8 @@ from kai_solver.domain import (
     GpuRequest,
     Move,
     Node,
+    NumaTopology,
+    NumaZone,
     Pending,
     Plan,
     Pod,
@@ -25,6 +27,7 @@ from kai_solver.domain import (
     Requirement,
     Snapshot,
     Taint,
+    ZoneShare,
     flat_gang,
 )
 from kai_solver.errors import InputError
@@ -211,3 +214,28 @@ def test_fair_share_lines_are_parents_first() -> None:
     assert [(line.name, line.depth) for line in lines] == [("root", 0), ("leaf", 1)]
     assert lines[1].fair_share[2] == 4000
     assert lines[1].document()["allocated"] == {"cpu": 2000, "memory": 2 * GIB, "gpu": 4000}
+
+
+def in_zones(policy: str) -> Node:
+    zones = tuple(NumaZone(f"node-{i}", (0, 0, 2000, 0)) for i in range(2))
+    return node("a", numa=NumaTopology(policy, "pod", zones, (2,)))  # type: ignore[arg-type]
+
+
+def test_a_node_that_cannot_align_the_pod_says_so_and_what_its_zones_have() -> None:
+    tenant = pod("t", GpuRequest(1), on="a", devices=(0,), zones=(ZoneShare("node-0", (("gpu", 1000),)),))
+    waiting = gang("w", pod("w", GpuRequest(2)), pod("x", GpuRequest(1)))
+    cluster = snapshot(gang("t", tenant), waiting, nodes=(in_zones("single-numa-node"),))
+    plan = Plan(pending=(Pending("ns/w", Reason.NOT_ENOUGH_RESOURCES, "", Proof("unknown")),))
+    two, one = explain_gang(cluster, plan, "w").fits
+    assert (two.room, one.room) == (1, 3)
+    found = explain_gang(replace(cluster, gangs=(gang("t", tenant), gang("w", pod("w", GpuRequest(3))))), plan, "w")
+    (fit,) = found.fits
+    assert "cannot NUMA-align" in fit.reasons[0].kai
+    assert fit.nearest == "a has no NUMA zones for 3 GPUs (single-numa-node): node-1 has 2 GPUs; node-0 has 1 GPUs"
+
+
+def test_events_name_the_zones() -> None:
+    cluster = snapshot(gang("w", pod("w", GpuRequest(1))), nodes=(in_zones("restricted"),))
+    zones = (ZoneShare("node-1", (("gpu", 1000),)),)
+    plan = Plan(binds=(Bind("ns/w", "ns/w", "a", (Device(0, 1000),), zones=zones),))
+    assert explain_gang(cluster, plan, "w").events == ("Pod ns/w gets node a, NUMA zone node-1, now (allocate)",)

@@ -9,10 +9,14 @@ from hypothesis import strategies as st
 
 from kai_solver.domain import (
     Constraints,
+    Container,
     Gang,
     GpuRequest,
     Node,
     Notice,
+    NumaPolicy,
+    NumaTopology,
+    NumaZone,
     Placement,
     Pod,
     PodAffinityTerm,
@@ -29,6 +33,7 @@ from kai_solver.domain import (
     Topology,
     TopologyConstraint,
     TopologyLevel,
+    ZoneShare,
     flat_gang,
 )
 from kai_solver.instances_io import native_from_snapshot, sanitize, snapshot_from_native
@@ -41,6 +46,11 @@ QUEUES, NODES = ("root", "left", "right"), ("node-a", "node-b")
 names = st.sampled_from(["alpha", "beta", "gamma", "delta"])
 labels = st.dictionaries(st.sampled_from(["rack", "zone", "kubernetes.io/arch"]), names, max_size=2)
 amounts = st.integers(0, 2**50)
+vectors = st.tuples(amounts, amounts, amounts, st.just(0), amounts, amounts)
+roles = st.sampled_from(["app", "sidecar", "init"])
+shares = st.builds(
+    ZoneShare, names, st.sampled_from([(), (("cpu", 1500),), (("cpu", 2000), ("memory", 7), ("gpu", 1000))])
+)
 moments = st.none() | st.floats(0, 2e9)
 levels = st.sampled_from(["", "rack", "zone", "r"])
 topology_constraints = st.none() | st.builds(TopologyConstraint, st.sampled_from(["t1", "t2"]), levels, levels)
@@ -92,6 +102,9 @@ def pods(draw: st.DrawFn, name: str, podsets: tuple[str, ...]) -> Pod:
         constraints=draw(constraints),
         labels=draw(labels),
         order=draw(st.tuples(st.integers(-9, 9), st.floats(0, 2e9), names)),
+        guaranteed=draw(st.booleans()),
+        containers=draw(st.lists(st.builds(Container, vectors, roles), max_size=2).map(tuple)),
+        zones=draw(st.lists(shares, max_size=2).map(tuple)) if holds else (),
     )
 
 
@@ -157,6 +170,21 @@ def queues(draw: st.DrawFn, name: str) -> Queue:
 
 
 @st.composite
+def topologies(draw: st.DrawFn) -> NumaTopology:
+    counted = draw(st.sampled_from([(), (0,), (0, 1, 2, 5)]))
+    reported = draw(st.booleans())
+
+    def amounts_of_a_zone() -> tuple[int, ...]:
+        return tuple(draw(amounts) if i in counted else 0 for i in range(SCHEMA.size))
+
+    zones = tuple(
+        NumaZone(name, amounts_of_a_zone(), amounts_of_a_zone() if reported else None) for name in ("node-0", "node-1")
+    )
+    policy: NumaPolicy = draw(st.sampled_from(["none", "best-effort", "restricted", "single-numa-node"]))
+    return NumaTopology(policy, draw(st.sampled_from(["container", "pod"])), zones, counted)
+
+
+@st.composite
 def nodes(draw: st.DrawFn, name: str) -> Node:
     gpus = draw(st.integers(0, 16))
     whole = draw(st.sampled_from([0, gpus * MILLI]))
@@ -169,6 +197,7 @@ def nodes(draw: st.DrawFn, name: str) -> Node:
         taints=draw(st.sampled_from([(), (Taint("gpu"),), (Taint("gpu", "yes", "NoExecute"),)])),
         schedulable=draw(st.booleans()),
         gpu_uuids=draw(st.sampled_from([(), ("GPU-1", "GPU-2")])),
+        numa=draw(st.none() | topologies()),
     )
 
 

@@ -19,6 +19,7 @@ from kai_solver.domain import (
     Reason,
     Rung,
     Stage,
+    ZoneShare,
 )
 from kai_solver.errors import InputError
 from kai_solver.instances_io.planfile import plan_from_document, plan_schema, plan_to_document
@@ -27,8 +28,12 @@ PLAN = Plan(
     binds=(
         Bind("ns/p", "ns/g", "n1", (Device(0, 1000, "GPU-1"), Device(1, 500))),
         Bind("ns/q", "ns/g", "n1", nominated=True, rung=Rung.RECLAIM),
+        Bind("ns/r", "ns/g", "n1", zones=(ZoneShare("node-0", (("cpu", 2000),)), ZoneShare("node-1", ()))),
     ),
-    moves=(Move("ns/m", "ns/h", "n1", "n2", (Device(3, 1000),), ("ns/g",)),),
+    moves=(
+        Move("ns/m", "ns/h", "n1", "n2", (Device(3, 1000),), ("ns/g",)),
+        Move("ns/z", "ns/h", "n1", "n1", zones=(ZoneShare("node-1", (("cpu", 2000), ("gpu", 1000))),)),
+    ),
     evictions=(
         Eviction("ns/e", "ns/i", "n1", "reclaim", ("ns/g",), "made room"),
         Eviction("ns/s", "ns/j", "n2", "stale"),
