@@ -21,7 +21,8 @@ MOST_PODS = 1000
 def reseat(outcome: Outcome) -> None:
     """Seat moved units, and the chunks for whom others were disturbed, anew, oldest first.
 
-    Nothing changes where one of them finds no place, or where more of the wholly free nodes would be opened than now.
+    Nothing changes where one of them finds no place, where more of the wholly free nodes would be opened than now, or
+    where somebody who keeps his place would lose the company that he needs, or get some that he may not have.
     Chunks that disturb nobody keep what they have: most of it can be bound at once.
     """
     pool, state = outcome.pool, outcome.state
@@ -32,7 +33,7 @@ def reseat(outcome: Outcome) -> None:
     mark, opened = state.mark(), _opened(state)
     for pod in [*(p for u in moved for p in pool.units[u].pods), *(p for a in comers for p in a.chunk.pods)]:
         state.lift(pod)
-    if not _seat(state, pool, moved, comers) or _opened(state) > opened:
+    if not _seat(state, pool, moved, comers) or _opened(state) > opened or not state.keeps_rules():
         state.rollback(mark)
     for unit in moved:
         pool.seat(unit)

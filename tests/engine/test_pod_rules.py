@@ -44,8 +44,9 @@ def engines() -> Iterator[dict[str, Engine]]:
     with (
         Engine(replace(base, ladder=(Rung.ALLOCATE,))) as still,
         Engine(replace(base, ladder=(Rung.ALLOCATE, Rung.CONSOLIDATION))) as moving,
+        Engine(base) as everything,
     ):
-        yield {"still": still, "moving": moving}
+        yield {"still": still, "moving": moving, "all": everything}
 
 
 def selects(*apps: str) -> tuple[Requirement, ...]:
@@ -169,3 +170,14 @@ def test_moves_that_help_are_found(engines: dict[str, Engine], snapshot: Snapsho
         assert check_plan(snapshot, engines["moving"].cycle(snapshot)) == ()
     else:
         decide(engines["moving"], snapshot, may_move=True)
+
+
+@some(80)
+@given(clusters(running=4), st.lists(st.sampled_from([40, 60]), min_size=6, max_size=6))
+def test_rules_hold_whoever_is_evicted(engines: dict[str, Engine], snapshot: Snapshot, priorities: list[int]) -> None:
+    """The checker asks the rules pod by pod; a refused plan would be told in the notes."""
+    gangs = tuple(replace(gang, priority=priorities[i]) for i, gang in enumerate(snapshot.gangs))
+    contested = replace(snapshot, gangs=gangs)
+    plan = engines["all"].cycle(contested)
+    assert check_plan(contested, plan) == ()
+    assert not any("refused" in note or "realised" in note for note in plan.notes), plan.notes
