@@ -6,7 +6,7 @@ from kai_solver.check.capacity import stays
 from kai_solver.check.scene import Scene, destination, is_immediate
 from kai_solver.check.violation import Violation
 from kai_solver.domain import Bind, Constraints, Move, Pod, Requirement
-from kai_solver.predicates import Placed, clashes_with_pods, fits_node, kept_off, labels_match
+from kai_solver.predicates import Placed, SpreadDomains, clashes_with_pods, fits_node, kept_off, labels_match
 
 
 def judge_placement(scene: Scene) -> Iterator[Violation]:
@@ -52,6 +52,8 @@ class Neighbours:
             for name, crowd in self._crowds.items()
         }
         self._chosen: dict[tuple[int, str, str], list[Placed]] = {}
+        self._repellers: dict[tuple[frozenset[tuple[str, str]], str], list[Placed]] = {}
+        self._domains = SpreadDomains(scene.snapshot.nodes)
 
     def clash(self, entry: Bind | Move) -> str | None:
         """Why the pod of ``entry`` may not be beside the others; None where it may."""
@@ -60,16 +62,23 @@ class Neighbours:
         pod, node = self._scene.pods[entry.pod], self._scene.nodes[destination(entry)]
         others = self._others(pod, "later")
         if others or pod.constraints.binds_pods:
-            text = clashes_with_pods(pod, node, others, self._scene.snapshot.nodes)
+            text = clashes_with_pods(pod, node, others, self._scene.snapshot.nodes, self._domains)
             if text is not None:
                 return text
         return kept_off(pod, node, self._others(pod, "leaving")) if is_immediate(entry) else None
 
     def _others(self, pod: Pod, crowd: str) -> list[Placed]:
         others = {placed.pod.key: placed for placed in self._choose(pod, crowd)}
-        others.update((bearer.pod.key, bearer) for bearer in self._bearers[crowd] if _may_repel(bearer.pod, pod))
+        others.update((bearer.pod.key, bearer) for bearer in self._repelling(pod, crowd))
         others.pop(pod.key, None)
         return list(others.values())
+
+    def _repelling(self, pod: Pod, crowd: str) -> list[Placed]:
+        """Bearers of anti-affinity that may be about ``pod``; chosen once for pods with the same labels."""
+        key = frozenset(pod.labels.items()), crowd
+        if key not in self._repellers:
+            self._repellers[key] = [b for b in self._bearers[crowd] if _may_repel(b.pod, pod)]
+        return self._repellers[key]
 
     def _choose(self, pod: Pod, crowd: str) -> list[Placed]:
         """Pods that the constraints of ``pod`` speak of; chosen once per constraints and namespace."""

@@ -4,7 +4,7 @@ Semantics are those of kube-scheduler's plugins InterPodAffinity, PodTopologySpr
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -42,6 +42,30 @@ class PodTerm:
     topology_key: str
 
 
+class _Tally:
+    """(N,) amounts by node for one rule, and which pods the rule speaks of (each pod is asked once)."""
+
+    __slots__ = ("_asked", "_speaks_of", "amounts", "number")
+
+    def __init__(self, nodes: int, speaks_of: Callable[[Pod], bool]) -> None:
+        self.amounts: IntArray = np.zeros(nodes, dtype=np.int64)
+        self.number = 0
+        self._speaks_of = speaks_of
+        self._asked: dict[int, tuple[Pod, bool]] = {}
+
+    def add(self, node: int, amount: int) -> None:
+        """Add ``amount`` at ``node``; ``number`` is the sum."""
+        self.amounts[node] += amount
+        self.number += amount
+
+    def matches(self, pod: Pod) -> bool:
+        """Whether the rule is about ``pod``; by identity, which is held on to."""
+        found = self._asked.get(id(pod))
+        if found is None:
+            found = self._asked[id(pod)] = pod, self._speaks_of(pod)
+        return found[1]
+
+
 @dataclass(frozen=True, slots=True)
 class _Guard:
     """A spread rule of pods that were placed anew: later pods may not break it."""
@@ -63,12 +87,12 @@ class PodAffinityIndex:
         self._predicates = predicates or NodePredicates(nodes)
         self._codes: dict[str, IntArray] = {}
         self._placed: dict[tuple[str, int], tuple[Pod, bool]] = {}
-        self._counts: dict[_Selectors, IntArray] = {}
-        self._bearers: dict[PodTerm, IntArray] = {}
+        self._counts: dict[_Selectors, _Tally] = {}
+        self._bearers: dict[PodTerm, _Tally] = {}
         self._ports: dict[str, IntArray] = {}
-        self._guards: dict[_Guard, IntArray] = {}
+        self._guards: dict[_Guard, _Tally] = {}
         self._eligible: dict[tuple[Constraints, SpreadConstraint], BoolArray] = {}
-        self.pulls: dict[PodTerm, IntArray] = {}
+        self._pulls: dict[PodTerm, _Tally] = {}
 
     def place(self, pod: Pod, node: int, *, new: bool = False) -> None:
         """Count ``pod`` on ``node``; ``new``: its spread must hold from now on, whoever comes later."""
@@ -113,9 +137,9 @@ class PodAffinityIndex:
                 if ports_clash(port, taken):
                     yield PORTS, counts > 0
         for term, bearers in self._bearers.items():
-            if bearers.any() and term.selector.matches(pod):
+            if bearers.number and bearers.matches(pod):
                 text = IN_USE if term.topology_key == CLUSTER_KEY else REPELLED
-                yield text, self._reached(term.topology_key, bearers)
+                yield text, self._reached(term.topology_key, bearers.amounts)
         for affinity in pod.constraints.anti_affinity:
             counts = self.count(frozenset({of_term(affinity, pod.namespace)}))
             yield REPELS, self._reached(affinity.topology_key, counts)
@@ -124,8 +148,8 @@ class PodAffinityIndex:
         for spread in pod.constraints.spread:
             yield UNEVEN, ~self._even(pod, spread)
         for guard, bearers in self._guards.items():
-            if bearers.any() and guard.selector.matches(pod):
-                yield UNEVEN, self._breaks(guard, bearers)
+            if bearers.number and bearers.matches(pod):
+                yield UNEVEN, self._breaks(guard, bearers.amounts)
         if pod.constraints.affinity:
             yield LONELY, ~self._near(pod)
 
@@ -236,36 +260,45 @@ class PodAffinityIndex:
 
     def count(self, selectors: _Selectors) -> IntArray:
         """(N,) placed pods that match all ``selectors``."""
-        counts = self._counts.get(selectors)
-        if counts is None:
-            counts = np.zeros(len(self.nodes), dtype=np.int64)
+        found = self._counts.get(selectors)
+        if found is None:
+            found = _Tally(len(self.nodes), lambda pod: all(selector.matches(pod) for selector in selectors))
             for (_, node), (pod, _) in self._placed.items():
-                counts[node] += all(selector.matches(pod) for selector in selectors)
-            self._counts[selectors] = counts
-        return counts
+                if found.matches(pod):
+                    found.add(node, 1)
+            self._counts[selectors] = found
+        return found.amounts
+
+    def pulls(self, pod: Pod) -> Iterator[tuple[str, IntArray]]:
+        """Topology key and (N,) weights of the placed pods that like ``pod`` near (negative: that do not)."""
+        for term, weights in self._pulls.items():
+            if weights.matches(pod) and weights.amounts.any():
+                yield term.topology_key, weights.amounts
 
     def _shift(self, pod: Pod, node: int, sign: int, *, new: bool) -> None:
-        for selectors, counts in self._counts.items():
-            if all(selector.matches(pod) for selector in selectors):
-                counts[node] += sign
+        for counts in self._counts.values():
+            if counts.matches(pod):
+                counts.add(node, sign)
         constraints = pod.constraints
         if not constraints.speaks_of_pods:
             return
         for term in constraints.anti_affinity:
             anti = PodTerm(of_term(term, pod.namespace), term.topology_key)
-            self._tally(self._bearers, anti)[node] += sign
+            self._tally(self._bearers, anti, anti.selector).add(node, sign)
         for port in constraints.host_ports:
-            self._tally(self._ports, port)[node] += sign
+            if port not in self._ports:
+                self._ports[port] = np.zeros(len(self.nodes), dtype=np.int64)
+            self._ports[port][node] += sign
         for weight, term in (*constraints.preferred_pods, *((1, term) for term in constraints.affinity)):
             pull = PodTerm(of_term(term, pod.namespace), term.topology_key)
-            self._tally(self.pulls, pull)[node] += sign * weight
+            self._tally(self._pulls, pull, pull.selector).add(node, sign * weight)
         for spread in constraints.spread if new else ():
             guard = _Guard(constraints, spread, of_spread(spread, pod.namespace))
-            self._tally(self._guards, guard)[node] += sign
+            self._tally(self._guards, guard, guard.selector).add(node, sign)
 
-    def _tally(self, tallies: dict[_K, IntArray], key: _K) -> IntArray:
+    def _tally(self, tallies: dict[_K, _Tally], key: _K, selector: PodSelector) -> _Tally:
         if key not in tallies:
-            tallies[key] = np.zeros(len(self.nodes), dtype=np.int64)
+            tallies[key] = _Tally(len(self.nodes), selector.matches)
         return tallies[key]
 
 

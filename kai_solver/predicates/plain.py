@@ -4,10 +4,10 @@ Written without the arrays of ``nodes`` and ``affinity``, so that a fault there 
 single expression (``matching``) is shared.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from kai_solver.domain import Node, NodeTerm, Pod, PodAffinityTerm, SpreadConstraint, Taint
+from kai_solver.domain import Constraints, Node, NodeTerm, Pod, PodAffinityTerm, SpreadConstraint, Taint
 from kai_solver.predicates.matching import labels_match, ports_clash, tolerated, value_matches
 from kai_solver.predicates.nodes import AFFINITY_MISMATCH, CLUSTER_KEY, UNSCHEDULABLE, label_value, taint_message
 
@@ -46,7 +46,30 @@ def _holds(term: NodeTerm, node: Node) -> bool:
     return bool(term) and all(value_matches(requirement, label_value(node, requirement.key)) for requirement in term)
 
 
-def clashes_with_pods(pod: Pod, node: Node, others: Iterable[Placed], nodes: Sequence[Node]) -> str | None:
+class SpreadDomains:
+    """Which nodes count for a spread rule, and as which domain; asked once for every rule."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._nodes = tuple(nodes)
+        self._known: dict[tuple[int, int], tuple[Constraints, dict[str, str]]] = {}
+
+    def of(self, pod: Pod, position: int) -> dict[str, str]:
+        """Domain by node, for the rule at ``position`` of the pod's spread rules."""
+        key = id(pod.constraints), position
+        if key not in self._known:
+            spread = pod.constraints.spread[position]
+            found = {n.name: label_value(n, spread.topology_key) for n in self._nodes if _counts_for(pod, spread, n)}
+            self._known[key] = pod.constraints, {name: value for name, value in found.items() if value is not None}
+        return self._known[key][1]
+
+
+def clashes_with_pods(
+    pod: Pod,
+    node: Node,
+    others: Iterable[Placed],
+    nodes: Sequence[Node],
+    domains: SpreadDomains | None = None,
+) -> str | None:
     """Why ``pod`` may not be on ``node`` beside the pods placed before it; None where it may.
 
     Parameters
@@ -54,11 +77,12 @@ def clashes_with_pods(pod: Pod, node: Node, others: Iterable[Placed], nodes: Seq
     others
         All pods that hold a node, ``pod`` itself left out.
     nodes
-        All nodes, for the domains of topology spread.
+        All nodes, for the domains of topology spread; ``domains`` of them, where many pods are asked about.
     """
     placed = [other for other in others if other.pod.key != pod.key]
-    for spread in pod.constraints.spread:
-        if not _keeps_skew(pod, node, spread, placed, nodes):
+    domains = domains or SpreadDomains(nodes)
+    for position in range(len(pod.constraints.spread)):
+        if not _keeps_skew(pod, node, position, placed, domains.of(pod, position)):
             return "node(s) didn't match pod topology spread constraints"
     if text := kept_off(pod, node, placed):
         return text
@@ -114,19 +138,19 @@ def _attracted(pod: Pod, node: Node, placed: list[Placed]) -> bool:
     return all(any(_together(term.topology_key, node, friend.node) for friend in friends) for term in terms)
 
 
-def _keeps_skew(pod: Pod, node: Node, spread: SpreadConstraint, placed: list[Placed], nodes: Sequence[Node]) -> bool:
+def _keeps_skew(pod: Pod, node: Node, position: int, placed: list[Placed], domain_of: Mapping[str, str]) -> bool:
+    spread = pod.constraints.spread[position]
     here = label_value(node, spread.topology_key)
     if here is None:
         return False
-    eligible = {other.name for other in nodes if _counts_for(pod, spread, other)}
-    domains = {label_value(other, spread.topology_key): 0 for other in nodes if other.name in eligible}
+    held = dict.fromkeys(domain_of.values(), 0)
     for other in placed:
         matches = other.pod.namespace == pod.namespace and labels_match(spread.selector, other.pod.labels)
-        if matches and other.node.name in eligible:
-            domains[label_value(other.node, spread.topology_key)] += 1
+        if matches and other.node.name in domain_of:
+            held[domain_of[other.node.name]] += 1
     own = 1 if labels_match(spread.selector, pod.labels) else 0
-    least = min(domains.values(), default=0) if len(domains) >= spread.min_domains else 0
-    return domains.get(here, 0) + own - least <= spread.max_skew
+    least = min(held.values(), default=0) if len(held) >= spread.min_domains else 0
+    return held.get(here, 0) + own - least <= spread.max_skew
 
 
 def _counts_for(pod: Pod, spread: SpreadConstraint, node: Node) -> bool:

@@ -26,9 +26,8 @@ def affinity_score(index: PodAffinityIndex, pod: Pod, candidates: BoolArray) -> 
     for weight, term in pod.constraints.preferred_pods:
         counts = index.count(frozenset({of_term(term, pod.namespace)}))
         total += weight * summed(index.code(term.topology_key), counts)
-    for pull, weights in index.pulls.items():
-        if weights.any() and pull.selector.matches(pod):
-            total += summed(index.code(pull.topology_key), weights)
+    for topology_key, weights in index.pulls(pod):
+        total += summed(index.code(topology_key), weights)
     low, high = _range(total, candidates)
     return (total - low) * BEST // (high - low) * candidates if high > low else np.zeros_like(total)
 
