@@ -77,7 +77,10 @@ class Neighbours:
         """Bearers of anti-affinity that may be about ``pod``; chosen once for pods with the same labels."""
         key = frozenset(pod.labels.items()), crowd
         if key not in self._repellers:
-            self._repellers[key] = [b for b in self._bearers[crowd] if _may_repel(b.pod, pod)]
+            bearers = self._bearers[crowd]
+            distinct = {id(b.pod.constraints): b.pod for b in bearers}
+            repelling = {number for number, owner in distinct.items() if _may_repel(owner, pod)}
+            self._repellers[key] = [b for b in bearers if id(b.pod.constraints) in repelling]
         return self._repellers[key]
 
     def _choose(self, pod: Pod, crowd: str) -> list[Placed]:

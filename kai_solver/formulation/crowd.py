@@ -48,17 +48,14 @@ class Crowd:
         self.members: list[Member] = []
         if any(shape.relates_to_pods for shape in shapes):
             self.members = [*self._places(), *self._homes(), *self._residents()]
+        self._by_shape: dict[int, list[Member]] = {}
+        for member in self.members:
+            self._by_shape.setdefault(member.shape, []).append(member)
 
     def matching(self, holds: Callable[[Pod], bool]) -> list[Member]:
         """Members for whose pods ``holds``, asked once for every shape."""
-        known: dict[int, bool] = {}
-        found = []
-        for member in self.members:
-            if member.shape not in known:
-                known[member.shape] = holds(member.pod)
-            if known[member.shape]:
-                found.append(member)
-        return found
+        chosen = (members for members in self._by_shape.values() if holds(members[0].pod))
+        return [member for members in chosen for member in members]
 
     def newcomers(self, has_rule: Callable[[Pod], object]) -> dict[int, list[Member]]:
         """New places by shape, of pods for which ``has_rule``."""

@@ -43,7 +43,7 @@ class PodTerm:
 
 
 class _Tally:
-    """(N,) amounts by node for one rule, and which pods the rule speaks of (each pod is asked once)."""
+    """(N,) amounts by node for one rule, and which kinds of pods the rule speaks of (each kind is asked once)."""
 
     __slots__ = ("_asked", "_speaks_of", "amounts", "number")
 
@@ -51,18 +51,34 @@ class _Tally:
         self.amounts: IntArray = np.zeros(nodes, dtype=np.int64)
         self.number = 0
         self._speaks_of = speaks_of
-        self._asked: dict[int, tuple[Pod, bool]] = {}
+        self._asked: dict[int, bool] = {}
 
     def add(self, node: int, amount: int) -> None:
         """Add ``amount`` at ``node``; ``number`` is the sum."""
         self.amounts[node] += amount
         self.number += amount
 
-    def matches(self, pod: Pod) -> bool:
-        """Whether the rule is about ``pod``; by identity, which is held on to."""
-        found = self._asked.get(id(pod))
+    def matches(self, pod: Pod, kind: int) -> bool:
+        """Whether the rule is about ``pod``, which is of ``kind``."""
+        found = self._asked.get(kind)
         if found is None:
-            found = self._asked[id(pod)] = pod, self._speaks_of(pod)
+            found = self._asked[kind] = self._speaks_of(pod)
+        return found
+
+
+class _Kinds:
+    """Numbers for pods that no selector can tell apart: one namespace, the same labels."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[str, frozenset[tuple[str, str]]], int] = {}
+        self._known: dict[int, tuple[Pod, int]] = {}
+
+    def __call__(self, pod: Pod) -> int:
+        """The pod's number; looked up by its identity, so the pod is held on to."""
+        found = self._known.get(id(pod))
+        if found is None:
+            key = pod.namespace, frozenset(pod.labels.items())
+            found = self._known[id(pod)] = pod, self._numbers.setdefault(key, len(self._numbers))
         return found[1]
 
 
@@ -93,6 +109,7 @@ class PodAffinityIndex:
         self._guards: dict[_Guard, _Tally] = {}
         self._eligible: dict[tuple[Constraints, SpreadConstraint], BoolArray] = {}
         self._pulls: dict[PodTerm, _Tally] = {}
+        self._kinds = _Kinds()
 
     def place(self, pod: Pod, node: int, *, new: bool = False) -> None:
         """Count ``pod`` on ``node``; ``new``: its spread must hold from now on, whoever comes later."""
@@ -136,8 +153,9 @@ class PodAffinityIndex:
             for taken, counts in self._ports.items():
                 if ports_clash(port, taken):
                     yield PORTS, counts > 0
+        kind = self._kinds(pod)
         for term, bearers in self._bearers.items():
-            if bearers.number and bearers.matches(pod):
+            if bearers.number and bearers.matches(pod, kind):
                 text = IN_USE if term.topology_key == CLUSTER_KEY else REPELLED
                 yield text, self._reached(term.topology_key, bearers.amounts)
         for affinity in pod.constraints.anti_affinity:
@@ -148,7 +166,7 @@ class PodAffinityIndex:
         for spread in pod.constraints.spread:
             yield UNEVEN, ~self._even(pod, spread)
         for guard, bearers in self._guards.items():
-            if bearers.number and bearers.matches(pod):
+            if bearers.number and bearers.matches(pod, self._kinds(pod)):
                 yield UNEVEN, self._breaks(guard, bearers.amounts)
         if pod.constraints.affinity:
             yield LONELY, ~self._near(pod)
@@ -262,22 +280,24 @@ class PodAffinityIndex:
         """(N,) placed pods that match all ``selectors``."""
         found = self._counts.get(selectors)
         if found is None:
-            found = _Tally(len(self.nodes), lambda pod: all(selector.matches(pod) for selector in selectors))
+            found = _Tally(len(self.nodes), lambda pod: all(s.matches(pod) for s in selectors))
             for (_, node), (pod, _) in self._placed.items():
-                if found.matches(pod):
+                if found.matches(pod, self._kinds(pod)):
                     found.add(node, 1)
             self._counts[selectors] = found
         return found.amounts
 
     def pulls(self, pod: Pod) -> Iterator[tuple[str, IntArray]]:
         """Topology key and (N,) weights of the placed pods that like ``pod`` near (negative: that do not)."""
+        kind = self._kinds(pod)
         for term, weights in self._pulls.items():
-            if weights.matches(pod) and weights.amounts.any():
+            if weights.matches(pod, kind) and weights.amounts.any():
                 yield term.topology_key, weights.amounts
 
     def _shift(self, pod: Pod, node: int, sign: int, *, new: bool) -> None:
+        kind = self._kinds(pod)
         for counts in self._counts.values():
-            if counts.matches(pod):
+            if counts.matches(pod, kind):
                 counts.add(node, sign)
         constraints = pod.constraints
         if not constraints.speaks_of_pods:
