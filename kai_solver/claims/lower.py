@@ -25,13 +25,9 @@ from kai_solver.domain import (
     Requirement,
     Snapshot,
 )
-from kai_solver.domain.gpus import CPU_WORKER, GPU_WORKER
 from kai_solver.units import GPU, MILLI, ResourceSchema
 
 _NODE_NAME = "metadata.name"
-_CPU_TERM = ((Requirement(CPU_WORKER, "Exists"),),)
-_GPU_TERM = ((Requirement(GPU_WORKER, "Exists"),),)
-"""With restricted node scheduling, GPUs by claim are GPUs too."""
 _LABEL = "claim.kai-solver/"
 
 
@@ -65,10 +61,13 @@ def raised(snapshot: Snapshot) -> Snapshot:
 def lower(snapshot: Snapshot) -> Snapshot:
     """``snapshot`` with its claims turned into amounts, node terms, and reasons why pods must wait."""
     snapshot = raised(snapshot)
-    if snapshot.claims is None:
-        return snapshot
-    without, made = with_extended_claims(snapshot, snapshot.claims)
-    return _Lowering(snapshot, without, snapshot.claims, made).run()
+    claims = snapshot.claims
+    if claims is None:
+        if not any(pod.claims for gang in snapshot.gangs for pod in gang.pods):
+            return snapshot
+        claims = Claims()  # Claims that do not exist are to be told.
+    without, made = with_extended_claims(snapshot, claims)
+    return _Lowering(snapshot, without, claims, made).run()
 
 
 @dataclass(slots=True)
@@ -295,10 +294,9 @@ class _Lowering:
             gpu = GpuRequest(gpu.devices + gpus)
         waits = pod.status is PodStatus.PENDING
         terms = tuple(((Requirement(_NODE_NAME, "In", nodes),),) for nodes in change.nodes)
-        own = tuple(_GPU_TERM if gpus and entry == _CPU_TERM else entry for entry in pod.constraints.node_terms)
         constraints = replace(
             pod.constraints,
-            node_terms=(*own, *dict.fromkeys(terms)),
+            node_terms=(*pod.constraints.node_terms, *dict.fromkeys(terms)),
             affinity=(*pod.constraints.affinity, *change.affinity),
             blocked=(*pod.constraints.blocked, *dict.fromkeys(blocked)) if waits else pod.constraints.blocked,
         )

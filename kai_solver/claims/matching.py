@@ -76,11 +76,11 @@ class DeviceTable:
     def matching(self, request: DeviceRequest) -> Bits | str:
         """Devices that ``request`` may take, or in words why it cannot be met at all."""
         known = self.classes.get(request.device_class)
-        if known is None:
-            return f"request {request.name}: device class {request.device_class} does not exist"
-        problem = request.problem or known.problem
-        if problem:
+        if request.problem or known is None:
+            problem = request.problem or f"device class {request.device_class} does not exist"
             return f"request {request.name}: {problem}"
+        if known.problem:
+            return f"request {request.name}: {known.problem}"
         found = self.matching_selectors(known, request.selectors)
         return found if isinstance(found, int) else f"request {request.name}: {found}"
 

@@ -58,7 +58,7 @@ class DeviceRequestDoc(Strict):
     """``count`` devices of a class (or ``all`` that the node has) that also match ``selectors``."""
 
     name: str = "devices"
-    device_class: str = Field(min_length=1)
+    device_class: str
     count: int = Field(default=1, ge=0, le=100_000)
     all: bool = False
     selectors: tuple[str, ...] = ()

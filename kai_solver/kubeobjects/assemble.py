@@ -8,6 +8,7 @@ from kai_solver.domain import Gang, NumaTopology, Pod, Policy, Snapshot
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names, shards
 from kai_solver.kubeobjects.bindings import read_bindings
+from kai_solver.kubeobjects.claims import TEMPLATE, ClaimBook, read_claim_book
 from kai_solver.kubeobjects.constraints import ConstraintReader
 from kai_solver.kubeobjects.grouping import Surroundings
 from kai_solver.kubeobjects.kainvidia import GROUP, read_nvidia
@@ -63,7 +64,8 @@ def snapshot_from_objects(objects: RawObjects, *, now_s: float, settings: KubeSe
     zones = (
         read_zones(objects.node_resource_topologies, settings.policy.gpu_resources, notices) if settings.numa else {}
     )
-    pods = _read_pods(objects, nodes, Namespaces(labels), settings, now_s, notices)
+    book = read_claim_book(objects, settings, notices)
+    pods = _read_pods(objects, nodes, Namespaces(labels), settings, now_s, notices, book)
     ours, foreign = _by_scheduler(pods, settings, notices)
     priorities = read_priorities(objects.priority_classes, settings, notices)
     reader = GangReader(priorities, settings, notices, frozenset(nvidia.guarded))
@@ -86,6 +88,7 @@ def snapshot_from_objects(objects: RawObjects, *, now_s: float, settings: KubeSe
         foreign=finish.load((*foreign, *membership.loose)),
         policy=settings.policy,
         notices=notices.all(),
+        claims=book.finish(),
     )
 
 
@@ -96,6 +99,7 @@ def _read_pods(
     settings: KubeSettings,
     now_s: float,
     notices: Notices,
+    book: ClaimBook,
 ) -> list[RawPod]:
     """All pods that can be read, KAI's utility pods excepted: what they hold, the shared pods hold already."""
     bindings = read_bindings(objects.bind_requests, notices, settings.policy.gpu_resources)
@@ -109,6 +113,7 @@ def _read_pods(
         now_s=now_s,
         notices=notices,
         has_zones=settings.numa and bool(objects.node_resource_topologies),
+        claims=book,
     )
 
     def read(raw: Raw) -> RawPod | None:
@@ -140,7 +145,7 @@ def _group_devices(pods: Iterable[Object]) -> Mapping[str, int]:
 
 def _name_unused(objects: RawObjects, notices: Notices) -> None:
     """Objects of kinds that neither make pods nor say anything to a scheduler, kind by kind."""
-    used = TEMPLATES.keys() | PASSED_THROUGH | _owner_kinds(objects.pods)
+    used = TEMPLATES.keys() | PASSED_THROUGH | {TEMPLATE} | _owner_kinds(objects.pods)
     unused: dict[str, list[str]] = defaultdict(list)
     for value in objects.other:
         kind = kind_of(value)

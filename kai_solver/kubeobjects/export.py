@@ -1,10 +1,13 @@
 """A snapshot as Kubernetes objects: what `snapshot_from_objects` reads, as KAI and kubectl would show it."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
+from kai_solver.claims import raised
 from kai_solver.domain import Gang, Node, PodSet, Queue, Snapshot, SubGroup, Topology, TopologyConstraint
 from kai_solver.kubeobjects import names
+from kai_solver.kubeobjects.exportclaims import claim_objects
 from kai_solver.kubeobjects.exportpods import binding_object, pod_object
 from kai_solver.kubeobjects.exportzones import zones_object
 from kai_solver.kubeobjects.objects import RawObjects
@@ -31,11 +34,12 @@ def objects_from_snapshot(snapshot: Snapshot, settings: KubeSettings | None = No
         Names of labels, of the scheduler and of the GPU resource; KAI's where None.
     """
     settings = settings or KubeSettings()
+    snapshot = raised(snapshot)
     gangs = [(gang, pod) for gang in snapshot.gangs for pod in gang.pods]
     ours = [pod_object(pod, gang, snapshot, settings) for gang, pod in gangs]
     others = [pod_object(pod, None, snapshot, settings) for pod in snapshot.foreign]
     bindings = [binding_object(pod) for _, pod in gangs] + [binding_object(pod) for pod in snapshot.foreign]
-    return RawObjects(
+    written = RawObjects(
         pods=(*ours, *others),
         nodes=tuple(_node(node, snapshot, settings) for node in snapshot.nodes),
         queues=tuple(_queue(queue, settings) for queue in snapshot.queues),
@@ -49,6 +53,7 @@ def objects_from_snapshot(snapshot: Snapshot, settings: KubeSettings | None = No
             if node.numa is not None
         ),
     )
+    return replace(written, **claim_objects(snapshot.claims, settings))
 
 
 def _node(node: Node, snapshot: Snapshot, settings: KubeSettings) -> Written:

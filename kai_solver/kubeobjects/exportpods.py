@@ -20,6 +20,7 @@ from kai_solver.domain import (
 )
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
+from kai_solver.kubeobjects.exportclaims import pod_claims
 from kai_solver.kubeobjects.exportzones import container_lists, placement_text
 from kai_solver.kubeobjects.pods import is_lead
 from kai_solver.kubeobjects.quantities import quantities
@@ -110,6 +111,8 @@ def _spec(pod: Pod, gang: Gang | None, snapshot: Snapshot, settings: KubeSetting
         "containers": [container | _ports(pod.constraints)],
         **_constraints(pod.constraints),
     }
+    if pod.claims:
+        spec["resourceClaims"] = pod_claims(pod)
     if pod.containers:
         spec |= container_lists(pod.containers, snapshot.schema, settings, _ports(pod.constraints))
     if pod.node and pod.status is not PodStatus.BINDING:

@@ -49,6 +49,7 @@ GPU_MEMORY_LABEL = "nvidia.com/gpu.memory"
 OWN_DEVICES = "kai-solver/devices"
 OWN_GPU_UUIDS = "kai-solver/gpu-uuids"
 OWN_BLOCKED = "kai-solver/blocked"
+OWN_PROBLEM = "kai-solver/problem"
 OWN_SET_ASIDE = "kai-solver/set-aside"
 OWN_USAGE = "kai-solver/usage"
 

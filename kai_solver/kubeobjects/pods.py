@@ -1,12 +1,13 @@
 """Pods: what they ask for, where they are, and in which state (reference 3.0)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from kai_solver.domain import Constraints, GpuRequest, Pod, PodStatus, ZoneShare, implied_terms
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.bindings import Binding, binding_of
+from kai_solver.kubeobjects.claims import ClaimBook
 from kai_solver.kubeobjects.constraints import ConstraintReader, marks
 from kai_solver.kubeobjects.gpus import gpu_groups, gpu_request
 from kai_solver.kubeobjects.nodes import NodeReading
@@ -47,6 +48,7 @@ class RawPod:
     guaranteed: bool
     containers: RawContainers
     zones: tuple[ZoneShare, ...]
+    claims: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -74,6 +76,7 @@ class RawPod:
             guaranteed=self.guaranteed,
             containers=self.containers.finish(schema),
             zones=self.zones,
+            claims=self.claims,
         )
 
 
@@ -93,6 +96,7 @@ class PodReader:
     now_s: float
     notices: Notices
     has_zones: bool = False
+    claims: ClaimBook = field(default_factory=ClaimBook)
 
     def read(self, raw: Raw) -> RawPod:
         """Read one pod.
@@ -113,8 +117,12 @@ class PodReader:
         status = self._status(raw, binding)
         node = _node(raw, status, binding)
         paid_milli = self.nodes.paid_gpu_milli(amounts, node, self.settings.policy)
+        keys, lacking = self.claims.of_pod(raw)
         claims, single = bool(raw.items("spec.resourceClaims")), self.nodes.has_single_mig
         implied = implied_terms(gpu, paid_milli, self.settings.policy, claims=claims, single_mig=single)
+        constraints = self.constraints.read(raw, labels, implied)
+        if lacking:
+            constraints = replace(constraints, blocked=(*constraints.blocked, *lacking))
         groups = gpu_groups(labels) or (binding.gpu_groups if binding and status.holds_resources else ())
         return RawPod(
             raw=raw,
@@ -129,7 +137,7 @@ class PodReader:
             amounts=amounts,
             gpu=gpu,
             paid_gpu_milli=paid_milli,
-            constraints=self.constraints.read(raw, labels, implied),
+            constraints=constraints,
             gpu_groups=groups,
             devices=self._devices(groups, annotations),
             nominated_node=raw.text("status.nominatedNodeName"),
@@ -139,6 +147,7 @@ class PodReader:
             if self.has_zones
             else NO_PARTS,
             zones=self._zones(f"{namespace}/{name}", status, annotations, binding),
+            claims=keys,
         )
 
     def _zones(

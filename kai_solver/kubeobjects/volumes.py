@@ -60,8 +60,6 @@ class Claims:
         if missing:
             names = " ".join(missing)
             blocked.append(f"ConfigMap: Missing required configmaps: [{names}]. Create them (or export ConfigMaps too)")
-        if pod.items("spec.resourceClaims"):
-            blocked.append("asks for devices by resource claim, which kai-solver does not allot yet")
         return PodNeeds(
             terms=tuple(claim.terms for claim in found if claim.terms is not None and not claim.trouble),
             blocked=tuple(dict.fromkeys(blocked)),

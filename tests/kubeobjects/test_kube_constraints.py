@@ -311,11 +311,6 @@ def test_maps_that_the_binder_makes_for_shares_are_not_missing(build: Any) -> No
     assert build.one_pod(build.pod("p", {"spec": {"containers": [container]}})).constraints.blocked
 
 
-def test_claimed_devices_block_until_they_can_be_allotted(build: Any) -> None:
-    spec = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "x"}]}
-    assert "resource claim" in build.one_pod(build.pod("p", {"spec": spec})).constraints.blocked[0]
-
-
 def test_restricted_scheduling_sends_gpu_work_to_gpu_workers(build: Any) -> None:
     settings = KubeSettings(policy=Policy(restrict_node_scheduling=True))
     label = "node-role.kubernetes.io/"
