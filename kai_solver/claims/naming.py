@@ -160,7 +160,7 @@ class _Naming:
                     continue
                 asked.add(key)
                 yield from self._claim_slots(pod, use.claim, node, free)
-            for _ in range(self._plain_gpus(pod)):
+            for _ in range(self._plain_gpus(pod) if self.demand.gpus_on(node) else 0):
                 yield _Slot(pod.key, "", "", self._plain_free(node))
 
     def _plain_gpus(self, pod: Pod) -> int:
@@ -174,6 +174,8 @@ class _Naming:
 
     def _claim_slots(self, pod: Pod, claim: Claim, node: str, free: Bits) -> Iterable[_Slot]:
         wishes, _ = self.demand.wishes(claim)
+        if claim.extended == FIXED[GPU] and not self.demand.gpus_on(node):
+            return  # The plan has given it GPUs of a device plugin already.
         for request, wish in zip(claim.requests, wishes, strict=False):
             bits = wish.bits & free
             if claim.extended == FIXED[GPU]:
