@@ -293,7 +293,9 @@ class State:
         gang = self.problem.gangs[self.problem.pod_gang[pod]]
         if gang.placement.is_rule and not unruled:
             masks.append(admitting(self.problem, gang, pod, self.crowds[gang.family]))
-        return np.logical_and.reduce(masks) if masks else None
+        if len(masks) < 2:
+            return masks[0] if masks else None
+        return np.logical_and.reduce(masks)
 
     def likes(self, pod: int) -> IntArray | None:
         """(N,) pods of its workload by node, for a pod that goes where the fewest are; None for the others."""
