@@ -295,7 +295,8 @@ class State:
             masks.append(admitting(self.problem, gang, pod, self.crowds[gang.family]))
         if len(masks) < 2:
             return masks[0] if masks else None
-        return np.logical_and.reduce(masks)
+        every: BoolArray = np.logical_and.reduce(masks)
+        return every
 
     def likes(self, pod: int) -> IntArray | None:
         """(N,) pods of its workload by node, for a pod that goes where the fewest are; None for the others."""
