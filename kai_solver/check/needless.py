@@ -6,7 +6,7 @@ from kai_solver.check.accounts import RESOURCES, ZERO, Amount, Ledger, QueueTree
 from kai_solver.check.capacity import Load
 from kai_solver.check.devices import Board, set_boards
 from kai_solver.check.gangs import Counts, by_podset, members, satisfied
-from kai_solver.check.numa import ZoneBook, is_strict
+from kai_solver.check.numa import Tenants, ZoneBook, is_strict
 from kai_solver.check.scene import Change, Scene, demand
 from kai_solver.check.units import Part, broken_unit, remainder
 from kai_solver.check.violation import Violation
@@ -21,8 +21,9 @@ class Room:
         self._scene, self._tree, self._end, self._after = scene, tree, end, after
         sources = {entry.source for entry in scene.plan.moves} | {entry.node for entry in scene.plan.evictions}
         self._boards = set_boards(scene, in_the_end=True, only=sources)
+        tenants = Tenants.of(scene)
         strict = (scene.nodes[name] for name in sources if is_strict(scene.nodes[name]))
-        self._books = {node.name: ZoneBook.of(scene, node, in_the_end=True) for node in strict}
+        self._books = {node.name: ZoneBook.of(tenants, node, in_the_end=True) for node in strict}
 
     def keepers(self, change: Change, keys: Iterable[str], *, booked: bool) -> list[str]:
         """Pods among ``keys`` that could stay together; ``booked``: their queue pays for them already (moves)."""

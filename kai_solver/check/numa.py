@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from kai_solver.check.capacity import stays
-from kai_solver.check.scene import Scene, destination, is_immediate
+from kai_solver.check.scene import Holder, Scene, destination, is_immediate
 from kai_solver.check.violation import Violation
 from kai_solver.domain import Bind, Move, Node, NumaTopology, Pod, ZoneShare
 from kai_solver.units import CPU, GPU, MEMORY, MILLI, PODS, Vector
@@ -29,9 +29,10 @@ def is_strict(node: Node) -> bool:
 def judge_numa(scene: Scene) -> Iterator[Violation]:
     """Every new place by itself, then every zone in all."""
     faults = []
+    tenants = Tenants.of(scene)
     for entry in scene.arrivals():
         node = scene.nodes[destination(entry)]
-        if is_strict(node) and (text := _fault(scene, entry, node)):
+        if is_strict(node) and (text := _fault(tenants, entry, node)):
             faults.append(Violation("numa", entry.pod, f"pod {entry.pod}: node {node.name}: {text}"))
     yield from faults
     if faults:
@@ -39,7 +40,7 @@ def judge_numa(scene: Scene) -> Iterator[Violation]:
     strict = [scene.nodes[name] for name in {destination(entry): None for entry in scene.arrivals()}]
     for node in (node for node in strict if is_strict(node)):
         for in_the_end in (False, True):
-            yield from _overfull(ZoneBook.of(scene, node, in_the_end=in_the_end), in_the_end=in_the_end)
+            yield from _overfull(ZoneBook.of(tenants, node, in_the_end=in_the_end), in_the_end=in_the_end)
 
 
 # -- one pod -----------------------------------------------------------------------------------------------------------
@@ -83,8 +84,8 @@ def _peak(parts: Sequence[tuple[str, dict[int, int]]], r: int) -> int:
     return max(most, beside + sum(need.get(r, 0) for role, need in parts if role == "app"))
 
 
-def _fault(scene: Scene, entry: Bind | Move, node: Node) -> str:
-    topology = node.numa
+def _fault(tenants: "Tenants", entry: Bind | Move, node: Node) -> str:
+    scene, topology = tenants.scene, node.numa
     if topology is None:
         return ""
     pod = scene.pods[entry.pod]
@@ -104,7 +105,9 @@ def _fault(scene: Scene, entry: Bind | Move, node: Node) -> str:
         return f"no set of NUMA zones that {topology.policy} allows could hold it"
     if not _splits(together, [w or 0 for w in widths], given, len(topology.zones)):
         return f"its NUMA zones {sorted(given)} are not what {topology.policy} allows ({topology.scope} scope)"
-    book = ZoneBook.of(scene, node, in_the_end=not is_immediate(entry), without=entry.pod)
+    if len(together) < 2 and not before:
+        return ""
+    book = ZoneBook.of(tenants, node, in_the_end=not is_immediate(entry), without=entry.pod)
     if len(together) > 1 and not _takes_in_turn(book, together, [w or 0 for w in widths]):
         return "the kubelet, which gives each container in turn the first NUMA zones that serve, would turn it away"
     return _init_fault(book, topology, before)
@@ -188,6 +191,30 @@ def _init_fault(book: "ZoneBook", topology: NumaTopology, before: Needs) -> str:
 # -- all pods of a node ------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class Tenants:
+    """Who holds resources of each strict node, and who arrives there."""
+
+    scene: Scene
+    holders: dict[str, list[Holder]]
+    arrivals: dict[str, list[Bind | Move]]
+    leaving: set[str]
+
+    @classmethod
+    def of(cls, scene: Scene) -> "Tenants":
+        """Indexed once for all nodes."""
+        strict = {name for name, node in scene.nodes.items() if is_strict(node)}
+        holders: dict[str, list[Holder]] = {name: [] for name in strict}
+        arrivals: dict[str, list[Bind | Move]] = {name: [] for name in strict}
+        for holder in scene.holders if strict else ():
+            if holder.pod.node in strict:
+                holders[holder.pod.node].append(holder)
+        for entry in scene.arrivals() if strict else ():
+            if destination(entry) in strict:
+                arrivals[destination(entry)].append(entry)
+        return cls(scene, holders, arrivals, scene.leaving() if strict else set())
+
+
 @dataclass(slots=True)
 class ZoneBook:
     """What is taken of one node's zones at one moment: ``used[zone][resource]``, and the plan's part of it."""
@@ -198,20 +225,18 @@ class ZoneBook:
     added: list[list[int]]
 
     @classmethod
-    def of(cls, scene: Scene, node: Node, *, in_the_end: bool, without: str = "") -> "ZoneBook":
+    def of(cls, tenants: Tenants, node: Node, *, in_the_end: bool, without: str = "") -> "ZoneBook":
         """At once, or in the end, the pod ``without`` left out."""
+        scene = tenants.scene
         size = scene.snapshot.schema.size
         count = len(node.numa.zones) if node.numa is not None else 0
         book = cls(scene, node, [[0] * size for _ in range(count)], [[0] * size for _ in range(count)])
-        leaving = scene.leaving()
-        for holder in scene.holders:
-            if holder.pod.node != node.name:
-                continue
+        for holder in tenants.holders[node.name]:
             book._hold_reported(holder.pod.zones, -1)
-            if not in_the_end or stays(holder, leaving):
+            if not in_the_end or stays(holder, tenants.leaving):
                 book.take(holder.pod.zones)
-        for entry in scene.arrivals():
-            if destination(entry) == node.name and entry.pod != without and (in_the_end or is_immediate(entry)):
+        for entry in tenants.arrivals[node.name]:
+            if entry.pod != without and (in_the_end or is_immediate(entry)):
                 book.take(entry.zones)
                 book._count(book.added, entry.zones, +1)
         return book

@@ -28,11 +28,15 @@ _LIKE, _MOST_LIKES = 1 << 21, 1 << 12
 
 @dataclass(slots=True)
 class _Counts:
-    """Pods of one shape that fit per node, now and later; ``seen``: how far in ``State.touched`` they are right."""
+    """Pods of one shape that fit per node, now and later, and its NUMA score (empty where zones say nothing).
+
+    ``seen``: how far in ``State.touched`` they are right.
+    """
 
     now: IntArray
     later: IntArray
     seen: int
+    score: IntArray
 
 
 class FitTable:
@@ -48,12 +52,21 @@ class FitTable:
         found = self._counts.get(shape)
         if found is None:
             now, later = self._compute(shape, None)
-            found = self._counts[shape] = _Counts(now, later, len(touched))
+            everywhere = np.arange(len(now))
+            found = self._counts[shape] = _Counts(now, later, len(touched), self._score(shape, everywhere))
         elif found.seen < len(touched):
             rows = np.array(sorted(set(touched[found.seen :])), dtype=np.int64)
             found.now[rows], found.later[rows] = self._compute(shape, rows)
+            if len(found.score):
+                found.score[rows] = self._score(shape, rows)
             found.seen = len(touched)
         return found.now, found.later
+
+    def _score(self, shape: int, nodes: IntArray) -> IntArray:
+        zones = self.state.zones
+        if zones is None or not zones.is_aligned(shape):
+            return np.zeros(0, dtype=np.int64)
+        return zones.scores(shape, nodes)
 
     def took(self, shape: int, node: int, *, now: bool) -> None:
         """One pod of ``shape`` was just put on ``node`` and nothing else happened since ``counts``: one less fits."""
@@ -152,9 +165,8 @@ class FitTable:
         if not asks_gpu:
             key = key + np.where(state.problem.gpus > 0, _NODE_TYPE, 0)
         key += np.where(now > 0, 0, _LATER)
-        scores = state.zones.scores(shape) if state.zones is not None else None
-        if scores is not None:
-            key += (BEST - scores) * _POINT
+        if state.zones is not None and state.zones.is_aligned(shape):
+            key += (BEST - self._counts[shape].score) * _POINT
         if spec.gpu.is_shared and spec.nodes == "binpack":
             milli = state.problem.shapes.milli(shape)[:, None]
             future = state.device_future

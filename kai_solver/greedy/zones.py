@@ -86,12 +86,12 @@ class ZoneLedger:
         """True where zones may count for pods of ``shape``."""
         return self._alignments[shape] is not None
 
-    def scores(self, shape: int) -> IntArray | None:
-        """(N,) 100 by the zones that one more pod would lie in; None where that says nothing about any node."""
+    def scores(self, shape: int, nodes: IntArray) -> IntArray:
+        """(len(nodes),) 100 by the zones that one more pod would lie in; 0 where it is not aligned."""
         alignment = self._alignments[shape]
         if alignment is None:
-            return None
-        spans = self.table.spans(alignment, self.future)
+            return np.zeros(len(nodes), dtype=np.int64)
+        spans = self.table.spans(alignment, self.future, nodes)
         found: IntArray = np.where(spans > 0, BEST // np.maximum(spans, 1), 0)
         return found
 

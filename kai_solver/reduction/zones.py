@@ -87,7 +87,7 @@ class ZoneTable:
         self._reported = reported
         self._widths: dict[Alignment, _Widths] = {}
         self._refuses: dict[Alignment, BoolArray] = {}
-        self._spans: dict[Alignment, tuple[IntArray, list[int]]] = {}
+        self._spans: dict[Alignment, tuple[IntArray, BoolArray]] = {}
 
     def occupy(self, pods: Sequence[Pod], pod_node: Sequence[int]) -> None:
         """Take what pods hold off ``free``. Where a zone's free amounts were reported, theirs are off already."""
@@ -255,29 +255,28 @@ class ZoneTable:
                 free[zone] -= amounts
         return most
 
-    def spans(self, alignment: Alignment, free: IntArray) -> IntArray:
-        """(N,) zones that one pod would take in ``free`` (M, Z, R); 0 where it is not aligned."""
+    def spans(self, alignment: Alignment, free: IntArray, nodes: IntArray) -> IntArray:
+        """(len(nodes),) zones that one pod would take in ``free`` (M, Z, R); 0 where it is not aligned."""
         if alignment not in self._spans:
             self._spans[alignment] = self._fixed_spans(alignment)
-        fixed, open_rows = self._spans[alignment]
-        if not open_rows:
-            return fixed
-        found = fixed.copy()
-        for row in open_rows:
-            found[self.nodes[row]] = len(self.align(alignment, row, free[row]) or ())
+        fixed, is_open = self._spans[alignment]
+        found: IntArray = fixed[nodes]
+        for at in np.flatnonzero(is_open[nodes]).tolist():
+            row = int(self.row_of[nodes[at]])
+            found[at] = len(self.align(alignment, row, free[row]) or ())
         return found
 
-    def _fixed_spans(self, alignment: Alignment) -> tuple[IntArray, list[int]]:
-        """(N,) spans that what is free does not change, and the rows where it does."""
+    def _fixed_spans(self, alignment: Alignment) -> tuple[IntArray, BoolArray]:
+        """(N,) spans that what is free does not change, and the nodes where it does."""
         widths = self.widths(alignment)
         fixed = np.zeros(len(self.row_of), dtype=np.int64)
-        open_rows = []
+        is_open = np.zeros(len(self.row_of), dtype=np.bool_)
         for row, node in enumerate(self.nodes):
             if self.binding[row] and len(widths.together[row]) == 1:
                 fixed[node] = max(widths.together[row][0], 0)
             else:
-                open_rows.append(row)
-        return fixed, open_rows
+                is_open[node] = True
+        return fixed, is_open
 
 
 def zone_table(nodes: Sequence[Node], schema: ResourceSchema) -> ZoneTable | None:
