@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kai_solver.cli.console import heading, line, open_console, table
-from kai_solver.explain import Explanation, PodFit, QueueLine
+from kai_solver.explain import Event, Explanation, PodFit, QueueLine
 from kai_solver.units import QUEUE_RESOURCES, UNLIMITED
 
 
@@ -27,13 +27,18 @@ def _print_explanation(console: Console, explanation: Explanation) -> None:
         line(console, f"  proof: {explanation.proof.state}{method}")
         for b in explanation.proof.blocking:
             line(console, f"    blocked by {b.kind} {b.name}: needs {b.need}, has {b.have}")
-    _section(console, "Events", explanation.events)
+    _section(console, "Events", _events(explanation.events))
     for fit in explanation.fits:
         _print_fit(console, fit)
     _section(console, "What would have to change", explanation.changes)
     if explanation.queues:
         line(console, "  Queues, from the gang's own up (allocated: as the plan leaves it)")
         console.print(queue_table(explanation.queues, indented=False))
+
+
+def _events(events: Sequence[Event]) -> list[str]:
+    """Each distinct text once: the pods of a gang that wait all say the same."""
+    return list(dict.fromkeys(str(event) for event in events))
 
 
 def _section(console: Console, title: str, texts: Sequence[str]) -> None:

@@ -43,6 +43,9 @@ def gap(value: float, bound: float) -> str:
     return "" if found is None else f"{found:.1%}"
 
 
+_POD_NAME = re.compile(r"\bpod [^\s/]*/[^\s:]+")
+
+
 def same_cause(pending: Iterable[Pending]) -> list[list[Pending]]:
     """Pending gangs by reason, message (less the gang's own name) and proof, the largest group first."""
     groups: dict[object, list[Pending]] = defaultdict(list)
@@ -52,9 +55,9 @@ def same_cause(pending: Iterable[Pending]) -> list[list[Pending]]:
 
 
 def _without_name(entry: Pending) -> str:
-    """The message without the gang's name, where that stands as a word of its own."""
+    """The message without the names of the gang and of its pods, where they stand as words of their own."""
     name = re.escape(entry.gang.rpartition("/")[2])
-    return re.sub(rf"(?<![\w.-]){name}(?![\w.-])", "*", entry.message)
+    return re.sub(rf"(?<![\w.-]){name}(?![\w.-])", "*", _POD_NAME.sub("pod *", entry.message))
 
 
 def pending_lines(gangs: list[Pending], blockers: int | None) -> list[str]:

@@ -133,6 +133,10 @@ class Case(_Part):
         """Names of the jobs in the file."""
         return frozenset(job.name for job in self.instance.jobs)
 
+    def is_without_namespace(self, job: str) -> bool:
+        """True where the file gives the job no namespace (the reader then puts it into one)."""
+        return any(j.name == job and not j.namespace for j in self.instance.jobs)
+
     @property
     def tasks(self) -> frozenset[str]:
         """Ids of the tasks in the file."""

@@ -8,6 +8,7 @@ from kai_solver.conformance.outcome import Outcome
 from kai_solver.conformance.rounds import settle
 from kai_solver.conformance.states import TaskState, seat_devices, states_after, states_of
 from kai_solver.domain import Plan, Rung, Snapshot
+from kai_solver.planning import detailed_message
 
 Decide = Callable[[Snapshot, tuple[Rung, ...]], Plan]
 """One cycle: a snapshot and a ladder in, a plan out."""
@@ -71,12 +72,10 @@ class _Rounds:
 
 
 def _messages(plan: Plan) -> dict[str, tuple[str, ...]]:
-    """By gang: the message alone, and as KAI's fit errors have it, after its reason and with a full stop."""
+    """By gang: KAI's detailed fit error, which is what its tables assert."""
     texts: dict[str, tuple[str, ...]] = {}
     for pending in plan.pending:
-        titled = f"{pending.reason.value}.\n{pending.message}"
-        said = (pending.message, titled, f"{titled}.")
-        texts[pending.gang] = texts.get(pending.gang, ()) + said
+        texts[pending.gang] = (*texts.get(pending.gang, ()), detailed_message(pending.fit_errors))
     return texts
 
 

@@ -15,6 +15,7 @@ from kai_solver.domain.claims import (
     Version,
 )
 from kai_solver.domain.cluster import Node, Taint, Topology, TopologyLevel
+from kai_solver.domain.fit_error import NODE_GROUP, FitError, QueueDetails
 from kai_solver.domain.gpus import counted_gpu_milli, implied_terms, paid_gpu_milli
 from kai_solver.domain.model import FAMILIES, LADDER, STAGES, SearchSpec, SolverModel, StageSpec
 from kai_solver.domain.numa import Container, NumaPolicy, NumaScope, NumaTopology, NumaZone, ZoneShare
@@ -60,6 +61,7 @@ __all__ = [
     "LADDER",
     "MOST_CONSUMERS",
     "MOST_DEVICES",
+    "NODE_GROUP",
     "NO_CONSTRAINTS",
     "NO_GPU",
     "NO_PLACEMENT",
@@ -79,6 +81,7 @@ __all__ = [
     "DeviceId",
     "DeviceRequest",
     "Eviction",
+    "FitError",
     "Gang",
     "GpuRequest",
     "Lowered",
@@ -100,6 +103,7 @@ __all__ = [
     "Policy",
     "Proof",
     "Queue",
+    "QueueDetails",
     "QueueVector",
     "Reason",
     "Requirement",

@@ -5,6 +5,7 @@ from enum import Enum
 from typing import Literal
 
 from kai_solver.domain.claims import Allotted
+from kai_solver.domain.fit_error import FitError
 from kai_solver.domain.numa import ZoneShare
 
 
@@ -67,7 +68,10 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A running pod is evicted and takes its named place again elsewhere. ``helps``: the gangs it makes room for."""
+    """A running pod is evicted and takes its named place again elsewhere. ``helps``: the gangs it makes room for.
+
+    ``message``: what its eviction event says.
+    """
 
     pod: str
     gang: str
@@ -78,6 +82,7 @@ class Move:
     rung: Rung = Rung.CONSOLIDATION
     zones: tuple[ZoneShare, ...] = ()
     claims: tuple[ClaimGrant, ...] = ()
+    message: str = ""
 
 
 EvictionReason = Literal["reclaim", "preempt", "stale"]
@@ -126,12 +131,16 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A gang (or the surplus of one) that gets nothing this cycle, and why."""
+    """A gang (or the surplus of one) that gets nothing this cycle, and why.
+
+    ``message`` is for people; ``fit_errors`` are the parts of KAI's own texts, on which tools match.
+    """
 
     gang: str
     reason: Reason
     message: str
     proof: Proof
+    fit_errors: tuple[FitError, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,15 @@
 """Why: pending gangs, lost places, and the queues in numbers. Presents what a plan holds; decides nothing."""
 
 from kai_solver.explain.aftermath import carried_out
+from kai_solver.explain.conditions import scheduling_condition
+from kai_solver.explain.events import Event, plan_events
 from kai_solver.explain.explain import Explainer, explain_gang
 from kai_solver.explain.explanation import Explanation, NodeReason, PodFit, QueueLine
 from kai_solver.explain.gaps import relative_gap
 from kai_solver.explain.queue_lines import fair_share_lines
 
 __all__ = [
+    "Event",
     "Explainer",
     "Explanation",
     "NodeReason",
@@ -15,5 +18,7 @@ __all__ = [
     "carried_out",
     "explain_gang",
     "fair_share_lines",
+    "plan_events",
     "relative_gap",
+    "scheduling_condition",
 ]

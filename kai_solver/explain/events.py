@@ -1,40 +1,186 @@
-"""What a plan does to the pods of a gang, as its events say it (reference 1.13, 3.14)."""
+"""The Kubernetes events of a plan, as data: object, type, reason, message, annotations (reference 1.13).
 
+Reasons and texts are KAI's (``status_updater/default_status_updater.go``, ``framework/statement.go``); what we know
+beyond them follows them in the same message.
+"""
+
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
 
-from kai_solver.domain import Eviction, Move, Plan, ZoneShare
+from kai_solver.domain import (
+    Bind,
+    Eviction,
+    Gang,
+    Move,
+    Pending,
+    Plan,
+    PodSet,
+    PodStatus,
+    Reason,
+    Snapshot,
+    SubGroup,
+    ZoneShare,
+)
+from kai_solver.planning import short_message
+
+NODE_POOL = "default"
+
+EventReason = Literal["Scheduled", "Pipelined", "Evict", "StaleJob", "NotReady", "Unschedulable"]
+"""Published; KAI's binder and pod grouper have further ones (``Bound``, ``BindingError``, ``PodGrouperWarning``)."""
 
 
-def events_of(plan: Plan, gang: str) -> Iterator[str]:
-    """One text a pod of ``gang`` that the plan binds, moves or evicts."""
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event. ``object``: namespace/name of a Pod or PodGroup; ``annotations`` as KAI sets them on evictions."""
+
+    kind: Literal["Pod", "PodGroup"]
+    object: str
+    type: Literal["Normal", "Warning"]
+    reason: EventReason
+    message: str
+    annotations: dict[str, str] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        """JSON form."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.message}"
+
+
+def plan_events(snapshot: Snapshot, plan: Plan, node_pool: str = NODE_POOL) -> Iterator[Event]:
+    """All events that ``plan`` calls for: evictions first, as they have to happen first, then places, then who waits.
+
+    ``node_pool`` is the name that the text of a bind holds.
+    """
+    gangs = {gang.key: gang for gang in snapshot.gangs}
+    leaving: tuple[Eviction | Move, ...] = (*plan.evictions, *plan.moves)
+    lost = Counter((entry.gang, _action(entry)) for entry in leaving)
+    for entry in leaving:
+        yield _evicted(entry, lost[entry.gang, _action(entry)])
+    for gang in snapshot.gangs:
+        if is_stale(gang):
+            yield Event("PodGroup", gang.key, "Normal", "StaleJob", stale_message(gang))
     for bind in plan.binds:
-        if bind.gang == gang:
-            when = "once capacity there is released" if bind.nominated else "now"
-            yield f"Pod {bind.pod} gets node {bind.node}{zone_words(bind.zones)} {when} ({bind.rung.value})"
+        yield _bound(bind, node_pool)
     for move in plan.moves:
-        if move.gang == gang:
-            yield move_text(move)
-    for eviction in plan.evictions:
-        if eviction.gang == gang:
-            yield eviction.message or eviction_text(eviction)
+        yield _pipelined(move.pod, move.target, move.zones)
+    for pending in plan.pending:
+        if pending.gang in gangs:
+            yield from _unschedulable(gangs[pending.gang], pending, plan)
 
 
-def move_text(move: Move) -> str:
-    """KAI's message for a pod that is moved, and where it goes."""
-    return (
-        f"Pod {move.pod} was preempted and rescheduled due to bin packing (resource consolidation) procedure; "
-        f"it goes from {move.source} to {move.target}{zone_words(move.zones)} for {', '.join(move.helps) or 'nobody'}"
+def events_of(snapshot: Snapshot, plan: Plan, gang: Gang) -> Iterator[Event]:
+    """The events about one gang and its pods."""
+    own = Plan(
+        binds=tuple(b for b in plan.binds if b.gang == gang.key),
+        moves=tuple(m for m in plan.moves if m.gang == gang.key),
+        evictions=tuple(e for e in plan.evictions if e.gang == gang.key),
+        pending=tuple(p for p in plan.pending if p.gang == gang.key),
     )
+    return plan_events(Snapshot(snapshot.now_s, snapshot.schema, (), (), (gang,)), own)
+
+
+def _action(entry: Eviction | Move) -> str:
+    """The action that KAI would name as the evictor's."""
+    if isinstance(entry, Move):
+        return entry.rung.value
+    return "stalegangeviction" if entry.reason == "stale" else entry.reason
+
+
+def _evicted(entry: Eviction | Move, size: int) -> Event:
+    annotations = {"num-evicted-pods": str(size), "evictor-action-type": _action(entry)}
+    if entry.helps:
+        namespace, _, name = entry.helps[0].partition("/")
+        annotations |= {"evictor-pod-group-name": name, "evictor-pod-group-namespace": namespace}
+    text = entry.message or f"Pod {entry.pod} was evicted by {_action(entry)}"
+    if isinstance(entry, Move):
+        text += f"; it goes from {entry.source} to {entry.target} for {', '.join(entry.helps) or 'nobody'}"
+    return Event("PodGroup", entry.gang, "Normal", "Evict", text, annotations)
+
+
+def _bound(bind: Bind, node_pool: str) -> Event:
+    if bind.nominated:
+        return _pipelined(bind.pod, bind.node, bind.zones)
+    text = f"Successfully assigned pod {bind.pod} to node {bind.node} at node-pool {node_pool}{zone_words(bind.zones)}"
+    return Event("Pod", bind.pod, "Normal", "Scheduled", text)
+
+
+def _pipelined(pod: str, node: str, zones: tuple[ZoneShare, ...]) -> Event:
+    return Event("Pod", pod, "Normal", "Pipelined", f"Pod {pod} was pipelined to node {node}{zone_words(zones)}")
 
 
 def zone_words(zones: tuple[ZoneShare, ...]) -> str:
-    """``, NUMA zone node-0,`` where zones count."""
+    """``, NUMA zone node-0`` where zones count."""
     if not zones:
         return ""
-    return f", NUMA zone{'s' if len(zones) > 1 else ''} {' and '.join(share.zone for share in zones)},"
+    return f", NUMA zone{'s' if len(zones) > 1 else ''} {' and '.join(share.zone for share in zones)}"
 
 
-def eviction_text(eviction: Eviction) -> str:
-    """Text for an eviction whose plan gives no message."""
-    taker = f" for {', '.join(eviction.helps)}" if eviction.helps else ""
-    return f"Pod {eviction.pod} is evicted from {eviction.node} by {eviction.reason}{taker}"
+def _unschedulable(gang: Gang, pending: Pending, plan: Plan) -> Iterator[Event]:
+    """A gang that is not ready says so once; else every pod that waits says why, and the gang does."""
+    if pending.reason is Reason.NOT_READY:
+        yield Event("PodGroup", gang.key, "Normal", "NotReady", pending.message)
+        return
+    text = pending_text(pending)
+    placed = {bind.pod for bind in plan.binds}
+    for pod in gang.pods:
+        if pod.status is PodStatus.PENDING and pod.key not in placed:
+            yield Event("Pod", pod.key, "Warning", "Unschedulable", text)
+    yield Event("PodGroup", gang.key, "Normal", "Unschedulable", text)
+
+
+def pending_text(pending: Pending) -> str:
+    """KAI's short message, then what the engine knows beyond it: Kubernetes' words, a cure, a proof."""
+    more = pending.message
+    for error in pending.fit_errors:
+        for text in error.messages:
+            more = more.replace(text, "")
+    lines = [short_message(pending.fit_errors)] if pending.fit_errors else []
+    lines += [line for line in more.strip().splitlines() if line.strip(" .")]
+    if pending.proof.state == "proven" and pending.proof.method:
+        lines.append("Proven: no allowed plan runs it beside what was admitted before it.")
+    return "\n".join(lines)
+
+
+# -- stale gangs -------------------------------------------------------------------------------------------------------
+
+
+def is_stale(gang: Gang) -> bool:
+    """True where pods of the gang run and it lacks its minimum (reference 3.13); K of N subgroups suffice."""
+    if any(pod.status is PodStatus.SUCCEEDED for pod in gang.pods):
+        return False
+    active = _active(gang)
+    return bool(active) and not _is_satisfied(gang.root, active)
+
+
+def stale_message(gang: Gang) -> str:
+    """KAI's event ``StaleJob``."""
+    active = _active(gang)
+    podsets = tuple(gang.root.podsets())
+    total = sum(active.values())
+    if gang.root.min_subgroups is None:
+        text = f"Job is stale. {total} pods are active, minMember is {sum(p.min_member for p in podsets)}"
+    else:
+        satisfied = sum(_is_satisfied(child, active) for child in gang.root.children)
+        text = (
+            f"Job is stale. {total} pods are active, {satisfied} of {gang.root.needed} required subGroups are satisfied"
+        )
+    for podset in podsets:
+        if active[podset.name] < podset.min_member and podset.name != "default":
+            text += (
+                f", subGroup {podset.name} minMember is {podset.min_member} and {active[podset.name]} pods are active"
+            )
+    return text
+
+
+def _active(gang: Gang) -> Counter[str]:
+    return Counter(pod.podset for pod in gang.pods if pod.status.holds_resources)
+
+
+def _is_satisfied(node: SubGroup | PodSet, active: Counter[str]) -> bool:
+    if isinstance(node, PodSet):
+        return active[node.name] >= node.min_member
+    return sum(_is_satisfied(child, active) for child in node.children) >= node.needed

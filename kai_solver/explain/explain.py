@@ -4,6 +4,7 @@ from kai_solver.domain import Gang, Plan, Snapshot
 from kai_solver.errors import InputError
 from kai_solver.explain.aftermath import carried_out
 from kai_solver.explain.changes import needed_changes
+from kai_solver.explain.conditions import scheduling_condition
 from kai_solver.explain.events import events_of
 from kai_solver.explain.explanation import Explanation, GangState
 from kai_solver.explain.fit_texts import kai_text, kubernetes_text
@@ -42,7 +43,7 @@ class Explainer:
         """Explain one gang; see ``explain_gang``."""
         gang = self._find(name)
         entry = next((entry for entry in self.plan.pending if entry.gang == gang.key), None)
-        events = tuple(events_of(self.plan, gang.key))
+        events = tuple(events_of(self.snapshot, self.plan, gang))
         chain = chain_lines(self._before, self._after, gang.queue)
         if entry is None:
             return Explanation(gang.key, self._state(gang), gang.queue, queues=chain, events=events)
@@ -61,6 +62,7 @@ class Explainer:
             kai=kai_text(fits),
             kubernetes=kubernetes_text(fits),
             events=events,
+            condition=scheduling_condition(gang, entry, self.snapshot.policy.gpu_resources[0]),
         )
 
     def _find(self, name: str) -> Gang:

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from kai_solver.domain import Proof, QueueVector
+from kai_solver.explain.events import Event
 from kai_solver.units import QUEUE_RESOURCES
 
 
@@ -97,7 +98,9 @@ class Explanation:
     kai, kubernetes
         The message as KAI and as Kubernetes would write it.
     events
-        What the plan does to its pods, in KAI's words.
+        What the plan says to it and its pods, in KAI's words.
+    condition
+        What its PodGroup's ``status.schedulingConditions`` says; None where it says nothing.
     """
 
     gang: str
@@ -111,7 +114,8 @@ class Explanation:
     changes: tuple[str, ...] = ()
     kai: str = ""
     kubernetes: str = ""
-    events: tuple[str, ...] = ()
+    events: tuple[Event, ...] = ()
+    condition: dict[str, Any] | None = None
 
     def document(self) -> dict[str, Any]:
         """JSON form."""
@@ -127,5 +131,6 @@ class Explanation:
             "changes": list(self.changes),
             "kai": self.kai,
             "kubernetes": self.kubernetes,
-            "events": list(self.events),
+            "events": [event.document() for event in self.events],
+            "condition": self.condition,
         }

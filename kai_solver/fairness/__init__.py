@@ -1,7 +1,7 @@
 """Fair share and what follows from it: who is served first, who is capped, who may take from whom."""
 
 from kai_solver.fairness.division import allocatable_share, fair_share
-from kai_solver.fairness.limits import over_limit, over_limit_message, over_quota, over_quota_message
+from kai_solver.fairness.limits import capping_queue, over_limit, over_limit_message, over_quota, over_quota_message
 from kai_solver.fairness.order import QueueKey, compare_queues, dominant_share, gang_order_key, queue_key
 from kai_solver.fairness.reclaim import (
     ReclaimLedger,
@@ -24,6 +24,7 @@ __all__ = [
     "UsageHistory",
     "UsageParams",
     "allocatable_share",
+    "capping_queue",
     "compare_queues",
     "dominant_share",
     "fair_share",

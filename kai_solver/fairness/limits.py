@@ -5,7 +5,19 @@ from collections.abc import Sequence
 from kai_solver.domain import Blocker
 from kai_solver.fairness.order import Amounts, Table
 from kai_solver.fairness.tree import QueueTree, Triple
-from kai_solver.units import CPU, GPU, MEMORY, QUEUE_RESOURCES, UNLIMITED, format_amount
+from kai_solver.units import (
+    CORES,
+    CPU,
+    GB,
+    GPU,
+    MEMORY,
+    MILLI,
+    QUEUE_RESOURCES,
+    UNLIMITED,
+    format_amount,
+    go_float,
+    humanized,
+)
 
 
 def over_limit(tree: QueueTree, allocated: Table, leaf: int, request: Amounts) -> Blocker | None:
@@ -23,6 +35,12 @@ def over_quota(tree: QueueTree, allocated_non_preemptible: Table, leaf: int, req
     return found and _blocker("queue-quota", tree, tree.quotas, allocated_non_preemptible, request, *found)
 
 
+def capping_queue(tree: QueueTree, caps: Sequence[Triple], used: Table, leaf: int, request: Amounts) -> int | None:
+    """The first queue from ``leaf`` up whose cap ``request`` would pass; None where none."""
+    found = _first_excess(tree, caps, used, leaf, request)
+    return None if found is None else found[0]
+
+
 def over_limit_message(tree: QueueTree, allocated: Table, leaf: int, request: Amounts) -> str:
     """KAI's sentence for ``over_limit`` (``api/unschedule_info.go``); empty where no limit blocks."""
     found = _first_excess(tree, tree.limits, allocated, leaf, request)
@@ -30,21 +48,30 @@ def over_limit_message(tree: QueueTree, allocated: Table, leaf: int, request: Am
         return ""
     queue, resource = found
     unit, noun = _UNIT[resource], _NOUN[resource]
-    limit, used, asked = _amounts(resource, tree.limits[queue], allocated[queue], request)
+    limit, used, asked = (
+        humanized(a[resource], _SCALE[resource]) for a in (tree.limits[queue], allocated[queue], request)
+    )
     return (
         f"{tree.title(queue)} quota has reached the allowable limit of {noun}. Limit is {limit} {unit}, "
         f"currently {used} {unit} allocated and workload requested {asked} {unit}"
     )
 
 
-def over_quota_message(tree: QueueTree, allocated_non_preemptible: Table, leaf: int, request: Amounts) -> str:
-    """KAI's sentence for ``over_quota``; empty where no quota blocks."""
+def over_quota_message(
+    tree: QueueTree, allocated_non_preemptible: Table, leaf: int, request: Amounts, gpus: float | None = None
+) -> str:
+    """KAI's sentence for ``over_quota``; empty where no quota blocks.
+
+    ``gpus``: the GPUs requested, summed pod by pod as floats, since KAI writes that sum with all its decimals.
+    """
     found = _first_excess(tree, tree.quotas, allocated_non_preemptible, leaf, request)
     if found is None:
         return ""
     queue, resource = found
     unit = _UNIT[resource]
-    quota, used, asked = _amounts(resource, tree.quotas[queue], allocated_non_preemptible[queue], request)
+    held = allocated_non_preemptible[queue]
+    quota, used, asked = (humanized(a[resource], _SCALE[resource]) for a in (tree.quotas[queue], held, request))
+    asked = go_float(gpus) if resource == GPU and gpus is not None else asked
     return (
         f"Non-preemptible workload is over quota. Workload requested {asked} {_ASKED[resource]}, "
         f"but {tree.title(queue)} quota is {quota} {unit}, while {used} {unit} are already allocated for "
@@ -55,7 +82,7 @@ def over_quota_message(tree: QueueTree, allocated_non_preemptible: Table, leaf: 
 _NOUN = {CPU: "CPU cores", MEMORY: "memory", GPU: "GPUs"}
 _UNIT = {CPU: "cores", MEMORY: "GB", GPU: "GPUs"}
 _ASKED = {CPU: "CPU cores", MEMORY: "GB memory", GPU: "GPUs"}
-_SCALE = {CPU: 1000, MEMORY: 10**9, GPU: 1000}
+_SCALE = {CPU: CORES, MEMORY: GB, GPU: MILLI}
 
 
 def _first_excess(
@@ -83,7 +110,3 @@ def _blocker(
     name = QUEUE_RESOURCES[resource]
     have = f"{format_amount(name, caps[queue][resource])}, of which {format_amount(name, used[queue][resource])} in use"
     return Blocker(kind, tree.title(queue), format_amount(name, request[resource]), have)
-
-
-def _amounts(resource: int, *amounts: Amounts) -> tuple[str, ...]:
-    return tuple(f"{amount[resource] / _SCALE[resource]:.10g}" for amount in amounts)

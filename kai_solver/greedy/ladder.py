@@ -12,10 +12,11 @@ from kai_solver.domain import Blocker, Proof, Reason, Rung
 from kai_solver.greedy.caps import over_capacity
 from kai_solver.greedy.chunks import Chunk, Chunker, Part
 from kai_solver.greedy.disruption import Disruption
-from kai_solver.greedy.outcome import Admission, Outcome, Refusal, proven
+from kai_solver.greedy.outcome import Admission, Outcome, Refusal
 from kai_solver.greedy.placing import Placer
 from kai_solver.greedy.readiness import not_ready
-from kai_solver.greedy.rules import Aggressor, delay_remaining_s
+from kai_solver.greedy.refusals import LargestNode, within_delay
+from kai_solver.greedy.rules import Aggressor
 from kai_solver.greedy.shortage import shortage
 from kai_solver.greedy.stale import stale_gangs
 from kai_solver.greedy.state import State
@@ -99,6 +100,7 @@ class Ladder:
         self.turns = SizeTurns if admission == "max-gpus" else Turns
         self.outcome = Outcome(State(problem))
         self.placer = Placer(self.outcome.state)
+        self.largest = LargestNode(problem)
         self.chunkers = [
             Chunker(gang, state, problem.pod_shape)
             for gang, state in zip(problem.gangs, self.outcome.state.gangs, strict=True)
@@ -156,7 +158,7 @@ class Ladder:
                     turns.again(gang)
                     continue
                 failed[self._signature(chunk)] = refusal
-            self.outcome.refuse(gang, Rung.ALLOCATE, of_choice(refusal, chunk))
+            self.outcome.refuse(gang, Rung.ALLOCATE, of_choice(refusal, chunk), chunk)
             waiting.append(chunk)
         if self.admitter is not None and waiting:
             self._admit_anew(self.admitter, waiting)
@@ -205,7 +207,7 @@ class Ladder:
             if chunk.pods not in served:
                 refusal = over_capacity(self.outcome.state, chunk)
                 refusal = refusal or shortage(self.outcome.state, self.placer, chunk, proof)
-                self.outcome.refuse(chunk.gang, Rung.ALLOCATE, refusal)
+                self.outcome.refuse(chunk.gang, Rung.ALLOCATE, refusal, chunk)
 
     def _stop(self, rung: Rung, gang: int | None, turns: Turns | SizeTurns) -> None:
         """The budget ended: nothing is known of those who had no turn."""
@@ -261,6 +263,8 @@ class Ladder:
         if answer.verdict == "yes":
             self.outcome.admit(Admission(chunk, rung, answer.units, by_solver=True))
             return None
+        if chunk.gang in self.outcome.refusals:
+            return Refusal(Reason.NOT_ENOUGH_RESOURCES, "", answer.proof)  # An earlier rung has said what lacks.
         return shortage(self.outcome.state, self.placer, chunk, answer.proof)
 
     # -- rungs that disturb --------------------------------------------------------------------------------------
@@ -280,7 +284,7 @@ class Ladder:
                 continue  # Its core was evicted for an earlier one, and its surplus cannot run alone.
             refusal = self._disturb_for(disruption, rung, chunk)
             if refusal is not None:
-                self.outcome.refuse(gang, rung, of_choice(refusal, chunk))
+                self.outcome.refuse(gang, rung, of_choice(refusal, chunk), chunk)
             else:
                 disruption.forget()
                 turns.refresh()
@@ -288,11 +292,12 @@ class Ladder:
 
     def _disturb_for(self, disruption: Disruption, rung: Rung, chunk: Chunk) -> Refusal | None:
         who = Aggressor.of(self.problem, chunk)
-        left_s = delay_remaining_s(self.problem, who.gang)
-        if left_s > 0:
-            text = f"Preemption delay has not elapsed: {left_s:.0f} s left"
-            return proven(Reason.PREEMPTION_DELAY, text, "rule")
+        refusal = within_delay(self.problem, who.gang)
+        if refusal is not None:
+            return refusal
         refusal = disruption.forbidden(who)
+        if refusal is None or refusal.proof.method == "count":
+            refusal = self.largest.refuses(chunk) or refusal
         if refusal is not None:
             return refusal
         refusal = over_capacity(self.outcome.state, chunk) if rung is Rung.CONSOLIDATION else None

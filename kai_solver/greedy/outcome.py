@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from kai_solver.domain import Blocker, Proof, Reason, Rung
+from kai_solver.domain import Blocker, FitError, Proof, Reason, Rung
 from kai_solver.greedy.chunks import Chunk
 from kai_solver.greedy.state import State
 from kai_solver.greedy.victims import VictimPool
@@ -20,11 +20,16 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why one rung does nothing for a gang."""
+    """Why one rung does nothing for a gang.
+
+    ``message`` and ``fit_errors`` hold ``{gang}`` and ``{pod:i}`` for names, since one refusal serves all gangs of one
+    shape (``fit_errors.for_gang``).
+    """
 
     reason: Reason
     message: str
     proof: Proof
+    fit_errors: tuple[FitError, ...] = ()
 
 
 @dataclass(slots=True)
@@ -36,7 +41,7 @@ class Outcome:
     pool
         Units of those that may be disturbed; None where no rung disturbed anybody.
     refusals
-        By gang and rung, the last word of each rung that was asked.
+        By gang and rung, the last word of each rung that was asked. ``asked``: the pods that it was asked for.
     stale
         Gangs evicted for running below their minimum.
     stopped
@@ -47,12 +52,15 @@ class Outcome:
     pool: VictimPool | None = None
     admissions: list[Admission] = field(default_factory=list)
     refusals: dict[int, dict[Rung, Refusal]] = field(default_factory=dict)
+    asked: dict[tuple[int, Rung], tuple[int, ...]] = field(default_factory=dict)
     stale: list[int] = field(default_factory=list)
     stopped: bool = False
 
-    def refuse(self, gang: int, rung: Rung, refusal: Refusal) -> None:
-        """Note why ``rung`` does nothing for ``gang``."""
+    def refuse(self, gang: int, rung: Rung, refusal: Refusal, chunk: Chunk | None = None) -> None:
+        """Note why ``rung`` does nothing for ``gang``, which asked for ``chunk``."""
         self.refusals.setdefault(gang, {})[rung] = refusal
+        if chunk is not None:
+            self.asked[gang, rung] = chunk.pods
 
     def admit(self, admission: Admission) -> None:
         """Note an admission; those that lost their places to it (with the core of their gang) are undone."""
@@ -68,6 +76,8 @@ class Outcome:
         return frozenset(a.chunk.gang for a in self.admissions)
 
 
-def proven(reason: Reason, message: str, method: str, *blocking: Blocker) -> Refusal:
+def proven(
+    reason: Reason, message: str, method: str, *blocking: Blocker, fit_errors: tuple[FitError, ...] = ()
+) -> Refusal:
     """A refusal that follows from a rule or a count."""
-    return Refusal(reason, message, Proof("proven", method, blocking))
+    return Refusal(reason, message, Proof("proven", method, blocking), fit_errors)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from kai_solver.domain import TopologyConstraint
 from kai_solver.greedy.chunks import Chunk, Chunker, Part
 from kai_solver.greedy.fit import FitTable
+from kai_solver.greedy.node_caps import NodeCaps
 from kai_solver.greedy.state import GangState, State
 from kai_solver.reduction import GangShape, Leaf, TreeNode
 from kai_solver.reduction.gangs import leaves_below
@@ -50,6 +51,9 @@ class Placer:
         """Place one pod on its best node."""
         shape = self.state.problem.pod_shape[pod]
         allowed = self.state.admitting(pod, allowed, unruled=self.unruled)
+        if self.state.problem.pods[pod].gpu.memory_mib and self.state.problem.pod_node[pod] < 0:
+            mask = NodeCaps.of(self.state, pod).affordable()
+            allowed = mask if allowed is None else allowed & mask
         choice = self._promised(pod, shape, allowed)
         choice = choice or self.fits.choose(shape, allowed, self._rank, pod, self.state.likes(pod))
         if choice is None:

@@ -1,6 +1,6 @@
 """Gangs that cannot be considered yet, in KAI's words (reference 1.13, 3.9)."""
 
-from kai_solver.domain import Blocker, Reason, TopologyConstraint
+from kai_solver.domain import Blocker, FitError, Reason, TopologyConstraint
 from kai_solver.greedy.chunks import Chunker
 from kai_solver.greedy.outcome import Refusal, proven
 from kai_solver.reduction import GangShape, Leaf, Problem, TreeNode
@@ -16,20 +16,31 @@ def not_ready(problem: Problem, gang: GangShape, chunker: Chunker) -> Refusal | 
         return _waiting_for_members(gang, chunker)
     missing = _missing_topology(problem, gang.root)
     if missing:
-        return proven(Reason.TOPOLOGY, missing, "rule", Blocker("topology", missing, "exists", "missing"))
+        blocker = Blocker("topology", missing, "exists", "missing")
+        return proven(Reason.TOPOLOGY, missing, "rule", blocker, fit_errors=(_pod_error(missing),))
     return None
 
 
 def _waiting_for_members(gang: GangShape, chunker: Chunker) -> Refusal:
-    leaf = next(leaf for leaf in gang.leaves if not chunker.is_reachable(leaf))
-    exist = len(leaf.pending) + len(leaf.active) + leaf.gated
-    where = f" for SubGroup {leaf.name}" if len(gang.leaves) > 1 else ""
-    text = (
-        f"Gang waiting for members: Job is not ready for scheduling. Waiting for {leaf.min_member} pods{where}, "
-        f"currently {exist} exist, {leaf.gated} are gated"
-    )
-    blocker = Blocker("pods", leaf.name, str(leaf.min_member), str(exist - leaf.gated))
-    return proven(Reason.NOT_READY, text, "rule", blocker)
+    """KAI's event ``NotReady``: every podset that lacks pods (``status_updater``), then the phrase people look for."""
+    short = [leaf for leaf in gang.leaves if not chunker.is_reachable(leaf)]
+    text = "Job is not ready for scheduling." + "".join(_members_text(leaf) for leaf in short)
+    ready = sum(_ready(leaf) for leaf in short)
+    needed = sum(leaf.min_member for leaf in short)
+    text = f"{text.removesuffix('.')}. Gang waiting for members: {ready} of {needed} are ready"
+    blockers = [Blocker("pods", leaf.name, str(leaf.min_member), str(_ready(leaf))) for leaf in short]
+    return proven(Reason.NOT_READY, text, "rule", *blockers)
+
+
+def _members_text(leaf: Leaf) -> str:
+    counts = f"currently {_ready(leaf) + leaf.gated} exist, {leaf.gated} are gated"
+    if leaf.name == "default":
+        return f" Waiting for {leaf.min_member} pods, {counts}"
+    return f" Waiting for {leaf.min_member} pods for SubGroup {leaf.name}, {counts}."
+
+
+def _ready(leaf: Leaf) -> int:
+    return len(leaf.pending) + len(leaf.active)
 
 
 def _missing_topology(problem: Problem, node: TreeNode | Leaf) -> str:
@@ -44,7 +55,12 @@ def _blocked(problem: Problem, pod: int) -> Refusal:
     key, missing = problem.pods[pod].key, problem.pods[pod].constraints.blocked
     text = f"Scheduling conditions were not met for pod {key}:\n" + "\n".join(missing)
     blockers = [Blocker("pod", key, why, "missing") for why in missing]
-    return proven(Reason.POD_SCHEDULING_ERRORS, text, "rule", *blockers)
+    error = _pod_error(f"Resources were not found for pod {key} due to: {text}")
+    return proven(Reason.POD_SCHEDULING_ERRORS, text, "rule", *blockers, fit_errors=(error,))
+
+
+def _pod_error(text: str) -> FitError:
+    return FitError(Reason.POD_SCHEDULING_ERRORS.value, (text,))
 
 
 def topology_missing(constraint: TopologyConstraint | None, domains: dict[str, DomainTree]) -> str:

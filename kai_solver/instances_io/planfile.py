@@ -1,6 +1,7 @@
 """The published plan format (``kai-plan/v1``): other programs read it, so keys are added and never renamed."""
 
 import math
+from dataclasses import asdict
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -12,10 +13,12 @@ from kai_solver.domain import (
     ClaimGrant,
     Device,
     Eviction,
+    FitError,
     Move,
     Pending,
     Plan,
     Proof,
+    QueueDetails,
     Reason,
     Rung,
     Stage,
@@ -88,6 +91,7 @@ class MoveDoc(_Part):
     rung: RungName = "consolidation"
     zones: tuple[ZoneDoc, ...] = ()
     claims: tuple[GrantDoc, ...] = ()
+    message: str = ""
 
 
 class EvictionDoc(_Part):
@@ -118,13 +122,38 @@ class ProofDoc(_Part):
     blocking: tuple[BlockerDoc, ...] = ()
 
 
+class QueueDetailsDoc(_Part):
+    """A queue at the moment of a refusal: (cpu thousandths, memory bytes, GPU thousandths) each, -1 unlimited."""
+
+    name: str
+    requested: tuple[int, int, int]
+    deserved: tuple[int, int, int]
+    allocated: tuple[int, int, int]
+    allocated_fixed: tuple[int, int, int]
+    limits: tuple[int, int, int]
+    gang_requested: tuple[int, int, int]
+    gang_fixed: tuple[int, int, int]
+
+
+class FitErrorDoc(_Part):
+    """One of KAI's fit errors; ``detailed`` where it differs from ``messages``."""
+
+    reason: str
+    messages: tuple[str, ...]
+    detailed: tuple[str, ...] = ()
+    subgroup: str = ""
+    domain: str = ""
+    queue: QueueDetailsDoc | None = None
+
+
 class PendingDoc(_Part):
-    """A gang that gets nothing this cycle, and why."""
+    """A gang that gets nothing this cycle, and why; ``fit_errors``: KAI's own texts, for tools that match on them."""
 
     gang: str
     reason: Reason
     message: str
     proof: ProofDoc
+    fit_errors: tuple[FitErrorDoc, ...] = ()
 
 
 class StageDoc(_Part):
@@ -223,11 +252,15 @@ def plan_from_document(document: Any, file: str = "") -> Plan:
                 Rung(m.rung),
                 _zones(m.zones),
                 _grants(m.claims),
+                m.message,
             )
             for m in doc.moves
         ),
         evictions=tuple(Eviction(e.pod, e.gang, e.node, e.reason, e.helps, e.message) for e in doc.evictions),
-        pending=tuple(Pending(p.gang, p.reason, p.message, _proof(p.proof)) for p in doc.pending),
+        pending=tuple(
+            Pending(p.gang, p.reason, p.message, _proof(p.proof), tuple(map(_fit_error, p.fit_errors)))
+            for p in doc.pending
+        ),
         admitted=tuple((a.gang, Rung(a.rung)) for a in doc.admitted),
         stages=tuple(Stage(s.name, s.value, -math.inf if s.bound is None else s.bound, s.optimal) for s in doc.stages),
         source=doc.source,
@@ -305,6 +338,7 @@ def _move(move: Move) -> dict[str, Any]:
             "devices": [_device(device) for device in move.devices],
             "for": list(move.helps),
             "rung": move.rung.value,
+            "message": move.message,
         }
         | _in_zones(move)
         | _claims(move.claims)
@@ -339,7 +373,17 @@ def _pending(pending: Pending) -> dict[str, Any]:
                 {"kind": b.kind, "name": b.name, "need": b.need, "have": b.have} for b in pending.proof.blocking
             ],
         },
+        "fit_errors": [_without_empty(asdict(error)) for error in pending.fit_errors],
     }
+
+
+def _without_empty(entry: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in entry.items() if value}
+
+
+def _fit_error(doc: FitErrorDoc) -> FitError:
+    queue = QueueDetails(**doc.queue.model_dump()) if doc.queue else None
+    return FitError(doc.reason, doc.messages, doc.detailed, doc.subgroup, doc.domain, queue)
 
 
 def _proof(doc: ProofDoc) -> Proof:

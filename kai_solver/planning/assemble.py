@@ -151,6 +151,7 @@ def _moves(problem: Problem, outcome: Outcome, causes: dict[int, _Cause], labels
                 cause.helps(problem),
                 cause.rung,
                 _zones(problem, place),
+                message=eviction_message(problem, pod, cause.rung, tuple(cause.gangs)),
             )
         )
     return tuple(moves)

@@ -1,9 +1,9 @@
 """Texts of events that users and tools match on, as KAI writes them (reference 1.13, 3.14)."""
 
-from kai_solver.domain import Rung
+from kai_solver.domain import Pod, QueueVector, Rung
 from kai_solver.fairness import levelled
+from kai_solver.greedy.max_node import amounts_text
 from kai_solver.reduction import GangShape, Problem
-from kai_solver.units import QUEUE_RESOURCES, format_amount
 
 
 def eviction_message(problem: Problem, pod: int, rung: Rung, gangs: tuple[int, ...]) -> str:
@@ -11,7 +11,9 @@ def eviction_message(problem: Problem, pod: int, rung: Rung, gangs: tuple[int, .
     key = problem.pods[pod].key
     gang = problem.gangs[problem.pod_gang[pod]]
     if rung is Rung.STALE:
-        return _stale_message(gang, key)
+        return _stale_message(gang, problem.pods[pod])
+    if rung is Rung.CONSOLIDATION:
+        return f"Pod {key} was preempted and rescheduled due to bin packing (resource consolidation) procedure"
     names = ", ".join(problem.gangs[g].gang.key for g in gangs)
     if rung is Rung.PREEMPT:
         return f"Pod {key} was preempted by higher priority workload {names}"
@@ -20,24 +22,28 @@ def eviction_message(problem: Problem, pod: int, rung: Rung, gangs: tuple[int, .
     return "\n".join([f"Pod {key} was preempted by workload {names}.", *(queue_line(problem, q) for q in queues)])
 
 
-def _stale_message(gang: GangShape, key: str) -> str:
-    short = next((leaf for leaf in gang.leaves if len(leaf.active) < leaf.min_member), gang.leaves[0])
-    where = f" in sub-group {short.name}" if len(gang.leaves) > 1 else ""
+def _stale_message(gang: GangShape, pod: Pod) -> str:
+    """KAI names the pod's own subgroup and its minimum, whichever lacks pods; the one that does is named after it."""
+    own = next((leaf for leaf in gang.leaves if leaf.name == pod.podset), gang.leaves[0])
+    short = next((leaf for leaf in gang.leaves if len(leaf.active) < leaf.min_member), own)
+    where = "" if len(gang.leaves) == 1 and own.name == "default" else f" in sub-group {own.name}"
+    lacks = "" if short is own else f". Sub-group {short.name} has {len(short.active)} of {short.min_member} pods"
     return (
-        f"Workload doesn't meet the minimum required number of pods ({short.min_member}){where}, "
-        f"evicting remaining pod: {key}"
+        f"Workload doesn't meet the minimum required number of pods ({own.min_member}){where}, "
+        f"evicting remaining pod: {pod.key}{lacks}"
     )
 
 
 def queue_line(problem: Problem, queue: int) -> str:
     """``<queue> uses <...> with a quota of <...>, fair-share of <...> and queue priority of <d>.``"""
     tree = problem.queues
-
-    def words(amounts: list[int] | tuple[int, int, int]) -> str:
-        return ", ".join(format_amount(r, a) for r, a in zip(QUEUE_RESOURCES, amounts, strict=True))
-
+    uses, share = (_vector(amounts[queue]) for amounts in (problem.allocated, problem.share))
     return (
-        f"{tree.title(queue)} uses <{words(problem.allocated[queue])}> with a quota of "
-        f"<{words(tree.quotas[queue])}>, fair-share of <{words(problem.share[queue])}> "
-        f"and queue priority of <{tree.priority[queue]}>."
+        f"{tree.title(queue)} uses <{amounts_text(uses)}> with a quota of <{amounts_text(tree.quotas[queue])}>, "
+        f"fair-share of <{amounts_text(share)}> and queue priority of <{tree.priority[queue]}>."
     )
+
+
+def _vector(amounts: list[int]) -> QueueVector:
+    cpu, memory, gpu = amounts
+    return cpu, memory, gpu

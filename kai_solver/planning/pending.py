@@ -1,9 +1,11 @@
 """Gangs that stay pending: the reason that matters to their owner, and what the rungs proved together."""
 
-from kai_solver.domain import Blocker, Gang, Pending, PodStatus, Proof, Reason, Rung
+from collections.abc import Iterator
+
+from kai_solver.domain import Blocker, FitError, Gang, Pending, PodStatus, Proof, Reason, Rung
 from kai_solver.domain.plan import ProofState
 from kai_solver.greedy import Outcome, Refusal
-from kai_solver.greedy.shortage import GANG
+from kai_solver.greedy.fit_errors import for_gang, named
 from kai_solver.reduction import Problem
 
 _STRENGTH: dict[ProofState, int] = {"proven": 0, "unasked": 1, "unknown": 2}
@@ -14,7 +16,7 @@ def pending_gangs(problem: Problem, outcome: Outcome) -> tuple[Pending, ...]:
     found = [_outside(gang, why) for gang, why in problem.outside.values() if _waits(gang)]
     for gang, rungs in outcome.refusals.items():
         if any(outcome.state.gangs[gang].pending) or not problem.gangs[gang].pending:
-            found.append(_pending(problem.gangs[gang].gang.key, rungs))
+            found.append(_pending(problem, outcome, gang, rungs))
     found += [_dropped(problem.gangs[g].gang.key) for g in _without_a_word(problem, outcome)]
     return tuple(sorted(found, key=lambda p: p.gang))
 
@@ -45,22 +47,45 @@ def _outside(gang: Gang, why: str) -> Pending:
         reason = Reason.QUEUE_NOT_LEAF
     else:
         reason = Reason.QUEUE_DOES_NOT_EXIST
-    return Pending(gang.key, reason, why, Proof("proven", "rule", (Blocker("queue", gang.queue, "leaf queue", why),)))
+    errors = (FitError(reason.value, (why,)),)
+    blocker = Blocker("queue", gang.queue, "leaf queue", why)
+    return Pending(gang.key, reason, why, Proof("proven", "rule", (blocker,)), errors)
 
 
-def _pending(gang: str, rungs: dict[Rung, Refusal]) -> Pending:
+def _pending(problem: Problem, outcome: Outcome, gang: int, rungs: dict[Rung, Refusal]) -> Pending:
     """The first rung's words (what lacks), or the rule that forbids; a proof only where every rung has one.
 
     A gang that may not have others disturbed yet is told that beside what lacks: KAI has a reason for it (1.13).
     """
-    first = next(iter(rungs.values()))
+    rung, first = next(((r, refusal) for r, refusal in rungs.items() if refusal.message), next(iter(rungs.items())))
     delay = next((refusal for refusal in rungs.values() if refusal.reason is Reason.PREEMPTION_DELAY), first)
     message = first.message if delay is first else f"{first.message}\n{delay.message}"
     states = [refusal.proof.state for refusal in rungs.values()]
     state = max(states, key=_STRENGTH.__getitem__)
     blocking: dict[Blocker, None] = {}
     methods: dict[str, None] = {}
-    for rung, refusal in rungs.items():
-        methods[f"{rung.value}: {refusal.proof.method}" if refusal.proof.method else rung.value] = None
+    for asked, refusal in rungs.items():
+        methods[f"{asked.value}: {refusal.proof.method}" if refusal.proof.method else asked.value] = None
         blocking.update(dict.fromkeys(refusal.proof.blocking))
-    return Pending(gang, delay.reason, message.replace(GANG, gang), Proof(state, "; ".join(methods), tuple(blocking)))
+    pods = outcome.asked.get((gang, rung), ())
+    return Pending(
+        problem.gangs[gang].gang.key,
+        delay.reason,
+        for_gang(problem, gang, pods, message),
+        Proof(state, "; ".join(methods), tuple(blocking)),
+        tuple(_errors(problem, outcome, gang, rungs)),
+    )
+
+
+def _errors(problem: Problem, outcome: Outcome, gang: int, rungs: dict[Rung, Refusal]) -> Iterator[FitError]:
+    """KAI's errors of the first rung that has any, then what KAI adds on the rungs that evict.
+
+    That is one line for the preemption delay, and one a rung for a pod larger than every node.
+    """
+    delayed = False
+    for number, (rung, refusal) in enumerate(rungs.items()):
+        is_delay = refusal.reason is Reason.PREEMPTION_DELAY
+        if not number or refusal.proof.method == "size" or (is_delay and not delayed):
+            pods = outcome.asked.get((gang, rung), ())
+            yield from (named(problem, gang, pods, error) for error in refusal.fit_errors)
+        delayed |= is_delay

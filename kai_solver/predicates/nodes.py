@@ -4,7 +4,6 @@ Every question is answered once per distinct label value or taint set, then spre
 Semantics are those of kube-scheduler's plugins NodeUnschedulable, TaintToleration and NodeAffinity.
 """
 
-from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, TypeVar
 
@@ -41,6 +40,7 @@ class NodePredicates:
         self._labels: dict[str, _Grouped[str | None]] = {}
         self._terms: dict[NodeTerm, BoolArray] = {}
         self._masks: dict[Constraints, BoolArray] = {}
+        self._refusals: dict[Constraints, dict[str, BoolArray]] = {}
         self._by_identity: dict[int, tuple[Constraints, BoolArray]] = {}
 
     def node_mask(self, constraints: Constraints) -> BoolArray:
@@ -107,16 +107,30 @@ class NodePredicates:
 
     def reasons(self, constraints: Constraints) -> dict[str, int]:
         """How many nodes refuse such pods for which reason; each node counts once, under its first."""
-        if constraints.blocked:
-            return {constraints.blocked[0]: len(self._nodes)} if self._nodes else {}
-        tolerates = self.tolerates(constraints)
-        counts = Counter[str]()
-        for node in np.flatnonzero(self._schedulable & ~tolerates).tolist():
-            taint = next(t for t in self._taints.value(node) if not tolerated(t, constraints.tolerations))
-            counts[taint_message(taint)] += 1
-        counts[UNSCHEDULABLE] = int((~self._schedulable).sum())
-        counts[AFFINITY_MISMATCH] = int((self._schedulable & tolerates & ~self.affinity_mask(constraints)).sum())
+        counts = {text: int(nodes.sum()) for text, nodes in self.refusals(constraints).items()}
         return {text: count for text, count in sorted(counts.items()) if count}
+
+    def refusals(self, constraints: Constraints) -> dict[str, BoolArray]:
+        """By reason, (N,) True for the nodes that refuse such pods, each under its first. Do not write to them."""
+        found = self._refusals.get(constraints)
+        if found is None:
+            found = self._refusals[constraints] = self._refused(constraints)
+        return found
+
+    def _refused(self, constraints: Constraints) -> dict[str, BoolArray]:
+        if constraints.blocked:
+            return {constraints.blocked[0]: np.ones_like(self._schedulable)}
+
+        def first(taints: tuple[Taint, ...]) -> str:
+            return next((taint_message(t) for t in taints if not tolerated(t, constraints.tolerations)), "")
+
+        found = {UNSCHEDULABLE: ~self._schedulable}
+        for text, nodes in self._taints.by(first).items():
+            if text:
+                found[text] = self._schedulable & nodes
+        tolerates = self.tolerates(constraints)
+        found[AFFINITY_MISMATCH] = self._schedulable & tolerates & ~self.affinity_mask(constraints)
+        return {text: found[text] for text in sorted(found)}
 
     def _term(self, term: NodeTerm) -> BoolArray:
         """(N,) True where all requirements of ``term`` hold; a term without any matches nothing (Kubernetes)."""
@@ -157,6 +171,11 @@ class _Grouped(Generic[T]):
         """(N,) of ``measure``, asked once per distinct value."""
         numbers: IntArray = np.array([measure(value) for value in self._distinct], dtype=np.int64)[self._codes]
         return numbers
+
+    def by(self, key: Callable[[T], str]) -> dict[str, BoolArray]:
+        """(N,) for every text that ``key`` gives: True for the nodes whose value gives it."""
+        texts = np.array([key(value) for value in self._distinct], dtype=np.object_)
+        return {text: (texts == text)[self._codes] for text in dict.fromkeys(texts.tolist())}
 
 
 def label_value(node: Node, key: str) -> str | None:

@@ -252,9 +252,9 @@ def _queue_trouble(gang: Gang, tree: QueueTree) -> str:
     queue = tree.index.get(gang.queue)
     if queue is None:
         dropped = tree.dropped.get(gang.queue)
-        return dropped or f'Queue "{gang.queue}" does not exist'
+        return dropped or f"Queue '{gang.queue}' does not exist"
     if not tree.is_leaf[queue]:
-        return f'Queue "{gang.queue}" is not a leaf queue: only queues without children hold workloads'
+        return f"Queue '{gang.queue}' is not a leaf queue: only queues without children hold workloads"
     return ""
 
 

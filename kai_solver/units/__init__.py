@@ -1,5 +1,6 @@
 """Quantities as integers with declared units, and resource vectors in a fixed order."""
 
+from kai_solver.units.go_text import CORES, GB, go_duration, go_float, humanized, rfc3339
 from kai_solver.units.gpus import GPU_RESOURCES, SHARED_GPU_RESOURCES, mig_slices
 from kai_solver.units.quantity import format_amount, parse_duration_s, parse_quantity
 from kai_solver.units.resources import (
@@ -15,7 +16,9 @@ from kai_solver.units.resources import (
 )
 
 __all__ = [
+    "CORES",
     "CPU",
+    "GB",
     "GPU",
     "GPU_RESOURCES",
     "MEMORY",
@@ -27,7 +30,11 @@ __all__ = [
     "ResourceSchema",
     "Vector",
     "format_amount",
+    "go_duration",
+    "go_float",
+    "humanized",
     "mig_slices",
     "parse_duration_s",
     "parse_quantity",
+    "rfc3339",
 ]

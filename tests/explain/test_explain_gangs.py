@@ -179,14 +179,18 @@ def test_a_victim_is_told_for_whom() -> None:
         "ns/busy-0", "ns/busy", "a", "reclaim", ("ns/j",), "Pod ns/busy-0 was preempted by workload ns/j."
     )
     found = explain_gang(snapshot(BUSY), Plan(evictions=(eviction,)), "busy")
-    assert (found.state, found.events) == ("evicted", ("Pod ns/busy-0 was preempted by workload ns/j.",))
+    assert found.state == "evicted"
+    assert [str(event) for event in found.events] == ["Evict: Pod ns/busy-0 was preempted by workload ns/j."]
 
 
 def test_a_moved_gang_is_told_in_words_of_kai() -> None:
-    move = Move("ns/busy-1", "ns/busy", "b", "a", (Device(3, 1000),), ("ns/j",))
+    text = "Pod ns/busy-1 was preempted and rescheduled due to bin packing (resource consolidation) procedure"
+    move = Move("ns/busy-1", "ns/busy", "b", "a", (Device(3, 1000),), ("ns/j",), message=text)
     found = explain_gang(snapshot(BUSY), Plan(moves=(move,)), "busy")
     assert found.state == "moved"
-    assert "rescheduled due to bin packing (resource consolidation) procedure; it goes from b to a" in found.events[0]
+    evict, pipelined = found.events
+    assert evict.message == f"{text}; it goes from b to a for ns/j"
+    assert str(pipelined) == "Pipelined: Pod ns/busy-1 was pipelined to node a"
 
 
 @pytest.mark.parametrize(("name", "words"), [("nobody", "there is no gang"), ("twin", "several gangs")])
@@ -238,4 +242,5 @@ def test_events_name_the_zones() -> None:
     cluster = snapshot(gang("w", pod("w", GpuRequest(1))), nodes=(in_zones("restricted"),))
     zones = (ZoneShare("node-1", (("gpu", 1000),)),)
     plan = Plan(binds=(Bind("ns/w", "ns/w", "a", (Device(0, 1000),), zones=zones),))
-    assert explain_gang(cluster, plan, "w").events == ("Pod ns/w gets node a, NUMA zone node-1, now (allocate)",)
+    (event,) = explain_gang(cluster, plan, "w").events
+    assert event.message == "Successfully assigned pod ns/w to node a at node-pool default, NUMA zone node-1"

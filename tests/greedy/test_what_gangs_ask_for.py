@@ -195,7 +195,10 @@ def test_a_gang_waits_for_its_members_in_kais_words() -> None:
     assert found is not None
     assert found[:2] == (
         Reason.NOT_READY,
-        "Gang waiting for members: Job is not ready for scheduling. Waiting for 4 pods, currently 3 exist, 1 are gated",
+        (
+            "Job is not ready for scheduling. Waiting for 4 pods, currently 3 exist, 1 are gated. "
+            "Gang waiting for members: 2 of 4 are ready"
+        ),
     )
     assert found[2] == (Blocker("pods", "default", "4", "2"),)
 

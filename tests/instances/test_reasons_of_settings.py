@@ -33,7 +33,7 @@ def test_work_of_queues_that_hold_none_is_told_why(plan: Callable[[str], Plan]) 
         'Queue "orphan" takes no part: the parent queue "gone" of "orphan" does not exist',
     )
     assert found["in-a-parent"][0] == "QueueNotLeaf"
-    assert found["nowhere"] == ("QueueDoesNotExist", 'Queue "typo" does not exist')
+    assert found["nowhere"] == ("QueueDoesNotExist", "Queue 'typo' does not exist")
     flat = said(plan("queues-flat-without-their-departments"))
     assert "without full hierarchy fairness root queues are left out" in flat["in-the-department"][1]
 
@@ -43,7 +43,8 @@ def test_a_gang_that_waits_for_its_delay_is_told_so(plan: Callable[[str], Plan])
     reason, message = said(plan("delay-holds-the-hand-that-takes"))["too-early"]
     assert reason == "PreemptionDelayNotElapsed"
     assert "2 node(s) didn't have enough resources: GPUs" in message
-    assert message.endswith("Preemption delay has not elapsed: 240 s left")
+    assert "Workload is within its preemption delay window (" in message
+    assert message.endswith(" and may not trigger evictions before 2023-11-14T22:17:20Z")
     assert said(plan("delay-is-over"))["evicted"][0] == "PreemptionDelayNotElapsed"
 
 

@@ -142,7 +142,11 @@ def test_a_reclaimed_pod_is_told_what_both_queues_hold() -> None:
     first, *lines = eviction.message.split("\n")
     assert first == f"Pod {eviction.pod} was preempted by workload ns/w."
     assert [line.split(" uses ")[0] for line in lines] == ["b", "Ada"]
-    assert "2 GPUs> with a quota of <unlimited, unlimited, 1 GPUs>" in lines[0]
+    assert lines[0] == (
+        "b uses <GPU: 2, CPU: 0.2 (cores), memory: 2.147 (GB)> with a quota of "
+        "<GPU: 1, CPU: Unlimited (cores), memory: Unlimited (GB)>, fair-share of "
+        "<GPU: 1, CPU: 0.2 (cores), memory: 2.147 (GB)> and queue priority of <100>."
+    )
     assert lines[0].endswith("and queue priority of <100>.")
 
 
@@ -161,7 +165,10 @@ def test_a_stale_gang_with_subgroups_names_the_short_one() -> None:
     root = SubGroup(children=(PodSet("master", 1), PodSet("worker", 3)))
     gang = replace(gang, root=root, pods=(replace(gang.pods[0], podset="master"),))
     (eviction,) = planned(a_cluster([a_node("n0", 1)], [gang])).evictions
-    assert "number of pods (3) in sub-group worker, evicting" in eviction.message
+    assert eviction.message == (
+        "Workload doesn't meet the minimum required number of pods (1) in sub-group master, "
+        "evicting remaining pod: ns/half-0. Sub-group worker has 0 of 3 pods"
+    )
 
 
 def test_one_victim_may_serve_two_gangs() -> None:

@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import typer
@@ -13,6 +13,7 @@ from kai_solver.check import RULES
 from kai_solver.cli.app import app
 from kai_solver.cli.exits import Exit
 from kai_solver.domain import FAMILIES, STAGES, Reason
+from kai_solver.explain.events import EventReason
 from kai_solver.modelfiles import available_models
 
 ROOT = Path(__file__).parents[2]
@@ -99,6 +100,7 @@ def test_every_option_is_in_the_reference() -> None:
     [
         ("how-a-cycle-decides.md", [f"`{rule}`" for rule in RULES]),
         ("plan.md", [f"`{reason.value}`" for reason in Reason]),
+        ("messages.md", [f"`{reason}`" for reason in get_args(EventReason)]),
         ("models.md", [f"| `{model}` |" for model in available_models()]),
         ("formulation.md", [f"### {family}\n" for family in FAMILIES]),
         ("models.md", STAGES),
