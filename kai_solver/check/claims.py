@@ -29,6 +29,7 @@ class _Register:
     claims: dict[str, Claim]
     devices: dict[DeviceId, ClaimDevice]
     classes: dict[str, DeviceClass]
+    names: frozenset[str]
     holders: dict[str, list[str]] = field(default_factory=dict)
     stayers: dict[str, list[str]] = field(default_factory=dict)
 
@@ -39,7 +40,7 @@ class _Register:
         """
         if claim.allotted is None:
             return False
-        strangers = set(claim.reserved) - {key.rpartition("/")[2] for key in self.scene.pods}
+        strangers = set(claim.reserved) - self.names
         return bool(self.stayers.get(claim.key) or strangers or not self.holders.get(claim.key))
 
 
@@ -53,6 +54,7 @@ def judge_claims(scene: Scene) -> Iterator[Violation]:
         {claim.key: claim for claim in known.claims},
         {device.id: device for device in reversed(known.devices)},
         {c.name: c for c in known.classes},
+        frozenset(key.rpartition("/")[2] for key in scene.pods),
     )
     leaving = scene.leaving()
     for holder in scene.holders:

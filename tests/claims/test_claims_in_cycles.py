@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kai_solver.claims import carried, lower, raised
 from kai_solver.conformance.rounds import settle
 from kai_solver.domain import Plan, Snapshot
+from kai_solver.instances_io.anonymize import anonymize
 from kai_solver.instances_io.native import snapshot_from_native
 from kai_solver.instances_io.native_write import native_from_snapshot
 
@@ -326,3 +327,18 @@ def test_as_many_single_pods_run_as_devices_allow(
             free -= 1
             free_big -= template == "big"
             free_big = min(free_big, free)
+
+
+def test_hashed_names_leave_what_claims_come_to(cluster: Cluster, planned: Planned) -> None:
+    gangs = [
+        {"name": "r", "pods": [{"claims": ["c"], "status": "Running", "node": "n0"}]},
+        {"name": "s", "pods": [{"claims": ["c"]}]},
+        {"name": "a", "pods": pods("big", 2)},
+    ]
+    allocated = claim("c", allocation=held("small-0"), reservedFor=["r-0", "s-0"])
+    snapshot = cluster(gangs, resourceClaims=[allocated], big=1)
+    hashed = snapshot_from_native(native_from_snapshot(anonymize(snapshot, salt=b"salt")))
+    assert hashed.claims is None
+    for seen in (snapshot, hashed):
+        plan = planned(seen)
+        assert (len(plan.binds), len(plan.pending)) == (1, 1)
