@@ -287,3 +287,14 @@ def test_without_the_plugin_zones_mean_nothing() -> None:
     document = in_zones({"jobs": {"j": {"status": "Binding", "node": "a"}}})
     document["instance"]["scheduler"] = {"plugins": [{"name": "proportion"}]}
     assert verdict(document, placing(bind("j-0", "a"))).kind == "as expected"
+
+
+def test_where_reports_are_trusted_zones_start_from_what_was_free() -> None:
+    expected = {"nodes": {"a": {"numa_zones_available": {"0": {"cpu": "-1"}}}}}
+    document = in_zones(expected)
+    zones = [{"id": "zone-0", "allocatable": {"cpu": "4"}, "available": {"cpu": "2"}}]
+    document["instance"]["nodes"][0]["numa"]["zones"] = zones
+    document["instance"]["scheduler"] = {"plugins": [{"name": "numa", "arguments": {"reconstructAvailable": "false"}}]}
+    found = verdict(document, aligned(0))
+    assert "of cpu left" not in found.reason
+    assert "numa: a: node a: NUMA zone zone-0 has 1000 of cpu too little" in found.reason
