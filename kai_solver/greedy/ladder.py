@@ -21,6 +21,7 @@ from kai_solver.greedy.shortage import shortage
 from kai_solver.greedy.stale import stale_gangs
 from kai_solver.greedy.state import State
 from kai_solver.greedy.turns import SizeTurns, Turns
+from kai_solver.greedy.undoing import solve
 from kai_solver.reduction import Problem
 from kai_solver.units import GPU, UNLIMITED, format_amount
 
@@ -309,7 +310,7 @@ class Ladder:
             return refusal
         found = self._without_victims(rung, chunk)
         if found is None:
-            found = disruption.solve(who, chunk)
+            found = solve(self.outcome, disruption, who, chunk)
         if found is not None:
             self.outcome.admit(Admission(chunk, rung, tuple(found)))
             return None

@@ -71,6 +71,13 @@ class Outcome:
         if self.pool is not None and admission.rung is not Rung.ALLOCATE:
             self.pool.pinned.add(admission.chunk.gang)
 
+    def withdraw(self, admission: Admission, refusal: Refusal) -> None:
+        """Take ``admission`` back; its places are lifted already."""
+        self.admissions.remove(admission)
+        self.refuse(admission.chunk.gang, admission.rung, refusal)
+        if self.pool is not None:
+            self.pool.pinned.discard(admission.chunk.gang)
+
     def has_admitted(self) -> frozenset[int]:
         """Gangs that got places in this cycle."""
         return frozenset(a.chunk.gang for a in self.admissions)

@@ -1,0 +1,72 @@
+"""Reclaim may take back what consolidation gave in the same cycle (reference 3.14, corrections).
+
+Nobody runs there yet, so nothing is lost, and running victims may be spared for it. KAI finds such a gang among the
+first victims of its queue, as the youngest.
+"""
+
+from math import inf
+
+from kai_solver.domain import Proof, Reason, Rung
+from kai_solver.greedy.chunks import Chunk
+from kai_solver.greedy.disruption import Disruption
+from kai_solver.greedy.outcome import Admission, Outcome, Refusal
+from kai_solver.greedy.rules import Aggressor
+
+TAKEN_BACK = Refusal(
+    Reason.NOT_ENOUGH_RESOURCES,
+    "Others were moved to make room for it, which another queue reclaimed in the same cycle",
+    Proof("unknown", "reclaimed"),
+)
+
+
+def solve(outcome: Outcome, disruption: Disruption, who: Aggressor, chunk: Chunk) -> list[int] | None:
+    """As `Disruption.solve`; gangs that consolidation admitted give way where that spares running victims."""
+    given = _given(outcome, disruption, who)
+    if not given:
+        return disruption.solve(who, chunk)
+    state = outcome.state
+    mark = state.mark()
+    found = disruption.solve(who, chunk)
+    given = _cheaper(outcome, disruption, given, found)
+    if not given:
+        return found
+    cost = _cost(disruption, found)
+    state.rollback(mark)
+    for admission in given:
+        for pod in admission.chunk.pods:
+            state.lift(pod)
+    disruption.settle()
+    spared = disruption.solve(who, chunk)
+    if spared is not None and _cost(disruption, spared) < cost:
+        for admission in given:
+            outcome.withdraw(admission, TAKEN_BACK)
+        return spared
+    state.rollback(mark)
+    return disruption.solve(who, chunk) if found is not None else None
+
+
+def _given(outcome: Outcome, disruption: Disruption, who: Aggressor) -> list[Admission]:
+    """What consolidation admitted in queues that ``who`` may take from."""
+    moved = [a for a in outcome.admissions if a.rung is Rung.CONSOLIDATION]
+    if disruption.rung is not Rung.RECLAIM or not moved:
+        return []
+    queues = disruption.eligibility.reclaim_queues(who)
+    return [a for a in moved if outcome.state.problem.gangs[a.chunk.gang].queue in queues]
+
+
+def _cheaper(
+    outcome: Outcome, disruption: Disruption, given: list[Admission], found: list[int] | None
+) -> list[Admission]:
+    """Those of no higher priority than the victims ``found``; none where nobody has to leave anyway."""
+    pool, gangs = disruption.pool, outcome.state.problem.gangs
+    if found is None:
+        return given
+    evicted = [gangs[pool.units[u].gang].gang.priority for u in found if pool.has_left(u)]
+    return [a for a in given if evicted and gangs[a.chunk.gang].gang.priority <= min(evicted)]
+
+
+def _cost(disruption: Disruption, units: list[int] | None) -> float:
+    """Work lost with ``units``, as the greedy weighs it; infinite where there is no way."""
+    if units is None:
+        return inf
+    return sum(disruption.pool.cost[u] for u in units if disruption.pool.has_left(u))
