@@ -21,6 +21,7 @@ from kai_solver.engine.retreat import NOBODY, RETREATS, blame
 from kai_solver.engine.rights import rights_of
 from kai_solver.engine.stages import admission_stage, measured_stages
 from kai_solver.greedy import Ladder, Outcome
+from kai_solver.greedy.sparing import spare
 from kai_solver.planning import assemble
 from kai_solver.reduction import Problem, build_problem
 from kai_solver.search.admission import MostGpus
@@ -211,6 +212,7 @@ class _Run:
         outcome = ladder.climb()
         self._phase("ladder")
         refined = self._refine(outcome, child)
+        spare(outcome)
         errors = tuple(dict.fromkeys(error for budget in self._budgets for error in budget.errors))
         for error in errors:
             self._report(error)

@@ -17,14 +17,17 @@ def admission_stage(plan: Plan) -> Stage:
 def measured_stages(outcome: Outcome) -> list[Stage]:
     """The outcome as it stands: evicted work by stratum, gangs broken, pods evicted, pods moved, nodes opened."""
     pool, state = outcome.pool, outcome.state
-    units = [(u, pool.has_left(u.index), pool.is_moved(u.index)) for u in pool.units] if pool is not None else []
-    lost = [u for u, left, _ in units if left and u.gang not in outcome.stale]
     work: dict[int, int] = {}
-    for unit in lost:
-        stratum = state.problem.gangs[unit.gang].gang.priority
-        work[stratum] = work.get(stratum, 0) + max(1, round(unit.work))
-    broken, evicted = sum(u.is_core for u in lost), sum(len(u.pods) for u in lost)
-    moved = sum(len(u.pods) for u, _, is_moved in units if is_moved)
+    broken = evicted = moved = 0
+    for unit in pool.units if pool is not None else []:
+        gone = [pod for pod in unit.pods if pod in state.gone]
+        lost = [pod for pod in gone if pod not in state.places]
+        moved += len(gone) - len(lost)
+        if lost and unit.gang not in outcome.stale:
+            stratum = state.problem.gangs[unit.gang].gang.priority
+            work[stratum] = work.get(stratum, 0) + max(1, round(unit.work * len(lost) / len(unit.pods)))
+            evicted += len(lost)
+            broken += unit.is_core and len(lost) == len(unit.pods)
     stages = [_zero_bound(f"evicted-work/{p}", work[p]) for p in sorted(work, reverse=True)]
     counts = (("gangs-broken", broken), ("evicted-pods", evicted), ("moved-pods", moved))
     return [*stages, *(_zero_bound(name, value) for name, value in counts), _opened(state)]

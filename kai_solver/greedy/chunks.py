@@ -89,6 +89,10 @@ class Chunker:
             return len(self._active(node)) + len(self._pending(node)) >= node.min_member
         return sum(self.is_reachable(child) for child in node.children) >= node.needed
 
+    def has_active(self, node: TreeNode | Leaf) -> bool:
+        """True where a pod under ``node`` runs or will."""
+        return bool(self._anchors(node))
+
     def _active(self, leaf: Leaf) -> list[int]:
         return self.state.active[self.position[id(leaf)]]
 

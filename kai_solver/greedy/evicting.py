@@ -120,6 +120,8 @@ class Evictor(Placer):
         order = pool.dearest_first(self.left)
         for unit in order:
             self.bring_home(unit)
+        for gang in dict.fromkeys(pool.units[u].gang for u in order if pool.units[u].is_core and pool.has_left(u)):
+            self._bring_surplus_home(gang)
         if self.may_move and self.rung is not Rung.CONSOLIDATION:
             hopeless: set[tuple[int, ...]] = set()
             for unit in order:
@@ -139,6 +141,20 @@ class Evictor(Placer):
             pool.seat(unit)
         else:
             state.rollback(mark)
+
+    def _bring_surplus_home(self, gang: int) -> None:
+        """Let the surplus of a gang stay without its core, where together it makes up the minimum."""
+        pool, state = self.pool, self.state
+        shape = state.problem.gangs[gang]
+        mark = state.mark()
+        surplus = [u for u in pool.of_gang[gang] if pool.has_left(u) and not pool.units[u].is_core]
+        home = [u for u in reversed(surplus) if state.returns_home(pool.units[u].pods)]
+        is_whole = Chunker(shape, state.gangs[gang]).is_satisfied(shape.root) and self.keeps_domains(shape, shape.root)
+        if not home or not is_whole or not all(map(self._within_limits, home)):
+            state.rollback(mark)
+            return
+        for unit in home:
+            pool.seat(unit)
 
     def _within_limits(self, unit: int) -> bool:
         """False where the queue passes a limit only because the unit came home: it had to go for that."""

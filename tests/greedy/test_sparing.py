@@ -1,0 +1,76 @@
+"""A minimum is held by whoever stays: of an elastic gang only the pod in the way goes."""
+
+from kai_solver.check import check_plan
+from kai_solver.domain import (
+    Gang,
+    GpuRequest,
+    Node,
+    Plan,
+    Pod,
+    PodStatus,
+    Queue,
+    QueueVector,
+    Rung,
+    Snapshot,
+    flat_gang,
+)
+from kai_solver.engine import cycle
+from kai_solver.modelfiles import load_model
+from kai_solver.units import MILLI, UNLIMITED, ResourceSchema
+
+GIB = 2**30
+GREEDY = load_model("greedy-only")
+
+
+def a_cluster(*, need: int) -> Snapshot:
+    """Node large is held by the first pod of an elastic gang; others, owed as much, ask for it whole."""
+    nodes = [
+        Node(n, (64_000, 512 * GIB, g * MILLI, 110), gpus=g, gpu_memory_mib=100) for n, g in (("large", 3), ("s", 3))
+    ]
+    pods = tuple(
+        Pod("ns", f"e-{i}", (100, GIB, 0, 1), GpuRequest(gpus), PodStatus.RUNNING, node=node, order=(0, float(i), ""))
+        for i, (node, gpus) in enumerate((("large", 3), ("s", 1), ("s", 1), ("s", 1)))
+    )
+    elastic = Gang("ns", "e", "v", flat_gang(need), pods, last_start_s=500.0)
+    new = Gang("ns", "new", "r", flat_gang(1), (Pod("ns", "new", (100, GIB, 0, 1), GpuRequest(3)),))
+
+    def a_queue(name: str, gpus: int) -> Queue:
+        quota: QueueVector = (UNLIMITED, UNLIMITED, gpus * MILLI)
+        return Queue(name, quota=quota)
+
+    return Snapshot(1000.0, ResourceSchema(), tuple(nodes), (a_queue("v", 3), a_queue("r", 3)), (elastic, new))
+
+
+def evicted(plan: Plan) -> list[str]:
+    return sorted(e.pod for e in plan.evictions)
+
+
+def stage(plan: Plan, name: str) -> float:
+    return next(s.value for s in plan.stages if s.name == name)
+
+
+def test_the_others_of_an_elastic_gang_stay_above_its_minimum() -> None:
+    snapshot = a_cluster(need=2)
+    plan = cycle(snapshot, GREEDY)
+    assert evicted(plan) == ["ns/e-0"]
+    assert not check_plan(snapshot, plan)
+    assert (stage(plan, "evicted-pods"), stage(plan, "gangs-broken")) == (1, 0)
+
+
+def test_a_gang_below_its_minimum_goes_whole() -> None:
+    snapshot = a_cluster(need=4)
+    plan = cycle(snapshot, GREEDY)
+    assert evicted(plan) == ["ns/e-0", "ns/e-1", "ns/e-2", "ns/e-3"]
+    assert not check_plan(snapshot, plan)
+    assert stage(plan, "gangs-broken") == 1
+
+
+def test_who_was_evicted_as_stale_is_not_brought_back() -> None:
+    snapshot = a_cluster(need=4)
+    elastic, new = snapshot.gangs
+    short = Gang("ns", "e", "v", flat_gang(9), elastic.pods, last_start_s=500.0, stale_since_s=0.0)
+    alone = Snapshot(1000.0, snapshot.schema, snapshot.nodes, snapshot.queues, (short, new))
+    plan = cycle(alone, GREEDY)
+    assert {e.reason for e in plan.evictions if e.gang == "ns/e"} <= {"stale", "reclaim"}
+    assert len([e for e in plan.evictions if e.gang == "ns/e"]) == 4
+    assert ("ns/new", Rung.RECLAIM) in plan.admitted or any(e.reason == "stale" for e in plan.evictions)
