@@ -52,7 +52,8 @@ test-fast: $(STAMP) ## Tests that take less than about five seconds each
 bench: $(STAMP) ## Measure models on instances/bench against greedy and against what KAI did
 	$(BIN)/kai-solver bench instances/bench $(BENCH_ARGS)
 
-conformance: $(STAMP) ## Run KAI's behaviour cases
+conformance: $(STAMP) ## Run the behaviour cases, our own and KAI's
+	$(BIN)/kai-solver conformance instances/behaviour
 	$(BIN)/kai-solver conformance instances/cases
 
 docs: docs-check ## Build the documentation into site/

@@ -1,5 +1,7 @@
 """``kai-solver conformance``: behaviour cases, one line each."""
 
+import os
+import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,20 +21,26 @@ def conformance(
     model: Model = "default",
     budget: Budget = None,
     seed: Seed = 0,
-    processes: Annotated[int, typer.Option("--processes", "-p", min=1, help="Cases run at a time.")] = 1,
+    processes: Annotated[
+        int | None, typer.Option("--processes", "-p", min=1, help="Cases run at a time; default: half the cores.")
+    ] = None,
     as_json: AsJson = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print every difference, not the first.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Print every difference, and what a case says of KAI and of us.")
+    ] = False,
 ) -> Exit:
     """Run behaviour cases and compare with what they expect: as expected, better, or different.
 
     One line a case; the last line gives the totals. "better" means that the checker accepts our plan, that every queue
     is served at least as much in job order, and that less is disturbed (rule fewer-victims) or more is served with no
     more disturbed (rule serves-more) than in the outcome recorded of KAI. Exit code 1 when any case is different.
+    Cases may say that they need the solver: with a model without one they may come out different, and are marked.
 
     \b
     Examples:
       kai-solver conformance instances/cases
       kai-solver conformance instances/cases --model greedy-only --json
+      kai-solver conformance instances/behaviour/victims -v
     """
     from kai_solver.cli.inputs import parse_budget_s
     from kai_solver.conformance import find_cases, run_suite
@@ -41,10 +49,13 @@ def conformance(
 
     chosen = load_model(model)
     decider = partial(open_decider, chosen, parse_budget_s(budget) if budget else chosen.budget_s, seed)
+    paths = list(find_cases(directory))
     results = []
-    for result in run_suite(list(find_cases(directory)), decider, root=directory, processes=processes):
+    for result in run_suite(paths, decider, root=directory, processes=processes or _half_the_cores()):
         results.append(result)
-        if not as_json:
+        if as_json:
+            _tell(len(results), len(paths))
+        else:
             typer.echo(_words(result, verbose))
     if as_json:
         _print_json(results, chosen.name)
@@ -53,13 +64,31 @@ def conformance(
     return Exit.FINDINGS if any(result.verdict.kind == "different" for result in results) else Exit.FINE
 
 
+def _half_the_cores() -> int:
+    """A cycle keeps two processes busy: its own, and the solver's."""
+    return max(1, (os.cpu_count() or 1) // 2)
+
+
+def _tell(done: int, of: int) -> None:
+    """How far the run is, for somebody who waits at a terminal while lines are kept for the document."""
+    if sys.stderr.isatty():
+        typer.echo(f"\r{done} of {of} cases" + ("\n" if done == of else ""), nl=False, err=True)
+
+
 def _words(result: "CaseResult", verbose: bool) -> str:
     verdict = result.verdict
     rule = f" [{verdict.rule}]" if verdict.rule else ""
     reason = f": {' '.join(verdict.reason.split())}" if verdict.reason else ""
-    text = f"{verdict.kind:<12}{result.path}{rule}{reason}"
-    rest = (*verdict.differences, *(f"note: {note}" for note in verdict.notes)) if verbose else ()
+    marked = " (needs the solver)" if result.needs_solver and verdict.kind == "different" else ""
+    text = f"{verdict.kind:<12}{result.path}{marked}{rule}{reason}"
+    rest = _more(result) if verbose else ()
     return "\n".join([text, *(f"            - {' '.join(difference.split())}" for difference in rest)])
+
+
+def _more(result: "CaseResult") -> tuple[str, ...]:
+    said, verdict = result.statement, result.verdict
+    statement = () if said is None else (f"KAI ({said.known_by}, {said.reference}): {said.kai}", f"ours: {said.ours}")
+    return (*statement, *verdict.differences, *(f"note: {note}" for note in verdict.notes))
 
 
 def _totals(results: "list[CaseResult]") -> str:
@@ -86,6 +115,7 @@ def _print_json(results: "list[CaseResult]", model: str) -> None:
                 "differences": list(result.verdict.differences),
                 "notes": list(result.verdict.notes),
                 "seconds": round(result.seconds, 4),
+                "statement": result.statement.model_dump() if result.statement else None,
             }
             for result in results
         ],

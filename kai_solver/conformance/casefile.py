@@ -26,14 +26,17 @@ class RunSpec(_Part):
     """How a case is run: one session compared as it stands, or rounds on fresh sessions."""
 
     kind: Literal["single_session", "integration"] = "single_session"
-    actions: tuple[Rung, ...]
+    actions: tuple[Rung, ...] = tuple(Rung)
     rounds: int = Field(default=1, ge=1, le=1000)
     rounds_after_match: int = Field(default=0, ge=0, le=1000)
     delay_between_rounds_ms: float = 0.0
 
 
 class Expectation(_Part):
-    """What holds for a task, or for every task of a job."""
+    """What holds for a task, or for every task of a job.
+
+    ``says`` is ours: words that the reason for waiting contains, its code or its message.
+    """
 
     status: str | None = None
     node: str | None = None
@@ -45,6 +48,7 @@ class Expectation(_Part):
     dont_validate_gpu_group: bool = False
     last_start_older_than_s: float | None = None
     error_message: str | None = None
+    says: tuple[str, ...] = ()
     numa_zones: tuple[int, ...] | None = None
 
 
@@ -112,6 +116,20 @@ class _Instance(_Part):
     jobs: tuple[_Job, ...] = ()
 
 
+class Statement(_Part):
+    """What a case of our own says: what KAI does and how that is known, what we do and why.
+
+    ``known_by``: ``read`` in its code or ``run``; ``reference``: where that is written down. ``needs_solver``: the
+    greedy alone may come out different.
+    """
+
+    kai: str
+    known_by: Literal["read", "run"]
+    reference: str
+    ours: str
+    needs_solver: bool = False
+
+
 class Case(_Part):
     """One case file."""
 
@@ -121,6 +139,7 @@ class Case(_Part):
     run: RunSpec
     expected: Expected
     actual: Recorded | None = None
+    statement: Statement | None = None
     instance: _Instance
 
     @property

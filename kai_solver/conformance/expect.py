@@ -97,6 +97,10 @@ class _Comparison:
             yield f"{pod.name} was restarted"
         if expected.error_message is not None and not self._says(pod, expected.error_message):
             yield f"{pod.name}: the message differs from {expected.error_message!r}"
+        because = self._outcome.waits_because.get(self._tasks.gang_of[pod.key].key, "")
+        for words in expected.says:
+            if words not in because:
+                yield f"{pod.name} waits because of {because.strip() or 'nothing'!r}, expected to say {words!r}"
         if expected.numa_zones is not None:
             yield from zone_differences(pod.name, state, self._nodes.get(state.node), expected.numa_zones)
 

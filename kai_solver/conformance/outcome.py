@@ -24,6 +24,8 @@ class Outcome:
         States are raw, as they stand at the end of one cycle; else they are settled.
     pending_messages
         By gang: everything that the last plan says about why it waits, in each form that cases may quote.
+    waits_because
+        By gang: reason and message of the last plan, for cases that assert some words of it.
     unstable
         What changed in the further rounds, in words; empty when nothing did.
     """
@@ -35,3 +37,4 @@ class Outcome:
     unstable: tuple[str, ...] = ()
     single_session: bool = True
     pending_messages: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    waits_because: dict[str, str] = field(default_factory=dict)

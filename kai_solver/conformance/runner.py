@@ -25,7 +25,7 @@ def run_case(snapshot: Snapshot, run: RunSpec, decide: Decide, lasting: frozense
     if run.kind == "single_session":
         plan = rounds.decide(before)
         states = states_after(before, plan)
-        return Outcome(before, states, (plan,), tuple(rounds.violations), (), True, _messages(plan))
+        return Outcome(before, states, (plan,), tuple(rounds.violations), (), True, _messages(plan), _reasons(plan))
     current = before
     plans = []
     for _ in range(run.rounds):
@@ -33,7 +33,8 @@ def run_case(snapshot: Snapshot, run: RunSpec, decide: Decide, lasting: frozense
         current = rounds.settle(current, plans[-1])
     states = states_of(current)
     unstable = rounds.changes(current)
-    return Outcome(before, states, tuple(plans), tuple(rounds.violations), unstable, False, _messages(plans[-1]))
+    last, found = plans[-1], tuple(rounds.violations)
+    return Outcome(before, states, tuple(plans), found, unstable, False, _messages(last), _reasons(last))
 
 
 class _Rounds:
@@ -76,6 +77,13 @@ def _messages(plan: Plan) -> dict[str, tuple[str, ...]]:
     texts: dict[str, tuple[str, ...]] = {}
     for pending in plan.pending:
         texts[pending.gang] = (*texts.get(pending.gang, ()), detailed_message(pending.fit_errors))
+    return texts
+
+
+def _reasons(plan: Plan) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for pending in plan.pending:
+        texts[pending.gang] = f"{texts.get(pending.gang, '')}{pending.reason.value}: {pending.message}\n"
     return texts
 
 

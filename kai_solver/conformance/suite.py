@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
-from kai_solver.conformance.casefile import read_case
+from kai_solver.conformance.casefile import Statement, read_case
 from kai_solver.conformance.runner import Decide, run_case
 from kai_solver.conformance.verdict import Verdict, judge
 from kai_solver.errors import KaiSolverError
@@ -23,12 +23,18 @@ Decider = Callable[[], AbstractContextManager[Decide]]
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """One case: its path below the folder, its name, the verdict, and how long it took."""
+    """One case: its path below the folder, its name, the verdict, how long it took, and what it says of itself."""
 
     path: str
     name: str
     verdict: Verdict
     seconds: float = 0.0
+    statement: Statement | None = None
+
+    @property
+    def needs_solver(self) -> bool:
+        """True where the case says that a model without a solver may come out different."""
+        return self.statement is not None and self.statement.needs_solver
 
 
 def totals(results: Iterable[CaseResult]) -> dict[str, int]:
@@ -57,15 +63,15 @@ def run_suite(paths: list[Path], decider: Decider, *, root: Path, processes: int
 def run_file(path: Path, name: str, decide: Decide) -> CaseResult:
     """Run and judge one case file."""
     start = time.monotonic()
-    title = ""
+    title, statement = "", None
     try:
         case = read_case(path)
-        title = case.name
+        title, statement = case.name, case.statement
         outcome = run_case(load_instance(path).snapshot, case.run, decide, case.lasting)
         verdict = judge(case, outcome)
     except KaiSolverError as error:
         verdict = Verdict("different", f"{type(error).__name__}: {error}")
-    return CaseResult(name, title, verdict, time.monotonic() - start)
+    return CaseResult(name, title, verdict, time.monotonic() - start, statement)
 
 
 _decide: list[Decide] = []

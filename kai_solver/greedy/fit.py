@@ -17,8 +17,9 @@ _MANY = 1 << 30
 _WISH, _LATER, _UNSHARED, _RANK = 1 << 34, 1 << 40, 1 << 44, 1 << 48
 """Weights of a node's key, far above any free amount: a point of what the pod prefers of nodes (at most 700); not free
 now; no shared device to join; a step of the preferred topology's rank (reference 3.10)."""
-RANKS = 10
-"""Steps of the preferred topology's rank; one point of pod affinity outweighs them all (reference 3.10)."""
+RANKS = 200
+"""Largest rank of a preferred topology's domain: the roomiest so many are told apart, the rest tie. One point of pod
+affinity (100 at most) outweighs them all, as in KAI (reference 3.10), and the key still fits 63 bits."""
 _NODE_TYPE = 1 << 36
 _POINT = _NODE_TYPE // 10
 """That a pod without GPUs keeps off GPU nodes is worth ten points of KAI's, one NUMA zone a hundred."""

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from kai_solver.domain import TopologyConstraint
 from kai_solver.greedy.chunks import Chunk, Chunker, Part
-from kai_solver.greedy.fit import FitTable
+from kai_solver.greedy.fit import RANKS, FitTable
 from kai_solver.greedy.node_caps import NodeCaps
 from kai_solver.greedy.state import GangState, State
 from kai_solver.reduction import GangShape, Leaf, TreeNode
@@ -127,9 +127,10 @@ class Placer:
             yield allowed, self._preference(tree, deepest, allowed)
 
     def _preference(self, tree: DomainTree, level: int, mask: BoolArray | None) -> IntArray:
-        """(N,) rank of each node by its domain at the preferred level: most free room first, in ten steps.
+        """(N,) rank of each node by its domain at the preferred level: most free room first.
 
-        KAI: ``floor((i + 1) / n * 10)`` for the i-th of n domains, tightest first (reference 3.10).
+        KAI has ten steps, ``floor((i + 1) / n * 10)`` for the i-th of n domains (reference 3.10): more than ten
+        domains tie there, and here they do not.
         """
         of_node = tree.domain_of[level]
         inside = of_node >= 0 if mask is None else (of_node >= 0) & mask
@@ -138,8 +139,8 @@ class Placer:
         order = sorted(domains.tolist(), key=lambda d: (float(free[d]), d))
         steps = np.zeros(len(tree.names[level]) + 1, dtype=np.int64)
         for position, domain in enumerate(order):
-            steps[domain] = (position + 1) * 10 // len(order)
-        rank: IntArray = 10 - steps[of_node]
+            steps[domain] = position + 1
+        rank: IntArray = np.minimum(len(order) - steps[of_node], RANKS)
         return rank
 
     def _domains_at(

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from kai_solver.instances_io.fields import Whole
 
 Name = Annotated[str, Field(min_length=1)]
+Text = Annotated[str, Field(min_length=1)]
 Count = Annotated[int, Field(ge=0, le=10_000_000)]
 Amount = Annotated[float, Field(ge=0, le=1e12)]
 Bytes = Annotated[float, Field(ge=0, le=2**53)]
@@ -282,6 +283,18 @@ class RunDoc(_Part):
     delay_between_rounds_ms: float = 0
 
 
+class StatementDoc(BaseModel):
+    """What a case of our own says beside its assertions (``docs/conformance.md``)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kai: Text
+    known_by: Literal["read", "run"]
+    reference: Text
+    ours: Text
+    needs_solver: bool = False
+
+
 class CaseDoc(_Part):
     """The whole file."""
 
@@ -291,6 +304,7 @@ class CaseDoc(_Part):
     name: str
     description: str = ""
     source: dict[str, Any] = Field(default_factory=dict)
+    statement: StatementDoc | None = None
     instance: InstanceDoc
     run: RunDoc = Field(default_factory=RunDoc)
     expected: dict[str, Any] | None = None

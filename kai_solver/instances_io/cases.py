@@ -209,6 +209,7 @@ def _policy(scheduler: SchedulerDoc | None) -> Policy:
     params, names = scheduler.params, {plugin.name for plugin in scheduler.plugins}
     placement = next((p.arguments for p in scheduler.plugins if p.name == "nodeplacement"), {})
     proportion = next((p.arguments for p in scheduler.plugins if p.name == "proportion"), {})
+    minimum = next((p.arguments for p in scheduler.plugins if p.name == "minruntime"), {})
     return Policy(
         gpu_placement="spread" if placement.get("gpu") == "spread" else "binpack",
         cpu_placement="spread" if placement.get("cpu") == "spread" else "binpack",
@@ -218,6 +219,7 @@ def _policy(scheduler: SchedulerDoc | None) -> Policy:
         staleness_grace_s=params.default_staleness_grace_period_s,
         saturation_multiplier=max(_number(proportion, "relcaimerSaturationMultiplier"), 1.0),
         k_value=max(_number(proportion, "kValue"), 0.0),
+        reclaim_resolve="queue" if minimum.get("reclaimResolveMethod") == "queue" else "lca",
     )
 
 

@@ -103,6 +103,12 @@ class SolverChild:
         with contextlib.suppress(SolverError):
             self._running()
 
+    def wait(self, limit_s: float) -> bool:
+        """Start the child and wait until it can be asked; False where it is not ready within ``limit_s`` seconds."""
+        with contextlib.suppress(SolverError):
+            return self._await_ready(self._running(), self._clock() + limit_s, lambda: False)
+        return False
+
     def solve(
         self,
         spec: ModelSpec,

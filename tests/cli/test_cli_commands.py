@@ -203,6 +203,22 @@ def test_conformance_of_good_cases_ends_with_0_and_gives_json(tmp_path: Path) ->
     assert document["cases"][0]["verdict"] == "as expected"
 
 
+def test_conformance_prints_what_a_case_says_of_kai_and_of_us(tmp_path: Path) -> None:
+    statement = {"kai": "Waits.", "known_by": "read", "reference": "4.3 row 1", "ours": "Places it."}
+    write_case(tmp_path, name="good.json", statement=statement)
+    bad = {"jobs": {"new": {"status": "Binding"}}}
+    write_case(tmp_path, name="hard.json", statement=statement | {"needs_solver": True}, expected=bad)
+    lines = run("conformance", tmp_path, *GREEDY, "-v").stdout.splitlines()
+    assert [line.strip() for line in lines[:3]] == [
+        "as expected good.json",
+        "- KAI (read, 4.3 row 1): Waits.",
+        "- ours: Places it.",
+    ]
+    assert lines[3].startswith("different   hard.json (needs the solver): new-0 is Pipelined")
+    document = json.loads(run("conformance", tmp_path, *GREEDY, "--json").stdout)
+    assert [case["statement"]["needs_solver"] for case in document["cases"]] == [False, True]
+
+
 def test_bench_prints_a_table_csv_and_json_and_judges_peers(case: Path, tmp_path: Path) -> None:
     tasks = {f"{name}-0": {"status": "Pipelined"} for name in ("new", "huge")}
     peer = {"summary": {"tasks_evicted": 0, "tasks_moved": 0}, "tasks": tasks}

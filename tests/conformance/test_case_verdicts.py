@@ -6,7 +6,7 @@ import pytest
 
 from kai_solver.conformance import Case, Outcome, Verdict, judge
 from kai_solver.conformance import run_case as run_rounds
-from kai_solver.domain import Bind, Device, Eviction, Move, Plan, Rung, Snapshot, ZoneShare
+from kai_solver.domain import Bind, Device, Eviction, Move, Pending, Plan, Proof, Reason, Rung, Snapshot, ZoneShare
 from kai_solver.instances_io import load_case
 
 Document = dict[str, Any]
@@ -111,6 +111,18 @@ def test_tasks_expected_on_one_node_may_not_be_spread_over_equal_ones() -> None:
 def test_pending_where_binding_is_expected_is_different() -> None:
     document = case_document(WAITING, {"tasks": {"j-0": {"status": "Binding"}}})
     assert verdict(document, Plan()).differences == ("j-0 is Pending, expected Binding",)
+
+
+@pytest.mark.parametrize(("says", "kind"), [(["OverLimit", "at most"], "as expected"), (["at least"], "different")])
+def test_words_of_the_reason_are_looked_for(says: list[str], kind: str) -> None:
+    document = case_document(WAITING, {"jobs": {"j": {"status": "Pending", "says": says}}})
+    waits = Pending("ns/j", Reason.OVER_LIMIT, "at most 2 GPUs", Proof("proven", "rule"))
+    assert verdict(document, Plan(pending=(waits,))).kind == kind
+
+
+def test_a_job_that_is_not_told_to_wait_says_nothing() -> None:
+    document = case_document(WAITING, {"jobs": {"j": {"says": ["OverLimit"]}}})
+    assert verdict(document, Plan()).differences == ("j-0 waits because of 'nothing', expected to say 'OverLimit'",)
 
 
 def test_a_plan_that_the_checker_refuses_is_different_even_where_states_match() -> None:

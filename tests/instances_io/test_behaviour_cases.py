@@ -189,7 +189,11 @@ def test_earlier_queues_are_older() -> None:
 
 def test_the_scheduler_part_becomes_policy() -> None:
     scheduler = {
-        "plugins": [{"name": "nodeplacement", "arguments": {"gpu": "spread", "cpu": "binpack"}}, {"name": "gpuspread"}],
+        "plugins": [
+            {"name": "nodeplacement", "arguments": {"gpu": "spread", "cpu": "binpack"}},
+            {"name": "gpuspread"},
+            {"name": "minruntime", "arguments": {"reclaimResolveMethod": "queue"}},
+        ],
         "params": {
             "max_consolidation_preemptees": 16,
             "allow_consolidating_reclaim": False,
@@ -202,6 +206,7 @@ def test_the_scheduler_part_becomes_policy() -> None:
     assert (policy.max_consolidation_gangs, policy.consolidating_reclaim) == (16, False)
     assert policy.staleness_grace_s == 0
     assert policy.full_hierarchy
+    assert policy.reclaim_resolve == "queue"
 
 
 def test_the_run_part_is_passed_on() -> None:

@@ -221,6 +221,12 @@ def test_memory_and_version_are_reported(child: SolverChild) -> None:
     assert child.ortools_version.startswith("9.")
 
 
+def test_a_child_that_was_waited_for_can_be_asked_at_once() -> None:
+    with SolverChild() as solver:
+        assert solver.wait(60)
+        assert solver.ortools_version.startswith("9.")
+
+
 def test_a_closed_child_starts_again_when_asked() -> None:
     solver = SolverChild()
     solver.warm()

@@ -227,6 +227,13 @@ def test_a_child_that_never_gets_ready_is_killed_in_the_end() -> None:
     assert "not ready after 0.3 s" in answer.error
 
 
+def test_a_child_is_waited_for_no_longer_than_asked() -> None:
+    with SolverChild([sys.executable, "-c", "import time; time.sleep(60)"]) as child:
+        assert not child.wait(0.2)
+    with SolverChild(["no-such-program"]) as child:
+        assert not child.wait(20)
+
+
 def test_a_child_that_eats_memory_is_killed() -> None:
     with SolverChild(
         fake("question(); eaten = bytearray(b'x') * (200 << 20); time.sleep(60)"), memory_mib=100
