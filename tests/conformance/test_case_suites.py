@@ -14,8 +14,8 @@ CASES = Path(__file__).parents[2] / "instances" / "cases"
 FEW = sorted((CASES / "action_preempt").glob("*.json"))[:6]
 
 
-def run(paths: list[Path], model: str = "greedy-only", processes: int = 1) -> list[CaseResult]:
-    decider = partial(open_decider, load_model(model), 1.0)
+def run(paths: list[Path], model: str = "greedy-only", processes: int = 1, budget_s: float = 1.0) -> list[CaseResult]:
+    decider = partial(open_decider, load_model(model), budget_s)
     return list(run_suite(paths, decider, root=CASES, processes=processes))
 
 
@@ -63,9 +63,11 @@ def test_a_wrong_field_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["greedy-only", "default"])
-def test_at_least_85_percent_of_the_recorded_cases_come_out_as_expected(model: str) -> None:
-    results = run(list(find_cases(CASES)), model=model)
+@pytest.mark.parametrize(("model", "least"), [("default", 0.97), ("greedy-only", 0.92)])
+def test_the_recorded_cases_come_out_as_expected_but_for_a_few(model: str, least: float) -> None:
+    """Floors of ``docs/conformance.md``; a wide budget, so that a busy machine does not decide."""
+    results = run(list(find_cases(CASES)), model=model, budget_s=10.0)
     counts = totals(results)
-    assert counts["as expected"] + counts["better"] >= 0.85 * len(results), counts
+    different = [f"{r.path}: {r.verdict.reason}" for r in results if r.verdict.kind == "different"]
+    assert counts["as expected"] + counts["better"] >= least * len(results), different
     assert counts["better"] <= 0.08 * len(results)
