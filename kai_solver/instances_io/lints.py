@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from kai_solver.domain import Gang, Notice, Pod, Queue, Snapshot, SubGroup
+from kai_solver.domain import Gang, Node, Notice, Pod, Queue, Snapshot, SubGroup
+from kai_solver.domain.gpus import counted_gpu_milli
 from kai_solver.fairness import QueueTree
 from kai_solver.units import GPU, MILLI, QUEUE_RESOURCES, UNLIMITED, format_amount
 
@@ -71,17 +72,22 @@ def quotas_above_cluster(snapshot: Snapshot) -> Iterator[Lint]:
     roots = [queue for queue in snapshot.queues if not queue.parent]
     for index, name in enumerate(QUEUE_RESOURCES):
         promised = sum(max(queue.quota[index], 0) for queue in roots)
-        has = sum(node.allocatable[index] for node in snapshot.nodes if node.schedulable)
+        has = sum(_counted(snapshot, node, index) for node in snapshot.nodes if node.schedulable)
         if promised > has:
             sums = f"{format_amount(name, promised)}, the cluster has {format_amount(name, has)}"
             text = f"the top queues' quotas sum to {sums}"
             yield Lint("warning", "queues", text, "Lower the quotas, or add nodes")
 
 
+def _counted(snapshot: Snapshot, node: Node, index: int) -> int:
+    """What the node adds to quotas: of GPUs, with its MIG slices and parts of GPUs."""
+    return counted_gpu_milli(node, snapshot.schema, snapshot.policy) if index == GPU else node.allocatable[index]
+
+
 def no_gpus(snapshot: Snapshot) -> Iterator[Lint]:
     """GPUs are asked for and no node advertises one."""
     asked = any(pod.gpu.devices for gang in snapshot.gangs for pod in gang.pods)
-    if asked and not any(node.allocatable[GPU] for node in snapshot.nodes):
+    if asked and not any(_counted(snapshot, node, GPU) for node in snapshot.nodes):
         cure = "Install the NVIDIA device plugin or the GPU operator, and check that its pods run"
         yield Lint("error", "nodes", "no node advertises a GPU, but pods ask for them", cure)
 
