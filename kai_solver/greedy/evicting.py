@@ -79,7 +79,7 @@ class Evictor(Placer):
             victims = self.pool.closure(table.victims[node])
             for unit in victims:
                 self.pool.leave(unit)
-            fits = self.fits.counts(table.shape)[1][node] > 0
+            fits = table.is_exact or self.fits.counts(table.shape)[1][node] > 0
             if fits:
                 self.state.put(pod, node, now=False)
             if fits and (self.rung is not Rung.CONSOLIDATION or self._replace_all(victims)):

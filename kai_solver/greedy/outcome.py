@@ -42,6 +42,8 @@ class Outcome:
         Units of those that may be disturbed; None where no rung disturbed anybody.
     refusals
         By gang and rung, the last word of each rung that was asked. ``asked``: the pods that it was asked for.
+    consolidated
+        Of the admissions, those for whom others were moved; one that lost its places since may still be among them.
     stale
         Gangs evicted for running below their minimum.
     stopped
@@ -53,6 +55,7 @@ class Outcome:
     admissions: list[Admission] = field(default_factory=list)
     refusals: dict[int, dict[Rung, Refusal]] = field(default_factory=dict)
     asked: dict[tuple[int, Rung], tuple[int, ...]] = field(default_factory=dict)
+    consolidated: list[Admission] = field(default_factory=list)
     stale: list[int] = field(default_factory=list)
     stopped: bool = False
 
@@ -68,12 +71,15 @@ class Outcome:
             self.pool.took_places = False
             self.admissions = [a for a in self.admissions if a.chunk.pods[0] in self.state.places]
         self.admissions.append(admission)
+        if admission.rung is Rung.CONSOLIDATION:
+            self.consolidated.append(admission)
         if self.pool is not None and admission.rung is not Rung.ALLOCATE:
             self.pool.pinned.add(admission.chunk.gang)
 
     def withdraw(self, admission: Admission, refusal: Refusal) -> None:
         """Take ``admission`` back; its places are lifted already."""
         self.admissions.remove(admission)
+        self.consolidated.remove(admission)
         self.refuse(admission.chunk.gang, admission.rung, refusal)
         if self.pool is not None:
             self.pool.pinned.discard(admission.chunk.gang)

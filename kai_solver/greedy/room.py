@@ -24,7 +24,8 @@ On openb (1,213 nodes, 370 gangs to make room for; 2026-11-21, ladder of one cyc
 class RoomTable:
     """Cheapest sets of units whose leaving lets one more pod of a shape fit each node.
 
-    Valid for one set of eligible gangs; refreshed for the touched nodes only.
+    Valid for one set of eligible gangs; refreshed for the touched nodes only. ``is_exact``: the pod surely fits once
+    they are gone; where zones or shared devices' own pod slots count, that is to be asked.
     """
 
     def __init__(self, pool: VictimPool, shape: int, eligible: Eligible, rung: Rung) -> None:
@@ -38,6 +39,7 @@ class RoomTable:
         self._milli: list[int] = state.problem.shapes.milli(shape).tolist()
         self._mask = state.problem.shapes.mask(shape)
         self._zones: ZoneRoom | None = zone_room(pool, shape)
+        self.is_exact = self._zones is None and not self._gpu.is_shared
         self.cost: FloatArray = np.full(len(state.problem.nodes), IMPOSSIBLE)
         self.victims: list[list[int]] = [[] for _ in state.problem.nodes]
         self._order = self._nearest_first()

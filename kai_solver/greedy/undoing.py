@@ -47,9 +47,9 @@ def solve(outcome: Outcome, disruption: Disruption, who: Aggressor, chunk: Chunk
 
 def _given(outcome: Outcome, disruption: Disruption, who: Aggressor) -> list[Admission]:
     """What consolidation admitted in queues that ``who`` may take from."""
-    moved = [a for a in outcome.admissions if a.rung is Rung.CONSOLIDATION]
-    if disruption.rung is not Rung.RECLAIM or not moved:
+    if disruption.rung is not Rung.RECLAIM or not outcome.consolidated:
         return []
+    moved = [a for a in outcome.admissions if a.rung is Rung.CONSOLIDATION]
     queues = disruption.eligibility.reclaim_queues(who)
     return [a for a in moved if outcome.state.problem.gangs[a.chunk.gang].queue in queues]
 
