@@ -28,6 +28,13 @@ class Part:
         for part in self.parts:
             yield from part.all_pods()
 
+    def leaves(self) -> Iterator["Part"]:
+        """Parts that have pods of their own: one leaf of the gang's tree each."""
+        if self.pods:
+            yield self
+        for part in self.parts:
+            yield from part.leaves()
+
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
@@ -52,11 +59,16 @@ class Chunker:
         self.state = state
         self.pod_shape = pod_shape
         self.position = {id(leaf): i for i, leaf in enumerate(shape.leaves)}
+        self._avoided: frozenset[str] = frozenset()
 
-    def next(self) -> Chunk | None:
-        """The next chunk; None where nothing waits or the minimum cannot be reached with the pods there are."""
+    def next(self, avoiding: frozenset[str] = frozenset()) -> Chunk | None:
+        """The next chunk; None where nothing waits or the minimum cannot be reached with the pods there are.
+
+        ``avoiding``: leaves, by name, whose waiting pods are not to be asked for.
+        """
         if not any(self.state.pending):
             return None
+        self._avoided = avoiding
         is_core = not self.is_satisfied(self.shape.root)
         part = self._missing(self.shape.root) if is_core else self._surplus(self.shape.root)
         if part is None:
@@ -111,7 +123,7 @@ class Chunker:
         """Pods that complete the minimum under ``node``; None where there are not enough."""
         if isinstance(node, Leaf):
             lacking = max(0, node.min_member - len(self._active(node)))
-            pending = self._pending(node)
+            pending = [] if node.name in self._avoided else self._pending(node)
             return None if lacking > len(pending) else self._part(node, tuple(pending[:lacking]), ())
         satisfied = sum(self.is_satisfied(child) for child in node.children)
         parts: list[Part] = []
@@ -129,7 +141,7 @@ class Chunker:
     def _surplus(self, node: TreeNode | Leaf) -> Part | None:
         """One pod beyond the minimum, or the whole minimum of an optional subgroup."""
         if isinstance(node, Leaf):
-            pending = self._pending(node)
+            pending = [] if node.name in self._avoided else self._pending(node)
             return self._part(node, tuple(pending[:1]), ()) if pending else None
         for child in sorted(node.children, key=self._rank):
             part = self._surplus(child) if self.is_satisfied(child) else self._missing(child)

@@ -34,6 +34,10 @@ BUDGET_ENDED = Refusal(
 )
 
 
+MOST_CHOICES = 16
+"""Subgroups of a gang that are left out in turn where the first choice of subgroups finds no places."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What an oracle says. On "yes" the chunk has its places, and ``units`` left or moved for it."""
@@ -155,14 +159,41 @@ class Ladder:
             refusal = over_capacity(self.outcome.state, chunk) or failed.get(self._signature(chunk))
             if refusal is None:
                 refusal = self._allocate_chunk(chunk)
-                if refusal is None:
-                    turns.again(gang)
-                    continue
-                failed[self._signature(chunk)] = refusal
+                if refusal is not None:
+                    failed[self._signature(chunk)] = refusal
+            if refusal is None or (chunk.is_choice and self._allocate_other(chunk)):
+                turns.again(gang)
+                continue
             self.outcome.refuse(gang, Rung.ALLOCATE, of_choice(refusal, chunk), chunk)
             waiting.append(chunk)
         if self.admitter is not None and waiting:
             self._admit_anew(self.admitter, waiting)
+
+    def _allocate_other(self, chunk: Chunk) -> bool:
+        """Ask for other subgroups of the gang that would serve as well; true where they found places.
+
+        First without those that fit nowhere even alone, then also without one more, the last first. KAI has one try.
+        """
+        if len(self.problem.gangs[chunk.gang].leaves) < 2:
+            return False
+        leaves = tuple(chunk.root.leaves())[:MOST_CHOICES]
+        hopeless = frozenset(leaf.name for leaf in leaves if not self._fits_alone(leaf))
+        tried = {chunk.pods}
+        for avoided in (hopeless, *(hopeless | {leaf.name} for leaf in reversed(leaves))):
+            other = self.chunkers[chunk.gang].next(avoided)
+            if other is None or other.pods in tried:
+                continue
+            tried.add(other.pods)
+            if over_capacity(self.outcome.state, other) is None and self._fits_free(other):
+                self.outcome.admit(Admission(other, Rung.ALLOCATE))
+                return True
+        return False
+
+    def _fits_alone(self, part: Part) -> bool:
+        mark = self.outcome.state.mark()
+        fits = self.placer.place_part(part, None)
+        self.outcome.state.rollback(mark)
+        return fits
 
     def _keep_promises(self, candidates: list[int]) -> None:
         """Serve first whom an earlier cycle promised a node, lest the victims' queue takes back what was reclaimed.

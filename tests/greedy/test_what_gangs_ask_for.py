@@ -83,6 +83,43 @@ def climb(*gangs: Gang, queue: Queue | None = None) -> Outcome:
 # -- chunks --------------------------------------------------------------------------------------------------------
 
 
+THREE = SubGroup("", (PodSet("a", 1), PodSet("b", 1), PodSet("c", 1)), 2)
+
+
+def sized(gang: Gang, *gpus: int) -> Gang:
+    return replace(gang, pods=tuple(replace(p, gpu=GpuRequest(n)) for p, n in zip(gang.pods, gpus, strict=True)))
+
+
+def test_subgroups_to_be_avoided_are_not_asked_for() -> None:
+    chunker = chunker_of(a_gang(THREE, [("a", P), ("b", P), ("c", P)]))
+    asked = [chunker.next(frozenset(avoided)) for avoided in ("", "a", "b", "ab")]
+    assert [chunk and chunk.pods for chunk in asked] == [(0, 1), (1, 2), (0, 2), None]
+    assert chunker.next() == asked[0]
+
+
+def test_surplus_of_a_podset_to_be_avoided_is_not_asked_for() -> None:
+    chunker = chunker_of(
+        a_gang(SubGroup("", (PodSet("a", 1), PodSet("b", 1))), [("a", R), ("b", R), ("a", P), ("b", P)])
+    )
+    asked = [chunker.next(frozenset(avoided)) for avoided in ("", "a", "ab")]
+    assert [chunk and chunk.pods for chunk in asked] == [(2,), (3,), None]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "served"),
+    [
+        ((9, 1, 1), {"ns/g-1", "ns/g-2"}),  # the first is too large for any node
+        ((9, 9, 1), set()),  # one is not enough
+        ((5, 5, 3), {"ns/g-0", "ns/g-2"}),  # each of the first two fits alone, not both
+        ((1, 1, 9), {"ns/g-0", "ns/g-1"}),  # the first choice will do, the rest is surplus that fits nowhere
+    ],
+)
+def test_other_subgroups_are_tried_where_the_first_choice_does_not_fit(gpus: Sequence[int], served: set[str]) -> None:
+    outcome = climb(sized(a_gang(THREE, [("a", P), ("b", P), ("c", P)]), *gpus))
+    pods = outcome.state.problem.pods
+    assert {pods[i].key for i in outcome.state.places} == served
+
+
 def test_the_minimum_comes_first_and_whole() -> None:
     chunk = next_chunk(a_gang(flat_gang(2), [("default", P)] * 3))
     assert chunk is not None
