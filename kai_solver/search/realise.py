@@ -1,6 +1,7 @@
 """A solution of the model, put into effect on the state: exact devices, or back to where it was."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kai_solver.domain import Rung
 from kai_solver.errors import InternalError
@@ -16,9 +17,17 @@ def realise(
 ) -> bool:
     """Put ``decision`` into effect; False with the state unchanged where it cannot be (devices, affinity).
 
-    Counts per node are exact for whole GPUs; shares are decided here, and may refute. Rules between pods are judged
-    when all have their places: it does not matter who came first.
+    Counts per node are exact for whole GPUs; shares are decided here, and may refute: first on the devices that the
+    policy would choose, packed or spread, then on those of the solution. Rules between pods are judged when all have
+    their places: it does not matter who came first.
     """
+    by_policy = [replace(decision, devices={})] if decision.devices else []
+    return any(_try(state, pool, joint, seated, chunks) for seated in (*by_policy, decision))
+
+
+def _try(
+    state: State, pool: VictimPool | None, joint: Joint, decision: Decision, chunks: Sequence[tuple[Chunk, Rung]]
+) -> bool:
     mark = state.mark()
     try:
         _clear(state, joint, decision)

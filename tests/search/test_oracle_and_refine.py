@@ -14,6 +14,7 @@ from kai_solver.domain import (
     Node,
     Pod,
     PodStatus,
+    Policy,
     Queue,
     Rung,
     SearchSpec,
@@ -24,6 +25,7 @@ from kai_solver.domain import (
     TopologyLevel,
     flat_gang,
 )
+from kai_solver.domain.placement import Strategy
 from kai_solver.formulation.expand import Decision
 from kai_solver.formulation.spec import ModelSpec, SpecAnswer
 from kai_solver.greedy import Ladder, Outcome, State
@@ -310,6 +312,41 @@ def test_a_solution_that_cannot_be_seated_changes_nothing() -> None:
     apart = Decision(places={0: 0, 1: 1})
     assert realise(outcome.state, outcome.pool, joint, apart, [(chunk, Rung.ALLOCATE)])
     assert {pod: place.node for pod, place in outcome.state.places.items()} == {0: 0, 1: 1}
+
+
+@pytest.mark.parametrize(("strategy", "devices"), [("binpack", 1), ("spread", 2)])
+def test_shares_are_seated_as_the_policy_packs_or_spreads(strategy: Strategy, devices: int) -> None:
+    """Whatever devices the model's counts name: both halves fit one, and each a device of its own."""
+    gang = a_gang("w", 1, 1)
+    halves = tuple(replace(pod, gpu=GpuRequest(1, 500)) for pod in gang.pods)
+    cluster = a_cluster([a_node(0, 2)], replace(gang, pods=halves))
+    outcome, joiner = question(replace(cluster, policy=Policy(gpu_sharing_placement=strategy)))
+    chunk = Chunker(outcome.state.problem.gangs[0], outcome.state.gangs[0]).next()
+    assert chunk is not None
+    nobody: frozenset[int] = frozenset()
+    joint = joiner.join([(chunk, Rung.ALLOCATE)], nobody, nobody, nobody, (), may_move=False)
+    together: dict[int, tuple[int, ...]] = {0: (0,), 1: (0,)}
+    apart: dict[int, tuple[int, ...]] = {0: (0,), 1: (1,)}
+    for named in (together, apart):
+        decision = Decision(places={0: 0, 1: 0}, devices=named)
+        assert realise(outcome.state, outcome.pool, joint, decision, [(chunk, Rung.ALLOCATE)])
+        assert len({place.devices for place in outcome.state.places.values()}) == devices
+
+
+def test_shares_that_only_fit_as_the_model_says_are_seated_so() -> None:
+    """Packed as they come, 500 and 400 would share a device, and the last 500 would be left out."""
+    gang = a_gang("w", 1, 1, 1, 1)
+    sizes = (500, 400, 600, 500)
+    shares = tuple(replace(pod, gpu=GpuRequest(1, size)) for pod, size in zip(gang.pods, sizes, strict=True))
+    outcome, joiner = question(a_cluster([a_node(0, 2)], replace(gang, pods=shares)))
+    chunk = Chunker(outcome.state.problem.gangs[0], outcome.state.gangs[0]).next()
+    assert chunk is not None
+    nobody: frozenset[int] = frozenset()
+    joint = joiner.join([(chunk, Rung.ALLOCATE)], nobody, nobody, nobody, (), may_move=False)
+    named: dict[int, tuple[int, ...]] = {0: (0,), 1: (1,), 2: (1,), 3: (0,)}
+    decision = Decision(places=dict.fromkeys(range(4), 0), devices=named)
+    assert realise(outcome.state, outcome.pool, joint, decision, [(chunk, Rung.ALLOCATE)])
+    assert {pod: place.devices for pod, place in outcome.state.places.items()} == named
 
 
 def test_no_place_at_all_is_refused_too() -> None:
