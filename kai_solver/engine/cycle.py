@@ -18,17 +18,18 @@ from kai_solver.domain import Plan, Snapshot, SolverModel, Stage
 from kai_solver.domain.plan import Source
 from kai_solver.engine.progress import Fault, Progress
 from kai_solver.engine.retreat import NOBODY, RETREATS, blame
-from kai_solver.engine.rights import rights_of
 from kai_solver.engine.stages import admission_stage, measured_stages
 from kai_solver.greedy import Ladder, Outcome
 from kai_solver.greedy.sparing import spare
 from kai_solver.planning import assemble
 from kai_solver.reduction import Problem, build_problem
 from kai_solver.search.admission import MostGpus
+from kai_solver.search.asker import Asker
 from kai_solver.search.budget import Budget
 from kai_solver.search.child import SolverChild
 from kai_solver.search.oracle import OracleLadder
 from kai_solver.search.refine import Refined, Refiner
+from kai_solver.search.rights import rights_of
 
 Clock = Callable[[], float]
 
@@ -192,18 +193,11 @@ class _Run:
 
     def _decide(self, problem: Problem, child: SolverChild | None, left_out: frozenset[str]) -> _Decided:
         self._budgets.clear()
-        share = self.model.search.questions_share
-        oracle = OracleLadder(
-            self.model,
-            child,
-            self._budget(self.budget_s * share, self.start_s),
-            seed=self.seed,
-            should_stop=self.should_stop,
-        )
+        seconds = self.budget_s * self.model.search.questions_share
         ladder = Ladder(
             problem,
             self.model.ladder,
-            oracle,
+            OracleLadder(self._asker(child, seconds, self.start_s) if child is not None else None),
             _Pace(self),
             admission=self.model.admission,
             admitter=self._admitter(child),
@@ -221,28 +215,20 @@ class _Run:
     def _admitter(self, child: SolverChild | None) -> MostGpus | None:
         if child is None or self.model.admission != "max-gpus":
             return None
-        budget = self._budget(self.budget_s * self.model.search.questions_share / 2, self.start_s)
-        return MostGpus(self.model, child, budget, seed=self.seed, should_stop=self.should_stop)
+        seconds = self.budget_s * self.model.search.questions_share / 2
+        return MostGpus(self._asker(child, seconds, self.start_s))
 
     def _refine(self, outcome: Outcome, child: SolverChild | None) -> Refined | None:
         """Ask for better victims and moves, only where somebody is disturbed."""
         disturbed = [a for a in outcome.admissions if a.units]
         if child is None or not disturbed or self._out_of_time():
             return None
-        rights = rights_of(outcome)
         search = self.model.search
         left_s = (
             self.budget_s * (1 - search.questions_share) if search.deterministic else self.deadline_s - self.clock()
         )
-        refiner = Refiner(
-            self.model,
-            child,
-            self._budget(left_s, self.clock()),
-            seed=self.seed,
-            progress=self._stage_progress,
-            should_stop=self.should_stop,
-        )
-        refined = refiner.refine(outcome, rights.movable, rights.surplus, rights.by_rung, rights.takers)
+        refiner = Refiner(self._asker(child, left_s, self.clock()), self._stage_progress)
+        refined = refiner.refine(outcome, rights_of(outcome))
         self._phase("stages")
         return refined
 
@@ -277,10 +263,10 @@ class _Run:
         self._phase("check")
         return violations
 
-    def _budget(self, seconds: float, start_s: float) -> Budget:
+    def _asker(self, child: SolverChild, seconds: float, start_s: float) -> Asker:
         budget = Budget(seconds, self.clock, start_s, self.model.search.deterministic)
         self._budgets.append(budget)
-        return budget
+        return Asker(self.model, child, budget, self.seed, self.should_stop)
 
     def _out_of_time(self) -> bool:
         return self.should_stop() or (not self.model.search.deterministic and self.clock() >= self.deadline_s)

@@ -4,19 +4,17 @@ All that the greedy admitted and all that it refused become optional arrivals of
 the highest down, minimises the GPUs left unserved. Queues bound what may be taken, not whose turn it is.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from kai_solver.domain import Proof, Rung, SolverModel
+from kai_solver.domain import Proof, Rung
 from kai_solver.formulation.build import Formulation, formulate
 from kai_solver.formulation.expand import Decision, expand, hint_values
 from kai_solver.formulation.joint import Joint
-from kai_solver.formulation.rows import Ints
 from kai_solver.greedy import Admission, Chunk, Outcome
-from kai_solver.search.budget import Budget
+from kai_solver.search.asker import Asker
 from kai_solver.search.joining import Joiner
-from kai_solver.search.parameters import SolverParameters
 from kai_solver.search.realise import realise
-from kai_solver.search.session import Solver, StageObjective, solve_stages
+from kai_solver.search.session import SessionResult, StageObjective
 from kai_solver.units import CPU, GPU
 
 NOBODY: frozenset[int] = frozenset()
@@ -25,20 +23,8 @@ NOBODY: frozenset[int] = frozenset()
 class MostGpus:
     """Asks the solver once, after the greedy's allocate rung."""
 
-    def __init__(
-        self,
-        model: SolverModel,
-        solver: Solver,
-        budget: Budget,
-        *,
-        seed: int = 0,
-        should_stop: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self.model = model
-        self.solver = solver
-        self.budget = budget
-        self.seed = seed
-        self.should_stop = should_stop
+    def __init__(self, asker: Asker) -> None:
+        self.asker = asker
 
     def improve(self, outcome: Outcome, waiting: Sequence[Chunk]) -> Proof:
         """Admit others than ``outcome`` did, or more of them, where that serves more GPUs; in place.
@@ -50,48 +36,32 @@ class MostGpus:
         """
         joiner = Joiner(outcome)
         chunks = [(a.chunk, a.rung) for a in outcome.admissions] + [(chunk, Rung.ALLOCATE) for chunk in waiting]
-        if joiner.size_estimate(chunks, NOBODY) > self.model.search.max_variables:
+        model = self.asker.model
+        if joiner.size_estimate(chunks, NOBODY) > model.search.max_variables:
             return Proof("unknown", "too large")
         joint = joiner.join(chunks, NOBODY, NOBODY, NOBODY, (), may_move=False, optional=True)
-        form = formulate(joint, self.model.families, ())
-        parameters = SolverParameters.choose(
-            self.model.search, variables=form.spec.size[0], seed=self.seed, seconds=max(0.0, self.budget.left_s)
-        )
-        hint = self._hint(outcome, form, parameters)
-        result = solve_stages(
-            self.solver,
-            form.spec,
-            _unserved(joint, form),
-            hint,
-            self.budget.end_s,
-            parameters,
-            clock=self.budget.clock,
-            should_stop=self.should_stop,
-        )
-        self.budget.blame(result.errors)
+        form = formulate(joint, model.families, ())
+        result = self._search(outcome, joint, form)
         is_proven = bool(result.stages) and all(stage.optimal for stage in result.stages)
         is_proven = is_proven and not outcome.state.is_crossed
         if result.improved and result.values is not None:
-            is_proven &= self._apply(outcome, joint, expand(form.variables, result.values), chunks)
+            is_proven &= _apply(outcome, joint, expand(form.variables, result.values), chunks)
         return Proof("proven" if is_proven else "unknown", "most GPUs" if is_proven else "budget")
 
-    def _hint(self, outcome: Outcome, form: Formulation, parameters: SolverParameters) -> Ints | None:
+    def _search(self, outcome: Outcome, joint: Joint, form: Formulation) -> SessionResult:
         places = {pod: place.node for pod, place in outcome.state.places.items()}
-        spec = form.spec.copy()
-        for var, value in hint_values(form.variables, places, set(), set(), set()).items():
-            spec.add_eq([(1, var)], value, family="hint")
-        answer = self.solver.solve(spec, parameters, self.budget.limit_s(1.0), should_stop=self.should_stop)
-        self.budget.charge(answer)
-        return answer.values
+        hint = self.asker.complete(form, hint_values(form.variables, places, set(), set(), set()))
+        return self.asker.minimize(form, _unserved(joint, form), hint)
 
-    def _apply(self, outcome: Outcome, joint: Joint, decision: Decision, chunks: list[tuple[Chunk, Rung]]) -> bool:
-        """False where the solver's choice could not be seated, and greedy's stands."""
-        admitted = [chunks[number] for number in decision.admitted]
-        if not realise(outcome.state, outcome.pool, joint, decision, admitted):
-            return False
-        before = {a.chunk.pods for a in outcome.admissions}
-        outcome.admissions = [Admission(chunk, rung, by_solver=chunk.pods not in before) for chunk, rung in admitted]
-        return True
+
+def _apply(outcome: Outcome, joint: Joint, decision: Decision, chunks: list[tuple[Chunk, Rung]]) -> bool:
+    """False where the solver's choice could not be seated, and greedy's stands."""
+    admitted = [chunks[number] for number in decision.admitted]
+    if not realise(outcome.state, outcome.pool, joint, decision, admitted):
+        return False
+    before = {a.chunk.pods for a in outcome.admissions}
+    outcome.admissions = [Admission(chunk, rung, by_solver=chunk.pods not in before) for chunk, rung in admitted]
+    return True
 
 
 def _unserved(joint: Joint, form: Formulation) -> list[StageObjective]:

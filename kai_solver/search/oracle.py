@@ -6,18 +6,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.domain import Proof, Rung, SolverModel
+from kai_solver.domain import Proof, Rung
 from kai_solver.formulation.build import formulate
 from kai_solver.formulation.expand import Decision, expand
 from kai_solver.formulation.joint import Joint
 from kai_solver.formulation.spec import SpecAnswer
 from kai_solver.greedy import Answer, Chunk, Outcome
 from kai_solver.greedy.disruption import Disruption
-from kai_solver.search.budget import Budget
+from kai_solver.search.asker import Asker
 from kai_solver.search.joining import Joiner
-from kai_solver.search.parameters import SolverParameters
 from kai_solver.search.question import Question
-from kai_solver.search.session import Solver
 
 UNKNOWN = Answer("no", Proof("unknown", "budget"))
 UNASKED = Answer("no", Proof("unasked", "greedy"))
@@ -36,22 +34,10 @@ class QuestionLog:
 
 
 class OracleLadder:
-    """Answers the ladder's questions by bounds and, where the model allows, by CP-SAT."""
+    """Answers the ladder's questions by bounds and, where there is a solver to ask, by CP-SAT."""
 
-    def __init__(
-        self,
-        model: SolverModel,
-        solver: Solver | None,
-        budget: Budget,
-        *,
-        seed: int = 0,
-        should_stop: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self.model = model
-        self.solver = solver if model.search.enabled else None
-        self.budget = budget
-        self.seed = seed
-        self.should_stop = should_stop
+    def __init__(self, asker: Asker | None) -> None:
+        self.asker = asker if asker is not None and asker.model.search.enabled else None
         self.log = QuestionLog()
         self._joined: Joiner | None = None
 
@@ -64,34 +50,28 @@ class OracleLadder:
             return Answer("no", Proof("unknown" if question.is_rough else "proven", "count", (blocker,)))
         if not question.has_choice:
             return Answer("no", Proof("proven", "exhausted"))
-        if self.solver is None:
+        if self.asker is None:
             return UNASKED
-        return self._ask(self.solver, question)
+        return self._ask(self.asker, question)
 
     def _joiner(self, outcome: Outcome) -> Joiner:
         if self._joined is None or self._joined.outcome is not outcome:
             self._joined = Joiner(outcome)
         return self._joined
 
-    def _ask(self, solver: Solver, question: Question) -> Answer:
-        left_s = self.budget.left_s
-        if left_s <= 0 or self.should_stop():
+    def _ask(self, asker: Asker, question: Question) -> Answer:
+        if asker.is_out_of_time:
             self.log.unknown += 1
             return UNKNOWN
-        if question.size_estimate() > self.model.search.max_variables:
+        search = asker.model.search
+        if question.size_estimate() > search.max_variables:
             self.log.unknown += 1
             return TOO_LARGE
         joint = question.joint()
-        form = formulate(joint, self.model.families, ())
-        variables, _ = form.spec.size
+        form = formulate(joint, asker.model.families, ())
         form.spec.minimize(question.cost_terms(form.variables))
-        seconds = min(self.model.search.question_s, left_s)
-        parameters = SolverParameters.choose(
-            self.model.search, variables=variables, seed=self.seed, seconds=seconds, gap=0.05
-        )
         self.log.asked += 1
-        answer = solver.solve(form.spec, parameters, self.budget.limit_s(seconds), should_stop=self.should_stop)
-        self.budget.charge(answer)
+        answer = asker.solve(form.spec, min(search.question_s, asker.budget.left_s), gap=0.05)
         return self._judge(question, joint, answer, lambda values: expand(form.variables, values))
 
     def _judge(

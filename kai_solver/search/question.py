@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from kai_solver.bounds import Relaxed, count_bound
 from kai_solver.domain import NO_PLACEMENT, Blocker, Placement, Rung
-from kai_solver.fairness import surplus as surplus_of
 from kai_solver.formulation.expand import Decision
 from kai_solver.formulation.joint import Joint, QueueSurplus
 from kai_solver.formulation.spec import Term
@@ -19,6 +18,7 @@ from kai_solver.greedy.disruption import Disruption
 from kai_solver.greedy.rules import Aggressor
 from kai_solver.search.joining import Joiner
 from kai_solver.search.realise import realise
+from kai_solver.search.rights import reclaimable
 from kai_solver.units import GPU, format_amount
 
 BoolArray = NDArray[np.bool_]
@@ -199,13 +199,8 @@ class Question:
         """What this reclaimer may take, from the numbers of this moment."""
         if self.rung is not Rung.RECLAIM or self.disruption is None:
             return []
-        tree = self.problem.queues
-        found: dict[int, QueueSurplus] = {}
-        for leaf in self.disruption.eligibility.reclaim_queues(self.who):
-            s = surplus_of(tree, self.problem.allocatable, self.state.allocated, self.who.queue, leaf, self.who.charge)
-            leaves = frozenset(q for q, path in enumerate(tree.path) if s.queue in path and tree.is_leaf[q])
-            found[s.queue] = QueueSurplus(s.queue, leaves, self._with_taken(leaves, s.amounts))
-        return list(found.values())
+        found = reclaimable(self.state, self.disruption.eligibility, self.who)
+        return [replace(s, amounts=self._with_taken(s.leaves, s.amounts)) for s in found]
 
     def _with_taken(self, leaves: frozenset[int], amounts: tuple[int, int, int]) -> tuple[int, int, int]:
         """Units already evicted below the queue count again in the model, so their charge is added back."""

@@ -4,26 +4,21 @@ A rung-by-rung greedy overshoots: a victim of the first question may have served
 everybody admitted and minimises what is disturbed, in lexicographic order, from the greedy's plan as the hint.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from kai_solver.domain import FAMILIES, Rung, SolverModel, Stage
+from kai_solver.domain import FAMILIES, Rung, Stage
 from kai_solver.formulation.build import Formulation, formulate
 from kai_solver.formulation.expand import Decision, expand, hint_values
-from kai_solver.formulation.joint import Joint, Mover, QueueSurplus
+from kai_solver.formulation.joint import Joint, Mover
 from kai_solver.formulation.rows import Ints
 from kai_solver.greedy import Admission, Outcome
-from kai_solver.search.budget import Budget
+from kai_solver.search.asker import Asker
 from kai_solver.search.joining import Joiner
-from kai_solver.search.parameters import SolverParameters
 from kai_solver.search.realise import realise
 from kai_solver.search.reseat import reseat
-from kai_solver.search.session import Progress, SessionResult, Solver, StageObjective, solve_stages
-
-HINT_S = 1.0
-"""Longest time to complete the greedy's plan to values of all variables; 0.02 s on the bench instances (2026-11-21)."""
+from kai_solver.search.rights import Rights
+from kai_solver.search.session import Progress, SessionResult, StageObjective
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,149 +33,100 @@ class Refined:
 class Refiner:
     """Runs the stages of one cycle."""
 
-    def __init__(
-        self,
-        model: SolverModel,
-        solver: Solver,
-        budget: Budget,
-        *,
-        seed: int = 0,
-        progress: Progress | None = None,
-        should_stop: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self.model = model
-        self.solver = solver
-        self.budget = budget
-        self.seed = seed
+    def __init__(self, asker: Asker, progress: Progress | None = None) -> None:
+        self.asker = asker
+        self.model = asker.model
         self.progress = progress
-        self.should_stop = should_stop
 
-    def refine(
-        self,
-        outcome: Outcome,
-        units: frozenset[int],
-        surplus: Sequence[QueueSurplus],
-        rights: Mapping[Rung, frozenset[int]],
-        takers: Sequence[frozenset[int]],
-    ) -> Refined:
-        """Improve ``outcome`` in place; never worse than it was.
-
-        ``units``: who may be disturbed; ``rights``: whom each rung may evict for any gang that it admitted; ``takers``:
-        whom each admission may disturb.
-        """
+    def refine(self, outcome: Outcome, rights: Rights) -> Refined:
+        """Improve ``outcome`` in place, within ``rights``; never worse than it was."""
         joiner = Joiner(outcome)
         chunks = [(a.chunk, a.rung) for a in outcome.admissions]
-        estimate = joiner.size_estimate(chunks, units)
+        estimate = joiner.size_estimate(chunks, rights.movable)
         if estimate > self.model.search.max_variables:
             return Refined((), False, (f"stages not searched: about {estimate} variables are too many",))
-        joint = self._joint(joiner, units, surplus, rights)
+        joint = _joint(joiner, rights)
         form = formulate(joint, self.model.families, [s.name for s in self.model.stages])
-        variables, _ = form.spec.size
-        main = self._hint(outcome, form)
-        hint = self._complete(form, main)
-        result = self._solve(form, hint, variables)
-        self.budget.blame(result.errors)
-        stages = tuple(
-            Stage(s.name, float(s.value if s.value is not None else 0), float(s.bound), s.optimal)
-            for s in result.stages
-        )
-        # A rule that a package of the user's adds may forbid greedy's plan itself: then any solution is better.
-        is_ours = set(self.model.families) <= set(FAMILIES)
-        worse = hint is None and is_ours and result.values is not None and not _beats(form, result.values, main)
-        if not result.improved or result.values is None or worse:
+        main = _main_values(outcome, form)
+        hint = self.asker.complete(form, main)
+        result = self._search(form, hint)
+        stages = _stages(result)
+        if (
+            result.values is None
+            or not result.improved
+            or (hint is None and not self._beats(form, result.values, main))
+        ):
             reseat(outcome)
             return Refined(stages if hint is not None else (), False, result.notes)
-        if not self._apply(outcome, joint, expand(form.variables, result.values), takers):
+        if not _apply(outcome, joint, expand(form.variables, result.values), rights.takers):
             return Refined((), False, (*result.notes, "the solver's places could not be realised device by device"))
         reseat(outcome)
         return Refined(stages, True, result.notes)
 
-    def _joint(
-        self,
-        joiner: Joiner,
-        units: frozenset[int],
-        surplus: Sequence[QueueSurplus],
-        rights: Mapping[Rung, frozenset[int]],
-    ) -> Joint:
-        admissions = joiner.outcome.admissions
-        policy = joiner.problem.policy
-        return joiner.join(
-            [(a.chunk, a.rung) for a in admissions],
-            units,
-            rights.get(Rung.RECLAIM, frozenset()),
-            rights.get(Rung.PREEMPT, frozenset()),
-            surplus,
-            may_move=policy.consolidating_reclaim or any(a.rung is Rung.CONSOLIDATION for a in admissions),
-        )
-
-    # -- hint ----------------------------------------------------------------------------------------------------
-
-    def _hint(self, outcome: Outcome, form: Formulation) -> dict[int, int]:
-        pool = outcome.pool
-        by_rung: dict[Rung, set[int]] = {}
-        moved: set[int] = set()
-        for admission in outcome.admissions:
-            for unit in admission.units:
-                if pool is not None and pool.has_left(unit):
-                    by_rung.setdefault(admission.rung, set()).add(unit)
-                elif pool is not None and pool.is_moved(unit):
-                    moved.add(unit)
-        preempted = by_rung.get(Rung.PREEMPT, set())
-        places = {pod: place.node for pod, place in outcome.state.places.items()}
-        reclaimed = by_rung.get(Rung.RECLAIM, set()) - preempted
-        return hint_values(form.variables, places, reclaimed, preempted, moved)
-
-    def _complete(self, form: Formulation, main: dict[int, int]) -> Ints | None:
-        """Values of all variables from those of the main ones; None where they are no solution."""
-        spec = form.spec.copy()
-        for var, value in main.items():
-            spec.add_eq([(1, var)], value, family="hint")
-        parameters = SolverParameters.choose(self.model.search, variables=spec.size[0], seed=self.seed, seconds=HINT_S)
-        limit_s = self.budget.limit_s(HINT_S)
-        answer = self.solver.solve(spec, parameters, limit_s, should_stop=self.should_stop)
-        self.budget.charge(answer)
-        return None if answer.values is None else np.asarray(answer.values)
-
-    # -- search --------------------------------------------------------------------------------------------------
-
-    def _solve(self, form: Formulation, hint: Ints | None, variables: int) -> SessionResult:
+    def _search(self, form: Formulation, hint: Ints | None) -> SessionResult:
         share = sum(s.share for s in self.model.stages) / max(1, len(form.objectives))
         gap = min((s.gap for s in self.model.stages), default=0.0)
         objectives = [StageObjective(o.name, o.terms, o.constant, share, gap) for o in form.objectives]
-        parameters = SolverParameters.choose(
-            self.model.search, variables=variables, seed=self.seed, seconds=max(0.0, self.budget.left_s)
-        )
-        return solve_stages(
-            self.solver,
-            form.spec,
-            objectives,
-            hint,
-            self.budget.end_s,
-            parameters,
-            clock=self.budget.clock,
-            progress=self.progress,
-            should_stop=self.should_stop,
-        )
+        return self.asker.minimize(form, objectives, hint, self.progress)
 
-    # -- effect --------------------------------------------------------------------------------------------------
+    def _beats(self, form: Formulation, values: Ints, main: Mapping[int, int]) -> bool:
+        """Is the solution less disruptive than the plan of ``main``, of which the model knows no solution in full?
 
-    def _apply(self, outcome: Outcome, joint: Joint, decision: Decision, takers: Sequence[frozenset[int]]) -> bool:
-        chunks = [(a.chunk, a.rung) for a in outcome.admissions]
-        if not realise(outcome.state, outcome.pool, joint, decision, chunks):
-            return False
-        attribute(outcome, joint, decision, takers)
-        return True
+        A rule that a package of the user's adds may forbid greedy's plan itself: then any solution is better.
+        """
+        if not set(self.model.families) <= set(FAMILIES):
+            return True
+        for objective in form.objectives:
+            if any(var not in main for _, var in objective.terms):
+                continue
+            ours, theirs = (sum(c * int(at[var]) for c, var in objective.terms) for at in (values, main))
+            if ours != theirs:
+                return ours < theirs
+        return False
 
 
-def _beats(form: Formulation, values: Ints, main: Mapping[int, int]) -> bool:
-    """Is the solution less disruptive than the plan of ``main``, of which the model knows no solution in full?"""
-    for objective in form.objectives:
-        if any(var not in main for _, var in objective.terms):
-            continue
-        ours, theirs = (sum(c * int(at[var]) for c, var in objective.terms) for at in (values, main))
-        if ours != theirs:
-            return ours < theirs
-    return False
+def _joint(joiner: Joiner, rights: Rights) -> Joint:
+    admissions = joiner.outcome.admissions
+    policy = joiner.problem.policy
+    return joiner.join(
+        [(a.chunk, a.rung) for a in admissions],
+        rights.movable,
+        rights.by_rung.get(Rung.RECLAIM, frozenset()),
+        rights.by_rung.get(Rung.PREEMPT, frozenset()),
+        rights.surplus,
+        may_move=policy.consolidating_reclaim or any(a.rung is Rung.CONSOLIDATION for a in admissions),
+    )
+
+
+def _main_values(outcome: Outcome, form: Formulation) -> dict[int, int]:
+    """The greedy's plan as values of the main variables."""
+    pool = outcome.pool
+    by_rung: dict[Rung, set[int]] = {}
+    moved: set[int] = set()
+    for admission in outcome.admissions:
+        for unit in admission.units:
+            if pool is not None and pool.has_left(unit):
+                by_rung.setdefault(admission.rung, set()).add(unit)
+            elif pool is not None and pool.is_moved(unit):
+                moved.add(unit)
+    preempted = by_rung.get(Rung.PREEMPT, set())
+    places = {pod: place.node for pod, place in outcome.state.places.items()}
+    reclaimed = by_rung.get(Rung.RECLAIM, set()) - preempted
+    return hint_values(form.variables, places, reclaimed, preempted, moved)
+
+
+def _stages(result: SessionResult) -> tuple[Stage, ...]:
+    return tuple(
+        Stage(s.name, float(s.value if s.value is not None else 0), float(s.bound), s.optimal) for s in result.stages
+    )
+
+
+def _apply(outcome: Outcome, joint: Joint, decision: Decision, takers: Sequence[frozenset[int]]) -> bool:
+    chunks = [(a.chunk, a.rung) for a in outcome.admissions]
+    if not realise(outcome.state, outcome.pool, joint, decision, chunks):
+        return False
+    attribute(outcome, joint, decision, takers)
+    return True
 
 
 def attribute(outcome: Outcome, joint: Joint, decision: Decision, takers: Sequence[frozenset[int]]) -> None:

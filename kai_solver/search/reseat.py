@@ -8,9 +8,9 @@ the stages chose, its places are taken: packed or spread as the policy says.
 from kai_solver.domain import Rung
 from kai_solver.greedy import Admission, Outcome, State, VictimPool
 from kai_solver.greedy.fit import FitTable
+from kai_solver.greedy.opening import opened_nodes
 from kai_solver.greedy.placing import Placer
 from kai_solver.greedy.victims import part_of_unit
-from kai_solver.units import MILLI
 
 _Age = tuple[int, float, str]
 
@@ -30,10 +30,10 @@ def reseat(outcome: Outcome) -> None:
         return
     moved = [unit.index for unit in pool.units if pool.is_moved(unit.index)]
     comers = [a for a in outcome.admissions if a.rung is not Rung.ALLOCATE]
-    mark, opened = state.mark(), _opened(state)
+    mark, opened = state.mark(), len(opened_nodes(state))
     for pod in [*(p for u in moved for p in pool.units[u].pods), *(p for a in comers for p in a.chunk.pods)]:
         state.lift(pod)
-    if not _seat(state, pool, moved, comers) or _opened(state) > opened or not state.keeps_rules():
+    if not _seat(state, pool, moved, comers) or len(opened_nodes(state)) > opened or not state.keeps_rules():
         state.rollback(mark)
     for unit in moved:
         pool.seat(unit)
@@ -65,12 +65,3 @@ def _seat_unit(state: State, pool: VictimPool, mover: Placer, unit: int) -> bool
     gang = state.problem.gangs[u.gang]
     part = part_of_unit(gang, u.pods, state.gangs[u.gang].active)
     return mover.place_part(part, None) and mover.keeps_domains(gang, gang.root)
-
-
-def _opened(state: State) -> int:
-    """Wholly free GPU nodes that get a pod with GPUs that is to be packed: what the stage ``preference`` minimises."""
-    problem = state.problem
-    shapes, shape_of = problem.shapes.shapes, problem.pod_shape
-    packed = [place for pod, place in state.places.items() if shapes[shape_of[pod]].nodes == "binpack"]
-    whole = ((problem.device_free + problem.device_releasing) >= MILLI).sum(axis=1)
-    return len({p.node for p in packed if p.devices and whole[p.node] == problem.gpus[p.node]})

@@ -32,6 +32,7 @@ from kai_solver.greedy import Ladder, Outcome, State
 from kai_solver.greedy.chunks import Chunker
 from kai_solver.greedy.disruption import Disruption
 from kai_solver.reduction import build_problem
+from kai_solver.search.asker import Asker
 from kai_solver.search.budget import Budget
 from kai_solver.search.child import OnBound, OnIncumbent, SolverChild
 from kai_solver.search.joining import Joiner
@@ -113,7 +114,8 @@ def climb(
     seconds: float = 10.0,
     rungs: Sequence[Rung] = (Rung.ALLOCATE,),
 ) -> tuple[Outcome, OracleLadder]:
-    oracle = OracleLadder(model, solver, Budget(seconds, time.monotonic, time.monotonic()))
+    budget = Budget(seconds, time.monotonic, time.monotonic())
+    oracle = OracleLadder(Asker(model, solver, budget) if solver is not None else None)
     return Ladder(build_problem(cluster), rungs, oracle).climb(), oracle
 
 
@@ -195,7 +197,8 @@ def test_a_solver_switched_off_is_not_asked() -> None:
 def test_a_crash_proves_nothing_and_is_told() -> None:
     outcome, oracle = climb(TIGHT, Scripted(CRASHED))
     assert proof(outcome)[0] == "unknown"
-    assert oracle.budget.errors == ["the solver died"]
+    assert oracle.asker is not None
+    assert oracle.asker.budget.errors == ["the solver died"]
 
 
 def test_without_time_nothing_is_asked() -> None:

@@ -1,0 +1,71 @@
+"""With what one cycle asks the solver: the model's parameters, a part of the time, the caller's patience."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kai_solver.domain import SolverModel
+from kai_solver.formulation.build import Formulation
+from kai_solver.formulation.rows import Ints
+from kai_solver.formulation.spec import ModelSpec, SpecAnswer
+from kai_solver.search.budget import Budget
+from kai_solver.search.parameters import SolverParameters
+from kai_solver.search.session import Progress, SessionResult, Solver, StageObjective, solve_stages
+
+HINT_S = 1.0
+"""Longest time to complete the greedy's plan to values of all variables; 0.02 s on the bench instances (2026-11-21)."""
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Asks ``solver`` by the rules of ``model``, and charges ``budget`` with what it costs."""
+
+    model: SolverModel
+    solver: Solver
+    budget: Budget
+    seed: int = 0
+    should_stop: Callable[[], bool] = _never
+
+    @property
+    def is_out_of_time(self) -> bool:
+        """True where nothing can be asked any more."""
+        return self.budget.left_s <= 0 or self.should_stop()
+
+    def solve(self, spec: ModelSpec, seconds: float, *, gap: float = 0.0) -> SpecAnswer:
+        """Ask one question, for at most ``seconds``; a solution may cost ``gap`` (relative) more than the best."""
+        limit_s = self.budget.limit_s(seconds)
+        answer = self.solver.solve(spec, self._parameters(spec, seconds, gap), limit_s, should_stop=self.should_stop)
+        self.budget.charge(answer)
+        return answer
+
+    def complete(self, form: Formulation, main: Mapping[int, int]) -> Ints | None:
+        """Values of all variables from those of the ``main`` ones; None where they are no solution."""
+        spec = form.spec.copy()
+        for var, value in main.items():
+            spec.add_eq([(1, var)], value, family="hint")
+        return self.solve(spec, HINT_S).values
+
+    def minimize(
+        self, form: Formulation, stages: Sequence[StageObjective], hint: Ints | None, progress: Progress | None = None
+    ) -> SessionResult:
+        """Minimise ``stages`` one after the other, in all the time that is left."""
+        result = solve_stages(
+            self.solver,
+            form.spec,
+            stages,
+            hint,
+            self.budget.end_s,
+            self._parameters(form.spec, max(0.0, self.budget.left_s)),
+            clock=self.budget.clock,
+            progress=progress,
+            should_stop=self.should_stop,
+        )
+        self.budget.blame(result.errors)
+        return result
+
+    def _parameters(self, spec: ModelSpec, seconds: float, gap: float = 0.0) -> SolverParameters:
+        variables, _ = spec.size
+        return SolverParameters.choose(self.model.search, variables=variables, seed=self.seed, seconds=seconds, gap=gap)
