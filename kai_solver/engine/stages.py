@@ -4,6 +4,7 @@ import numpy as np
 
 from kai_solver.domain import Plan, Stage
 from kai_solver.greedy import Outcome
+from kai_solver.greedy.opening import opened_nodes, wholly_free
 from kai_solver.greedy.state import State
 from kai_solver.units import MILLI
 
@@ -34,17 +35,15 @@ def measured_stages(outcome: Outcome) -> list[Stage]:
 
 
 def _opened(state: State) -> Stage:
-    """GPU nodes of which no device was in use and some is to be: what the stage ``preference`` minimises.
+    """Wholly free nodes that the plan opens.
 
-    Pods that are to spread are left out of it. Bound: what the GPUs of the placed pods exceed the room on the other
-    nodes by, in the largest free nodes.
+    Bound: what the GPUs of the placed pods that are to be packed exceed the room on the other nodes by, in the largest
+    free nodes.
     """
     problem = state.problem
-    whole = ((problem.device_free + problem.device_releasing) >= MILLI).sum(axis=1)
-    is_free = (problem.gpus > 0) & (whole == problem.gpus)
+    is_free, opened = wholly_free(problem), opened_nodes(state)
     shapes, shape_of = problem.shapes.shapes, problem.pod_shape
     packed = [place for pod, place in state.places.items() if shapes[shape_of[pod]].nodes == "binpack"]
-    opened = {p.node for p in packed if p.devices and is_free[p.node]}
     demand = sum(len(p.devices) * p.milli for p in packed)
     elsewhere = sum(len(p.devices) * p.milli for p in state.places.values() if not is_free[p.node])
     room = elsewhere + int(state.gpu_free[~is_free].sum())

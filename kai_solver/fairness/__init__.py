@@ -1,7 +1,14 @@
 """Fair share and what follows from it: who is served first, who is capped, who may take from whom."""
 
 from kai_solver.fairness.division import allocatable_share, fair_share
-from kai_solver.fairness.limits import capping_queue, over_limit, over_limit_message, over_quota, over_quota_message
+from kai_solver.fairness.limits import (
+    capping_queue,
+    exceeded,
+    over_limit,
+    over_limit_message,
+    over_quota,
+    over_quota_message,
+)
 from kai_solver.fairness.order import QueueKey, compare_queues, dominant_share, gang_order_key, queue_key
 from kai_solver.fairness.reclaim import (
     ReclaimLedger,
@@ -27,6 +34,7 @@ __all__ = [
     "capping_queue",
     "compare_queues",
     "dominant_share",
+    "exceeded",
     "fair_share",
     "gang_order_key",
     "levelled",

@@ -1,6 +1,6 @@
 """Hard caps of queues: limits for all work, quotas for non-preemptible work (reference 3.14, 1.13)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from kai_solver.domain import Blocker
 from kai_solver.fairness.order import Amounts, Table
@@ -39,6 +39,27 @@ def capping_queue(tree: QueueTree, caps: Sequence[Triple], used: Table, leaf: in
     """The first queue from ``leaf`` up whose cap ``request`` would pass; None where none."""
     found = _first_excess(tree, caps, used, leaf, request)
     return None if found is None else found[0]
+
+
+def exceeded(
+    tree: QueueTree,
+    caps: Sequence[Triple],
+    used: Table,
+    leaf: int,
+    resources: Iterable[int] = (CPU, MEMORY, GPU),
+    before: Table | None = None,
+) -> int | None:
+    """The first queue from ``leaf`` up that holds more than its cap of one of ``resources``; None where none does.
+
+    ``before``: what it held before the cycle is not held against it.
+    """
+    asked = tuple(resources)
+    for queue in tree.path[leaf]:
+        for resource in asked:
+            cap, held = caps[queue][resource], used[queue][resource]
+            if cap != UNLIMITED and held > cap and (before is None or held > before[queue][resource]):
+                return queue
+    return None
 
 
 def over_limit_message(tree: QueueTree, allocated: Table, leaf: int, request: Amounts) -> str:

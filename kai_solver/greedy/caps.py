@@ -1,13 +1,16 @@
-"""Limits and quotas as the greedy asks them: before a chunk is placed, at its leaf queue and above (reference 3.14)."""
+"""Limits and quotas as the greedy asks them, before and after a chunk is placed, at its leaf queue and above."""
 
-from kai_solver.domain import Reason
-from kai_solver.fairness import over_limit, over_limit_message, over_quota, over_quota_message
+from collections.abc import Iterable
+
+from kai_solver.domain import Blocker, Proof, Reason
+from kai_solver.fairness import exceeded, over_limit, over_limit_message, over_quota, over_quota_message
 from kai_solver.greedy.chunks import Chunk
 from kai_solver.greedy.outcome import Refusal
 from kai_solver.greedy.refusals import refused_by_queue
 from kai_solver.greedy.state import State
 from kai_solver.greedy.units import least_charge_of
-from kai_solver.units import GPU, MILLI
+from kai_solver.reduction import GangShape
+from kai_solver.units import GPU, MILLI, format_amount
 
 
 def over_capacity(state: State, chunk: Chunk) -> Refusal | None:
@@ -29,3 +32,40 @@ def over_capacity(state: State, chunk: Chunk) -> Refusal | None:
             message = over_quota_message(problem.queues, state.allocated_fixed, gang.queue, request, gpus)
             return refused_by_queue(state, gang, request, Reason.NON_PREEMPTIBLE_OVER_QUOTA, message, blocker)
     return None
+
+
+def costs_too_much(state: State, chunk: Chunk) -> Refusal | None:
+    """Refusal where a request by GPU memory landed on smaller devices, and costs more than its queue may pay."""
+    problem = state.problem
+    if not any(problem.pods[pod].gpu.memory_mib for pod in chunk.pods):
+        return None
+    gang, tree = problem.gangs[chunk.gang], problem.queues
+    passed = passed_cap(state, gang, (GPU,))
+    if passed is None:
+        return None
+    reason, queue = passed
+    word, caps, used = (
+        ("limit", tree.limits, state.allocated)
+        if reason is Reason.OVER_LIMIT
+        else ("quota", tree.quotas, state.allocated_fixed)
+    )
+    need, have = format_amount("gpu", used[queue][GPU]), format_amount("gpu", caps[queue][GPU])
+    text = f"{tree.title(queue)} would pass its {word} of {have} on the nodes that have room"
+    blocker = Blocker(f"queue-{word}", tree.title(queue), need, have)
+    return Refusal(reason, text, Proof("unknown", word, (blocker,)))
+
+
+def passed_cap(state: State, gang: GangShape, resources: Iterable[int]) -> tuple[Reason, int] | None:
+    """Which queue holds more than its limit, or than its quota for non-preemptible work, now that ``gang`` is in."""
+    tree, asked = state.problem.queues, tuple(resources)
+    queue = exceeded(tree, tree.limits, state.allocated, gang.queue, asked)
+    if queue is not None:
+        return Reason.OVER_LIMIT, queue
+    queue = None if gang.gang.preemptible else exceeded(tree, tree.quotas, state.allocated_fixed, gang.queue, asked)
+    return None if queue is None else (Reason.NON_PREEMPTIBLE_OVER_QUOTA, queue)
+
+
+def within_limits(state: State, leaf: int) -> bool:
+    """False where a queue passes a limit that it did not pass before the cycle by more."""
+    problem = state.problem
+    return exceeded(problem.queues, problem.queues.limits, state.allocated, leaf, before=problem.allocated) is None

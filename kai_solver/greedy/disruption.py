@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from kai_solver.domain import Blocker, Reason, Rung
 from kai_solver.fairness import ReclaimLedger
+from kai_solver.greedy.caps import passed_cap
 from kai_solver.greedy.chunks import Chunk, Chunker
 from kai_solver.greedy.evicting import Evictor
 from kai_solver.greedy.fit import FitTable
@@ -14,7 +15,7 @@ from kai_solver.greedy.state import State
 from kai_solver.greedy.survival import MOST_WAITING, survives
 from kai_solver.greedy.turns import goes_before
 from kai_solver.greedy.victims import VictimPool
-from kai_solver.units import GPU, QUEUE_RESOURCES, UNLIMITED, format_amount
+from kai_solver.units import GPU, format_amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,17 +168,8 @@ class Disruption:
 
     def _within_limits(self, who: Aggressor) -> bool:
         """Limits are tested with the victims already gone (reference 3.14, corrections)."""
-        tree, allocated = self.state.problem.queues, self.state.allocated
-        ledgers = [(tree.limits, allocated)]
-        if not who.gang.gang.preemptible:
-            ledgers.append((tree.quotas, self.state.allocated_fixed))
-        return all(
-            caps[queue][r] == UNLIMITED or used[queue][r] <= caps[queue][r]
-            for caps, used in ledgers
-            for queue in tree.path[who.queue]
-            for r in range(len(QUEUE_RESOURCES))
-            if who.charge[r] > 0
-        )
+        asked = [r for r, amount in enumerate(who.charge) if amount > 0]
+        return passed_cap(self.state, who.gang, asked) is None
 
     def _moves_few_enough(self, units: list[int]) -> bool:
         limit = self.state.problem.policy.max_consolidation_gangs

@@ -4,13 +4,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.domain import Rung
+from kai_solver.greedy.caps import within_limits
 from kai_solver.greedy.chunks import Chunk, Chunker, Part
 from kai_solver.greedy.fit import FitTable
 from kai_solver.greedy.placing import Placer
 from kai_solver.greedy.room import RoomTable
 from kai_solver.greedy.victims import IMPOSSIBLE, VictimPool, part_of_unit
 from kai_solver.topology import DomainTree
-from kai_solver.units import UNLIMITED
 
 BoolArray = NDArray[np.bool_]
 
@@ -137,7 +137,7 @@ class Evictor(Placer):
         if pool.is_moved(unit):
             for pod in u.pods:
                 state.lift(pod)
-        if state.returns_home(u.pods) and self._may_run(unit) and self._within_limits(unit):
+        if state.returns_home(u.pods) and self._may_run(unit) and self._within_limits(u.gang):
             pool.seat(unit)
         else:
             state.rollback(mark)
@@ -150,26 +150,15 @@ class Evictor(Placer):
         surplus = [u for u in pool.of_gang[gang] if pool.has_left(u) and not pool.units[u].is_core]
         home = [u for u in reversed(surplus) if state.returns_home(pool.units[u].pods)]
         is_whole = Chunker(shape, state.gangs[gang]).is_satisfied(shape.root) and self.keeps_domains(shape, shape.root)
-        if not home or not is_whole or not all(map(self._within_limits, home)):
+        if not home or not is_whole or not self._within_limits(gang):
             state.rollback(mark)
             return
         for unit in home:
             pool.seat(unit)
 
-    def _within_limits(self, unit: int) -> bool:
-        """False where the queue passes a limit only because the unit came home: it had to go for that."""
-        problem = self.state.problem
-        queue = problem.gangs[self.pool.units[unit].gang].queue
-        return all(
-            limit == UNLIMITED or held <= max(limit, before)
-            for ancestor in problem.queues.path[queue]
-            for limit, held, before in zip(
-                problem.queues.limits[ancestor],
-                self.state.allocated[ancestor],
-                problem.allocated[ancestor],
-                strict=True,
-            )
-        )
+    def _within_limits(self, gang: int) -> bool:
+        """False where the queue passes a limit only because units of ``gang`` came home: they had to go for that."""
+        return within_limits(self.state, self.state.problem.gangs[gang].queue)
 
     def _may_run(self, unit: int) -> bool:
         """Surplus has no place without its core, unless it makes up the minimum by itself; a rack stays one rack."""

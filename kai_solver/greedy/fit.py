@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 from kai_solver.greedy.state import State
 from kai_solver.greedy.zones import BEST
 from kai_solver.predicates import affinity_score, spread_score
-from kai_solver.units import GPU, MILLI, PODS
+from kai_solver.reduction.capacity import fitting_beside_gpus
+from kai_solver.units import MILLI, PODS
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
-_MANY = 1 << 30
 _WISH, _LATER, _UNSHARED, _RANK = 1 << 34, 1 << 40, 1 << 44, 1 << 48
 """Weights of a node's key, far above any free amount: a point of what the pod prefers of nodes (at most 700); not free
 now; no shared device to join; a step of the preferred topology's rank (reference 3.10)."""
@@ -93,12 +93,9 @@ class FitTable:
         state = self.state
         at = slice(None) if rows is None else rows
         mask = state.problem.shapes.mask(shape)[at]
-        later = np.where(mask, _MANY, 0)
-        now = later.copy()
-        for resource, amount in enumerate(state.problem.shapes.shapes[shape].request):
-            if amount and resource != GPU:
-                np.minimum(later, state.future[resource, at] // amount, out=later)
-                np.minimum(now, state.idle[resource, at] // amount, out=now)
+        request = state.problem.shapes.shapes[shape].request
+        later = fitting_beside_gpus(request, state.future[:, at], mask)
+        now = fitting_beside_gpus(request, state.idle[:, at], mask)
         self._limit_by_gpus(shape, at, now, later)
         np.maximum(later, 0, out=later)
         np.minimum(now, later, out=now)

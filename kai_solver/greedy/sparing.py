@@ -6,12 +6,12 @@ pods keep their places the pods of the core need not all go.
 
 from collections.abc import Iterator
 
+from kai_solver.greedy.caps import within_limits
 from kai_solver.greedy.chunks import Chunker
 from kai_solver.greedy.outcome import Outcome
 from kai_solver.greedy.placing import Placer
 from kai_solver.greedy.state import State
 from kai_solver.reduction import GangShape, Leaf, TreeNode
-from kai_solver.units import UNLIMITED
 
 
 def spare(outcome: Outcome) -> None:
@@ -37,20 +37,10 @@ def _spare_gang(state: State, placer: Placer, gang: GangShape, pods: list[int]) 
 
 def _comes_home(state: State, gang: GangShape, pod: int) -> bool:
     mark = state.mark()
-    if state.returns_home([pod]) and _is_within_limits(state, gang.queue):
+    if state.returns_home([pod]) and within_limits(state, gang.queue):
         return True
     state.rollback(mark)
     return False
-
-
-def _is_within_limits(state: State, leaf: int) -> bool:
-    """False where a queue passes a limit that it did not pass before the cycle by more."""
-    tree, before = state.problem.queues, state.problem.allocated
-    return all(
-        limit == UNLIMITED or held <= max(limit, was)
-        for queue in tree.path[leaf]
-        for limit, held, was in zip(tree.limits[queue], state.allocated[queue], before[queue], strict=True)
-    )
 
 
 def _is_whole(chunker: Chunker, root: TreeNode | Leaf) -> bool:

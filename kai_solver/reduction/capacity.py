@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.reduction.problem import Problem
-from kai_solver.units import GPU, MILLI
+from kai_solver.units import GPU, MILLI, Vector
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
@@ -22,10 +22,7 @@ def fitting(
     ``admits``: nodes (N,) that take the shape at all; by default those that its mask names.
     """
     spec = problem.shapes.shapes[shape]
-    count = np.where(problem.shapes.mask(shape) if admits is None else admits, MANY, 0).astype(np.int64)
-    for resource, amount in enumerate(spec.request):
-        if amount and resource != GPU:
-            np.minimum(count, free[resource] // amount, out=count)
+    count = fitting_beside_gpus(spec.request, free, problem.shapes.mask(shape) if admits is None else admits)
     if spec.gpu.is_whole:
         np.minimum(count, (device_free >= MILLI).sum(axis=1) // spec.gpu.devices, out=count)
     elif spec.gpu.devices:
@@ -33,3 +30,15 @@ def fitting(
         slots = (np.maximum(device_free, 0) // milli).sum(axis=1)
         np.minimum(count, slots // spec.gpu.devices, out=count)
     return np.maximum(count, 0)
+
+
+def fitting_beside_gpus(request: Vector, free: IntArray, admits: BoolArray) -> IntArray:
+    """(N,) how many times ``request`` fits what is ``free`` (R, N), GPUs aside, on the nodes that ``admits`` names.
+
+    Negative where a node is over-committed.
+    """
+    count = np.where(admits, MANY, 0).astype(np.int64)
+    for resource, amount in enumerate(request):
+        if amount and resource != GPU:
+            np.minimum(count, free[resource] // amount, out=count)
+    return count
