@@ -81,6 +81,7 @@ def decide(
     from kai_solver.engine import Engine
 
     with ProgressLine(quiet=quiet) as progress, Engine(request.model) as engine:
+        engine.wait()
         return engine.cycle(
             request.loaded.snapshot,
             budget_s=request.budget_s,

@@ -9,15 +9,14 @@ from kai_solver.domain import Plan, Rung, Snapshot, SolverModel
 from kai_solver.engine import Engine, cycle
 
 READY_S = 30.0
-"""How long the first case waits for the solver's process: a cold start is no part of a cycle's budget."""
+"""Longest wait of the first case for the solver's start."""
 
 
 @contextmanager
 def open_decider(model: SolverModel, budget_s: float, seed: int = 0) -> Iterator[Decide]:
     """Decider that runs cycles of ``model`` on the ladder of each case."""
     with Engine(model) as engine:
-        if model.search.enabled:
-            engine.child.wait(READY_S)
+        engine.wait(READY_S)
 
         def decide(snapshot: Snapshot, ladder: tuple[Rung, ...]) -> Plan:
             on_ladder = replace(model, ladder=ladder)

@@ -33,6 +33,9 @@ from kai_solver.search.rights import rights_of
 
 Clock = Callable[[], float]
 
+READY_S = 10.0
+"""Longest wait for the solver's start: 0.4 s on a quiet machine, a few seconds on a busy one (2026-11-21)."""
+
 
 class Engine:
     """A solver child kept warm over many cycles of one model. Use as a context manager."""
@@ -54,6 +57,13 @@ class Engine:
     def peak_child_mib(self) -> float:
         """Most memory that the solver's child had resident, MiB; 0 where none was started."""
         return self.child.peak_rss_mib
+
+    def wait(self, limit_s: float = READY_S) -> bool:
+        """Wait until the solver can be asked, so that its start is not taken off a cycle's budget.
+
+        False where it is not ready within ``limit_s`` seconds; then cycles are the greedy's until it is.
+        """
+        return not self.model.search.enabled or self.child.wait(limit_s)
 
     def cycle(self, snapshot: Snapshot, **options: Any) -> Plan:
         """Plan one cycle; options as of the function `cycle`."""
