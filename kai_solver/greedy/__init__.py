@@ -1,7 +1,8 @@
 """The ranked list scheduler: plans a whole cycle in milliseconds, and is the floor for the solver."""
 
 from kai_solver.greedy.chunks import Chunk, Part
-from kai_solver.greedy.ladder import Answer, Ladder, Oracle
+from kai_solver.greedy.course import Answer, Oracle
+from kai_solver.greedy.ladder import Ladder
 from kai_solver.greedy.outcome import Admission, Outcome, Refusal
 from kai_solver.greedy.state import Place, State
 from kai_solver.greedy.units import Unit

@@ -1,0 +1,141 @@
+"""The allocate rung: chunk by chunk onto what is free, without disturbing anybody."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from kai_solver.domain import Proof, Rung
+from kai_solver.greedy.caps import costs_too_much, over_capacity
+from kai_solver.greedy.chunks import Chunk, Part
+from kai_solver.greedy.course import Course, Signature, of_choice
+from kai_solver.greedy.outcome import Admission, Outcome, Refusal
+from kai_solver.greedy.shortage import shortage
+
+MOST_CHOICES = 16
+"""Subgroups of a gang that are left out in turn where the first choice of subgroups finds no places."""
+
+
+class Admitter(Protocol):
+    """Chooses anew whom the allocate rung admits."""
+
+    def improve(self, outcome: Outcome, waiting: Sequence[Chunk]) -> Proof:
+        """Change ``outcome`` in place for the better, if it can; what is then proven of those left waiting."""
+        ...
+
+
+class Allocation:
+    """One run of the rung."""
+
+    def __init__(self, course: Course, admitter: Admitter | None) -> None:
+        self.course = course
+        self.problem = course.problem
+        self.state = course.state
+        self.outcome = course.outcome
+        self.placer = course.placer
+        self.admitter = admitter
+
+    def run(self, candidates: Sequence[int]) -> None:
+        """Place the gangs ``candidates``; those with surplus take turns again and again."""
+        self._keep_promises(candidates)
+        turns = self.course.turns(candidates)
+        failed: dict[Signature, Refusal] = {}
+        waiting: list[Chunk] = []
+        while (turn := turns.pop()) is not None:
+            gang, chunk = turn
+            if self.course.is_over():
+                self.course.stop(Rung.ALLOCATE, gang, turns)
+                return
+            refusal = self._place(chunk, failed)
+            if refusal is None or (chunk.is_choice and self._place_other(chunk)):
+                turns.again(gang)
+                continue
+            self.outcome.refuse(gang, Rung.ALLOCATE, of_choice(refusal, chunk), chunk)
+            waiting.append(chunk)
+        if self.admitter is not None and waiting:
+            self._admit_anew(self.admitter, waiting)
+
+    def _place(self, chunk: Chunk, failed: dict[Signature, Refusal]) -> Refusal | None:
+        """Admit ``chunk`` where it may and can run. ``failed``: what chunks like it were told."""
+        refusal = over_capacity(self.state, chunk)
+        if refusal is not None:
+            return refusal
+        signature = self.course.signature(chunk)
+        refusal = failed.get(signature) or self._seat(chunk)
+        if refusal is not None:
+            failed[signature] = refusal
+        return refusal
+
+    def _seat(self, chunk: Chunk) -> Refusal | None:
+        mark = self.state.mark()
+        if not self.placer.place_chunk(chunk):
+            return self.course.ask(chunk, Rung.ALLOCATE, None)
+        refusal = costs_too_much(self.state, chunk)
+        if refusal is not None:
+            self.state.rollback(mark)
+            return refusal
+        self.outcome.admit(Admission(chunk, Rung.ALLOCATE))
+        return None
+
+    def _place_other(self, chunk: Chunk) -> bool:
+        """Ask for other subgroups of the gang that would serve as well; true where they found places.
+
+        First without those that fit nowhere even alone, then also without one more, the last first. KAI has one try.
+        """
+        if len(self.problem.gangs[chunk.gang].leaves) < 2:
+            return False
+        leaves = tuple(chunk.root.leaves())[:MOST_CHOICES]
+        hopeless = frozenset(leaf.name for leaf in leaves if not self._fits_alone(leaf))
+        tried = {chunk.pods}
+        for avoided in (hopeless, *(hopeless | {leaf.name} for leaf in reversed(leaves))):
+            other = self.course.chunkers[chunk.gang].next(avoided)
+            if other is None or other.pods in tried:
+                continue
+            tried.add(other.pods)
+            if over_capacity(self.state, other) is None and self.course.fits_free(other):
+                self.outcome.admit(Admission(other, Rung.ALLOCATE))
+                return True
+        return False
+
+    def _fits_alone(self, part: Part) -> bool:
+        mark = self.state.mark()
+        fits = self.placer.place_part(part, None)
+        self.state.rollback(mark)
+        return fits
+
+    def _keep_promises(self, candidates: Sequence[int]) -> None:
+        """Serve first whom an earlier cycle promised a node, lest the victims' queue takes back what was reclaimed.
+
+        Gangs of higher priority in the same queue, which may have come since, have their try before.
+        """
+        gangs = self.problem.gangs
+        lowest: dict[int, int] = {}
+        kept = {index for index in candidates if self._is_promised(index)}
+        for index in kept:
+            gang = gangs[index]
+            lowest[gang.queue] = min(lowest.get(gang.queue, gang.gang.priority), gang.gang.priority)
+        above = (i for i in candidates if gangs[i].gang.priority > lowest.get(gangs[i].queue, gangs[i].gang.priority))
+        promised = sorted(kept | set(above))
+        turns = self.course.turns(promised)
+        while (turn := turns.pop()) is not None:
+            chunk = turn[1]
+            if over_capacity(self.state, chunk) is None and self.course.fits_free(chunk):
+                self.outcome.admit(Admission(chunk, Rung.ALLOCATE))
+
+    def _is_promised(self, gang: int) -> bool:
+        """True where the pods that come next all have a node from an earlier cycle."""
+        if not any(self.problem.pods[pod].nominated_node for pod in self.problem.gangs[gang].pending):
+            return False
+        chunk = self.course.chunkers[gang].next()
+        return chunk is not None and all(self.problem.pods[pod].nominated_node for pod in chunk.pods)
+
+    def _admit_anew(self, admitter: Admitter, waiting: list[Chunk]) -> None:
+        """Let the admitter choose among all; those it leaves out are refused, those it takes in no longer."""
+        candidates = [*(a.chunk for a in self.outcome.admissions), *waiting]
+        proof = admitter.improve(self.outcome, waiting)
+        served = {a.chunk.pods for a in self.outcome.admissions}
+        for chunk in candidates:
+            self.outcome.refusals.pop(chunk.gang, None)
+        for chunk in candidates:
+            if chunk.pods not in served:
+                refusal = over_capacity(self.state, chunk)
+                refusal = refusal or shortage(self.state, self.placer, chunk, proof)
+                self.outcome.refuse(chunk.gang, Rung.ALLOCATE, refusal, chunk)

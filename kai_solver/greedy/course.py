@@ -1,0 +1,129 @@
+"""What the rungs of one climb have in common: the state, the order of turns, whom to ask, and the time that is left."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
+
+from kai_solver.domain import Proof, Reason, Rung
+from kai_solver.greedy.caps import costs_too_much
+from kai_solver.greedy.chunks import Chunk, Chunker, Part
+from kai_solver.greedy.disruption import Disruption
+from kai_solver.greedy.outcome import Admission, Outcome, Refusal
+from kai_solver.greedy.placing import Placer
+from kai_solver.greedy.shortage import shortage
+from kai_solver.greedy.state import State
+from kai_solver.greedy.turns import SizeTurns, Turns
+from kai_solver.reduction import Problem
+
+Signature = tuple[object, ...]
+
+BUDGET_ENDED = Refusal(
+    Reason.NOT_ENOUGH_RESOURCES,
+    "The time for this cycle ended before the workload had its turn",
+    Proof("unknown", "budget"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an oracle says. On "yes" the chunk has its places, and ``units`` left or moved for it."""
+
+    verdict: Literal["yes", "no"]
+    proof: Proof
+    units: tuple[int, ...] = ()
+
+
+class Oracle(Protocol):
+    """Answers what the greedy could not. On "no" the state is as before; the proof says how sure it is."""
+
+    def place(self, outcome: Outcome, chunk: Chunk, rung: Rung, disruption: Disruption | None) -> Answer:
+        """Can ``chunk`` run beside all admitted so far, with nobody disturbed whom ``rung`` protects?"""
+        ...
+
+
+class Pace(Protocol):
+    """When a rung has to give way to the next."""
+
+    def start(self, rungs_left: int) -> None:
+        """A rung begins; ``rungs_left`` counts it."""
+        ...
+
+    def is_over(self) -> bool:
+        """True where the rung's time has ended."""
+        ...
+
+
+class Course:
+    """One climb as its rungs see it."""
+
+    def __init__(self, problem: Problem, oracle: Oracle, pace: Pace | None, admission: str) -> None:
+        self.problem = problem
+        self.state = State(problem)
+        self.outcome = Outcome(self.state)
+        self.placer = Placer(self.state)
+        self.chunkers = [
+            Chunker(gang, state, problem.pod_shape) for gang, state in zip(problem.gangs, self.state.gangs, strict=True)
+        ]
+        self._oracle = oracle
+        self._pace = pace
+        self._turns = SizeTurns if admission == "max-gpus" else Turns
+
+    def start(self, rungs_left: int) -> None:
+        """A rung begins; ``rungs_left`` counts it."""
+        if self._pace is not None:
+            self._pace.start(rungs_left)
+
+    def is_over(self) -> bool:
+        """True where the rung's time has ended."""
+        return self._pace is not None and self._pace.is_over()
+
+    def turns(self, candidates: Sequence[int]) -> Turns | SizeTurns:
+        """The order in which the gangs ``candidates`` are served."""
+        return self._turns(self.state, self.chunkers, candidates)
+
+    def stop(self, rung: Rung, gang: int | None, turns: Turns | SizeTurns) -> None:
+        """The budget ended: nothing is known of those who had no turn."""
+        self.outcome.stopped = True
+        while gang is not None:
+            self.outcome.refuse(gang, rung, BUDGET_ENDED)
+            turn = turns.pop()
+            gang = turn[0] if turn is not None else None
+
+    def fits_free(self, chunk: Chunk) -> bool:
+        """Place ``chunk`` without anybody leaving, where its queue may pay for it; else change nothing."""
+        mark = self.state.mark()
+        if self.placer.place_chunk(chunk) and costs_too_much(self.state, chunk) is None:
+            return True
+        self.state.rollback(mark)
+        return False
+
+    def ask(self, chunk: Chunk, rung: Rung, disruption: Disruption | None) -> Refusal | None:
+        """Ask the oracle; None where it found a way."""
+        answer = self._oracle.place(self.outcome, chunk, rung, disruption)
+        if answer.verdict == "yes":
+            self.outcome.admit(Admission(chunk, rung, answer.units, by_solver=True))
+            return None
+        if chunk.gang in self.outcome.refusals:
+            return Refusal(Reason.NOT_ENOUGH_RESOURCES, "", answer.proof)  # An earlier rung has said what lacks.
+        return shortage(self.state, self.placer, chunk, answer.proof)
+
+    def signature(self, chunk: Chunk) -> Signature:
+        """Chunks of one signature fit the same places: what failed once fails for all (capacity only shrinks)."""
+        gang = self.problem.gangs[chunk.gang]
+        crowded = gang.placement.is_rule and bool(self.state.crowds[gang.family].pods.any())
+        if self.state.has_pod_rules or chunk.root.anchors or crowded:
+            return (chunk.gang, chunk.pods)
+        return (gang.placement, self._part_signature(chunk.root))
+
+    def _part_signature(self, part: Part) -> Signature:
+        shapes = self.problem.pod_shape
+        return (part.topology, tuple(shapes[p] for p in part.pods), tuple(map(self._part_signature, part.parts)))
+
+
+def of_choice(refusal: Refusal, chunk: Chunk) -> Refusal:
+    """A proof about one choice of pods is none about the gang: then nothing is known."""
+    if not chunk.is_choice or refusal.proof.state != "proven" or refusal.proof.method == "rule":
+        return refusal
+    return replace(
+        refusal, proof=replace(refusal.proof, state="unknown", method=f"{refusal.proof.method}, for some of its pods")
+    )
