@@ -60,7 +60,7 @@ def count_bound(
         best = int(fit.sum()) if domains is None else max((int(fit[mask].sum()) for mask in domains), default=0)
         if best < count:
             kind = "resource" if domains is None else "domain"
-            return Blocker(kind, describe(problem, shape), f"{count} pods", f"room for {best}")
+            return Blocker(kind, describe(problem, shape), _pods(count), f"room for {best}")
     total = _sum(needed, beside)
     return _slots(problem, relaxed, total) or _totals(problem, relaxed, total) or blocker
 
@@ -81,7 +81,7 @@ def _spaced(
         best = max((int(fit[mask].sum()) for mask in masks), default=0)
         if best < count:
             text = f"{describe(problem, shape)} a pod, {say_most(rule)} on one node"
-            return Blocker("placement", text, f"{count} pods", f"room for {best}")
+            return Blocker("placement", text, _pods(count), f"room for {best}")
     least = min(rule.min_nodes or 0, sum(needed.values()))
     nodes = max((int(offers[mask].sum()) for mask in masks), default=0)
     if nodes < least:
@@ -167,3 +167,7 @@ def describe(problem: Problem, shape: int) -> str:
     if spec.gpu.memory_mib:
         return f"{spec.gpu.memory_mib} MiB of GPU memory"
     return format_amount("gpu", spec.gpu.devices * spec.gpu.milli)
+
+
+def _pods(count: int) -> str:
+    return "1 pod" if count == 1 else f"{count} pods"

@@ -125,7 +125,7 @@ class Demand:
                     if isinstance(bits := self.bits(use.claim, request), int) and bits and not bits & ~row
                 }
             )
-            base = f"devices:{'|'.join(classes) or 'of-device-plugins'}"
+            base = f"devices of {' or '.join(classes) or 'device plugins'}"
             taken = sum(name == base or name.startswith(f"{base}#") for name in names)
             names.append(f"{base}#{taken + 1}" if taken else base)
         return names

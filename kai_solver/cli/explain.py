@@ -41,9 +41,11 @@ def explain(
     """
     from kai_solver.cli.explained import print_explanations
     from kai_solver.cli.inputs import read_request
-    from kai_solver.explain import Explainer
+    from kai_solver.explain import Explainer, find_gang
 
     request = read_request(instance, model, budget, actions, limit)
+    if gang is not None:
+        find_gang(request.loaded.snapshot, gang)  # a wrong name is told before anything is solved
     explainer = Explainer(request.loaded.snapshot, _plan(request, plan, seed, quiet))
     gangs = (gang,) if gang is not None else explainer.pending_gangs()
     explanations = [explainer.explain(name) for name in gangs]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from kai_solver.cli.console import heading, line, open_console, table
+from kai_solver.cli.console import counted, heading, line, open_console, table
 from kai_solver.explain import Event, Explanation, PodFit, QueueLine
 from kai_solver.units import QUEUE_RESOURCES, UNLIMITED
 
@@ -20,8 +20,8 @@ def print_explanations(explanations: Iterable[Explanation], console: Console | N
 def _print_explanation(console: Console, explanation: Explanation) -> None:
     note = f"{explanation.state} in queue {explanation.queue}"
     heading(console, explanation.gang, f"{note}: {explanation.reason}" if explanation.reason else note)
-    for text in explanation.message.strip().splitlines():
-        line(console, f"  {text}")
+    for text in filter(str.strip, explanation.message.splitlines()):
+        line(console, f"  {text.rstrip()}")
     if explanation.proof is not None:
         method = f" by {explanation.proof.method}" if explanation.proof.method else ""
         line(console, f"  proof: {explanation.proof.state}{method}")
@@ -45,15 +45,15 @@ def _section(console: Console, title: str, texts: Sequence[str]) -> None:
     if texts:
         line(console, f"  {title}")
     for text in texts:
-        for part in text.splitlines():
-            line(console, f"    {part}")
+        for part in filter(str.strip, text.splitlines()):
+            line(console, f"    {part.rstrip()}")
 
 
 def _print_fit(console: Console, fit: PodFit) -> None:
     line(
         console,
-        f"  Nodes, for {fit.waiting} waiting pods of {fit.request}: {fit.fitting_nodes} of {fit.nodes} have room, "
-        f"for {fit.room} pods; {fit.required} are required",
+        f"  Nodes, for {counted(fit.waiting, 'waiting pod')} of {fit.request}: {fit.fitting_nodes} of {fit.nodes} "
+        f"have room, for {counted(fit.room, 'pod')}; {fit.required} required",
     )
     for reason in fit.reasons:
         words = reason.kubernetes if reason.kubernetes == reason.kai else f"{reason.kai} ({reason.kubernetes})"

@@ -67,7 +67,7 @@ def pending_lines(gangs: list[Pending], blockers: int | None) -> list[str]:
     names += f" and {counted(len(gangs) - SHOWN, 'more gang')}" if len(gangs) > SHOWN else ""
     method = f" by {first.proof.method}" if first.proof.method else ""
     lines = [f"  {names}: {first.reason.value} ({first.proof.state}{method})"]
-    lines += [f"      {text}" for text in first.message.strip().splitlines()]
+    lines += [f"      {text.rstrip()}" for text in first.message.splitlines() if text.strip()]
     blocking = first.proof.blocking[:blockers]
     lines += [f"      blocked by {b.kind} {b.name}: needs {b.need}, has {b.have}" for b in blocking]
     left = len(first.proof.blocking) - len(blocking)

@@ -34,9 +34,12 @@ def read_plan(path: Path) -> Plan:
             raw = zstandard.ZstdDecompressor().decompress(raw, max_output_size=1 << 30)
         return plan_from_document(orjson.loads(raw), str(path))
     except (OSError, zstandard.ZstdError) as error:
-        raise InputError(f"cannot be read: {error}", file=str(path)) from error
+        raise InputError(
+            f"cannot be read: {error}", file=str(path), cure="Check the path and its permissions"
+        ) from error
     except orjson.JSONDecodeError as error:
-        raise InputError(f"not JSON: {error}", file=str(path)) from error
+        cure = "A plan is the file that `solve --output` writes"
+        raise InputError(f"is no plan, for it is not JSON: {error}", file=str(path), cure=cure) from error
 
 
 def write_bytes(content: bytes, path: Path) -> None:

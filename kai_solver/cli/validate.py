@@ -72,18 +72,22 @@ def _print_findings(instance: Path, findings: list[_Finding], as_json: bool) -> 
     if as_json:
         _print_json([asdict(found) for found in findings])
         return
+    from kai_solver.cli.console import counted
+
     for found in findings:
         typer.echo(_plain(f"{found.level}: {found.object}: {found.text}" + (f". {found.cure}" if found.cure else "")))
-    typer.echo(f"{instance}: {len(findings)} findings" if findings else f"{instance}: fine")
+    typer.echo(f"{instance}: {counted(len(findings), 'finding')}" if findings else f"{instance}: fine")
 
 
 def _print_violations(plan: Path, violations: "tuple[Violation, ...]", as_json: bool) -> None:
     if as_json:
         _print_json([{"rule": v.rule, "object": v.object, "text": v.text} for v in violations])
         return
+    from kai_solver.cli.console import counted
+
     for violation in violations:
         typer.echo(_plain(f"{violation.rule}: {violation.object}: {violation.text}"))
-    typer.echo(f"{plan}: {len(violations)} violations" if violations else f"{plan}: every rule holds")
+    typer.echo(f"{plan}: {counted(len(violations), 'violation')}" if violations else f"{plan}: every rule holds")
 
 
 def _print_json(entries: list[dict[str, str]]) -> None:

@@ -3,7 +3,7 @@
 from kai_solver.explain.aftermath import carried_out
 from kai_solver.explain.conditions import scheduling_condition
 from kai_solver.explain.events import Event, plan_events
-from kai_solver.explain.explain import Explainer, explain_gang
+from kai_solver.explain.explain import Explainer, explain_gang, find_gang
 from kai_solver.explain.explanation import Explanation, NodeReason, PodFit, QueueLine
 from kai_solver.explain.gaps import relative_gap
 from kai_solver.explain.queue_lines import fair_share_lines
@@ -18,6 +18,7 @@ __all__ = [
     "carried_out",
     "explain_gang",
     "fair_share_lines",
+    "find_gang",
     "plan_events",
     "relative_gap",
     "scheduling_condition",

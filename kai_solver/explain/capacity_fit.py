@@ -73,7 +73,8 @@ def shortage(after: Problem, shape: Shape, node: int) -> tuple[int, str]:
         milli = shape.gpu.milli_on(after.nodes[node].gpu_memory_mib)
         have = int((after.device_free[node] >= milli).sum())
         missing = (shape.gpu.devices - have) * milli
-        parts.append(f"has {have} of {shape.gpu.devices} devices with {milli / MILLI:g} free")
+        free_share = "free" if milli >= MILLI else f"with {milli / MILLI:g} free"
+        parts.append(f"has {have} of {shape.gpu.devices} GPUs {free_share}")
     free = after.capacity[:, node] - after.held[:, node]
     for resource in _short_resources(after, shape, node):
         name = after.snapshot.schema.names[resource]
@@ -81,7 +82,7 @@ def shortage(after: Problem, shape: Shape, node: int) -> tuple[int, str]:
         parts.append(f"has {have_words} of {format_amount(name, shape.request[resource])}")
     if not parts:
         parts.append(zone_shortage(after, shape, node))
-    return missing, f"{after.nodes[node].name} {' and '.join(parts)}"
+    return missing, f"{after.nodes[node].name} {' and '.join(parts).replace(' and has ', ' and ')}"
 
 
 def request_words(after: Problem, shape: Shape) -> str:
@@ -89,7 +90,7 @@ def request_words(after: Problem, shape: Shape) -> str:
     gpu = shape.gpu
     parts = []
     if gpu.is_whole:
-        parts.append(f"{gpu.devices} GPUs")
+        parts.append(format_amount("gpu", gpu.devices * MILLI))
     elif gpu.memory_mib:
         parts.append(f"{gpu.memory_mib} MiB of GPU memory on {gpu.devices} device(s)")
     elif gpu.devices:

@@ -39,9 +39,13 @@ def _readiness(gang: Gang) -> Iterator[str]:
         alive = sum(p.status.is_alive and p.status is not PodStatus.GATED for p in gang.pods if p.podset == podset.name)
         if alive < podset.min_member:
             where = "" if podset.name == "default" else f" in sub-group {podset.name}"
-            gates = f" ({gated} are gated)" if gated else ""
-            missing = podset.min_member - alive
-            yield f"Create {missing} more pods{where}: {podset.min_member} are needed, {alive} are ready{gates}"
+            gates = f" ({gated} gated)" if gated else ""
+            more = _more_pods(podset.min_member - alive)
+            yield f"Create {more}{where}: {podset.min_member} needed, {alive} ready{gates}"
+
+
+def _more_pods(count: int) -> str:
+    return "1 more pod" if count == 1 else f"{count} more pods"
 
 
 def _outside(gang: Gang, pending: Pending) -> Iterator[str]:
@@ -78,6 +82,5 @@ def _node_changes(fits: Sequence[PodFit]) -> Iterator[str]:
     for fit in fits:
         if fit.room >= fit.required:
             continue
-        missing = fit.required - fit.room
         nearest = f"; nearest: {fit.nearest}" if fit.nearest else "; no node admits them as they are written"
-        yield f"Free room for {missing} more pods of {fit.request}{nearest}"
+        yield f"Free room for {_more_pods(fit.required - fit.room)} of {fit.request}{nearest}"

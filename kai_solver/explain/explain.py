@@ -41,7 +41,7 @@ class Explainer:
 
     def explain(self, name: str) -> Explanation:
         """Explain one gang; see ``explain_gang``."""
-        gang = self._find(name)
+        gang = find_gang(self.snapshot, name)
         entry = next((entry for entry in self.plan.pending if entry.gang == gang.key), None)
         events = tuple(events_of(self.snapshot, self.plan, gang))
         chain = chain_lines(self._before, self._after, gang.queue)
@@ -65,16 +65,6 @@ class Explainer:
             condition=scheduling_condition(gang, entry, self.snapshot.policy.gpu_resources[0]),
         )
 
-    def _find(self, name: str) -> Gang:
-        found = [gang for gang in self.snapshot.gangs if name in (gang.key, gang.name)]
-        exact = [gang for gang in found if gang.key == name]
-        if len(exact or found) == 1:
-            return (exact or found)[0]
-        if found:
-            keys = ", ".join(gang.key for gang in found)
-            raise InputError(f"several gangs are named {name!r}", cure=f"Choose one: {keys}")
-        raise InputError(f"there is no gang {name!r}", cure="Name it namespace/name, as `solve` prints it")
-
     def _state(self, gang: Gang) -> GangState:
         pods = {pod.key for pod in gang.pods}
         if any(eviction.pod in pods for eviction in self.plan.evictions):
@@ -82,3 +72,21 @@ class Explainer:
         if any(move.pod in pods for move in self.plan.moves):
             return "moved"
         return "placed" if any(bind.pod in pods for bind in self.plan.binds) else "running"
+
+
+def find_gang(snapshot: Snapshot, name: str) -> Gang:
+    """The gang of this name, with its namespace or without.
+
+    Raises
+    ------
+    InputError
+        There is none, or there are several.
+    """
+    found = [gang for gang in snapshot.gangs if name in (gang.key, gang.name)]
+    exact = [gang for gang in found if gang.key == name]
+    if len(exact or found) == 1:
+        return (exact or found)[0]
+    if found:
+        keys = ", ".join(gang.key for gang in found)
+        raise InputError(f"several gangs are named {name!r}", cure=f"Choose one: {keys}")
+    raise InputError(f"there is no gang {name!r}", cure="Name it namespace/name, as `solve` prints it")

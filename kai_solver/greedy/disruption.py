@@ -15,7 +15,7 @@ from kai_solver.greedy.state import State
 from kai_solver.greedy.survival import MOST_WAITING, survives
 from kai_solver.greedy.turns import goes_before
 from kai_solver.greedy.victims import VictimPool
-from kai_solver.units import GPU, format_amount
+from kai_solver.units import format_amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,8 @@ class Disruption:
             blocker = Blocker("rule", "max-consolidation-gangs", "1", "0")
             return proven(Reason.NOT_ENOUGH_RESOURCES, "Consolidation is switched off", "rule", blocker)
         free = int(self.state.gpu_free.sum())
-        if who.least[GPU] > free:
-            need, have = (format_amount("gpu", amount) for amount in (who.least[GPU], free))
+        if who.device_milli > free:
+            need, have = (format_amount("gpu", amount) for amount in (who.device_milli, free))
             text = f"Moving cannot help: {need} needed, {have} free in all"
             return proven(Reason.NOT_ENOUGH_RESOURCES, text, "count", Blocker("resource", "gpu", need, have))
         return None

@@ -54,7 +54,7 @@ def _blocked(problem: Problem, pod: int) -> Refusal:
     """A pod that no node can take until something outside changes, in a gang that cannot do without it."""
     key, missing = problem.pods[pod].key, problem.pods[pod].constraints.blocked
     text = f"Scheduling conditions were not met for pod {key}:\n" + "\n".join(missing)
-    blockers = [Blocker("pod", key, why, "missing") for why in missing]
+    blockers = [Blocker("pod", key, "its conditions", why) for why in missing]
     error = _pod_error(f"Resources were not found for pod {key} due to: {text}")
     return proven(Reason.POD_SCHEDULING_ERRORS, text, "rule", *blockers, fit_errors=(error,))
 

@@ -61,7 +61,8 @@ class LargestNode:
         text = self._text(shapes[chunk.pods[position]]).replace("{pod}", name)
         line = f"Resources were not found for pod {name} due to: {text}"
         error = FitError(Reason.POD_SCHEDULING_ERRORS.value, (line,))
-        blocker = Blocker("rule", "largest node", text.partition(". ")[2], "no node has it")
+        head, _, most = text.partition(". ")
+        blocker = Blocker("rule", "largest node", head.partition(" requires ")[2], most[0].lower() + most[1:])
         return proven(Reason.NOT_ENOUGH_RESOURCES, line, "size", blocker, fit_errors=(error,))
 
     def _text(self, shape: int) -> str:

@@ -17,21 +17,27 @@ from kai_solver.greedy.units import Unit, charge_of, least_charge_of
 from kai_solver.greedy.victims import VictimPool
 from kai_solver.reduction import GangShape, Problem
 from kai_solver.reduction.problem import Charge
+from kai_solver.units import GPU
 
 
 @dataclass(frozen=True, slots=True)
 class Aggressor:
-    """A gang that asks for room, and what its next chunk costs its queue (``least``: on the largest devices)."""
+    """A gang that asks for room, and what its next chunk costs its queue.
+
+    ``device_milli``: thousandths of devices that the chunk takes at the least (by memory: on the largest devices). MIG
+    slices and replicas of time-sliced GPUs cost their queue GPUs, but take no device.
+    """
 
     gang: GangShape
     charge: Charge
-    least: Charge
+    device_milli: int
 
     @classmethod
     def of(cls, problem: Problem, chunk: Chunk) -> "Aggressor":
         """The gang of ``chunk``, asking for it."""
         gang = problem.gangs[chunk.gang]
-        return cls(gang, charge_of(problem, chunk.pods), least_charge_of(problem, chunk.pods))
+        beside = sum(problem.pods[pod].quota_gpu_milli for pod in chunk.pods)
+        return cls(gang, charge_of(problem, chunk.pods), least_charge_of(problem, chunk.pods)[GPU] - beside)
 
     @property
     def queue(self) -> int:

@@ -56,8 +56,10 @@ def nothing_preemptible(snapshot: Snapshot) -> Iterator[Lint]:
 
 
 def quotas_above_parent(snapshot: Snapshot) -> Iterator[Lint]:
-    """Children are promised more than their parent has."""
+    """Children are promised more than their parent has; roots are left out of a flat hierarchy."""
     for queue in snapshot.queues:
+        if not (queue.parent or snapshot.policy.full_hierarchy):
+            continue
         children = [child for child in snapshot.queues if child.parent == queue.name]
         for index, name in enumerate(QUEUE_RESOURCES):
             promised = sum(max(child.quota[index], 0) for child in children)
@@ -124,15 +126,17 @@ def unknown_queue(snapshot: Snapshot) -> Iterator[Lint]:
     dropped = QueueTree.from_queues(snapshot.queues, snapshot.policy).dropped
     for queue, gangs in Counter(gang.queue for gang in snapshot.gangs).items():
         if queue in dropped and queue not in parents:
-            text = f"{gangs} gangs name it. {dropped[queue]}"
+            text = f"{_name_it(gangs)}. {dropped[queue]}"
             yield Lint("error", f"queue {queue}", text, "Give it a parent that exists and leads to a root")
         elif queue not in names:
-            yield Lint(
-                "error", f"queue {queue}", f"{gangs} gangs name it, and it does not exist", "Create it, or rename"
-            )
+            yield Lint("error", f"queue {queue}", f"{_name_it(gangs)}, and it does not exist", "Create it, or rename")
         elif queue in parents:
-            text = f"{gangs} gangs name it, and it is not a leaf"
+            text = f"{_name_it(gangs)}, and it is not a leaf"
             yield Lint("error", f"queue {queue}", text, "Submit to a queue without children")
+
+
+def _name_it(gangs: int) -> str:
+    return "1 gang names it" if gangs == 1 else f"{gangs} gangs name it"
 
 
 def unknown_topology(snapshot: Snapshot) -> Iterator[Lint]:

@@ -102,7 +102,7 @@ def _read(raw: Raw, name: str, convert: Callable[[str], Any], default: Any) -> A
         return convert(here.text())
     except (ValueError, OverflowError, InputError) as error:
         problem = f"{here.text()!r} cannot be used"
-        raise InputError(problem, field=here.path, cure="Write it as KAI's scheduler takes it") from error
+        raise InputError(problem, field=here.path, cure=_CURES.get(convert, "Write a number")) from error
 
 
 def _flag(text: str) -> bool:
@@ -130,3 +130,12 @@ def _one_of(text: str, *known: str) -> str:
     if text not in known:
         raise ValueError(text)
     return text
+
+
+_CURES: dict[Callable[[str], Any], str] = {
+    _flag: 'Write "true" or "false"',
+    _strategy: 'Write "binpack" or "spread"',
+    _resolve: 'Write "lca" or "queue"',
+    parse_duration_s: 'Write a duration as Go does: "90s", "1h30m"',
+}
+"""What to write, by the way in which a value is read; others are numbers."""

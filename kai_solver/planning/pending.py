@@ -40,6 +40,14 @@ def _waits(gang: Gang) -> bool:
     return any(pod.status is PodStatus.PENDING for pod in gang.pods)
 
 
+_BLOCKED_BY = {
+    Reason.SET_ASIDE: "a gang that could not be read",
+    Reason.QUEUE_NOT_LEAF: "a queue with children",
+    Reason.QUEUE_DOES_NOT_EXIST: "no such queue",
+}
+"""What stands in the way of gangs outside the ladder, in few words: the message says it in full."""
+
+
 def _outside(gang: Gang, why: str) -> Pending:
     if gang.set_aside:
         reason = Reason.SET_ASIDE
@@ -48,7 +56,7 @@ def _outside(gang: Gang, why: str) -> Pending:
     else:
         reason = Reason.QUEUE_DOES_NOT_EXIST
     errors = (FitError(reason.value, (why,)),)
-    blocker = Blocker("queue", gang.queue, "leaf queue", why)
+    blocker = Blocker("queue", gang.queue, "a leaf queue", _BLOCKED_BY[reason])
     return Pending(gang.key, reason, why, Proof("proven", "rule", (blocker,)), errors)
 
 

@@ -142,7 +142,7 @@ class Question:
     def _fair_share_bound(self) -> Blocker | None:
         """Evictions may free at most every queue's surplus and one last chunk: is that enough GPUs in all?"""
         pool = self.outcome.pool
-        if self.rung is not Rung.RECLAIM or not self.who.least[GPU] or pool is None:
+        if self.rung is not Rung.RECLAIM or not self.who.device_milli or pool is None:
             return None
         free = int(np.maximum(self.state.device_future, 0).sum())
         for surplus in self._surplus():
@@ -152,9 +152,9 @@ class Question:
             theirs = [u for u in units if self.problem.gangs[u.gang].queue in surplus.leaves]
             charged = sum(u.charge[GPU] for u in theirs)
             free += min(charged, max(surplus.amounts[GPU] - 1, 0) + self._largest_chunk(theirs))
-        if free >= self.who.least[GPU]:
+        if free >= self.who.device_milli:
             return None
-        need, have = format_amount("gpu", self.who.least[GPU]), format_amount("gpu", free)
+        need, have = format_amount("gpu", self.who.device_milli), format_amount("gpu", free)
         return Blocker("fair-share", self.problem.queues.title(self.who.queue), need, have)
 
     def _largest_chunk(self, units: Iterable[Unit]) -> int:

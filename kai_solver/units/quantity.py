@@ -72,9 +72,9 @@ def format_amount(resource: str, amount: int) -> str:
     if amount == -1:
         return "unlimited"
     if resource == "gpu":
-        return f"{amount / 1000:g} GPUs"
+        return f"{amount / 1000:g} GPU" + ("s" if amount != 1000 else "")
     if resource == "cpu":
-        return f"{amount / 1000:g} CPU cores"
+        return f"{amount / 1000:g} CPU core" + ("s" if amount != 1000 else "")
     if resource == "memory":
         return f"{amount / 1e9:.4g} GB"
     return f"{amount} {resource}"

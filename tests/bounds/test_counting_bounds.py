@@ -96,7 +96,7 @@ def test_one_domain_must_hold_all() -> None:
     problem = a_problem([1, 1, 1, 1], many(3, GpuRequest(1)))
     assert judged(problem) is None
     found = judged(problem, domains=[[0, 1], [2, 3]])
-    assert found == Blocker("domain", "1 GPUs", "3 pods", "room for 2")
+    assert found == Blocker("domain", "1 GPU", "3 pods", "room for 2")
     assert judged(problem, domains=[[0, 1, 2], [3]]) is None
     assert judged(problem, domains=[]) is not None
 

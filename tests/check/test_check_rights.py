@@ -100,7 +100,7 @@ def test_the_limit_of_every_ancestor_holds() -> None:
     here = snapshot([node("n1")], [gang("g"), gang("r", on=["n1"], queue="b")], queues=queues)
     found = check_plan(here, plan(bind("g", 0, "n1", 0)))
     assert [(violation.rule, violation.object) for violation in found] == [("limit", "top")]
-    assert found[0].text == "queue top: 2 GPUs would be allocated, its limit is 1 GPUs"
+    assert found[0].text == "queue top: 2 GPUs would be allocated, its limit is 1 GPU"
 
 
 def test_a_queue_above_its_limit_may_exchange_but_not_grow() -> None:

@@ -65,7 +65,7 @@ def test_no_more_pods_than_devices_that_match(cluster: Cluster, planned: Planned
 
 def test_the_devices_that_lack_are_named_by_their_class(cluster: Cluster, planned: Planned) -> None:
     gangs = [{"name": "r", "pods": pods("big", running={"n0": 1})}, {"name": "a", "pods": pods("big")}]
-    assert f"didn't have enough resources: devices:{DRIVER}" in why(planned(cluster(gangs, small=2)))
+    assert f"didn't have enough resources: devices of {DRIVER}" in why(planned(cluster(gangs, small=2)))
 
 
 def test_gpus_of_claims_count_in_the_queue_s_limit(cluster: Cluster, planned: Planned) -> None:

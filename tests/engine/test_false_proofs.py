@@ -233,3 +233,21 @@ def test_room_that_earlier_victims_left_is_taken_without_any_more(engine: Engine
     plan = cycle(a_snapshot([a_node("a", 4)], victims, *claimants), load_model(model), child=engine.child)
     assert set(rungs(plan)) == {"ns/h0", "ns/h1"}
     assert len(plan.evictions) == 4
+
+
+@LADDERS
+@pytest.mark.parametrize("resource", ["nvidia.com/mig-1g.10gb", "nvidia.com/gpu.shared"])
+def test_slices_are_moved_though_they_are_no_devices(engine: Engine, model: str, resource: str) -> None:
+    """Their queue pays GPUs for them; that says nothing about how many devices are free."""
+    schema = ResourceSchema.with_extended([resource])
+    nodes = [Node(name, (64_000, 512 * GIB, 0, 110, 4)) for name in "ab"]
+
+    def slices(name: str, count: int, node: str = "") -> Pod:
+        pod = a_pod(name, node=node, gpu=GpuRequest(), quota_gpu_milli=1000 * count)
+        return replace(pod, request=(100, GIB, 0, 1, count))
+
+    small = [a_gang(name, slices(name, 2, name)) for name in "ab"]
+    moved = replace(a_snapshot(nodes, *small, a_gang("large", slices("l", 4))), schema=schema)
+    plan = cycle(moved, load_model(model), child=engine.child)
+    assert rungs(plan) == {"ns/large": Rung.CONSOLIDATION}
+    assert check_plan(moved, plan) == ()

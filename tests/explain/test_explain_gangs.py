@@ -78,7 +78,7 @@ def test_nodes_are_counted_by_what_they_lack() -> None:
     assert reasons(found) == {"Insufficient nvidia.com/gpu": 2}
     assert found.kubernetes == "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
     assert found.kai == "no nodes with enough resources were found: 2 node(s) didn't have enough resources: GPUs."
-    assert found.fits[0].nearest == "b has 3 of 4 devices with 1 free"
+    assert found.fits[0].nearest == "b has 3 of 4 GPUs free"
 
 
 def test_a_gang_that_fits_in_part_says_how_far() -> None:
@@ -86,7 +86,7 @@ def test_a_gang_that_fits_in_part_says_how_far() -> None:
     found = explain_gang(snapshot(BUSY, gang("j", *pods)), waiting(), "j")
     assert found.fits[0].room == 1
     assert found.kai.startswith("Resources were found for 1 pods while 2 are required for gang scheduling.")
-    assert any(text.startswith("Free room for 1 more pods of 3 GPUs") for text in found.changes)
+    assert any(text.startswith("Free room for 1 more pod of 3 GPUs") for text in found.changes)
 
 
 def test_a_gang_that_fits_everywhere_is_not_said_to_lack_nodes() -> None:
@@ -147,7 +147,7 @@ def test_a_limit_in_the_way_is_named_with_the_amount() -> None:
 def test_a_quota_in_the_way_of_non_preemptible_work_is_named() -> None:
     fixed = gang("j", pod("j-0", GpuRequest(5)), preemptible=False)
     found = explain_gang(snapshot(fixed), waiting(), "j")
-    assert "Raise the quota of queue leaf by 1 GPUs (now 4 GPUs, in use 0 GPUs), or make the workload preemptible" in (
+    assert "Raise the quota of queue leaf by 1 GPU (now 4 GPUs, in use 0 GPUs), or make the workload preemptible" in (
         found.changes
     )
 
@@ -157,7 +157,7 @@ def test_missing_and_gated_members_are_asked_for() -> None:
     found = explain_gang(
         snapshot(gang("j", pod("j-0", GpuRequest(1)), gated, minimum=3)), waiting("j", Reason.NOT_READY), "j"
     )
-    assert found.changes[0] == "Create 2 more pods: 3 are needed, 1 are ready (1 are gated)"
+    assert found.changes[0] == "Create 2 more pods: 3 needed, 1 ready (1 gated)"
 
 
 def test_blockers_of_the_proof_are_passed_on() -> None:
@@ -235,7 +235,7 @@ def test_a_node_that_cannot_align_the_pod_says_so_and_what_its_zones_have() -> N
     found = explain_gang(replace(cluster, gangs=(gang("t", tenant), gang("w", pod("w", GpuRequest(3))))), plan, "w")
     (fit,) = found.fits
     assert "cannot NUMA-align" in fit.reasons[0].kai
-    assert fit.nearest == "a has no NUMA zones for 3 GPUs (single-numa-node): node-1 has 2 GPUs; node-0 has 1 GPUs"
+    assert fit.nearest == "a has no NUMA zones for 3 GPUs (single-numa-node): node-1 has 2 GPUs; node-0 has 1 GPU"
 
 
 def test_events_name_the_zones() -> None:

@@ -41,7 +41,7 @@ def test_a_queue_may_reclaim_up_to_its_fair_share() -> None:
 def test_a_queue_over_its_share_of_cpu_may_not_reclaim_gpus() -> None:
     blocker = may_reclaim(pair(0, 0), [[1000, 0, 4000]] * 2, [[2000, 0, 0]] * 2, [gpus(0)] * 2, 0, gpus(1), True)
     assert blocker is not None
-    assert blocker.have == "1 CPU cores, of which 2 CPU cores in use"
+    assert blocker.have == "1 CPU core, of which 2 CPU cores in use"
 
 
 def test_non_preemptible_work_reclaims_within_the_quota_of_every_ancestor_only() -> None:

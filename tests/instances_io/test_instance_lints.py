@@ -11,6 +11,7 @@ from kai_solver.domain import (
     Pod,
     PodSet,
     PodStatus,
+    Policy,
     Queue,
     Snapshot,
     SubGroup,
@@ -68,6 +69,8 @@ def test_children_promised_more_than_their_parent() -> None:
     text = texts(queues=(Queue("root", quota=(-1, -1, 4000)), *children))
     assert "queue root: its children's quotas sum to 5 GPUs, its own is 4 GPUs" in text
     assert texts(queues=(Queue("root", quota=(-1, -1, -1)), *children)) == ""
+    flat = Policy(full_hierarchy=False)
+    assert "children" not in texts(queues=(Queue("root", quota=(-1, -1, 4000)), *children), policy=flat)
 
 
 def test_quotas_above_the_cluster() -> None:
@@ -100,7 +103,7 @@ def test_a_leaf_without_quota_and_weight() -> None:
 
 
 def test_gangs_of_queues_that_cannot_take_them() -> None:
-    assert "error queue typo: 1 gangs name it, and it does not exist" in texts(gangs=(replace(GANG, queue="typo"),))
+    assert "error queue typo: 1 gang names it, and it does not exist" in texts(gangs=(replace(GANG, queue="typo"),))
     assert "it is not a leaf" in texts(queues=(TEAM, Queue("below", parent="team", quota=(-1, -1, 1))))
 
 

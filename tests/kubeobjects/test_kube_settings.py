@@ -166,21 +166,23 @@ def test_settings_of_our_own_are_annotations(build: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "broken",
+    ("broken", "cure"),
     [
-        shard({"kai-solver/non-preemptible-priority": "high"}),
-        shard({"kai-solver/gpu-resources": ","}),
-        shard(args={"restrict-node-scheduling": "perhaps"}),
-        shard(args={"max-consolidation-preemptees": "all"}),
-        shard(plugins={"proportion": {"arguments": {"kValue": "inf"}}}),
-        shard(plugins={"minruntime": {"arguments": {"reclaimResolveMethod": "luck"}}}),
+        (shard({"kai-solver/non-preemptible-priority": "high"}), "Write a whole number"),
+        (shard({"kai-solver/gpu-resources": ","}), "Name at least one"),
+        (shard(args={"restrict-node-scheduling": "perhaps"}), 'Write "true" or "false"'),
+        (shard(args={"max-consolidation-preemptees": "all"}), "Write a number"),
+        (shard(args={"stuck-in-releasing-threshold": "soon"}), "Write a duration"),
+        (shard(plugins={"proportion": {"arguments": {"kValue": "inf"}}}), "Write a number"),
+        (shard(plugins={"minruntime": {"arguments": {"reclaimResolveMethod": "luck"}}}), 'Write "lca" or "queue"'),
     ],
 )
-def test_a_setting_that_cannot_be_read_sets_the_shard_aside(build: Any, broken: dict[str, Any]) -> None:
+def test_a_setting_that_cannot_be_read_sets_the_shard_aside(build: Any, broken: dict[str, Any], cure: str) -> None:
     found = build.read(broken)
     assert found.policy == Policy()
     (text,) = build.texts(found, "set-aside")
     assert text.startswith("SchedulingShard default: ")
+    assert cure in text
 
 
 def test_the_unmarked_node_adds_no_gpus_where_nodes_are_restricted() -> None:
