@@ -8,6 +8,9 @@ import pytest
 from kai_solver.engine import Engine
 from kai_solver.modelfiles import load_model
 
+START_S = 60.0
+"""Longest start of the solver's process on a machine with much else to do."""
+
 
 class Engines:
     """Engines by name of the model, started when first asked for."""
@@ -18,7 +21,8 @@ class Engines:
 
     def __getitem__(self, model: str) -> Engine:
         if model not in self._started:
-            self._started[model] = self._stack.enter_context(Engine(load_model(model)))
+            engine = self._started[model] = self._stack.enter_context(Engine(load_model(model)))
+            assert engine.wait(START_S)
         return self._started[model]
 
 
@@ -26,3 +30,9 @@ class Engines:
 def engines() -> Iterator[Engines]:
     with ExitStack() as stack:
         yield Engines(stack)
+
+
+@pytest.fixture(scope="session")
+def engine(engines: Engines) -> Engine:
+    """A warm engine of the model ``default``."""
+    return engines["default"]

@@ -2,7 +2,8 @@
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,9 +17,12 @@ from kai_solver.modelfiles import load_model
 from kai_solver.search import worker
 from kai_solver.search.child import SolverChild
 from kai_solver.units import MILLI, ResourceSchema
+from tests.engine.conftest import START_S
 
 GIB = 2**30
 DEFAULT = load_model("default")
+PATIENT = replace(DEFAULT, budget_s=120.0, search=replace(DEFAULT.search, question_s=60.0))
+"""Waits for the solver's start, however long a busy machine takes for it."""
 
 PRELUDE = f"""
 import os, sys, time
@@ -86,13 +90,20 @@ def is_no_worse(plan: Plan, greedy: Plan) -> bool:
     return more or (set(plan.admitted) == set(greedy.admitted) and evicted <= other)
 
 
+@contextmanager
+def misbehaving(fault: str, clock: Callable[[], float] = time.monotonic) -> Iterator[SolverChild]:
+    """A child that is ready, so that it is a question that meets the fault; garbage may come first."""
+    with SolverChild([sys.executable, "-c", PRELUDE + MISBEHAVIOUR[fault]], clock=clock) as child:
+        assert fault == "garbage" or child.wait(START_S)
+        yield child
+
+
 @pytest.mark.parametrize("fault", MISBEHAVIOUR)
 def test_a_broken_solver_costs_time_and_nothing_else(puzzle: Snapshot, fault: str) -> None:
     greedy = cycle(puzzle, load_model("greedy-only"))
     budget_s = 0.8
     faults: list[Fault] = []
-    command = [sys.executable, "-c", PRELUDE + MISBEHAVIOUR[fault]]
-    with SolverChild(command) as child, Engine(DEFAULT, child=child) as engine:
+    with misbehaving(fault) as child, Engine(DEFAULT, child=child) as engine:
         begin = time.monotonic()
         plan = engine.cycle(puzzle, budget_s=budget_s, on_fault=faults.append)
         took_s = time.monotonic() - begin
@@ -122,8 +133,7 @@ def test_a_sound_solver_proves_that_the_odd_gang_must_wait(impossible: Snapshot)
 
 @pytest.mark.parametrize("fault", MISBEHAVIOUR)
 def test_a_broken_solver_proves_nothing(impossible: Snapshot, fault: str) -> None:
-    command = [sys.executable, "-c", PRELUDE + MISBEHAVIOUR[fault]]
-    with SolverChild(command) as child, Engine(DEFAULT, child=child) as engine:
+    with misbehaving(fault) as child, Engine(DEFAULT, child=child) as engine:
         plan = engine.cycle(impossible, budget_s=0.8)
     (waiting,) = plan.pending
     assert waiting.proof.state == "unknown"
@@ -138,15 +148,14 @@ def test_the_budget_holds_on_the_injected_clock(puzzle: Snapshot) -> None:
         now[0] += 0.05
         return now[0]
 
-    command = [sys.executable, "-c", PRELUDE + MISBEHAVIOUR["hung"]]
-    with SolverChild(command, clock=clock) as child:
+    with misbehaving("hung", clock) as child:
         plan = cycle(puzzle, DEFAULT, budget_s=5.0, clock=clock, child=child)
     assert plan.timing_s["decide"] <= 1.2 * 5.0 + 0.2
     assert any("killed" in note for note in plan.notes)
 
 
 def test_a_child_killed_between_cycles_is_replaced_without_a_word(puzzle: Snapshot) -> None:
-    with Engine(DEFAULT) as engine:
+    with Engine(PATIENT) as engine:
         first = engine.cycle(puzzle)
         assert engine.child._channel is not None
         engine.child._channel.kill()

@@ -1,6 +1,5 @@
 """No plan is called impossible where one exists: what once fooled bounds, memories and greedy choices."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -32,16 +31,11 @@ from kai_solver.domain import (
 from kai_solver.engine import Engine, cycle
 from kai_solver.modelfiles import load_model
 from kai_solver.units import UNLIMITED, ResourceSchema
+from tests.engine.conftest import Engines
 
 GIB = 2**30
 ENDLESS = (UNLIMITED, UNLIMITED, UNLIMITED)
 LADDERS = pytest.mark.parametrize("model", ["greedy-only", "default"])
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with Engine(load_model("default")) as started:
-        yield started
 
 
 def a_node(name: str, gpus: int, cpu: int = 64_000, memory_mib: int = 20, **more: Any) -> Node:
@@ -181,7 +175,7 @@ def test_a_move_helps_a_request_by_gpu_memory(mixed_nodes: list[Node], engine: E
     assert [move.pod for move in plan.moves] == ["ns/r1"]
 
 
-def test_an_optimum_that_cannot_be_seated_proves_nothing() -> None:
+def test_an_optimum_that_cannot_be_seated_proves_nothing(engines: Engines) -> None:
     """4 + 4 GPUs beat 5, but the model does not see that the two pods of y repel each other."""
     here, there = only_on("here"), only_on("there")
     apart = PodAffinityTerm((Requirement("app", "In", ("y",)),), "host")
@@ -190,9 +184,9 @@ def test_an_optimum_that_cannot_be_seated_proves_nothing() -> None:
         a_pod(f"y{i}", 4, constraints=replace(there, anti_affinity=(apart,)), labels={"app": "y"}) for i in (0, 1)
     ]
     nodes = [a_node(name, 8, labels={"host": name, "n": name}) for name in ("here", "there")]
-    with Engine(load_model("max-utilization")) as engine:
-        alone = engine.cycle(a_snapshot(nodes, *gangs))
-        beside = engine.cycle(a_snapshot(nodes, *gangs, a_gang("y", *lonely)))
+    engine = engines["max-utilization"]
+    alone = engine.cycle(a_snapshot(nodes, *gangs))
+    beside = engine.cycle(a_snapshot(nodes, *gangs, a_gang("y", *lonely)))
     assert set(rungs(alone)) == {"ns/g4", "ns/h4"}
     assert proofs(alone) == {"ns/g5": "proven"}
     left_out = {"ns/g4", "ns/h4"} & set(proofs(beside))

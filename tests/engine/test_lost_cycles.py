@@ -1,7 +1,6 @@
 """One gang's trouble, a user's odd request or a broken solver never costs the others their cycle."""
 
 import importlib
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -34,12 +33,6 @@ from kai_solver.units import UNLIMITED, ResourceSchema
 GIB = 2**30
 ENDLESS = (UNLIMITED, UNLIMITED, UNLIMITED)
 COURSE = importlib.import_module("kai_solver.engine.cycle")
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with Engine(load_model("default")) as started:
-        yield started
 
 
 def a_node(name: str, gpus: int, cpu: int = 64_000, **more: Any) -> Node:

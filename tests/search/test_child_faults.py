@@ -53,6 +53,7 @@ def spec_of_two() -> ModelSpec:
 
 def ask(body: str, seconds: float = 10.0, spec: ModelSpec | None = None) -> SpecAnswer:
     with SolverChild(fake(body)) as child:
+        assert child.wait(20.0)
         return child.solve(spec or spec_of_two(), PARAMETERS, time.monotonic() + seconds)
 
 

@@ -103,6 +103,7 @@ CRASHED = SpecAnswer("unknown", error="the solver died")
 @pytest.fixture(scope="module")
 def child() -> Iterator[SolverChild]:
     with SolverChild() as child:
+        assert child.wait(60.0), "no test fails because the machine is slow to start it"
         yield child
 
 
