@@ -210,7 +210,9 @@ class Court:
         after = self._after(claim)
         amounts = [claim.need] + [chunk.amount for chunks in claim.chunks.values() for chunk in chunks]
         involved = [r for r in RESOURCES if any(amount[r] for amount in amounts)]
-        touched = {q for toll in claim.tolls for q in self._tree.paths[toll.change.gang.queue]}
+        # Who is only moved pays nothing (KAI leaves its queue out, `getVictimResources`).
+        payers = [toll.change.gang for toll in claim.tolls if claim.chunks[toll.change.gang.key]]
+        touched = {q for gang in payers for q in self._tree.paths[gang.queue]}
         for queue in beyond:
             for sibling in sorted(touched - {queue}):
                 if self._tree.are_siblings(queue, sibling) and self._fuller(claim, after, queue, sibling, involved):

@@ -138,13 +138,21 @@ class ReclaimLedger:
             return True
         return self._guaranteed[reclaimer] and _exceeds(left, self._tree.quotas[victim])
 
-    def take(self, victim_leaf: int, chunk_charge: Amounts) -> None:
-        """Subtract a chunk from ``victim_leaf`` and every ancestor."""
-        for queue in self._tree.path[victim_leaf]:
+    def forget(self, leaf: int, charge: Amounts) -> None:
+        """Places that were given in this cycle and are taken back: nobody is charged for them, nobody holds them."""
+        for queue in self._tree.path[leaf]:
             row = self._left[queue]
             for resource in range(3):
-                row[resource] -= chunk_charge[resource]
-            self._touched.add(queue)
+                row[resource] -= charge[resource]
+
+    def may_look_at(self, victim_leaf: int) -> bool:
+        """Whether work of ``victim_leaf`` may be a victim at all, by the numbers of this moment."""
+        return victim_queue_eligible(self._tree, self._allocatable, self._left, self._leaf, victim_leaf, self._request)
+
+    def take(self, victim_leaf: int, chunk_charge: Amounts) -> None:
+        """Subtract a chunk from ``victim_leaf`` and every ancestor."""
+        self.forget(victim_leaf, chunk_charge)
+        self._touched.update(self._tree.path[victim_leaf])
         self._involved.update(resource for resource in range(3) if chunk_charge[resource] > 0)
 
     def saturation_ok(self, multiplier: float = 1.0) -> bool:

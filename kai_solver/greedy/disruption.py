@@ -10,7 +10,7 @@ from kai_solver.greedy.chunks import Chunk, Chunker
 from kai_solver.greedy.evicting import Evictor
 from kai_solver.greedy.fit import FitTable
 from kai_solver.greedy.outcome import Outcome, Refusal, proven
-from kai_solver.greedy.rules import Aggressor, Eligibility, reclaim_allowed, refuses_reclaim
+from kai_solver.greedy.rules import Aggressor, Eligibility, reclaim_allowed, refuses_reclaim, was_counted
 from kai_solver.greedy.state import State
 from kai_solver.greedy.survival import MOST_WAITING, survives
 from kai_solver.greedy.turns import goes_before
@@ -33,6 +33,7 @@ class Disruption:
         self, outcome: Outcome, fits: FitTable, rung: Rung, chunkers: list[Chunker], waiting: Sequence[int] = ()
     ) -> None:
         self.state: State = outcome.state
+        self.outcome = outcome
         self.pool: VictimPool = outcome.pool or Disruption.pool_of(outcome.state)
         self.rung = rung
         self.fits = fits
@@ -112,7 +113,7 @@ class Disruption:
             found = self._evictor(units).make_room(chunk)
             if found is None:
                 continue
-            if self.is_allowed(who, chunk, found, before.ledger):
+            if self._may_take_back(before) and self.is_allowed(who, chunk, found, before.ledger):
                 self._moved_gangs.update(self.pool.units[u].gang for u in found)
                 return found
             self.state.rollback(before.mark)
@@ -136,10 +137,8 @@ class Disruption:
     def settle(self) -> None:
         """After all questions: who was disturbed for one and is, after the later ones, in nobody's way comes home."""
         pool = self.pool
-        disturbed = [u.index for u in pool.units if pool.has_left(u.index) or pool.is_moved(u.index)]
-        evictor = self._evictor(frozenset())
-        for unit in pool.dearest_first(disturbed):
-            evictor.bring_home(unit)
+        disturbed = [u.index for u in pool.units if pool.is_disturbed(u.index)]
+        self._evictor(frozenset()).bring_all_home(pool.dearest_first(disturbed))
 
     def _before(self, who: Aggressor) -> _Before:
         if self.rung is not Rung.RECLAIM:
@@ -165,6 +164,21 @@ class Disruption:
         if ledger is None:
             return True
         return reclaim_allowed(self.state, self.pool, ledger, units) and self._survives(who, chunk, units)
+
+    def _may_take_back(self, before: _Before) -> bool:
+        """May the places go that cores took with them, which their gangs got in this cycle?
+
+        Nobody ever held them: who reclaimed from their queues must not have counted them, neither now nor before.
+        """
+        state, gangs = self.state, self.state.problem.gangs
+        lifted = {p: place for step, p, place in state.journal[before.mark :] if step == "lift" and place is not None}
+        for pod in lifted.keys() - state.places.keys() - state.gone:
+            queue = gangs[state.problem.pod_gang[pod]].queue
+            if was_counted(self.outcome, queue):
+                return False
+            if before.ledger is not None:
+                before.ledger.forget(queue, lifted[pod].charge)
+        return True
 
     def _within_limits(self, who: Aggressor) -> bool:
         """Limits are tested with the victims already gone (reference 3.14, corrections)."""

@@ -40,7 +40,10 @@ class Evictor(Placer):
         """
         mark = self.state.mark()
         self.left = {}
-        is_done = self.place_chunk(chunk) and self._settle() and self._keeps_spacing(chunk)
+        is_done = self.place_chunk(chunk)
+        # Attempts that were taken back have left their victims where they were.
+        self.left = {u: None for u in self.left if self.pool.is_disturbed(u)}
+        is_done = is_done and self._settle() and self._keeps_spacing(chunk)
         if not is_done or (self.left and not self.state.keeps_rules()):
             self.state.rollback(mark)
             return None
@@ -118,8 +121,7 @@ class Evictor(Placer):
         """Bring back who can stay, then move who can, dearest first; False where consolidation leaves one behind."""
         pool = self.pool
         order = pool.dearest_first(self.left)
-        for unit in order:
-            self.bring_home(unit)
+        self.bring_all_home(order)
         for gang in dict.fromkeys(pool.units[u].gang for u in order if pool.units[u].is_core and pool.has_left(u)):
             self._bring_surplus_home(gang)
         if self.may_move and self.rung is not Rung.CONSOLIDATION:
@@ -128,6 +130,30 @@ class Evictor(Placer):
                 if pool.has_left(unit):
                     self._move_unless_hopeless(unit, hopeless)
         return self.rung is not Rung.CONSOLIDATION or not any(pool.has_left(u) for u in order)
+
+    def bring_all_home(self, units: list[int]) -> None:
+        """Let every disturbed unit stay where it ran that can; pieces that must lie together come together."""
+        for unit in units:
+            self.bring_home(unit)
+        left: dict[int, list[int]] = {}
+        for unit in filter(self.pool.is_disturbed, units):
+            left.setdefault(self.pool.units[unit].gang, []).append(unit)
+        for together in left.values():
+            if len(together) > 1:
+                self._bring_together(together)
+
+    def _bring_together(self, units: list[int]) -> None:
+        """Bring all of one gang's ``units`` home, or none."""
+        pool, state = self.pool, self.state
+        mark = state.mark()
+        for pod in [pod for unit in units if pool.is_moved(unit) for pod in pool.units[unit].pods]:
+            state.lift(pod)
+        fits = state.returns_home([pod for unit in units for pod in pool.units[unit].pods])
+        if not (fits and all(self._may_run(unit) and self._within_limits(unit) for unit in units)):
+            state.rollback(mark)
+            return
+        for unit in units:
+            pool.seat(unit)
 
     def bring_home(self, unit: int) -> None:
         """Let the unit stay where it ran, if there is room now that everything else has its place."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from kai_solver.domain import Blocker, Rung
 from kai_solver.fairness import (
     ReclaimLedger,
+    levelled,
     may_reclaim,
     preempt_min_runtime_s,
     protected_until_s,
@@ -12,6 +13,7 @@ from kai_solver.fairness import (
     victim_queue_eligible,
 )
 from kai_solver.greedy.chunks import Chunk
+from kai_solver.greedy.outcome import Outcome
 from kai_solver.greedy.state import State
 from kai_solver.greedy.units import Unit, charge_of, least_charge_of
 from kai_solver.greedy.victims import VictimPool
@@ -157,12 +159,28 @@ def reclaim_allowed(state: State, pool: VictimPool, ledger: ReclaimLedger, units
         by_gang.setdefault(unit.gang, []).append(unit)
     chunked = [(problem.gangs[gang].queue, victim_chunks(state, own)) for gang, own in by_gang.items()]
     chunked.sort(key=lambda entry: tuple(reversed(entry[1][-1])))
+    if not all(ledger.may_look_at(queue) for queue in {problem.gangs[pool.units[u].gang].queue for u in units}):
+        return False
     for queue, chunks in chunked:
         for chunk in chunks:
             if not ledger.allows(queue, chunk):
                 return False
             ledger.take(queue, chunk)
     return ledger.saturation_ok(problem.policy.saturation_multiplier)
+
+
+def was_counted(outcome: Outcome, leaf: int) -> bool:
+    """True where an earlier reclaim took victims by right of what a queue held to which ``leaf`` belongs."""
+    problem, pool = outcome.state.problem, outcome.pool
+    if pool is None:
+        return False
+    for admission in outcome.admissions:
+        if admission.rung is Rung.RECLAIM:
+            mine = problem.gangs[admission.chunk.gang].queue
+            payers = {problem.gangs[pool.units[u].gang].queue for u in admission.units}
+            if any(levelled(problem.queues, mine, payer)[1] in problem.queues.path[leaf] for payer in payers):
+                return True
+    return False
 
 
 def victim_chunks(state: State, units: list[Unit]) -> list[Charge]:

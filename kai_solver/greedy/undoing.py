@@ -10,7 +10,7 @@ from kai_solver.domain import Proof, Reason, Rung
 from kai_solver.greedy.chunks import Chunk
 from kai_solver.greedy.disruption import Disruption
 from kai_solver.greedy.outcome import Admission, Outcome, Refusal
-from kai_solver.greedy.rules import Aggressor
+from kai_solver.greedy.rules import Aggressor, was_counted
 
 TAKEN_BACK = Refusal(
     Reason.NOT_ENOUGH_RESOURCES,
@@ -36,7 +36,7 @@ def solve(outcome: Outcome, disruption: Disruption, who: Aggressor, chunk: Chunk
         for pod in admission.chunk.pods:
             state.lift(pod)
     disruption.settle()
-    spared = disruption.solve(who, chunk)
+    spared = disruption.solve(who, chunk) if _is_undone(outcome, disruption, given) else None
     if spared is not None and _cost(disruption, spared) < cost:
         for admission in given:
             outcome.withdraw(admission, TAKEN_BACK)
@@ -50,8 +50,18 @@ def _given(outcome: Outcome, disruption: Disruption, who: Aggressor) -> list[Adm
     if disruption.rung is not Rung.RECLAIM or not outcome.consolidated:
         return []
     moved = [a for a in outcome.admissions if a.rung is Rung.CONSOLIDATION]
-    queues = disruption.eligibility.reclaim_queues(who)
-    return [a for a in moved if outcome.state.problem.gangs[a.chunk.gang].queue in queues]
+    queue_of = {a.chunk.gang: outcome.state.problem.gangs[a.chunk.gang].queue for a in moved}
+    queues = set(disruption.eligibility.reclaim_queues(who)) & set(queue_of.values())
+    free = {queue for queue in queues if not was_counted(outcome, queue)}
+    return [a for a in moved if queue_of[a.chunk.gang] in free]
+
+
+def _is_undone(outcome: Outcome, disruption: Disruption, given: list[Admission]) -> bool:
+    """False where somebody who moved for ``given`` cannot go home, since others have taken that room meanwhile."""
+    moved_for_others = {unit for a in outcome.admissions if a not in given for unit in a.units}
+    return not any(
+        disruption.pool.is_disturbed(unit) for a in given for unit in a.units if unit not in moved_for_others
+    )
 
 
 def _cheaper(

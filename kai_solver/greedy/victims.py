@@ -97,6 +97,10 @@ class VictimPool:
         pod = self.units[unit].pods[0]
         return pod in self.state.gone and pod in self.state.places
 
+    def is_disturbed(self, unit: int) -> bool:
+        """True where the unit's pods are not where they ran: they left, or moved."""
+        return self.units[unit].pods[0] in self.state.gone
+
     def has_left_after(self, unit: int) -> bool:
         """True where units of the gang that stay longer have left too: surplus has no place without its core."""
         u = self.units[unit]

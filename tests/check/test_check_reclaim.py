@@ -211,3 +211,20 @@ def test_without_hierarchy_the_parent_has_no_say() -> None:
     evictions = (evict("b0", 0, "n1", "g"), evict("b1", 0, "n1", "g"))
     assert broken(here, plan(reclaim(0, 1), evictions=evictions)) == []
     assert broken(replace(here, policy=Policy()), plan(reclaim(0, 1), evictions=evictions)) == ["entitlement"]
+
+
+@pytest.mark.parametrize(("consolidating", "rules"), [(True, []), (False, ["entitlement"])])
+def test_a_queue_whose_pods_only_move_pays_nothing(consolidating: bool, rules: list[str]) -> None:
+    """Two departments share 8 GPUs; the first goes beyond its half, while a pod of the second finds another node."""
+    queues = (
+        queue("first", quota=2, weight=1.0),
+        queue("a", "first", quota=1),
+        queue("x", "first", quota=1),
+        queue("second", quota=2, weight=1.0),
+        queue("b", "second", quota=2),
+    )
+    gangs = [gang("g"), *singles("x", *FULL), *singles("b", "n1", "n1", "n1", "old", "old")]
+    nodes = [node("n1", 7), node("n2", 1), node("old", 3, schedulable=False)]
+    here = snapshot(nodes, gangs, queues=queues, policy=Policy(consolidating_reclaim=consolidating))
+    moved = Move("ns/b0-0", "ns/b0", "n1", "n2", (Device(0, 1000),), ("ns/g",), Rung.RECLAIM)
+    assert [rule for rule in broken(here, plan(reclaim(0), moves=(moved,))) if rule != "needless"] == rules
