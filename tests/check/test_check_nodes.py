@@ -1,4 +1,3 @@
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,56 +11,14 @@ from kai_solver.domain import (
     Gang,
     GpuRequest,
     Move,
-    Node,
     Plan,
     Pod,
     PodStatus,
     Queue,
     Rung,
     Snapshot,
-    flat_gang,
 )
-from kai_solver.units import ResourceSchema
-
-GIB = 2**30
-FREE = (-1, -1, -1)
-
-
-def node(name: str, gpus: int = 2, **fields: Any) -> Node:
-    allocatable = (64_000, 512 * GIB, gpus * 1000, fields.pop("slots", 110))
-    return Node(name, allocatable, gpus=gpus, gpu_memory_mib=80_000, **fields)
-
-
-def gang(name: str, size: int = 1, *, on: Sequence[str] = (), gpus: int = 1, queue: str = "a", **fields: Any) -> Gang:
-    """``size`` pods of ``gpus`` whole GPUs; the first run on the nodes ``on``, on devices nobody knows."""
-    root = fields.pop("root", None) or flat_gang(fields.pop("least", size))
-    extra = fields.pop("pod", {})
-    pods = [
-        Pod("ns", f"{name}-{i}", (1000, GIB, 0, 1), GpuRequest(gpus), order=(0, float(i), ""), **extra)
-        for i in range(size)
-    ]
-    pods = [replace(pod, status=PodStatus.RUNNING, node=on[i]) if i < len(on) else pod for i, pod in enumerate(pods)]
-    return Gang("ns", name, queue, root, tuple(pods), **fields)
-
-
-def snapshot(nodes: Sequence[Node], gangs: Sequence[Gang], **fields: Any) -> Snapshot:
-    queues = fields.pop("queues", (Queue("a", quota=FREE), Queue("b", quota=FREE)))
-    return Snapshot(1000.0, ResourceSchema(), tuple(nodes), tuple(queues), tuple(gangs), **fields)
-
-
-def bind(name: str, index: int, target: str, *devices: int, **fields: Any) -> Bind:
-    given = tuple(Device(device, 1000) for device in devices)
-    return Bind(f"ns/{name}-{index}", f"ns/{name}", target, given, **fields)
-
-
-def plan(*binds: Bind, **fields: Any) -> Plan:
-    admitted = tuple(dict.fromkeys((entry.gang, entry.rung) for entry in binds))
-    return replace(Plan(binds=binds, admitted=admitted), **fields)
-
-
-def broken(snapshot: Snapshot, plan: Plan) -> list[str]:
-    return [violation.rule for violation in check_plan(snapshot, plan)]
-
+from tests.check.support import FREE, GIB, bind, broken, gang, node, plan, snapshot
 
 # --- form and foreign ------------------------------------------------------------------------------------------------
 

@@ -10,43 +10,15 @@ from kai_solver.domain import (
     Device,
     Eviction,
     Gang,
-    GpuRequest,
     Move,
     Node,
-    Plan,
-    Pod,
-    PodStatus,
     Policy,
     Queue,
     Rung,
     Snapshot,
-    flat_gang,
 )
-from kai_solver.units import ResourceSchema
-
-GIB = 2**30
-
-
-def node(name: str, gpus: int = 2, **fields: Any) -> Node:
-    allocatable = (64_000, 512 * GIB, gpus * 1000, fields.pop("slots", 110))
-    return Node(name, allocatable, gpus=gpus, gpu_memory_mib=80_000, **fields)
-
-
-def gang(name: str, size: int = 1, *, on: Sequence[str] = (), gpus: int = 1, queue: str = "a", **fields: Any) -> Gang:
-    """``size`` pods of ``gpus`` whole GPUs; the first run on the nodes ``on``, on devices nobody knows."""
-    root = fields.pop("root", None) or flat_gang(fields.pop("least", size))
-    extra = fields.pop("pod", {})
-    pods = [
-        Pod("ns", f"{name}-{i}", (1000, GIB, 0, 1), GpuRequest(gpus), order=(0, float(i), ""), **extra)
-        for i in range(size)
-    ]
-    pods = [replace(pod, status=PodStatus.RUNNING, node=on[i]) if i < len(on) else pod for i, pod in enumerate(pods)]
-    return Gang("ns", name, queue, root, tuple(pods), **fields)
-
-
-def snapshot(nodes: Sequence[Node], gangs: Sequence[Gang], **fields: Any) -> Snapshot:
-    queues = fields.pop("queues", (queue("a", quota=2), queue("b", quota=2)))
-    return Snapshot(1000.0, ResourceSchema(), tuple(nodes), tuple(queues), tuple(gangs), **fields)
+from tests.check import support
+from tests.check.support import bind, broken, gang, node, plan
 
 
 def queue(name: str, parent: str = "", *, quota: int, weight: float = 0.0, **fields: Any) -> Queue:
@@ -54,22 +26,14 @@ def queue(name: str, parent: str = "", *, quota: int, weight: float = 0.0, **fie
     return Queue(name, parent, quota=(-1, -1, quota * 1000), weight=(0.0, 0.0, weight), **fields)
 
 
-def bind(name: str, index: int, target: str, *devices: int, **fields: Any) -> Bind:
-    given = tuple(Device(device, 1000) for device in devices)
-    return Bind(f"ns/{name}-{index}", f"ns/{name}", target, given, **fields)
-
-
-def plan(*binds: Bind, **fields: Any) -> Plan:
-    admitted = tuple(dict.fromkeys((entry.gang, entry.rung) for entry in binds))
-    return replace(Plan(binds=binds, admitted=admitted), **fields)
-
-
-def broken(snapshot: Snapshot, plan: Plan) -> list[str]:
-    return [violation.rule for violation in check_plan(snapshot, plan)]
+def snapshot(nodes: Sequence[Node], gangs: Sequence[Gang], **fields: Any) -> Snapshot:
+    """Queues, unless given: ``a`` and ``b``, each with a quota of two GPUs."""
+    queues = fields.pop("queues", (queue("a", quota=2), queue("b", quota=2)))
+    return support.snapshot(nodes, gangs, queues=queues, **fields)
 
 
 def evict(name: str, index: int, source: str, *helps: str) -> Eviction:
-    return Eviction(f"ns/{name}-{index}", f"ns/{name}", source, "reclaim", tuple(f"ns/{one}" for one in helps))
+    return support.evict(name, index, source, *helps, reason="reclaim")
 
 
 def reclaim(*devices: int, name: str = "g", index: int = 0, target: str = "n1") -> Bind:
