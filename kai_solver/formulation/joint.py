@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kai_solver.domain import Placement, Rung
 from kai_solver.reduction import Problem
-from kai_solver.reduction.problem import Charge
+from kai_solver.reduction.charges import Charge
 from kai_solver.reduction.zones import ZoneTake
 
 IntArray = NDArray[np.int64]

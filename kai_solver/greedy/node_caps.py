@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from kai_solver.domain import Reason
 from kai_solver.fairness import over_limit_message, over_quota_message
 from kai_solver.greedy.state import State
-from kai_solver.reduction.problem import charge
+from kai_solver.reduction.charges import charge
 from kai_solver.units import GPU, MILLI, UNLIMITED
 
 BoolArray = NDArray[np.bool_]

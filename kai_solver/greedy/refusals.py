@@ -8,7 +8,7 @@ from kai_solver.greedy.outcome import Refusal, proven
 from kai_solver.greedy.rules import delay_remaining_s
 from kai_solver.greedy.state import State
 from kai_solver.reduction import GangShape, Problem
-from kai_solver.reduction.problem import Charge
+from kai_solver.reduction.charges import Charge
 from kai_solver.units import go_duration, rfc3339
 
 

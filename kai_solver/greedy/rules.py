@@ -18,7 +18,7 @@ from kai_solver.greedy.state import State
 from kai_solver.greedy.units import Unit, charge_of, least_charge_of
 from kai_solver.greedy.victims import VictimPool
 from kai_solver.reduction import GangShape, Problem
-from kai_solver.reduction.problem import Charge
+from kai_solver.reduction.charges import Charge
 from kai_solver.units import GPU
 
 

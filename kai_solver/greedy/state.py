@@ -18,7 +18,7 @@ from kai_solver.greedy.spacing import Crowd, admitting, families, gpu_milli, is_
 from kai_solver.greedy.zones import ZoneLedger
 from kai_solver.predicates import PodAffinityIndex
 from kai_solver.reduction import Problem
-from kai_solver.reduction.problem import Charge, charge
+from kai_solver.reduction.charges import Charge, charge
 from kai_solver.reduction.zones import ZoneTake
 from kai_solver.units import MILLI, PODS
 

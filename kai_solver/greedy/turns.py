@@ -10,7 +10,7 @@ from kai_solver.greedy.chunks import Chunk, Chunker
 from kai_solver.greedy.state import State
 from kai_solver.greedy.units import charge_of
 from kai_solver.reduction import GangShape
-from kai_solver.reduction.problem import Charge
+from kai_solver.reduction.charges import Charge
 
 GangKey = tuple[int, int, float, str]
 

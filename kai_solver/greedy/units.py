@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from kai_solver.greedy.state import State
 from kai_solver.reduction import GangShape, Leaf, Problem, TreeNode
-from kai_solver.reduction.problem import Charge
+from kai_solver.reduction.charges import Charge, sum_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,20 +86,12 @@ def _pods_below(node: TreeNode | Leaf, active: list[list[int]], position: dict[i
 
 def charge_of(problem: Problem, pods: tuple[int, ...]) -> Charge:
     """Sum of what the queue pays for ``pods``."""
-    charges = problem.charges
-    if len(pods) == 1:
-        return charges[pods[0]]
-    return (
-        sum(charges[p][0] for p in pods),
-        sum(charges[p][1] for p in pods),
-        sum(charges[p][2] for p in pods),
-    )
+    return sum_of(problem.charges[pod] for pod in pods)
 
 
 def least_charge_of(problem: Problem, pods: tuple[int, ...]) -> Charge:
     """Sum of the least that ``pods`` may cost their queue (requests by GPU memory: on the largest devices)."""
-    charges = [problem.least_charges[p] for p in pods]
-    return (sum(c[0] for c in charges), sum(c[1] for c in charges), sum(c[2] for c in charges))
+    return sum_of(problem.least_charges[pod] for pod in pods)
 
 
 def work_lost(problem: Problem, gang: GangShape, pods: tuple[int, ...]) -> float:
