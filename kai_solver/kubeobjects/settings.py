@@ -72,6 +72,7 @@ def settings_from_kai(document: Raw) -> KubeSettings:
         notices.warn("schedulerParams", "the snapshot has none: KAI's defaults are taken")
         return KubeSettings(policy=with_own_member(document, Policy()), notices=notices.all())
     base = KubeSettings()
+    _warn_of_unused(document, parameters, notices)
     plugins = _plugin_arguments(document, notices)
     numa = plugins.get("numa", Raw(None))
     return replace(
@@ -86,6 +87,25 @@ def settings_from_kai(document: Raw) -> KubeSettings:
         numa_reconstruct=numa.text("reconstructAvailable").lower() != "false",
         notices=notices.all(),
     )
+
+
+def _warn_of_unused(document: Raw, parameters: Raw, notices: Notices) -> None:
+    """Settings that change what KAI decides and that nothing here looks at (reference 1.14, 3.3)."""
+    stated = document.text("config.actions")
+    actions = [name.strip() for name in stated.split(",")] if stated else []
+    missing = [name for name in ("allocate", "reclaim", "preempt", "stalegangeviction") if name not in actions]
+    if actions and missing:
+        own = ",".join(actions)
+        text = (
+            f"the snapshot has no {', '.join(missing)}; the model climbs its own ladder: --actions {own} keeps to these"
+        )
+        notices.warn("config.actions", text)
+    if document.get("config.queueDepthPerAction"):
+        notices.warn("config.queueDepthPerAction", "is not used: every gang has its turn on every rung")
+    if document.get("config.usageDBConfig"):
+        notices.warn("config.usageDBConfig", "is not used: a snapshot holds no past usage, fair share is without it")
+    if parameters.flag("scheduleCSIStorage"):
+        notices.warn("schedulerParams.scheduleCSIStorage", "is not used: storage capacity is not reckoned with")
 
 
 def _policy(document: Raw, parameters: Raw, plugins: dict[str, Raw], notices: Notices) -> Policy:

@@ -176,3 +176,25 @@ def test_dates_that_yaml_has_read_are_times_again() -> None:
 def test_the_end_of_a_grace_period_is_not_the_present() -> None:
     metadata = {"creationTimestamp": "2026-01-01T00:00:00Z", "deletionTimestamp": "2026-01-01T00:05:00Z"}
     assert newest_time_s([{"metadata": metadata}]) == datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+
+
+def test_settings_that_nothing_looks_at_are_named() -> None:
+    config = {
+        "actions": "allocate, preempt",
+        "queueDepthPerAction": {"reclaim": 10},
+        "usageDBConfig": {"clientType": "x"},
+    }
+    parameters = {"schedulerName": "x", "scheduleCSIStorage": True}
+    _, settings, _ = load_kai_snapshot({"config": config, "schedulerParams": parameters, "rawObjects": {}})
+    told = {notice.object: notice.text for notice in settings.notices}
+    assert {"config.queueDepthPerAction", "config.usageDBConfig", "schedulerParams.scheduleCSIStorage"} <= set(told)
+    ladder = [notice.text for notice in settings.notices if notice.object == "config.actions"]
+    assert any("no reclaim, stalegangeviction" in text and "--actions allocate,preempt" in text for text in ladder)
+
+
+def test_kais_own_settings_need_no_word() -> None:
+    actions = "allocate, consolidation, reclaim, preempt, stalegangeviction"
+    parameters = {"schedulerName": "x", "maxNumberConsolidationPreemptees": 16}
+    document = {"config": {"actions": actions}, "schedulerParams": parameters, "rawObjects": {}}
+    _, settings, _ = load_kai_snapshot(document)
+    assert [notice.object for notice in settings.notices] == ["schedulerParams.maxNumberConsolidationPreemptees"]
