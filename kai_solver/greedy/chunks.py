@@ -95,6 +95,16 @@ class Chunker:
             return len(self._active(node)) >= node.min_member
         return sum(self.is_satisfied(child) for child in node.children) >= node.needed
 
+    def is_whole(self) -> bool:
+        """True where the gang has its minimum, and so has every part of it of which some pods run."""
+        return self.is_satisfied(self.shape.root) and all(map(self.is_satisfied, self._running_parts(self.shape.root)))
+
+    def _running_parts(self, node: TreeNode | Leaf) -> Iterator[TreeNode | Leaf]:
+        for child in () if isinstance(node, Leaf) else node.children:
+            if self.has_active(child):
+                yield child
+                yield from self._running_parts(child)
+
     def is_reachable(self, node: TreeNode | Leaf) -> bool:
         """True where pods that run or may be placed suffice for the minimum of ``node``."""
         if isinstance(node, Leaf):

@@ -111,7 +111,8 @@ class Evictor(Placer):
         part = part_of_unit(gang, u.pods, self.state.gangs[u.gang].active)
         for largest_first in (False, True):
             placed = self.mover.place_part(part, None, largest_first=largest_first)
-            if placed and (self.rung is Rung.CONSOLIDATION or self._may_run(unit)):
+            # A request by GPU memory costs more on smaller devices.
+            if placed and self._within_limits(u.gang) and (self.rung is Rung.CONSOLIDATION or self._may_run(unit)):
                 self.pool.seat(unit)
                 return True
             self.state.rollback(mark)
@@ -149,7 +150,8 @@ class Evictor(Placer):
         for pod in [pod for unit in units if pool.is_moved(unit) for pod in pool.units[unit].pods]:
             state.lift(pod)
         fits = state.returns_home([pod for unit in units for pod in pool.units[unit].pods])
-        if not (fits and all(self._may_run(unit) and self._within_limits(unit) for unit in units)):
+        gang = pool.units[units[0]].gang
+        if not (fits and self._within_limits(gang) and all(self._may_run(unit) for unit in units)):
             state.rollback(mark)
             return
         for unit in units:
@@ -175,7 +177,7 @@ class Evictor(Placer):
         mark = state.mark()
         surplus = [u for u in pool.of_gang[gang] if pool.has_left(u) and not pool.units[u].is_core]
         home = [u for u in reversed(surplus) if state.returns_home(pool.units[u].pods)]
-        is_whole = Chunker(shape, state.gangs[gang]).is_satisfied(shape.root) and self.keeps_domains(shape, shape.root)
+        is_whole = Chunker(shape, state.gangs[gang]).is_whole() and self.keeps_domains(shape, shape.root)
         if not home or not is_whole or not self._within_limits(gang):
             state.rollback(mark)
             return
@@ -190,7 +192,7 @@ class Evictor(Placer):
         """Surplus has no place without its core, unless it makes up the minimum by itself; a rack stays one rack."""
         gang = self.pool.units[unit].gang
         shape = self.state.problem.gangs[gang]
-        if self.pool.has_left_after(unit) and not Chunker(shape, self.state.gangs[gang]).is_satisfied(shape.root):
+        if self.pool.has_left_after(unit) and not Chunker(shape, self.state.gangs[gang]).is_whole():
             return False
         return self.keeps_domains(shape, shape.root) and self.state.keeps_spacing(gang)
 

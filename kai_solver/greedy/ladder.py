@@ -143,10 +143,13 @@ class Ladder:
 
     def _evict_stale(self) -> None:
         for gang in stale_gangs(self.state, self.course.chunkers):
-            state = self.state.gangs[gang]
+            state, mark = self.state.gangs[gang], self.state.mark()
             for pod in [p for leaf in state.active for p in leaf]:
                 if pod in self.state.places:
                     self.state.lift(pod)
                 else:
                     self.state.evict(pod)
-            self.outcome.stale.append(gang)
+            if self.state.keeps_rules():
+                self.outcome.stale.append(gang)
+            else:
+                self.state.rollback(mark)  # Newcomers count on it; they are not asked any more once they run.

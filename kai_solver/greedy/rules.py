@@ -12,9 +12,9 @@ from kai_solver.fairness import (
     reclaim_min_runtime_s,
     victim_queue_eligible,
 )
-from kai_solver.greedy.chunks import Chunk
+from kai_solver.greedy.chunks import Chunk, Chunker
 from kai_solver.greedy.outcome import Outcome
-from kai_solver.greedy.state import State
+from kai_solver.greedy.state import GangState, State
 from kai_solver.greedy.units import Unit, charge_of, least_charge_of
 from kai_solver.greedy.victims import VictimPool
 from kai_solver.reduction import GangShape, Problem
@@ -142,8 +142,15 @@ class Eligibility:
         started = problem.gangs[gang].gang.last_start_s
         units = self.pool.of_gang[gang]
         if protected_until_s(started, min_runtime_s) > problem.snapshot.now_s:
-            return [u for u in units if not self.pool.units[u].is_core]
+            # Who is short of its minimum has no surplus, whatever its parts have.
+            return [u for u in units if not self.pool.units[u].is_core] if self._had_minimum(gang) else []
         return units
+
+    def _had_minimum(self, gang: int) -> bool:
+        """True where the gang ran with its minimum when the cycle began."""
+        shape = self.state.problem.gangs[gang]
+        running = GangState([list(leaf.active) for leaf in shape.leaves], [[] for _ in shape.leaves])
+        return Chunker(shape, running).is_satisfied(shape.root)
 
 
 def reclaim_allowed(state: State, pool: VictimPool, ledger: ReclaimLedger, units: list[int]) -> bool:

@@ -4,14 +4,12 @@ Search and stages move units: surplus one by one, a core whole. But a minimum is
 pods keep their places the pods of the core need not all go.
 """
 
-from collections.abc import Iterator
-
 from kai_solver.greedy.caps import within_limits
 from kai_solver.greedy.chunks import Chunker
 from kai_solver.greedy.outcome import Outcome
 from kai_solver.greedy.placing import Placer
 from kai_solver.greedy.state import State
-from kai_solver.reduction import GangShape, Leaf, TreeNode
+from kai_solver.reduction import GangShape
 
 
 def spare(outcome: Outcome) -> None:
@@ -30,7 +28,7 @@ def spare(outcome: Outcome) -> None:
 def _spare_gang(state: State, placer: Placer, gang: GangShape, pods: list[int]) -> None:
     mark = state.mark()
     home = [pod for pod in sorted(pods, key=lambda p: state.problem.pods[p].order) if _comes_home(state, gang, pod)]
-    is_whole = _is_whole(Chunker(gang, state.gangs[gang.index]), gang.root)
+    is_whole = Chunker(gang, state.gangs[gang.index]).is_whole()
     if home and not (is_whole and placer.keeps_domains(gang, gang.root)):
         state.rollback(mark)
 
@@ -41,15 +39,3 @@ def _comes_home(state: State, gang: GangShape, pod: int) -> bool:
         return True
     state.rollback(mark)
     return False
-
-
-def _is_whole(chunker: Chunker, root: TreeNode | Leaf) -> bool:
-    """True where the gang has its minimum and no part of it is left with a piece of its own."""
-    return chunker.is_satisfied(root) and all(chunker.is_satisfied(part) for part in _running_parts(chunker, root))
-
-
-def _running_parts(chunker: Chunker, node: TreeNode | Leaf) -> Iterator[TreeNode | Leaf]:
-    for child in () if isinstance(node, Leaf) else node.children:
-        if chunker.has_active(child):
-            yield child
-            yield from _running_parts(chunker, child)

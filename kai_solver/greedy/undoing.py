@@ -53,7 +53,8 @@ def _given(outcome: Outcome, disruption: Disruption, who: Aggressor) -> list[Adm
     queue_of = {a.chunk.gang: outcome.state.problem.gangs[a.chunk.gang].queue for a in moved}
     queues = set(disruption.eligibility.reclaim_queues(who)) & set(queue_of.values())
     free = {queue for queue in queues if not was_counted(outcome, queue)}
-    return [a for a in moved if queue_of[a.chunk.gang] in free]
+    built_on = {a.chunk.gang for a in outcome.admissions if a.rung is Rung.RECLAIM}
+    return [a for a in moved if queue_of[a.chunk.gang] in free and a.chunk.gang not in built_on]
 
 
 def _is_undone(outcome: Outcome, disruption: Disruption, given: list[Admission]) -> bool:

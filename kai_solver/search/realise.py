@@ -8,6 +8,7 @@ from kai_solver.errors import InternalError
 from kai_solver.formulation.expand import Decision
 from kai_solver.formulation.joint import Joint
 from kai_solver.greedy import Chunk, State, VictimPool
+from kai_solver.greedy.caps import within_limits
 from kai_solver.greedy.fit import FitTable
 from kai_solver.greedy.placing import start_together
 
@@ -33,6 +34,7 @@ def _try(
         _clear(state, joint, decision)
         _place(state, pool, joint, decision, chunks)
         _keep_spacing(state, joint)
+        _keep_limits(state, joint)
         done = state.keeps_rules()
     except InternalError:
         done = False
@@ -89,6 +91,13 @@ def _place(
 def _keep_spacing(state: State, joint: Joint) -> None:
     if not all(state.keeps_spacing(gang) for spacing in joint.spacings for gang in spacing.gangs):
         raise InternalError("a workload does not lie as its placement asks")
+
+
+def _keep_limits(state: State, joint: Joint) -> None:
+    """Requests by GPU memory cost more on smaller devices: a move may not take a queue above its limit."""
+    gangs = state.problem.gangs
+    if not all(within_limits(state, queue) for queue in {gangs[mover.gang].queue for mover in joint.movers}):
+        raise InternalError("a queue would pass its limit by a move")
 
 
 def _put(state: State, fits: FitTable, pod: int, decision: Decision, *, later: bool) -> None:
