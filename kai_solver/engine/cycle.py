@@ -53,11 +53,6 @@ class Engine:
     def __exit__(self, *_: object) -> None:
         self.child.close()
 
-    @property
-    def peak_child_mib(self) -> float:
-        """Most memory that the solver's child had resident, MiB; 0 where none was started."""
-        return self.child.peak_rss_mib
-
     def wait(self, limit_s: float = READY_S) -> bool:
         """Wait until the solver can be asked, so that its start is not taken off a cycle's budget.
 

@@ -110,7 +110,7 @@ class Course:
     def signature(self, chunk: Chunk) -> Signature:
         """Chunks of one signature fit the same places: what failed once fails for all (capacity only shrinks)."""
         gang = self.problem.gangs[chunk.gang]
-        crowded = gang.placement.is_rule and bool(self.state.crowds[gang.family].pods.any())
+        crowded = gang.placement.is_rule and self.state.crowds.is_anybody(gang.family)
         if self.state.has_pod_rules or chunk.root.anchors or crowded:
             return (chunk.gang, chunk.pods)
         return (gang.placement, self._part_signature(chunk.root))

@@ -31,6 +31,34 @@ class Crowd:
         return cls(np.zeros(nodes, dtype=np.int64), np.zeros(nodes, dtype=np.int64))
 
 
+class Crowds:
+    """Where the pods of those workloads are that mind how they lie, kept up to date.
+
+    ``members``: the gangs of each workload, by its number; ``of``: where its pods are.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.members = families(problem)
+        self.of = {family: Crowd.empty(len(problem.nodes)) for family in self.members}
+        self._problem = problem
+        for gangs in self.members.values():
+            for pod in (pod for gang in gangs for pod in problem.gangs[gang].active):
+                if problem.pod_node[pod] >= 0:
+                    self.shift(pod, problem.pod_node[pod], +1)
+
+    def shift(self, pod: int, node: int, sign: int) -> None:
+        """Count ``pod`` on ``node`` (+1), or no longer (-1)."""
+        family = self._problem.gangs[self._problem.pod_gang[pod]].family
+        if family >= 0:
+            crowd = self.of[family]
+            crowd.pods[node] += sign
+            crowd.milli[node] += sign * gpu_milli(self._problem, pod, node)
+
+    def is_anybody(self, family: int) -> bool:
+        """True where a pod of the workload is, or is to be, on some node."""
+        return bool(self.of[family].pods.any())
+
+
 def gpu_milli(problem: Problem, pod: int, node: int) -> int:
     """GPUs (thousandths) that ``pod`` takes of ``node``."""
     shape = problem.pod_shape[pod]

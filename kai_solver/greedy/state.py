@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from kai_solver.domain import PodStatus
 from kai_solver.errors import InternalError
-from kai_solver.greedy.spacing import Crowd, admitting, families, gpu_milli, is_kept
+from kai_solver.greedy.spacing import Crowds, admitting, is_kept
 from kai_solver.greedy.zones import ZoneLedger
 from kai_solver.predicates import PodAffinityIndex
 from kai_solver.reduction import Problem
@@ -80,8 +80,7 @@ class State:
         self.has_pod_rules = any(shape.relates_to_pods for shape in problem.shapes.shapes)
         self.is_crossed = self.affinity is not None and self.affinity.is_crossed()
         self.zones = ZoneLedger(problem, problem.zones) if problem.zones is not None else None
-        self.families = families(problem)
-        self.crowds = self._crowds()
+        self.crowds = Crowds(problem)
         self._requests = [np.array(s.request, dtype=np.int64) for s in problem.shapes.shapes]
 
     # -- steps -------------------------------------------------------------------------------------------------
@@ -144,46 +143,38 @@ class State:
     # -- effects -----------------------------------------------------------------------------------------------
 
     def _apply_put(self, pod: int, place: Place) -> None:
-        request = self._requests[self.problem.pod_shape[pod]]
-        self.future[:, place.node] -= request
-        if place.now:
-            self.idle[:, place.node] -= request
-        for device in place.devices:
-            self.device_future[place.node, device] -= place.milli
-            if place.now:
-                self.device_idle[place.node, device] -= place.milli
-        if place.zones and self.zones is not None:
-            self.zones.shift(place.node, place.zones, -1, now=place.now)
-        self._share(pod, place.node, place.devices, +1, now=place.now)
+        self._shift_placed(pod, place, -1)
         self.places[pod] = place
-        self._crowd(pod, place.node, +1)
         self._join(pod, place.charge)
-        self._note(place.node, gpus=bool(place.devices))
         if self.affinity is not None:
             self.affinity.place(self.problem.pods[pod], place.node, new=True)
         if self.present is not None:
             self.present.place(self.problem.pods[pod], place.node)
 
     def _apply_lift(self, pod: int, place: Place) -> None:
-        request = self._requests[self.problem.pod_shape[pod]]
-        self.future[:, place.node] += request
-        if place.now:
-            self.idle[:, place.node] += request
-        for device in place.devices:
-            self.device_future[place.node, device] += place.milli
-            if place.now:
-                self.device_idle[place.node, device] += place.milli
-        if place.zones and self.zones is not None:
-            self.zones.shift(place.node, place.zones, +1, now=place.now)
-        self._share(pod, place.node, place.devices, -1, now=place.now)
+        self._shift_placed(pod, place, +1)
         del self.places[pod]
-        self._crowd(pod, place.node, -1)
         self._leave(pod, place.charge)
-        self._note(place.node, gpus=bool(place.devices))
         if self.affinity is not None:
             self.affinity.remove(self.problem.pods[pod], place.node)
         if self.present is not None:
             self.present.remove(self.problem.pods[pod], place.node)
+
+    def _shift_placed(self, pod: int, place: Place, sign: int) -> None:
+        """Give back (+1) or take (-1) what a pod with ``place`` holds of its node."""
+        node, amounts = place.node, sign * self._requests[self.problem.pod_shape[pod]]
+        self.future[:, node] += amounts
+        if place.now:
+            self.idle[:, node] += amounts
+        for device in place.devices:
+            self.device_future[node, device] += sign * place.milli
+            if place.now:
+                self.device_idle[node, device] += sign * place.milli
+        if place.zones and self.zones is not None:
+            self.zones.shift(node, place.zones, sign, now=place.now)
+        self._share(pod, node, place.devices, -sign, now=place.now)
+        self.crowds.shift(pod, node, -sign)
+        self._note(node, gpus=bool(place.devices))
 
     def _apply_evict(self, pod: int) -> None:
         self._leave(pod, self.problem.charges[pod])
@@ -202,7 +193,7 @@ class State:
     def _shift_running(self, pod: int, sign: int) -> None:
         problem = self.problem
         node = problem.pod_node[pod]
-        self._crowd(pod, node, -sign)
+        self.crowds.shift(pod, node, -sign)
         self.future[:, node] += sign * self._requests[problem.pod_shape[pod]]
         seats = problem.seats.get(pod, ())
         if seats:
@@ -266,25 +257,6 @@ class State:
 
     # -- beside its likes ----------------------------------------------------------------------------------------
 
-    def _crowds(self) -> dict[int, Crowd]:
-        """Where the pods of workloads are that mind how they lie."""
-        problem = self.problem
-        crowds = {family: Crowd.empty(len(problem.nodes)) for family in self.families}
-        for family, gangs in self.families.items():
-            for pod in (pod for gang in gangs for pod in problem.gangs[gang].active):
-                node = problem.pod_node[pod]
-                if node >= 0:
-                    crowds[family].pods[node] += 1
-                    crowds[family].milli[node] += gpu_milli(problem, pod, node)
-        return crowds
-
-    def _crowd(self, pod: int, node: int, sign: int) -> None:
-        family = self.problem.gangs[self.problem.pod_gang[pod]].family
-        if family >= 0:
-            crowd = self.crowds[family]
-            crowd.pods[node] += sign
-            crowd.milli[node] += sign * gpu_milli(self.problem, pod, node)
-
     def admitting(self, pod: int, allowed: BoolArray | None, *, unruled: bool = False) -> BoolArray | None:
         """``allowed`` (N,) without the nodes where other pods' places forbid this one; None: all nodes."""
         masks = [allowed] if allowed is not None else []
@@ -292,7 +264,7 @@ class State:
             masks.append(self.affinity.mask(self.problem.pods[pod]))
         gang = self.problem.gangs[self.problem.pod_gang[pod]]
         if gang.placement.is_rule and not unruled:
-            masks.append(admitting(self.problem, gang, pod, self.crowds[gang.family]))
+            masks.append(admitting(self.problem, gang, pod, self.crowds.of[gang.family]))
         if len(masks) < 2:
             return masks[0] if masks else None
         every: BoolArray = np.logical_and.reduce(masks)
@@ -301,16 +273,16 @@ class State:
     def likes(self, pod: int) -> IntArray | None:
         """(N,) pods of its workload by node, for a pod that goes where the fewest are; None for the others."""
         gang = self.problem.gangs[self.problem.pod_gang[pod]]
-        return self.crowds[gang.family].pods if gang.placement.nodes == "spread" else None
+        return self.crowds.of[gang.family].pods if gang.placement.nodes == "spread" else None
 
     def keeps_spacing(self, gang: int) -> bool:
         """True where the pods of the gang's workload lie as their rule asks."""
         shape = self.problem.gangs[gang]
         if not shape.placement.is_rule:
             return True
-        active = [leaf for member in self.families[shape.family] for leaf in self.gangs[member].active]
+        active = [leaf for member in self.crowds.members[shape.family] for leaf in self.gangs[member].active]
         places = {pod: self.places[pod].node for leaf in active for pod in leaf if pod in self.places}
-        return is_kept(self.problem, shape, active, places, self.crowds[shape.family])
+        return is_kept(self.problem, shape, active, places, self.crowds.of[shape.family])
 
     # -- devices -----------------------------------------------------------------------------------------------
 

@@ -228,34 +228,8 @@ def plan_from_document(document: Any, file: str = "") -> Plan:
     """
     doc = validate(PlanDoc, document, file)
     return Plan(
-        binds=tuple(
-            Bind(
-                b.pod,
-                b.gang,
-                b.node,
-                _devices(b.devices),
-                b.nominated,
-                Rung(b.rung),
-                _zones(b.zones),
-                _grants(b.claims),
-            )
-            for b in doc.binds
-        ),
-        moves=tuple(
-            Move(
-                m.pod,
-                m.gang,
-                m.source,
-                m.target,
-                _devices(m.devices),
-                m.helps,
-                Rung(m.rung),
-                _zones(m.zones),
-                _grants(m.claims),
-                m.message,
-            )
-            for m in doc.moves
-        ),
+        binds=tuple(map(_read_bind, doc.binds)),
+        moves=tuple(map(_read_move, doc.moves)),
         evictions=tuple(Eviction(e.pod, e.gang, e.node, e.reason, e.helps, e.message) for e in doc.evictions),
         pending=tuple(
             Pending(p.gang, p.reason, p.message, _proof(p.proof), tuple(map(_fit_error, p.fit_errors)))
@@ -270,6 +244,34 @@ def plan_from_document(document: Any, file: str = "") -> Plan:
         seed=doc.seed,
         versions=doc.versions,
         notes=doc.notes,
+    )
+
+
+def _read_bind(doc: BindDoc) -> Bind:
+    return Bind(
+        pod=doc.pod,
+        gang=doc.gang,
+        node=doc.node,
+        devices=_devices(doc.devices),
+        nominated=doc.nominated,
+        rung=Rung(doc.rung),
+        zones=_zones(doc.zones),
+        claims=_grants(doc.claims),
+    )
+
+
+def _read_move(doc: MoveDoc) -> Move:
+    return Move(
+        pod=doc.pod,
+        gang=doc.gang,
+        source=doc.source,
+        target=doc.target,
+        devices=_devices(doc.devices),
+        helps=doc.helps,
+        rung=Rung(doc.rung),
+        zones=_zones(doc.zones),
+        claims=_grants(doc.claims),
+        message=doc.message,
     )
 
 

@@ -19,14 +19,6 @@ from kai_solver.predicates.pods import PodSelector, of_spread, of_term
 IntArray = NDArray[np.int64]
 _K = TypeVar("_K")
 
-NOT_NEAR = "node(s) didn't match pod affinity rules"
-NOT_APART = "node(s) didn't match pod anti-affinity rules"
-REPELLED = "node(s) didn't satisfy existing pods anti-affinity rules"
-UNEVEN = "node(s) didn't match pod topology spread constraints"
-PORT_TAKEN = "node(s) didn't have free ports for the requested pod ports"
-_ORDER = (NOT_NEAR, NOT_APART, REPELLED, UNEVEN, PORT_TAKEN)
-"""Order in which a node's reasons are looked at."""
-
 _Selectors = frozenset[PodSelector]
 """Selectors that a pod must all match."""
 

@@ -213,7 +213,7 @@ class Joiner:
         ruled = {gang for gang in touched if gangs[gang].placement.is_rule}
         free = {p for m in movers if m.gang in ruled for piece in m.pieces for p in piece.pods}
         for family in sorted({gangs[gang].family for gang in ruled}):
-            members = state.families[family]
+            members = state.crowds.members[family]
             fixed: dict[int, tuple[int, int]] = {}
             for pod in (p for gang in members for p in gangs[gang].active):
                 node = self.problem.pod_node[pod]

@@ -107,8 +107,8 @@ class Question:
         gang = self.problem.gangs[self.chunk.gang]
         if not gang.placement.is_rule:
             return NO_PLACEMENT
-        crowded = bool(self.state.crowds[gang.family].pods.any())
-        crowded |= any(self.problem.gangs[member].active for member in self.state.families[gang.family])
+        crowded = self.state.crowds.is_anybody(gang.family)
+        crowded |= any(self.problem.gangs[member].active for member in self.state.crowds.members[gang.family])
         return replace(gang.placement, min_nodes=None) if crowded else gang.placement
 
     def _is_welcome_home(self, pod: int) -> bool:
