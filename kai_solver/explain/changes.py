@@ -23,6 +23,7 @@ def needed_changes(
     if shape is not None:
         found += _queue_changes(chain, next_charge(after, shape), gang.preemptible)
     found += _node_changes(fits)
+    found += _rule_changes(pending, alone=not found)
     return tuple(dict.fromkeys(found))
 
 
@@ -82,5 +83,29 @@ def _node_changes(fits: Sequence[PodFit]) -> Iterator[str]:
     for fit in fits:
         if fit.room >= fit.required:
             continue
-        nearest = f"; nearest: {fit.nearest}" if fit.nearest else "; no node admits them as they are written"
+        nearest = f"; nearest: {fit.nearest}" if fit.nearest else ""
+        if not fit.fitting_nodes and not fit.nearest:
+            nearest = "; no node admits them as they are written"
         yield f"Free room for {_more_pods(fit.required - fit.room)} of {fit.request}{nearest}"
+
+
+def _rule_changes(pending: Pending, *, alone: bool) -> Iterator[str]:
+    """What to do about pods that lack something outside, and (``alone``: nothing else is said) about joint rules."""
+    blocking = pending.proof.blocking
+    for blocker in blocking:
+        if blocker.kind == "pod":
+            yield f"Mend what pod {blocker.name} waits for: {blocker.have}"
+    if not alone or pending.reason not in _TOGETHER:
+        return
+    if not any(blocker.kind == "pod" for blocker in blocking):
+        yield _TOGETHER[pending.reason]
+
+
+_TOGETHER = {
+    Reason.TOPOLOGY: "Free room within one domain of the required level, or require a wider level",
+    Reason.PLACEMENT: "Loosen the placement of its workload or queue, or add nodes",
+    Reason.NOT_ENOUGH_RESOURCES: (
+        "Each of its pods has room alone, all that are required have not: loosen the rules named above, or add nodes"
+    ),
+}
+"""Where every kind of pod has room by itself, so that only what they must hold together stands in the way."""

@@ -244,3 +244,24 @@ def test_events_name_the_zones() -> None:
     plan = Plan(binds=(Bind("ns/w", "ns/w", "a", (Device(0, 1000),), zones=zones),))
     (event,) = explain_gang(cluster, plan, "w").events
     assert event.message == "Successfully assigned pod ns/w to node a at node-pool default, NUMA zone node-1"
+
+
+@pytest.mark.parametrize("reason", ["TopologyNotSatisfied", "PlacementNotSatisfied", "NotEnoughResources"])
+def test_a_gang_whose_pods_fit_one_by_one_is_told_what_to_loosen(reason: str) -> None:
+    job = gang("j", pod("j-0", GpuRequest(1)))
+    (change,) = explain_gang(snapshot(job), waiting("j", Reason(reason)), "ns/j").changes
+    assert "or add nodes" in change or "a wider level" in change
+
+
+def test_what_a_pod_waits_for_outside_is_to_be_mended() -> None:
+    lost = Blocker("pod", "ns/j-0", "its conditions", 'persistentvolumeclaim "data" not found')
+    plan = waiting("j", Reason.POD_SCHEDULING_ERRORS, lost)
+    found = explain_gang(snapshot(gang("j", pod("j-0", GpuRequest(1)))), plan, "ns/j")
+    assert found.changes == ('Mend what pod ns/j-0 waits for: persistentvolumeclaim "data" not found',)
+
+
+def test_nodes_that_take_some_of_the_pods_are_not_said_to_admit_none() -> None:
+    pods = [pod(f"j-{i}", GpuRequest(4)) for i in range(3)]
+    (change,) = explain_gang(snapshot(gang("j", *pods)), waiting(), "ns/j").changes
+    assert change.startswith("Free room for 1 more pod of 4 GPUs")
+    assert "no node" not in change
