@@ -13,6 +13,7 @@ from kai_solver.formulation.expand import Decision, expand, hint_values
 from kai_solver.formulation.joint import Joint, Mover
 from kai_solver.formulation.rows import Ints
 from kai_solver.greedy import Admission, Outcome
+from kai_solver.greedy.court import reclaims_hold
 from kai_solver.search.asker import Asker
 from kai_solver.search.joining import Joiner
 from kai_solver.search.realise import realise
@@ -58,8 +59,9 @@ class Refiner:
         ):
             reseat(outcome)
             return Refined(stages if hint is not None else (), False, result.notes)
-        if not _apply(outcome, joint, expand(form.variables, result.values), rights.takers):
-            return Refined((), False, (*result.notes, "the solver's places could not be realised device by device"))
+        fault = _apply(outcome, joint, expand(form.variables, result.values), rights.takers)
+        if fault:
+            return Refined((), False, (*result.notes, fault))
         reseat(outcome)
         return Refined(stages, True, result.notes)
 
@@ -121,12 +123,17 @@ def _stages(result: SessionResult) -> tuple[Stage, ...]:
     )
 
 
-def _apply(outcome: Outcome, joint: Joint, decision: Decision, takers: Sequence[frozenset[int]]) -> bool:
-    chunks = [(a.chunk, a.rung) for a in outcome.admissions]
-    if not realise(outcome.state, outcome.pool, joint, decision, chunks):
-        return False
+def _apply(outcome: Outcome, joint: Joint, decision: Decision, takers: Sequence[frozenset[int]]) -> str:
+    """Put the decision into effect; else what was in the way, with all as it was."""
+    mark, admissions = outcome.state.mark(), outcome.admissions
+    if not realise(outcome.state, outcome.pool, joint, decision, [(a.chunk, a.rung) for a in admissions]):
+        return "the solver's places could not be realised device by device"
     attribute(outcome, joint, decision, takers)
-    return True
+    if reclaims_hold(outcome):
+        return ""
+    outcome.state.rollback(mark)
+    outcome.admissions = admissions
+    return "the solver's victims would not be allowed reclaim by reclaim; those found before are kept"
 
 
 def attribute(outcome: Outcome, joint: Joint, decision: Decision, takers: Sequence[frozenset[int]]) -> None:

@@ -1,0 +1,69 @@
+"""All reclaims of a finished cycle once more, one after the other, as they would be judged by the plan.
+
+The stages choose victims for all reclaimers together, by rights from before any of them. Who goes for whom then decides
+whether every single one was allowed (reference 3.5).
+"""
+
+from kai_solver.domain import Rung
+from kai_solver.fairness import ReclaimLedger, may_reclaim
+from kai_solver.greedy.outcome import Admission, Outcome
+from kai_solver.greedy.rules import reclaim_allowed
+from kai_solver.greedy.victims import VictimPool
+from kai_solver.reduction.charges import Charge
+
+_EVICTING = (Rung.RECLAIM, Rung.PREEMPT)
+
+
+def reclaims_hold(outcome: Outcome) -> bool:
+    """True where every reclaim is allowed in the state that the admissions before it left."""
+    if outcome.pool is None or all(a.rung is not Rung.RECLAIM for a in outcome.admissions):
+        return True
+    books = _Books(outcome, outcome.pool)
+    return all(books.admit(admission) for admission in outcome.admissions)
+
+
+class _Books:
+    """What every queue holds as the admissions follow each other."""
+
+    def __init__(self, outcome: Outcome, pool: VictimPool) -> None:
+        self.state, self.pool = outcome.state, pool
+        self.problem = outcome.state.problem
+        self.allocated = [list(row) for row in self.problem.allocated]
+        self.fixed = [list(row) for row in self.problem.allocated_fixed]
+        self.gone: set[int] = set()
+
+    def admit(self, admission: Admission) -> bool:
+        """Book the admission and its victims; False where it is a reclaim that is not allowed."""
+        gang = self.problem.gangs[admission.chunk.gang]
+        places = [self.state.places[pod].charge for pod in admission.chunk.pods]
+        charge = (sum(c[0] for c in places), sum(c[1] for c in places), sum(c[2] for c in places))
+        if admission.rung is Rung.RECLAIM and admission.units and not self._is_allowed(admission, charge):
+            return False
+        self._add(gang.queue, charge, +1, is_fixed=not gang.gang.preemptible)
+        fresh = [u for u in admission.units if u not in self.gone and self.pool.has_left(u)]
+        for unit in fresh if admission.rung in _EVICTING else ():
+            self._add(self._queue_of(unit), self.pool.units[unit].charge, -1)
+            self.gone.add(unit)
+        return True
+
+    def _is_allowed(self, admission: Admission, charge: Charge) -> bool:
+        """With victims that it shares with an earlier one still in their places."""
+        problem, gang = self.problem, self.problem.gangs[admission.chunk.gang]
+        shared = [unit for unit in admission.units if unit in self.gone]
+        for unit in shared:
+            self._add(self._queue_of(unit), self.pool.units[unit].charge, +1)
+        tree, share = problem.queues, problem.share
+        preemptible = gang.gang.preemptible
+        refusal = may_reclaim(tree, share, self.allocated, self.fixed, gang.queue, charge, preemptible=preemptible)
+        ledger = ReclaimLedger(tree, share, problem.allocatable, self.allocated, gang.queue, charge)
+        for unit in shared:
+            self._add(self._queue_of(unit), self.pool.units[unit].charge, -1)
+        return refusal is None and reclaim_allowed(self.state, self.pool, ledger, list(admission.units))
+
+    def _queue_of(self, unit: int) -> int:
+        return self.problem.gangs[self.pool.units[unit].gang].queue
+
+    def _add(self, leaf: int, charge: Charge, sign: int, *, is_fixed: bool = False) -> None:
+        for queue in self.problem.queues.path[leaf]:
+            for table in (self.allocated, self.fixed) if is_fixed else (self.allocated,):
+                table[queue] = [held + sign * amount for held, amount in zip(table[queue], charge, strict=True)]

@@ -1,0 +1,86 @@
+"""Where features meet: each found by random clusters that cross them, told here in its smallest form."""
+
+from typing import Any
+
+import pytest
+
+from kai_solver.check import check_plan
+from kai_solver.domain import Plan, Rung
+from kai_solver.engine import cycle
+from kai_solver.greedy import Ladder
+from kai_solver.greedy.court import reclaims_hold
+from kai_solver.instances_io import snapshot_from_native
+from kai_solver.modelfiles import load_model
+from kai_solver.reduction import build_problem
+from kai_solver.search.budget import Budget
+from kai_solver.search.oracle import OracleLadder
+
+Document = dict[str, Any]
+MODELS = pytest.mark.parametrize("model", ["greedy-only", "default"])
+
+
+def a_node(name: str, gpus: int, **more: Any) -> Document:
+    return {"name": name, "gpus": gpus, "cpu": 16, "gpuMemory": 80_000, "labels": {"host": name}} | more
+
+
+def a_queue(name: str, gpus: int, **more: Any) -> Document:
+    quota = {"cpu": "unlimited", "memory": "unlimited", "gpu": gpus}
+    return {"name": name, "quota": quota, "weight": 0} | more
+
+
+def a_gang(name: str, queue: str, *pods: Document, **more: Any) -> Document:
+    made = [{"name": f"{name}-{i}", "cpu": "100m", "order": [0, float(i), ""]} | pod for i, pod in enumerate(pods)]
+    made = [pod | ({"status": "Running"} if "node" in pod else {}) for pod in made]
+    start = {"lastStart": 500.0} if any("node" in pod for pod in pods) else {}
+    return {"name": name, "queue": queue, "pods": made, "priority": 50, "created": 1.0} | start | more
+
+
+def on(node: str, gpus: float = 1, **more: Any) -> Document:
+    return {"gpus": gpus, "node": node} | more
+
+
+def decided(model: str, nodes: list[Document], queues: list[Document], gangs: list[Document], **more: Any) -> Plan:
+    document: Document = {"format": "kai-solver/v1", "now": 1000.0, "nodes": nodes, "queues": queues, "gangs": gangs}
+    snapshot = snapshot_from_native(document | more)
+    plan = cycle(snapshot, load_model(model), budget_s=5.0)
+    assert check_plan(snapshot, plan) == ()
+    assert not [note for note in plan.notes if "refused" in note], plan.notes
+    return plan
+
+
+@MODELS
+@pytest.mark.parametrize(("least_s", "pays"), [(600, False), (400, True)])
+def test_while_protected_who_is_short_of_its_minimum_has_no_surplus(model: str, least_s: int, pays: bool) -> None:
+    """One group lacks its pod, and the pods of the other are beyond their minimum of none."""
+    groups = [{"name": "lead", "minMember": 1}, {"name": "rest", "minMember": 0}]
+    torn = a_gang("torn", "b", {"gpus": 4, "group": "lead"}, on("n", 2, group="rest"), groups=groups)
+    queues = [a_queue("a", 2), a_queue("b", 0, reclaimMinRuntime=least_s)]
+    plan = decided(model, [a_node("n", 2)], queues, [torn, a_gang("late", "a", {"gpus": 2}, minMember=1)])
+    assert [eviction.pod for eviction in plan.evictions] == ["default/torn-1"] * pays
+
+
+@MODELS
+def test_stale_pods_stay_while_the_spread_of_newcomers_counts_on_them(model: str) -> None:
+    """The newcomer may lie on n0 as n1 has a pod like it, which would go at the end of the same cycle."""
+    spread = [{"selector": {"app": "x"}, "topologyKey": "host", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]
+    like: Document = {"labels": {"app": "x"}}
+    stale = a_gang("stale", "a", on("n1", 1, **like), {"gpus": 1} | like, minMember=2, staleSince=100.0)
+    there = a_gang("there", "a", on("n0", 1, **like), minMember=1)
+    late = a_gang("late", "a", {"gpus": 1, "topologySpreadConstraints": spread} | like, minMember=1)
+    plan = decided(model, [a_node("n0", 2), a_node("n1", 1)], [a_queue("a", 9)], [stale, there, late])
+    assert [bind.node for bind in plan.binds if bind.gang == "default/late"] == ["n0"]
+    assert plan.evictions == ()
+
+
+@MODELS
+def test_nobody_moves_to_where_its_queue_would_pass_its_limit(model: str) -> None:
+    """A request by GPU memory costs twice as much on n1, and its queue is at its limit."""
+    small = a_gang("small", "b", {"gpuMemory": 40_000, "node": "n0"}, minMember=1)
+    wide = a_gang("wide", "a", {"gpus": 1}, minMember=1)
+    limit = {"limit": {"cpu": "unlimited", "memory": "unlimited", "gpu": 0.5}}
+    nodes = [a_node("n0", 1), a_node("n1", 1, gpuMemory=40_000, taints=[{"key": "t", "effect": "NoSchedule"}])]
+    small["pods"][0]["tolerations"] = [{"operator": "Exists"}]
+    plan = decided(model, nodes, [a_queue("a", 0, priority=101), a_queue("b", 1, **limit)], [small, wide])
+    assert plan.moves == ()
+    small["pods"][0]["gpuMemory"] = 20_000
+    assert [move.target for move in decided(model, nodes, [a_queue("a", 0), a_queue("b", 1)], [small, wide]).moves]
