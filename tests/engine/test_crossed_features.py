@@ -1,18 +1,18 @@
 """Where features meet: each found by random clusters that cross them, told here in its smallest form."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kai_solver.check import check_plan
-from kai_solver.domain import Plan, Rung
+from kai_solver.domain import Plan
 from kai_solver.engine import cycle
 from kai_solver.greedy import Ladder
 from kai_solver.greedy.court import reclaims_hold
 from kai_solver.instances_io import snapshot_from_native
 from kai_solver.modelfiles import load_model
 from kai_solver.reduction import build_problem
-from kai_solver.search.budget import Budget
 from kai_solver.search.oracle import OracleLadder
 
 Document = dict[str, Any]
@@ -62,11 +62,11 @@ def test_while_protected_who_is_short_of_its_minimum_has_no_surplus(model: str, 
 @MODELS
 def test_stale_pods_stay_while_the_spread_of_newcomers_counts_on_them(model: str) -> None:
     """The newcomer may lie on n0 as n1 has a pod like it, which would go at the end of the same cycle."""
-    spread = [{"selector": {"app": "x"}, "topologyKey": "host", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]
+    spread = [{"selector": [{"key": "app", "operator": "In", "values": ["x"]}], "topologyKey": "host"}]
     like: Document = {"labels": {"app": "x"}}
-    stale = a_gang("stale", "a", on("n1", 1, **like), {"gpus": 1} | like, minMember=2, staleSince=100.0)
+    stale = a_gang("stale", "a", on("n1", 1, **like), {"gpus": 4}, minMember=2, staleSince=100.0)
     there = a_gang("there", "a", on("n0", 1, **like), minMember=1)
-    late = a_gang("late", "a", {"gpus": 1, "topologySpreadConstraints": spread} | like, minMember=1)
+    late = a_gang("late", "a", {"gpus": 1, "spread": spread} | like, minMember=1)
     plan = decided(model, [a_node("n0", 2), a_node("n1", 1)], [a_queue("a", 9)], [stale, there, late])
     assert [bind.node for bind in plan.binds if bind.gang == "default/late"] == ["n0"]
     assert plan.evictions == ()
@@ -84,3 +84,22 @@ def test_nobody_moves_to_where_its_queue_would_pass_its_limit(model: str) -> Non
     assert plan.moves == ()
     small["pods"][0]["gpuMemory"] = 20_000
     assert [move.target for move in decided(model, nodes, [a_queue("a", 0), a_queue("b", 1)], [small, wide]).moves]
+
+
+def test_victims_that_no_reclaim_may_take_are_not_taken() -> None:
+    """As chosen by the greedy all is well; with a pod of a queue within its quota in place of one above, it is not."""
+    rich = [a_gang(f"rich{i}", "b", on("n"), minMember=1) for i in range(3)]
+    poor = a_gang("poor", "c", on("n"), minMember=1)
+    queues = [a_queue("a", 1), a_queue("b", 2), a_queue("c", 1)]
+    gangs = [*rich, poor, a_gang("late", "a", {"gpus": 1}, minMember=1)]
+    document = {"format": "kai-solver/v1", "now": 1000.0, "nodes": [a_node("n", 4)], "queues": queues, "gangs": gangs}
+    problem = build_problem(snapshot_from_native(document))
+    outcome = Ladder(problem, load_model("greedy-only").ladder, OracleLadder(None)).climb()
+    assert outcome.pool is not None
+    (admission,) = outcome.admissions
+    assert [problem.gangs[outcome.pool.units[u].gang].gang.queue for u in admission.units] == ["b"]
+    assert reclaims_hold(outcome)
+    (other,) = (u.index for u in outcome.pool.units if problem.gangs[u.gang].gang.name == "poor")
+    outcome.pool.leave(other)
+    outcome.admissions[:] = [replace(admission, units=(other,))]
+    assert not reclaims_hold(outcome)
