@@ -15,7 +15,17 @@ from kai_solver.domain.claims import (
     Version,
 )
 from kai_solver.domain.cluster import Node, Taint, Topology, TopologyLevel
+from kai_solver.domain.constraints import (
+    NO_CONSTRAINTS,
+    Constraints,
+    NodeTerm,
+    PodAffinityTerm,
+    Requirement,
+    SpreadConstraint,
+    Toleration,
+)
 from kai_solver.domain.fit_error import NODE_GROUP, FitError, QueueDetails
+from kai_solver.domain.gangs import Gang, PodSet, SubGroup, TopologyConstraint, flat_gang
 from kai_solver.domain.gpus import counted_gpu_milli, implied_terms, paid_gpu_milli
 from kai_solver.domain.model import FAMILIES, LADDER, STAGES, SearchSpec, SolverModel, StageSpec
 from kai_solver.domain.numa import Container, NumaPolicy, NumaScope, NumaTopology, NumaZone, ZoneShare
@@ -34,26 +44,9 @@ from kai_solver.domain.plan import (
     Rung,
     Stage,
 )
+from kai_solver.domain.pods import NO_GPU, GpuRequest, Pod, PodStatus
 from kai_solver.domain.queues import DEFAULT_QUEUE_PRIORITY, Queue, QueueVector
 from kai_solver.domain.snapshot import Notice, Policy, Snapshot
-from kai_solver.domain.workload import (
-    NO_CONSTRAINTS,
-    NO_GPU,
-    Constraints,
-    Gang,
-    GpuRequest,
-    NodeTerm,
-    Pod,
-    PodAffinityTerm,
-    PodSet,
-    PodStatus,
-    Requirement,
-    SpreadConstraint,
-    SubGroup,
-    Toleration,
-    TopologyConstraint,
-    flat_gang,
-)
 
 __all__ = [
     "DEFAULT_QUEUE_PRIORITY",

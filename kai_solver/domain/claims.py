@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kai_solver.domain.cluster import Node
-from kai_solver.domain.workload import Pod
+from kai_solver.domain.pods import Pod
 from kai_solver.units import ResourceSchema
 
 MOST_CONSUMERS = 256

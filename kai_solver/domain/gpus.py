@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping
 
 from kai_solver.domain.cluster import Node
+from kai_solver.domain.constraints import NodeTerm, Requirement
+from kai_solver.domain.pods import GpuRequest
 from kai_solver.domain.snapshot import Policy
-from kai_solver.domain.workload import GpuRequest, NodeTerm, Requirement
 from kai_solver.units import GPU, MILLI, ResourceSchema, mig_slices
 
 GPU_WORKER = "node-role.kubernetes.io/gpu-worker"

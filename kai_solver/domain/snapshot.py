@@ -5,9 +5,10 @@ from typing import Literal
 
 from kai_solver.domain.claims import Claims
 from kai_solver.domain.cluster import Node, Topology
+from kai_solver.domain.gangs import Gang
 from kai_solver.domain.placement import Strategy
+from kai_solver.domain.pods import Pod
 from kai_solver.domain.queues import Queue
-from kai_solver.domain.workload import Gang, Pod
 from kai_solver.units import GPU_RESOURCES, SHARED_GPU_RESOURCES, ResourceSchema
 
 

@@ -1,0 +1,107 @@
+"""Where a pod may run, and beside whom, as Kubernetes says it."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One expression of a node or label selector: key, operator (In, NotIn, Exists, ...), values."""
+
+    key: str
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
+    values: tuple[str, ...] = ()
+
+
+NodeTerm = tuple[Requirement, ...]
+"""Requirements that must all hold. The key ``metadata.name`` stands for the node's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """As in Kubernetes; the empty key with ``Exists`` tolerates everything, the empty effect every effect."""
+
+    key: str = ""
+    operator: Literal["Equal", "Exists"] = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodAffinityTerm:
+    """(Anti-)affinity to pods whose labels match, inside one value of ``topology_key``.
+
+    ``namespaces`` empty means the pod's own namespace; ``("*",)`` means all.
+    """
+
+    selector: tuple[Requirement, ...]
+    topology_key: str
+    namespaces: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadConstraint:
+    """A ``topologySpreadConstraint``: how unevenly matching pods of the namespace may lie over the domains.
+
+    Attributes
+    ----------
+    max_skew
+        Most matching pods of a domain less those of the emptiest one.
+    min_domains
+        With fewer domains than this the emptiest counts as empty.
+    honours_affinity, honours_taints
+        Whether nodes that the pod's node affinity, or taints, keep it from count as domains
+        (``nodeAffinityPolicy`` and ``nodeTaintsPolicy``; the defaults are Kubernetes').
+    """
+
+    selector: tuple[Requirement, ...]
+    topology_key: str
+    max_skew: int = 1
+    min_domains: int = 1
+    honours_affinity: bool = True
+    honours_taints: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """Where a pod may run. Equal constraints are one object where an importer interns them (cheap classes).
+
+    Attributes
+    ----------
+    node_terms
+        Conjunction of disjunctions: for every entry at least one of its terms must hold (node selector, required
+        node affinity and each volume's node affinity are one entry each).
+    preferred
+        (weight, term) of preferred node affinity.
+    preferred_pods
+        (weight, term) of preferred pod affinity; a negative weight is preferred anti-affinity.
+    spread, preferred_spread
+        Spread that must hold (``DoNotSchedule``), and that should (``ScheduleAnyway``).
+    blocked
+        Reasons, in words, why no node can take the pod until something else changes (a missing claim, a
+        missing ConfigMap). Empty for most.
+    """
+
+    node_terms: tuple[tuple[NodeTerm, ...], ...] = ()
+    preferred: tuple[tuple[int, NodeTerm], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    affinity: tuple[PodAffinityTerm, ...] = ()
+    anti_affinity: tuple[PodAffinityTerm, ...] = ()
+    spread: tuple[SpreadConstraint, ...] = ()
+    host_ports: tuple[str, ...] = ()
+    blocked: tuple[str, ...] = ()
+    preferred_pods: tuple[tuple[int, PodAffinityTerm], ...] = ()
+    preferred_spread: tuple[SpreadConstraint, ...] = ()
+
+    @property
+    def binds_pods(self) -> bool:
+        """True where the pod may be kept off a node by the pods that are elsewhere."""
+        return bool(self.affinity or self.anti_affinity or self.spread or self.host_ports)
+
+    @property
+    def speaks_of_pods(self) -> bool:
+        """True where the places of other pods matter at all, be it for a preference."""
+        return bool(self.binds_pods or self.preferred_pods or self.preferred_spread)
+
+
+NO_CONSTRAINTS = Constraints()

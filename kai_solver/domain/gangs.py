@@ -1,0 +1,117 @@
+"""Gangs: pods that are scheduled all or nothing, and the trees of subgroups that they form."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from kai_solver.domain.placement import NO_PLACEMENT, Placement
+from kai_solver.domain.pods import Pod
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyConstraint:
+    """Required and preferred level (node label or alias) of a topology; empty where not asked for."""
+
+    topology: str
+    required: str = ""
+    preferred: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodSet:
+    """A leaf of a gang's tree: pods alike in role; at least ``min_member`` of them or none of the gang."""
+
+    name: str
+    min_member: int
+    topology: TopologyConstraint | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SubGroup:
+    """An inner node of a gang's tree.
+
+    ``min_subgroups`` None: all children are needed; K: any K of them; 0: a fully elastic subtree.
+    """
+
+    name: str = ""
+    children: tuple["SubGroup | PodSet", ...] = ()
+    min_subgroups: int | None = None
+    topology: TopologyConstraint | None = None
+
+    @property
+    def needed(self) -> int:
+        """How many children must be satisfied."""
+        return len(self.children) if self.min_subgroups is None else min(self.min_subgroups, len(self.children))
+
+    def podsets(self) -> Iterator[PodSet]:
+        """All leaves, depth first."""
+        for child in self.children:
+            if isinstance(child, PodSet):
+                yield child
+            else:
+                yield from child.podsets()
+
+
+def flat_gang(min_member: int, topology: TopologyConstraint | None = None) -> SubGroup:
+    """Tree of a gang without subgroups: one podset named ``default``."""
+    return SubGroup(children=(PodSet("default", min_member),), topology=topology)
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """A PodGroup with its pods: what is scheduled all or nothing.
+
+    Attributes
+    ----------
+    pods
+        All pods, finished ones included; order is the importer's.
+    preemptible
+        Effective: stated, else priority below the policy's ``non_preemptible_priority``.
+    never_preempts
+        ``preemptionPolicy: Never``: may not cause victims by preempt.
+    last_start_s, last_eviction_s, stale_since_s
+        Epoch seconds, None where it never happened.
+    preemption_delay_s
+        Wait after ``max(created_s, last_eviction_s)`` before it may cause victims or moves.
+    staleness_grace_s
+        None: the policy's; negative: never evicted for staleness.
+    placement
+        Where its pods should and must go; wins over its queues' (field by field).
+    workload
+        Name that gangs of one namespace have in common which are replicas of one workload (a Deployment's); empty: the
+        gang is the workload. ``placement`` is about the pods of all of them.
+    set_aside
+        Why the gang cannot be considered at all (unknown queue, broken tree, two sizes in one job).
+        Its running pods still count as load and are never touched.
+    queue_source
+        Who named the queue, in words, where the importer knows (for people; no part of what a gang is).
+    """
+
+    namespace: str
+    name: str
+    queue: str
+    root: SubGroup
+    pods: tuple[Pod, ...] = ()
+    priority: int = 50
+    preemptible: bool = True
+    never_preempts: bool = False
+    created_s: float = 0.0
+    last_start_s: float | None = None
+    last_eviction_s: float | None = None
+    stale_since_s: float | None = None
+    preemption_delay_s: float = 0.0
+    staleness_grace_s: float | None = None
+    placement: Placement = NO_PLACEMENT
+    workload: str = ""
+    set_aside: str = ""
+    uid: str = ""
+    queue_source: str = field(default="", compare=False)
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def family(self) -> str:
+        """What its placement is about: the gang, or all gangs of its workload in its namespace."""
+        return f"{self.namespace}/{self.workload}/" if self.workload else self.key

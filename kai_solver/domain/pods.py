@@ -1,0 +1,143 @@
+"""Pods: what they ask for, and how they stand."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from kai_solver.domain.constraints import NO_CONSTRAINTS, Constraints
+from kai_solver.domain.numa import Container, ZoneShare
+from kai_solver.units import MILLI, Vector
+
+
+class PodStatus(Enum):
+    """KAI's pod statuses (``api/pod_status/pod_status.go``) as far as a snapshot can hold them."""
+
+    PENDING = "Pending"
+    GATED = "Gated"
+    BINDING = "Binding"
+    BOUND = "Bound"
+    RUNNING = "Running"
+    RELEASING = "Releasing"
+    STUCK_IN_RELEASING = "StuckInReleasing"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+    @property
+    def holds_resources(self) -> bool:
+        """True where the pod occupies its node (KAI: activeUsed)."""
+        return self in _HOLDING
+
+    @property
+    def is_active(self) -> bool:
+        """True where the pod counts toward its gang and its queue (KAI: activeAllocated)."""
+        return self in _ACTIVE
+
+    @property
+    def is_alive(self) -> bool:
+        """True where the pod is active or may become so."""
+        return self in _ACTIVE or self in (PodStatus.PENDING, PodStatus.GATED)
+
+
+_ACTIVE = frozenset({PodStatus.BINDING, PodStatus.BOUND, PodStatus.RUNNING})
+_HOLDING = _ACTIVE | {PodStatus.RELEASING, PodStatus.STUCK_IN_RELEASING}
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRequest:
+    """GPUs of one pod: ``devices`` devices of its node with ``milli`` thousandths of each.
+
+    Whole GPUs: ``milli == 1000``. A request by memory has ``memory_mib > 0`` and ``milli == 0``: its share
+    depends on the node (``milli_on``). Shared devices of one pod are distinct devices of one node.
+    """
+
+    devices: int = 0
+    milli: int = MILLI
+    memory_mib: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """True for a request of whole devices (at least one)."""
+        return self.devices > 0 and self.milli == MILLI and not self.memory_mib
+
+    @property
+    def is_shared(self) -> bool:
+        """True for a request of parts of devices."""
+        return self.devices > 0 and not self.is_whole
+
+    def milli_on(self, gpu_memory_mib: int) -> int:
+        """Thousandths of each device on a node whose devices have ``gpu_memory_mib``.
+
+        KAI rounds a request by memory up to a hundredth of a GPU (reference 3.11); 0 MiB is read as 100.
+        May exceed 1000: then it does not fit such a node.
+        """
+        if not self.memory_mib:
+            return self.milli
+        return -(-self.memory_mib * 100 // (gpu_memory_mib or 100)) * 10
+
+
+NO_GPU = GpuRequest()
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod.
+
+    Attributes
+    ----------
+    namespace, name
+        ``key`` is ``namespace/name``, unique in a snapshot.
+    request
+        Vector of the snapshot's schema, without GPUs (those are in ``gpu``); ``request[PODS] == 1``.
+        Extended resources, MIG slices among them, are here.
+    gpu
+        Whole or shared GPUs.
+    quota_gpu_milli
+        GPUs that the queue pays beside ``gpu``: a MIG slice ``<g>g`` pays ``1000 * g``.
+    podset
+        Name of the leaf of its gang's tree.
+    node
+        Node it runs on or is bound to; empty when none.
+    devices
+        Indices of the devices it holds, where known. Pods of one node that share a device have it in common.
+        Pods of unknown devices get some when the problem is built.
+    gpu_groups
+        KAI's names of the shared devices it sits on (one per device); equal name and node, same device.
+    nominated_node
+        Where an earlier cycle promised it a place.
+    order
+        Order in its gang: (-task priority, creation time, uid); smaller first; the last is the first victim.
+    labels
+        For pod (anti-)affinity.
+    guaranteed
+        QoS class Guaranteed: the kubelet aligns its CPU and memory too, and not only its devices.
+    containers
+        Where it has more than one, and some node has NUMA zones; else empty: one container asks for all of it.
+    zones
+        What it holds of its node's NUMA zones, where known.
+    claims
+        Keys of its resource claims. What they come to is in the other fields once ``claims.lower`` has been there.
+    """
+
+    namespace: str
+    name: str
+    request: Vector
+    gpu: GpuRequest = NO_GPU
+    status: PodStatus = PodStatus.PENDING
+    podset: str = "default"
+    node: str = ""
+    devices: tuple[int, ...] = ()
+    gpu_groups: tuple[str, ...] = ()
+    nominated_node: str = ""
+    quota_gpu_milli: int = 0
+    constraints: Constraints = NO_CONSTRAINTS
+    labels: Mapping[str, str] = field(default_factory=dict)
+    order: tuple[int, float, str] = (0, 0.0, "")
+    guaranteed: bool = False
+    containers: tuple[Container, ...] = ()
+    zones: tuple[ZoneShare, ...] = ()
+    claims: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
