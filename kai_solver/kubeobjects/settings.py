@@ -143,7 +143,8 @@ def _consolidation(document: Raw, parameters: Raw, notices: Notices) -> int:
         notices.warn("schedulerParams.maxNumberConsolidationPreemptees", "not stated: kai-solver's -1 (no limit) holds")
         return Policy().max_consolidation_gangs
     value = stated.integer()
-    notices.warn(stated.path, f"the snapshot's own {value} holds, not kai-solver's -1 (no limit)")
+    if value != Policy().max_consolidation_gangs:
+        notices.warn(stated.path, f"the snapshot's own {value} holds, not kai-solver's -1 (no limit)")
     return value
 
 

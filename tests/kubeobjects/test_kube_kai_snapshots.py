@@ -192,9 +192,10 @@ def test_settings_that_nothing_looks_at_are_named() -> None:
     assert any("no reclaim, stalegangeviction" in text and "--actions allocate,preempt" in text for text in ladder)
 
 
-def test_kais_own_settings_need_no_word() -> None:
+@pytest.mark.parametrize(("most", "told"), [(16, ["schedulerParams.maxNumberConsolidationPreemptees"]), (-1, [])])
+def test_kais_own_settings_need_no_word(most: int, told: list[str]) -> None:
     actions = "allocate, consolidation, reclaim, preempt, stalegangeviction"
-    parameters = {"schedulerName": "x", "maxNumberConsolidationPreemptees": 16}
+    parameters = {"schedulerName": "x", "maxNumberConsolidationPreemptees": most}
     document = {"config": {"actions": actions}, "schedulerParams": parameters, "rawObjects": {}}
     _, settings, _ = load_kai_snapshot(document)
-    assert [notice.object for notice in settings.notices] == ["schedulerParams.maxNumberConsolidationPreemptees"]
+    assert [notice.object for notice in settings.notices] == told
