@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from kai_solver.domain import Rung
 from kai_solver.errors import InternalError
 from kai_solver.formulation.expand import Decision
@@ -11,6 +13,7 @@ from kai_solver.greedy import Chunk, State, VictimPool
 from kai_solver.greedy.caps import within_limits
 from kai_solver.greedy.fit import FitTable
 from kai_solver.greedy.placing import start_together
+from kai_solver.units import MILLI
 
 
 def realise(
@@ -19,8 +22,8 @@ def realise(
     """Put ``decision`` into effect; False with the state unchanged where it cannot be (devices, affinity).
 
     Counts per node are exact for whole GPUs; shares are decided here, and may refute: first on the devices that the
-    policy would choose, packed or spread, then on those of the solution. Rules between pods are judged when all have
-    their places: it does not matter who came first.
+    policy would choose, packed or spread, then on those of the solution, to which whole devices leave room. Rules
+    between pods are judged when all have their places: it does not matter who came first.
     """
     by_policy = [replace(decision, devices={})] if decision.devices else []
     return any(_try(state, pool, joint, seated, chunks) for seated in (*by_policy, decision))
@@ -32,6 +35,7 @@ def _try(
     mark = state.mark()
     try:
         _clear(state, joint, decision)
+        decision = _on_free_devices(state, decision)
         _place(state, pool, joint, decision, chunks)
         _keep_spacing(state, joint)
         _keep_limits(state, joint)
@@ -93,6 +97,47 @@ def _keep_spacing(state: State, joint: Joint) -> None:
         raise InternalError("a workload does not lie as its placement asks")
 
 
+def _on_free_devices(state: State, decision: Decision) -> Decision:
+    """The model counts whole devices and does not say which: where one stays in use that it names for shares, swap."""
+    labels: dict[int, dict[int, int]] = {}
+    for node, wanted in _named_by_node(decision).items():
+        free = state.device_future[node, : state.problem.nodes[node].gpus]
+        spare = [d for d in range(len(free)) if free[d] == MILLI and d not in wanted]
+        in_use = [d for d in sorted(wanted) if free[d] == 0 and state.sharers_later[node, d] == 0]
+        labels[node] = dict(zip(in_use, spare, strict=False))
+    swapped = {
+        pod: tuple(sorted(labels[decision.places[pod]].get(d, d) for d in devices))
+        for pod, devices in decision.devices.items()
+    }
+    return replace(decision, devices=swapped)
+
+
+def _named_by_node(decision: Decision) -> dict[int, set[int]]:
+    """Devices that the solution names for shares."""
+    named: dict[int, set[int]] = {}
+    for pod, devices in decision.devices.items():
+        named.setdefault(decision.places[pod], set()).update(devices)
+    return named
+
+
+def _own_devices(state: State, pod: int, node: int, decision: Decision, *, now: bool) -> tuple[int, ...]:
+    """The devices that the solution left for the pod: those named for shares, or whole ones that no share is to have.
+
+    Empty where too few of them are free, at once (``now``) or in the end.
+    """
+    gpu = state.problem.pods[pod].gpu
+    milli = int(state.problem.shapes.milli(state.problem.pod_shape[pod])[node])
+    future, idle = state.device_future[node], state.device_idle[node]
+    room = np.minimum(idle, future) if now else future
+    free = [d for d in range(state.problem.nodes[node].gpus) if room[d] >= milli]
+    if gpu.is_shared:
+        wanted = decision.devices.get(pod, ())
+        return wanted if set(wanted) <= set(free) else ()
+    shared = _named_by_node(decision).get(node, set())
+    own = [d for d in free if d not in shared][: gpu.devices]
+    return tuple(own) if len(own) == gpu.devices else ()
+
+
 def _keep_limits(state: State, joint: Joint) -> None:
     """Requests by GPU memory cost more on smaller devices: a move may not take a queue above its limit."""
     gangs = state.problem.gangs
@@ -108,7 +153,12 @@ def _put(state: State, fits: FitTable, pod: int, decision: Decision, *, later: b
     now, ever = fits.counts(shape)
     if ever[node] <= 0:
         raise InternalError("a pod does not fit its place")
-    wanted, zones = decision.devices.get(pod, ()), decision.zones.get(pod, ())
+    wanted: tuple[int, ...] = ()
+    zones = decision.zones.get(pod, ())
     starts = bool(now[node] > 0) and not later
+    if decision.devices and state.problem.pods[pod].gpu.devices:
+        wanted = _own_devices(state, pod, node, decision, now=starts)
+        starts = starts and bool(wanted)
+        wanted = wanted or _own_devices(state, pod, node, decision, now=False)
     starts = starts and (state.zones is None or state.zones.are_free(node, zones))
     state.put(pod, node, now=starts, wanted=wanted, wanted_zones=zones)
