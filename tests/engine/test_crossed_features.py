@@ -103,3 +103,14 @@ def test_victims_that_no_reclaim_may_take_are_not_taken() -> None:
     outcome.pool.leave(other)
     outcome.admissions[:] = [replace(admission, units=(other,))]
     assert not reclaims_hold(outcome)
+
+
+@pytest.mark.parametrize("taken", [0, 1, 2])
+def test_three_pods_share_three_devices_two_by_two_beside_whole_ones(taken: int) -> None:
+    """Only as a triangle do they fit, which the solver finds; whole devices, new or running, leave room for it."""
+    halves: Document = {"gpus": 0.5, "gpuDevices": 2}
+    there = [a_gang(f"there{i}", "a", on("n", devices=[i]), minMember=1) for i in range(taken)]
+    more: list[Document] = [{"gpus": 1}] * (2 - taken)
+    late = a_gang("late", "a", *more, halves, halves, halves, minMember=5 - taken)
+    plan = decided("deterministic", [a_node("n", 5)], [a_queue("a", 9)], [*there, late])
+    assert [gang for gang, _ in plan.admitted] == ["default/late"]
