@@ -137,9 +137,13 @@ class VictimPool:
         return here
 
     def with_earlier(self, unit: int) -> list[int]:
-        """``unit`` and those of its gang that must leave before it and have not."""
+        """``unit`` and those of its gang that must leave before it and have not.
+
+        Where the core has left already, surplus that stayed is the minimum now: it leaves as a whole.
+        """
         u = self.units[unit]
-        return [i for i in self.of_gang[u.gang][: u.step + 1] if not self.has_left(i)]
+        own = self.of_gang[u.gang]
+        return [i for i in (own if self.has_left_after(unit) else own[: u.step + 1]) if not self.has_left(i)]
 
     def closure(self, units: Iterable[int]) -> list[int]:
         """Those of ``units`` that have not left, with all that must leave before them.

@@ -8,8 +8,9 @@ import pytest
 from kai_solver.check import check_plan
 from kai_solver.domain import Plan
 from kai_solver.engine import cycle
-from kai_solver.greedy import Ladder
+from kai_solver.greedy import Ladder, State
 from kai_solver.greedy.court import reclaims_hold
+from kai_solver.greedy.disruption import Disruption
 from kai_solver.instances_io import snapshot_from_native
 from kai_solver.modelfiles import load_model
 from kai_solver.reduction import build_problem
@@ -114,3 +115,13 @@ def test_three_pods_share_three_devices_two_by_two_beside_whole_ones(taken: int)
     late = a_gang("late", "a", *more, halves, halves, halves, minMember=5 - taken)
     plan = decided("deterministic", [a_node("n", 5)], [a_queue("a", 9)], [*there, late])
     assert [gang for gang, _ in plan.admitted] == ["default/late"]
+
+
+def test_surplus_that_stays_without_its_core_leaves_as_a_whole() -> None:
+    gang = a_gang("g", "a", *[on("n")] * 4, minMember=2)
+    document = {"format": "kai-solver/v1", "now": 1000.0, "nodes": [a_node("n", 4)], "queues": [a_queue("a", 4)]}
+    pool = Disruption.pool_of(State(build_problem(snapshot_from_native(document | {"gangs": [gang]}))))
+    first, second, core = pool.of_gang[0]
+    assert pool.closure([first]) == [first]
+    pool.leave(core)
+    assert set(pool.closure([first])) == {first, second}
