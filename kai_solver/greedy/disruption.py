@@ -172,7 +172,7 @@ class Disruption:
         """
         state, gangs = self.state, self.state.problem.gangs
         lifted = {p: place for step, p, place in state.journal[before.mark :] if step == "lift" and place is not None}
-        for pod in lifted.keys() - state.places.keys() - state.gone:
+        for pod in [p for p in lifted if p not in state.places and p not in state.gone]:
             queue = gangs[state.problem.pod_gang[pod]].queue
             if was_counted(self.outcome, queue):
                 return False

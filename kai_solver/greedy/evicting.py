@@ -109,7 +109,8 @@ class Evictor(Placer):
         gang = self.state.problem.gangs[u.gang]
         mark = self.state.mark()
         part = part_of_unit(gang, u.pods, self.state.gangs[u.gang].active)
-        for largest_first in (False, True):
+        is_uneven = len({self.state.problem.pod_shape[pod] for pod in u.pods}) > 1
+        for largest_first in (False, True) if is_uneven else (False,):
             placed = self.mover.place_part(part, None, largest_first=largest_first)
             # A request by GPU memory costs more on smaller devices.
             if placed and self._within_limits(u.gang) and (self.rung is Rung.CONSOLIDATION or self._may_run(unit)):
