@@ -11,6 +11,7 @@ from kai_solver.cli.exits import EXIT_CODES_HELP
 from kai_solver.cli.explain import explain
 from kai_solver.cli.fairshare import fairshare
 from kai_solver.cli.models import models
+from kai_solver.cli.simulate import simulate
 from kai_solver.cli.solve import solve
 from kai_solver.cli.validate import validate
 
@@ -63,5 +64,6 @@ app.command("explain", short_help="Say why a gang is pending.")(explain)
 app.command("fairshare", short_help="Show the queue tree in numbers.")(fairshare)
 app.command("convert", short_help="Write an instance in another form.")(convert)
 app.command("conformance", short_help="Run behaviour cases.")(conformance)
+app.command("simulate", short_help="Replay a workload in simulated time.")(simulate)
 app.command("bench", short_help="Measure models on instances.")(bench)
 app.add_typer(models, name="models", short_help="List and show solver models.")

@@ -81,10 +81,12 @@ class Ladder:
     # -- rungs that disturb --------------------------------------------------------------------------------------
 
     def _disturb(self, rung: Rung, candidates: list[int]) -> None:
+        turns = self.course.turns(candidates)
         if self.outcome.pool is None:
+            if turns.is_over:
+                return  # Nobody asks who could leave, and to find out costs a third of a quiet cycle.
             self.outcome.pool = Disruption.pool_of(self.state)
         disruption = Disruption(self.outcome, self.course.placer.fits, rung, self.course.chunkers, candidates)
-        turns = self.course.turns(candidates)
         while (turn := turns.pop()) is not None:
             gang = turn[0]
             if self.course.is_over():

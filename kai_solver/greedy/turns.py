@@ -55,6 +55,11 @@ class Turns:
         self._forget(queue)
         return gang, self._chunks.pop(gang)
 
+    @property
+    def is_over(self) -> bool:
+        """True where nobody waits."""
+        return not any(self._waiting.values())
+
     def again(self, gang: int) -> None:
         """``gang`` was served: its queue's numbers changed, and it may want more."""
         self._enter(gang, push=True)
@@ -136,6 +141,11 @@ class SizeTurns:
             return None
         _, gang, chunk = heapq.heappop(self._heap)
         return gang, chunk
+
+    @property
+    def is_over(self) -> bool:
+        """True where nobody waits."""
+        return not self._heap
 
     def again(self, gang: int) -> None:
         """``gang`` may want more."""

@@ -87,6 +87,10 @@ class PodRow:
     gpu_milli: int
     models: tuple[str, ...]
     qos: str
+    created_s: int | None = None
+    started_s: int | None = None
+    deleted_s: int | None = None
+    """The trace's times, seconds from its begin; None where the file, or the pod, has none."""
 
     @property
     def total_gpu_milli(self) -> int:
@@ -161,7 +165,8 @@ def read_pods(path: Path, limits: Limits = DEFAULT_LIMITS) -> Iterator[PodRow]:
         models = tuple(part for part in line.text("gpu_spec").split("|") if part)
         gpus, milli = line.number("num_gpu", most=1000), line.number("gpu_milli", most=MILLI)
         numbers = line.number("cpu_milli"), line.number("memory_mib"), gpus, milli
-        yield PodRow(line.text("name"), *numbers, models, line.text("qos"))
+        times = (line.optional(name) for name in ("creation_time", "scheduled_time", "deletion_time"))
+        yield PodRow(line.text("name"), *numbers, models, line.text("qos"), *times)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +179,9 @@ class _Line:
 
     def text(self, column: str) -> str:
         return (self.values.get(column) or "").strip()
+
+    def optional(self, column: str) -> int | None:
+        return self.number(column) if self.text(column) else None
 
     def number(self, column: str, most: int = 2**40) -> int:
         text = self.text(column)
@@ -209,10 +217,20 @@ def _arrivals(recipe: Recipe, pods: Mapping[str, PodRow], folder: Path, limits: 
     if not recipe.arrivals:
         yield from pods.values()
         return
-    path = folder / recipe.arrivals
+    yield from read_arrivals(folder / recipe.arrivals, pods, recipe.pods, limits)
+
+
+def read_arrivals(path: Path, pods: Mapping[str, PodRow], pod_file: str, limits: Limits) -> Iterator[PodRow]:
+    """Rows of ``pods`` in the order in which a file names them, one a line; a name may repeat.
+
+    Raises
+    ------
+    InputError
+        A name is not in ``pod_file``.
+    """
     for number, line in enumerate(_lines(path, limits), 1):
         if line.strip() not in pods:
-            problem = f"{line.strip()[:80]!r} is not in {recipe.pods}"
+            problem = f"{line.strip()[:80]!r} is not in {pod_file}"
             raise InputError(problem, file=str(path), field=f"line {number}", cure="Use the arrivals of the same trace")
         yield pods[line.strip()]
 

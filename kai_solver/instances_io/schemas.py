@@ -8,11 +8,16 @@ import orjson
 
 from kai_solver.instances_io.native_schema import json_schema
 from kai_solver.instances_io.planfile import plan_schema
+from kai_solver.instances_io.scenario_schema import scenario_schema
 
 
 def published_schemas() -> dict[str, dict[str, Any]]:
     """Schemas by file name."""
-    return {"instance.schema.json": json_schema(), "plan.schema.json": plan_schema()}
+    return {
+        "instance.schema.json": json_schema(),
+        "plan.schema.json": plan_schema(),
+        "scenario.schema.json": scenario_schema(),
+    }
 
 
 def write_schemas(folder: Path) -> None:

@@ -1,0 +1,127 @@
+"""``kai-solver simulate``: a scenario replayed under several policies, tables and a summary."""
+
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kai_solver.cli.exits import Exit, complain, guarded
+from kai_solver.cli.options import AsJson, Budget, Limit, Quiet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kai_solver.simulate import Decider, Result, Scenario, Standing
+
+OUTPUT = Path("out/simulate")
+
+
+@guarded
+def simulate(
+    scenario: Annotated[Path, typer.Argument(help="Scenario file (YAML or JSON, kai-scenario/v1).")],
+    policies: Annotated[
+        str, typer.Option("--policies", help="Models and kube-default, like greedy-only,default,kube-default.")
+    ] = "greedy-only,kube-default",
+    budget: Budget = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the tables.")] = OUTPUT,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="Seed of what is drawn at random; default: the scenario's.")
+    ] = None,
+    parquet: Annotated[
+        bool, typer.Option("--parquet", help="Write parquet beside CSV; needs pyarrow (kai-solver[parquet]).")
+    ] = False,
+    limit: Limit = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> Exit:
+    """Replay a workload in simulated time: arrivals, run times, evictions and what they cost, node failures.
+
+    Every policy gets the same jobs and the same failures. Tables are written to the output folder: jobs, queues, nodes,
+    cycles and solve_times as CSV, and summary.json. Ctrl-C ends the replay; what there is by then is written (exit code
+    130).
+
+    \b
+    Examples:
+      kai-solver simulate instances/scenarios/training-and-inference.yaml
+      kai-solver simulate mine.yaml --policies fast,greedy-only,kube-default --budget 500ms --seed 7 -o out/mine
+    """
+    from kai_solver.cli.inputs import parse_limits
+    from kai_solver.cli.simulate_report import print_report
+    from kai_solver.errors import InputError
+    from kai_solver.simulate import has_parquet, load_scenario, summarize, write_tables
+
+    if parquet and not has_parquet():
+        cure = "Install it (pip install 'kai-solver[parquet]'), or do without: CSV is always written"
+        raise InputError("needs pyarrow, which is not installed", field="--parquet", cure=cure)
+    loaded = load_scenario(scenario, seed=seed, limits=parse_limits(limit))
+    results = _replay_all(loaded, _names(policies), budget, quiet=quiet)
+    write_tables(results, output, parquet=parquet)
+    summaries = [summarize(result) for result in results]
+    if as_json:
+        import orjson
+
+        documents = [summary.document() for summary in summaries]
+        typer.echo(orjson.dumps(documents, option=orjson.OPT_INDENT_2).decode())
+    else:
+        print_report(loaded, summaries, output)
+    if any(result.interrupted for result in results):
+        complain(f"interrupted; what there is by then is in {output}")
+        return Exit.INTERRUPTED
+    return Exit.FINE
+
+
+def _names(policies: str) -> list[str]:
+    from kai_solver.errors import InputError
+
+    names = list(dict.fromkeys(name.strip() for name in policies.split(",") if name.strip()))
+    if not names:
+        raise InputError("names no policy", field="--policies", cure="Write models, or kube-default")
+    return names
+
+
+def _replay_all(scenario: "Scenario", names: list[str], budget: str | None, *, quiet: bool) -> "list[Result]":
+    """One policy after the other; the one that is interrupted is the last."""
+    from kai_solver.cli.inputs import parse_budget_s
+    from kai_solver.cli.interrupt import stopping_on_interrupt
+    from kai_solver.simulate import KubeDefault, ModelPolicy, replay
+    from kai_solver.modelfiles import load_model
+
+    budget_s = parse_budget_s(budget) if budget is not None else None
+    models = {name: load_model(name) for name in names if name != KubeDefault.name}
+    results: list[Result] = []
+    with stopping_on_interrupt() as stop:
+        for name in names:
+            with ExitStack() as stack:
+                policy: Decider = KubeDefault()
+                if name in models:
+                    policy = stack.enter_context(ModelPolicy(models[name], budget_s=budget_s, seed=scenario.seed))
+                results.append(replay(scenario, policy, should_stop=stop.is_set, progress=None if quiet else _teller()))
+            if stop.is_set():
+                break
+    return results
+
+
+def _teller() -> "Callable[[Standing], None]":
+    """Tells how far a replay is: in place on a terminal, else a plain line now and then."""
+    in_place = sys.stderr.isatty()
+    last_s = -_PLAIN_EVERY_S
+
+    def tell(at: "Standing") -> None:
+        nonlocal last_s
+        if not in_place and at.elapsed_s - last_s < _PLAIN_EVERY_S:
+            return
+        last_s = at.elapsed_s
+        end = f" of {at.end_s:,.0f} s" if at.end_s is not None else " s"
+        text = (
+            f"{at.policy}: {at.time_s:,.0f}{end} in {at.elapsed_s:.0f} s, cycle {at.cycles:,}; jobs: {at.running:,} running, "
+            f"{at.pending:,} waiting, {at.done:,} done, {at.future:,} to come"
+        )
+        sys.stderr.write(f"\r\x1b[K{text}" if in_place else f"{text}\n")
+        sys.stderr.flush()
+
+    return tell
+
+
+_PLAIN_EVERY_S = 10.0
