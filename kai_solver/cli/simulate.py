@@ -85,8 +85,8 @@ def _replay_all(scenario: "Scenario", names: list[str], budget: str | None, *, q
     """One policy after the other; the one that is interrupted is the last."""
     from kai_solver.cli.inputs import parse_budget_s
     from kai_solver.cli.interrupt import stopping_on_interrupt
-    from kai_solver.simulate import KubeDefault, ModelPolicy, replay
     from kai_solver.modelfiles import load_model
+    from kai_solver.simulate import KubeDefault, ModelPolicy, replay
 
     budget_s = parse_budget_s(budget) if budget is not None else None
     models = {name: load_model(name) for name in names if name != KubeDefault.name}
@@ -115,8 +115,8 @@ def _teller() -> "Callable[[Standing], None]":
         last_s = at.elapsed_s
         end = f" of {at.end_s:,.0f} s" if at.end_s is not None else " s"
         text = (
-            f"{at.policy}: {at.time_s:,.0f}{end} in {at.elapsed_s:.0f} s, cycle {at.cycles:,}; jobs: {at.running:,} running, "
-            f"{at.pending:,} waiting, {at.done:,} done, {at.future:,} to come"
+            f"{at.policy}: {at.time_s:,.0f}{end} in {at.elapsed_s:.0f} s, cycle {at.cycles:,}; "
+            f"jobs: {at.running:,} running, {at.pending:,} waiting, {at.done:,} done, {at.future:,} to come"
         )
         sys.stderr.write(f"\r\x1b[K{text}" if in_place else f"{text}\n")
         sys.stderr.flush()

@@ -1,9 +1,9 @@
 """A cheaper snapshot for cycles in which everybody who waits simply fits: running gangs bundled by queue.
 
-Free places, and what queues hold, are the same whether a hundred running gangs of a queue are a hundred or one. Who they
-are matters only where somebody has to leave. So the replay first asks with bundles and the rung ``allocate`` alone; if
-nobody stays pending, that is the plan of the whole cycle, and else the whole cycle is asked. (``allocate`` is the first
-rung, and the others do nothing where nobody waits and nobody is stale.)
+Free places, and what queues hold, are the same whether a hundred running gangs of a queue are a hundred or one. Who
+they are matters only where somebody has to leave. So the replay first asks with bundles and the rung ``allocate``
+alone; if nobody stays pending, that is the plan of the whole cycle, and else the whole cycle is asked. (``allocate`` is
+the first rung, and the others do nothing where nobody waits and nobody is stale.)
 """
 
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Jobs and outages drawn at random: every workload has a stream of random numbers of its own, from the seed and its name.
+"""Jobs and outages drawn at random: every workload has random numbers of its own, from the seed and its name.
 
 So a workload that is added, or taken away, changes nothing about the others.
 """

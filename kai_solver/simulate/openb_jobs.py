@@ -1,7 +1,7 @@
 """Jobs of the openb trace: its requests, its times or its arrival files, run times stretched to reach a load.
 
-By its own times the trace never has more than 56 pods alive at once: it is a sample of requests, not of load. So a replay
-states how far it stretches; the factor is told in a notice.
+By its own times the trace never has more than 56 pods alive at once: it is a sample of requests, not of load. So a
+replay states how far it stretches; the factor is told in a notice.
 """
 
 from collections import Counter
@@ -100,7 +100,7 @@ def _ran_s(row: PodRow) -> float:
 
 
 def _stretch(load: float, pairs: list[tuple[PodRow, float]], gpus: int, name: str) -> float:
-    """Factor for run times, so that GPU seconds asked for are ``load`` of the cluster's between first and last arrival."""
+    """Factor for run times, so that what is asked for is ``load`` of the GPU seconds from first to last arrival."""
     asked = sum(row.total_gpu_milli / MILLI * _ran_s(row) for row, _ in pairs)
     span_s = pairs[-1][1] - pairs[0][1] if pairs else 0.0
     if not pairs:

@@ -96,7 +96,7 @@ class _Replay:
 
     def run(self) -> Result:
         """Go from cycle to cycle, leaping over those that would decide nothing."""
-        interrupted, restless = False, False
+        interrupted, restless = False, True  # The first cycle is always sampled.
         while not interrupted and (cycle := self._next(restless)) is not None:
             self.cycle = cycle
             happened = self.world.advance(self._at(cycle))

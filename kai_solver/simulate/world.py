@@ -13,7 +13,6 @@ from kai_solver.simulate.nodes import NodeBooks
 from kai_solver.simulate.scenario import EPOCH_S, Scenario
 from kai_solver.units import MILLI
 
-
 Change = Callable[[Pod], Pod]
 
 
