@@ -49,6 +49,8 @@ class Occupancy:
         seats, free = seat_running(node, pods)
         self.device_free[index, : node.gpus] = free
         for (pod_index, pod), left in zip(pods, leaving, strict=True):
+            if not left and not pod.gpu.is_shared:
+                continue
             milli = pod.gpu.milli_on(node.gpu_memory_mib) if left else 0
             for device in seats.get(pod_index, ()):
                 self.device_releasing[index, device] += milli

@@ -4,7 +4,7 @@ So a workload that is added, or taken away, changes nothing about the others.
 """
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TypeVar
 
 import numpy as np
@@ -86,7 +86,7 @@ def runtime(doc: RuntimeDoc, draw: Generator) -> float:
     return min(max(seconds, doc.at_least), doc.at_most)
 
 
-def pick(options: T | Mapping[T, float], draw: Generator, field: str) -> T:
+def pick(options: T | dict[T, float], draw: Generator, field: str) -> T:
     """One of ``options`` by weight, or what is given where there is no choice.
 
     Raises
@@ -94,9 +94,9 @@ def pick(options: T | Mapping[T, float], draw: Generator, field: str) -> T:
     InputError
         No weight is above 0.
     """
-    if not isinstance(options, Mapping):
+    if not isinstance(options, dict):
         return options
-    keys = list(options)
+    keys: list[T] = list(options)
     weights = np.array([options[key] for key in keys], dtype=np.float64)
     if not weights.sum() > 0:
         raise InputError("has no weight above 0", field=f"workloads.{field}", cure="Give at least one")

@@ -91,7 +91,8 @@ class _Round:
 
     def _fits(self, pod: Pod) -> Bools:
         enough: Bools = (self.free >= _needs(pod)).all(axis=1)
-        return enough & self.predicates.node_mask(pod.constraints)
+        enough &= self.predicates.node_mask(pod.constraints)
+        return enough
 
     def _best(self, pod: Pod, nodes: Ints) -> int:
         """Scores are whole numbers 0 .. 100 as in kube-scheduler, and added."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from kai_solver.domain import Queue, Snapshot, counted_gpu_milli
 from kai_solver.fairness import QueueTree, fair_share, roll_up
-from kai_solver.simulate.jobs import LiveJob
+from kai_solver.simulate.jobs import Amounts, LiveJob
 from kai_solver.simulate.nodes import Ints, NodeBooks
 from kai_solver.simulate.scenario import Scenario
 from kai_solver.simulate.world import Did
@@ -155,9 +155,8 @@ class ShareMeter:
         for job in alive:
             queue = tree.index.get(job.gang.queue)
             if queue is not None and tree.is_leaf[queue]:
-                for resource in range(3):
-                    allocated[queue][resource] += job.allocated[resource]
-                    request[queue][resource] += job.requested[resource]
+                _add(allocated[queue], job.allocated)
+                _add(request[queue], job.requested)
         share = fair_share(
             tree, self._total(books), roll_up(tree, np.array(request, dtype=np.int64)), self._cluster.policy.k_value
         )
@@ -177,3 +176,10 @@ class ShareMeter:
 
 def _name(queue: Queue) -> str:
     return queue.name
+
+
+def _add(to: list[int], amounts: Amounts) -> None:
+    cpu, memory, gpu = amounts
+    to[0] += cpu
+    to[1] += memory
+    to[2] += gpu

@@ -155,6 +155,6 @@ def _write_parquet(table: str, results: Sequence[Result], folder: Path) -> Path:
 
 def _arrow_types(table: str, arrow: Any) -> dict[str, Any]:
     """Types of columns by annotation, so that an empty table has them too."""
-    by_annotation = {str: arrow.string(), int: arrow.int64(), bool: arrow.bool_()}
+    by_annotation: dict[Any, Any] = {str: arrow.string(), int: arrow.int64(), bool: arrow.bool_()}
     types = {field.name: by_annotation.get(field.type, arrow.float64()) for field in fields(TABLES[table])}
     return {"policy": arrow.string(), **types}

@@ -180,8 +180,9 @@ class World:
         )
         targets = {move.pod: move.target for move in plan.moves}
         leaving: dict[str, set[str]] = {}
-        for part in (*plan.moves, *plan.evictions):
-            leaving.setdefault(part.gang, set()).add(part.pod)
+        pairs = [(move.gang, move.pod) for move in plan.moves] + [(out.gang, out.pod) for out in plan.evictions]
+        for gang, pod in pairs:
+            leaving.setdefault(gang, set()).add(pod)
         for gang, pods in leaving.items():
             self._evict(self.jobs[gang], pods, targets)
         did.changed = bool(leaving) | self._bind(plan) | bool(did.binds)
@@ -233,7 +234,8 @@ class World:
 
     def next_rule_s(self) -> float | None:
         """When, after now, a rule that looks at the clock may say something else; None where none will."""
-        moments = [at_s for job in self.alive.values() for at_s in self._rules_of(job)]
+        jobs = [job for job in self.alive.values() if self._protections or job.gang.stale_since_s or job.waits]
+        moments = [at_s for job in jobs for at_s in self._rules_of(job)]
         return min((at_s for at_s in moments if at_s > self.now_s), default=None)
 
     def _rules_of(self, job: LiveJob) -> list[float]:

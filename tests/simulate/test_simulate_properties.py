@@ -1,4 +1,4 @@
-"""What holds of every replay: nothing is held twice, every second is counted once, the same seed gives the same tables."""
+"""What holds of every replay: nothing is held twice, every second counts once, the same seed gives the same tables."""
 
 from collections.abc import Callable
 from pathlib import Path
