@@ -30,7 +30,7 @@ Exit codes:
   1    the plan or the instance has violations; conformance has differences; bench --check-peers finds a peer better
   2    bad input or usage
   3    kai-solver failed: please report it with the instance
-  130  interrupted (solve writes the best plan so far)
+  130  interrupted (solve writes the best plan so far, simulate what it has)
 
 Errors are one line; KAI_SOLVER_DEBUG=1 shows the traceback as well."""
 

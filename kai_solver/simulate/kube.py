@@ -90,9 +90,8 @@ class _Round:
             self.leaving.add(node)
 
     def _fits(self, pod: Pod) -> Bools:
-        enough: Bools = (self.free >= _needs(pod)).all(axis=1)
-        enough &= self.predicates.node_mask(pod.constraints)
-        return enough
+        enough: Bools = np.asarray((self.free >= _needs(pod)).all(axis=1), dtype=np.bool_)
+        return enough & self.predicates.node_mask(pod.constraints)
 
     def _best(self, pod: Pod, nodes: Ints) -> int:
         """Scores are whole numbers 0 .. 100 as in kube-scheduler, and added."""

@@ -19,7 +19,7 @@ def node(name: str, gpus: int = 8, cpu: int = 64, gib: int = 256, **more: Any) -
 def gang(name: str, gpus: float, *, pods: int = 1, cpu: int = 4, priority: int = 50, on: str = "", **more: Any) -> Gang:
     request = SCHEMA.vector({"cpu": cpu * MILLI, "memory": cpu * GIB, "pods": 1})
     gpu = GpuRequest(max(1, int(gpus)), MILLI if gpus >= 1 else round(gpus * MILLI)) if gpus else GpuRequest()
-    state = {"status": PodStatus.RUNNING, "node": on, "devices": tuple(range(int(gpus)))} if on else {}
+    state: dict[str, Any] = {"status": PodStatus.RUNNING, "node": on, "devices": tuple(range(int(gpus)))} if on else {}
     made = tuple(Pod("t", f"{name}-{i}", request, gpu, **state) for i in range(pods))
     return Gang("t", name, "q", flat_gang(pods), made, priority=priority, **more)
 
