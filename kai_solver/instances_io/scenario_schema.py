@@ -106,6 +106,8 @@ class OpenbDoc(JobDefaultsDoc):
     """Take the first so many only."""
     time_scale: float = Field(default=1.0, gt=0, le=1e6)
     """The trace's times of arrival are multiplied by this."""
+    longest: Positive | None = None
+    """Longer run times of the trace are cut to this first: a few last for months, and a load would be made of those."""
     load: float | None = Field(default=None, gt=0, le=100)
     """Stretch run times until GPU seconds asked for are this share of the cluster's, from first to last arrival."""
     stretch: float = Field(default=1.0, gt=0, le=1e6)

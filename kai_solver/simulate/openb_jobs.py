@@ -50,7 +50,7 @@ def openb_jobs(
     else:
         times = list(arrivals(doc.process, len(ran), duration_s, draw, doc.name))
     pairs = list(zip(ran, times, strict=False))
-    stretch = doc.stretch if doc.load is None else _stretch(doc.load, pairs, gpus, doc.name)
+    stretch = doc.stretch if doc.load is None else _stretch(doc, doc.load, pairs, gpus)
     if doc.load is not None:
         text = f"run times are stretched by {stretch:.4g} to reach a load of {doc.load:g}"
         notices.append(Notice("warning", f"workload {doc.name}", text))
@@ -60,7 +60,7 @@ def openb_jobs(
             doc,
             f"{doc.name}-{names(row.name)}",
             at_s,
-            _ran_s(row) * stretch,
+            _ran_s(row, doc.longest) * stretch,
             [_size(row)],
             queue=str(pick(doc.queue, draw, f"{doc.name}.queue")),
             min_member=1,
@@ -95,19 +95,20 @@ def _left_out(doc: OpenbDoc, count: int) -> list[Notice]:
     return [Notice("set-aside", f"workload {doc.name}", text)] if count else []
 
 
-def _ran_s(row: PodRow) -> float:
-    return float((row.deleted_s or 0) - (row.started_s or 0))
+def _ran_s(row: PodRow, longest_s: float | None) -> float:
+    ran_s = float((row.deleted_s or 0) - (row.started_s or 0))
+    return ran_s if longest_s is None else min(ran_s, longest_s)
 
 
-def _stretch(load: float, pairs: list[tuple[PodRow, float]], gpus: int, name: str) -> float:
+def _stretch(doc: OpenbDoc, load: float, pairs: list[tuple[PodRow, float]], gpus: int) -> float:
     """Factor for run times, so that what is asked for is ``load`` of the GPU seconds from first to last arrival."""
-    asked = sum(row.total_gpu_milli / MILLI * _ran_s(row) for row, _ in pairs)
+    asked = sum(row.total_gpu_milli / MILLI * _ran_s(row, doc.longest) for row, _ in pairs)
     span_s = pairs[-1][1] - pairs[0][1] if pairs else 0.0
     if not pairs:
         return 1.0
     if not asked or not span_s or not gpus:
         cure = "Give a stretch instead, or arrivals over some time, on a cluster with GPUs"
-        raise InputError("no load can be reached", field=f"workloads.{name}.load", cure=cure)
+        raise InputError("no load can be reached", field=f"workloads.{doc.name}.load", cure=cure)
     return load * gpus * span_s / asked
 
 

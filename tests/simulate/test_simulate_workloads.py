@@ -109,6 +109,12 @@ def test_openb_runs_at_its_own_times_stretched_to_a_load() -> None:
     assert "run times are stretched by" in texts[1]
 
 
+def test_openb_times_are_cut_and_stretched_by_a_factor() -> None:
+    plain, cut = (scenario_of(openb(stretch=2, first=300, **more), folder=OPENB).jobs for more in ({}, {"longest": 50}))
+    assert max(job.runtime_s for job in plain) > 100
+    assert [job.runtime_s for job in cut] == [min(job.runtime_s, 100) for job in plain]
+
+
 def test_openb_in_the_order_of_an_arrival_file() -> None:
     arrivals = "arrivals_default_seed42.txt.gz"
     document = openb(arrivals=arrivals, process={"process": "regular", "perHour": 3600}, first=50)
