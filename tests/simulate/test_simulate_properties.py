@@ -126,6 +126,7 @@ def test_the_same_seed_gives_the_same_tables(kind: str, document: dict[str, Any]
         assert list(rows(table, [first])) == list(rows(table, [second]))
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(document=documents())
 def test_bundles_change_nothing_but_the_time(document: dict[str, Any]) -> None:
