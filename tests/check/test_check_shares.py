@@ -98,7 +98,7 @@ GANG = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(GANG, max_size=4), st.lists(st.builds(dict.__or__, POD, GPU), max_size=2))
 def test_planner_and_checker_divide_alike(gangs: list[dict[str, Any]], foreign: list[dict[str, Any]]) -> None:
     named = [gang | {"name": f"g{place}"} for place, gang in enumerate(gangs)]

@@ -353,7 +353,6 @@ def some(examples: int) -> settings:
     return settings(
         max_examples=examples,
         deadline=None,
-        derandomize=True,
         print_blob=True,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )

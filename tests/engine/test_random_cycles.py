@@ -55,7 +55,6 @@ def some(examples: int) -> settings:
     return settings(
         max_examples=examples,
         deadline=None,
-        derandomize=True,
         phases=(Phase.explicit, Phase.generate),  # shrinking a cluster takes minutes; print_blob repeats it
         print_blob=True,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -305,7 +304,7 @@ def test_plans_hold_and_the_solver_is_no_worse_than_greedy(engines: Engines, clu
 
 @pytest.mark.slow
 @given(cluster=clusters())
-@settings(some(200), derandomize=False)
+@some(200)
 def test_plans_of_many_clusters_hold(engines: Engines, cluster: Snapshot) -> None:
     check_one_cycle(engines, cluster)
 

@@ -126,7 +126,7 @@ def reference_order(state: State, total: Triple, jobs: list[Triple], victims: li
     return 0
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None)
 @given(states(flat=True), st.lists(requests, min_size=6, max_size=6), amounts, st.data())
 def test_queue_order(state: State, jobs: list[Triple], total: Triple, data: st.DataObject) -> None:
     tree = state.tree
@@ -145,7 +145,7 @@ def test_queue_order(state: State, jobs: list[Triple], total: Triple, data: st.D
 # -- 3.14: limits, and the quota of non-preemptible work --
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None)
 @given(states(), requests)
 def test_limits(state: State, request: Triple) -> None:
     tree = state.tree
@@ -257,7 +257,7 @@ def ratio(amount: int, fair: int) -> Fraction | float:
     return Fraction(amount, fair)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, deadline=None)
 @given(states(), requests, st.booleans())
 def test_who_may_reclaim_and_from_whom(state: State, request: Triple, fixed: bool) -> None:
     tree = state.tree
@@ -276,7 +276,7 @@ def test_who_may_reclaim_and_from_whom(state: State, request: Triple, fixed: boo
                 assert found == victim_accepted(state, mine, theirs, request)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200, deadline=None)
 @given(states(), requests, st.sampled_from([Fraction(1), Fraction(3, 2), Fraction(2)]), st.data())
 def test_what_may_be_reclaimed(state: State, request: Triple, multiplier: Fraction, data: st.DataObject) -> None:
     tree = state.tree

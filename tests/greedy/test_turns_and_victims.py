@@ -24,7 +24,7 @@ from kai_solver.reduction import build_problem
 from kai_solver.units import MILLI, ResourceSchema
 
 GIB = 2**30
-SPEED = settings(max_examples=60, deadline=None, derandomize=True)
+SPEED = settings(max_examples=60, deadline=None)
 
 
 def a_node(index: int, gpus: int, cpu: int = 8000) -> Node:
