@@ -290,9 +290,10 @@ class _Run:
 
 
 class _Pace:
-    """Four fifths of the time that is left for each rung, all of it for the last two: nobody starves the later ones.
+    """Four fifths of the time for the first rung, half of what is left for each later one, all of it for the last two.
 
-    A rung that decides early leaves its time to the others.
+    So nobody starves the later ones; a rung that decides early leaves its time to the others. On openb with too little
+    time (2 s, 4.3 s of work, 2026-11-21) moves take 2.3 s and help 3 gangs, preempt takes 1.2 s and helps 364.
     """
 
     def __init__(self, run: _Run) -> None:
@@ -300,11 +301,13 @@ class _Pace:
         # A deterministic model does not look at the clock: its promise is the same answer on every machine.
         self.deadline_s = math.inf if run.model.search.deterministic else run.deadline_s
         self.end_s = self.deadline_s
+        self._share = 0.8
 
     def start(self, rungs_left: int) -> None:
         """A rung begins."""
         now = self.run.clock()
-        share = 0.8 if rungs_left > 2 else 1.0
+        share = self._share if rungs_left > 2 else 1.0
+        self._share = 0.5
         self.end_s = now + (self.deadline_s - now) * share
 
     def is_over(self) -> bool:

@@ -31,6 +31,7 @@ class Joiner:
         self.violated = self._violated()
         self._fixed_movers: dict[tuple[int, bool, bool, bool], Mover] = {}
         self._pods: dict[frozenset[int], frozenset[int]] = {}
+        self._welcome: dict[frozenset[int], dict[int, int]] = {}
 
     def join(
         self,
@@ -233,6 +234,23 @@ class Joiner:
         if found is None:
             found = self._lifts[units] = self._lift_homes(units)
         return found
+
+    def welcome_home(self, units: frozenset[int]) -> dict[int, int]:
+        """Pods of ``units`` by shape, where they run on nodes that would take them now.
+
+        Others (on nodes cordoned, tainted or over-committed since) may stay there all the same, so a count of room must
+        not ask for their places. One answer serves many questions: they ask for the same units.
+        """
+        found = self._welcome.get(units)
+        if found is None:
+            pool = self.outcome.pool
+            pods = [p for u in units for p in pool.units[u].pods] if pool is not None else []
+            found = self._welcome[units] = Counter(self.problem.pod_shape[p] for p in pods if self._is_welcome(p))
+        return found
+
+    def _is_welcome(self, pod: int) -> bool:
+        home = self.problem.pod_node[pod]
+        return bool(self.problem.shapes.mask(self.problem.pod_shape[pod])[home]) and not self.violated[home]
 
     def _without_violated(self, units: frozenset[int]) -> frozenset[int]:
         """Leave out units that run, undisturbed, on nodes that hold more than they have.

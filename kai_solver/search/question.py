@@ -95,8 +95,7 @@ class Question:
         stays = [chunk for chunk, _ in self.admitted if chunk.gang not in droppable]
         beside = self._by_shape([p for chunk in stays for p in chunk.pods])
         if self.rung is Rung.CONSOLIDATION and self.outcome.pool is not None:
-            stay = [p for u in self.units - self._evicted() for p in self.outcome.pool.units[u].pods]
-            for shape, count in self._by_shape([p for p in stay if self._is_welcome_home(p)]).items():
+            for shape, count in self.joiner.welcome_home(self.units - self._evicted()).items():
                 beside[shape] = beside.get(shape, 0) + count
         relaxed = Relaxed(*self.joiner.lifted(self.units))
         rule = self._spacing()
@@ -110,14 +109,6 @@ class Question:
         crowded = self.state.crowds.is_anybody(gang.family)
         crowded |= any(self.problem.gangs[member].active for member in self.state.crowds.members[gang.family])
         return replace(gang.placement, min_nodes=None) if crowded else gang.placement
-
-    def _is_welcome_home(self, pod: int) -> bool:
-        """False where the pod runs on a node that would not take it now (cordoned, tainted, over-committed since).
-
-        It may stay there all the same, so a count of room must not ask for its place.
-        """
-        home = self.problem.pod_node[pod]
-        return bool(self.problem.shapes.mask(self.problem.pod_shape[pod])[home]) and not self.joiner.violated[home]
 
     def _evicted(self) -> frozenset[int]:
         pool = self.outcome.pool
