@@ -9,7 +9,7 @@ from kai_solver.fairness import ReclaimLedger, may_reclaim
 from kai_solver.greedy.outcome import Admission, Outcome
 from kai_solver.greedy.rules import reclaim_allowed
 from kai_solver.greedy.victims import VictimPool
-from kai_solver.reduction.charges import Charge
+from kai_solver.reduction.charges import Charge, sum_of
 
 _EVICTING = (Rung.RECLAIM, Rung.PREEMPT)
 
@@ -35,8 +35,7 @@ class _Books:
     def admit(self, admission: Admission) -> bool:
         """Book the admission and its victims; False where it is a reclaim that is not allowed."""
         gang = self.problem.gangs[admission.chunk.gang]
-        places = [self.state.places[pod].charge for pod in admission.chunk.pods]
-        charge = (sum(c[0] for c in places), sum(c[1] for c in places), sum(c[2] for c in places))
+        charge = sum_of(self.state.places[pod].charge for pod in admission.chunk.pods)
         if admission.rung is Rung.RECLAIM and admission.units and not self._is_allowed(admission, charge):
             return False
         self._add(gang.queue, charge, +1, is_fixed=not gang.gang.preemptible)

@@ -42,7 +42,6 @@ class Disruption:
         self.eligibility = Eligibility(self.state, self.pool)
         self._evictors: dict[frozenset[int], Evictor] = {}
         self._refused: dict[tuple[object, ...], Refusal] = {}
-        self._moved_gangs: set[int] = set()
 
     @staticmethod
     def pool_of(state: State) -> VictimPool:
@@ -114,7 +113,6 @@ class Disruption:
             if found is None:
                 continue
             if self._may_take_back(before) and self.is_allowed(who, chunk, found, before.ledger):
-                self._moved_gangs.update(self.pool.units[u].gang for u in found)
                 return found
             self.state.rollback(before.mark)
         return None

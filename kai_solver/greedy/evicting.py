@@ -47,7 +47,7 @@ class Evictor(Placer):
         if not is_done or (self.left and not self.state.keeps_rules()):
             self.state.rollback(mark)
             return None
-        return [u for u in self.left if self.pool.has_left(u) or self.pool.is_moved(u)]
+        return [u for u in self.left if self.pool.is_disturbed(u)]
 
     def _keeps_spacing(self, chunk: Chunk) -> bool:
         """Who leaves may have been what kept its workload on enough nodes."""
@@ -136,16 +136,16 @@ class Evictor(Placer):
     def bring_all_home(self, units: list[int]) -> None:
         """Let every disturbed unit stay where it ran that can; pieces that must lie together come together."""
         for unit in units:
-            self.bring_home(unit)
+            self._bring_home([unit])
         left: dict[int, list[int]] = {}
         for unit in filter(self.pool.is_disturbed, units):
             left.setdefault(self.pool.units[unit].gang, []).append(unit)
         for together in left.values():
             if len(together) > 1:
-                self._bring_together(together)
+                self._bring_home(together)
 
-    def _bring_together(self, units: list[int]) -> None:
-        """Bring all of one gang's ``units`` home, or none."""
+    def _bring_home(self, units: list[int]) -> None:
+        """Let all of one gang's ``units`` stay where they ran, or none: is there room now that the rest is placed?"""
         pool, state = self.pool, self.state
         mark = state.mark()
         for pod in [pod for unit in units if pool.is_moved(unit) for pod in pool.units[unit].pods]:
@@ -157,19 +157,6 @@ class Evictor(Placer):
             return
         for unit in units:
             pool.seat(unit)
-
-    def bring_home(self, unit: int) -> None:
-        """Let the unit stay where it ran, if there is room now that everything else has its place."""
-        pool, state = self.pool, self.state
-        u = pool.units[unit]
-        mark = state.mark()
-        if pool.is_moved(unit):
-            for pod in u.pods:
-                state.lift(pod)
-        if state.returns_home(u.pods) and self._may_run(unit) and self._within_limits(u.gang):
-            pool.seat(unit)
-        else:
-            state.rollback(mark)
 
     def _bring_surplus_home(self, gang: int) -> None:
         """Let the surplus of a gang stay without its core, where together it makes up the minimum."""
@@ -220,11 +207,7 @@ class Evictor(Placer):
     def _estimate(self, part: Part, nodes: BoolArray) -> float:
         """Cost of the cheapest pods' worth of room in ``nodes``, each node counted as often as it could host."""
         total = 0.0
-        need: dict[int, int] = {}
-        for pod in part.all_pods():
-            shape = self.state.problem.pod_shape[pod]
-            need[shape] = need.get(shape, 0) + 1
-        for shape, count in need.items():
+        for shape, count in self.state.problem.by_shape(part.all_pods()).items():
             cost = self.table(shape).update(everywhere=True)[nodes]
             devices = self.state.problem.shapes.shapes[shape].gpu.devices
             often = np.maximum(1, self.state.problem.gpus[nodes] // devices) if devices else np.full(len(cost), count)

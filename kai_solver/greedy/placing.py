@@ -215,11 +215,7 @@ class Placer:
         """Domains in which every shape of ``part``, counted alone, finds room for all its pods."""
         width = int(of_node.max(initial=-1)) + 1
         fits = np.bincount(of_node[inside], minlength=width) > 0
-        need: dict[int, int] = {}
-        for pod in part.all_pods():
-            shape = self.state.problem.pod_shape[pod]
-            need[shape] = need.get(shape, 0) + 1
-        for shape, count in need.items():
+        for shape, count in self.state.problem.by_shape(part.all_pods()).items():
             _, later = self.fits.counts(shape)
             room = np.bincount(of_node[inside], weights=np.minimum(later[inside], count), minlength=width)
             fits &= room >= count

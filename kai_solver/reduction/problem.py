@@ -1,5 +1,7 @@
 """The problem of one cycle: the snapshot in integers and arrays, built once, never changed."""
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -94,6 +96,10 @@ class Problem:
     def policy(self) -> Policy:
         """What the cluster's owner decided."""
         return self.snapshot.policy
+
+    def by_shape(self, pods: Iterable[int]) -> Counter[int]:
+        """How many of ``pods`` each shape has."""
+        return Counter(self.pod_shape[pod] for pod in pods)
 
 
 def build_problem(snapshot: Snapshot) -> Problem:

@@ -245,7 +245,7 @@ class Joiner:
         if found is None:
             pool = self.outcome.pool
             pods = [p for u in units for p in pool.units[u].pods] if pool is not None else []
-            found = self._welcome[units] = Counter(self.problem.pod_shape[p] for p in pods if self._is_welcome(p))
+            found = self._welcome[units] = self.problem.by_shape(filter(self._is_welcome, pods))
         return found
 
     def _is_welcome(self, pod: int) -> bool:

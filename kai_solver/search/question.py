@@ -1,7 +1,7 @@
 """One question of the ladder: the chunk, everything admitted before it, and who may be disturbed."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -90,13 +90,12 @@ class Question:
 
     def bound(self) -> Blocker | None:
         """What proves "no" without a search."""
-        needed = self._by_shape(self.chunk.pods)
+        needed = self.problem.by_shape(self.chunk.pods)
         droppable = {self.outcome.pool.units[u].gang for u in self.served} if self.outcome.pool is not None else set()
         stays = [chunk for chunk, _ in self.admitted if chunk.gang not in droppable]
-        beside = self._by_shape([p for chunk in stays for p in chunk.pods])
+        beside = self.problem.by_shape(p for chunk in stays for p in chunk.pods)
         if self.rung is Rung.CONSOLIDATION and self.outcome.pool is not None:
-            for shape, count in self.joiner.welcome_home(self.units - self._evicted()).items():
-                beside[shape] = beside.get(shape, 0) + count
+            beside.update(self.joiner.welcome_home(self.units - self._evicted()))
         relaxed = Relaxed(*self.joiner.lifted(self.units))
         rule = self._spacing()
         return count_bound(self.problem, relaxed, needed, beside, self._domains(), rule) or self._fair_share_bound()
@@ -113,13 +112,6 @@ class Question:
     def _evicted(self) -> frozenset[int]:
         pool = self.outcome.pool
         return frozenset(u for u in self.disturbed if pool is not None and pool.has_left(u))
-
-    def _by_shape(self, pods: Sequence[int]) -> dict[int, int]:
-        found: dict[int, int] = {}
-        for pod in pods:
-            shape = self.problem.pod_shape[pod]
-            found[shape] = found.get(shape, 0) + 1
-        return found
 
     def _domains(self) -> list[BoolArray] | None:
         """Domains of which one must hold the whole chunk; None without such a rule."""
