@@ -9,28 +9,16 @@ from dataclasses import replace
 import pytest
 
 from kai_solver.check import check_plan
-from kai_solver.domain import (
-    Gang,
-    GpuRequest,
-    Node,
-    Plan,
-    Pod,
-    PodStatus,
-    Queue,
-    QueueVector,
-    Rung,
-    Snapshot,
-    flat_gang,
-)
+from kai_solver.domain import Gang, Plan, Rung, Snapshot
 from kai_solver.engine import Engine, cycle
 from kai_solver.greedy import State, VictimPool
 from kai_solver.greedy.disruption import Disruption
 from kai_solver.greedy.rules import victim_chunks
 from kai_solver.modelfiles import load_model
 from kai_solver.reduction import build_problem
-from kai_solver.units import MILLI, UNLIMITED, ResourceSchema
+from kai_solver.units import MILLI
+from tests.greedy.support import a_gang, a_node, a_queue, a_snapshot
 
-GIB = 2**30
 RECLAIM = (Rung.RECLAIM,)
 
 
@@ -40,22 +28,10 @@ def engine() -> Iterator[Engine]:
         yield started
 
 
-def a_gang(name: str, queue: str, pods: int, *, need: int, node: str = "", gpus: int = 1) -> Gang:
-    status = PodStatus.RUNNING if node else PodStatus.PENDING
-    made = tuple(
-        Pod("ns", f"{name}-{i}", (100, GIB, 0, 1), GpuRequest(gpus), status, node=node, order=(0, float(i), ""))
-        for i in range(pods)
-    )
-    return Gang("ns", name, queue, flat_gang(need), made, last_start_s=0.0 if node else None)
-
-
 def contested(victim: Gang, asks: int, *, mine: int) -> Snapshot:
     """All eight GPUs of a node are in use by ``victim``, whose queue deserves what is not ``mine``."""
-    endless = (UNLIMITED, UNLIMITED)
-    quota_v: QueueVector = (*endless, (8 - mine) * MILLI)
-    queues = (Queue("v", quota=quota_v), Queue("r", quota=(*endless, mine * MILLI)))
-    node = Node("n", (64_000, 512 * GIB, 8 * MILLI, 110), gpus=8, gpu_memory_mib=100)
-    return Snapshot(1000.0, ResourceSchema(), (node,), queues, (victim, a_gang("new", "r", 1, need=1, gpus=asks)))
+    queues = [a_queue("v", 8 - mine, weight=0.0), a_queue("r", mine, weight=0.0)]
+    return a_snapshot([a_node("n", 8)], queues, [victim, a_gang("new", "r", gpus=asks)])
 
 
 def evicted(plan: Plan) -> list[str]:
@@ -85,11 +61,9 @@ def test_chunks_of_three_surplus_victims(need: int, chunks: list[int]) -> None:
 
 def overdrawn(need: int) -> Snapshot:
     """r goes first and is owed the three GPUs that it asks for; v is one above its quota. Quotas exceed the node."""
-    endless = (UNLIMITED, UNLIMITED)
-    queues = (Queue("v", quota=(*endless, 7 * MILLI)), Queue("r", priority=101, quota=(*endless, 3 * MILLI)))
-    node = Node("n", (64_000, 512 * GIB, 8 * MILLI, 110), gpus=8, gpu_memory_mib=100)
+    queues = [a_queue("v", 7, weight=0.0), a_queue("r", 3, weight=0.0, priority=101)]
     victim = a_gang("elastic", "v", 8, need=need, node="n")
-    return Snapshot(1000.0, ResourceSchema(), (node,), queues, (victim, a_gang("new", "r", 1, need=1, gpus=3)))
+    return a_snapshot([a_node("n", 8)], queues, [victim, a_gang("new", "r", gpus=3)])
 
 
 def test_one_gpu_over_quota_is_enough_for_a_chunk_of_three(engine: Engine) -> None:

@@ -1,44 +1,22 @@
 """A minimum is held by whoever stays: of an elastic gang only the pod in the way goes."""
 
 from kai_solver.check import check_plan
-from kai_solver.domain import (
-    Gang,
-    GpuRequest,
-    Node,
-    Plan,
-    Pod,
-    PodStatus,
-    Queue,
-    QueueVector,
-    Rung,
-    Snapshot,
-    flat_gang,
-)
+from kai_solver.domain import Gang, Plan, Rung, Snapshot, flat_gang
 from kai_solver.engine import cycle
 from kai_solver.modelfiles import load_model
-from kai_solver.units import MILLI, UNLIMITED, ResourceSchema
+from tests.greedy.support import a_gang, a_node, a_pod, a_queue, a_snapshot
 
-GIB = 2**30
 GREEDY = load_model("greedy-only")
 
 
 def a_cluster(*, need: int) -> Snapshot:
     """Node large is held by the first pod of an elastic gang; others, owed as much, ask for it whole."""
-    nodes = [
-        Node(n, (64_000, 512 * GIB, g * MILLI, 110), gpus=g, gpu_memory_mib=100) for n, g in (("large", 3), ("s", 3))
-    ]
-    pods = tuple(
-        Pod("ns", f"e-{i}", (100, GIB, 0, 1), GpuRequest(gpus), PodStatus.RUNNING, node=node, order=(0, float(i), ""))
-        for i, (node, gpus) in enumerate((("large", 3), ("s", 1), ("s", 1), ("s", 1)))
-    )
+    nodes = [a_node(name, 3) for name in ("large", "s")]
+    seats = (("large", 3), ("s", 1), ("s", 1), ("s", 1))
+    pods = tuple(a_pod("e", i, gpus=gpus, node=node) for i, (node, gpus) in enumerate(seats))
     elastic = Gang("ns", "e", "v", flat_gang(need), pods, last_start_s=500.0)
-    new = Gang("ns", "new", "r", flat_gang(1), (Pod("ns", "new", (100, GIB, 0, 1), GpuRequest(3)),))
-
-    def a_queue(name: str, gpus: int) -> Queue:
-        quota: QueueVector = (UNLIMITED, UNLIMITED, gpus * MILLI)
-        return Queue(name, quota=quota)
-
-    return Snapshot(1000.0, ResourceSchema(), tuple(nodes), (a_queue("v", 3), a_queue("r", 3)), (elastic, new))
+    queues = [a_queue(name, 3, weight=0.0) for name in ("v", "r")]
+    return a_snapshot(nodes, queues, [elastic, a_gang("new", "r", gpus=3)])
 
 
 def evicted(plan: Plan) -> list[str]:

@@ -7,7 +7,7 @@ from functools import cmp_to_key
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kai_solver.domain import Gang, GpuRequest, Node, Pod, PodStatus, Queue, QueueVector, Snapshot, flat_gang
+from kai_solver.domain import Gang, Queue, Snapshot
 from kai_solver.engine import cycle
 from kai_solver.fairness import compare_queues, gang_order_key, queue_key
 from kai_solver.greedy import State, VictimPool
@@ -18,34 +18,9 @@ from kai_solver.greedy.placing import Placer
 from kai_solver.greedy.survival import survives
 from kai_solver.modelfiles import load_model
 from kai_solver.reduction import build_problem
-from kai_solver.units import MILLI, UNLIMITED, ResourceSchema
+from tests.greedy.support import a_gang, a_node, a_queue, a_snapshot
 
-GIB = 2**30
 GREEDY = load_model("greedy-only")
-
-
-def a_node(name: str, gpus: int) -> Node:
-    return Node(name, (64_000, 512 * GIB, gpus * MILLI, 110), gpus=gpus, gpu_memory_mib=100)
-
-
-def a_queue(name: str, gpus: int, parent: str = "", *, weight: float = 1.0, priority: int = 100) -> Queue:
-    quota: QueueVector = (UNLIMITED, UNLIMITED, gpus * MILLI)
-    return Queue(name, parent, priority=priority, quota=quota, weight=(1.0, 1.0, weight))
-
-
-def a_gang(
-    name: str, queue: str, pods: int = 1, *, gpus: int = 1, node: str = "", need: int = 1, born: float = 0.0
-) -> Gang:
-    status = PodStatus.RUNNING if node else PodStatus.PENDING
-    made = tuple(
-        Pod("ns", f"{name}-{i}", (100, GIB, 0, 1), GpuRequest(gpus), status, node=node, order=(0, float(i), ""))
-        for i in range(pods)
-    )
-    return Gang("ns", name, queue, flat_gang(need), made, created_s=born, last_start_s=0.0 if node else None)
-
-
-def a_snapshot(nodes: list[Node], queues: list[Queue], gangs: list[Gang]) -> Snapshot:
-    return Snapshot(1000.0, ResourceSchema(), tuple(nodes), tuple(queues), tuple(gangs))
 
 
 def order_of(snapshot: Snapshot) -> list[str]:
