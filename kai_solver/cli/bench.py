@@ -28,6 +28,12 @@ def bench(
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print one CSV line a run.")] = False,
     quiet: Quiet = False,
+    generate: Annotated[
+        str | None, typer.Option("--generate", help="Write this entry of the set as an instance, and measure nothing.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="Where --generate writes: .json or .json.zst.")
+    ] = None,
 ) -> Exit:
     """Measure models on instances: time, memory, what is placed and disturbed, what is proven, bounds and gaps.
 
@@ -39,7 +45,10 @@ def bench(
     Examples:
       kai-solver bench instances/bench --models default,fast --seeds 1..5 --budget 2s
       kai-solver bench instances/bench --check-peers --csv > bench.csv
+      kai-solver bench instances/bench/sets/scale.yaml --generate loaded-1000 --seeds 7 --output loaded.json.zst
     """
+    if generate is not None:
+        return _write_generated(paths, generate, seeds, output)
     from kai_solver.bench import Job, find_instances, measure
     from kai_solver.cli.bench_report import print_csv, print_json, print_table
     from kai_solver.cli.inputs import parse_budget_s
@@ -61,6 +70,27 @@ def bench(
     else:
         print_table(runs, against)
     return _peers_verdict(runs) if check_peers else Exit.FINE
+
+
+def _write_generated(paths: list[Path], name: str, seeds: str, output: Path | None) -> Exit:
+    """One instance of a set, in the native format."""
+    import orjson
+
+    from kai_solver.bench import generated, read_set
+    from kai_solver.cli.planfiles import write_bytes
+    from kai_solver.errors import InputError
+    from kai_solver.instances_io import native_from_snapshot
+
+    seed, *more = parse_seeds(seeds)
+    if output is None or more or len(paths) != 1:
+        problem = "one set, one seed and an output are needed"
+        raise InputError(problem, field="--generate", cure="SET.yaml --generate NAME --seeds 1 --output FILE")
+    entry = read_set(paths[0]).entry(name)
+    if entry.generate is None:
+        raise InputError(f"{name} is a stored file: {entry.file}", field="--generate", cure="Use that file")
+    snapshot = generated(entry.generate, seed)
+    write_bytes(orjson.dumps(native_from_snapshot(snapshot)) + b"\n", output)
+    return Exit.FINE
 
 
 def _peers_verdict(runs: "list[Run]") -> Exit:

@@ -1,0 +1,24 @@
+"""Clusters made from a specification and a seed: the instances of benchmarks that no file holds."""
+
+from kai_solver.bench.generate.load_report import LoadReport, report_on
+from kai_solver.bench.generate.loaded import loaded_snapshot
+from kai_solver.bench.generate.plain import empty_snapshot, quiet_snapshot, reclaim_snapshot
+from kai_solver.domain import Snapshot
+from kai_solver.instances_io.bench_schema import EmptyDoc, GeneratorDoc, LoadedDoc, ReclaimDoc
+
+__all__ = ["LoadReport", "generated", "loaded_snapshot", "report_on"]
+
+
+def generated(doc: GeneratorDoc, seed: int = 1) -> Snapshot:
+    """The snapshot of a specification; only ``loaded`` draws anything.
+
+    Raises
+    ------
+    InputError
+        What was drawn is not what the specification says.
+    """
+    if isinstance(doc, LoadedDoc):
+        return loaded_snapshot(doc, seed)[0]
+    if isinstance(doc, ReclaimDoc):
+        return reclaim_snapshot(doc)
+    return empty_snapshot(doc) if isinstance(doc, EmptyDoc) else quiet_snapshot(doc)

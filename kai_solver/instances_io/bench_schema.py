@@ -1,0 +1,118 @@
+"""Benchmark sets, ``kai-bench/v1``: stored instances, and specifications of clusters that are drawn from a seed."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from kai_solver.instances_io.fields import Strict
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Nodes = Annotated[int, Field(ge=1, le=100_000)]
+Count = Annotated[int, Field(ge=0, le=1_000_000)]
+Gpus = Annotated[int, Field(ge=1, le=64)]
+
+
+class LoadedDoc(Strict):
+    """A cluster in full use: whole GPUs, racks, queues in three levels, and more demand than there is room.
+
+    Nodes have 8 GPUs, 128 cores and 1 TiB; ``rackNodes`` of them are a rack, ``blockRacks`` racks a block.
+    """
+
+    kind: Literal["loaded"]
+    nodes: Nodes
+    gangs: Count
+    """Pending gangs."""
+    running_pods: Count | None = None
+    """Pods that run: those that hold GPUs, and so many without GPUs that it comes to this. Default: 6 a node."""
+    queues: int = Field(default=0, ge=0, le=10_000)
+    """Queues of all three levels (8, 32 and 160 of 200); default: one for every 25 nodes, at least 20."""
+    rack_nodes: Nodes = 25
+    block_racks: Nodes = 10
+    used: Share = 0.97
+    """Of the GPUs."""
+    over_quota: Share = 0.5
+    """Of the leaf queues."""
+    gpus: dict[int, Share] = Field(default_factory=lambda: {1: 0.5, 2: 0.15, 4: 0.15, 8: 0.2})
+    """GPUs of a pod (1, 2, 4 or 8), by share of the pods that hold GPUs."""
+    largest_gang: int = Field(default=64, ge=1, le=1024)
+    gang_exponent: float = Field(default=2.0, ge=0, le=10)
+    """A gang has k pods with a likelihood of k to the minus this."""
+    bound: Share = 0.4
+    """Of the gangs: they must be in one rack."""
+    non_preemptible: Share = 0.2
+    """Of the GPUs that run, and of the pending gangs."""
+    entitled: Share = 0.6
+    """Of the pending GPUs: asked for in queues below their quota."""
+    contested: Share = 0.3
+    """Of the pending GPUs, at least; less is refused."""
+
+    @model_validator(mode="after")
+    def _shares_add_up(self) -> "LoadedDoc":
+        if abs(sum(self.gpus.values()) - 1) > 1e-6 or not self.gpus.keys() <= {1, 2, 4, 8}:
+            raise ValueError("`gpus` must name sizes 1, 2, 4 and 8, and their shares must add up to 1")
+        return self
+
+
+class ReclaimDoc(Strict):
+    """Instance b: one-GPU jobs of an over-quota queue on half of every node, and gangs of whole nodes that reclaim."""
+
+    kind: Literal["reclaim"]
+    nodes: Nodes
+    gangs: Count
+    """Pending gangs of 4 pods with 8 GPUs each; 4 of them for every 20 nodes use up what is owed."""
+
+
+class EmptyDoc(Strict):
+    """Instance a: an empty cluster, and as many one-GPU jobs as it has GPUs, from four queues."""
+
+    kind: Literal["empty"]
+    nodes: Nodes
+
+
+class QuietDoc(Strict):
+    """A small cluster where nobody contends: jobs on some nodes, and one gang that simply fits."""
+
+    kind: Literal["quiet"]
+    nodes: Nodes = 25
+    node_gpus: Gpus = 4
+    used: Share = 0.5
+    """Of the nodes: they are full."""
+    pods: int = Field(default=4, ge=1, le=1024)
+    """Of the pending gang; each takes a whole node."""
+
+
+GeneratorDoc = Annotated[LoadedDoc | ReclaimDoc | EmptyDoc | QuietDoc, Field(discriminator="kind")]
+
+BENCH_FORMAT = "kai-bench/v1"
+
+
+class EntryDoc(Strict):
+    """One instance of a set: a ``file`` beside the set, or what a generator makes."""
+
+    name: str = Field(min_length=1, max_length=100, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
+    says: str = ""
+    """What it is, for people."""
+    file: str = ""
+    """Path of an instance of any kind, relative to the set."""
+    generate: GeneratorDoc | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "EntryDoc":
+        if bool(self.file) == (self.generate is not None):
+            raise ValueError("give either `file` or `generate`")
+        return self
+
+
+class BenchDoc(Strict):
+    """A benchmark set."""
+
+    format: Literal["kai-bench/v1"]
+    name: str = Field(min_length=1, max_length=100)
+    says: str = ""
+    entries: tuple[EntryDoc, ...] = Field(min_length=1)
+
+
+def bench_schema() -> dict[str, Any]:
+    """JSON Schema of a benchmark set."""
+    schema = BenchDoc.model_json_schema(by_alias=True, mode="validation")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
