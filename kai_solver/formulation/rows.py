@@ -96,12 +96,13 @@ class Rows:
             guard=pack(view(self.guard)[on_guards], "i"),
         )
 
-    def without_negations(self) -> "Rows":
+    def without_negations(self, *, clauses: bool = False) -> "Rows":
         """Return the same rows with ``c * (1 - x)`` written as ``c - c * x`` in linear rows.
 
-        In CP-SAT a negated reference inside a linear row means ``-x``, not ``1 - x``; clauses may keep theirs.
+        In CP-SAT a negated reference inside a linear row means ``-x``, not ``1 - x``; clauses may keep theirs (unless
+        ``clauses``: then all rows are to be read as sums).
         """
-        linear = view(self.kind) == LINEAR
+        linear = (view(self.kind) == LINEAR) | clauses
         terms = np.diff(view(self.term_end), prepend=0)
         negated = np.repeat(linear, terms) & (view(self.reference) < 0)
         if not negated.any():

@@ -8,7 +8,7 @@ it is believed. A model of 100,000 Booleans in 900 rows of 300,000 terms takes 7
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -239,6 +239,16 @@ class ModelSpec:
         return len(self._low), len(self._rows)
 
     @property
+    def rows(self) -> Rows:
+        """The rows; not to be changed."""
+        return self._rows
+
+    @property
+    def domains(self) -> tuple[Ints, Ints]:
+        """Least and largest value of each variable; not to be changed."""
+        return view(self._low), view(self._high)
+
+    @property
     def complete_hint(self) -> Ints | None:
         """The hint, where it covers every variable."""
         return self._hint if self._hint is not None and self._hint.size == len(self._low) else None
@@ -285,6 +295,15 @@ class ModelSpec:
         """Return a model that grows on its own; the hint is shared and never written to."""
         return self._with_rows(self._rows.copy())
 
+    def pinned(self, values: Mapping[Var, int]) -> "ModelSpec | None":
+        """Return the model with only these values left to some variables; None where a domain does not have one."""
+        low, high = self._low[:], self._high[:]
+        for var, value in values.items():
+            if not low[var] <= value <= high[var]:
+                return None
+            low[var] = high[var] = value
+        return self._with_rows(self._rows.copy(), (low, high))
+
     def without(self, *families: str) -> "ModelSpec":
         """Return the model without the rows of ``families``; variables keep their indices."""
         gone = [index for name, index in self._families.items() if name in families]
@@ -321,9 +340,9 @@ class ModelSpec:
 
     # Inside
 
-    def _with_rows(self, rows: Rows) -> "ModelSpec":
+    def _with_rows(self, rows: Rows, domains: "tuple[array[int], array[int]] | None" = None) -> "ModelSpec":
         other = ModelSpec()
-        other._low, other._high = self._low[:], self._high[:]
+        other._low, other._high = domains or (self._low[:], self._high[:])
         other._rows = rows
         other._families, other._names = dict(self._families), dict(self._names)
         other._objective, other._constant, other._hint = self._objective, self._constant, self._hint

@@ -217,6 +217,11 @@ class Variables:
             self._fit[shape] = found
         return found
 
+    @property
+    def choices(self) -> list[Var]:
+        """The Booleans that choose a domain: folded, they would allow a bit of each."""
+        return [var for chosen in self.domains.values() for var in chosen.values()]
+
     def presence(self, owner: int) -> Var:
         """True where the owner's pods need places: an arrival that is admitted, a mover that moves."""
         first_mover = len(self.joint.arrivals)

@@ -43,9 +43,12 @@ class Asker:
 
     def complete(self, form: Formulation, main: Mapping[int, int]) -> Ints | None:
         """Values of all variables from those of the ``main`` ones; None where they are no solution."""
-        spec = form.spec.copy()
-        for var, value in main.items():
-            spec.add_eq([(1, var)], value, family="hint")
+        spec = form.spec.pinned(main)
+        if spec is None:
+            return None
+        low, high = spec.domains
+        if (low == high).all():
+            return low.copy() if spec.check(low) is None else None
         return self.solve(spec, HINT_S).values
 
     def minimize(
@@ -60,6 +63,7 @@ class Asker:
             self.budget.end_s,
             self._parameters(form.spec, max(0.0, self.budget.left_s)),
             clock=self.budget.clock,
+            apart=form.variables.choices,
             progress=progress,
             should_stop=self.should_stop,
         )

@@ -5,17 +5,22 @@ hurts the search). The best solution lives here, not in the solver: what comes o
 the hint that came in, and a stage that stays unknown costs the later ones nothing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from kai_solver.formulation.folding import Folded, fold
 from kai_solver.formulation.rows import Ints
-from kai_solver.formulation.spec import ModelSpec, SpecAnswer, Term
+from kai_solver.formulation.spec import ModelSpec, SpecAnswer, Term, Var
 from kai_solver.search.child import OnBound, OnIncumbent
 from kai_solver.search.parameters import SolverParameters
 
 HELD_FAMILY = "stage"
 """Family of the rows that hold finished stages."""
+SMALLEST_FOLD = 64
+"""Variables below which a model is not folded: it is as fast itself."""
+FOLDED_PART = 0.25
+"""Most of a stage's time for its folded model, and for a solution that folds to that one's; they take milliseconds."""
 
 Progress = Callable[[str, int | None, int], None]
 """Called with (stage, objective or None, bound) whenever one of them improves, and when the stage ends."""
@@ -99,6 +104,7 @@ def solve_stages(
     parameters: SolverParameters,
     *,
     clock: Callable[[], float],
+    apart: Iterable[Var] = (),
     progress: Progress | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> SessionResult:
@@ -114,8 +120,11 @@ def solve_stages(
         On ``clock``, the same clock as the solver's.
     parameters
         Its ``deterministic_s``, where finite, is divided among the stages too.
+    apart
+        Variables that are never folded with others (`formulation.folding`).
     """
     session = _Session(solver, spec, hint, parameters, clock, progress, should_stop)
+    session.fold(stages, apart)
     for index, stage in enumerate(stages):
         if session.infeasible:
             break
@@ -151,33 +160,34 @@ class _Session:
         self._should_stop = should_stop
         self._values: Ints | None = None
         self._improved = False
+        self._folded: Folded | None = None
         self._bounds: list[int] = []
         self._notes: list[str] = []
         self._errors: list[str] = []
         if hint is not None:
             self._accept_hint(hint)
 
+    def fold(self, stages: Sequence[StageObjective], apart: Iterable[Var]) -> None:
+        """Count together what all stages and rows treat alike, where that makes the model much smaller."""
+        if self._spec.size[0] >= SMALLEST_FOLD:
+            self._folded = fold(self._spec, [stage.terms for stage in stages], apart)
+
     def run(self, stage: StageObjective, part_of_rest: float, part_of_all: float, deadline_s: float) -> None:
         """Ask for one stage, keep what is better, hold what was reached."""
         spec = self._spec
         spec.minimize(stage.terms, stage.constant)
-        spec.hint(self._values)
+        now = self._clock()
+        turn = _Turn(stage, now + (deadline_s - now) * part_of_rest, max(part_of_all, 1e-6))
         bound = spec.trivial_bound()
-        if self._values is None or spec.objective_of(self._values) > bound:
-            now = self._clock()
-            parameters = replace(
-                self._parameters,
-                relative_gap=stage.gap,
-                deterministic_s=self._parameters.deterministic_s * max(part_of_all, 1e-6),
-            )
-            answer = self._ask(stage, parameters, now + (deadline_s - now) * part_of_rest)
-            self._accept(stage, answer)
-            bound = max(bound, bound if answer.bound is None else answer.bound)
+        if self._folded is not None and self._is_open(bound):
+            bound = max(bound, self._ask_folded(self._folded, turn, bound))
+        if self._is_open(bound) and not self.infeasible:
+            bound = max(bound, self._ask_whole(turn, spec, bound))
         self._bounds.append(bound)
         value = None if self._values is None else spec.objective_of(self._values)
         self._progress(stage.name, value, bound)
         if value is not None:
-            spec.add_le(stage.terms, value - stage.constant, family=HELD_FAMILY)
+            self._hold(stage, value - stage.constant)
 
     def result(self, stages: Sequence[StageObjective]) -> SessionResult:
         """Judge every asked stage by the final solution."""
@@ -197,31 +207,86 @@ class _Session:
         else:
             self._notes.append(f"the hint is not a solution: {violation.text}")
 
-    def _ask(self, stage: StageObjective, parameters: SolverParameters, deadline_s: float) -> SpecAnswer:
-        spec = self._spec
-        best: list[int | None] = [None if self._values is None else spec.objective_of(self._values)]
-        bound = [spec.trivial_bound()]
+    def _is_open(self, bound: int) -> bool:
+        return self._values is None or self._spec.objective_of(self._values) > bound
+
+    def _hold(self, stage: StageObjective, most: int) -> None:
+        self._spec.add_le(stage.terms, most, family=HELD_FAMILY)
+        if self._folded is not None:
+            self._folded.spec.add_le(self._folded.terms(stage.terms), most, family=HELD_FAMILY)
+
+    def _ask_folded(self, folded: Folded, turn: "_Turn", bound: int) -> int:
+        """The bound of the folded model; where its solution is better than the best, look for one that folds to it."""
+        stage = turn.stage
+        folded.spec.minimize(folded.terms(stage.terms), stage.constant)
+        folded.spec.hint(None if self._values is None else folded.values(self._values))
+        answer = self._ask(turn, folded.spec, bound, FOLDED_PART)
+        self._note(stage, answer)
+        bound = max(bound, bound if answer.bound is None else answer.bound)
+        if answer.values is not None and self._is_open(answer.objective or 0):
+            pinned = self._spec.copy()
+            folded.pin(pinned, answer.values)
+            self._accept(stage, self._ask(turn, pinned, bound, FOLDED_PART))
+        elif answer.status == "infeasible":
+            self.infeasible = self._values is None
+        return bound
+
+    def _ask_whole(self, turn: "_Turn", spec: ModelSpec, bound: int) -> int:
+        spec.hint(self._values)
+        answer = self._ask(turn, spec, bound, 1.0)
+        self._accept(turn.stage, answer)
+        if answer.status == "infeasible":
+            self.infeasible = self._values is None
+        return bound if answer.bound is None else answer.bound
+
+    def _ask(self, turn: "_Turn", spec: ModelSpec, known: int, part: float) -> SpecAnswer:
+        """Ask about ``spec`` for a ``part`` of the time that the turn has left."""
+        stage, now = turn.stage, self._clock()
+        parameters = replace(
+            self._parameters,
+            relative_gap=stage.gap,
+            deterministic_s=self._parameters.deterministic_s * turn.part_of_all * part,
+        )
+        best = [None if self._values is None else self._spec.objective_of(self._values)]
+        bound = [known]
 
         def on_incumbent(_values: Ints, objective: int) -> None:
-            if best[0] is None or objective < best[0]:
+            if spec is self._spec and (best[0] is None or objective < best[0]):
                 best[0] = objective
                 self._progress(stage.name, objective, bound[0])
 
         def on_bound(better: int) -> None:
-            bound[0] = better
-            self._progress(stage.name, best[0], better)
+            if better > bound[0]:
+                bound[0] = better
+                self._progress(stage.name, best[0], better)
 
         return self._solver.solve(
-            spec, parameters, deadline_s, on_incumbent=on_incumbent, on_bound=on_bound, should_stop=self._should_stop
+            spec,
+            parameters,
+            now + (turn.end_s - now) * part,
+            on_incumbent=on_incumbent,
+            on_bound=on_bound,
+            should_stop=self._should_stop,
         )
 
     def _accept(self, stage: StageObjective, answer: SpecAnswer) -> None:
-        if answer.error:
-            self._notes.append(f"stage {stage.name}: {answer.error}")
-            self._errors.append(answer.error)
-        if answer.status == "infeasible":
-            self.infeasible = self._values is None
+        """Keep the answer's solution of the whole model where it is better."""
+        self._note(stage, answer)
         if answer.values is None or answer.objective is None:
             return
         if self._values is None or answer.objective < self._spec.objective_of(self._values):
             self._values, self._improved = answer.values, True
+
+    def _note(self, stage: StageObjective, answer: SpecAnswer) -> None:
+        if answer.error:
+            self._notes.append(f"stage {stage.name}: {answer.error}")
+            self._errors.append(answer.error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """One stage's time: it ends at ``end_s``; ``part_of_all`` of the deterministic seconds are its own."""
+
+    stage: StageObjective
+    end_s: float
+    part_of_all: float

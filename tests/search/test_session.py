@@ -225,3 +225,51 @@ def test_a_session_under_a_killed_solver_returns_the_hint_with_its_error() -> No
     assert result.values is not None
     assert result.values.tolist() == [5, 5]
     assert all("cannot be started" in note for note in result.notes)
+
+
+def racks(count: int) -> tuple[ModelSpec, StageObjective, Ints]:
+    """``count`` nodes of 8, each with 8 jobs; half must be emptied for a job of 8. Cost: jobs that leave."""
+    spec = ModelSpec()
+    places, leaves = spec.bool_vars(count), spec.int_vars(np.zeros(count), np.full(count, 8))
+    for place, leave in zip(places.tolist(), leaves.tolist(), strict=True):
+        spec.add_ge([(1, leave), (-8, place)], 0, family="capacity")
+    spec.add_eq([(1, place) for place in places.tolist()], count // 2, family="gang")
+    stage = StageObjective("leave", tuple((1, leave) for leave in leaves.tolist()))
+    everybody = np.concatenate((np.arange(count) % 2, np.full(count, 8)))
+    return spec, stage, everybody
+
+
+def test_a_folded_model_is_asked_first_and_its_bound_is_the_stages() -> None:
+    spec, stage, hint = racks(64)
+    hint[64:] = 8 * hint[:64]
+    solver = Script(SpecAnswer("optimal", np.array([32, 256]), 256, 256))
+    result = solve_stages(solver, spec, (stage,), hint, 10.0, PARAMETERS, clock=solver.clock)
+    assert [(s.value, s.bound, s.optimal) for s in result.stages] == [(256, 256, True)]
+    assert not result.improved
+
+
+def test_a_better_folded_solution_is_looked_for_in_the_whole_model(child: SolverChild) -> None:
+    spec, stage, hint = racks(400)
+    result = solve_stages(child, spec, (stage,), hint, time.monotonic() + 20, PARAMETERS, clock=time.monotonic)
+    assert [(s.value, s.bound, s.optimal) for s in result.stages] == [(1600, 1600, True)]
+    assert result.values is not None
+    assert spec.check(result.values) is None
+
+
+def test_a_folded_solution_that_the_whole_model_has_not_is_only_a_bound(child: SolverChild) -> None:
+    """Nodes of 8 with jobs of 3: folded, 64 nodes have room for 170 of them; one by one for 128."""
+    spec = ModelSpec()
+    room = spec.int_vars(np.zeros(64), np.full(64, 3))
+    extra = spec.bool_vars(64)
+    for place, beside in zip(room.tolist(), extra.tolist(), strict=True):
+        spec.add_le([(3, place), (1, beside)], 8, family="capacity")
+    stage = StageObjective("left", tuple((-1, place) for place in room.tolist()), constant=200)
+    result = solve_stages(child, spec, (stage,), None, time.monotonic() + 20, PARAMETERS, clock=time.monotonic)
+    assert [(s.value, s.optimal) for s in result.stages] == [(72, True)]
+
+
+def test_a_folded_model_without_a_solution_ends_the_session() -> None:
+    spec, stage, _ = racks(64)
+    solver = Script(SpecAnswer("infeasible"))
+    result = solve_stages(solver, spec, (stage,), None, 10.0, PARAMETERS, clock=solver.clock)
+    assert result.infeasible
