@@ -9,7 +9,7 @@ from kai_solver.fairness.limits import (
     over_quota,
     over_quota_message,
 )
-from kai_solver.fairness.order import QueueKey, compare_queues, dominant_share, gang_order_key, queue_key
+from kai_solver.fairness.order import QueueKey, QueueOrder, compare_queues, dominant_share, gang_order_key, queue_key
 from kai_solver.fairness.reclaim import (
     ReclaimLedger,
     Surplus,
@@ -25,6 +25,7 @@ from kai_solver.fairness.usage import UsageHistory, UsageParams, past_usage, usa
 
 __all__ = [
     "QueueKey",
+    "QueueOrder",
     "QueueTree",
     "ReclaimLedger",
     "Surplus",

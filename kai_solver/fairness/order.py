@@ -3,6 +3,7 @@
 Called thousands of times a cycle: everything here is plain Python numbers, no numpy scalars.
 """
 
+import math
 from collections.abc import Sequence
 
 from kai_solver.fairness.tree import QueueTree
@@ -57,6 +58,81 @@ def queue_key(
     after = (left[0] + job[0], left[1] + job[1], left[2] + job[2])
     dominant = dominant_share(bound, total, after)
     return (over, not starved, -tree.priority[queue], unentitled, dominant, dominant_share(bound, total, left))
+
+
+class QueueOrder:
+    """The same order with all that does not change within a cycle made ready: equal to the functions of this module."""
+
+    def __init__(self, tree: QueueTree, share: Table, allocatable: Table, total: Amounts) -> None:
+        self._tree = tree
+        self._allocatable = allocatable
+        self._prepared = [_prepared(tree, share, allocatable, total, queue) for queue in range(tree.size)]
+        self._ties = [Tie(self, queue) for queue in range(tree.size)]
+        self._before: dict[tuple[int, int], bool] = {}
+
+    def key(self, queue: int, allocated: Amounts, job: Amounts) -> QueueKey:
+        """Rules 1 to 6, as `queue_key`."""
+        fair, quota, closed, bound, priority = self._prepared[queue]
+        cpu, memory, gpu = allocated
+        with_cpu, with_memory, with_gpu = cpu + job[0], memory + job[1], gpu + job[2]
+        return (
+            fair[0] < cpu and fair[1] < memory and fair[2] < gpu,
+            with_cpu > quota[0] or with_memory > quota[1] or with_gpu > quota[2],
+            priority,
+            closed is not None
+            and any(c and amount > 0 for c, amount in zip(closed, (with_cpu, with_memory, with_gpu), strict=True)),
+            _largest(bound, with_cpu, with_memory, with_gpu),
+            _largest(bound, cpu, memory, gpu),
+        )
+
+    def tie(self, queue: int) -> "Tie":
+        """What decides between queues of equal keys: compares smaller where ``queue`` is served first."""
+        return self._ties[queue]
+
+    def goes_before(self, one: int, other: int) -> bool:
+        """Rules 7 and 8 and the UID, of two queues whose keys are the same."""
+        found = self._before.get((one, other))
+        if found is None:
+            found = self._before[one, other] = (
+                compare_queues(self._tree, self._allocatable, one, _NO_KEY, other, _NO_KEY) < 0
+            )
+        return found
+
+
+class Tie:
+    """One queue in heaps of (key, tie)."""
+
+    __slots__ = ("_order", "queue")
+
+    def __init__(self, order: QueueOrder, queue: int) -> None:
+        self._order = order
+        self.queue = queue
+
+    def __lt__(self, other: "Tie") -> bool:
+        return self._order.goes_before(self.queue, other.queue)
+
+
+_NO_KEY: QueueKey = (False, False, 0, False, 0.0, 0.0)
+_Prepared = tuple[Amounts, Sequence[float], tuple[bool, ...] | None, tuple[float, ...], int]
+
+
+def _prepared(tree: QueueTree, share: Table, allocatable: Table, total: Amounts, queue: int) -> _Prepared:
+    """Fair share, quota without end where unlimited, what it has no share of, by what its use is divided, priority."""
+    bound = allocatable[queue]
+    quota = tuple(math.inf if amount == UNLIMITED else amount for amount in tree.quotas[queue])
+    closed = tuple(amount == 0 for amount in bound)
+    divisors = tuple(all_ if amount == UNLIMITED else amount for amount, all_ in zip(bound, total, strict=True))
+    return share[queue], quota, closed if any(closed) else None, divisors, -tree.priority[queue]
+
+
+def _largest(bound: Sequence[float], cpu: int, memory: int, gpu: int) -> float:
+    """`dominant_share` by prepared divisors."""
+    of_cpu, of_memory, of_gpu = bound
+    if of_cpu and of_memory and of_gpu:
+        return max(cpu / of_cpu, memory / of_memory, gpu / of_gpu, 0.0)
+    amounts = (cpu, memory, gpu)
+    parts = [a / b if b else a * scale for a, b, scale in zip(amounts, bound, _WITHOUT_SHARE, strict=True)]
+    return max(*parts, 0.0)
 
 
 def dominant_share(allocatable: Amounts, total: Amounts, amounts: Amounts) -> float:

@@ -1,15 +1,14 @@
 """What a gang asks for next: the rest of its minimum, all or nothing, or one surplus step (reference 3.4, 3.9)."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kai_solver.domain import TopologyConstraint
 from kai_solver.greedy.state import GangState
 from kai_solver.reduction import GangShape, Leaf, TreeNode
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """A piece of a chunk under one node of the gang's tree.
 
     ``pods`` are to be placed in order; ``anchors`` are running pods under the same node, which fix the domain of a
@@ -36,8 +35,7 @@ class Part:
             yield from part.leaves()
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(NamedTuple):
     """What a gang asks for in one step.
 
     ``is_core``: it completes the minimum (else it is surplus). ``is_choice``: other pods or subgroups of the gang would
@@ -52,22 +50,34 @@ class Chunk:
 
 
 class Chunker:
-    """Chooses the next chunk of one gang in its present state."""
+    """Chooses the next chunk of one gang in its present state.
+
+    ``lone``: the only leaf of a gang without subgroups, as most are; their chunks are made without a walk of the tree.
+    """
+
+    __slots__ = ("_avoided", "lone", "pod_shape", "position", "shape", "state")
 
     def __init__(self, shape: GangShape, state: GangState, pod_shape: Sequence[int] = ()) -> None:
         self.shape = shape
         self.state = state
         self.pod_shape = pod_shape
-        self.position = {id(leaf): i for i, leaf in enumerate(shape.leaves)}
+        self.lone = shape.leaves[0] if _is_flat(shape) else None
+        self.position = {id(leaf): i for i, leaf in enumerate(shape.leaves)} if self.lone is None else {}
         self._avoided: frozenset[str] = frozenset()
+
+    def waits(self) -> bool:
+        """True where some pod of the gang waits for a place."""
+        return any(self.state.pending)
 
     def next(self, avoiding: frozenset[str] = frozenset()) -> Chunk | None:
         """The next chunk; None where nothing waits or the minimum cannot be reached with the pods there are.
 
         ``avoiding``: leaves, by name, whose waiting pods are not to be asked for.
         """
-        if not any(self.state.pending):
+        if not self.waits():
             return None
+        if self.lone is not None and not avoiding:
+            return self._next_of_lone(self.lone)
         self._avoided = avoiding
         is_core = not self.is_satisfied(self.shape.root)
         part = self._missing(self.shape.root) if is_core else self._surplus(self.shape.root)
@@ -75,6 +85,19 @@ class Chunker:
             return None
         pods = tuple(part.all_pods())
         return Chunk(self.shape.index, part, pods, is_core, self._is_choice(pods, is_core=is_core)) if pods else None
+
+    def _next_of_lone(self, leaf: Leaf) -> Chunk | None:
+        """As ``next``, of a gang without subgroups."""
+        active, pending = self.state.active[0], self.state.pending[0]
+        lacking = leaf.min_member - len(active)
+        if lacking > len(pending):
+            return None
+        pods = tuple(pending[: max(lacking, 1)])
+        is_choice = len(pods) < len(pending) and self._is_choice(pods, is_core=lacking > 0)
+        root, anchors = self.shape.root, tuple(active)
+        inner = Part(leaf.name, leaf.topology, pods, (), anchors)
+        part = Part(root.name, root.topology, (), (inner,), anchors)
+        return Chunk(self.shape.index, part, pods, lacking > 0, is_choice)
 
     def _is_choice(self, pods: tuple[int, ...], *, is_core: bool) -> bool:
         """True where the gang has other pods or subgroups waiting that the chunk could have asked for instead."""
@@ -91,6 +114,8 @@ class Chunker:
 
     def is_satisfied(self, node: TreeNode | Leaf) -> bool:
         """True where ``node`` has its minimum."""
+        if self.lone is not None:
+            return len(self.state.active[0]) >= self.lone.min_member
         if isinstance(node, Leaf):
             return len(self._active(node)) >= node.min_member
         return sum(self.is_satisfied(child) for child in node.children) >= node.needed
@@ -107,6 +132,8 @@ class Chunker:
 
     def is_reachable(self, node: TreeNode | Leaf) -> bool:
         """True where pods that run or may be placed suffice for the minimum of ``node``."""
+        if self.lone is not None:
+            return len(self.state.active[0]) + len(self.state.pending[0]) >= self.lone.min_member
         if isinstance(node, Leaf):
             return len(self._active(node)) + len(self._pending(node)) >= node.min_member
         return sum(self.is_reachable(child) for child in node.children) >= node.needed
@@ -116,10 +143,13 @@ class Chunker:
         return bool(self._anchors(node))
 
     def _active(self, leaf: Leaf) -> list[int]:
-        return self.state.active[self.position[id(leaf)]]
+        return self.state.active[self._position(leaf)]
 
     def _pending(self, leaf: Leaf) -> list[int]:
-        return self.state.pending[self.position[id(leaf)]]
+        return self.state.pending[self._position(leaf)]
+
+    def _position(self, leaf: Leaf) -> int:
+        return self.position[id(leaf)] if self.lone is None else 0
 
     def _anchors(self, node: TreeNode | Leaf) -> tuple[int, ...]:
         if isinstance(node, Leaf):
@@ -170,3 +200,9 @@ class Chunker:
         if isinstance(node, Leaf):
             return len(self._active(node)), node.min_member
         return sum(self.is_satisfied(child) and bool(self._anchors(child)) for child in node.children), node.needed
+
+
+def _is_flat(shape: GangShape) -> bool:
+    """True for a gang of one podset and no choice: its minimum is the podset's."""
+    root = shape.root
+    return len(shape.leaves) == 1 and root.needed == 1 and root.children[0] is shape.leaves[0]

@@ -81,13 +81,11 @@ class Course:
         """The order in which the gangs ``candidates`` are served."""
         return self._turns(self.state, self.chunkers, candidates)
 
-    def stop(self, rung: Rung, gang: int | None, turns: Turns | SizeTurns) -> None:
+    def stop(self, rung: Rung, gang: int, turns: Turns | SizeTurns) -> None:
         """The budget ended: nothing is known of those who had no turn."""
         self.outcome.stopped = True
-        while gang is not None:
-            self.outcome.refuse(gang, rung, BUDGET_ENDED)
-            turn = turns.pop()
-            gang = turn[0] if turn is not None else None
+        for late in (gang, *turns.rest()):
+            self.outcome.refuse(late, rung, BUDGET_ENDED)
 
     def fits_free(self, chunk: Chunk) -> bool:
         """Place ``chunk`` without anybody leaving, where its queue may pay for it; else change nothing."""

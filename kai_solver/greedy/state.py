@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from kai_solver.domain import PodStatus
 from kai_solver.errors import InternalError
+from kai_solver.fairness import QueueOrder
 from kai_solver.greedy.spacing import Crowds, admitting, is_kept
 from kai_solver.greedy.zones import ZoneLedger
 from kai_solver.predicates import PodAffinityIndex
@@ -67,12 +68,8 @@ class State:
             GangState([list(leaf.active) for leaf in g.leaves], [list(leaf.pending) for leaf in g.leaves])
             for g in problem.gangs
         ]
-        self.leaf_of = {
-            pod: position
-            for g in problem.gangs
-            for position, leaf in enumerate(g.leaves)
-            for pod in (*leaf.active, *leaf.pending)
-        }
+        self.leaf_of = _leaf_positions(problem)
+        self.order = QueueOrder(problem.queues, problem.share, problem.allocatable, problem.total)
         self.touched: list[int] = []
         self.journal: list[tuple[str, int, Place | None]] = []
         self.affinity = _affinity(problem, leaving=False)
@@ -374,6 +371,16 @@ class State:
         kept, slots = self.reserved(node, now=False)
         asked = self.problem.shapes.shapes[self.problem.pod_shape[pod]].request[PODS]
         return slots - asked >= sum(not kept[d] for d in seats)
+
+
+def _leaf_positions(problem: Problem) -> list[int]:
+    """By pod, the position of its leaf among those of its gang."""
+    positions = [0] * len(problem.pods)
+    for gang in problem.gangs:
+        for position, leaf in enumerate(gang.leaves[1:], start=1):
+            for pod in (*leaf.active, *leaf.pending):
+                positions[pod] = position
+    return positions
 
 
 def _affinity(problem: Problem, *, leaving: bool) -> PodAffinityIndex | None:

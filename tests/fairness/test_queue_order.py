@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kai_solver.domain import Policy, Queue
-from kai_solver.fairness import QueueTree, compare_queues, dominant_share, gang_order_key, queue_key
+from kai_solver.fairness import QueueOrder, QueueTree, compare_queues, dominant_share, gang_order_key, queue_key
 
 TOTAL = (100, 100, 100_000)
 FREE = (-1, -1, -1)
@@ -119,3 +121,34 @@ def test_job_order_is_priority_then_elastic_state_then_age_then_uid() -> None:
     ]
     assert ordered == sorted(ordered)
     assert gang_order_key(50, 0, 4, 1.0, "a") == gang_order_key(50, 3, 4, 1.0, "a")
+
+
+amounts = st.tuples(*[st.sampled_from([0, 1, 3, 100, 700])] * 3)
+bounds = st.tuples(*[st.sampled_from([-1, 0, 1, 3, 100])] * 3)
+
+
+@given(
+    queues=st.lists(st.tuples(bounds, st.sampled_from([100, 101]), st.integers(0, 1)), min_size=2, max_size=4),
+    share=bounds,
+    allocatable=st.lists(bounds, min_size=4, max_size=4),
+    total=amounts,
+    allocated=amounts,
+    jobs=st.lists(amounts, min_size=4, max_size=4),
+)
+def test_the_prepared_order_is_the_order(
+    queues: list[tuple[Vec, int, int]],
+    share: Vec,
+    allocatable: list[Vec],
+    total: Vec,
+    allocated: Vec,
+    jobs: list[Vec],
+) -> None:
+    made = [Queue(f"q{i}", quota=q, priority=p, created_s=float(c)) for i, (q, p, c) in enumerate(queues)]
+    tree = QueueTree.from_queues(made, Policy())
+    order = QueueOrder(tree, [share] * tree.size, allocatable, total)
+    keys = [queue_key(tree, [share] * 4, allocatable, total, q, allocated, jobs[q]) for q in range(tree.size)]
+    assert [order.key(q, allocated, jobs[q]) for q in range(tree.size)] == keys
+    for one in range(tree.size):
+        for other in range(tree.size):
+            first = compare_queues(tree, allocatable, one, keys[one], other, keys[other]) < 0
+            assert ((keys[one], order.tie(one)) < (keys[other], order.tie(other))) == first
