@@ -8,6 +8,7 @@ from kai_solver.greedy.caps import costs_too_much, over_capacity
 from kai_solver.greedy.chunks import Chunk, Part
 from kai_solver.greedy.course import Course, Signature, of_choice
 from kai_solver.greedy.outcome import Admission, Outcome, Refusal
+from kai_solver.greedy.runs import Runs
 from kai_solver.greedy.shortage import shortage
 
 MOST_CHOICES = 16
@@ -32,6 +33,7 @@ class Allocation:
         self.outcome = course.outcome
         self.placer = course.placer
         self.admitter = admitter
+        self.runs = Runs(course)
 
     def run(self, candidates: Sequence[int]) -> None:
         """Place the gangs ``candidates``; those with surplus take turns again and again."""
@@ -39,11 +41,13 @@ class Allocation:
         turns = self.course.turns(candidates)
         failed: dict[Signature, Refusal] = {}
         waiting: list[Chunk] = []
-        while (turn := turns.pop()) is not None:
-            gang, chunk = turn
+        while not turns.is_over:
             if self.course.is_over():
-                self.course.stop(Rung.ALLOCATE, gang, turns)
+                self.course.stop(Rung.ALLOCATE, turns)
                 return
+            if self.runs.admit(turns) or (turn := turns.pop()) is None:
+                continue
+            gang, chunk, _ = turn
             refusal = self._place(chunk, failed)
             if refusal is None or (chunk.is_choice and self._place_other(chunk)):
                 turns.again(gang)

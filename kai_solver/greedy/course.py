@@ -81,10 +81,10 @@ class Course:
         """The order in which the gangs ``candidates`` are served."""
         return self._turns(self.state, self.chunkers, candidates)
 
-    def stop(self, rung: Rung, gang: int, turns: Turns | SizeTurns) -> None:
+    def stop(self, rung: Rung, turns: Turns | SizeTurns) -> None:
         """The budget ended: nothing is known of those who had no turn."""
         self.outcome.stopped = True
-        for late in (gang, *turns.rest()):
+        for late in turns.rest():
             self.outcome.refuse(late, rung, BUDGET_ENDED)
 
     def fits_free(self, chunk: Chunk) -> bool:

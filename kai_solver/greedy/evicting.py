@@ -23,6 +23,8 @@ DOMAINS_TRIED = 16
 class Evictor(Placer):
     """A placer that may make units leave. One serves all questions with the same rung and eligible gangs."""
 
+    at_once = False  # Every pod may cost other victims.
+
     def __init__(self, pool: VictimPool, fits: FitTable, rung: Rung, eligible: frozenset[int]) -> None:
         super().__init__(pool.state, fits=fits)
         self.pool = pool

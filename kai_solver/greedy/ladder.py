@@ -87,11 +87,14 @@ class Ladder:
                 return  # Nobody asks who could leave, and to find out costs a third of a quiet cycle.
             self.outcome.pool = Disruption.pool_of(self.state)
         disruption = Disruption(self.outcome, self.course.placer.fits, rung, self.course.chunkers, candidates)
-        while (turn := turns.pop()) is not None:
-            gang = turn[0]
+        while not turns.is_over:
             if self.course.is_over():
-                self.course.stop(rung, gang, turns)
+                self.course.stop(rung, turns)
                 break
+            turn = turns.pop()
+            if turn is None:
+                break
+            gang = turn.gang
             chunk = self.course.chunkers[gang].next()
             if chunk is None:
                 continue  # Its core was evicted for an earlier one, and its surplus cannot run alone.

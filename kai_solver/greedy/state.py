@@ -5,8 +5,9 @@ left. A pod that fits ``idle`` and ``future`` can be bound at once; one that fit
 (KAI: pipelined). ``future`` is never above what the node has, so nothing is promised twice.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -78,6 +79,7 @@ class State:
         self.is_crossed = self.affinity is not None and self.affinity.is_crossed()
         self.zones = ZoneLedger(problem, problem.zones) if problem.zones is not None else None
         self.crowds = Crowds(problem)
+        self._plain: dict[int, bool] = {}
         self._requests = [np.array(s.request, dtype=np.int64) for s in problem.shapes.shapes]
 
     # -- steps -------------------------------------------------------------------------------------------------
@@ -101,6 +103,64 @@ class State:
         self._apply_put(pod, place)
         self.journal.append(("put", pod, place))
         return place
+
+    def is_plain(self, shape: int) -> bool:
+        """True for shapes whose pods ask nothing of each other: whole devices or none, no zones, no rules, no wishes.
+
+        How many of them a node takes is a count, less by one with each, and so is what is free there.
+        """
+        found = self._plain.get(shape)
+        if found is None:
+            spec = self.problem.shapes.shapes[shape]
+            is_counted = self.affinity is None and (self.zones is None or not self.zones.is_aligned(shape))
+            is_whole = spec.gpu.is_whole or not spec.gpu.devices
+            has_wishes = self.problem.predicates.has_preference(spec.constraints)
+            found = self._plain[shape] = is_counted and is_whole and not has_wishes
+        return found
+
+    def join(self, pods: Sequence[int], cost: Charge) -> None:
+        """``pods`` of one leaf, of plain shapes, are to run and cost their queue so much; ``seat`` must follow."""
+        gang, leaf = self.problem.pod_gang[pods[0]], self.leaf_of[pods[0]]
+        self.gangs[gang].active[leaf].extend(pods)
+        pending = self.gangs[gang].pending[leaf]
+        if pending[: len(pods)] == list(pods):
+            del pending[: len(pods)]
+        else:
+            coming = set(pods)
+            pending[:] = [pod for pod in pending if pod not in coming]
+        self._pay(gang, cost, +1)
+
+    def seat(self, pods: Sequence[int], nodes: Sequence[int], counts: Sequence[int]) -> None:
+        """Place ``pods`` of one plain shape, joined already, to start now: ``counts`` of them on each of ``nodes``.
+
+        The same as ``put`` one after the other; a node may come more than once.
+        """
+        shape = self.problem.pod_shape[pods[0]]
+        width = self.problem.shapes.shapes[shape].gpu.devices
+        at, times = np.array(nodes, dtype=np.int64), np.array(counts, dtype=np.int64)
+        amounts = times[:, None] * self._requests[shape]
+        np.subtract.at(self.future.T, at, amounts)
+        np.subtract.at(self.idle.T, at, amounts)
+        milli, cost = (MILLI if width else 0), self.problem.charges
+        left = iter(pods)
+        for node, count in zip(nodes, counts, strict=True):
+            devices = self._take_whole(node, count * width) if width else ()
+            for number, pod in enumerate(islice(left, count)):
+                own = devices[number * width : (number + 1) * width]
+                self.places[pod] = place = Place(node, own, milli, True, cost[pod])
+                self.journal.append(("put", pod, place))
+        self.touched.extend(nodes)
+
+    def _take_whole(self, node: int, count: int) -> tuple[int, ...]:
+        """The first ``count`` devices of ``node`` that are free now, taken."""
+        idle, future = self.device_idle[node], self.device_future[node]
+        free = np.flatnonzero(np.minimum(idle, future) == MILLI)[:count]
+        idle[free] = 0
+        future[free] = 0
+        self.whole_later[node] -= count
+        self.whole_now[node] -= count
+        self.gpu_free[node] -= count * MILLI
+        return tuple(free.tolist())
 
     def lift(self, pod: int) -> None:
         """Take back the place that ``put`` gave."""
@@ -243,7 +303,10 @@ class State:
         pending.insert(at, pod)
 
     def _account(self, pod: int, cost: Charge, sign: int) -> None:
-        gang = self.problem.gangs[self.problem.pod_gang[pod]]
+        self._pay(self.problem.pod_gang[pod], cost, sign)
+
+    def _pay(self, payer: int, cost: Charge, sign: int) -> None:
+        gang = self.problem.gangs[payer]
         ledgers = (self.allocated,) if gang.gang.preemptible else (self.allocated, self.allocated_fixed)
         for queue in self.problem.queues.path[gang.queue]:
             for ledger in ledgers:

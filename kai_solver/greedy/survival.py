@@ -43,7 +43,7 @@ def survives(
 
 def _serves(state: State, placer: Placer, turns: Turns, chunk: Chunk) -> bool:
     while (turn := turns.pop()) is not None:
-        gang, asked = turn
+        gang, asked, _ = turn
         placed = over_capacity(state, asked) is None and placer.place_chunk(asked)
         if gang == chunk.gang:
             return placed

@@ -14,16 +14,28 @@ from kai_solver.reduction.charges import Charge
 
 GangKey = tuple[int, int, float, str]
 
+_Entry = tuple[QueueKey, Tie, int]
+"""A queue among its siblings; last its index."""
+
+_TOP = -1
+"""Key of the level of the roots."""
+
+
+class Turn(NamedTuple):
+    """A gang, what it asks for, and what that costs its queue."""
+
+    gang: int
+    chunk: Chunk
+    charge: Charge
+
 
 def gang_key(chunker: Chunker) -> GangKey:
     """Order of a gang inside its queue, in its present state."""
     gang = chunker.shape.gang
-    active = minimum = -1
+    active, minimum = -1, 0
     if chunker.is_satisfied(chunker.shape.root):
         active = sum(map(len, chunker.state.active))
         minimum = sum(leaf.min_member for leaf in chunker.shape.leaves)
-    else:
-        minimum = 0
     return gang_order_key(gang.priority, active, minimum, gang.created_s, gang.uid or gang.key)
 
 
@@ -31,8 +43,8 @@ class Turns:
     """Hands out (gang, chunk) one by one; a queue's place among its siblings moves as it is served.
 
     Every level is a heap of queues. Who is served is on top of all heaps from the root to its leaf, so that only those
-    tops are compared anew. In a slow hour (2026-11-21, 4,000 gangs) a turn costs 13 µs with two queues, 21 µs with 200 in
-    three levels, half of what it costs to look at all siblings.
+    tops are compared anew. In a slow hour (2026-11-21, 4,000 gangs) a turn costs 13 µs with two queues, 21 µs with
+    200 in three levels, half of what it costs to look at all siblings.
     """
 
     def __init__(self, state: State, chunkers: list[Chunker], gangs: Iterable[int]) -> None:
@@ -41,7 +53,7 @@ class Turns:
         self.tree = state.problem.queues
         self._waiting: dict[int, list[tuple[GangKey, int]]] = {}
         self._levels: dict[int, list[_Entry]] = {}
-        self._heads: dict[int, _Head] = {}
+        self._heads: dict[int, Turn] = {}
         self._served: int | None = None
         for gang in gangs:
             if chunkers[gang].waits():
@@ -50,18 +62,26 @@ class Turns:
         for heap in self._waiting.values():
             heapq.heapify(heap)
 
-    def pop(self) -> tuple[int, Chunk] | None:
+    def pop(self) -> Turn | None:
         """The next gang and what it asks for; None when nobody waits."""
+        leaf = self._next_leaf()
+        if leaf == _TOP:
+            return None
+        turn = self._heads.pop(leaf)
+        heapq.heappop(self._waiting[leaf])
+        self._served = leaf
+        return turn
+
+    def peek(self) -> Turn | None:
+        """Whom ``pop`` would hand out."""
+        return self._heads.get(self._next_leaf())
+
+    def _next_leaf(self) -> int:
         self._catch_up()
         queue = _TOP
         while level := self._levels.get(queue):
             queue = level[0][-1]
-        if queue == _TOP:
-            return None
-        head = self._heads.pop(queue)
-        heapq.heappop(self._waiting[queue])
-        self._served = queue
-        return head.gang, head.chunk
+        return queue
 
     @property
     def is_over(self) -> bool:
@@ -118,7 +138,7 @@ class Turns:
             else:
                 heapq.heapreplace(self._levels[parent], entry)
 
-    def _entry(self, queue: int) -> "_Entry | None":
+    def _entry(self, queue: int) -> _Entry | None:
         """The queue among its siblings, by what its best gang asks for; None where nobody below it waits."""
         head = self._head_below(queue)
         if head is None:
@@ -126,40 +146,25 @@ class Turns:
         order = self.state.order
         return (order.key(queue, self.state.allocated[queue], head.charge), order.tie(queue), queue)
 
-    def _head_below(self, queue: int) -> "_Head | None":
+    def _head_below(self, queue: int) -> Turn | None:
         if not self.tree.children[queue]:
             return self._head(queue)
         while level := self._levels.get(queue):
             queue = level[0][-1]
         return self._heads.get(queue)
 
-    def _head(self, leaf: int) -> "_Head | None":
+    def _head(self, leaf: int) -> Turn | None:
         """The next gang of a leaf queue; those that turn out to have nothing to ask for leave the line."""
         heap = self._waiting.get(leaf)
         while heap:
             gang = heap[0][1]
             chunk = self.chunkers[gang].next()
             if chunk is not None:
-                found = self._heads[leaf] = _Head(gang, chunk, charge_of(self.state.problem, chunk.pods))
+                found = self._heads[leaf] = Turn(gang, chunk, charge_of(self.state.problem, chunk.pods))
                 return found
             heapq.heappop(heap)
         self._heads.pop(leaf, None)
         return None
-
-
-class _Head(NamedTuple):
-    """Who is first in a leaf queue, and what it would cost the queue."""
-
-    gang: int
-    chunk: Chunk
-    charge: Charge
-
-
-_Entry = tuple[QueueKey, Tie, int]
-"""A queue among its siblings; last its index."""
-
-_TOP = -1
-"""Key of the level of the roots."""
 
 
 class SizeTurns:
@@ -171,16 +176,17 @@ class SizeTurns:
     def __init__(self, state: State, chunkers: list[Chunker], gangs: Iterable[int]) -> None:
         self.state = state
         self.chunkers = chunkers
-        self._heap: list[tuple[tuple[int, int, int, float, str], int, Chunk]] = []
+        self._heap: list[tuple[tuple[int, int, int, float, str], int, Turn]] = []
         for gang in gangs:
             self.again(gang)
 
-    def pop(self) -> tuple[int, Chunk] | None:
+    def pop(self) -> Turn | None:
         """The next gang and what it asks for; None when nobody waits."""
-        if not self._heap:
-            return None
-        _, gang, chunk = heapq.heappop(self._heap)
-        return gang, chunk
+        return heapq.heappop(self._heap)[-1] if self._heap else None
+
+    def peek(self) -> Turn | None:
+        """Whom ``pop`` would hand out."""
+        return self._heap[0][-1] if self._heap else None
 
     @property
     def is_over(self) -> bool:
@@ -192,8 +198,9 @@ class SizeTurns:
         chunk = self.chunkers[gang].next()
         if chunk is not None:
             shape = self.chunkers[gang].shape.gang
-            cpu, _, gpu = charge_of(self.state.problem, chunk.pods)
-            heapq.heappush(self._heap, ((-shape.priority, -gpu, -cpu, shape.created_s, shape.key), gang, chunk))
+            charge = charge_of(self.state.problem, chunk.pods)
+            key = (-shape.priority, -charge[2], -charge[0], shape.created_s, shape.key)
+            heapq.heappush(self._heap, (key, gang, Turn(gang, chunk, charge)))
 
     def refresh(self) -> None:
         """Nothing here depends on what queues hold."""

@@ -131,7 +131,7 @@ def test_turns_come_as_if_all_were_sorted_anew(state: State) -> None:
         assert (turn[0] if turn is not None else None) == expected
         if turn is None:
             return
-        gang, chunk = turn
+        gang, chunk, _ = turn
         if placer.place_chunk(chunk):
             fast.again(gang)
             slow.again(gang)

@@ -1,0 +1,125 @@
+"""Pods and gangs placed at once lie where they would lie had they been placed one by one."""
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kai_solver.domain import (
+    Gang,
+    GpuRequest,
+    Node,
+    Placement,
+    Pod,
+    Policy,
+    Queue,
+    Rung,
+    Snapshot,
+    Topology,
+    TopologyConstraint,
+    TopologyLevel,
+    flat_gang,
+)
+from kai_solver.domain.pods import PodStatus
+from kai_solver.greedy import Ladder, Outcome
+from kai_solver.greedy.state import State
+from kai_solver.reduction import Problem, build_problem
+from kai_solver.search.oracle import OracleLadder
+from kai_solver.units import MILLI, ResourceSchema
+from tests.greedy.support import GIB
+
+RACKS = Topology("dc", (TopologyLevel("rack"),))
+
+
+@st.composite
+def queues(draw: st.DrawFn) -> tuple[Queue, ...]:
+    found = []
+    for parent in "ab"[: draw(st.integers(1, 2))]:
+        found.append(Queue(parent, "", quota=(-1, -1, draw(st.sampled_from([-1, 0, 4])) * MILLI)))
+        for child in "xyz"[: draw(st.integers(1, 3))]:
+            quota = (-1, -1, draw(st.sampled_from([0, 2])) * MILLI)
+            limit = draw(st.sampled_from([-1, -1, 3 * MILLI]))
+            found.append(Queue(parent + child, parent, quota=quota, limit=(-1, -1, limit)))
+    return tuple(found)
+
+
+def some_node(draw: st.DrawFn, index: int) -> Node:
+    gpus = draw(st.sampled_from([0, 2, 4]))
+    cpu = draw(st.sampled_from([2000, 8000]))
+    labels = {"rack": f"r{draw(st.integers(0, 2))}"}
+    return Node(f"n{index}", (cpu, 64 * GIB, gpus * MILLI, 12), gpus=gpus, gpu_memory_mib=100, labels=labels)
+
+
+def some_gang(draw: st.DrawFn, name: str, leaves: list[str]) -> Gang:
+    size = draw(st.sampled_from([1, 1, 2, 5, 6]))
+    gpu = GpuRequest(draw(st.integers(0, 2))) if draw(st.integers(0, 5)) else GpuRequest(1, 500)
+    cpu = draw(st.sampled_from([0, 500]))
+    pods = [Pod("ns", f"{name}-{i}", (cpu, GIB, 0, 1), gpu, order=(0, float(i), "")) for i in range(size)]
+    if draw(st.integers(0, 5)) == 0:
+        pods[-1] = replace(pods[-1], request=(1500, GIB, 0, 1))
+    if draw(st.integers(0, 7)) == 0:
+        pods[0] = replace(pods[0], nominated_node="n1")
+    kind = draw(st.integers(0, 7))
+    constraint = TopologyConstraint("dc", "rack" if kind == 0 else "", "rack") if kind < 2 else None
+    return Gang(
+        "ns",
+        name,
+        draw(st.sampled_from(leaves)),
+        flat_gang(draw(st.sampled_from([size, size, max(1, size - 1)])), constraint),
+        tuple(pods),
+        preemptible=draw(st.integers(0, 3)) > 0,
+        created_s=float(draw(st.integers(0, 2))),
+        placement=draw(
+            st.sampled_from([Placement()] * 5 + [Placement(nodes="spread"), Placement(max_pods_per_node=2)])
+        ),
+    )
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> Snapshot:
+    """Nodes of several sizes, some with pods that leave, and gangs of few shapes that wait."""
+    nodes = [some_node(draw, index) for index in range(draw(st.integers(1, 6)))]
+    made = draw(queues())
+    leaves = [queue.name for queue in made if queue.parent]
+    gangs = [some_gang(draw, f"g{number}", leaves) for number in range(draw(st.integers(1, 10)))]
+    for number, node in enumerate(nodes):
+        if node.gpus and draw(st.integers(0, 2)) == 0:
+            leaving = Pod("ns", f"old-{number}", (100, GIB, 0, 1), GpuRequest(1), PodStatus.RELEASING, node=node.name)
+            gangs.append(Gang("ns", f"old-{number}", leaves[0], flat_gang(1), (leaving,)))
+    policy = Policy(
+        gpu_placement=draw(st.sampled_from(["binpack", "spread"])),
+        cpu_placement=draw(st.sampled_from(["binpack", "spread"])),
+    )
+    return Snapshot(10.0, ResourceSchema(), tuple(nodes), made, tuple(gangs), (RACKS,), policy=policy)
+
+
+def allocated(problem: Problem, *, at_once: bool) -> Outcome:
+    ladder = Ladder(problem, (Rung.ALLOCATE,), OracleLadder(None))
+    ladder.course.placer.at_once = at_once
+    return ladder.climb()
+
+
+def books(state: State) -> list[object]:
+    """All that a state says about who is where and what is free."""
+    arrays = (state.idle, state.future, state.device_idle, state.device_future, state.whole_now, state.whole_later)
+    ledgers = (state.allocated, state.allocated_fixed, state.gpu_free.tolist(), sorted(state.places.items()))
+    return [*(array.tolist() for array in arrays), *ledgers, state.gangs]
+
+
+@given(snapshot=clusters())
+@settings(max_examples=300, deadline=None)
+def test_the_outcome_is_that_of_placing_one_by_one(snapshot: Snapshot) -> None:
+    problem = build_problem(snapshot)
+    fast, slow = allocated(problem, at_once=True), allocated(problem, at_once=False)
+    assert books(fast.state) == books(slow.state)
+    assert fast.admissions == slow.admissions
+    assert fast.refusals == slow.refusals
+
+
+@given(snapshot=clusters())
+@settings(max_examples=50, deadline=None)
+def test_what_was_placed_at_once_can_be_taken_back(snapshot: Snapshot) -> None:
+    problem = build_problem(snapshot)
+    before, state = State(problem), allocated(problem, at_once=True).state
+    state.rollback(0)
+    assert books(state) == books(before)
