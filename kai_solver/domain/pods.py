@@ -8,9 +8,22 @@ from kai_solver.domain.constraints import NO_CONSTRAINTS, Constraints
 from kai_solver.domain.numa import Container, ZoneShare
 from kai_solver.units import MILLI, Vector
 
+_ACTIVE = frozenset({"Binding", "Bound", "Running"})
+_HOLDING = _ACTIVE | {"Releasing", "StuckInReleasing"}
+
 
 class PodStatus(Enum):
-    """KAI's pod statuses (``api/pod_status/pod_status.go``) as far as a snapshot can hold them."""
+    """KAI's pod statuses (``api/pod_status/pod_status.go``) as far as a snapshot can hold them.
+
+    Attributes
+    ----------
+    holds_resources
+        True where the pod occupies its node (KAI: activeUsed).
+    is_active
+        True where the pod counts toward its gang and its queue (KAI: activeAllocated).
+    is_alive
+        True where the pod is active or may become so.
+    """
 
     PENDING = "Pending"
     GATED = "Gated"
@@ -22,24 +35,10 @@ class PodStatus(Enum):
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
 
-    @property
-    def holds_resources(self) -> bool:
-        """True where the pod occupies its node (KAI: activeUsed)."""
-        return self in _HOLDING
-
-    @property
-    def is_active(self) -> bool:
-        """True where the pod counts toward its gang and its queue (KAI: activeAllocated)."""
-        return self in _ACTIVE
-
-    @property
-    def is_alive(self) -> bool:
-        """True where the pod is active or may become so."""
-        return self in _ACTIVE or self in (PodStatus.PENDING, PodStatus.GATED)
-
-
-_ACTIVE = frozenset({PodStatus.BINDING, PodStatus.BOUND, PodStatus.RUNNING})
-_HOLDING = _ACTIVE | {PodStatus.RELEASING, PodStatus.STUCK_IN_RELEASING}
+    def __init__(self, text: str) -> None:
+        self.holds_resources = text in _HOLDING
+        self.is_active = text in _ACTIVE
+        self.is_alive = self.is_active or text in ("Pending", "Gated")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,13 @@
 """Gang trees flattened to indices: which pods belong to which leaf, and what every inner node needs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from kai_solver.domain import NO_PLACEMENT, Gang, Placement, PodSet, PodStatus, SubGroup, TopologyConstraint
+from kai_solver.domain import NO_PLACEMENT, Gang, Placement, Pod, PodSet, PodStatus, SubGroup, TopologyConstraint
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(NamedTuple):
     """A podset with its pods.
 
     Attributes
@@ -30,8 +31,7 @@ class Leaf:
     blocked: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TreeNode:
+class TreeNode(NamedTuple):
     """An inner node: children are indices of leaves (``leaves``) or further nodes, in the gang's order."""
 
     name: str
@@ -76,35 +76,94 @@ class GangShape:
         return tuple(pod for leaf in self.leaves for pod in leaf.pending)
 
 
-def shape_gang(index: int, gang: Gang, queue: int, first_pod: int) -> GangShape:
-    """Flatten ``gang``, whose pods have the indices ``first_pod...`` in the problem's table."""
-    by_leaf: dict[str, list[int]] = {}
-    for offset, pod in enumerate(gang.pods):
-        by_leaf.setdefault(pod.podset, []).append(offset)
+class Standing(NamedTuple):
+    """Offsets in their gang of the pods of one podset, by how they stand; ``gated``: how many."""
+
+    pending: Sequence[int] = ()
+    active: Sequence[int] = ()
+    gated: int = 0
+    blocked: Sequence[int] = ()
+
+
+_NOBODY = Standing()
+
+Standings = dict[str, Standing]
+"""By name of the podset."""
+
+
+def standings(pods: Sequence[Pod]) -> Standings:
+    """How the pods of a gang, which are in order, stand."""
+    if not pods:
+        return {}
+    podset, status = pods[0].podset, pods[0].status
+    if all(pod.status is status and pod.podset == podset and not pod.constraints.blocked for pod in pods):
+        return {podset: _standing(status, range(len(pods)))}
+    found: dict[str, tuple[list[int], list[int], list[int], list[int]]] = {}
+    for offset, pod in enumerate(pods):
+        pending, active, gated, blocked = found.setdefault(pod.podset, ([], [], [], []))
+        if pod.status is PodStatus.PENDING:
+            (blocked if pod.constraints.blocked else pending).append(offset)
+        elif pod.status is PodStatus.GATED:
+            gated.append(offset)
+        elif pod.status.is_active:
+            active.append(offset)
+    return {
+        name: Standing(pending, active, len(gated), blocked)
+        for name, (pending, active, gated, blocked) in found.items()
+    }
+
+
+def _standing(status: PodStatus, offsets: range) -> Standing:
+    """Of pods that all have ``status``."""
+    if status is PodStatus.PENDING:
+        return Standing(offsets)
+    if status is PodStatus.GATED:
+        return Standing(gated=len(offsets))
+    return Standing((), offsets) if status.is_active else _NOBODY
+
+
+def shape_gang(
+    index: int,
+    gang: Gang,
+    stands: Standings,
+    queue: int,
+    first_pod: int,
+    placement: Placement = NO_PLACEMENT,
+    family: int = -1,
+) -> GangShape:
+    """Flatten a gang whose pods have the indices ``first_pod...`` in the problem's table."""
     leaves: list[Leaf] = []
-    blocked = {first_pod + o for o, pod in enumerate(gang.pods) if pod.constraints.blocked}
+    root = _node(gang.root, stands, first_pod, leaves)
+    return GangShape(index, gang, queue, root, tuple(leaves), placement, family)
 
-    def leaf_of(podset: PodSet) -> Leaf:
-        offsets = sorted(by_leaf.get(podset.name, ()), key=lambda o: (gang.pods[o].order, gang.pods[o].key))
-        status = [(first_pod + o, gang.pods[o].status) for o in offsets]
-        leaf = Leaf(
-            podset.name,
-            max(0, podset.min_member),
-            podset.topology,
-            tuple(i for i, s in status if s is PodStatus.PENDING and i not in blocked),
-            tuple(i for i, s in status if s.is_active),
-            sum(s is PodStatus.GATED for _, s in status),
-            tuple(i for i, s in status if s is PodStatus.PENDING and i in blocked),
-        )
-        leaves.append(leaf)
-        return leaf
 
-    def node_of(group: SubGroup) -> TreeNode:
-        children = tuple(leaf_of(c) if isinstance(c, PodSet) else node_of(c) for c in group.children)
-        return TreeNode(group.name, group.needed, group.topology, children)
+def _node(group: SubGroup, stands: Standings, first: int, leaves: list[Leaf]) -> TreeNode:
+    children: list[TreeNode | Leaf] = []
+    for child in group.children:
+        if isinstance(child, PodSet):
+            leaf = _leaf(child, stands.get(child.name, _NOBODY), first)
+            leaves.append(leaf)
+            children.append(leaf)
+        else:
+            children.append(_node(child, stands, first, leaves))
+    return TreeNode(group.name, group.needed, group.topology, tuple(children))
 
-    root = node_of(gang.root)
-    return GangShape(index, gang, queue, root, tuple(leaves))
+
+def _leaf(podset: PodSet, stands: Standing, first: int) -> Leaf:
+    pending, active, gated, blocked = stands
+    return Leaf(
+        podset.name,
+        max(0, podset.min_member),
+        podset.topology,
+        _numbered(pending, first),
+        _numbered(active, first),
+        gated,
+        _numbered(blocked, first),
+    )
+
+
+def _numbered(offsets: Sequence[int], first: int) -> tuple[int, ...]:
+    return tuple([first + offset for offset in offsets]) if offsets else ()
 
 
 def leaves_below(node: TreeNode | Leaf) -> tuple[Leaf, ...]:

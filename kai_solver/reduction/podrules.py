@@ -12,18 +12,28 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class PodRules:
-    """Selectors of all hard rules between the pods of one snapshot."""
+    """Selectors of all hard rules between the pods of one snapshot; false where no pod carries any.
 
-    def __init__(self, pods: Iterable[Pod]) -> None:
+    Parameters
+    ----------
+    bearers
+        All pods that carry such rules.
+    """
+
+    def __init__(self, bearers: Iterable[Pod]) -> None:
         seen: set[tuple[int, str]] = set()
         self._selectors: set[PodSelector] = set()
-        for pod in pods:
+        for pod in bearers:
             key = (id(pod.constraints), pod.namespace)
-            if pod.constraints.binds_pods and key not in seen:
+            if key not in seen:
                 seen.add(key)
                 self._selectors.update(selectors_of(pod.constraints, pod.namespace))
         self._keys = frozenset(r.key for selector in self._selectors for r in selector.requirements)
         self._chosen: dict[Labels, bool] = {}
+        self._is_borne = bool(seen)
+
+    def __bool__(self) -> bool:
+        return self._is_borne
 
     def labels_of(self, pod: Pod) -> Labels:
         """Namespace and those labels of ``pod`` that some rule looks at; empty where no rule is about it."""

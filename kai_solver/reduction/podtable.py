@@ -1,16 +1,58 @@
 """All pods of a snapshot by number: shape, gang, node and what they cost; and the gangs that take part."""
 
-from dataclasses import replace
-from itertools import chain
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from operator import lt
 
-from kai_solver.domain import NO_PLACEMENT, Gang, Node, Placement, Pod, Snapshot, inherited
+from kai_solver.domain import NO_PLACEMENT, Gang, Placement, Pod, Policy, Snapshot, inherited
 from kai_solver.fairness import QueueTree
-from kai_solver.predicates import NodePredicates
 from kai_solver.reduction.charges import Charge, charge
-from kai_solver.reduction.gangs import GangShape, shape_gang
+from kai_solver.reduction.gangs import GangShape, Standings, shape_gang, standings
+from kai_solver.reduction.ground import Ground
+from kai_solver.reduction.kinds import Kinds
 from kai_solver.reduction.podrules import PodRules
 from kai_solver.reduction.shapes import ShapeTable, Style
 from kai_solver.reduction.zones import zone_table
+
+
+@dataclass(slots=True)
+class GangRow:
+    """What is known of one gang as long as it is the same object.
+
+    Attributes
+    ----------
+    source
+        The snapshot's gang; ``gang``: the same with its pods in order.
+    homes
+        Index of each pod's node, -1: none; by the numbers of ``ground``.
+    shape
+        As it was last numbered, from the pod ``first`` on and in the tree ``tree``.
+    """
+
+    key: str
+    source: Gang
+    gang: Gang
+    stands: Standings
+    kinds: list[int]
+    homes: list[int] = field(default_factory=list)
+    ground: dict[str, int] | None = None
+    shape: GangShape | None = None
+    first: int = -1
+    tree: QueueTree | None = None
+
+
+def gang_row(gang: Gang, kinds: Kinds) -> GangRow:
+    """Look at ``gang`` for the first time."""
+    ordered = _in_order(gang)
+    return GangRow(gang.key, gang, ordered, standings(ordered.pods), kinds.of(ordered.pods))
+
+
+def _in_order(gang: Gang) -> Gang:
+    """``gang`` with its pods as they are served; itself where they are so already."""
+    orders = [pod.order for pod in gang.pods]
+    if all(map(lt, orders, orders[1:])):
+        return gang
+    return replace(gang, pods=tuple(sorted(gang.pods, key=lambda pod: (pod.order, pod.key))))
 
 
 class PodTable:
@@ -20,73 +62,139 @@ class PodTable:
     """
 
     def __init__(
-        self, snapshot: Snapshot, nodes: tuple[Node, ...], node_index: dict[str, int], tree: QueueTree
+        self, snapshot: Snapshot, rows: Sequence[GangRow], kinds: Kinds, ground: Ground, tree: QueueTree
     ) -> None:
-        self.predicates = NodePredicates(nodes)
-        everybody = (pod for gang in snapshot.gangs for pod in gang.pods)
-        rules = PodRules(chain(everybody, snapshot.foreign))
-        self.shapes = ShapeTable(nodes, self.predicates, rules, zone_table(nodes, snapshot.schema))
-        self.pods: list[Pod] = []
+        self._kinds = kinds
+        self._ground = ground
+        self._tree = tree
+        self._foreign = sorted(snapshot.foreign, key=lambda pod: pod.key)
+        self.kinds = [kind for row in rows for kind in row.kinds]
+        self.kinds += kinds.of(self._foreign)
+        self.pods: list[Pod] = [pod for row in rows for pod in row.gang.pods]
+        self.pods += self._foreign
+        rules = self._rules()
+        self.shapes = ShapeTable(ground.nodes, ground.predicates, rules, zone_table(ground.nodes, snapshot.schema))
+        self._numbers = _ShapeNumbers(self.shapes, kinds, snapshot.policy, rules)
         self.pod_shape: list[int] = []
         self.pod_gang: list[int] = []
         self.pod_node: list[int] = []
-        self.charges: list[Charge] = []
-        self.least_charges: list[Charge] = []
         self.gangs: list[GangShape] = []
         self.outside: dict[str, tuple[Gang, str]] = {}
         self.paying: list[tuple[int, bool, range]] = []
-        self._policy = snapshot.policy
         self._families: dict[tuple[str, Placement], int] = {}
-        self._node_index = node_index
-        self._nodes = nodes
-        self._max_gpu_memory_mib = max((n.gpu_memory_mib for n in nodes if n.gpus), default=0)
-        self.min_gpu_memory_mib = min((n.gpu_memory_mib for n in nodes if n.gpus and n.gpu_memory_mib), default=0)
-        for gang in sorted(snapshot.gangs, key=lambda gang: gang.key):
-            self._add_gang(gang, tree)
-        for pod in sorted(snapshot.foreign, key=lambda pod: pod.key):
-            self._add_pod(pod, -1)
+        self._inherited: dict[int, Placement] = {}
+        for row in rows:
+            self._add_gang(row)
+        get = ground.index.get
+        self._add(self._foreign, -1, [get(pod.node, -1) for pod in self._foreign])
+        self.charges, self.least_charges = self._charged()
 
-    def _add_gang(self, gang: Gang, tree: QueueTree) -> None:
-        if len(gang.pods) > 1:
-            gang = replace(gang, pods=tuple(sorted(gang.pods, key=lambda pod: (pod.order, pod.key))))
-        why = gang.set_aside or _queue_trouble(gang, tree)
+    def _rules(self) -> PodRules:
+        samples = self._kinds.samples
+        binding = {kind for kind in set(self.kinds) if samples[kind].constraints.binds_pods}
+        if not binding:
+            return PodRules(())
+        return PodRules(pod for pod, kind in zip(self.pods, self.kinds, strict=True) if kind in binding)
+
+    def _add_gang(self, row: GangRow) -> None:
+        gang, tree, first = row.gang, self._tree, len(self.pod_gang)
+        if row.ground is not self._ground.index:
+            get = self._ground.index.get
+            row.homes, row.ground = [get(pod.node, -1) for pod in gang.pods], self._ground.index
         queue = tree.index.get(gang.queue)
         if queue is not None and tree.is_leaf[queue]:
-            first = len(self.pods)
             self.paying.append((queue, gang.preemptible, range(first, first + len(gang.pods))))
+        why = gang.set_aside or _queue_trouble(gang, tree)
         if why or queue is None:
-            self.outside[gang.key] = (gang, why)
-            for pod in gang.pods:
-                self._add_pod(pod, -1)
+            self.outside[row.key] = (gang, why)
+            self._add(gang.pods, -1, row.homes)
             return
-        index = len(self.gangs)
-        placement = inherited([gang.placement, *(tree.queues[above].placement for above in tree.path[queue])])
-        shape = shape_gang(index, gang, queue, len(self.pods))
-        self.gangs.append(replace(shape, placement=placement, family=self._family(gang, placement)))
-        for pod in gang.pods:
-            self._add_pod(pod, index, placement)
+        shape = self._shape(row, queue, first)
+        self.gangs.append(shape)
+        self._add(gang.pods, shape.index, row.homes, shape.placement)
+
+    def _shape(self, row: GangRow, queue: int, first: int) -> GangShape:
+        index, known = len(self.gangs), row.shape
+        placement = self._placement(row.gang, queue)
+        family = self._family(row.gang, placement)
+        if (
+            known is None
+            or row.tree is not self._tree
+            or (known.index, row.first, known.queue, known.family) != (index, first, queue, family)
+        ):
+            known = shape_gang(index, row.gang, row.stands, queue, first, placement, family)
+            row.shape, row.first, row.tree = known, first, self._tree
+        return known
+
+    def _placement(self, gang: Gang, queue: int) -> Placement:
+        """What holds for the gang: its own word, else its queues'."""
+        tree = self._tree
+        if gang.placement is not NO_PLACEMENT and gang.placement != NO_PLACEMENT:
+            return inherited([gang.placement, *(tree.queues[above].placement for above in tree.path[queue])])
+        if queue not in self._inherited:
+            self._inherited[queue] = inherited(tree.queues[above].placement for above in tree.path[queue])
+        return self._inherited[queue]
 
     def _family(self, gang: Gang, placement: Placement) -> int:
         """Number of the workload, where it matters which of its pods are on one node."""
-        if not placement.is_rule and placement.nodes != "spread":
+        if placement is NO_PLACEMENT or (not placement.is_rule and placement.nodes != "spread"):
             return -1
         return self._families.setdefault((gang.family, placement), len(self._families))
+
+    def _add(self, pods: Sequence[Pod], gang: int, homes: list[int], placement: Placement = NO_PLACEMENT) -> None:
+        first = len(self.pod_gang)
+        kinds = self.kinds[first : first + len(pods)]
+        self.pod_shape += self._numbers.of(pods, kinds, placement)
+        self.pod_gang += [gang] * len(pods)
+        self.pod_node += homes
+
+    def _charged(self) -> tuple[list[Charge], list[Charge]]:
+        """What each pod costs where it runs, and at least; they differ for requests by GPU memory only."""
+        ground, samples = self._ground, self._kinds.samples
+        known = {kind: charge(samples[kind], ground.min_memory_mib) for kind in set(self.kinds)}
+        charges = [known[kind] for kind in self.kinds]
+        by_memory = {kind for kind in known if samples[kind].gpu.memory_mib}
+        if not by_memory:
+            return charges, charges
+        least = list(charges)
+        for index, kind in enumerate(self.kinds):
+            if kind in by_memory:
+                node = self.pod_node[index]
+                memory = int(ground.memory_mib[node]) if node >= 0 else ground.min_memory_mib
+                charges[index] = least[index] = charge(samples[kind], memory)
+                if node < 0:
+                    least[index] = charge(samples[kind], ground.max_memory_mib)
+        return charges, least
+
+
+class _ShapeNumbers:
+    """The shape of pods by kind, and by what else tells them apart: their workload's placement, and pods' rules."""
+
+    def __init__(self, shapes: ShapeTable, kinds: Kinds, policy: Policy, rules: PodRules) -> None:
+        self._shapes = shapes
+        self._samples = kinds.samples
+        self._policy = policy
+        self._rules = rules
+        self._known: dict[Placement, dict[int, int]] = {}
+
+    def of(self, pods: Sequence[Pod], kinds: list[int], placement: Placement) -> list[int]:
+        """Shapes of ``pods``; numbers are given in the order in which shapes are met."""
+        if self._rules:
+            return [self._shapes.index(pod, self._style(pod, placement)) for pod in pods]
+        known = self._known.setdefault(placement, {})
+        try:
+            return [known[kind] for kind in kinds]
+        except KeyError:
+            for kind in kinds:
+                if kind not in known:
+                    sample = self._samples[kind]
+                    known[kind] = self._shapes.index(sample, self._style(sample, placement))
+            return [known[kind] for kind in kinds]
 
     def _style(self, pod: Pod, placement: Placement) -> Style:
         policy = self._policy
         nodes = placement.nodes or (policy.gpu_placement if pod.gpu.devices else policy.cpu_placement)
         return nodes, placement.devices or policy.gpu_sharing_placement
-
-    def _add_pod(self, pod: Pod, gang: int, placement: Placement = NO_PLACEMENT) -> None:
-        node = self._node_index.get(pod.node, -1)
-        memory = self._nodes[node].gpu_memory_mib if node >= 0 else self.min_gpu_memory_mib
-        self.pods.append(pod)
-        self.pod_shape.append(self.shapes.index(pod, self._style(pod, placement)))
-        self.pod_gang.append(gang)
-        self.pod_node.append(node)
-        self.charges.append(charge(pod, memory))
-        is_open = node < 0 and pod.gpu.memory_mib
-        self.least_charges.append(charge(pod, self._max_gpu_memory_mib) if is_open else self.charges[-1])
 
 
 def _queue_trouble(gang: Gang, tree: QueueTree) -> str:
