@@ -1,22 +1,32 @@
 """Counting bounds: what cannot fit even when everything that may leave or move is out of the way.
 
 Each bound is a relaxation: capacity is taken node by node, every resource alone, with all flexible pods lifted out.
-A "no" is a proof; silence proves nothing.
+A "no" is a proof; silence proves nothing. Every bound can be asked as if rules or resources did not bind: so blocking
+sets are found.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.domain import NO_PLACEMENT, Blocker, Placement
 from kai_solver.reduction import Problem
-from kai_solver.reduction.capacity import MANY, fitting
+from kai_solver.reduction.capacity import MANY, fitting, fitting_beside_gpus
 from kai_solver.units import GPU, MILLI, format_amount
+from kai_solver.units.resources import FIXED
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
+
+TOPOLOGY, PLACEMENT, NODE_RULES = "topology", "placement", "node-rules"
+"""Rules that a count can be asked without; resources are dropped by their names."""
+
+NOTHING: frozenset[str] = frozenset()
+ENDLESS = 1 << 60
+GPU_NAME = FIXED[GPU]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +35,7 @@ class Relaxed:
 
     free: IntArray
     device_free: IntArray
+    fits: dict[tuple[int, frozenset[str]], IntArray] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def whole(self) -> IntArray:
@@ -32,16 +43,60 @@ class Relaxed:
         whole: IntArray = (self.device_free >= MILLI).sum(axis=1)
         return whole
 
+    def fit(self, problem: Problem, shape: int, dropped: frozenset[str] = NOTHING) -> IntArray:
+        """(N,) pods of ``shape`` that each node takes alone, with what is ``dropped`` not binding; at most `MANY`."""
+        key = (shape, dropped & {NODE_RULES, *problem.snapshot.schema.names})
+        if key not in self.fits:
+            self.fits[key] = self._fit(problem, shape, key[1])
+        return self.fits[key]
 
-def count_bound(
+    def _fit(self, problem: Problem, shape: int, dropped: frozenset[str]) -> IntArray:
+        if not dropped:
+            return fitting(problem, self.free, self.device_free, shape)
+        free = self.free.copy()
+        for resource, name in enumerate(problem.snapshot.schema.names):
+            if name in dropped:
+                free[resource] = ENDLESS
+        admits = np.ones(len(problem.nodes), dtype=np.bool_) if NODE_RULES in dropped else problem.shapes.mask(shape)
+        if GPU_NAME in dropped:
+            return np.maximum(fitting_beside_gpus(problem.shapes.shapes[shape].request, free, admits), 0)
+        return fitting(problem, free, self.device_free, shape, admits)
+
+    def admits(self, problem: Problem, shapes: Iterable[int], dropped: frozenset[str] = NOTHING) -> BoolArray:
+        """(N,) nodes that any of ``shapes`` may be on."""
+        found = np.full(len(problem.nodes), NODE_RULES in dropped, dtype=np.bool_)
+        if NODE_RULES not in dropped:
+            for shape in shapes:
+                found |= problem.shapes.mask(shape)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Shortfall:
+    """One count that does not come out: ``need`` and ``have`` in pods, slots, nodes or amounts, by ``kind``.
+
+    ``where``: the domain that comes closest, -1 for all nodes. ``size``: GPUs of a slot.
+    """
+
+    kind: Literal["fit", "spacing", "nodes", "slots", "total"]
+    need: int
+    have: int
+    shape: int = -1
+    resource: int = GPU
+    size: int = 0
+    where: int = -1
+
+
+def shortfall(
     problem: Problem,
     relaxed: Relaxed,
     needed: Mapping[int, int],
     beside: Mapping[int, int],
     domains: Sequence[BoolArray] | None,
     spacing: Placement = NO_PLACEMENT,
-) -> Blocker | None:
-    """What proves that ``needed`` pods cannot be placed, None where counting proves nothing.
+    dropped: frozenset[str] = NOTHING,
+) -> Shortfall | None:
+    """The count that proves that ``needed`` pods cannot be placed, None where counting proves nothing.
 
     Parameters
     ----------
@@ -53,40 +108,112 @@ def count_bound(
         Node masks (N,) of which one must hold all of ``needed``; None where any nodes will do.
     spacing
         How the pods of ``needed`` must lie. Of its least number of nodes only what asks for nobody else may be given.
+    dropped
+        Rules and resources that do not bind: names of the schema, `TOPOLOGY`, `PLACEMENT`, `NODE_RULES`.
     """
-    blocker = _spaced(problem, relaxed, needed, domains, spacing) if spacing.is_rule else None
-    for shape, count in needed.items():
-        fit = fitting(problem, relaxed.free, relaxed.device_free, shape)
-        best = int(fit.sum()) if domains is None else max((int(fit[mask].sum()) for mask in domains), default=0)
-        if best < count:
-            kind = "resource" if domains is None else "domain"
-            return Blocker(kind, describe(problem, shape), _pods(count), f"room for {best}")
-    total = _sum(needed, beside)
-    return _slots(problem, relaxed, total) or _totals(problem, relaxed, total) or blocker
+    counts = _Counts(problem, relaxed, dropped)
+    masks = None if TOPOLOGY in dropped else domains
+    found = counts.in_some(needed, masks)
+    if found is None and (beside or masks is not None):
+        found = counts.together(_sum(needed, beside), None)
+    if found is None and spacing.is_rule and PLACEMENT not in dropped:
+        found = counts.spaced(needed, masks, spacing)
+    return found
 
 
-def _spaced(
-    problem: Problem,
-    relaxed: Relaxed,
-    needed: Mapping[int, int],
-    domains: Sequence[BoolArray] | None,
-    rule: Placement,
-) -> Blocker | None:
-    """Not enough room where a node holds at most so much of one workload, or not enough nodes with room."""
-    masks = domains if domains is not None else [np.ones(len(problem.nodes), dtype=np.bool_)]
-    offers = np.zeros(len(problem.nodes), dtype=np.bool_)
-    for shape, count in needed.items():
-        fit = np.minimum(fitting(problem, relaxed.free, relaxed.device_free, shape), most_beside(problem, shape, rule))
-        offers |= fit > 0
-        best = max((int(fit[mask].sum()) for mask in masks), default=0)
-        if best < count:
-            text = f"{describe(problem, shape)} a pod, {say_most(rule)} on one node"
-            return Blocker("placement", text, _pods(count), f"room for {best}")
-    least = min(rule.min_nodes or 0, sum(needed.values()))
-    nodes = max((int(offers[mask].sum()) for mask in masks), default=0)
-    if nodes < least:
-        return Blocker("placement", "different nodes with room", str(least), str(nodes))
-    return None
+class _Counts:
+    """The counts of one capacity with the same things dropped."""
+
+    def __init__(self, problem: Problem, relaxed: Relaxed, dropped: frozenset[str]) -> None:
+        self.problem = problem
+        self.relaxed = relaxed
+        self.dropped = dropped
+
+    def in_some(self, needed: Mapping[int, int], masks: Sequence[BoolArray] | None) -> Shortfall | None:
+        """None where all nodes, or some one of ``masks``, may hold ``needed``; else what lacks where it lacks least."""
+        if masks is None:
+            return self._short(needed, None, -1)
+        nearest: tuple[float, Shortfall] | None = None
+        for where, mask in enumerate(masks):
+            found = self._short(needed, mask, where)
+            if found is None:
+                return None
+            ratio = found.have / max(1, found.need)
+            if nearest is None or ratio > nearest[0]:
+                nearest = (ratio, found)
+        count = sum(needed.values())
+        return nearest[1] if nearest is not None else Shortfall("fit", count, 0, next(iter(needed)))
+
+    def _short(self, needed: Mapping[int, int], mask: BoolArray | None, where: int) -> Shortfall | None:
+        for shape, count in needed.items():
+            fit = self.relaxed.fit(self.problem, shape, self.dropped)
+            have = int(fit.sum() if mask is None else fit[mask].sum())
+            if have < count:
+                return Shortfall("fit", count, have, shape, where=where)
+        return self.together(needed, mask, where) if len(needed) > 1 else None
+
+    def together(self, pods: Mapping[int, int], mask: BoolArray | None, where: int = -1) -> Shortfall | None:
+        """Slots and totals of shapes that share nodes."""
+        return self._slots(pods, mask, where) or self._totals(pods, mask, where)
+
+    def _slots(self, pods: Mapping[int, int], mask: BoolArray | None, where: int) -> Shortfall | None:
+        """A node with f free GPUs has floor(f / s) slots of s, and a pod of k GPUs takes at least floor(k / s)."""
+        if GPU_NAME in self.dropped:
+            return None
+        sizes = {shape: self.problem.shapes.shapes[shape].gpu for shape in pods}
+        whole = self.relaxed.whole
+        for size in sorted({gpu.devices for gpu in sizes.values() if gpu.is_whole}, reverse=True):
+            shapes = [s for s, gpu in sizes.items() if gpu.is_whole and gpu.devices >= size]
+            admits = self._admits(shapes, mask)
+            need = sum(pods[s] * (sizes[s].devices // size) for s in shapes)
+            have = int((whole[admits] // size).sum())
+            if need > have:
+                return Shortfall("slots", need, have, size=size, where=where)
+        return None
+
+    def _totals(self, pods: Mapping[int, int], mask: BoolArray | None, where: int) -> Shortfall | None:
+        """No resource can be asked for beyond what is there in all."""
+        admits = self._admits(pods, mask)
+        for resource, name in enumerate(self.problem.snapshot.schema.names):
+            if name in self.dropped:
+                continue
+            if resource == GPU:
+                need = sum(n * self._least_milli(s) for s, n in pods.items())
+                have = int(np.maximum(self.relaxed.device_free[admits], 0).sum())
+            else:
+                need = sum(n * self.problem.shapes.shapes[s].request[resource] for s, n in pods.items())
+                have = int(np.maximum(self.relaxed.free[resource][admits], 0).sum())
+            if need > have:
+                return Shortfall("total", need, have, resource=resource, where=where)
+        return None
+
+    def _least_milli(self, shape: int) -> int:
+        """Thousandths of devices that one pod of ``shape`` takes at the least on any node that admits it."""
+        gpu = self.problem.shapes.shapes[shape].gpu
+        admits = self.relaxed.admits(self.problem, (shape,), self.dropped)
+        if not gpu.devices or not admits.any():
+            return 0
+        return int(self.problem.shapes.milli(shape)[admits].min()) * gpu.devices
+
+    def _admits(self, shapes: Iterable[int], mask: BoolArray | None) -> BoolArray:
+        admits = self.relaxed.admits(self.problem, shapes, self.dropped)
+        return admits if mask is None else admits & mask
+
+    def spaced(self, needed: Mapping[int, int], masks: Sequence[BoolArray] | None, rule: Placement) -> Shortfall | None:
+        """Not enough room where a node holds at most so much of one workload, or not enough nodes with room."""
+        problem = self.problem
+        masks = masks if masks is not None else [np.ones(len(problem.nodes), dtype=np.bool_)]
+        offers = np.zeros(len(problem.nodes), dtype=np.bool_)
+        for shape, count in needed.items():
+            fit = self.relaxed.fit(problem, shape, self.dropped)
+            fit = np.minimum(fit, most_beside(problem, shape, rule))
+            offers |= fit > 0
+            best = max((int(fit[mask].sum()) for mask in masks), default=0)
+            if best < count:
+                return Shortfall("spacing", count, best, shape)
+        least = min(rule.min_nodes or 0, sum(needed.values()))
+        nodes = max((int(offers[mask].sum()) for mask in masks), default=0)
+        return Shortfall("nodes", least, nodes) if nodes < least else None
 
 
 def most_beside(problem: Problem, shape: int, rule: Placement) -> IntArray:
@@ -100,6 +227,44 @@ def most_beside(problem: Problem, shape: int, rule: Placement) -> IntArray:
     return most
 
 
+def _sum(first: Mapping[int, int], second: Mapping[int, int]) -> dict[int, int]:
+    total = dict(first)
+    for shape, count in second.items():
+        total[shape] = total.get(shape, 0) + count
+    return total
+
+
+# -- in words ------------------------------------------------------------------------------------------------------
+
+
+def count_bound(
+    problem: Problem,
+    relaxed: Relaxed,
+    needed: Mapping[int, int],
+    beside: Mapping[int, int],
+    domains: Sequence[BoolArray] | None,
+    spacing: Placement = NO_PLACEMENT,
+) -> Blocker | None:
+    """`shortfall` in words."""
+    found = shortfall(problem, relaxed, needed, beside, domains, spacing)
+    return None if found is None else in_words(problem, found, spacing)
+
+
+def in_words(problem: Problem, found: Shortfall, spacing: Placement = NO_PLACEMENT) -> Blocker:
+    """What a count says, before it is known which rules and resources are to blame."""
+    if found.kind == "nodes":
+        return Blocker("placement", "different nodes with room", str(found.need), str(found.have))
+    if found.kind == "slots":
+        return Blocker("resource", f"slots of {found.size} GPUs on one node", str(found.need), str(found.have))
+    if found.kind == "total":
+        name = problem.snapshot.schema.names[found.resource]
+        return Blocker("resource", name, format_amount(name, found.need), format_amount(name, found.have))
+    pod, room = describe(problem, found.shape), f"room for {found.have}"
+    if found.kind == "spacing":
+        return Blocker("placement", f"{pod} a pod, {say_most(spacing)} on one node", say_pods(found.need), room)
+    return Blocker("resource" if found.where < 0 else "domain", pod, say_pods(found.need), room)
+
+
 def say_most(rule: Placement) -> str:
     """The most that ``rule`` allows on a node, in words; empty where it sets none."""
     words = []
@@ -108,55 +273,6 @@ def say_most(rule: Placement) -> str:
     if rule.max_gpus_per_node is not None:
         words.append(f"at most {rule.max_gpus_per_node} of its GPUs")
     return " and ".join(words)
-
-
-def _sum(first: Mapping[int, int], second: Mapping[int, int]) -> dict[int, int]:
-    total = dict(first)
-    for shape, count in second.items():
-        total[shape] = total.get(shape, 0) + count
-    return total
-
-
-def _slots(problem: Problem, relaxed: Relaxed, pods: Mapping[int, int]) -> Blocker | None:
-    """A node with f free GPUs has floor(f / s) slots of s, and a pod of k GPUs takes at least floor(k / s) of them."""
-    sizes = {shape: problem.shapes.shapes[shape].gpu for shape in pods}
-    whole = relaxed.whole
-    for size in sorted({gpu.devices for gpu in sizes.values() if gpu.is_whole}, reverse=True):
-        shapes = [s for s, gpu in sizes.items() if gpu.is_whole and gpu.devices >= size]
-        admits = np.zeros(len(whole), dtype=np.bool_)
-        for shape in shapes:
-            admits |= problem.shapes.mask(shape)
-        need = sum(pods[s] * (sizes[s].devices // size) for s in shapes)
-        have = int((whole[admits] // size).sum())
-        if need > have:
-            return Blocker("resource", f"slots of {size} GPUs on one node", str(need), str(have))
-    return None
-
-
-def _totals(problem: Problem, relaxed: Relaxed, pods: Mapping[int, int]) -> Blocker | None:
-    """No resource can be asked for beyond what is there in all."""
-    names = problem.snapshot.schema.names
-    admits = np.zeros(len(problem.nodes), dtype=np.bool_)
-    for shape in pods:
-        admits |= problem.shapes.mask(shape)
-    for resource, name in enumerate(names):
-        if resource == GPU:
-            need = sum(n * _least_milli(problem, s) for s, n in pods.items())
-            have = int(np.maximum(relaxed.device_free[admits], 0).sum())
-        else:
-            need = sum(n * problem.shapes.shapes[s].request[resource] for s, n in pods.items())
-            have = int(np.maximum(relaxed.free[resource][admits], 0).sum())
-        if need > have:
-            return Blocker("resource", name, format_amount(name, need), format_amount(name, have))
-    return None
-
-
-def _least_milli(problem: Problem, shape: int) -> int:
-    gpu = problem.shapes.shapes[shape].gpu
-    mask = problem.shapes.mask(shape)
-    if not gpu.devices or not mask.any():
-        return 0
-    return int(problem.shapes.milli(shape)[mask].min()) * gpu.devices
 
 
 def describe(problem: Problem, shape: int) -> str:
@@ -169,5 +285,6 @@ def describe(problem: Problem, shape: int) -> str:
     return format_amount("gpu", spec.gpu.devices * spec.gpu.milli)
 
 
-def _pods(count: int) -> str:
+def say_pods(count: int) -> str:
+    """``1 pod``, ``3 pods``."""
     return "1 pod" if count == 1 else f"{count} pods"

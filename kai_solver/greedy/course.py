@@ -36,6 +36,10 @@ class Answer:
 class Oracle(Protocol):
     """Answers what the greedy could not. On "no" the state is as before; the proof says how sure it is."""
 
+    def refute(self, outcome: Outcome, chunk: Chunk, rung: Rung) -> Proof | None:
+        """A bound's proof that ``rung`` can do nothing for ``chunk``; asked before victims are looked for."""
+        ...
+
     def place(self, outcome: Outcome, chunk: Chunk, rung: Rung, disruption: Disruption | None) -> Answer:
         """Can ``chunk`` run beside all admitted so far, with nobody disturbed whom ``rung`` protects?"""
         ...
@@ -101,9 +105,17 @@ class Course:
         if answer.verdict == "yes":
             self.outcome.admit(Admission(chunk, rung, answer.units, by_solver=True))
             return None
+        return self._refusal(chunk, answer.proof)
+
+    def refute(self, chunk: Chunk, rung: Rung) -> Refusal | None:
+        """The refusal where a bound proves that nobody who could leave makes room; None where none does."""
+        proof = self._oracle.refute(self.outcome, chunk, rung)
+        return None if proof is None else self._refusal(chunk, proof)
+
+    def _refusal(self, chunk: Chunk, proof: Proof) -> Refusal:
         if chunk.gang in self.outcome.refusals:
-            return Refusal(Reason.NOT_ENOUGH_RESOURCES, "", answer.proof)  # An earlier rung has said what lacks.
-        return shortage(self.state, self.placer, chunk, answer.proof)
+            return Refusal(Reason.NOT_ENOUGH_RESOURCES, "", proof)  # An earlier rung has said what lacks.
+        return shortage(self.state, self.placer, chunk, proof)
 
     def signature(self, chunk: Chunk) -> Signature:
         """Chunks of one signature fit the same places: what failed once fails for all (capacity only shrinks)."""

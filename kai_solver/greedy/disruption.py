@@ -34,14 +34,27 @@ class Disruption:
     ) -> None:
         self.state: State = outcome.state
         self.outcome = outcome
-        self.pool: VictimPool = outcome.pool or Disruption.pool_of(outcome.state)
         self.rung = rung
         self.fits = fits
         self.chunkers = chunkers
         self.waiting = waiting
-        self.eligibility = Eligibility(self.state, self.pool)
+        self._eligibility: Eligibility | None = None
         self._evictors: dict[frozenset[int], Evictor] = {}
         self._refused: dict[tuple[object, ...], Refusal] = {}
+
+    @property
+    def pool(self) -> VictimPool:
+        """Who could leave: found out when first asked for, since that costs a third of a quiet cycle."""
+        if self.outcome.pool is None:
+            self.outcome.pool = Disruption.pool_of(self.state)
+        return self.outcome.pool
+
+    @property
+    def eligibility(self) -> Eligibility:
+        """Who of the pool may be taken on this rung."""
+        if self._eligibility is None:
+            self._eligibility = Eligibility(self.state, self.pool)
+        return self._eligibility
 
     @staticmethod
     def pool_of(state: State) -> VictimPool:
@@ -134,6 +147,8 @@ class Disruption:
 
     def settle(self) -> None:
         """After all questions: who was disturbed for one and is, after the later ones, in nobody's way comes home."""
+        if self.outcome.pool is None:
+            return
         pool = self.pool
         disturbed = [u.index for u in pool.units if pool.is_disturbed(u.index)]
         self._evictor(frozenset()).bring_all_home(pool.dearest_first(disturbed))

@@ -82,10 +82,6 @@ class Ladder:
 
     def _disturb(self, rung: Rung, candidates: list[int]) -> None:
         turns = self.course.turns(candidates)
-        if self.outcome.pool is None:
-            if turns.is_over:
-                return  # Nobody asks who could leave, and to find out costs a third of a quiet cycle.
-            self.outcome.pool = Disruption.pool_of(self.state)
         disruption = Disruption(self.outcome, self.course.placer.fits, rung, self.course.chunkers, candidates)
         while not turns.is_over:
             if self.course.is_over():
@@ -116,6 +112,10 @@ class Ladder:
         signature = self.course.signature(chunk)
         refusal = disruption.known_refusal(who, signature)
         if refusal is not None:
+            return refusal
+        refusal = self.course.refute(chunk, rung)
+        if refusal is not None:
+            disruption.remember(who, signature, refusal)
             return refusal
         found = self._without_victims(rung, chunk)
         if found is None:

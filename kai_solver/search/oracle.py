@@ -16,6 +16,7 @@ from kai_solver.greedy.disruption import Disruption
 from kai_solver.search.asker import Asker
 from kai_solver.search.joining import Joiner
 from kai_solver.search.question import Question
+from kai_solver.search.refuter import Refuter
 
 UNKNOWN = Answer("no", Proof("unknown", "budget"))
 UNASKED = Answer("no", Proof("unasked", "greedy"))
@@ -40,6 +41,13 @@ class OracleLadder:
         self.asker = asker if asker is not None and asker.model.search.enabled else None
         self.log = QuestionLog()
         self._joined: Joiner | None = None
+        self._refuter: Refuter | None = None
+
+    def refute(self, outcome: Outcome, chunk: Chunk, rung: Rung) -> Proof | None:
+        """A bound's proof that ``rung`` can do nothing for ``chunk``, before any victim is looked at."""
+        if self._refuter is None or self._refuter.outcome is not outcome:
+            self._refuter = Refuter(outcome)
+        return self._refuter.refute(chunk, rung)
 
     def place(self, outcome: Outcome, chunk: Chunk, rung: Rung, disruption: Disruption | None) -> Answer:
         """Can ``chunk`` run beside all admitted so far, with nobody disturbed whom ``rung`` protects?"""

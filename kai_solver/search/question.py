@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.bounds import Relaxed, count_bound
-from kai_solver.domain import NO_PLACEMENT, Blocker, Placement, Rung
+from kai_solver.domain import Blocker, Rung
 from kai_solver.formulation.expand import Decision
 from kai_solver.formulation.joint import Joint, QueueSurplus
 from kai_solver.formulation.spec import Term
@@ -18,6 +18,7 @@ from kai_solver.greedy.disruption import Disruption
 from kai_solver.greedy.rules import Aggressor
 from kai_solver.search.joining import Joiner
 from kai_solver.search.realise import realise
+from kai_solver.search.refuter import spacing_of
 from kai_solver.search.rights import reclaimable
 from kai_solver.units import GPU, format_amount
 
@@ -97,17 +98,8 @@ class Question:
         if self.rung is Rung.CONSOLIDATION and self.outcome.pool is not None:
             beside.update(self.joiner.welcome_home(self.units - self._evicted()))
         relaxed = Relaxed(*self.joiner.lifted(self.units))
-        rule = self._spacing()
+        rule = spacing_of(self.state, self.chunk)
         return count_bound(self.problem, relaxed, needed, beside, self._domains(), rule) or self._fair_share_bound()
-
-    def _spacing(self) -> Placement:
-        """The chunk's rule of placement; its least number of nodes only where the workload is nowhere yet."""
-        gang = self.problem.gangs[self.chunk.gang]
-        if not gang.placement.is_rule:
-            return NO_PLACEMENT
-        crowded = self.state.crowds.is_anybody(gang.family)
-        crowded |= any(self.problem.gangs[member].active for member in self.state.crowds.members[gang.family])
-        return replace(gang.placement, min_nodes=None) if crowded else gang.placement
 
     def _evicted(self) -> frozenset[int]:
         pool = self.outcome.pool

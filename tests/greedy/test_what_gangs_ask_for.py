@@ -72,6 +72,9 @@ def next_chunk(gang: Gang) -> Chunk | None:
 class Unasked:
     """An oracle that nobody taught anything."""
 
+    def refute(self, _outcome: Outcome, _chunk: Chunk, _rung: Rung) -> None:
+        return None
+
     def place(self, _outcome: Outcome, _chunk: Chunk, _rung: Rung, _disruption: Disruption | None) -> Answer:
         return Answer("no", Proof("unasked", "greedy"))
 

@@ -48,6 +48,9 @@ NO_NODES = "no nodes with enough resources were found"
 class Unasked:
     """An oracle that nobody taught anything."""
 
+    def refute(self, _outcome: Outcome, _chunk: Chunk, _rung: Rung) -> None:
+        return None
+
     def place(self, _outcome: Outcome, _chunk: Chunk, _rung: Rung, _disruption: Disruption | None) -> Answer:
         return Answer("no", Proof("unasked", "greedy"))
 

@@ -38,6 +38,9 @@ GIB = 2**30
 class Unasked:
     """An oracle that nobody taught anything."""
 
+    def refute(self, _outcome: Outcome, _chunk: Chunk, _rung: Rung) -> None:
+        return None
+
     def place(self, _outcome: Outcome, _chunk: Chunk, _rung: Rung, _disruption: Disruption | None) -> Answer:
         return Answer("no", Proof("unasked", "greedy"))
 

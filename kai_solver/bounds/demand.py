@@ -1,0 +1,88 @@
+"""What a bound is asked: one chunk of a gang, beside what must have a place too, on one rung."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.domain import NO_PLACEMENT, Placement, Rung
+from kai_solver.reduction import GangShape
+from kai_solver.reduction.charges import Charge, sum_of
+
+BoolArray = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scope:
+    """Domains of which one must hold everything: the level's label, and of every domain its name and nodes (N,)."""
+
+    level: str
+    names: tuple[str, ...]
+    masks: tuple[BoolArray, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grown:
+    """What a gang that ran before got in this cycle: where its core may be taken, that goes with it."""
+
+    gang: int
+    pods: Mapping[int, int]
+    charge: Charge
+    device_milli: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Demand:
+    """One question.
+
+    Attributes
+    ----------
+    charge, least
+        What the chunk costs its queue: by requests on the smallest devices, and the least that it may cost.
+    device_milli
+        Thousandths of devices that it takes at the least.
+    needed, beside
+        Pods by shape: of the chunk, and of those who must have a place too.
+    scope
+        The required topology level over all of ``needed``; None without one.
+    spacing
+        How the pods of ``needed`` must lie.
+    grown
+        Of those admitted, what gangs got that ran before: it counts beside ``needed`` where they stay.
+    spare_charge, spare_milli
+        What those cost and hold whom this rung may undo altogether; they are not in ``beside``.
+    """
+
+    rung: Rung
+    gang: GangShape
+    charge: Charge
+    least: Charge
+    device_milli: int
+    needed: Mapping[int, int]
+    beside: Mapping[int, int]
+    scope: Scope | None = None
+    spacing: Placement = NO_PLACEMENT
+    grown: tuple[Grown, ...] = ()
+    spare_charge: Charge = (0, 0, 0)
+    spare_milli: int = 0
+
+    def beside_of(self, leaving: BoolArray) -> Mapping[int, int]:
+        """Pods by shape that must have a place beside the chunk's if the gangs ``leaving`` (G,) may go."""
+        stays = [grown.pods for grown in self.grown if not leaving[grown.gang]]
+        if not stays:
+            return self.beside
+        total = dict(self.beside)
+        for pods in stays:
+            for shape, count in pods.items():
+                total[shape] = total.get(shape, 0) + count
+        return total
+
+    def returned_milli(self, leaving: BoolArray) -> int:
+        """Thousandths of devices that the gangs ``leaving`` got in this cycle and would give back."""
+        return self.spare_milli + sum(grown.device_milli for grown in self.grown if leaving[grown.gang])
+
+    def returned_charge(self, leaving: BoolArray) -> Charge:
+        """What the gangs ``leaving`` got in this cycle, as their queues pay for it."""
+        gone = [self.spare_charge, *(grown.charge for grown in self.grown if leaving[grown.gang])]
+        return sum_of(gone)

@@ -1,0 +1,149 @@
+"""One question to all bounds: is it sure that no allowed plan of a rung runs this chunk?"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.bounds.counting import GPU_NAME, NOTHING, Shortfall, in_words, shortfall
+from kai_solver.bounds.demand import Demand
+from kai_solver.bounds.residents import Residents
+from kai_solver.bounds.rights import SHARE, Rights, Table
+from kai_solver.domain import Blocker, Rung
+from kai_solver.reduction import Problem
+from kai_solver.units import GPU, QUEUE_RESOURCES, UNLIMITED, format_amount
+
+BoolArray = NDArray[np.bool_]
+
+LIMIT, QUOTA = "queue-limit", "queue-quota"
+DISTURBING = (Rung.CONSOLIDATION, Rung.RECLAIM, Rung.PREEMPT)
+EVICTING = (Rung.RECLAIM, Rung.PREEMPT)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moment:
+    """The cycle as it stands when a question is asked.
+
+    Attributes
+    ----------
+    allocated, fixed
+        (Q, 3) what queues hold in all, and for work that may not be taken.
+    free_milli
+        Thousandths of devices free in all, once everybody who is leaving has left.
+    disturbed
+        Gangs (index) of which something left or moved already: they may again.
+    """
+
+    allocated: Table
+    fixed: Table
+    free_milli: int
+    disturbed: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refuted:
+    """A proof: a count that does not come out, or too little of what a queue may have, or take.
+
+    ``queue``, ``resource``, ``need`` and ``have`` where it is about a queue.
+    """
+
+    kind: str
+    count: Shortfall | None = None
+    queue: int = -1
+    resource: int = GPU
+    need: int = 0
+    have: int = 0
+
+
+class Bounds:
+    """All bounds on one problem; what they share is kept."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.residents = Residents(problem)
+        self.rights = Rights(self.residents)
+
+    def refute(self, demand: Demand, moment: Moment, dropped: frozenset[str] = NOTHING) -> Refuted | None:
+        """What proves "no" with the rules and resources ``dropped`` not binding; None where nothing does."""
+        leaving = self.leaving(demand, moment, dropped)
+        return (
+            self._passes_cap(demand, moment, leaving, dropped)
+            or self._lacks_rights(demand, moment, leaving, dropped)
+            or self._lacks_room(demand, leaving, dropped)
+        )
+
+    def leaving(self, demand: Demand, moment: Moment, dropped: frozenset[str] = NOTHING) -> BoolArray:
+        """(G,) gangs that may be out of the way."""
+        leaving = self.rights.leaving(demand, moment.allocated, dropped)
+        if moment.disturbed:
+            leaving = leaving.copy()
+            leaving[list(moment.disturbed)] = True
+        return leaving
+
+    def _lacks_room(self, demand: Demand, leaving: BoolArray, dropped: frozenset[str]) -> Refuted | None:
+        masks = None if demand.scope is None else demand.scope.masks
+        beside = demand.beside_of(leaving)
+        relaxed = self.residents.without(leaving)
+        found = shortfall(self.problem, relaxed, demand.needed, beside, masks, demand.spacing, dropped)
+        return None if found is None else Refuted("count", found)
+
+    def _lacks_rights(
+        self, demand: Demand, moment: Moment, leaving: BoolArray, dropped: frozenset[str]
+    ) -> Refuted | None:
+        """Evictions by reclaim may free at most every queue's surplus and one last chunk."""
+        if demand.rung is not Rung.RECLAIM or dropped & {SHARE, GPU_NAME} or not demand.device_milli:
+            return None
+        most = self._rights_milli(demand, moment, leaving)
+        if most is None:
+            return None
+        most += demand.returned_milli(leaving)
+        if most >= demand.device_milli:
+            return None
+        return Refuted(SHARE, None, demand.gang.queue, GPU, demand.device_milli, most)
+
+    def _rights_milli(self, demand: Demand, moment: Moment, leaving: BoolArray) -> int | None:
+        """Most devices that are free, or may be freed; None where rights say nothing."""
+        if demand.rung is Rung.RECLAIM:
+            found = self.rights.entitled_milli(demand, leaving, moment.allocated)
+            return None if found is None else found + moment.free_milli
+        freed = int(self.residents.device_milli[leaving].sum()) if demand.rung is Rung.PREEMPT else 0
+        return moment.free_milli + freed
+
+    def _passes_cap(
+        self, demand: Demand, moment: Moment, leaving: BoolArray, dropped: frozenset[str]
+    ) -> Refuted | None:
+        """A limit passed even with everybody gone who may be evicted; a quota passed by work that may not be taken."""
+        tree = self.problem.queues
+        for queue in tree.path[demand.gang.queue]:
+            freed = self._freed(demand, leaving, queue)
+            for resource in (r for r, amount in enumerate(demand.least) if amount > 0):
+                if QUEUE_RESOURCES[resource] in dropped:
+                    continue
+                asked = demand.least[resource]
+                limit, quota = tree.limits[queue][resource], tree.quotas[queue][resource]
+                held = moment.allocated[queue][resource] - freed[resource]
+                if LIMIT not in dropped and limit != UNLIMITED and held + asked > limit:
+                    return Refuted(LIMIT, None, queue, resource, asked, limit - held)
+                is_fixed = not demand.gang.gang.preemptible and QUOTA not in dropped
+                held = moment.fixed[queue][resource]
+                if is_fixed and quota != UNLIMITED and held + asked > quota:
+                    return Refuted(QUOTA, None, queue, resource, asked, quota - held)
+        return None
+
+    def _freed(self, demand: Demand, leaving: BoolArray, queue: int) -> list[int]:
+        """What ``queue`` would hold less with everybody gone who may be evicted."""
+        if demand.rung not in EVICTING:
+            return [0, 0, 0]
+        below = np.array([queue in path for path in self.problem.queues.path])
+        freed: list[int] = self.residents.charge[leaving & below[self.residents.queue]].sum(axis=0).tolist()
+        returned = demand.returned_charge(leaving)
+        return [a + b for a, b in zip(freed, returned, strict=True)]
+
+    def in_words(self, demand: Demand, found: Refuted) -> Blocker:
+        """The proof as one element."""
+        if found.count is not None:
+            return in_words(self.problem, found.count, demand.spacing)
+        name = QUEUE_RESOURCES[found.resource]
+        title = self.problem.queues.title(found.queue)
+        return Blocker(found.kind, title, format_amount(name, found.need), format_amount(name, found.have))

@@ -1,0 +1,105 @@
+"""Who runs, as arrays, and what is free once some of them are out of the way: no victim is looked at one by one."""
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.bounds.counting import Relaxed
+from kai_solver.reduction import Problem
+from kai_solver.units import PODS
+
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+
+class Residents:
+    """Pods of gangs that hold a node when the cycle begins: P pods of G gangs.
+
+    Attributes
+    ----------
+    pods, node, owner
+        (P,) index of the pod, its node, its gang.
+    queue, priority, preemptible, runs
+        (G,) of every gang of the problem, also of those that only wait; ``runs``: it has pods here.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        gangs = problem.gangs
+        active = np.array([pod for g in gangs for leaf in g.leaves for pod in leaf.active], dtype=np.int64)
+        home = np.array(problem.pod_node, dtype=np.int64)[active]
+        self.pods: IntArray = active[home >= 0]
+        self.node: IntArray = home[home >= 0]
+        self.owner: IntArray = np.array(problem.pod_gang, dtype=np.int64)[self.pods]
+        self.queue = np.array([g.queue for g in gangs], dtype=np.int64)
+        self.priority = np.array([g.gang.priority for g in gangs], dtype=np.int64)
+        self.preemptible = np.array([g.gang.preemptible for g in gangs], dtype=np.bool_)
+        self.runs: BoolArray = np.bincount(self.owner, minlength=len(gangs)) > 0
+        self._lifts: dict[bytes, Relaxed] = {}
+
+    @cached_property
+    def charge(self) -> IntArray:
+        """(G, 3) what the running pods of each gang cost its queue."""
+        charges = self.problem.charges
+        paid = np.array([charges[pod] for pod in self.pods], dtype=np.int64).reshape(-1, 3)
+        total = np.zeros((len(self.queue), 3), dtype=np.int64)
+        np.add.at(total, self.owner, paid)
+        return total
+
+    @cached_property
+    def device_milli(self) -> IntArray:
+        """(G,) thousandths of devices that the running pods of each gang hold."""
+        total = np.zeros(len(self.queue), dtype=np.int64)
+        row, _, milli = self._seats
+        np.add.at(total, self.owner[row], milli)
+        return total
+
+    @cached_property
+    def _requests(self) -> IntArray:
+        """(P, R) what each pod asks for."""
+        table = np.array([shape.request for shape in self.problem.shapes.shapes], dtype=np.int64)
+        return table[self._shape]
+
+    @cached_property
+    def _shape(self) -> IntArray:
+        return np.array(self.problem.pod_shape, dtype=np.int64)[self.pods]
+
+    @cached_property
+    def _seats(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Devices in use: row among the pods, device, thousandths."""
+        problem, shape, found = self.problem, self._shape.tolist(), []
+        nodes = self.node.tolist()
+        millis: dict[int, list[int]] = {}
+        for row, pod in enumerate(self.pods.tolist()):
+            seats = problem.seats.get(pod)
+            if seats:
+                kind = shape[row]
+                if kind not in millis:
+                    millis[kind] = problem.shapes.milli(kind).tolist()
+                milli = millis[kind][nodes[row]]
+                found += [(row, device, milli) for device in seats]
+        table = np.array(found, dtype=np.int64).reshape(-1, 3)
+        return table[:, 0], table[:, 1], table[:, 2]
+
+    def without(self, leaving: BoolArray) -> Relaxed:
+        """Capacity with the gangs ``leaving`` (G,) gone, and with all that was placed in this cycle out of the way."""
+        key = leaving.tobytes()
+        found = self._lifts.get(key)
+        if found is None:
+            found = self._lifts[key] = self._lift(leaving)
+        return found
+
+    def _lift(self, leaving: BoolArray) -> Relaxed:
+        problem = self.problem
+        free = problem.capacity - problem.held + problem.releasing
+        device_free = problem.device_free + problem.device_releasing
+        gone = leaving[self.owner]
+        if gone.any():
+            np.add.at(free.T, self.node[gone], self._requests[gone])
+            row, device, milli = self._seats
+            mine = gone[row]
+            np.add.at(device_free, (self.node[row[mine]], device[mine]), milli[mine])
+            # A reservation pod goes with the last of those who share its device: at most as many as are shared.
+            free[PODS] += (problem.sharers > 0).sum(axis=1)
+        return Relaxed(free, device_free)

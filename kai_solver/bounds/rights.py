@@ -1,0 +1,137 @@
+"""Who may be disturbed at all, and how much may be taken from whom: by rules and sums, before any victim is chosen.
+
+Everything here errs on the side of "may": a gang that is protected but has surplus counts as a whole. Source of the
+rules: reference 3.5 to 3.7 (KAI: ``proportion/reclaimable``, ``actions/preempt``, ``plugins/minruntime``).
+"""
+
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.bounds.demand import Demand
+from kai_solver.bounds.residents import Residents
+from kai_solver.domain import Rung
+from kai_solver.fairness import (
+    preempt_min_runtime_s,
+    protected_until_s,
+    reclaim_min_runtime_s,
+    surplus,
+    victim_queue_eligible,
+)
+from kai_solver.reduction import GangShape
+from kai_solver.units import GPU
+
+BoolArray = NDArray[np.bool_]
+Table = Sequence[Sequence[int]]
+
+NOTHING: frozenset[str] = frozenset()
+
+MINRUNTIME, PREEMPTIBLE, PRIORITY, SHARE = "minruntime", "preemptibility", "priority", "fair-share"
+"""Rules that protect who runs; a bound may be asked as if one of them were dropped."""
+
+
+class Rights:
+    """Gangs that each rung may disturb for a demand, as masks (G,)."""
+
+    def __init__(self, residents: Residents) -> None:
+        self.residents = residents
+        self.problem = residents.problem
+        self._elastic: BoolArray | None = None
+        self._safe: dict[tuple[Rung, int], BoolArray] = {}
+        self._masks: dict[tuple[object, ...], BoolArray] = {}
+
+    def leaving(self, demand: Demand, allocated: Table, dropped: frozenset[str] = NOTHING) -> BoolArray:
+        """(G,) gangs that may leave or move for ``demand``, with the rules ``dropped`` not in force."""
+        queues = self.victim_queues(demand, allocated, dropped) if demand.rung is Rung.RECLAIM else ()
+        gang = demand.gang
+        own = gang.index if demand.rung is Rung.CONSOLIDATION else -1
+        key = (demand.rung, gang.queue, gang.gang.priority, gang.gang.never_preempts, queues, dropped, own)
+        if key not in self._masks:
+            self._masks[key] = self._leaving(demand, queues, dropped)
+        return self._masks[key]
+
+    def _leaving(self, demand: Demand, queues: tuple[int, ...], dropped: frozenset[str]) -> BoolArray:
+        r, gang = self.residents, demand.gang
+        may = r.runs & r.preemptible if PREEMPTIBLE not in dropped else r.runs.copy()
+        if demand.rung is Rung.ALLOCATE:
+            return np.zeros_like(may)
+        if demand.rung is Rung.CONSOLIDATION:
+            may[gang.index] = False
+            return may
+        if demand.rung is Rung.PREEMPT:
+            may = may & (r.queue == gang.queue)
+            if PRIORITY not in dropped:
+                may &= (r.priority < gang.gang.priority) & (not gang.gang.never_preempts)
+            may[gang.index] = False
+        else:
+            may = may & np.isin(r.queue, queues)
+        return may if MINRUNTIME in dropped else may & ~self._protected(demand.rung, gang.queue)
+
+    def victim_queues(self, demand: Demand, allocated: Table, dropped: frozenset[str] = NOTHING) -> tuple[int, ...]:
+        """Leaf queues with running work from which ``demand`` may reclaim by the numbers ``allocated``."""
+        tree, mine = self.problem.queues, demand.gang.queue
+        others = [queue for queue in self._queues if queue != mine]
+        if SHARE in dropped:
+            return tuple(others)
+        shares = self.problem.allocatable
+        return tuple(q for q in others if victim_queue_eligible(tree, shares, allocated, mine, q, demand.charge))
+
+    @property
+    def _queues(self) -> list[int]:
+        r = self.residents
+        return [int(queue) for queue in np.unique(r.queue[r.runs])]
+
+    def _protected(self, rung: Rung, queue: int) -> BoolArray:
+        """(G,) gangs of which not even surplus may go, since they started lately."""
+        key = (rung, queue)
+        if key not in self._safe:
+            self._safe[key] = self._look_up(rung, queue)
+        return self._safe[key]
+
+    def _look_up(self, rung: Rung, queue: int) -> BoolArray:
+        problem = self.problem
+        now_s = problem.snapshot.now_s
+
+        @cache
+        def least_s(victim_queue: int) -> float:
+            if rung is Rung.PREEMPT:
+                return preempt_min_runtime_s(problem.queues, problem.policy, queue)
+            return reclaim_min_runtime_s(problem.queues, problem.policy, queue, victim_queue)
+
+        if all(least_s(victim) <= 0 for victim in self._queues):
+            return np.zeros(len(problem.gangs), dtype=np.bool_)
+        return np.array(
+            [
+                protected_until_s(g.gang.last_start_s, least_s(g.queue)) > now_s and not _has_surplus(g)
+                for g in problem.gangs
+            ],
+            dtype=np.bool_,
+        )
+
+    # -- what reclaim may take in all ------------------------------------------------------------------------------
+
+    def entitled_milli(self, demand: Demand, leaving: BoolArray, allocated: Table) -> int | None:
+        """Most thousandths of devices that reclaim may free for ``demand``; None where this says nothing.
+
+        Of each levelled queue: its surplus, less one, and one last chunk, which is at most a whole gang.
+        """
+        r, problem, tree = self.residents, self.problem, self.problem.queues
+        total, seen = 0, set()
+        for leaf in self.victim_queues(demand, allocated):
+            found = surplus(tree, problem.allocatable, allocated, demand.gang.queue, leaf, demand.charge)
+            if found.queue in seen:
+                continue
+            seen.add(found.queue)
+            if found.amounts[0] > 0 or found.amounts[1] > 0:
+                return None
+            below = np.array([found.queue in path for path in tree.path])
+            theirs = leaving & below[r.queue]
+            charged = r.charge[theirs, GPU]
+            total += min(int(charged.sum()), max(found.amounts[GPU] - 1, 0) + int(charged.max(initial=0)))
+        return total
+
+
+def _has_surplus(gang: GangShape) -> bool:
+    return len(gang.active) > sum(leaf.min_member for leaf in gang.leaves) or len(gang.leaves) > 1
