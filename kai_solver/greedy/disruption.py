@@ -3,6 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kai_solver.domain import Blocker, Reason, Rung
 from kai_solver.fairness import ReclaimLedger
 from kai_solver.greedy.caps import passed_cap
@@ -16,6 +19,8 @@ from kai_solver.greedy.survival import MOST_WAITING, survives
 from kai_solver.greedy.turns import goes_before
 from kai_solver.greedy.victims import VictimPool
 from kai_solver.units import format_amount
+
+BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +44,7 @@ class Disruption:
         self.chunkers = chunkers
         self.waiting = waiting
         self._eligibility: Eligibility | None = None
-        self._evictors: dict[frozenset[int], Evictor] = {}
+        self._evictors: dict[int, Evictor] = {}
         self._refused: dict[tuple[object, ...], Refusal] = {}
 
     @property
@@ -119,7 +124,7 @@ class Disruption:
     def solve(self, who: Aggressor, chunk: Chunk) -> list[int] | None:
         """Place ``chunk``; the units that leave or move for it. None with the state unchanged where greedy fails."""
         for units in self._choices(who):
-            if not units and self.rung is not Rung.CONSOLIDATION:
+            if not units.any() and self.rung is not Rung.CONSOLIDATION:
                 continue
             before = self._before(who)
             found = self._evictor(units).make_room(chunk)
@@ -134,10 +139,10 @@ class Disruption:
         """The queues' numbers before anything is done for ``who``; None on other rungs than reclaim."""
         return self._before(who).ledger
 
-    def _choices(self, who: Aggressor) -> Iterator[frozenset[int]]:
+    def _choices(self, who: Aggressor) -> Iterator[BoolArray]:
         """Sets of units to try: everybody who may be taken, then queue by queue where that was not allowed."""
         if self.rung is not Rung.RECLAIM:
-            yield self.eligibility.units(self.rung, who)
+            yield self.eligibility.mask(self.rung, who)
             return
         queues = self.eligibility.reclaim_queues(who)
         yield self.eligibility.reclaim(who, queues)
@@ -151,7 +156,8 @@ class Disruption:
             return
         pool = self.pool
         disturbed = [u.index for u in pool.units if pool.is_disturbed(u.index)]
-        self._evictor(frozenset()).bring_all_home(pool.dearest_first(disturbed))
+        nobody = np.zeros(len(pool.units), dtype=np.bool_)
+        Evictor(pool, self.fits, self.rung, nobody).bring_all_home(pool.dearest_first(disturbed))
 
     def _before(self, who: Aggressor) -> _Before:
         if self.rung is not Rung.RECLAIM:
@@ -162,10 +168,11 @@ class Disruption:
         )
         return _Before(self.state.mark(), ledger)
 
-    def _evictor(self, units: frozenset[int]) -> Evictor:
-        found = self._evictors.get(units)
+    def _evictor(self, units: BoolArray) -> Evictor:
+        """The one for ``units``; equal masks are the same object, kept by the evictor itself."""
+        found = self._evictors.get(id(units))
         if found is None:
-            found = self._evictors[units] = Evictor(self.pool, self.fits, self.rung, units)
+            found = self._evictors[id(units)] = Evictor(self.pool, self.fits, self.rung, units)
         return found
 
     def is_allowed(self, who: Aggressor, chunk: Chunk, units: list[int], ledger: ReclaimLedger | None) -> bool:

@@ -25,7 +25,7 @@ class Evictor(Placer):
 
     at_once = False  # Every pod may cost other victims.
 
-    def __init__(self, pool: VictimPool, fits: FitTable, rung: Rung, eligible: frozenset[int]) -> None:
+    def __init__(self, pool: VictimPool, fits: FitTable, rung: Rung, eligible: BoolArray) -> None:
         super().__init__(pool.state, fits=fits)
         self.pool = pool
         self.rung = rung
@@ -60,28 +60,27 @@ class Evictor(Placer):
         """Room for one more pod of ``shape``, by node."""
         found = self._tables.get(shape)
         if found is None:
-            found = self._tables[shape] = RoomTable(self.pool, shape, self.eligible.__contains__, self.rung)
+            found = self._tables[shape] = RoomTable(self.pool, self.fits, shape, self.eligible, self.rung)
         return found
 
     def place_pod(self, pod: int, allowed: BoolArray | None = None) -> bool:
         """Place ``pod`` where the fewest victims have to leave."""
+        if super().place_pod(pod, allowed):
+            return True
         table = self.table(self.state.problem.pod_shape[pod])
-        cost = table.update()
         allowed = self.state.admitting(pod, allowed)
-        if allowed is not None:
-            cost = np.where(allowed, cost, IMPOSSIBLE)
-        free = cost == 0
-        if free.any():
-            return super().place_pod(pod, free)
-        return self._place_by_leaving(pod, table, cost.copy())
+        # Where it fits and was not placed, other rules than room forbid it.
+        closed = self.fits.counts(table.shape)[1] > 0
+        return self._place_by_leaving(pod, table, closed if allowed is None else closed | ~allowed)
 
-    def _place_by_leaving(self, pod: int, table: RoomTable, cost: NDArray[np.float64]) -> bool:
+    def _place_by_leaving(self, pod: int, table: RoomTable, closed: BoolArray) -> bool:
+        cost = np.where(closed, IMPOSSIBLE, table.update())
         for _ in range(NODES_TRIED):
-            node = int(cost.argmin())
-            if cost[node] == IMPOSSIBLE:
+            node = table.cheapest(cost)
+            if node is None:
                 return False
             mark = self.state.mark()
-            victims = self.pool.closure(table.victims[node])
+            victims = table.victims(node)
             for unit in victims:
                 self.pool.leave(unit)
             fits = table.is_exact or self.fits.counts(table.shape)[1][node] > 0
@@ -210,7 +209,7 @@ class Evictor(Placer):
         """Cost of the cheapest pods' worth of room in ``nodes``, each node counted as often as it could host."""
         total = 0.0
         for shape, count in self.state.problem.by_shape(part.all_pods()).items():
-            cost = self.table(shape).update(everywhere=True)[nodes]
+            cost = np.where(self.fits.counts(shape)[1] > 0, 0.0, self.table(shape).update())[nodes]
             devices = self.state.problem.shapes.shapes[shape].gpu.devices
             often = np.maximum(1, self.state.problem.gpus[nodes] // devices) if devices else np.full(len(cost), count)
             finite = np.isfinite(cost)

@@ -1,6 +1,10 @@
 """Who may be disturbed for whom, and whether what was chosen is allowed (reference 3.5 to 3.7)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kai_solver.domain import Blocker, Rung
 from kai_solver.fairness import (
@@ -20,6 +24,10 @@ from kai_solver.greedy.victims import VictimPool
 from kai_solver.reduction import GangShape, Problem
 from kai_solver.reduction.charges import Charge
 from kai_solver.units import GPU
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,82 +77,105 @@ def refuses_reclaim(state: State, who: Aggressor) -> Blocker | None:
 
 
 class Eligibility:
-    """Sets of units that a rung may take for an aggressor; equal questions get the same set object."""
+    """Who may be taken for an aggressor, as masks (U,) over the units; equal questions get the same array."""
 
     def __init__(self, state: State, pool: VictimPool) -> None:
         self.state = state
         self.pool = pool
-        self._sets: dict[tuple[object, ...], frozenset[int]] = {}
-        self._by_queue: dict[int, list[int]] = {}
-        for gang in pool.of_gang:
-            self._by_queue.setdefault(state.problem.gangs[gang].queue, []).append(gang)
+        problem = state.problem
+        gangs = [problem.gangs[unit.gang] for unit in pool.units]
+        self._queue: IntArray = np.array([gang.queue for gang in gangs], dtype=np.int64)
+        self._priority: IntArray = np.array([gang.gang.priority for gang in gangs], dtype=np.int64)
+        self._started = [gang.gang.last_start_s for gang in gangs]
+        self._masks: dict[tuple[object, ...], BoolArray] = {}
+        self._same: dict[bytes, BoolArray] = {}
+        self._surplus: BoolArray | None = None
+        self._order = {queue: i for i, queue in enumerate(dict.fromkeys(self._queue.tolist()))}
+        self._below: dict[int, list[int]] = {}
+        for queue in self._order:
+            for ancestor in problem.queues.path[queue]:
+                self._below.setdefault(ancestor, []).append(queue)
 
     def units(self, rung: Rung, who: Aggressor) -> frozenset[int]:
         """Units that ``rung`` may take for ``who``, before any test of the set as a whole."""
+        return frozenset(np.flatnonzero(self.mask(rung, who)).tolist())
+
+    def mask(self, rung: Rung, who: Aggressor) -> BoolArray:
+        """The same as a mask."""
         if rung is Rung.CONSOLIDATION:
             return self._consolidation(who)
         if rung is Rung.PREEMPT:
             return self._preempt(who)
         return self.reclaim(who, self.reclaim_queues(who))
 
-    def _consolidation(self, who: Aggressor) -> frozenset[int]:
-        own = tuple(self.pool.of_gang.get(who.gang.index, ()))
-        key = ("move", own)
-        if key not in self._sets:
-            self._sets[key] = frozenset(u.index for u in self.pool.units if u.index not in own)
-        return self._sets[key]
+    def _kept(self, key: tuple[object, ...], make: Callable[[], BoolArray]) -> BoolArray:
+        found = self._masks.get(key)
+        if found is None:
+            made = make()
+            found = self._masks[key] = self._same.setdefault(made.tobytes(), made)
+        return found
 
-    def _preempt(self, who: Aggressor) -> frozenset[int]:
-        problem, gang = self.state.problem, who.gang.gang
-        key = ("preempt", who.queue, gang.priority, gang.never_preempts)
-        if key not in self._sets:
-            units: list[int] = []
-            for victim in self._by_queue.get(who.queue, ()) if not gang.never_preempts else ():
-                if problem.gangs[victim].gang.priority < gang.priority:
-                    least = preempt_min_runtime_s(problem.queues, problem.policy, who.queue)
-                    units.extend(self._unprotected(victim, least))
-            self._sets[key] = frozenset(units)
-        return self._sets[key]
+    def _consolidation(self, who: Aggressor) -> BoolArray:
+        own = who.gang.index if who.gang.index in self.pool.of_gang else -1
+        return self._kept(("move", own), lambda: np.not_equal(self.pool.gang_of, own))
+
+    def _preempt(self, who: Aggressor) -> BoolArray:
+        gang = who.gang.gang
+
+        def make() -> BoolArray:
+            problem = self.state.problem
+            least = preempt_min_runtime_s(problem.queues, problem.policy, who.queue)
+            mask: BoolArray = (self._queue == who.queue) & (self._priority < gang.priority)
+            if gang.never_preempts:
+                mask[:] = False
+            mask &= self._unprotected(np.full(len(mask), least))
+            return mask
+
+        return self._kept(("preempt", who.queue, gang.priority, gang.never_preempts), make)
 
     def reclaim_queues(self, who: Aggressor) -> tuple[int, ...]:
-        """Leaf queues from which ``who`` may reclaim now."""
-        problem, state = self.state.problem, self.state
-        return tuple(
-            queue
-            for queue in self._by_queue
-            if queue != who.queue
-            and victim_queue_eligible(
-                problem.queues,
-                problem.allocatable,
-                state.allocated,
-                who.queue,
-                queue,
-                who.charge,
-            )
-        )
+        """Leaf queues from which ``who`` may reclaim now: all below a sibling of it or of its ancestors, or none."""
+        problem, allocated = self.state.problem, self.state.allocated
+        tree = problem.queues
+        found: list[int] = []
+        for queue in tree.path[who.queue]:
+            parent = int(tree.parent[queue])
+            for sibling in tree.children[parent] if parent >= 0 else tree.roots:
+                leaves = self._below.get(sibling, ()) if sibling != queue else ()
+                if leaves and victim_queue_eligible(
+                    tree, problem.allocatable, allocated, who.queue, leaves[0], who.charge
+                ):
+                    found += leaves
+        return tuple(sorted(found, key=self._order.__getitem__))
 
-    def reclaim(self, who: Aggressor, queues: tuple[int, ...]) -> frozenset[int]:
+    def reclaim(self, who: Aggressor, queues: tuple[int, ...]) -> BoolArray:
         """Units of ``queues`` that reclaim may take for ``who``."""
-        problem = self.state.problem
-        key = ("reclaim", who.queue, queues)
-        if key not in self._sets:
-            units: list[int] = []
-            for queue in queues:
-                least = reclaim_min_runtime_s(problem.queues, problem.policy, who.queue, queue)
-                for victim in self._by_queue[queue]:
-                    units.extend(self._unprotected(victim, least))
-            self._sets[key] = frozenset(units)
-        return self._sets[key]
 
-    def _unprotected(self, gang: int, min_runtime_s: float) -> list[int]:
-        """Units of ``gang``; only its surplus while its minimum run time has not passed."""
-        problem = self.state.problem
-        started = problem.gangs[gang].gang.last_start_s
-        units = self.pool.of_gang[gang]
-        if protected_until_s(started, min_runtime_s) > problem.snapshot.now_s:
+        def make() -> BoolArray:
+            problem = self.state.problem
+            chosen, least = np.zeros(problem.queues.size, dtype=np.bool_), np.zeros(problem.queues.size)
+            for queue in queues:
+                chosen[queue] = True
+                least[queue] = reclaim_min_runtime_s(problem.queues, problem.policy, who.queue, queue)
+            mask: BoolArray = chosen[self._queue] & self._unprotected(least[self._queue])
+            return mask
+
+        return self._kept(("reclaim", who.queue, queues), make)
+
+    def _unprotected(self, min_runtime_s: FloatArray) -> BoolArray:
+        """Units whose gang has run for ``min_runtime_s`` (U,); of the others only the surplus of a whole gang."""
+        if not min_runtime_s.any():
+            return np.ones(len(min_runtime_s), dtype=np.bool_)
+        now_s = self.state.problem.snapshot.now_s
+        until_s = map(protected_until_s, self._started, min_runtime_s.tolist())
+        is_free = np.array([until <= now_s for until in until_s], dtype=np.bool_)
+        if self._surplus is None:
             # Who is short of its minimum has no surplus, whatever its parts have.
-            return [u for u in units if not self.pool.units[u].is_core] if self._had_minimum(gang) else []
-        return units
+            whole = {gang: self._had_minimum(gang) for gang in self.pool.of_gang}
+            units = self.pool.units
+            self._surplus = np.array([not unit.is_core and whole[unit.gang] for unit in units], dtype=np.bool_)
+        unprotected: BoolArray = is_free | self._surplus
+        return unprotected
 
     def _had_minimum(self, gang: int) -> bool:
         """True where the gang ran with its minimum when the cycle began."""

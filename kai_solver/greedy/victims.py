@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.greedy.chunks import Part
+from kai_solver.greedy.holds import HoldRows
 from kai_solver.greedy.state import State
 from kai_solver.greedy.units import Unit, units_of
 from kai_solver.greedy.victim_order import victim_ranks
@@ -14,12 +15,14 @@ from kai_solver.reduction import GangShape, Leaf, TreeNode
 from kai_solver.reduction.zones import ZoneTake
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 
 IMPOSSIBLE = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
-class _Hold:
+class Hold:
     """What one unit holds on one node: resources, (device, milli) pairs, a device for each share, known NUMA zones."""
 
     request: tuple[int, ...]
@@ -45,23 +48,31 @@ class VictimPool:
             units = units_of(state.problem, state, gang, len(self.units))
             self.of_gang[gang.index] = [u.index for u in units]
             self.units.extend(units)
-        self._at: list[dict[int, None]] = [{} for _ in state.problem.nodes]
+        self._at_home: list[list[int]] = [[] for _ in state.problem.nodes]
+        self._guests: list[dict[int, None]] = [{} for _ in state.problem.nodes]
         for unit in self.units:
-            self.seat(unit.index)
+            for node in {state.problem.pod_node[pod] for pod in unit.pods}:
+                self._at_home[node].append(unit.index)
         self.rank = victim_ranks(state, self.units, self.of_gang)
         self.cost = self._costs()
         tie = 0.5 / (len(self.units) ** 2 + 1)
         self.move_cost = [len(unit.pods) + self.rank[unit.index] * tie for unit in self.units]
         self.pinned: set[int] = set()
         self.took_places = False
-        self._holds: dict[tuple[int, int], _Hold] = {}
+        self._holds: dict[tuple[int, int], Hold] = {}
+        self.gang_of: IntArray = np.array([u.gang for u in self.units], dtype=np.int64)
+        self._is_core: BoolArray = np.array([u.is_core for u in self.units], dtype=np.bool_)
+        self._rows: HoldRows | None = None
+        self._unit_of: IntArray = np.full(len(state.problem.pods), -1, dtype=np.int64)
+        for unit in self.units:
+            self._unit_of[list(unit.pods)] = unit.index
 
     def seat(self, unit: int) -> None:
-        """Remember that the unit's pods are, or may be, where they are now."""
+        """Remember that the unit's pods are, or may be, where they have places now."""
         for pod in self.units[unit].pods:
-            node = self.node_of(pod)
-            if node >= 0:
-                self._at[node][unit] = None
+            place = self.state.places.get(pod)
+            if place is not None:
+                self._guests[place.node][unit] = None
 
     def node_of(self, pod: int) -> int:
         """Node where the pod runs, or is to run after a move."""
@@ -121,20 +132,45 @@ class VictimPool:
         return not (u.is_core and u.gang in self.pinned)
 
     def on(self, node: int) -> list[int]:
-        """Units with a pod on ``node`` now."""
-        gone, places, home = self.state.gone, self.state.places, self.state.problem.pod_node
-        here = []
-        for unit in self._at[node]:
-            for pod in self.units[unit].pods:
-                if pod not in gone:
-                    at = home[pod]
-                else:
-                    place = places.get(pod)
-                    at = place.node if place is not None else -1
-                if at == node:
-                    here.append(unit)
-                    break
-        return here
+        """Units with a pod on ``node`` now, by index."""
+        gone, places, units = self.state.gone, self.state.places, self.units
+        here = [unit for unit in self._at_home[node] if units[unit].pods[0] not in gone]
+        guests = [
+            unit
+            for unit in self._guests[node]
+            if units[unit].pods[0] in gone
+            and any(pod in places and places[pod].node == node for pod in units[unit].pods)
+        ]
+        return sorted(here + guests) if guests else here
+
+    # -- all units at once ---------------------------------------------------------------------------------------
+
+    def rows(self, eligible: BoolArray) -> HoldRows:
+        """What those of the ``eligible`` (U,) units that may leave hold, where they are now."""
+        disturbed = np.zeros(len(self.units), dtype=np.bool_)
+        gone, places = self.state.gone, self.state.places
+        owners = self._unit_of[np.fromiter(gone, dtype=np.int64, count=len(gone))]
+        disturbed[owners[owners >= 0]] = True
+        kept = eligible & ~(self._is_core & np.isin(self.gang_of, list(self.pinned))) if self.pinned else eligible
+        if self._rows is None:
+            self._rows = HoldRows.at_home(self.state, self.units)
+        rows = self._rows.only(kept & ~disturbed)
+        moved = [self.units[u] for u in np.flatnonzero(kept & disturbed).tolist() if self.units[u].pods[0] in places]
+        return rows.beside(HoldRows.moved(self.state, moved)) if moved else rows
+
+    def closure_prices(self, prices: FloatArray) -> FloatArray:
+        """(U,) what each unit costs with those of its gang that must leave before it and have not."""
+        gone, places = self.state.gone, self.state.places
+        left = self._unit_of[np.array([pod for pod in gone if pod not in places], dtype=np.int64)]
+        owed = prices.copy()
+        owed[left[left >= 0]] = 0.0
+        total = np.cumsum(owed)
+        first = np.ones(len(owed), dtype=np.bool_)
+        first[1:] = self.gang_of[1:] != self.gang_of[:-1]
+        # Prices are not negative: the running sum before a gang is the largest of those before the gangs so far.
+        before = np.maximum.accumulate(np.where(first, total - owed, 0.0))
+        closures: FloatArray = np.where(first, owed, total - before)
+        return closures
 
     def with_earlier(self, unit: int) -> list[int]:
         """``unit`` and those of its gang that must leave before it and have not.
@@ -173,7 +209,7 @@ class VictimPool:
             else:
                 self.state.evict(pod)
 
-    def hold(self, unit: int, node: int) -> _Hold:
+    def hold(self, unit: int, node: int) -> Hold:
         """What ``unit`` holds on ``node`` now."""
         if self.is_moved(unit):
             return self._measure(unit, node)
@@ -182,7 +218,7 @@ class VictimPool:
             found = self._holds[unit, node] = self._measure(unit, node)
         return found
 
-    def _measure(self, unit: int, node: int) -> _Hold:
+    def _measure(self, unit: int, node: int) -> Hold:
         problem, places = self.state.problem, self.state.places
         request = [0] * problem.snapshot.schema.size
         devices: list[tuple[int, int]] = []
@@ -201,7 +237,7 @@ class VictimPool:
             shares.extend(seats if problem.pods[pod].gpu.is_shared else ())
             if self.state.zones is not None:
                 zones.extend(place.zones if place is not None else self.state.zones.held(pod))
-        return _Hold(tuple(request), tuple(devices), tuple(shares), tuple(zones))
+        return Hold(tuple(request), tuple(devices), tuple(shares), tuple(zones))
 
 
 def part_of_unit(gang: GangShape, pods: tuple[int, ...], active: list[list[int]]) -> Part:

@@ -1,6 +1,6 @@
 """Making room in NUMA zones: the cheapest units whose leaving lets one more pod be aligned on a node."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import combinations
 
 import numpy as np
@@ -31,7 +31,7 @@ class ZoneRoom:
             return True
         return self.ledger.aligns(self.alignment, row, self._given_back(node, row, units))
 
-    def free(self, node: int, chosen: dict[int, None], candidates: Callable[[int], list[int]]) -> bool:
+    def free(self, node: int, chosen: dict[int, None], candidates: list[int]) -> bool:
         """Add to ``chosen`` the cheapest of ``candidates`` that make room; False where even all do not suffice.
 
         For every set of zones of the width that the pod needs, those who sit in it leave, cheapest first; the
@@ -40,7 +40,7 @@ class ZoneRoom:
         if self.suffice(node, chosen):
             return True
         row = self.ledger.row(node)
-        sitting = [u for u in candidates(node) if u not in chosen and self.pool.hold(u, node).zones]
+        sitting = [u for u in candidates if u not in chosen and self.pool.hold(u, node).zones]
         sitting.sort(key=lambda unit: (self.pool.cost[unit], unit))
         best: tuple[float, list[int]] | None = None
         for zones in self._targets(row):

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cmp_to_key
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from kai_solver.greedy.chunks import Chunker
 from kai_solver.greedy.disruption import Disruption
 from kai_solver.greedy.evicting import Evictor
 from kai_solver.greedy.fit import FitTable
+from kai_solver.greedy.node_room import NodeRoom
 from kai_solver.greedy.placing import Placer
 from kai_solver.greedy.room import RoomTable
 from kai_solver.greedy.turns import Turns, gang_key
@@ -193,36 +195,81 @@ def fits_without(state: State, pool: VictimPool, units: list[int], shape: int, n
     return bool(later[node] > 0)
 
 
+def everybody(pool: VictimPool) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    return np.ones(len(pool.units), dtype=np.bool_)
+
+
 @given(state=crowded_states())
 @SPEED
 def test_room_is_made_by_needed_victims_only(state: State) -> None:
-    pool = Disruption.pool_of(state)
+    pool, fits = Disruption.pool_of(state), FitTable(state)
     shape = state.problem.pod_shape[state.problem.gangs[-1].pending[0]]
-    table = RoomTable(pool, shape, lambda _unit: True, Rung.PREEMPT)
-    cost = table.update()
+    room = NodeRoom(pool, shape, pool.cost)
+    bound = RoomTable(pool, fits, shape, everybody(pool), Rung.PREEMPT).update()
     for node in range(len(state.problem.nodes)):
-        victims = table.victims[node]
-        everybody = pool.on(node)
-        if cost[node] == IMPOSSIBLE:
-            assert not fits_without(state, pool, everybody, shape, node)
+        victims = room.find(node, everybody(pool))
+        if victims is None:
+            assert not fits_without(state, pool, pool.on(node), shape, node)
             continue
+        assert not victims or bound[node] < IMPOSSIBLE
         assert fits_without(state, pool, victims, shape, node)
-        assert (cost[node] == 0) == (not victims)
+        assert (fits.counts(shape)[1][node] > 0) == (not victims)
         for kept in victims:
             assert not fits_without(state, pool, [unit for unit in victims if unit != kept], shape, node)
 
 
 @given(state=crowded_states())
 @SPEED
-def test_a_room_table_kept_is_one_made_anew(state: State) -> None:
+def test_a_survey_never_asks_more_than_a_close_look(state: State) -> None:
+    pool, fits = Disruption.pool_of(state), FitTable(state)
+    shape = state.problem.pod_shape[state.problem.gangs[-1].pending[0]]
+    room = NodeRoom(pool, shape, pool.cost)
+    bound = RoomTable(pool, fits, shape, everybody(pool), Rung.PREEMPT).update()
+    for node in range(len(state.problem.nodes)):
+        victims = room.find(node, everybody(pool))
+        if victims:
+            assert bound[node] <= room.price(pool.closure(victims)) * (1 + 1e-9)
+
+
+@given(state=crowded_states())
+@SPEED
+def test_whole_devices_are_freed_at_the_least_price(state: State) -> None:
+    """Against all sets of units, where GPUs alone are short."""
     pool = Disruption.pool_of(state)
     shape = state.problem.pod_shape[state.problem.gangs[-1].pending[0]]
-    kept = RoomTable(pool, shape, lambda _unit: True, Rung.PREEMPT)
+    if not state.problem.shapes.shapes[shape].gpu.is_whole or any(u.charge[2] % MILLI for u in pool.units):
+        return
+    room = NodeRoom(pool, shape, pool.cost)
+    for node in range(len(state.problem.nodes)):
+        if (state.future[0, node] < state.problem.shapes.shapes[shape].request[0]) or not room.find(
+            node, everybody(pool)
+        ):
+            continue
+        here = pool.on(node)
+        sets = [c for size in range(1, len(here) + 1) for c in combinations(here, size)]
+        prices = [room.price(c) for c in sets if fits_without(state, pool, list(c), shape, node)]
+        assert room.price(room.find(node, everybody(pool)) or []) == pytest.approx(min(prices))
+
+
+@given(state=crowded_states())
+@SPEED
+def test_a_room_table_kept_is_one_made_anew(state: State) -> None:
+    pool, fits = Disruption.pool_of(state), FitTable(state)
+    shape = state.problem.pod_shape[state.problem.gangs[-1].pending[0]]
+    kept = RoomTable(pool, fits, shape, everybody(pool), Rung.PREEMPT)
     kept.update()
     for unit in range(0, len(pool.units), 2):
         pool.leave(unit)
-        anew = RoomTable(pool, shape, lambda _unit: True, Rung.PREEMPT)
-        assert np.array_equal(kept.update(), anew.update())
+        anew = RoomTable(pool, fits, shape, everybody(pool), Rung.PREEMPT)
+        assert cheapest(kept, state) == cheapest(anew, state)
+
+
+def cheapest(table: RoomTable, state: State) -> tuple[float, int] | None:
+    """Price and number of those who leave where that costs least, of the nodes without room."""
+    counts = FitTable(state).counts(table.shape)[1]
+    cost = np.where(counts > 0, IMPOSSIBLE, table.update())
+    node = table.cheapest(cost)
+    return None if node is None else (float(cost[node]), len(table.victims(node)))
 
 
 @given(state=crowded_states(), rung=st.sampled_from([Rung.PREEMPT, Rung.CONSOLIDATION]))
@@ -231,7 +278,7 @@ def test_who_was_made_to_leave_could_not_stay(state: State, rung: Rung) -> None:
     pool = Disruption.pool_of(state)
     chunk = chunk_of_last(state)
     before = state.mark()
-    evictor = Evictor(pool, FitTable(state), rung, frozenset(range(len(pool.units))))
+    evictor = Evictor(pool, FitTable(state), rung, np.ones(len(pool.units), dtype=np.bool_))
     found = evictor.make_room(chunk)
     if found is None:
         assert state.mark() == before
@@ -276,7 +323,7 @@ def test_the_lower_priority_leaves(priorities: tuple[int, int], victim: int) -> 
     snapshot = Snapshot(1000.0, ResourceSchema(), nodes, (Queue("q", quota=(-1, -1, -1)),), (*gangs, waiting))
     state = State(build_problem(snapshot))
     pool = Disruption.pool_of(state)
-    found = Evictor(pool, FitTable(state), Rung.PREEMPT, frozenset({0, 1})).make_room(chunk_of_last(state))
+    found = Evictor(pool, FitTable(state), Rung.PREEMPT, np.ones(2, dtype=np.bool_)).make_room(chunk_of_last(state))
     assert found == [victim]
 
 
