@@ -4,13 +4,15 @@ Alike movers are interchangeable, so those that stay at a node are the ones that
 that leave, any may be the evicted ones. A hint goes the other way: from a plan to values.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.formulation.joint import Mover
+from kai_solver.formulation.joint import Arrival, IntArray, Mover, Piece
 from kai_solver.formulation.variables import MoverClass, Variables, ZoneChoice
 from kai_solver.reduction.zones import ZoneTake
 
@@ -43,17 +45,13 @@ def expand(v: Variables, values: Values) -> Decision:
         if not values[v.admit[number]]:
             continue
         decision.admitted.append(number)
-        for piece in arrival.pieces:
-            if piece.is_pooled:
-                waiting.setdefault(piece.shape, []).extend(piece.pods)
+        _wait(arrival, waiting)
     for group in v.classes:
         _expand_class(group, values, decision, waiting)
     for unit in v.units:
         if values[unit.moved]:
             decision.moved.append(unit.mover.unit)
-            for piece in unit.mover.pieces:
-                if piece.is_pooled:
-                    waiting.setdefault(piece.shape, []).extend(piece.pods)
+            _wait(unit.mover, waiting)
         elif values[unit.out_reclaim]:
             decision.reclaimed.append(unit.mover.unit)
         elif values[unit.out_preempt]:
@@ -80,21 +78,53 @@ def _expand_class(group: MoverClass, values: Values, decision: Decision, waiting
             waiting.setdefault(group.shape, []).extend(mover.pieces[0].pods)
 
 
+def _wait(who: Arrival | Mover, waiting: dict[int, list[int]]) -> None:
+    """Those of its pods that may be anywhere wait for places of their shape."""
+    for piece in who.pieces:
+        if piece.is_pooled:
+            waiting.setdefault(piece.shape, []).extend(piece.pods)
+
+
 def _expand_places(v: Variables, values: Values, decision: Decision, waiting: dict[int, list[int]]) -> None:
+    flowing = _flowing(v, values)
     for shape, places in v.place.items():
-        queue = iter(waiting.get(shape, ()))
-        for node, var in places.items():
-            for _ in range(int(values[var])):
-                pod = next(queue, None)
-                if pod is not None:
-                    decision.places[pod] = node
+        nodes = [node for node, var in places.items() for _ in range(int(values[var]))]
+        if shape in flowing:
+            nodes = _place_flowing(v.flows.partition[shape], flowing[shape], nodes, decision)
+        decision.places.update(zip(waiting.get(shape, ()), nodes, strict=False))
     for scoped in v.scoped:
-        pods = iter(scoped.piece.pods)
-        for node, var in scoped.place.items():
-            for _ in range(int(values[var])):
-                pod = next(pods, None)
-                if pod is not None:
-                    decision.places[pod] = node
+        nodes = [node for node, var in scoped.place.items() for _ in range(int(values[var]))]
+        decision.places.update(zip(scoped.piece.pods, nodes, strict=False))
+
+
+def _flowing(v: Variables, values: Values) -> dict[int, dict[int, list[int]]]:
+    """By shape and domain, the pods that must go there; domain -1 where nothing says where (topology is left out)."""
+    found: dict[int, dict[int, list[int]]] = {}
+    for choice in v.choices:
+        coming = [owner for owner in choice.owners if values[v.presence(owner)]]
+        chosen = [domain for domain, var in choice.chosen.items() for _ in range(int(values[var]))]
+        for owner, domain in zip_longest(coming, chosen[: len(coming)], fillvalue=-1):
+            for number, piece in enumerate(v.owner(owner).pieces):
+                if choice.scope in piece.scopes and v.flows.is_flowing(owner, number):
+                    found.setdefault(piece.shape, {}).setdefault(domain, []).extend(piece.pods)
+    return found
+
+
+def _place_flowing(
+    domain_of: IntArray, pods_in: Mapping[int, list[int]], nodes: list[int], decision: Decision
+) -> list[int]:
+    """Seat those who must be in a domain; what is left for the others."""
+    queues = {domain: iter(pods) for domain, pods in pods_in.items() if domain >= 0}
+    left: list[int] = []
+    for node in nodes:
+        pod = next(queues.get(int(domain_of[node]), iter(())), None)
+        if pod is None:
+            left.append(node)
+        else:
+            decision.places[pod] = node
+    anywhere = pods_in.get(-1, [])
+    decision.places.update(zip(anywhere, left, strict=False))
+    return left[len(anywhere) :]
 
 
 def _expand_devices(v: Variables, values: Values, decision: Decision) -> None:
@@ -157,21 +187,18 @@ def hint_values(
     counts: dict[tuple[int, int], int] = {}
     for group in v.classes:
         _hint_class(group, hint, counts, places, reclaimed, preempted, moved)
-    for unit in v.units:
+    for position, unit in enumerate(v.units):
         number = unit.mover.unit
         gone = number in reclaimed or number in preempted or number in moved
         hint[unit.stay], hint[unit.moved] = int(not gone), int(number in moved)
         hint[unit.out_reclaim], hint[unit.out_preempt] = int(number in reclaimed), int(number in preempted)
         if number in moved:
-            _count_pooled(unit.mover, places, counts)
+            _count(v.pooled_pieces(len(v.joint.arrivals) + position), places, counts)
     for number, arrival in enumerate(v.joint.arrivals):
         comes = all(pod in places for piece in arrival.pieces for pod in piece.pods)
         hint[v.admit[number]] = int(comes)
-        for piece in arrival.pieces if comes else ():
-            if piece.is_pooled:
-                for pod in piece.pods:
-                    key = (piece.shape, places[pod])
-                    counts[key] = counts.get(key, 0) + 1
+        if comes:
+            _count(v.pooled_pieces(number), places, counts)
     for shape, variables in v.place.items():
         for node, var in variables.items():
             hint[var] = counts.get((shape, node), 0)
@@ -197,19 +224,18 @@ def _hint_class(
             elif mover.unit in preempted:
                 out[1] += 1
             elif mover.unit in moved:
-                _count_pooled(mover, places, counts)
+                _count(mover.pieces, places, counts)
             else:
                 staying += 1
         hint[group.stay[node]] = staying
     hint[group.out_reclaim], hint[group.out_preempt] = out
 
 
-def _count_pooled(mover: Mover, places: Mapping[int, int], counts: dict[tuple[int, int], int]) -> None:
-    for piece in mover.pieces:
-        if piece.is_pooled:
-            for pod in piece.pods:
-                key = (piece.shape, places[pod])
-                counts[key] = counts.get(key, 0) + 1
+def _count(pieces: Sequence[Piece], places: Mapping[int, int], counts: dict[tuple[int, int], int]) -> None:
+    for piece in pieces:
+        for pod in piece.pods:
+            key = (piece.shape, places[pod])
+            counts[key] = counts.get(key, 0) + 1
 
 
 def _hint_scoped(v: Variables, places: Mapping[int, int], hint: dict[int, int]) -> None:
@@ -220,11 +246,15 @@ def _hint_scoped(v: Variables, places: Mapping[int, int], hint: dict[int, int]) 
                 at[places[pod]] = at.get(places[pod], 0) + 1
         for node, var in scoped.place.items():
             hint[var] = at.get(node, 0)
-    first_mover = len(v.joint.arrivals)
-    for (owner, scope), chosen in v.domains.items():
-        is_arrival = owner < first_mover
-        who = v.joint.arrivals[owner] if is_arrival else v.units[owner - first_mover].mover
-        pods = [p for s in v.scope_pieces[owner, scope] for p in s.piece.pods if p in places]
-        domain = int(who.scopes[scope].domain_of[places[pods[0]]]) if pods else None
-        for candidate, var in chosen.items():
-            hint[var] = int(candidate == domain)
+    for choice in v.choices:
+        chosen = Counter(_domain_at(v, owner, choice.scope, places) for owner in choice.owners)
+        for domain, var in choice.chosen.items():
+            hint[var] = chosen[domain]
+
+
+def _domain_at(v: Variables, owner: int, scope: int, places: Mapping[int, int]) -> int | None:
+    """The domain where the plan has an owner's pods under one scope; None where it gives them no places."""
+    who = v.owner(owner)
+    pods = (pod for piece in who.pieces if scope in piece.scopes for pod in piece.pods)
+    pod = next((pod for pod in pods if pod in places), None)
+    return None if pod is None else int(who.scopes[scope].domain_of[places[pod]])

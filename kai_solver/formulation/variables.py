@@ -1,8 +1,8 @@
 """Variables of the joint model, folded before they are made.
 
-Pods of one shape that any node may take share one pool: ``place[s, n]`` counts how many of them node n gets, whoever
-they are. Running pods alike in shape, queue, cost and rights share a class: ``stay[c, n]`` counts how many of those at
-home on n stay. Gangs with a required topology keep counts of their own per domain.
+Pods of one shape share one pool: ``place[s, n]`` counts how many of them node n gets, whoever they are. Those under a
+required level flow into it through their domain (`formulation.flows`). Running pods alike in shape, queue, cost and
+rights share a class: ``stay[c, n]`` counts how many of those at home on n stay.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kai_solver.formulation.flows import flows_of
 from kai_solver.formulation.joint import Arrival, Joint, Mover, Piece
 from kai_solver.formulation.spec import ModelSpec, Term, Var
 from kai_solver.reduction.capacity import MANY, IntArray, fitting
@@ -64,9 +65,21 @@ class MoverUnit:
     out_preempt: Var
 
 
+@dataclass(frozen=True, slots=True)
+class DomainChoice:
+    """Which domain of a required topology is chosen: ``chosen`` says how many of ``owners`` choose each.
+
+    ``scope`` is the number of the scope among each owner's.
+    """
+
+    owners: tuple[int, ...]
+    scope: int
+    chosen: dict[int, Var]
+
+
 @dataclass(slots=True)
 class ScopedPiece:
-    """A piece with places of its own, under a required topology or a rule of placement: ``place`` by node."""
+    """A piece with places of its own, under several required levels or a rule of placement: ``place`` by node."""
 
     owner: int
     piece: Piece
@@ -111,13 +124,16 @@ class Variables:
         self.pool_demand: dict[int, list[Term]] = {}
         self.place: dict[int, dict[int, Var]] = {}
         self.scoped: list[ScopedPiece] = []
+        self.choices: list[DomainChoice] = []
         self.domains: dict[tuple[int, int], dict[int, Var]] = {}
+        """Of choices with one owner: the domains by owner and scope."""
         self.scope_pieces: dict[tuple[int, int], list[ScopedPiece]] = {}
         self.slots: dict[int, list[ShareSlot]] = {}
         self.zone_choices: dict[tuple[int, int], list[ZoneChoice]] = {}
         """By node and shape, one per kind of unit; the family ``numa`` makes them."""
         self._fit: dict[int, IntArray] = {}
         self._make_movers()
+        self.flows = flows_of([*joint.arrivals, *(unit.mover for unit in self.units)])
         self._make_places()
 
     # -- movers --------------------------------------------------------------------------------------------------
@@ -155,21 +171,20 @@ class Variables:
         pool_shapes: set[int] = {group.shape for group in self.classes if group.first.may_move}
         for owner, arrival in enumerate(self.joint.arrivals):
             pool_shapes |= self._make_owner(owner, arrival)
-            for piece in arrival.pieces:
-                if piece.is_pooled:
-                    demand = (len(piece.pods), self.admit[owner])
-                    self.pool_demand.setdefault(piece.shape, []).append(demand)
+            for piece in self.pooled_pieces(owner):
+                demand = (len(piece.pods), self.admit[owner])
+                self.pool_demand.setdefault(piece.shape, []).append(demand)
         for number, unit in enumerate(self.units):
             if unit.mover.may_move:
                 pool_shapes |= self._make_owner(len(self.joint.arrivals) + number, unit.mover)
         for shape in sorted(pool_shapes):
             self.place[shape] = self._places(shape, range(len(self.joint.problem.nodes)), MANY)
+        self._make_kinds()
 
     def _make_owner(self, owner: int, who: Arrival | Mover) -> set[int]:
-        pooled: set[int] = set()
-        for piece in who.pieces:
-            if piece.is_pooled:
-                pooled.add(piece.shape)
+        pooled = {piece.shape for piece in self.pooled_pieces(owner)}
+        for number, piece in enumerate(who.pieces):
+            if piece.is_pooled or self.flows.is_flowing(owner, number):
                 continue
             everywhere = np.ones(len(self.joint.problem.nodes), dtype=np.bool_)
             allowed = np.logical_and.reduce([everywhere, *(who.scopes[s].domain_of >= 0 for s in piece.scopes)])
@@ -179,10 +194,34 @@ class Variables:
             self.scoped.append(scoped)
             for scope in piece.scopes:
                 self.scope_pieces.setdefault((owner, scope), []).append(scoped)
-        for scope in {s for piece in who.pieces for s in piece.scopes}:
-            found = sorted({int(d) for d in who.scopes[scope].domain_of if d >= 0})
-            self.domains[owner, scope] = {d: self.spec.bool_var(f"in[{owner},{scope},{d}]") for d in found}
+        for scope in sorted({s for piece in who.pieces for s in piece.scopes}):
+            if owner not in self.flows.kind_of:
+                self._choose((owner,), scope, who)
         return pooled
+
+    def _make_kinds(self) -> None:
+        """One choice for all owners of a kind, of those who may need places."""
+        kinds: dict[int, list[int]] = {}
+        for owner, kind in self.flows.kind_of.items():
+            if owner < len(self.joint.arrivals) or self._mover(owner).may_move:
+                kinds.setdefault(kind, []).append(owner)
+        for owners in kinds.values():
+            who = self.owner(owners[0])
+            self._choose(tuple(owners), who.pieces[0].scopes[0], who)
+
+    def _choose(self, owners: tuple[int, ...], scope: int, who: Arrival | Mover) -> None:
+        domain_of = who.scopes[scope].domain_of
+        most = np.full(int(domain_of.max(initial=-1)) + 1, len(owners))
+        for piece in who.pieces:
+            if scope in piece.scopes:
+                room = np.zeros_like(most)
+                np.add.at(room, domain_of[domain_of >= 0], self.fitting(piece.shape)[domain_of >= 0])
+                most = np.minimum(most, room // len(piece.pods))
+        name = f"in[{owners[0]},{scope},"
+        chosen = {d: self.spec.int_var(0, int(most[d]), f"{name}{d}]") for d in np.flatnonzero(most > 0).tolist()}
+        self.choices.append(DomainChoice(owners, scope, chosen))
+        if len(owners) == 1:
+            self.domains[owners[0], scope] = chosen
 
     def _places(self, shape: int, nodes: Iterable[int], most: int) -> dict[int, Var]:
         """``place`` variables of one shape on every node that could take at least one with everybody else gone."""
@@ -217,10 +256,17 @@ class Variables:
             self._fit[shape] = found
         return found
 
-    @property
-    def choices(self) -> list[Var]:
-        """The Booleans that choose a domain: folded, they would allow a bit of each."""
-        return [var for chosen in self.domains.values() for var in chosen.values()]
+    def pooled_pieces(self, owner: int) -> list[Piece]:
+        """Pieces of an owner whose places are counted in the pool."""
+        pieces = enumerate(self.owner(owner).pieces)
+        return [piece for number, piece in pieces if piece.is_pooled or self.flows.is_flowing(owner, number)]
+
+    def owner(self, owner: int) -> Arrival | Mover:
+        """An arrival, or a mover that is a unit of its own: these are counted on from the arrivals."""
+        return self.joint.arrivals[owner] if owner < len(self.joint.arrivals) else self._mover(owner)
+
+    def _mover(self, owner: int) -> Mover:
+        return self.units[owner - len(self.joint.arrivals)].mover
 
     def presence(self, owner: int) -> Var:
         """True where the owner's pods need places: an arrival that is admitted, a mover that moves."""

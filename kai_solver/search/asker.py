@@ -63,7 +63,7 @@ class Asker:
             self.budget.end_s,
             self._parameters(form.spec, max(0.0, self.budget.left_s)),
             clock=self.budget.clock,
-            apart=form.variables.choices,
+            apart=[var for choice in form.variables.choices for var in choice.chosen.values()],
             progress=progress,
             should_stop=self.should_stop,
         )

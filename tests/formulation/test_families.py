@@ -276,12 +276,16 @@ def _seat(case: Case, free: dict[int, list[int]], pod: int, node: int) -> tuple[
 # -- the families --------------------------------------------------------------------------------------------------
 
 TWO_SETS = SubGroup(children=(PodSet("master", 1), PodSet("worker", 1)), topology=RACK)
+LOOSE = Placement(max_pods_per_node=9)
 ELASTIC = flat_gang(2)
 TWO_RACKS = (a_node("n0", 4), a_node("n1", 4, "r1"))
 
 ALLOWED: dict[str, Case] = {
     "gang": Case(a_cluster([a_node("n0", 2), a_node("n1", 1)], [a_gang("w", 1, 1, 1)]), Rung.ALLOCATE),
-    "subgroup": Case(a_cluster([a_node("n0", 2), a_node("n1", 1)], [a_gang("w", 2, 1, root=TWO_SETS)]), Rung.ALLOCATE),
+    "subgroup": Case(
+        a_cluster([a_node("n0", 2), a_node("n1", 1)], [a_gang("w", 2, 1, root=TWO_SETS, placement=LOOSE)]),
+        Rung.ALLOCATE,
+    ),
     "capacity": Case(a_cluster([a_node("n0", 3)], [a_gang("w", 2, 1)]), Rung.ALLOCATE),
     "numa": Case(a_cluster([in_zones(a_node("n0", 6), 3, 3)], [a_gang("w", 1, 2, 1, 2)]), Rung.ALLOCATE),
     "limit": Case(a_cluster([a_node("n0", 2)], [a_gang("w", 1, 1)], a_queue("a", limit=2)), Rung.ALLOCATE),
@@ -333,9 +337,9 @@ ALLOWED: dict[str, Case] = {
 
 FORBIDDEN: dict[str, Case] = {
     "gang": Case(a_cluster([a_node("n0", 1), a_node("n1", 1)], [a_gang("w", 1, 1, 1)]), Rung.ALLOCATE),
-    # In the chosen domain, topology's rows allow every piece at most its own pods.
+    # In the chosen domain, topology's rows allow every piece at most its own pods; a rule gives it places of its own.
     "subgroup": Case(
-        a_cluster([a_node("n0", 1), a_node("n1", 1)], [a_gang("w", 2, 1, root=TWO_SETS)]),
+        a_cluster([a_node("n0", 1), a_node("n1", 1)], [a_gang("w", 2, 1, root=TWO_SETS, placement=LOOSE)]),
         Rung.ALLOCATE,
         without=("topology",),
     ),

@@ -4,9 +4,8 @@ For every shape s of the common pool, with arrivals a that bring d[a, s] pods an
 
     sum_n place[s, n]  =  sum_a d[a, s] admit[a] + moved pods of shape s
 
-and for arrivals under a topology, over all their pieces: ``sum place = number of pods x admit``. What must come has
-``admit = 1``. Source: PodGroup ``minMember``
-(reference 1.1).
+and for those with places of their own, over all their pieces: ``sum place = number of pods x admit``. What must come
+has ``admit = 1``. Source: PodGroup ``minMember`` (reference 1.1).
 """
 
 from kai_solver.formulation.spec import Term
@@ -30,8 +29,9 @@ def moved_terms(v: Variables, shape: int) -> list[Term]:
         if group.shape == shape and group.first.may_move:
             terms += [(-1, var) for var in group.stay.values()]
             terms += [(-1, group.out_reclaim), (-1, group.out_preempt)]
-    for unit in v.units:
-        count = sum(len(p.pods) for p in unit.mover.pieces if p.shape == shape and p.is_pooled)
+    for number, unit in enumerate(v.units):
+        pooled = v.pooled_pieces(len(v.joint.arrivals) + number)
+        count = sum(len(piece.pods) for piece in pooled if piece.shape == shape)
         if unit.mover.may_move and count:
             terms.append((count, unit.moved))
     return terms

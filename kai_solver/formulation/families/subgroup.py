@@ -1,7 +1,8 @@
 """subgroup: every piece of a gang's tree gets its own pods, not another's.
 
-For every piece p under a topology: ``sum_n place[p, n] = number of its pods`` (times ``admit`` or ``moved`` of its
-owner). Without it a gang could count a worker's place as its master's. Source: PodGroup ``subGroups`` (reference 1.1).
+For every piece p with places of its own: ``sum_n place[p, n] = number of its pods`` (times ``admit`` or ``moved`` of
+its owner). Without it a gang could count a worker's place as its master's. Source: PodGroup ``subGroups``
+(reference 1.1).
 """
 
 from kai_solver.formulation.spec import Term

@@ -2,8 +2,9 @@
 
 One domain is chosen per scope (only if its pods come or move), and places outside it are closed::
 
-    sum_d in[s, d] = admit[owner]          (moved[owner] for a mover)
-    sum_{n in d} place[p, n] <= pods[p] in[s, d]     for every piece p under s and domain d
+    sum_d in[s, d] = admit[owner]          (moved[owner] for a mover; the sum of them for owners of one kind)
+    sum_{n in d} place[p, n] <= pods[p] in[s, d]     for every piece p with places of its own under s, and domain d
+    sum_{n in d} place[shape, n] >= sum pods[p] in[s, d]     for the others, by shape and domain (`formulation.flows`)
 
 Nested scopes need no link of their own: a piece obeys all scopes above it. Several arrivals and movers of one gang may
 have pods under one part of its tree (its minimum and its surplus): those that come or move share one domain, which is
@@ -17,9 +18,9 @@ Source: reference 3.12.
 
 import numpy as np
 
-from kai_solver.formulation.joint import Arrival, Mover
-from kai_solver.formulation.spec import Var
-from kai_solver.formulation.variables import Variables
+from kai_solver.formulation.joint import Arrival, IntArray, Mover
+from kai_solver.formulation.spec import Term, Var
+from kai_solver.formulation.variables import DomainChoice, Variables
 
 Owner = tuple[int, int]
 """Number of the arrival (or of the mover, counted on from the arrivals) and of its scope."""
@@ -27,21 +28,45 @@ Owner = tuple[int, int]
 
 def add(v: Variables) -> None:
     """Add the rows."""
-    first_mover = len(v.joint.arrivals)
-    for (owner, scope), chosen in v.domains.items():
-        who = v.joint.arrivals[owner] if owner < first_mover else v.units[owner - first_mover].mover
-        v.spec.add_eq([*((1, var) for var in chosen.values()), (-1, v.presence(owner))], 0, family="topology")
-        domain_of = who.scopes[scope].domain_of
-        for scoped in v.scope_pieces[owner, scope]:
-            by_domain: dict[int, list[tuple[int, int]]] = {d: [] for d in chosen}
-            for node, var in scoped.place.items():
-                by_domain[int(domain_of[node])].append((1, var))
-            for domain, terms in by_domain.items():
-                if terms:
-                    v.spec.add_le([*terms, (-len(scoped.piece.pods), chosen[domain])], 0, family="topology")
+    for choice in v.choices:
+        terms = [(1, var) for var in choice.chosen.values()]
+        v.spec.add_eq([*terms, *((-1, v.presence(owner)) for owner in choice.owners)], 0, family="topology")
+        if len(choice.owners) == 1:
+            _close(v, choice)
+    for shape, domain_of in v.flows.partition.items():
+        _flow(v, shape, domain_of)
     for owners in _by_part(v).values():
         if len(owners) > 1:
             _share(v, owners)
+
+
+def _close(v: Variables, choice: DomainChoice) -> None:
+    """Pieces with places of their own take none outside the domain that is chosen."""
+    (owner,) = choice.owners
+    domain_of = v.owner(owner).scopes[choice.scope].domain_of
+    for scoped in v.scope_pieces.get((owner, choice.scope), ()):
+        by_domain: dict[int, list[Term]] = {}
+        for node, var in scoped.place.items():
+            by_domain.setdefault(int(domain_of[node]), []).append((1, var))
+        for domain, terms in by_domain.items():
+            into = [(-len(scoped.piece.pods), choice.chosen[domain])] if domain in choice.chosen else []
+            v.spec.add_le([*terms, *into], 0, family="topology")
+
+
+def _flow(v: Variables, shape: int, domain_of: IntArray) -> None:
+    """Each domain gets at least as many pods of the shape as choose it."""
+    into: dict[int, list[Term]] = {}
+    for choice in v.choices:
+        pieces = enumerate(v.owner(choice.owners[0]).pieces)
+        mine = [p for n, p in pieces if v.flows.is_flowing(choice.owners[0], n) and choice.scope in p.scopes]
+        pods = sum(len(piece.pods) for piece in mine if piece.shape == shape)
+        for domain, var in choice.chosen.items() if pods else ():
+            into.setdefault(domain, []).append((-pods, var))
+    places: dict[int, list[Term]] = {}
+    for node, var in v.place.get(shape, {}).items():
+        places.setdefault(int(domain_of[node]), []).append((1, var))
+    for domain, terms in into.items():
+        v.spec.add_ge([*places.get(domain, ()), *terms], 0, family="topology")
 
 
 def _by_part(v: Variables) -> dict[tuple[int, tuple[str, ...]], list[Owner]]:

@@ -1,0 +1,191 @@
+"""Counting rack-bound pods in the pool of their shape loses nothing and allows nothing new."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kai_solver.domain import (
+    FAMILIES,
+    Gang,
+    GpuRequest,
+    Node,
+    Pod,
+    PodSet,
+    PodStatus,
+    Queue,
+    Rung,
+    Snapshot,
+    SubGroup,
+    Topology,
+    TopologyConstraint,
+    TopologyLevel,
+)
+from kai_solver.formulation import variables
+from kai_solver.formulation.build import Formulation, formulate
+from kai_solver.formulation.expand import expand, hint_values
+from kai_solver.formulation.flows import Flows
+from kai_solver.formulation.joint import Joint
+from kai_solver.greedy import Chunk, Outcome, State
+from kai_solver.greedy.chunks import Chunker
+from kai_solver.greedy.disruption import Disruption
+from kai_solver.reduction import build_problem
+from kai_solver.search.child import SolverChild
+from kai_solver.search.joining import Joiner
+from kai_solver.search.parameters import SolverParameters
+from kai_solver.search.realise import realise
+from kai_solver.units import MILLI, ResourceSchema
+
+GIB = 2**30
+
+
+@pytest.fixture(scope="module")
+def child() -> Iterator[SolverChild]:
+    with SolverChild() as child:
+        yield child
+
+
+def a_node(number: int, rack: int) -> Node:
+    return Node(
+        f"n{number}",
+        (64_000, 64 * GIB, 4 * MILLI, 20),
+        gpus=4,
+        gpu_memory_mib=100,
+        labels={"block": f"b{rack // 2}", "rack": f"r{rack}"},
+    )
+
+
+def a_gang(number: int, sizes: list[int], level: str, home: list[int] | None) -> Gang:
+    """A gang of pods with so many GPUs each, under a required level (or none), waiting or at its ``home``."""
+    pods = tuple(
+        Pod(
+            "ns",
+            f"g{number}-{i}",
+            (500, GIB, 0, 1),
+            GpuRequest(size),
+            status=PodStatus.PENDING if home is None else PodStatus.RUNNING,
+            node="" if home is None else f"n{home[i]}",
+            podset="main",
+            order=(0, float(i), ""),
+        )
+        for i, size in enumerate(sizes)
+    )
+    root = SubGroup(children=(PodSet("main", len(sizes)),), topology=TopologyConstraint("dc", level) if level else None)
+    return Gang("ns", f"g{number}", "a", root, pods, last_start_s=None if home is None else 0.0)
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> Snapshot:
+    """Up to 6 nodes of 4 GPUs in up to 3 racks of 2 blocks; gangs that run, then up to three that wait."""
+    nodes = [a_node(n, draw(st.integers(0, 2))) for n in range(draw(st.integers(2, 6)))]
+    left = [4] * len(nodes)
+    gangs: list[Gang] = []
+    for _ in range(draw(st.integers(0, 4))):
+        sizes, home = [], []
+        for size in draw(st.lists(st.sampled_from([1, 2]), min_size=1, max_size=3)):
+            choices = [n for n in range(len(nodes)) if left[n] >= size]
+            if choices:
+                sizes.append(size)
+                home.append(draw(st.sampled_from(choices)))
+                left[home[-1]] -= size
+        if home:
+            gangs.append(a_gang(len(gangs), sizes, draw(st.sampled_from(["", "rack", "block"])), home))
+    for _ in range(draw(st.integers(1, 3))):
+        sizes = [draw(st.sampled_from([1, 2, 4]))] * draw(st.integers(1, 4))
+        sizes += draw(st.lists(st.sampled_from([1, 2]), max_size=1))
+        gangs.append(a_gang(len(gangs) + 10, sizes, draw(st.sampled_from(["", "rack", "rack", "block"])), None))
+    topology = Topology("dc", (TopologyLevel("block"), TopologyLevel("rack")))
+    return Snapshot(1000.0, ResourceSchema(), tuple(nodes), (Queue("a"),), seated(gangs), (topology,))
+
+
+def seated(gangs: list[Gang]) -> tuple[Gang, ...]:
+    """Devices for those who run, in order."""
+    taken: dict[str, int] = {}
+
+    def seat(pod: Pod) -> Pod:
+        if not pod.node:
+            return pod
+        first = taken.get(pod.node, 0)
+        taken[pod.node] = first + pod.gpu.devices
+        return replace(pod, devices=tuple(range(first, taken[pod.node])))
+
+    return tuple(replace(gang, pods=tuple(seat(pod) for pod in gang.pods)) for gang in gangs)
+
+
+def question(snapshot: Snapshot) -> tuple[Outcome, Joint, list[tuple[Chunk, Rung]]]:
+    """All that wait may come; all that run may move."""
+    problem = build_problem(snapshot)
+    outcome = Outcome(State(problem))
+    pool = outcome.pool = Disruption.pool_of(outcome.state)
+    chunks = []
+    for shape in problem.gangs:
+        if shape.gang.pods[0].status is PodStatus.PENDING:
+            chunk = Chunker(shape, outcome.state.gangs[shape.index]).next()
+            assert chunk is not None
+            chunks.append((chunk, Rung.CONSOLIDATION))
+    nobody: frozenset[int] = frozenset()
+    units = frozenset(unit.index for unit in pool.units)
+    joint = Joiner(outcome).join(chunks, units, nobody, nobody, (), may_move=True, optional=True)
+    return outcome, joint, chunks
+
+
+def best(child: SolverChild, joint: Joint) -> tuple[Formulation, int]:
+    """As many GPUs as possible, then as few moves; the form, holding the solution as its hint."""
+    form = formulate(joint, FAMILIES, ["disruption"])
+    v = form.variables
+    served = [(-100 * a.charge[2] // MILLI, var) for a, var in zip(joint.arrivals, v.admit, strict=True)]
+    moves = next(o for o in form.objectives if o.name == "moved-pods")
+    form.spec.minimize([*served, *moves.terms], moves.constant)
+    answer = child.solve(form.spec, SolverParameters(workers=1, presolve="none"), math.inf)
+    assert answer.status == "optimal"
+    assert answer.objective is not None
+    form.spec.hint(answer.values)
+    return form, answer.objective
+
+
+@settings(max_examples=60)
+@given(clusters())
+def test_counting_by_domain_has_the_same_optimum_as_places_of_ones_own(child: SolverChild, snapshot: Snapshot) -> None:
+    _, joint, _ = question(snapshot)
+    _, with_flows = best(child, joint)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(variables, "flows_of", lambda _owners: Flows({}, frozenset(), {}))
+        form, alone = best(child, joint)
+    assert not form.variables.flows.partition
+    assert with_flows == alone
+
+
+@settings(max_examples=60)
+@given(clusters())
+def test_its_solution_can_be_put_into_effect_and_read_back(child: SolverChild, snapshot: Snapshot) -> None:
+    outcome, joint, chunks = question(snapshot)
+    form, objective = best(child, joint)
+    values = form.spec.complete_hint
+    assert values is not None
+    decision = expand(form.variables, values)
+    assert realise(outcome.state, outcome.pool, joint, decision, [chunks[number] for number in decision.admitted])
+    for number in decision.admitted:
+        arrival = joint.arrivals[number]
+        for piece in arrival.pieces:
+            for scope in piece.scopes:
+                domains = {int(arrival.scopes[scope].domain_of[decision.places[pod]]) for pod in piece.pods}
+                assert len(domains) == 1
+                assert domains != {-1}
+    main = hint_values(form.variables, decision.places, set(), set(), set(decision.moved))
+    pinned = form.spec.pinned(main)
+    assert pinned is not None
+    again = child.solve(pinned, SolverParameters(workers=1, presolve="none"), math.inf)
+    assert again.objective == objective
+
+
+def test_gangs_of_one_kind_make_one_choice() -> None:
+    nodes = tuple(a_node(n, n // 2) for n in range(6))
+    gangs = [a_gang(n, [2, 2], "rack", None) for n in range(3)]
+    topology = Topology("dc", (TopologyLevel("block"), TopologyLevel("rack")))
+    _, joint, _ = question(Snapshot(1000.0, ResourceSchema(), nodes, (Queue("a"),), tuple(gangs), (topology,)))
+    v = formulate(joint, FAMILIES, ()).variables
+    assert [(choice.owners, sorted(choice.chosen)) for choice in v.choices] == [((0, 1, 2), [0, 1, 2])]
+    assert v.scoped == []
