@@ -8,6 +8,7 @@ from kai_solver.cli.bench import bench
 from kai_solver.cli.conformance import conformance
 from kai_solver.cli.convert import convert
 from kai_solver.cli.exits import EXIT_CODES_HELP
+from kai_solver.cli.experiment import experiment
 from kai_solver.cli.explain import explain
 from kai_solver.cli.fairshare import fairshare
 from kai_solver.cli.models import models
@@ -65,5 +66,6 @@ app.command("fairshare", short_help="Show the queue tree in numbers.")(fairshare
 app.command("convert", short_help="Write an instance in another form.")(convert)
 app.command("conformance", short_help="Run behaviour cases.")(conformance)
 app.command("simulate", short_help="Replay a workload in simulated time.")(simulate)
+app.add_typer(experiment, name="experiment", short_help="Run experiments on public traces.")
 app.command("bench", short_help="Measure models on instances.")(bench)
 app.add_typer(models, name="models", short_help="List and show solver models.")

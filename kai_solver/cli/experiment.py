@@ -1,0 +1,159 @@
+"""``kai-solver experiment``: experiments on public traces."""
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kai_solver.cli.exits import Exit, complain, guarded
+from kai_solver.cli.options import AsJson, Quiet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kai_solver.experiments import Run, RunSpec
+
+experiment = typer.Typer(help="Experiments on public traces, against published baselines.", no_args_is_help=True)
+
+DATA, OUTPUT = Path("instances/openb"), Path("out/openb")
+
+
+@experiment.callback()
+def experiment_group() -> None:
+    """Experiments on public traces, against published baselines."""
+
+
+@experiment.command("openb")
+@guarded
+def openb(
+    data: Annotated[Path, typer.Option("--data", help="Folder with node list, pod lists and arrivals.")] = DATA,
+    traces: Annotated[str, typer.Option("--traces", help="Traces, like default,gpuspec33.")] = "default",
+    seeds: Annotated[str, typer.Option("--seeds", help="Seeds of the arrival files: 42, 42,43 or 42..44.")] = "42",
+    window: Annotated[str, typer.Option("--window", help="Arrivals that `ours` collects, like 200 or 50,200.")] = "200",
+    moves: Annotated[
+        str, typer.Option("--moves", help="Pods that `ours` may move, as a share of the arrivals: 0.05 or 0,0.05.")
+    ] = "0",
+    policies: Annotated[str, typer.Option("--policies", help="Of fgd, bestfit, random.")] = "fgd,bestfit",
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for tables and plots.")] = OUTPUT,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, max=256, help="Runs at a time, a process each.")] = 1,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> Exit:
+    """Fill a real GPU cluster with real requests and see how much of it can be used before pods stop fitting.
+
+    The experiment of "Beware of Fragmentation" (USENIX ATC 2023): pods of a trace arrive until they ask for 130% of the
+    cluster's GPUs; nobody departs; a pod that is not placed has failed for good. fgd, bestfit and random place each pod
+    when it arrives, as published. `ours` collects a window of arrivals and places them together where what is left over
+    is worth most for the pods that usually arrive.
+
+    \b
+    Reads  DATA/openb_node_list_gpu_node.csv, openb_pod_list_TRACE.csv, arrivals_TRACE_seedN.txt.gz
+    Writes OUTPUT/summary.csv   a line a run: GPUs allocated (%) at 100% and 130% arrived, failed pods by GPUs
+           OUTPUT/curves.csv    allocation and fragmentation by percent arrived
+           OUTPUT/failed.csv    failed pods by size, at 100% arrived and at the end
+           OUTPUT/*.svg         plots, where matplotlib is installed
+
+    \b
+    Examples:
+      kai-solver experiment openb
+      kai-solver experiment openb --data traces/openb --traces default,gpuspec33 --seeds 42..44 --moves 0,0.05 --jobs 2
+    """
+    from kai_solver.cli.experiment_report import print_runs
+    from kai_solver.cli.interrupt import stopping_on_interrupt
+    from kai_solver.experiments.suite import check_folder, plan_runs, run_suite
+    from kai_solver.experiments.tables import write_tables
+
+    specs = plan_runs(*_read_lists(traces, seeds, policies, window, moves))
+    check_folder(data, specs)
+    runs: list[Run] = []
+    write_tables(runs, output)  # a folder that cannot be written is told before the work
+    tell = (lambda _spec, _part: None) if quiet else _teller(len(specs), runs)
+    with stopping_on_interrupt() as stop:
+        for run in run_suite(data, specs, jobs=jobs, progress=tell, should_stop=stop.is_set):
+            runs.append(run)
+            write_tables(runs, output)
+        stopped = stop.is_set() and len(runs) < len(specs)
+    _draw(runs, output)
+    print_runs(runs, output, as_json=as_json)
+    if stopped:
+        complain(f"interrupted; {len(runs)} of {len(specs)} runs are in {output}")
+        return Exit.INTERRUPTED
+    return Exit.FINE
+
+
+def _read_lists(
+    traces: str, seeds: str, policies: str, window: str, moves: str
+) -> "tuple[list[str], list[int], list[str], list[int], list[float]]":
+    from kai_solver.errors import InputError
+    from kai_solver.experiments.suite import POLICIES
+
+    chosen = _words(policies, "--policies")
+    for name in chosen:
+        if name not in POLICIES:
+            raise InputError(f"{name!r} is no policy", field="--policies", cure=f"Choose of {', '.join(POLICIES)}")
+    numbers = _seeds(seeds), _numbers(window, "--window", int, 1, 1_000_000), _numbers(moves, "--moves", float, 0, 1)
+    return _words(traces, "--traces"), [int(x) for x in numbers[0]], chosen, [int(x) for x in numbers[1]], numbers[2]
+
+
+def _words(text: str, option: str) -> list[str]:
+    from kai_solver.errors import InputError
+
+    words = list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+    if not words:
+        raise InputError("names nothing", field=option, cure="Write names with commas between them")
+    if bad := [word for word in words if not word.replace("-", "").replace("_", "").isalnum()]:
+        raise InputError(f"{bad[0]!r} is no name", field=option, cure="Write names with commas between them")
+    return words
+
+
+def _seeds(text: str) -> list[float]:
+    first, dots, last = text.partition("..")
+    if dots and first.strip().isdecimal() and last.strip().isdecimal() and 0 <= int(last) - int(first) < 1000:
+        return [float(seed) for seed in range(int(first), int(last) + 1)]
+    return _numbers(text, "--seeds", int, 0, 2**31)
+
+
+def _numbers(text: str, option: str, kind: "type[int | float]", least: float, most: float) -> list[float]:
+    from kai_solver.errors import InputError
+
+    cure = f"Write {'whole numbers' if kind is int else 'numbers'} from {least:,} to {most:,}, with commas between them"
+    try:
+        values = list(dict.fromkeys(float(kind(word)) for word in text.split(",") if word.strip()))
+    except ValueError:
+        raise InputError(f"{text!r} cannot be used", field=option, cure=cure) from None
+    if not values or not all(least <= value <= most for value in values):
+        raise InputError(f"{text!r} cannot be used", field=option, cure=cure)
+    return values
+
+
+def _draw(runs: "Sequence[Run]", output: Path) -> None:
+    from kai_solver.experiments.plots import has_matplotlib, write_plots
+
+    if not runs:
+        return
+    if has_matplotlib():
+        write_plots(runs, output)
+    else:
+        complain("no plots: they need matplotlib (pip install 'kai-solver[experiments]'); the tables are complete")
+
+
+def _teller(total: int, ended: "Sequence[Run]") -> "Callable[[RunSpec, float], None]":
+    """Tells how far the runs are: in place on a terminal, else a plain line now and then."""
+    in_place, began_s, last_s = sys.stderr.isatty(), time.perf_counter(), -_PLAIN_EVERY_S
+
+    def tell(spec: "RunSpec", part: float) -> None:
+        nonlocal last_s
+        now_s = time.perf_counter() - began_s
+        if not in_place and now_s - last_s < _PLAIN_EVERY_S:
+            return
+        last_s = now_s
+        text = f"{len(ended)} of {total} runs in {now_s:.0f} s; {spec.trace} seed {spec.seed} {spec.label}: {part:.0%}"
+        sys.stderr.write(f"\r\x1b[K{text}" if in_place else f"{text}\n")
+        sys.stderr.flush()
+
+    return tell
+
+
+_PLAIN_EVERY_S = 10.0
