@@ -1,14 +1,14 @@
 """With what one cycle asks the solver: the model's parameters, a part of the time, the caller's patience."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kai_solver.domain import SolverModel
 from kai_solver.formulation.build import Formulation
 from kai_solver.formulation.rows import Ints
 from kai_solver.formulation.spec import ModelSpec, SpecAnswer
 from kai_solver.search.budget import Budget
-from kai_solver.search.parameters import SolverParameters
+from kai_solver.search.parameters import Presolve, SolverParameters
 from kai_solver.search.session import Progress, SessionResult, Solver, StageObjective, solve_stages
 
 HINT_S = 1.0
@@ -34,10 +34,18 @@ class Asker:
         """True where nothing can be asked any more."""
         return self.budget.left_s <= 0 or self.should_stop()
 
-    def solve(self, spec: ModelSpec, seconds: float, *, gap: float = 0.0) -> SpecAnswer:
-        """Ask one question, for at most ``seconds``; a solution may cost ``gap`` (relative) more than the best."""
+    def solve(
+        self, spec: ModelSpec, seconds: float, *, gap: float = 0.0, presolve: Presolve | None = None
+    ) -> SpecAnswer:
+        """Ask one question, for at most ``seconds``; a solution may cost ``gap`` (relative) more than the best.
+
+        ``presolve``: the profile; the model's where None.
+        """
         limit_s = self.budget.limit_s(seconds)
-        answer = self.solver.solve(spec, self._parameters(spec, seconds, gap), limit_s, should_stop=self.should_stop)
+        parameters = self._parameters(spec, seconds, gap)
+        if presolve is not None:
+            parameters = replace(parameters, presolve=presolve)
+        answer = self.solver.solve(spec, parameters, limit_s, should_stop=self.should_stop)
         self.budget.charge(answer)
         return answer
 

@@ -245,10 +245,11 @@ class Joiner:
         if found is None:
             pool = self.outcome.pool
             pods = [p for u in units for p in pool.units[u].pods] if pool is not None else []
-            found = self._welcome[units] = self.problem.by_shape(filter(self._is_welcome, pods))
+            found = self._welcome[units] = self.problem.by_shape(filter(self.is_welcome, pods))
         return found
 
-    def _is_welcome(self, pod: int) -> bool:
+    def is_welcome(self, pod: int) -> bool:
+        """True where the pod runs on a node that would take it now."""
         home = self.problem.pod_node[pod]
         return bool(self.problem.shapes.mask(self.problem.pod_shape[pod])[home]) and not self.violated[home]
 

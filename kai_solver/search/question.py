@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,9 @@ from kai_solver.formulation.variables import Variables
 from kai_solver.greedy import Chunk, Outcome, Unit, VictimPool
 from kai_solver.greedy.disruption import Disruption
 from kai_solver.greedy.rules import Aggressor
+from kai_solver.reduction import Problem
 from kai_solver.search.joining import Joiner
+from kai_solver.search.lasting import lasting
 from kai_solver.search.realise import realise
 from kai_solver.search.refuter import spacing_of
 from kai_solver.search.rights import reclaimable
@@ -84,7 +87,7 @@ class Question:
 
     # -- bounds --------------------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def units(self) -> frozenset[int]:
         """Units that this question may disturb, with those that earlier ones did."""
         return self.eligible | self.disturbed
@@ -95,8 +98,8 @@ class Question:
         droppable = {self.outcome.pool.units[u].gang for u in self.served} if self.outcome.pool is not None else set()
         stays = [chunk for chunk, _ in self.admitted if chunk.gang not in droppable]
         beside = self.problem.by_shape(p for chunk in stays for p in chunk.pods)
-        if self.rung is Rung.CONSOLIDATION and self.outcome.pool is not None:
-            beside.update(self.joiner.welcome_home(self.units - self._evicted()))
+        if self.outcome.pool is not None:
+            beside.update(self.joiner.welcome_home(self.kept))
         relaxed = Relaxed(*self.joiner.lifted(self.units))
         rule = spacing_of(self.state, self.chunk)
         return count_bound(self.problem, relaxed, needed, beside, self._domains(), rule) or self._fair_share_bound()
@@ -120,27 +123,50 @@ class Question:
         if self.rung is not Rung.RECLAIM or not self.who.device_milli or pool is None:
             return None
         free = int(np.maximum(self.state.device_future, 0).sum())
-        for surplus in self._surplus():
+        for surplus in self.surplus:
             if any(surplus.amounts[r] > 0 for r in range(2)):
                 return None
-            units = [pool.units[u] for u in self.eligible]
+            units = [pool.units[u] for u in self.paying]
             theirs = [u for u in units if self.problem.gangs[u.gang].queue in surplus.leaves]
             charged = sum(u.charge[GPU] for u in theirs)
-            free += min(charged, max(surplus.amounts[GPU] - 1, 0) + self._largest_chunk(theirs))
+            free += min(charged, max(surplus.amounts[GPU] - 1, 0) + largest_chunk(self.problem, theirs, GPU))
         if free >= self.who.device_milli:
             return None
         need, have = format_amount("gpu", self.who.device_milli), format_amount("gpu", free)
         return Blocker("fair-share", self.problem.queues.title(self.who.queue), need, have)
 
-    def _largest_chunk(self, units: Iterable[Unit]) -> int:
-        """GPUs of the largest chunk that reclaim may test as one: a unit, or as much surplus as the gang's minimum."""
-        largest = 0
-        for unit in units:
-            gpus = unit.charge[GPU]
-            if not unit.is_core:
-                gpus *= max(1, sum(leaf.min_member for leaf in self.problem.gangs[unit.gang].leaves))
-            largest = max(largest, gpus)
-        return largest
+    # -- who may be dropped ----------------------------------------------------------------------------------------
+
+    @cached_property
+    def undone(self) -> frozenset[int]:
+        """Gangs whose admission would be undone with the core that they ran with."""
+        pool = self.outcome.pool
+        return frozenset(pool.units[u].gang for u in self.served) if pool is not None else frozenset()
+
+    @cached_property
+    def paying(self) -> frozenset[int]:
+        """Units whose eviction counts against their queue's surplus."""
+        if self.rung is not Rung.RECLAIM:
+            return frozenset()
+        return self._lasting(self.eligible - self.served) | self._evicted_by().get(Rung.RECLAIM, frozenset())
+
+    def _lasting(self, units: frozenset[int]) -> frozenset[int]:
+        """Without those whose eviction no reclaim that lasts may contain."""
+        pool = self.outcome.pool
+        if pool is None:
+            return units
+        return lasting(self.state, pool, self.who, units, sorted(self.undone))
+
+    @cached_property
+    def droppable(self) -> frozenset[int]:
+        """Units that may be gone at no cost to anybody's rights."""
+        evictable = self.eligible if self.rung is Rung.PREEMPT else frozenset()
+        return self.served | evictable | (self._evicted() - self.paying)
+
+    @cached_property
+    def kept(self) -> frozenset[int]:
+        """Units that keep their right to run, though not their places."""
+        return self.units - self.paying - self.droppable
 
     # -- model ---------------------------------------------------------------------------------------------------
 
@@ -151,16 +177,15 @@ class Question:
     def joint(self) -> Joint:
         """The problem in which everything admitted keeps its right to run but not its place."""
         evictable = self.eligible - self.served
-        reclaim = evictable if self.rung is Rung.RECLAIM else frozenset()
         preempt = evictable if self.rung is Rung.PREEMPT else frozenset()
         was = self._evicted_by()
         policy = self.problem.policy
         return self.joiner.join(
             [*self.admitted, (self.chunk, self.rung)],
             self.units,
-            reclaim | was.get(Rung.RECLAIM, frozenset()),
+            self.paying | was.get(Rung.RECLAIM, frozenset()),
             preempt | was.get(Rung.PREEMPT, frozenset()),
-            self._surplus(),
+            self.surplus,
             may_move=self.rung is Rung.CONSOLIDATION or policy.consolidating_reclaim,
         )
 
@@ -170,7 +195,8 @@ class Question:
         cause = {u: a.rung for a in self.outcome.admissions for u in a.units if pool is not None and pool.has_left(u)}
         return {rung: frozenset(u for u, c in cause.items() if c is rung) for rung in set(cause.values())}
 
-    def _surplus(self) -> list[QueueSurplus]:
+    @cached_property
+    def surplus(self) -> list[QueueSurplus]:
         """What this reclaimer may take, from the numbers of this moment."""
         if self.rung is not Rung.RECLAIM or self.disruption is None:
             return []
@@ -219,3 +245,14 @@ class Question:
         before = self._evicted_by().get(self.rung, frozenset())
         moved = [u for u in decision.moved if u not in self.disturbed]
         return [u for u in evicted if u in self.eligible and u not in before] + moved
+
+
+def largest_chunk(problem: Problem, units: Iterable[Unit], resource: int) -> int:
+    """Most of a resource that reclaim may test as one: a unit, or as much surplus as the gang's minimum."""
+    largest = 0
+    for unit in units:
+        amount = unit.charge[resource]
+        if not unit.is_core:
+            amount *= max(1, sum(leaf.min_member for leaf in problem.gangs[unit.gang].leaves))
+        largest = max(largest, amount)
+    return largest

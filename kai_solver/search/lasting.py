@@ -1,0 +1,84 @@
+"""Who cannot be evicted by a reclaim that lasts, whoever else goes with him.
+
+A reclaim must hold in the next cycle (`greedy.disruption`): the reclaimer's queue has to come before every victim's,
+and no queue that is taken from may end less saturated than the reclaimer's. Both tests get harder the more is taken
+from the victim's queue, so a gang that fails them with only one of its units gone fails them in every set of victims.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kai_solver.fairness import compare_queues, levelled
+from kai_solver.greedy import State, Unit, VictimPool
+from kai_solver.greedy.rules import Aggressor
+from kai_solver.greedy.turns import key_of
+from kai_solver.units import UNLIMITED
+
+
+def lasting(
+    state: State, pool: VictimPool, who: Aggressor, units: Iterable[int], given: Sequence[int]
+) -> frozenset[int]:
+    """Those of ``units`` that may be evicted for ``who`` as far as these two tests go.
+
+    ``given``: gangs of the units that got places in this cycle, and would lose them with their cores.
+    """
+    by_gang: dict[int, list[Unit]] = {}
+    for index in units:
+        by_gang.setdefault(pool.units[index].gang, []).append(pool.units[index])
+    court = _Court(state, who, _least_held(state, [u for own in by_gang.values() for u in own], given))
+    return frozenset(u.index for gang, own in by_gang.items() if court.may_go(gang, own) for u in own)
+
+
+def _least_held(state: State, units: Iterable[Unit], given: Sequence[int]) -> list[list[int]]:
+    """By queue, what it holds at the least: without all that may be taken."""
+    problem = state.problem
+    held = [list(row) for row in state.allocated]
+    losses = [(unit.gang, unit.charge) for unit in units]
+    losses += [(problem.pod_gang[p], place.charge) for p, place in state.places.items() if problem.pod_gang[p] in given]
+    by_leaf: dict[int, list[int]] = {}
+    for gang, charge in losses:
+        row = by_leaf.setdefault(problem.gangs[gang].queue, [0, 0, 0])
+        for r in range(3):
+            row[r] += charge[r]
+    for leaf, loss in by_leaf.items():
+        for queue in problem.queues.path[leaf]:
+            held[queue] = [have - gone for have, gone in zip(held[queue], loss, strict=True)]
+    return held
+
+
+@dataclass(slots=True)
+class _Court:
+    state: State
+    who: Aggressor
+    least: list[list[int]]
+    """By queue, the least that it may hold in the end."""
+
+    def may_go(self, gang: int, units: Sequence[Unit]) -> bool:
+        """False where no set of victims with any of ``units``, of one gang, passes both tests."""
+        leaf = self.state.problem.gangs[gang].queue
+        charges = {unit.charge for unit in units}
+        return any(self._comes_first(leaf, c) for c in charges) and any(self._less_saturated(leaf, c) for c in charges)
+
+    def _comes_first(self, leaf: int, charge: tuple[int, int, int]) -> bool:
+        """`goes_before` with only ``charge`` lost by ``leaf``."""
+        problem = self.state.problem
+        mine, theirs = levelled(problem.queues, self.who.queue, leaf)
+        key = key_of(self.state, mine, self.least[mine], self.who.charge)
+        left = [have - gone for have, gone in zip(self.state.allocated[theirs], charge, strict=True)]
+        other = key_of(self.state, theirs, left, charge)
+        return compare_queues(problem.queues, problem.allocatable, mine, key, theirs, other) <= 0
+
+    def _less_saturated(self, leaf: int, charge: tuple[int, int, int]) -> bool:
+        """`ReclaimLedger.saturation_ok` with only ``charge`` lost by ``leaf``."""
+        problem = self.state.problem
+        mine, theirs = levelled(problem.queues, self.who.queue, leaf)
+        factor = max(1.0, problem.policy.saturation_multiplier)
+        for r, asked in enumerate(self.who.charge):
+            fair, other_fair = problem.share[mine][r], problem.share[theirs][r]
+            if asked <= 0 or fair == UNLIMITED or other_fair <= 0:
+                continue
+            ours = (self.least[mine][r] + asked) / fair if fair else float("inf")
+            left = (self.state.allocated[theirs][r] - charge[r]) / other_fair
+            if ours > 1 and ours * factor >= left:
+                return False
+        return True
