@@ -14,8 +14,8 @@ from kai_solver.formulation.master import formulate_master
 from kai_solver.formulation.spec import SpecAnswer
 from kai_solver.greedy import Answer, Chunk, Outcome
 from kai_solver.greedy.disruption import Disruption
+from kai_solver.search.aggregating import Aggregator
 from kai_solver.search.asker import Asker
-from kai_solver.search.folding import Folder
 from kai_solver.search.joining import Joiner
 from kai_solver.search.parameters import Presolve
 from kai_solver.search.question import Question
@@ -26,8 +26,8 @@ UNASKED = Answer("no", Proof("unasked", "greedy"))
 REFUSED = Answer("no", Proof("unknown", "the model's answer could not be seated, or a rule beside it forbids it"))
 TOO_LARGE = Answer("no", Proof("unknown", "too large"))
 
-FOLD_FROM = 0
-"""Variables from which the master is asked first."""
+FOLD_FROM = 2_000
+"""Variables from which the master is asked first; a smaller model says as much in milliseconds."""
 MASTER_PRESOLVE: Presolve = "light"
 """CPU time of 7 masters of 1,000 to 1,150 variables (500 loaded nodes) that have a solution: 0.27 s with ``light``,
 0.50 s with ``default``, 0.92 s with ``none``; those that have none take 1 ms with any (2026-11-21, two workers)."""
@@ -51,7 +51,7 @@ class OracleLadder:
         self.log = QuestionLog()
         self._joined: Joiner | None = None
         self._refuter: Refuter | None = None
-        self._folded: Folder | None = None
+        self._aggregated: Aggregator | None = None
 
     def refute(self, outcome: Outcome, chunk: Chunk, rung: Rung) -> Proof | None:
         """A bound's proof that ``rung`` can do nothing for ``chunk``, before any victim is looked at."""
@@ -100,7 +100,7 @@ class OracleLadder:
         """True where even the aggregated master has no place for everybody."""
         if question.is_rough:
             return False
-        form = formulate_master(self._folder(question.joiner).master(question))
+        form = formulate_master(self._aggregator(question.joiner).master(question))
         if form.is_hopeless:
             return True
         self.log.asked += 1
@@ -108,10 +108,10 @@ class OracleLadder:
         answer = asker.solve(form.spec, seconds, presolve=MASTER_PRESOLVE)
         return answer.status == "infeasible"
 
-    def _folder(self, joiner: Joiner) -> Folder:
-        if self._folded is None or self._folded.joiner is not joiner:
-            self._folded = Folder(joiner)
-        return self._folded
+    def _aggregator(self, joiner: Joiner) -> Aggregator:
+        if self._aggregated is None or self._aggregated.joiner is not joiner:
+            self._aggregated = Aggregator(joiner)
+        return self._aggregated
 
     def _judge(
         self,

@@ -160,7 +160,7 @@ class _Session:
         self._should_stop = should_stop
         self._values: Ints | None = None
         self._improved = False
-        self._folded: Folded | None = None
+        self._aggregated: Folded | None = None
         self._bounds: list[int] = []
         self._notes: list[str] = []
         self._errors: list[str] = []
@@ -170,7 +170,7 @@ class _Session:
     def fold(self, stages: Sequence[StageObjective], apart: Iterable[Var]) -> None:
         """Count together what all stages and rows treat alike, where that makes the model much smaller."""
         if self._spec.size[0] >= SMALLEST_FOLD:
-            self._folded = fold(self._spec, [stage.terms for stage in stages], apart)
+            self._aggregated = fold(self._spec, [stage.terms for stage in stages], apart)
 
     def run(self, stage: StageObjective, part_of_rest: float, part_of_all: float, deadline_s: float) -> None:
         """Ask for one stage, keep what is better, hold what was reached."""
@@ -179,8 +179,8 @@ class _Session:
         now = self._clock()
         turn = _Turn(stage, now + (deadline_s - now) * part_of_rest, max(part_of_all, 1e-6))
         bound = spec.trivial_bound()
-        if self._folded is not None and self._is_open(bound):
-            bound = max(bound, self._ask_folded(self._folded, turn, bound))
+        if self._aggregated is not None and self._is_open(bound):
+            bound = max(bound, self._ask_aggregated(self._aggregated, turn, bound))
         if self._is_open(bound) and not self.infeasible:
             bound = max(bound, self._ask_whole(turn, spec, bound))
         self._bounds.append(bound)
@@ -212,10 +212,10 @@ class _Session:
 
     def _hold(self, stage: StageObjective, most: int) -> None:
         self._spec.add_le(stage.terms, most, family=HELD_FAMILY)
-        if self._folded is not None:
-            self._folded.spec.add_le(self._folded.terms(stage.terms), most, family=HELD_FAMILY)
+        if self._aggregated is not None:
+            self._aggregated.spec.add_le(self._aggregated.terms(stage.terms), most, family=HELD_FAMILY)
 
-    def _ask_folded(self, folded: Folded, turn: "_Turn", bound: int) -> int:
+    def _ask_aggregated(self, folded: Folded, turn: "_Turn", bound: int) -> int:
         """The bound of the folded model; where its solution is better than the best, look for one that folds to it."""
         stage = turn.stage
         folded.spec.minimize(folded.terms(stage.terms), stage.constant)

@@ -59,9 +59,15 @@ class Engines(Protocol):
 
 
 @st.composite
-def small_clusters(draw: st.DrawFn, most_waiting: int = 1) -> Snapshot:
+def small_clusters(draw: st.DrawFn, most_waiting: int = 1, cores: Sequence[int] = (4,)) -> Snapshot:
     nodes = [
-        Node(f"n{i}", (4000, 64 * GIB, g * MILLI, 20), gpus=g, gpu_memory_mib=100, labels={"rack": f"r{i % 2}"})
+        Node(
+            f"n{i}",
+            (draw(st.sampled_from(cores)) * 1000, 64 * GIB, g * MILLI, 20),
+            gpus=g,
+            gpu_memory_mib=100,
+            labels={"rack": f"r{i % 2}"},
+        )
         for i, g in enumerate(draw(st.lists(st.sampled_from([1, 1, 2, 2, 3]), min_size=1, max_size=6)))
     ]
     queues = [

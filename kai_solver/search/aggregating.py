@@ -35,7 +35,7 @@ class _Load:
     level: Level | None
 
 
-class Folder:
+class Aggregator:
     """Folds the questions of one climb; what they have in common is kept."""
 
     def __init__(self, joiner: Joiner) -> None:
