@@ -1,6 +1,6 @@
 """What a climb of the ladder decided: who was admitted how, who was refused why."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kai_solver.domain import Blocker, FitError, Proof, Reason, Rung
 from kai_solver.greedy.chunks import Chunk
@@ -58,6 +58,7 @@ class Outcome:
     consolidated: list[Admission] = field(default_factory=list)
     stale: list[int] = field(default_factory=list)
     stopped: bool = False
+    _moved: set[int] = field(default_factory=set)
 
     def refuse(self, gang: int, rung: Rung, refusal: Refusal, chunk: Chunk | None = None) -> None:
         """Note why ``rung`` does nothing for ``gang``, which asked for ``chunk``."""
@@ -70,11 +71,25 @@ class Outcome:
         if self.pool is not None and self.pool.took_places:
             self.pool.took_places = False
             self.admissions = [a for a in self.admissions if a.chunk.pods[0] in self.state.places]
+        if self.pool is not None:
+            self._charge_once(self.pool, admission)
         self.admissions.append(admission)
         if admission.rung is Rung.CONSOLIDATION:
             self.consolidated.append(admission)
         if self.pool is not None and admission.rung is not Rung.ALLOCATE:
             self.pool.pinned.add(admission.chunk.gang)
+
+    def _charge_once(self, pool: VictimPool, admission: Admission) -> None:
+        """Who was moved for others and now leaves is evicted for ``admission`` alone.
+
+        To the others it cost no right, and must not be held against theirs.
+        """
+        evicted = {unit for unit in admission.units if unit in self._moved and pool.has_left(unit)}
+        if evicted:
+            self.admissions = [_without(a, evicted) for a in self.admissions]
+            self.consolidated = [_without(a, evicted) for a in self.consolidated]
+        self._moved -= evicted
+        self._moved.update(unit for unit in admission.units if pool.is_moved(unit))
 
     def withdraw(self, admission: Admission, refusal: Refusal) -> None:
         """Take ``admission`` back; its places are lifted already."""
@@ -87,6 +102,12 @@ class Outcome:
     def has_admitted(self) -> frozenset[int]:
         """Gangs that got places in this cycle."""
         return frozenset(a.chunk.gang for a in self.admissions)
+
+
+def _without(admission: Admission, units: set[int]) -> Admission:
+    if units.isdisjoint(admission.units):
+        return admission
+    return replace(admission, units=tuple(unit for unit in admission.units if unit not in units))
 
 
 def proven(

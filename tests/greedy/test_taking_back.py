@@ -56,3 +56,22 @@ def test_but_not_from_a_gang_of_higher_priority_than_the_victims() -> None:
     assert placed(plan) == {"ns/late", "ns/whole"}
     assert len(evicted(plan)) == 2
     assert not check_plan(snapshot, plan, ladder=LADDER)
+
+
+def test_who_was_moved_first_and_evicted_later_is_charged_to_the_later_gang_alone() -> None:
+    """``one`` takes n0: one of two victims moves beside the old one, where ``two`` then evicts both."""
+    old = replace(a_gang("old", "owners", gpus=2, node="n1", born=1.0), last_start_s=-9000.0)
+    gangs = (
+        a_gang("v", "owners", node="n0", born=2.0),
+        a_gang("w", "owners", node="n0", born=3.0),
+        old,
+        a_gang("one", "others", gpus=2, born=5.0),
+        a_gang("two", "others", gpus=3, born=6.0),
+    )
+    queues = [a_queue("owners", 0, weight=0.0), a_queue("others", 5, weight=0.0)]
+    snapshot = a_snapshot([a_node("n0", 2), a_node("n1", 3)], queues, gangs)
+    plan = cycle(snapshot, replace(GREEDY, ladder=(Rung.RECLAIM,)))
+    assert placed(plan) == {"ns/one", "ns/two"}
+    assert not plan.moves
+    assert sorted(e.helps for e in plan.evictions) == [("ns/one",), ("ns/two",), ("ns/two",)]
+    assert not check_plan(snapshot, plan, ladder=(Rung.RECLAIM,))
