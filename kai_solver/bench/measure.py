@@ -4,25 +4,51 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
+from statistics import median
 
-from kai_solver.bench.memory import PeakMemory
+from kai_solver.bench.calibration import calibration_s
+from kai_solver.bench.generate import generated
+from kai_solver.bench.memory import PeakMemory, family_cpu_s
+from kai_solver.bench.moments import Moment, Moments
 from kai_solver.bench.peers import Peer, peers_beside, reached_by, shortfall
-from kai_solver.domain import Plan, SolverModel, Stage
+from kai_solver.bench.steady import next_moment
+from kai_solver.domain import Gang, Plan, PodStatus, Snapshot, SolverModel, Stage
 from kai_solver.engine import Engine
 from kai_solver.errors import SolverError
-from kai_solver.instances_io import load_instance
+from kai_solver.instances_io import Loaded, load_instance
+from kai_solver.instances_io.bench_schema import GeneratorDoc
 from kai_solver.modelfiles import load_model
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is to be measured; ``budget_s`` None is the model's. ``warm_up``: one unmeasured cycle first."""
+    """What is to be measured.
+
+    Attributes
+    ----------
+    instance
+        File; without meaning where ``generate`` is given.
+    seeds
+        Of the solver: a measured cycle each.
+    budget_s
+        None: the model's.
+    warm_up
+        One unmeasured cycle first.
+    cold
+        Time the whole process as well.
+    generate, draw
+        Specification of the instance, and the seed that it is drawn with.
+    steady
+        So many cycles more, each on what the plan before made of the cluster.
+    name
+        What the runs call it; empty: the path.
+    """
 
     instance: Path
     model: str
@@ -30,6 +56,10 @@ class Job:
     budget_s: float | None = None
     warm_up: bool = True
     cold: bool = False
+    generate: GeneratorDoc | None = None
+    draw: int = 1
+    steady: int = 0
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +78,22 @@ class Run:
         Gangs that got a place for all their waiting pods, or for some.
     worse_than
         Recorded peers that did better, in words.
+    budget_s, draw, nodes
+        What was asked for, the seed of a generated instance, and the instance's nodes.
+    first_cycle_s
+        Decide time of the engine's first cycle, the unmeasured one; None without it.
+    steady_s
+        Median of the steady cycles, None where there were none.
+    cpu_s
+        CPU time of parent and children in this cycle.
+    calibration_s
+        What `calibration.calibration_s` took before and after the job, the mean.
+    timing_s
+        Phases, as the plan has them.
+    moments
+        By stage, when it was last improved and when proven.
+    pending_gpus, unknown_gpus
+        GPUs that waiting pods asked for before the cycle, and those of them whose gangs' answer is ``unknown``.
     """
 
     instance: str
@@ -67,6 +113,18 @@ class Run:
     cold_s: float | None = None
     peers: tuple[Peer, ...] = ()
     worse_than: tuple[str, ...] = ()
+    budget_s: float = 0.0
+    draw: int = 1
+    nodes: int = 0
+    first_cycle_s: float | None = None
+    steady_s: float | None = None
+    cpu_s: float = 0.0
+    calibration_s: float = 1.0
+    timing_s: Mapping[str, float] = field(default_factory=dict)
+    moments: Mapping[str, Moment] = field(default_factory=dict)
+    pending_gpus: float = 0.0
+    unknown_gpus: float = 0.0
+    notes: tuple[str, ...] = ()
 
 
 def measure(job: Job) -> tuple[Run, ...]:
@@ -83,7 +141,7 @@ def measure(job: Job) -> tuple[Run, ...]:
         try:
             return pool.submit(measure_here, job).result()
         except BrokenProcessPool as error:
-            raise SolverError(f"the process that measured {job.instance} with {job.model} died") from error
+            raise SolverError(f"the process that measured {job.name or job.instance} with {job.model} died") from error
 
 
 def _leave_interrupts_to_parent() -> None:
@@ -94,45 +152,105 @@ def measure_here(job: Job) -> tuple[Run, ...]:
     """Measure ``job`` in this process; the engine is warm after one unmeasured cycle."""
     model = load_model(job.model)
     start = time.perf_counter()
-    loaded = load_instance(job.instance)
+    loaded = _loaded(job)
     load_s = time.perf_counter() - start
     actions = loaded.case.actions if loaded.case is not None else ()
     model = replace(model, ladder=actions) if actions else model
-    peers = tuple(peers_beside(job.instance, loaded.snapshot))
-    budget_s = model.budget_s if job.budget_s is None else job.budget_s
-    runs = []
+    before_s = calibration_s()
     with PeakMemory() as memory, Engine(model) as engine:
-        if job.warm_up:
-            engine.cycle(loaded.snapshot, budget_s=budget_s, seed=job.seeds[0])
-        for seed in job.seeds:
-            plan = engine.cycle(loaded.snapshot, budget_s=budget_s, seed=seed)
-            ours = reached_by(loaded.snapshot, plan)
-            worse = tuple(text for text in (shortfall(ours, peer) for peer in peers) if text)
-            run = _run(job, model, seed, plan, load_s)
-            run = replace(run, placed=len(ours.full), partly=len(ours.partial), peers=peers, worse_than=worse)
-            runs.append(run)
-    cold = [cold_s(job, seed) if job.cold else None for seed in job.seeds]
+        engine.wait()
+        course = _Course(job, model, loaded.snapshot, engine)
+        runs = course.runs()
+    calibrated_s = (before_s + calibration_s()) / 2
+    cold = [cold_s(job, seed) if job.cold and job.generate is None else None for seed in job.seeds]
     return tuple(
-        replace(run, memory_mib=memory.peak_mib, cold_s=seconds) for run, seconds in zip(runs, cold, strict=True)
+        replace(run, cold_s=seconds, load_s=load_s, memory_mib=memory.peak_mib, calibration_s=calibrated_s)
+        for run, seconds in zip(runs, cold, strict=True)
     )
 
 
-def _run(job: Job, model: SolverModel, seed: int, plan: Plan, load_s: float) -> Run:
-    return Run(
-        instance=str(job.instance),
-        model=model.name,
-        seed=seed,
-        load_s=load_s,
-        decide_s=plan.timing_s["decide"],
-        memory_mib=0.0,
-        placed=0,
-        partly=0,
-        evicted=len(plan.evictions),
-        moved=len(plan.moves),
-        pending=len(plan.pending),
-        proven=sum(entry.proof.state == "proven" for entry in plan.pending),
-        source=plan.source,
-        stages=plan.stages,
+def _loaded(job: Job) -> Loaded:
+    return load_instance(job.instance) if job.generate is None else Loaded(generated(job.generate, job.draw), "native")
+
+
+class _Course:
+    """The cycles of one job: one to warm up, one a seed, then the steady ones."""
+
+    def __init__(self, job: Job, model: SolverModel, snapshot: Snapshot, engine: Engine) -> None:
+        self._job = job
+        self._model = model
+        self._snapshot = snapshot
+        self._engine = engine
+        self._budget_s = model.budget_s if job.budget_s is None else job.budget_s
+        self._peers = tuple(peers_beside(job.instance, snapshot)) if job.generate is None else ()
+        self._first_cycle_s: float | None = None
+
+    def runs(self) -> list[Run]:
+        """One a seed."""
+        if self._job.warm_up:
+            self._first_cycle_s = self._cycle(self._snapshot, self._job.seeds[0]).timing_s["decide"]
+        found = [self._measured(seed) for seed in self._job.seeds]
+        steady_s = self._steady_s(found[-1][1]) if self._job.steady else None
+        return [replace(run, steady_s=steady_s) for run, _ in found]
+
+    def _cycle(self, snapshot: Snapshot, seed: int, moments: Moments | None = None) -> Plan:
+        return self._engine.cycle(snapshot, budget_s=self._budget_s, seed=seed, progress=moments)
+
+    def _measured(self, seed: int) -> tuple[Run, Plan]:
+        moments = Moments()
+        cpu_s = family_cpu_s()
+        plan = self._cycle(self._snapshot, seed, moments)
+        return self._run(seed, plan, moments, family_cpu_s() - cpu_s), plan
+
+    def _steady_s(self, plan: Plan) -> float:
+        snapshot, seconds = self._snapshot, []
+        for seed in range(self._job.steady):
+            snapshot = next_moment(snapshot, plan, seed)
+            plan = self._cycle(snapshot, seed)
+            seconds.append(plan.timing_s["decide"])
+        return median(seconds)
+
+    def _run(self, seed: int, plan: Plan, moments: Moments, cpu_s: float) -> Run:
+        ours = reached_by(self._snapshot, plan)
+        worse = tuple(text for text in (shortfall(ours, peer) for peer in self._peers) if text)
+        unknown = {entry.gang for entry in plan.pending if entry.proof.state != "proven"}
+        waiting = {gang.key: waiting_gpus(gang) for gang in self._snapshot.gangs}
+        return Run(
+            instance=self._job.name or str(self._job.instance),
+            model=self._model.name,
+            seed=seed,
+            load_s=0.0,
+            decide_s=plan.timing_s["decide"],
+            memory_mib=0.0,
+            placed=len(ours.full),
+            partly=len(ours.partial),
+            evicted=len(plan.evictions),
+            moved=len(plan.moves),
+            pending=len(plan.pending),
+            proven=sum(entry.proof.state == "proven" for entry in plan.pending),
+            source=plan.source,
+            stages=plan.stages,
+            peers=self._peers,
+            worse_than=worse,
+            budget_s=self._budget_s,
+            draw=self._job.draw,
+            nodes=len(self._snapshot.nodes),
+            first_cycle_s=self._first_cycle_s,
+            cpu_s=cpu_s,
+            timing_s=plan.timing_s,
+            moments=moments.stages,
+            pending_gpus=sum(waiting.values()),
+            unknown_gpus=sum(waiting[gang] for gang in unknown),
+            notes=plan.notes,
+        )
+
+
+def waiting_gpus(gang: Gang) -> float:
+    """GPUs that its waiting pods ask for; parts of devices count as such, by memory as nothing."""
+    return sum(
+        pod.gpu.devices * pod.gpu.milli / 1000 + pod.quota_gpu_milli / 1000
+        for pod in gang.pods
+        if pod.status is PodStatus.PENDING
     )
 
 

@@ -1,4 +1,4 @@
-"""Peak memory of this process and its children, sampled."""
+"""Memory and CPU time of this process and its children."""
 
 import os
 import threading
@@ -60,3 +60,16 @@ def resident_mib(pid: int) -> float:
     except (OSError, IndexError, ValueError):
         return 0.0
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def family_cpu_s() -> float:
+    """CPU seconds that this process and its living descendants have used; 0 where there is no ``/proc``."""
+    return sum(_cpu_s(pid) for pid in family(os.getpid()))
+
+
+def _cpu_s(pid: int) -> float:
+    try:
+        ticks = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[11:13]
+    except OSError:
+        return 0.0
+    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")

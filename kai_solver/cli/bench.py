@@ -1,4 +1,4 @@
-"""``kai-solver bench``: instances x models x seeds, one table."""
+"""``kai-solver bench``: instances x models x seeds, and benchmark sets with their limits."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,83 +9,142 @@ from kai_solver.cli.exits import Exit, complain, guarded
 from kai_solver.cli.options import AsJson, Budget, Quiet
 
 if TYPE_CHECKING:
-    from kai_solver.bench import Run
+    from collections.abc import Sequence
+
+    from kai_solver.bench import BenchSet, Job, Run
+
+GREEDY = "greedy-only"
+
+Paths = Annotated[list[Path], typer.Argument(help="Instances, folders of them, or benchmark sets.")]
+Models = Annotated[
+    str | None, typer.Option("--models", help="Models to compare, like default,fast; default: default, or the set's.")
+]
+Against = Annotated[
+    str | None, typer.Option("--against", help="Model that the others are compared with; default: greedy-only.")
+]
+Seeds = Annotated[str, typer.Option("--seeds", help="One seed, a list 1,2,3 or a range 1..5.")]
+Cold = Annotated[bool, typer.Option("--cold", help="Time the whole process as well, once a seed.")]
+CheckPeers = Annotated[
+    bool, typer.Option("--check-peers", help="Exit with 1 when a recorded outcome of KAI is better than ours.")
+]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Print one CSV line a run.")]
+Only = Annotated[str | None, typer.Option("--only", help="Entries of the set to measure, like loaded-500,loaded-1000.")]
+Check = Annotated[bool, typer.Option("--check", help="Exit with 1 when a limit of the set is not kept.")]
+Save = Annotated[Path | None, typer.Option("--save", help="Store the run in this JSON file.")]
+Compare = Annotated[Path | None, typer.Option("--compare", help="Say what got worse and better since this stored run.")]
+Plot = Annotated[Path | None, typer.Option("--plot", help="Draw the set's times over nodes, .svg or .png.")]
+Table = Annotated[bool, typer.Option("--table", help="Print what the first model adds to greedy, as Markdown.")]
+Generate = Annotated[
+    str | None, typer.Option("--generate", help="Write this entry of the set as an instance, and measure nothing.")
+]
+Output = Annotated[Path | None, typer.Option("--output", help="Where --generate writes: .json or .json.zst.")]
 
 
 @guarded
 def bench(
-    paths: Annotated[list[Path], typer.Argument(help="Instances, or folders of them.")],
-    models: Annotated[str, typer.Option("--models", help="Models to compare, like default,fast.")] = "default",
-    against: Annotated[
-        str, typer.Option("--against", help="Model that the others are compared with; run as well.")
-    ] = "greedy-only",
-    seeds: Annotated[str, typer.Option("--seeds", help="One seed, a list 1,2,3 or a range 1..5.")] = "1",
+    paths: Paths,
+    models: Models = None,
+    against: Against = None,
+    seeds: Seeds = "1",
     budget: Budget = None,
-    cold: Annotated[bool, typer.Option("--cold", help="Time the whole process as well, once a seed.")] = False,
-    check_peers: Annotated[
-        bool, typer.Option("--check-peers", help="Exit with 1 when a recorded outcome of KAI is better than ours.")
-    ] = False,
+    cold: Cold = False,
+    check_peers: CheckPeers = False,
+    only: Only = None,
+    check: Check = False,
+    save: Save = None,
+    compare: Compare = None,
+    plot: Plot = None,
+    table: Table = False,
     as_json: AsJson = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print one CSV line a run.")] = False,
+    as_csv: AsCsv = False,
     quiet: Quiet = False,
-    generate: Annotated[
-        str | None, typer.Option("--generate", help="Write this entry of the set as an instance, and measure nothing.")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", help="Where --generate writes: .json or .json.zst.")
-    ] = None,
+    generate: Generate = None,
+    output: Output = None,
 ) -> Exit:
     """Measure models on instances: time, memory, what is placed and disturbed, what is proven, bounds and gaps.
 
-    Every (instance, model) runs in a process of its own with a warm engine: one unmeasured cycle, then one a seed;
-    figures are medians over the seeds. Where <name>.kai-*.json stands beside an instance, it is compared with: KAI is
-    better when it places more gangs, or evicts less for the same gangs.
+    Every (instance, model, budget) runs in a process of its own with a warm engine: one unmeasured cycle, then one a
+    seed; figures are medians. A benchmark set says itself what is measured, with which budgets, and what the limits
+    are. Where <name>.kai-*.json stands beside an instance, KAI is better when it places more gangs, or evicts less for
+    the same gangs.
 
     \b
     Examples:
       kai-solver bench instances/bench --models default,fast --seeds 1..5 --budget 2s
       kai-solver bench instances/bench --check-peers --csv > bench.csv
+      kai-solver bench instances/bench/sets/scale.yaml --save run.json --plot scale.svg
+      kai-solver bench instances/bench/sets/scale.yaml --compare instances/bench/runs/scale.json
+      kai-solver bench instances/bench/sets/scale.yaml --models default,greedy-only --table
       kai-solver bench instances/bench/sets/scale.yaml --generate loaded-1000 --seeds 7 --output loaded.json.zst
     """
-    if generate is not None:
-        return _write_generated(paths, generate, seeds, output)
-    from kai_solver.bench import Job, find_instances, measure
-    from kai_solver.cli.bench_report import print_csv, print_json, print_table
-    from kai_solver.cli.inputs import parse_budget_s
+    from kai_solver.bench import is_set, read_set, read_stored
+    from kai_solver.cli.bench_sets import after, report
 
-    names = list(dict.fromkeys([against, *(name.strip() for name in models.split(","))]))
-    budget_s = parse_budget_s(budget) if budget is not None else None
-    jobs = [
-        Job(path, name, parse_seeds(seeds), budget_s, cold=cold) for path in find_instances(paths) for name in names
-    ]
+    names = [name.strip() for name in models.split(",")] if models else []
+    sets = [read_set(path) for path in paths if is_set(path)]
+    if generate is not None:
+        return _write_generated(sets, generate, seeds, output)
+    before = read_stored(compare) if compare is not None else None
+    floor = against or (GREEDY if table or len(sets) < len(paths) else None)
+    jobs = _set_jobs(sets, names, floor, only)
+    jobs += _file_jobs([path for path in paths if not is_set(path)], names, floor or GREEDY, seeds, budget, cold)
+    runs = _measure(jobs, quiet)
+    report(runs, sets, names, floor, as_csv=as_csv, as_json=as_json, as_table=table)
+    kept = after(runs, sets, save=save, before=before, plot=plot, aside=as_csv or as_json or table)
+    peers = _peers_verdict(runs) if check_peers else Exit.FINE
+    return Exit.FINDINGS if check and not kept else peers
+
+
+def _measure(jobs: "Sequence[Job]", quiet: bool) -> "list[Run]":
+    from kai_solver.bench import measure
+
     runs: list[Run] = []
     for number, job in enumerate(jobs, 1):
         if not quiet:
-            typer.echo(f"[{number}/{len(jobs)}] {job.instance.name} with {job.model}", err=True)
+            budget = "" if job.budget_s is None else f", {job.budget_s:g} s"
+            typer.echo(f"[{number}/{len(jobs)}] {job.name or job.instance.name} with {job.model}{budget}", err=True)
         runs += measure(job)
-    if as_csv:
-        print_csv(runs)
-    elif as_json:
-        print_json(runs, against)
-    else:
-        print_table(runs, against)
-    return _peers_verdict(runs) if check_peers else Exit.FINE
+    return runs
 
 
-def _write_generated(paths: list[Path], name: str, seeds: str, output: Path | None) -> Exit:
+def _set_jobs(sets: "list[BenchSet]", names: list[str], floor: str | None, only: str | None) -> "list[Job]":
+    from kai_solver.bench import jobs_of
+
+    asked = list(dict.fromkeys([*names, *([floor] if floor else [])])) if names or floor else []
+    chosen = {name.strip() for name in only.split(",")} if only else set()
+    for bench_set in sets[:1]:
+        for name in sorted(chosen):
+            bench_set.entry(name)
+    return [job for s in sets for job in jobs_of(s, asked) if not chosen or job.name in chosen]
+
+
+def _file_jobs(
+    paths: list[Path], names: list[str], floor: str, seeds: str, budget: str | None, cold: bool
+) -> "list[Job]":
+    from kai_solver.bench import Job, find_instances
+    from kai_solver.cli.inputs import parse_budget_s
+
+    budget_s = parse_budget_s(budget) if budget is not None else None
+    models = dict.fromkeys([floor, *(names or ["default"])])
+    return [
+        Job(path, model, parse_seeds(seeds), budget_s, cold=cold) for path in find_instances(paths) for model in models
+    ]
+
+
+def _write_generated(sets: "list[BenchSet]", name: str, seeds: str, output: Path | None) -> Exit:
     """One instance of a set, in the native format."""
     import orjson
 
-    from kai_solver.bench import generated, read_set
+    from kai_solver.bench import generated
     from kai_solver.cli.planfiles import write_bytes
     from kai_solver.errors import InputError
     from kai_solver.instances_io import native_from_snapshot
 
     seed, *more = parse_seeds(seeds)
-    if output is None or more or len(paths) != 1:
+    if output is None or more or len(sets) != 1:
         problem = "one set, one seed and an output are needed"
         raise InputError(problem, field="--generate", cure="SET.yaml --generate NAME --seeds 1 --output FILE")
-    entry = read_set(paths[0]).entry(name)
+    entry = sets[0].entry(name)
     if entry.generate is None:
         raise InputError(f"{name} is a stored file: {entry.file}", field="--generate", cure="Use that file")
     snapshot = generated(entry.generate, seed)

@@ -161,6 +161,8 @@ class _Run:
     def plan(self, child: SolverChild | None) -> Plan:
         """Decide, assemble, check; fall back where the check refuses."""
         self._child = child
+        if child is not None:
+            child.take_phases()
         problem = build_problem(self.snapshot)
         self._phase("build")
         by_solver = child is not None and self.model.search.enabled
@@ -179,6 +181,7 @@ class _Run:
         if violations:
             plan = _refused(plan, violations)
             self._report(plan.notes[-1])
+        self.timing |= child.take_phases() if child is not None else {}
         self.timing["decide"] = self.clock() - self.start_s
         return replace(plan, timing_s=dict(self.timing), notes=(*notes, *plan.notes))
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from kai_solver.instances_io.fields import Strict
+from kai_solver.instances_io.fields import Seconds, Strict
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Nodes = Annotated[int, Field(ge=1, le=100_000)]
@@ -86,6 +86,32 @@ GeneratorDoc = Annotated[LoadedDoc | ReclaimDoc | EmptyDoc | QuietDoc, Field(dis
 BENCH_FORMAT = "kai-bench/v1"
 
 
+Figure = Literal[
+    "decide", "cold", "steady", "build", "check", "memory",
+    "admission-gap", "work-gap", "disruption-gap", "unproven", "pending", "evicted", "moved",
+]  # fmt: skip
+"""What can be held against a limit. Times are seconds, gaps are shares, ``memory`` is MiB, the others are counts.
+
+``decide``: median with a warm engine; ``cold``: the engine's first cycle; ``steady``: cycles on what the plan before
+made of the cluster, with 1% of the gangs exchanged. ``admission-gap``: GPUs of gangs whose answer is ``unknown``, of
+the GPUs pending. ``work-gap``: (value - bound) / max(1, bound) of the evicted work of all strata; ``disruption-gap``:
+the worst of evicted work, gangs broken, pods evicted, pods moved. ``unproven``: pending gangs without proof.
+"""
+
+
+class CheckDoc(Strict):
+    """A limit: the figure may not be above it."""
+
+    figure: Figure
+    limit: float = Field(ge=0)
+    budget: Annotated[Seconds, Field(gt=0)] = 2.0
+    model: str = "default"
+    says: str = ""
+    """What this is in the words of who set the limit."""
+    measured: float | None = None
+    """What was measured, on the day and machine that the set names."""
+
+
 class EntryDoc(Strict):
     """One instance of a set: a ``file`` beside the set, or what a generator makes."""
 
@@ -95,6 +121,12 @@ class EntryDoc(Strict):
     file: str = ""
     """Path of an instance of any kind, relative to the set."""
     generate: GeneratorDoc | None = None
+    seeds: tuple[Count, ...] = Field(default=(1,), min_length=1)
+    """Of the generator; each is an instance."""
+    peer: str = ""
+    """What others reach, for people."""
+    checks: tuple[CheckDoc, ...] = ()
+    """Limits. Without any, the model ``default`` is measured with 2 s."""
 
     @model_validator(mode="after")
     def _one_source(self) -> "EntryDoc":
@@ -103,13 +135,47 @@ class EntryDoc(Strict):
         return self
 
 
+class SlopeDoc(Strict):
+    """How a time grows with the number of nodes: the slope of its logarithm over theirs, by least squares."""
+
+    name: str
+    entries: tuple[str, ...] = Field(min_length=2)
+    figure: Literal["decide", "build", "check", "steady"] = "decide"
+    budget: Annotated[Seconds, Field(gt=0)] = 2.0
+    model: str = "greedy-only"
+    limit: float = Field(gt=0)
+    peer: str = ""
+    measured: float | None = None
+
+
+class MeasuredDoc(Strict):
+    """When and where the ``measured`` figures of a set were taken."""
+
+    date: str = Field(pattern=r"^\d{4}-\d{2}-\d{2}$")
+    machine: str
+
+
 class BenchDoc(Strict):
     """A benchmark set."""
 
     format: Literal["kai-bench/v1"]
     name: str = Field(min_length=1, max_length=100)
     says: str = ""
+    measured: MeasuredDoc | None = None
+    cycles: int = Field(default=3, ge=1, le=100)
+    """Measured cycles of each instance, each with a seed of its own for the solver; figures are medians."""
     entries: tuple[EntryDoc, ...] = Field(min_length=1)
+    slopes: tuple[SlopeDoc, ...] = ()
+
+    @model_validator(mode="after")
+    def _names_are_known(self) -> "BenchDoc":
+        names = [entry.name for entry in self.entries]
+        if len(set(names)) < len(names):
+            raise ValueError("two entries have one name")
+        unknown = {name for slope in self.slopes for name in slope.entries} - set(names)
+        if unknown:
+            raise ValueError(f"slopes name entries that do not exist: {', '.join(sorted(unknown))}")
+        return self
 
 
 def bench_schema() -> dict[str, Any]:

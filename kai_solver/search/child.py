@@ -79,6 +79,7 @@ class SolverChild:
         self._question = 0
         self._peak_mib = 0.0
         self._ortools = ""
+        self._phases_s: dict[str, float] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -97,6 +98,15 @@ class SolverChild:
     def ortools_version(self) -> str:
         """Version of OR-tools in the child; empty until one was ready."""
         return self._ortools
+
+    def take_phases(self) -> dict[str, float]:
+        """Seconds since this was last asked for, over all questions: from asking one to an event in it.
+
+        ``presolve`` to the search's first word (the model is converted and presolved by then), ``first`` and ``best``
+        to its first and best solution, ``proof`` to its end where that was a proof. Without what did not happen.
+        """
+        taken, self._phases_s = self._phases_s, {}
+        return taken
 
     def warm(self) -> None:
         """Start the child ahead of the first question and return at once; a failure shows in that question."""
@@ -140,6 +150,8 @@ class SolverChild:
         except BaseException:  # Ctrl-C, or a caller's callback: the conversation cannot be taken up again
             self._drop()
             raise
+        for phase, seconds in answer.phases_s.items():
+            self._phases_s[phase] = self._phases_s.get(phase, 0.0) + seconds
         return answer.result()
 
     def close(self) -> None:
@@ -242,6 +254,7 @@ class _Answer:
         self.constant = spec.constant
         self.finished = False
         self.error = ""
+        self.phases_s: dict[str, float] = {}
         self._spec = spec
         self._clock = clock
         self._asked_s = clock()
@@ -282,6 +295,7 @@ class _Answer:
         )
 
     def _take(self, frame: Frame) -> None:
+        self.phases_s.setdefault("presolve", self._clock() - self._asked_s)
         if frame.kind == "incumbent":
             self._incumbents += 1
             self._solution(frame.blobs["values"])
@@ -306,6 +320,8 @@ class _Answer:
             self._first_s = self._clock() - self._asked_s
         if self._objective is None or objective < self._objective:
             self._values, self._objective = values, objective
+            self.phases_s["best"] = self._clock() - self._asked_s
+            self.phases_s.setdefault("first", self.phases_s["best"])
             if self._on_incumbent is not None:
                 self._on_incumbent(values, objective)
 
@@ -331,6 +347,8 @@ class _Answer:
             self._refute_infeasible()
             self._infeasible = True
         self.finished = True
+        if self._infeasible or self._objective == self._bound:
+            self.phases_s["proof"] = self._clock() - self._asked_s
 
     def _refute_infeasible(self) -> None:
         hint = self._spec.complete_hint

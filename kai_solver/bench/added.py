@@ -1,0 +1,98 @@
+"""What CP-SAT adds to what greedy alone reaches, stage by stage, and when."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kai_solver.bench.figures import DISRUPTION, kind_gap, kind_sum
+from kai_solver.bench.measure import Run
+from kai_solver.bench.stored import grouped
+
+PREFERENCE = ("nodes-opened",)
+_NAMES = {
+    "evicted-work": "work evicted",
+    "gangs-broken": "gangs broken",
+    "evicted-pods": "pods evicted",
+    "moved-pods": "pods moved",
+    "nodes-opened": "nodes opened",
+}
+NOTHING = "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A row in words; ``*_s`` are seconds of the cycle."""
+
+    instance: str
+    budget_s: float
+    greedy: str
+    greedy_s: float
+    admission: str
+    disruption: str
+    preference: str
+    decide_s: float
+    when: str
+
+
+def added(runs: Sequence[Run], model: str, floor: str) -> tuple[Added, ...]:
+    """A row for each instance and budget that ``model`` and ``floor`` (the greedy) were both measured on."""
+    groups = grouped(runs)
+    rows = []
+    for key, of in groups.items():
+        base = groups.get(key._replace(model=floor))
+        if key.model == model and base:
+            rows.append(_added(_typical(of), _typical(base)))
+    return tuple(rows)
+
+
+def _typical(group: Sequence[Run]) -> Run:
+    return sorted(group, key=lambda run: run.decide_s)[(len(group) - 1) // 2]
+
+
+def _added(ours: Run, floor: Run) -> Added:
+    draw = f" (seed {ours.draw})" if ours.draw != 1 else ""
+    return Added(
+        instance=ours.instance + draw,
+        budget_s=ours.budget_s,
+        greedy=_outline(floor),
+        greedy_s=floor.decide_s,
+        admission=_admission(ours, floor),
+        disruption=_kinds(ours, floor, DISRUPTION),
+        preference=_kinds(ours, floor, PREFERENCE),
+        decide_s=ours.decide_s,
+        when=_when(ours),
+    )
+
+
+def _outline(run: Run) -> str:
+    said = [f"{run.placed:,} placed", f"{run.evicted:,} evicted", f"{run.moved:,} moved"]
+    return ", ".join([*said, f"{run.proven:,} of {run.pending:,} pending proven"] if run.pending else said)
+
+
+def _admission(ours: Run, floor: Run) -> str:
+    more, proofs = ours.placed - floor.placed, ours.proven - floor.proven
+    parts = [f"{more:+,} gangs"] if more else []
+    parts += [f"{proofs:+,} proofs"] if proofs else []
+    return ", ".join(parts) or NOTHING
+
+
+def _kinds(ours: Run, floor: Run, kinds: Sequence[str]) -> str:
+    """Changes of value; a proof, or the gap that is left, where the greedy had none. Other work, other costs."""
+    parts = []
+    for kind in kinds:
+        (value, bound), (before, before_bound) = kind_sum(ours.stages, kind), kind_sum(floor.stages, kind)
+        change = f"{_NAMES[kind]} {before:,.0f} to {value:,.0f}" if value != before else ""
+        if (bound > before_bound or change) and value:
+            gap = kind_gap(ours.stages, [kind])
+            change = f"{change or f'{_NAMES[kind]} {value:,.0f}'} ({'proven' if gap == 0 else f'gap {gap:.1%}'})"
+        parts += [change] if change else []
+    return ", ".join(parts) or NOTHING
+
+
+def _when(run: Run) -> str:
+    """When the last improvement and the last proof of the stages came."""
+    best = [moment.best_s for moment in run.moments.values() if moment.best_s is not None]
+    proof = [moment.proof_s for moment in run.moments.values()]
+    said = [f"best {max(best):.2f} s"] if best else []
+    if proof and all(at is not None for at in proof):
+        said.append(f"proven {max(at for at in proof if at is not None):.2f} s")
+    return ", ".join(said)
