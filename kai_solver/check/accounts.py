@@ -1,10 +1,11 @@
 """What every queue holds before and after a plan, counted by the checker itself."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from kai_solver.check.scene import Scene, destination, is_active
-from kai_solver.domain import Gang, Node, Pod, Queue, Snapshot
+from kai_solver.check.scene import Scene
+from kai_solver.domain import Eviction, Gang, Move, Node, Pod, Queue, Snapshot
 from kai_solver.fairness import QueueTree as Queues
 from kai_solver.units import CPU, MEMORY, QUEUE_RESOURCES
 
@@ -25,10 +26,12 @@ def minus(left: Amount, right: Amount) -> Amount:
 
 def paid(pod: Pod, node: Node | None) -> Amount:
     """What a queue pays for the pod on ``node``: CPU, memory, GPUs with MIG slices (reference 3.0)."""
-    milli = pod.quota_gpu_milli
-    if pod.gpu.devices:
-        milli += pod.gpu.devices * pod.gpu.milli_on(0 if node is None else node.gpu_memory_mib)
-    return pod.request[CPU], pod.request[MEMORY], milli
+    milli, gpu, request = pod.quota_gpu_milli, pod.gpu, pod.request
+    if gpu.memory_mib and gpu.devices:
+        milli += gpu.devices * gpu.milli_on(0 if node is None else node.gpu_memory_mib)
+    else:
+        milli += gpu.devices * gpu.milli
+    return request[CPU], request[MEMORY], milli
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +88,16 @@ class Ledger:
 
     def add(self, gang: Gang, amount: Amount) -> None:
         """Book ``amount`` (negative: give back) for ``gang`` at its leaf and all ancestors."""
-        for queue in self._tree.paths.get(gang.queue, ()):
-            self.allocated[queue] = plus(self.allocated[queue], amount)
-            if not gang.preemptible:
-                self.fixed[queue] = plus(self.fixed[queue], amount)
+        self.book(gang.queue, amount, preemptible=gang.preemptible)
+
+    def book(self, leaf: str, amount: Amount, *, preemptible: bool) -> None:
+        """Book ``amount`` at the queue ``leaf`` and all ancestors; nowhere where it takes no part."""
+        allocated, fixed = self.allocated, self.fixed
+        for queue in self._tree.paths.get(leaf, ()):
+            cpu, memory, gpu = allocated[queue]
+            allocated[queue] = cpu + amount[0], memory + amount[1], gpu + amount[2]
+            if not preemptible:
+                fixed[queue] = plus(fixed[queue], amount)
 
     def remove(self, gang: Gang, amount: Amount) -> None:
         """Give ``amount`` back."""
@@ -108,19 +117,40 @@ def ledger_before(scene: Scene, tree: QueueTree) -> Ledger:
     """Allocated by the active pods of the snapshot."""
     ledger = Ledger(tree)
     nodes = scene.nodes
-    for gang in scene.snapshot.gangs:
-        amount = total((pod, nodes.get(pod.node)) for pod in gang.pods if is_active(pod))
-        if any(amount):
-            ledger.add(gang, amount)
+    counts = Counter(
+        [
+            (gang.queue, gang.preemptible, paid(pod, nodes.get(pod.node)))
+            for gang in scene.snapshot.gangs
+            for pod in gang.pods
+            if pod.status.is_active
+        ]
+    )
+    book(ledger, counts)
     return ledger
+
+
+def book(ledger: Ledger, counts: Mapping[tuple[str, bool, Amount], int]) -> None:
+    """Book pods counted by leaf, by whether they are preemptible, and by what each pays."""
+    for (leaf, preemptible, (cpu, memory, gpu)), count in counts.items():
+        ledger.book(leaf, (cpu * count, memory * count, gpu * count), preemptible=preemptible)
 
 
 def ledger_after(scene: Scene, before: Ledger) -> Ledger:
     """Allocated when the plan is done: victims gone, nominated and moved pods in their places."""
-    ledger = before.copy()
-    for change in scene.changes.values():
-        left = change.left if change.moves or change.evictions else ()
-        gone = total((change.before[key], scene.nodes[change.before[key].node]) for key in left)
-        come = total((scene.pods[entry.pod], scene.nodes[destination(entry)]) for entry in change.arrivals)
-        ledger.add(change.gang, minus(come, gone))
+    ledger, pods, nodes = before.copy(), scene.pods, scene.nodes
+    changes = scene.changes
+    counts: Counter[tuple[str, bool, Amount]] = Counter()
+
+    def key(gang: Gang, pod: Pod, node: Node) -> tuple[str, bool, Amount]:
+        return gang.queue, gang.preemptible, paid(pod, node)
+
+    for bind in scene.plan.binds:
+        counts[key(changes[bind.gang].gang, pods[bind.pod], nodes[bind.node])] += 1
+    for move in scene.plan.moves:
+        counts[key(changes[move.gang].gang, pods[move.pod], nodes[move.target])] += 1
+    leaving: list[Eviction | Move] = [*scene.plan.evictions, *scene.plan.moves]
+    for entry in leaving:
+        pod = pods[entry.pod]
+        counts[key(changes[entry.gang].gang, pod, nodes[pod.node])] -= 1
+    book(ledger, counts)
     return ledger

@@ -18,12 +18,12 @@ _UNITS = {"cpu": "m", "gpu": "m", "memory": " bytes"}
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Load of all nodes at one moment.
+    """Load of the nodes that the plan names, at one moment.
 
     Attributes
     ----------
     used
-        ``[nodes, resources]``, in the snapshot's order of nodes and the schema's units.
+        ``[nodes, resources]``, in the order of ``Scene.concerned`` and the schema's units.
     added
         The part of ``used`` that the plan brought.
     """
@@ -33,11 +33,10 @@ class Load:
     added: Amounts
     allocatable: Amounts
 
-    def fits(self, node: str, amount: Sequence[int]) -> bool:
-        """True where ``amount`` more would still fit, in the resources that it asks for."""
-        row = self.index[node]
-        need = np.asarray(amount, dtype=np.int64)
-        return bool(np.all((need == 0) | (self.used[row] + need <= self.allocatable[row])))
+    def free(self) -> dict[str, list[int]]:
+        """What is left by node and resource; negative where too much is used."""
+        left: list[list[int]] = (self.allocatable - self.used).tolist()
+        return dict(zip(self.index, left, strict=True))
 
 
 def stays(holder: Holder, leaving: set[str]) -> bool:
@@ -53,8 +52,8 @@ def weigh(scene: Scene) -> tuple[Load, Load]:
     At once: what is held now, by victims too, and the binds that do not wait. In the end: releasing pods, victims and
     moved pods have gone, nominated and moved ones have come.
     """
-    index = {name: row for row, name in enumerate(scene.nodes)}
-    allocatable = np.array([node.allocatable for node in scene.nodes.values()], dtype=np.int64)
+    index = {name: row for row, name in enumerate(scene.concerned)}
+    allocatable = np.array([node.allocatable for node in scene.concerned.values()], dtype=np.int64)
     allocatable = allocatable.reshape(len(index), scene.snapshot.schema.size)
     leaving = scene.leaving()
     held = _Weights.of(scene, index, ((holder.pod, holder.pod.node) for holder in scene.holders))
@@ -76,13 +75,22 @@ class _Weights:
 
     @classmethod
     def of(cls, scene: Scene, index: dict[str, int], placed: Iterable[tuple[Pod, str]]) -> "_Weights":
-        rows: list[int] = []
+        # Pods share what they ask for: by identity, each request is written down once.
+        number: dict[tuple[int, int, int], int] = {}
         demands: list[Vector] = []
+        rows: list[int] = []
+        kinds: list[int] = []
         for pod, name in placed:
+            node = scene.nodes[name]
+            key = id(pod.request), id(pod.gpu), node.gpu_memory_mib
+            kind = number.get(key)
+            if kind is None:
+                kind = number[key] = len(demands)
+                demands.append(demand(pod, node))
             rows.append(index[name])
-            demands.append(demand(pod, scene.nodes[name]))
-        shape = len(rows), scene.snapshot.schema.size
-        return cls(np.array(rows, dtype=np.int64), np.array(demands, dtype=np.int64).reshape(shape), len(index))
+            kinds.append(kind)
+        table = np.array(demands, dtype=np.int64).reshape(-1, scene.snapshot.schema.size)
+        return cls(np.array(rows, dtype=np.int64), table[np.array(kinds, dtype=np.int64)], len(index))
 
     def sum(self, chosen: Sequence[bool] | None = None) -> Amounts:
         """Total by node and resource, of all pods or the ``chosen``."""
@@ -107,7 +115,7 @@ def _broken(load: Load) -> npt.NDArray[np.bool_]:
 
 
 def _say(scene: Scene, load: Load, broken: npt.NDArray[np.bool_], when: str) -> Iterator[Violation]:
-    nodes: list[Node] = list(scene.nodes.values())
+    nodes: list[Node] = list(scene.concerned.values())
     for row, column in zip(*np.nonzero(broken), strict=True):
         resource = scene.snapshot.schema.names[column]
         unit = _UNITS.get(resource, "")

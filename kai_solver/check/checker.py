@@ -65,5 +65,5 @@ def _judge(scene: Scene, tree: QueueTree, ladder: Sequence[Rung]) -> Iterator[Vi
     yield from judge_needless(scene, tree, end, after)
     if not rights:
         yield from judge_priority(scene, tree, book)
-        yield from judge_entitlement(scene, tree, book, before, fair_shares(scene, tree, before))
+        yield from judge_entitlement(scene, tree, book, before, fair_shares(scene, before))
     yield from judge_stale(scene, ladder)

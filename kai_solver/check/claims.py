@@ -54,10 +54,10 @@ def judge_claims(scene: Scene) -> Iterator[Violation]:
         {claim.key: claim for claim in known.claims},
         {device.id: device for device in reversed(known.devices)},
         {c.name: c for c in known.classes},
-        frozenset(key.rpartition("/")[2] for key in scene.pods),
+        frozenset(pod.name for gang in scene.snapshot.gangs for pod in gang.pods),
     )
     leaving = scene.leaving()
-    for holder in scene.holders:
+    for holder in scene.everywhere():
         for key in holder.pod.claims:
             register.holders.setdefault(key, []).append(holder.key)
             if stays(holder, leaving):

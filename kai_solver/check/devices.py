@@ -194,16 +194,20 @@ def _is_crowded(scene: Scene, entry: Bind | Move, load: Load) -> bool:
 def _mismatch(scene: Scene, entry: Bind | Move) -> Violation | None:
     request = scene.pods[entry.pod].gpu
     node = scene.nodes[destination(entry)]
-    text = ""
+    milli = request.milli_on(node.gpu_memory_mib)
+    if len(entry.devices) == request.devices == len({device.index for device in entry.devices}):
+        for device in entry.devices:
+            if device.milli != milli or not 0 <= device.index < node.gpus:
+                break
+        else:
+            return None
     if len(entry.devices) != request.devices:
         text = f"given {len(entry.devices)} GPUs, asked for {request.devices}"
-    elif not entry.devices:
-        return None
     elif len({device.index for device in entry.devices}) < len(entry.devices):
         text = "given the same GPU twice"
     elif not all(0 <= device.index < node.gpus for device in entry.devices):
         text = f"given a GPU that node {node.name} does not have (it has {node.gpus})"
-    elif any(device.milli != request.milli_on(node.gpu_memory_mib) for device in entry.devices):
-        milli = [device.milli for device in entry.devices]
-        text = f"given {milli} thousandths of its GPUs, needs {request.milli_on(node.gpu_memory_mib)} of each"
-    return Violation("devices", entry.pod, f"pod {entry.pod}: {text}") if text else None
+    else:
+        given = [device.milli for device in entry.devices]
+        text = f"given {given} thousandths of its GPUs, needs {milli} of each"
+    return Violation("devices", entry.pod, f"pod {entry.pod}: {text}")

@@ -19,7 +19,8 @@ def judge_order(scene: Scene, ladder: Sequence[Rung]) -> Iterator[Violation]:
             if rung not in ladder or rung is Rung.STALE:
                 yield Violation("order", key, f"gang {key}: admitted by {rung.value}, which this model does not climb")
     for key, change in scene.changes.items():
-        missing = {bind.rung for bind in change.binds} - set(scene.rungs.get(key, ()))
+        rungs = scene.rungs.get(key, [])
+        missing = {bind.rung for bind in change.binds if bind.rung not in rungs}
         for rung in sorted(missing, key=lambda rung: rung.value):
             yield Violation("order", key, f"gang {key}: gets pods by {rung.value}, but is not admitted by it")
 

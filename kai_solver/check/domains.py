@@ -44,8 +44,14 @@ def judge_topology(scene: Scene) -> Iterator[Violation]:
     """
     atlas = Atlas(scene)
     for change in scene.changes.values():
-        if change.binds or change.moves:
+        if (change.binds or change.moves) and _is_constrained(change.gang.root):
             yield from _judge_part(scene, atlas, change, change.gang.root)
+
+
+def _is_constrained(part: SubGroup | PodSet) -> bool:
+    if part.topology is not None:
+        return True
+    return isinstance(part, SubGroup) and any(_is_constrained(child) for child in part.children)
 
 
 def _judge_part(scene: Scene, atlas: Atlas, change: Change, part: SubGroup | PodSet) -> Iterator[Violation]:

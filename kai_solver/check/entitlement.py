@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from kai_solver.check.accounts import RESOURCES, ZERO, Amount, Ledger, QueueTree, minus, plus, total
+from kai_solver.check.accounts import RESOURCES, ZERO, Amount, Ledger, QueueTree, minus, paid, plus, total
 from kai_solver.check.scene import Scene
 from kai_solver.check.victims import EVICTING, Toll, TollBook, judge_runtime
 from kai_solver.check.violation import Violation
@@ -46,6 +46,7 @@ class Court:
         self._shares = shares
         self._allocatable = {name: self._allocatable_share(name) for name in tree.queues}
         self._gone: set[str] = set()
+        self._levels: dict[tuple[str, str], tuple[str, str]] = {}
 
     def sit(self) -> Iterator[Violation]:
         """Violations of all claims, in the order of admission."""
@@ -70,8 +71,11 @@ class Court:
         return of(0), of(1), of(2)
 
     def _amount(self, entries: list[Bind] | list[Eviction] | list[Move]) -> Amount:
-        nodes = self._scene.nodes
-        return total((self._scene.pods[e.pod], nodes[e.source if isinstance(e, Move) else e.node]) for e in entries)
+        pods, nodes = self._scene.pods, self._scene.nodes
+        if len(entries) == 1:
+            entry = entries[0]
+            return paid(pods[entry.pod], nodes[entry.source if isinstance(entry, Move) else entry.node])
+        return total((pods[e.pod], nodes[e.source if isinstance(e, Move) else e.node]) for e in entries)
 
     def _remove(self, toll: Toll) -> None:
         fresh = [eviction for eviction in toll.evictions if eviction.pod not in self._gone]
@@ -81,21 +85,26 @@ class Court:
     def _claim(self, gang: Gang, binds: list[Bind]) -> Claim:
         """The claim, with victims that it shares with an earlier one still in their places."""
         found = self._book.tolls(gang.key, Rung.RECLAIM)
-        held = self._ledger.copy()
-        for toll in found:
-            shared = [eviction for eviction in toll.evictions if eviction.pod in self._gone]
-            held.add(toll.change.gang, self._amount(shared))
+        gone = [(toll, eviction) for toll in found for eviction in toll.evictions if eviction.pod in self._gone]
+        held = self._ledger.copy() if gone else self._ledger
+        for toll, eviction in gone:
+            held.add(toll.change.gang, self._amount([eviction]))
         return Claim(gang, self._amount(binds), held, found)
 
     def _judge(self, claim: Claim) -> Iterator[Violation]:
         if not claim.tolls:
             return
+        refusals: dict[tuple[str, bool], str] = {}
         for toll in claim.tolls:
             victim = toll.change.gang
-            if text := self._refused(claim, victim):
+            kind = victim.queue, victim.preemptible
+            if kind not in refusals:
+                refusals[kind] = self._refused(claim, victim)
+            if text := refusals[kind]:
                 yield Violation("entitlement", victim.key, f"gang {victim.key}: reclaimed for {claim.gang.key}, {text}")
                 return
-            yield from judge_runtime(self._scene, self._tree, Rung.RECLAIM, claim.gang, toll)
+            if self._book.may_protect(victim):
+                yield from judge_runtime(self._scene, self._tree, Rung.RECLAIM, claim.gang, toll)
         text = self._not_entitled(claim) or self._takes_too_much(claim) or self._saturates(claim)
         if text:
             yield Violation("entitlement", claim.gang.key, f"gang {claim.gang.key}: reclaims, but {text}")
@@ -120,10 +129,10 @@ class Court:
             return "but it is not preemptible"
         if victim.queue not in self._tree.paths:
             return f"but its queue {victim.queue} takes no part"
-        mine, theirs = self._tree.levelled(claim.gang.queue, victim.queue)
+        mine, theirs = self._levelled(claim.gang, victim)
         held = claim.held.allocated[theirs]
         if not self._within_quota(claim, mine):
-            if not _above(held, self._allocatable[theirs]):
+            if not _is_above(held, self._allocatable[theirs]):
                 return f"but queue {theirs} is not above its fair share"
             return ""
         quota = self._tree.queues[theirs].quota
@@ -133,9 +142,15 @@ class Court:
             return f"but queue {theirs} is within its quota"
         return ""
 
-    def _within_quota(self, claim: Claim, queue: str, held: Ledger | None = None) -> bool:
-        after = plus((held or claim.held).allocated[queue], claim.need)
-        return not _above(after, self._tree.queues[queue].quota)
+    def _levelled(self, gang: Gang, victim: Gang) -> tuple[str, str]:
+        key = gang.queue, victim.queue
+        if key not in self._levels:
+            self._levels[key] = self._tree.levelled(*key)
+        return self._levels[key]
+
+    def _within_quota(self, claim: Claim, queue: str) -> bool:
+        after = plus(claim.held.allocated[queue], claim.need)
+        return not _is_above(after, self._tree.queues[queue].quota)
 
     def _chunks(self, toll: Toll) -> list[Chunk]:
         """Chunks of one victim as KAI splits them (``splitVictimTasks``).
@@ -150,9 +165,9 @@ class Court:
         minimum = {podset.name: podset.min_member for podset in gang.root.podsets()}
         core: Amount = ZERO
         chunks: list[Chunk] = []
-        for entry in sorted(charged, key=lambda entry: scene.pods[entry.pod].order, reverse=True):
-            pod = scene.pods[entry.pod]
-            amount = total([(pod, scene.nodes[pod.node])])
+        pods = [scene.pods[entry.pod] for entry in charged]
+        for pod in sorted(pods, key=lambda pod: pod.order, reverse=True) if len(pods) > 1 else pods:
+            amount = paid(pod, scene.nodes[pod.node])
             if minimum.get(pod.podset, 0) > 0:
                 minimum[pod.podset] -= 1
                 core = plus(core, amount)
@@ -172,7 +187,7 @@ class Court:
         for toll in claim.tolls:
             chunks = self._chunks(toll)
             claim.chunks[toll.change.gang.key] = chunks
-            by_queue[self._tree.levelled(claim.gang.queue, toll.change.gang.queue)].extend(chunks)
+            by_queue[self._levelled(claim.gang, toll.change.gang)].extend(chunks)
         for (mine, theirs), chunks in by_queue.items():
             taken = ZERO
             for chunk in chunks:
@@ -188,18 +203,20 @@ class Court:
 
     def _may_take(self, claim: Claim, mine: str, theirs: str, rest: Amount) -> bool:
         """MaintainFairShare or GuaranteeDeservedQuota, for what the victims' queue still holds."""
-        if _above(rest, self._allocatable[theirs]):
+        if _is_above(rest, self._allocatable[theirs]):
             return True
-        within = self._within_quota(claim, mine, self._after(claim))
-        return within and bool(_above(rest, self._tree.queues[theirs].quota))
+        after = plus(self._after(claim, mine), claim.need)
+        quotas = self._tree.queues
+        return not _is_above(after, quotas[mine].quota) and _is_above(rest, quotas[theirs].quota)
 
-    def _after(self, claim: Claim) -> Ledger:
-        """What every queue holds when all of the claim's victims are charged."""
-        ledger = claim.held.copy()
+    def _after(self, claim: Claim, queue: str) -> Amount:
+        """What ``queue`` holds when all of the claim's victims are charged."""
+        held = claim.held.allocated[queue]
         for chunks in claim.chunks.values():
             for chunk in chunks:
-                ledger.remove(chunk.gang, chunk.amount)
-        return ledger
+                if queue in self._tree.paths[chunk.gang.queue]:
+                    held = minus(held, chunk.amount)
+        return held
 
     def _saturates(self, claim: Claim) -> str:
         """The claimant's queues beyond their fair share may not become fuller than the siblings that pay."""
@@ -207,7 +224,6 @@ class Court:
         beyond = [q for q in self._tree.paths[claim.gang.queue] if self._beyond_share(claim, q)]
         if not beyond:
             return ""
-        after = self._after(claim)
         amounts = [claim.need] + [chunk.amount for chunks in claim.chunks.values() for chunk in chunks]
         involved = [r for r in RESOURCES if any(amount[r] for amount in amounts)]
         # Who is only moved pays nothing (KAI leaves its queue out, `getVictimResources`).
@@ -215,17 +231,17 @@ class Court:
         touched = {q for gang in payers for q in self._tree.paths[gang.queue]}
         for queue in beyond:
             for sibling in sorted(touched - {queue}):
-                if self._tree.are_siblings(queue, sibling) and self._fuller(claim, after, queue, sibling, involved):
+                if self._tree.are_siblings(queue, sibling) and self._fuller(claim, queue, sibling, involved):
                     return f"queue {queue} would be fuller than queue {sibling}, which pays for it"
         return ""
 
     def _beyond_share(self, claim: Claim, queue: str) -> bool:
-        return bool(_above(plus(claim.held.allocated[queue], claim.need), self._shares[queue]))
+        return _is_above(plus(claim.held.allocated[queue], claim.need), self._shares[queue])
 
-    def _fuller(self, claim: Claim, after: Ledger, queue: str, sibling: str, involved: list[int]) -> bool:
+    def _fuller(self, claim: Claim, queue: str, sibling: str, involved: list[int]) -> bool:
         multiplier = max(1.0, self._scene.snapshot.policy.saturation_multiplier)
-        mine = plus(after.allocated[queue], claim.need)
-        theirs = after.allocated[sibling]
+        mine = plus(self._after(claim, queue), claim.need)
+        theirs = self._after(claim, sibling)
         my_share, their_share = self._shares[queue], self._shares[sibling]
         return any(
             mine[r] > my_share[r] >= 0
@@ -238,6 +254,11 @@ class Court:
 def _above(amount: Amount, cap: Amount) -> list[int]:
     """Resources in which ``amount`` is above ``cap``; -1 is no cap."""
     return [r for r in RESOURCES if cap[r] != UNLIMITED and amount[r] > cap[r]]
+
+
+def _is_above(amount: Amount, cap: Amount) -> bool:
+    """Whether ``amount`` is above ``cap`` in any resource."""
+    return amount[0] > cap[0] != UNLIMITED or amount[1] > cap[1] != UNLIMITED or amount[2] > cap[2] != UNLIMITED
 
 
 def _words(resources: list[int]) -> str:

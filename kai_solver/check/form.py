@@ -14,10 +14,10 @@ Entry = Bind | Move | Eviction
 def judge_form(scene: Scene, tree: QueueTree) -> Iterator[Violation]:
     """Unknown names, pods touched twice, pods in the wrong state, pods that are not ours to touch."""
     yield from _touched_twice(scene)
-    for entry in scene.entries():
-        fault = _untouchable(scene, entry) or _unknown(scene, entry) or _wrong_state(scene, entry)
-        if fault is not None:
-            yield fault
+    entries: list[Entry] = [*scene.plan.binds, *scene.plan.moves, *scene.plan.evictions]
+    for entry in entries:
+        if not _is_plainly_right(scene, entry):
+            yield from _faults(scene, entry)
     for change in scene.changes.values():
         if (change.binds or change.moves) and change.gang.queue not in tree.paths:
             text = f"gang {change.gang.key}: its queue {change.gang.queue!r} is no leaf of the queue tree"
@@ -27,9 +27,26 @@ def judge_form(scene: Scene, tree: QueueTree) -> Iterator[Violation]:
             yield Violation("form", gang, f"admitted: no gang {gang}")
 
 
+def _is_plainly_right(scene: Scene, entry: Entry) -> bool:
+    """Most entries: a waiting pod of a gang of ours gets a node, or a running one is evicted from its own."""
+    owner = scene.owners.get(entry.pod)
+    if owner is None or owner.set_aside or scene.gangs.get(entry.gang) is not owner or isinstance(entry, Move):
+        return False
+    pod = scene.pods[entry.pod]
+    if isinstance(entry, Bind):
+        return entry.node in scene.nodes and pod.status is PodStatus.PENDING
+    return entry.node == pod.node and entry.node in scene.nodes and pod.status.is_active
+
+
+def _faults(scene: Scene, entry: Entry) -> Iterator[Violation]:
+    fault = _untouchable(scene, entry) or _unknown(scene, entry) or _wrong_state(scene, entry)
+    if fault is not None:
+        yield fault
+
+
 def _touched_twice(scene: Scene) -> Iterator[Violation]:
-    counts = Counter(entry.pod for entry in scene.entries())
-    for pod, count in counts.items():
+    counts = Counter([entry.pod for entry in scene.entries()])
+    for pod, count in counts.items() if len(counts) < counts.total() else ():
         if count > 1:
             yield Violation("form", pod, f"pod {pod}: {count} entries in the plan, at most one is allowed")
 

@@ -58,9 +58,22 @@ def together(left: Counts, right: Counts) -> Counts:
 def judge_gangs(scene: Scene) -> Iterator[Violation]:
     """Each gang that gets pods ends with its minimum; and starts with it, or waits as a whole."""
     for change in scene.changes.values():
-        if change.binds:
+        if change.binds and not _is_whole(scene, change):
             yield from _gated(scene, change)
             yield from _judge_minimum(scene, change)
+
+
+def _is_whole(scene: Scene, change: Change) -> bool:
+    """True where the gang has one podset, and its new pods alone are its minimum and start together: all is well."""
+    children = change.gang.root.children
+    if len(children) != 1 or not isinstance(children[0], PodSet) or len(change.binds) < children[0].min_member:
+        return False
+    name, nominated = children[0].name, change.binds[0].nominated
+    for bind in change.binds:
+        pod = scene.pods[bind.pod]
+        if bind.nominated is not nominated or pod.podset != name or pod.status is PodStatus.GATED:
+            return False
+    return True
 
 
 def _gated(scene: Scene, change: Change) -> Iterator[Violation]:

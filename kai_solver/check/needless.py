@@ -18,7 +18,8 @@ class Room:
     """What is left over in the end. A refusal may be cautious; a yes is certain."""
 
     def __init__(self, scene: Scene, tree: QueueTree, end: Load, after: Ledger) -> None:
-        self._scene, self._tree, self._end, self._after = scene, tree, end, after
+        self._scene, self._tree, self._after = scene, tree, after
+        self._free = end.free()
         sources = {entry.source for entry in scene.plan.moves} | {entry.node for entry in scene.plan.evictions}
         self._boards = set_boards(scene, in_the_end=True, only=sources)
         tenants = Tenants.of(scene)
@@ -34,8 +35,10 @@ class Room:
         kept: list[str] = []
         for key in sorted(keys, key=lambda key: change.before[key].order):
             pod = change.before[key]
+            if not self._takes(pod, load, boards, books):
+                continue
             held = plus(owed, paid(pod, self._scene.nodes[pod.node]))
-            if self._takes(pod, load, boards, books) and (booked or self._affords(change.gang.queue, held)):
+            if booked or self._affords(change.gang.queue, held):
                 owed = held
                 kept.append(key)
         return kept
@@ -46,14 +49,14 @@ class Room:
         name = pod.node
         extra = load.setdefault(name, [0] * self._scene.snapshot.schema.size)
         wanted = [have + more for have, more in zip(extra, demand(pod, self._scene.nodes[name]), strict=True)]
-        if not self._end.fits(name, wanted):
+        if not _fits(wanted, self._free[name]):
             return False
         board = boards.setdefault(name, self._boards[name].copy())
         if pod.node in books and not books[pod.node].admits(pod):
             return False
         if pod.gpu.devices and not board.admits(pod):
             return False
-        if board.reservations and not self._end.fits(name, _with_pods(wanted, board.reservations)):
+        if board.reservations and not _fits(_with_pods(wanted, board.reservations), self._free[name]):
             return False
         extra[:] = wanted
         return True
@@ -65,6 +68,11 @@ class Room:
             if any(limit[r] != UNLIMITED and held[r] > limit[r] for r in RESOURCES):
                 return False
         return True
+
+
+def _fits(amount: list[int], free: list[int]) -> bool:
+    """True where ``amount`` more still fits, in the resources that it asks for."""
+    return not any(need > left and need for need, left in zip(amount, free, strict=True))
 
 
 def _with_pods(amount: list[int], more: int) -> list[int]:

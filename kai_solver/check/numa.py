@@ -28,6 +28,8 @@ def is_strict(node: Node) -> bool:
 
 def judge_numa(scene: Scene) -> Iterator[Violation]:
     """Every new place by itself, then every zone in all."""
+    if not any(is_strict(node) for node in scene.concerned.values()):
+        return
     faults = []
     tenants = Tenants.of(scene)
     for entry in scene.arrivals():
@@ -193,7 +195,7 @@ def _init_fault(book: "ZoneBook", topology: NumaTopology, before: Needs) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tenants:
-    """Who holds resources of each strict node, and who arrives there."""
+    """Who holds resources of each strict node that the plan names, and who arrives there."""
 
     scene: Scene
     holders: dict[str, list[Holder]]
@@ -203,7 +205,7 @@ class Tenants:
     @classmethod
     def of(cls, scene: Scene) -> "Tenants":
         """Indexed once for all nodes."""
-        strict = {name for name, node in scene.nodes.items() if is_strict(node)}
+        strict = {name for name, node in scene.concerned.items() if is_strict(node)}
         holders: dict[str, list[Holder]] = {name: [] for name in strict}
         arrivals: dict[str, list[Bind | Move]] = {name: [] for name in strict}
         for holder in scene.holders if strict else ():

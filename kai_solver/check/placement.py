@@ -22,7 +22,7 @@ def judge_placement(scene: Scene) -> Iterator[Violation]:
             refused.add(entry.pod)
             yield Violation("predicates", entry.pod, f"pod {entry.pod}: may not be on node {node.name}: {text}")
     neighbours = Neighbours(scene)
-    for entry in scene.arrivals():
+    for entry in scene.arrivals() if neighbours.minded else ():
         if entry.pod not in refused and (text := neighbours.clash(entry)):
             name = destination(entry)
             yield Violation("predicates", entry.pod, f"pod {entry.pod}: may not be on node {name}: {text}")
@@ -32,18 +32,17 @@ class Neighbours:
     """Who is beside whom when the plan is done, as far as anybody minds.
 
     Pods that start at once must also get on with those that are still leaving, as far as ports and anti-affinity go.
+    Where nobody minds (``minded``) there is nothing to ask.
     """
 
     def __init__(self, scene: Scene) -> None:
-        leaving = scene.leaving()
         self._scene = scene
-        held = scene.holders
-        come = [Placed(scene.pods[e.pod], scene.nodes[destination(e)]) for e in scene.arrivals()]
-        self._minded = any(placed.pod.constraints.binds_pods for placed in come) or any(
-            holder.pod.constraints.anti_affinity for holder in held
-        )
-        if not self._minded:
+        self.minded = _is_minded(scene)
+        if not self.minded:
             return
+        leaving = scene.leaving()
+        held = scene.everywhere()
+        come = [Placed(scene.pods[e.pod], scene.nodes[destination(e)]) for e in scene.arrivals()]
         kept = [Placed(holder.pod, scene.nodes[holder.pod.node]) for holder in held if stays(holder, leaving)]
         gone = [Placed(holder.pod, scene.nodes[holder.pod.node]) for holder in held if not stays(holder, leaving)]
         self._crowds = {"later": [*kept, *come], "leaving": gone}
@@ -57,8 +56,6 @@ class Neighbours:
 
     def clash(self, entry: Bind | Move) -> str | None:
         """Why the pod of ``entry`` may not be beside the others; None where it may."""
-        if not self._minded:
-            return None
         pod, node = self._scene.pods[entry.pod], self._scene.nodes[destination(entry)]
         others = self._others(pod, "later")
         if others or pod.constraints.binds_pods:
@@ -98,6 +95,16 @@ class Neighbours:
                 or any(labels_match(selector, placed.pod.labels) for selector in selectors)
             ]
         return self._chosen[key]
+
+
+def _is_minded(scene: Scene) -> bool:
+    """True where a new pod minds who is beside it, or a pod on some node minds who comes."""
+    if any(scene.pods[entry.pod].constraints.binds_pods for entry in scene.arrivals()):
+        return True
+    snapshot = scene.snapshot
+    here = [pod for gang in snapshot.gangs for pod in gang.pods if pod.constraints.anti_affinity]
+    here += [pod for pod in snapshot.foreign if pod.constraints.anti_affinity]
+    return any(pod.status.holds_resources and pod.node in scene.nodes for pod in here)
 
 
 def _selectors(constraints: Constraints) -> list[tuple[Requirement, ...]]:

@@ -22,7 +22,8 @@ def judge_priority(scene: Scene, tree: QueueTree, book: TollBook) -> Iterator[Vi
             victim = toll.change.gang
             if text := _fault(gang, victim):
                 yield Violation("priority", victim.key, f"gang {victim.key}: preempted for {key}, but {text}")
-            yield from judge_runtime(scene, tree, Rung.PREEMPT, gang, toll)
+            if book.may_protect(victim):
+                yield from judge_runtime(scene, tree, Rung.PREEMPT, gang, toll)
 
 
 def _fault(gang: Gang, victim: Gang) -> str:

@@ -1,19 +1,16 @@
 """The snapshot and the plan side by side, indexed once for all rules."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kai_solver.domain import Bind, Eviction, Gang, Move, Node, Plan, Pod, PodStatus, Rung, Snapshot
+from kai_solver.domain import Bind, Eviction, Gang, Move, Node, Plan, Pod, Rung, Snapshot
 from kai_solver.units import GPU, Vector
-
-_ACTIVE = frozenset(status.value for status in PodStatus if status.is_active)
-_HOLDING = frozenset(status.value for status in PodStatus if status.holds_resources)
 
 
 def is_active(pod: Pod) -> bool:
-    """True where the pod counts toward gang and queue. By value: hashing enum members is slow in a hot loop."""
-    return pod.status._value_ in _ACTIVE
+    """True where the pod counts toward gang and queue."""
+    return pod.status.is_active
 
 
 @dataclass(slots=True)
@@ -62,8 +59,12 @@ class Scene:
 
     Attributes
     ----------
+    pods, owners
+        By key, the pods of gangs that the plan names, and those that it names itself.
+    concerned
+        Nodes that the plan names.
     holders
-        Every pod that holds resources of a node now, foreign ones included.
+        Every pod that holds resources of a node that the plan names, foreign ones included.
     changes
         Gangs that the plan touches, by key, in the plan's order.
     rungs
@@ -77,9 +78,14 @@ class Scene:
     pods: dict[str, Pod]
     owners: dict[str, Gang]
     foreign: frozenset[str]
+    concerned: dict[str, Node]
     holders: list[Holder]
     changes: dict[str, Change] = field(default_factory=dict)
     rungs: dict[str, list[Rung]] = field(default_factory=dict)
+
+    def everywhere(self) -> list[Holder]:
+        """Every pod that holds resources of any node now, foreign ones included."""
+        return _holders(self.snapshot, self.nodes)
 
     def arrivals(self) -> Iterator[Bind | Move]:
         """Everything that gets a new place."""
@@ -123,33 +129,54 @@ def demand(pod: Pod, node: Node) -> Vector:
 
 def set_scene(snapshot: Snapshot, plan: Plan) -> Scene:
     """Index snapshot and plan. Does not judge: plan entries that name nothing are left to ``form``."""
-    pods: dict[str, Pod] = {}
-    owners: dict[str, Gang] = {}
-    holders: list[Holder] = []
     nodes = {node.name: node for node in snapshot.nodes}
-    for gang in snapshot.gangs:
-        for pod in gang.pods:
-            key = f"{pod.namespace}/{pod.name}"
-            pods[key] = pod
-            owners[key] = gang
-            if pod.status._value_ in _HOLDING and pod.node in nodes:
-                holders.append(Holder(key, pod, pod.status._value_ in _ACTIVE))
-    foreign = {pod.key: pod for pod in snapshot.foreign}
-    for key, pod in foreign.items():
-        if pod.status._value_ in _HOLDING and pod.node in nodes:
-            holders.append(Holder(key, pod, pod.status._value_ in _ACTIVE))
+    gangs = {gang.key: gang for gang in snapshot.gangs}
+    named = {bind.node for bind in plan.binds} | {eviction.node for eviction in plan.evictions}
+    for move in plan.moves:
+        named.update((move.source, move.target))
+    concerned = {name: nodes[name] for name in sorted(named) if name in nodes}
+    pods, owners = _named_pods(snapshot, plan, gangs)
     scene = Scene(
         snapshot=snapshot,
         plan=plan,
         nodes=nodes,
-        gangs={gang.key: gang for gang in snapshot.gangs},
+        gangs=gangs,
         pods=pods,
         owners=owners,
-        foreign=frozenset(foreign),
-        holders=holders,
+        foreign=frozenset([pod.key for pod in snapshot.foreign]),
+        concerned=concerned,
+        holders=_holders(snapshot, concerned),
     )
     _index_plan(scene)
     return scene
+
+
+def _named_pods(snapshot: Snapshot, plan: Plan, gangs: dict[str, Gang]) -> tuple[dict[str, Pod], dict[str, Gang]]:
+    """Pods and their gangs by key: of gangs that the plan names, or of all there are where it names others' pods."""
+    entries: list[Bind | Move | Eviction] = [*plan.binds, *plan.moves, *plan.evictions]
+    pods: dict[str, Pod] = {}
+    owners: dict[str, Gang] = {}
+    for key in dict.fromkeys([entry.gang for entry in entries]):
+        if (gang := gangs.get(key)) is not None:
+            _index_pods(gang, pods, owners)
+    if not all(entry.pod in pods for entry in entries):
+        for gang in snapshot.gangs:
+            _index_pods(gang, pods, owners)
+    return pods, owners
+
+
+def _index_pods(gang: Gang, pods: dict[str, Pod], owners: dict[str, Gang]) -> None:
+    for pod in gang.pods:
+        key = f"{pod.namespace}/{pod.name}"
+        pods[key] = pod
+        owners[key] = gang
+
+
+def _holders(snapshot: Snapshot, nodes: Mapping[str, Node]) -> list[Holder]:
+    """Pods that hold resources of ``nodes``."""
+    pods = [p for gang in snapshot.gangs for p in gang.pods if p.node in nodes and p.status.holds_resources]
+    pods += [p for p in snapshot.foreign if p.node in nodes and p.status.holds_resources]
+    return [Holder(f"{p.namespace}/{p.name}", p, p.status.is_active) for p in pods]
 
 
 def _index_plan(scene: Scene) -> None:
@@ -178,4 +205,4 @@ def _change(scene: Scene, key: str) -> Change | None:
 
 def unchanged(gang: Gang) -> Change:
     """A gang of which nothing is said yet."""
-    return Change(gang, {pod.key: pod for pod in gang.pods if is_active(pod)})
+    return Change(gang, {pod.key: pod for pod in gang.pods if pod.status.is_active})

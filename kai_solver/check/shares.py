@@ -1,8 +1,10 @@
 """Fair shares for the checker: counted here, divided by the fairness room."""
 
+from collections import Counter
+
 import numpy as np
 
-from kai_solver.check.accounts import ZERO, Amount, Ledger, QueueTree, minus, paid, plus
+from kai_solver.check.accounts import ZERO, Amount, Ledger, book, minus, paid, plus
 from kai_solver.check.scene import Scene
 from kai_solver.domain import PodStatus, Rung, counted_gpu_milli
 from kai_solver.fairness import QueueTree as Queues
@@ -10,12 +12,12 @@ from kai_solver.fairness import fair_share
 from kai_solver.units import CPU, MEMORY
 
 
-def fair_shares(scene: Scene, tree: QueueTree, before: Ledger) -> dict[str, Amount]:
+def fair_shares(scene: Scene, before: Ledger) -> dict[str, Amount]:
     """Fair share of every queue (reference 3.1); empty where the plan reclaims nothing."""
     if not any(rung is Rung.RECLAIM for _, rung in scene.plan.admitted):
         return {}
     queues = Queues.from_queues(scene.snapshot.queues, scene.snapshot.policy)
-    wanted = _pending(scene, tree, before)
+    wanted = _pending(scene, before)
     request = np.array([wanted.allocated.get(name, ZERO) for name in queues.names], dtype=np.int64).reshape(-1, 3)
     shares = fair_share(queues, _divided(scene), request, scene.snapshot.policy.k_value)
     return {name: (row[0], row[1], row[2]) for name, row in zip(queues.names, shares.tolist(), strict=True)}
@@ -34,7 +36,7 @@ def _divided(scene: Scene) -> Amount:
     return amount
 
 
-def _pending(scene: Scene, tree: QueueTree, before: Ledger) -> Ledger:
+def _pending(scene: Scene, before: Ledger) -> Ledger:
     """Allocated and pending amounts of every queue, of gangs set aside too: KAI counts all pods that wait.
 
     Requests by GPU memory count as on the smallest GPU.
@@ -42,10 +44,13 @@ def _pending(scene: Scene, tree: QueueTree, before: Ledger) -> Ledger:
     ledger = before.copy()
     devices = [node for node in scene.snapshot.nodes if node.gpus and node.gpu_memory_mib]
     smallest = min(devices, key=lambda node: node.gpu_memory_mib, default=None)
-    for gang in scene.snapshot.gangs:
-        if gang.queue not in tree.paths:
-            continue
-        for pod in gang.pods:
-            if pod.status is PodStatus.PENDING:
-                ledger.add(gang, paid(pod, smallest))
+    counts = Counter(
+        [
+            (gang.queue, gang.preemptible, paid(pod, smallest))
+            for gang in scene.snapshot.gangs
+            for pod in gang.pods
+            if pod.status is PodStatus.PENDING
+        ]
+    )
+    book(ledger, counts)
     return ledger

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from kai_solver.check.accounts import QueueTree
 from kai_solver.check.scene import Scene, destination, gpu_milli, unchanged
 from kai_solver.check.violation import Violation
-from kai_solver.domain import Bind, Gang, Move, Placement, inherited
+from kai_solver.domain import NO_PLACEMENT, Bind, Gang, Move, Placement, inherited
 from kai_solver.units import MILLI
 
 
@@ -17,7 +17,10 @@ def judge_spacing(scene: Scene, tree: QueueTree) -> Iterator[Violation]:
     ends on at least ``min(min_nodes, S + a)`` nodes. Gangs of one ``workload`` and one rule are judged together.
     """
     judged: set[str] = set()
+    ruled = _ruled_leaves(tree)
     for change in scene.changes.values():
+        if change.gang.queue not in ruled and _says_nothing(change.gang):
+            continue
         if not change.arrivals or change.gang.key in judged:
             continue
         rule = _rule(change.gang, tree)
@@ -25,6 +28,17 @@ def judge_spacing(scene: Scene, tree: QueueTree) -> Iterator[Violation]:
             gangs = _fellows(scene, tree, change.gang, rule)
             judged.update(gang.key for gang in gangs)
             yield from _judge(scene, change.gang, gangs, rule)
+
+
+def _says_nothing(gang: Gang) -> bool:
+    return gang.placement is NO_PLACEMENT or gang.placement == NO_PLACEMENT
+
+
+def _ruled_leaves(tree: QueueTree) -> set[str]:
+    """Leaves whose queues say something of places."""
+    return {
+        leaf for leaf, path in tree.paths.items() if any(tree.queues[name].placement != NO_PLACEMENT for name in path)
+    }
 
 
 def _rule(gang: Gang, tree: QueueTree) -> Placement | None:

@@ -34,6 +34,8 @@ def judge_units(scene: Scene) -> Iterator[Violation]:
         # What `stale` evicts is judged there.
         if not any(eviction.reason != "stale" for eviction in change.evictions):
             continue
+        if not change.binds and len(change.evictions) == len(change.before):
+            continue
         gang = change.gang
         counts = remainder(scene, change)
         part = broken_unit(gang.root, counts, by_podset(scene, change.lost))

@@ -33,6 +33,8 @@ class TollBook:
 
     def __init__(self, scene: Scene) -> None:
         self._rungs = scene.rungs
+        self._now_s = scene.snapshot.now_s
+        self._longest_s = _longest_s(scene)
         self._grounds: dict[tuple[str, bool, str], Rung | None] = {}
         self._tolls: dict[tuple[str, Rung], dict[str, Toll]] = {}
         for change in scene.changes.values():
@@ -46,6 +48,10 @@ class TollBook:
     def tolls(self, helped: str, rung: Rung) -> list[Toll]:
         """Who is disturbed for the gang ``helped`` by the right of ``rung``, one toll per disturbed gang."""
         return list(self._tolls.get((helped, rung), {}).values())
+
+    def may_protect(self, victim: Gang) -> bool:
+        """False where the gang runs for longer than anybody protects anybody."""
+        return victim.last_start_s is not None and self._now_s - victim.last_start_s < self._longest_s
 
     def ground(self, entry: Move | Eviction, helped: str) -> Rung | None:
         """The rung by whose right ``entry`` may help the gang ``helped``; None where there is none.
@@ -76,6 +82,15 @@ def disturbances(scene: Scene) -> Iterator[Move | Eviction]:
     """Every entry that disturbs a running pod for the sake of a gang."""
     yield from scene.plan.moves
     yield from (eviction for eviction in scene.plan.evictions if eviction.reason != "stale")
+
+
+def _longest_s(scene: Scene) -> float:
+    """Longest minimum run time that the policy or any queue grants, seconds."""
+    policy = scene.snapshot.policy
+    stated = [policy.reclaim_min_runtime_s, policy.preempt_min_runtime_s]
+    for queue in scene.snapshot.queues:
+        stated += [queue.reclaim_min_runtime_s or 0.0, queue.preempt_min_runtime_s or 0.0]
+    return max(stated)
 
 
 def min_runtime_s(scene: Scene, tree: QueueTree, rung: Rung, claimant: Gang, victim: Gang) -> float:

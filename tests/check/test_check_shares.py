@@ -21,7 +21,7 @@ def both(snapshot: Snapshot) -> tuple[dict[str, list[int]], dict[str, list[int]]
     problem = build_problem(snapshot)
     planned = {name: list(problem.share[i]) for name, i in problem.queues.index.items()}
     scene, tree = set_scene(snapshot, RECLAIMS), grow_tree(snapshot)
-    judged = fair_shares(scene, tree, ledger_before(scene, tree))
+    judged = fair_shares(scene, ledger_before(scene, tree))
     return planned, {name: list(amount) for name, amount in judged.items()}
 
 
