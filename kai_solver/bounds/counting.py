@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from kai_solver.domain import NO_PLACEMENT, Blocker, Placement
 from kai_solver.reduction import Problem
 from kai_solver.reduction.capacity import MANY, fitting, fitting_beside_gpus
-from kai_solver.units import GPU, MILLI, format_amount
+from kai_solver.units import GPU, MILLI, PODS, format_amount
 from kai_solver.units.resources import FIXED
 
 IntArray = NDArray[np.int64]
@@ -279,7 +279,8 @@ def describe(problem: Problem, shape: int) -> str:
     """What one pod of ``shape`` asks for, in the words of users."""
     spec = problem.shapes.shapes[shape]
     if not spec.gpu.devices:
-        return ", ".join(format_amount(n, a) for n, a in problem.snapshot.schema.mapping(spec.request).items())
+        asked = problem.snapshot.schema.mapping(spec.request)
+        return ", ".join(format_amount(n, a) for n, a in asked.items() if n != FIXED[PODS]) or "nothing"
     if spec.gpu.memory_mib:
         return f"{spec.gpu.memory_mib} MiB of GPU memory"
     return format_amount("gpu", spec.gpu.devices * spec.gpu.milli)

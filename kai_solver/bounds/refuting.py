@@ -1,7 +1,8 @@
 """One question to all bounds: is it sure that no allowed plan of a rung runs this chunk?"""
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,7 +71,7 @@ class Bounds:
         return (
             self._passes_cap(demand, moment, leaving, dropped)
             or self._lacks_rights(demand, moment, leaving, dropped)
-            or self._lacks_room(demand, leaving, dropped)
+            or self._lacks_room(demand, moment, leaving, dropped)
         )
 
     def leaving(self, demand: Demand, moment: Moment, dropped: frozenset[str] = NOTHING) -> BoolArray:
@@ -81,9 +82,18 @@ class Bounds:
             leaving[list(moment.disturbed)] = True
         return leaving
 
-    def _lacks_room(self, demand: Demand, leaving: BoolArray, dropped: frozenset[str]) -> Refuted | None:
+    def _mask(self, gangs: Sequence[int]) -> BoolArray:
+        mask = np.zeros(len(self.problem.gangs), dtype=np.bool_)
+        mask[list(gangs)] = True
+        return mask
+
+    def _lacks_room(
+        self, demand: Demand, moment: Moment, leaving: BoolArray, dropped: frozenset[str]
+    ) -> Refuted | None:
         masks = None if demand.scope is None else demand.scope.masks
-        beside = demand.beside_of(leaving)
+        beside = Counter(demand.beside_of(leaving))
+        if demand.rung is Rung.CONSOLIDATION:
+            beside.update(self.residents.welcome_home(leaving & ~self._mask(moment.disturbed)))
         relaxed = self.residents.without(leaving)
         found = shortfall(self.problem, relaxed, demand.needed, beside, masks, demand.spacing, dropped)
         return None if found is None else Refuted("count", found)
@@ -118,8 +128,6 @@ class Bounds:
         for queue in tree.path[demand.gang.queue]:
             freed = self._freed(demand, leaving, queue)
             for resource in (r for r, amount in enumerate(demand.least) if amount > 0):
-                if QUEUE_RESOURCES[resource] in dropped:
-                    continue
                 asked = demand.least[resource]
                 limit, quota = tree.limits[queue][resource], tree.quotas[queue][resource]
                 held = moment.allocated[queue][resource] - freed[resource]
@@ -139,6 +147,14 @@ class Bounds:
         freed: list[int] = self.residents.charge[leaving & below[self.residents.queue]].sum(axis=0).tolist()
         returned = demand.returned_charge(leaving)
         return [a + b for a, b in zip(freed, returned, strict=True)]
+
+    def refute_ever(self, demand: Demand, dropped: frozenset[str] = NOTHING) -> Refuted | None:
+        """What proves "no" on every rung, even for an empty cluster and empty queues."""
+        nobody = [(0, 0, 0)] * self.problem.queues.size
+        empty = Moment(nobody, nobody, 0)
+        alone = replace(demand, rung=Rung.ALLOCATE, beside={}, grown=())
+        everybody = self.residents.runs
+        return self._passes_cap(alone, empty, everybody, dropped) or self._lacks_room(alone, empty, everybody, dropped)
 
     def in_words(self, demand: Demand, found: Refuted) -> Blocker:
         """The proof as one element."""

@@ -82,6 +82,29 @@ class Residents:
         table = np.array(found, dtype=np.int64).reshape(-1, 3)
         return table[:, 0], table[:, 1], table[:, 2]
 
+    def welcome_home(self, moving: BoolArray) -> dict[int, int]:
+        """Pods by shape of the gangs ``moving`` (G,) that run on nodes that would take them now: they need a place.
+
+        Others (on nodes cordoned, tainted or over-committed since) may stay there all the same.
+        """
+        mine = self._welcome & moving[self.owner]
+        shapes, counts = np.unique(self._shape[mine], return_counts=True)
+        return dict(zip(shapes.tolist(), counts.tolist(), strict=True))
+
+    @cached_property
+    def _welcome(self) -> BoolArray:
+        """(P,) pods on nodes that would take them now."""
+        problem, welcome = self.problem, np.zeros(len(self.pods), dtype=np.bool_)
+        for shape in np.unique(self._shape).tolist():
+            here = self._shape == shape
+            welcome[here] = problem.shapes.mask(shape)[self.node[here]]
+        over = np.any(problem.capacity < problem.held - problem.releasing, axis=0)
+        over |= np.any(problem.device_free + problem.device_releasing < 0, axis=1)
+        if problem.zones is not None:
+            over[problem.zones.nodes] = True  # Whether zones are over-committed is another's business.
+        found: BoolArray = welcome & ~over[self.node]
+        return found
+
     def without(self, leaving: BoolArray) -> Relaxed:
         """Capacity with the gangs ``leaving`` (G,) gone, and with all that was placed in this cycle out of the way."""
         key = leaving.tobytes()

@@ -104,14 +104,27 @@ class Eviction:
 class Blocker:
     """One element of what blocks a gang.
 
-    ``kind``: ``resource``, ``domain``, ``queue-limit``, ``queue-quota``, ``fair-share``, ``rule``, ``pods``,
-    ``placement``, ...; ``need`` and ``have`` in the words of users (``8 GPUs``).
+    Attributes
+    ----------
+    kind
+        ``resource``, ``domain``, ``queue-limit``, ``queue-quota``, ``fair-share``, ``rule``, ``pods``,
+        ``placement``, ...
+    need, have
+        In the words of users (``8 GPUs``).
+    where
+        The domain, or the kind of nodes, that it is about; empty where it is about all.
+    resource, short
+        What there is too little of, and how much more would do, in that resource's base unit (thousandths, bytes);
+        empty and 0 for rules.
     """
 
     kind: str
     name: str
     need: str
     have: str
+    where: str = ""
+    resource: str = ""
+    short: int = 0
 
 
 ProofState = Literal["proven", "unknown", "unasked"]
@@ -121,12 +134,14 @@ ProofState = Literal["proven", "unknown", "unasked"]
 class Proof:
     """Whether it is proven that no allowed plan runs the gang beside all that were admitted before it.
 
-    ``unknown``: the budget ended; ``unasked``: the model has no oracle that could say.
+    ``unknown``: the budget ended; ``unasked``: the model has no oracle that could say. ``minimal``: without any one
+    element of ``blocking``, what is left of it proves nothing; else it is the smallest set that was found.
     """
 
     state: ProofState
     method: str = ""
     blocking: tuple[Blocker, ...] = ()
+    minimal: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,4 +130,6 @@ def _blocker(
 ) -> Blocker:
     name = QUEUE_RESOURCES[resource]
     have = f"{format_amount(name, caps[queue][resource])}, of which {format_amount(name, used[queue][resource])} in use"
-    return Blocker(kind, tree.title(queue), format_amount(name, request[resource]), have)
+    short = used[queue][resource] + request[resource] - caps[queue][resource]
+    need = format_amount(name, request[resource])
+    return Blocker(kind, tree.title(queue), need, have, resource=name, short=short)

@@ -22,11 +22,14 @@ def may_reclaim(
     """What forbids ``leaf`` to reclaim ``request`` whoever the victims are; None where nothing does.
 
     The leaf stays within its fair share in **all** resources, requested or not; non-preemptible work also within the
-    quota of the leaf and every ancestor.
+    quota of the leaf and every ancestor. Where no share could be enough, since the leaf's limit is not, that is said.
     """
     resource = _first_over(share[leaf], allocated[leaf], request)
     if resource is not None:
-        return _blocker("fair-share", tree.title(leaf), resource, request, share[leaf], allocated[leaf])
+        limit = tree.limits[leaf]
+        is_capped = allocated[leaf][resource] + request[resource] > limit[resource] != UNLIMITED
+        kind, bound = ("queue-limit", limit) if is_capped else ("fair-share", share[leaf])
+        return _blocker(kind, tree.title(leaf), resource, request, bound, allocated[leaf])
     if preemptible:
         return None
     for queue in tree.path[leaf]:
@@ -212,4 +215,5 @@ def _first_over(bounds: Amounts, held: Amounts, request: Amounts) -> int | None:
 def _blocker(kind: str, name: str, resource: int, request: Amounts, bounds: Amounts, held: Amounts) -> Blocker:
     label = QUEUE_RESOURCES[resource]
     have = f"{format_amount(label, bounds[resource])}, of which {format_amount(label, held[resource])} in use"
-    return Blocker(kind, name, format_amount(label, request[resource]), have)
+    short = held[resource] + request[resource] - bounds[resource]
+    return Blocker(kind, name, format_amount(label, request[resource]), have, resource=label, short=short)

@@ -8,7 +8,7 @@ from kai_solver.domain import Proof, Reason, Rung
 from kai_solver.greedy.caps import costs_too_much
 from kai_solver.greedy.chunks import Chunk, Chunker, Part
 from kai_solver.greedy.disruption import Disruption
-from kai_solver.greedy.outcome import Admission, Outcome, Refusal
+from kai_solver.greedy.outcome import Admission, Evidence, Outcome, Refusal
 from kai_solver.greedy.placing import Placer
 from kai_solver.greedy.shortage import shortage
 from kai_solver.greedy.state import State
@@ -31,12 +31,13 @@ class Answer:
     verdict: Literal["yes", "no"]
     proof: Proof
     units: tuple[int, ...] = ()
+    evidence: Evidence | None = None
 
 
 class Oracle(Protocol):
     """Answers what the greedy could not. On "no" the state is as before; the proof says how sure it is."""
 
-    def refute(self, outcome: Outcome, chunk: Chunk, rung: Rung) -> Proof | None:
+    def refute(self, outcome: Outcome, chunk: Chunk, rung: Rung) -> Answer | None:
         """A bound's proof that ``rung`` can do nothing for ``chunk``; asked before victims are looked for."""
         ...
 
@@ -105,17 +106,17 @@ class Course:
         if answer.verdict == "yes":
             self.outcome.admit(Admission(chunk, rung, answer.units, by_solver=True))
             return None
-        return self._refusal(chunk, answer.proof)
+        return self._refusal(chunk, answer)
 
     def refute(self, chunk: Chunk, rung: Rung) -> Refusal | None:
         """The refusal where a bound proves that nobody who could leave makes room; None where none does."""
-        proof = self._oracle.refute(self.outcome, chunk, rung)
-        return None if proof is None else self._refusal(chunk, proof)
+        answer = self._oracle.refute(self.outcome, chunk, rung)
+        return None if answer is None else self._refusal(chunk, answer)
 
-    def _refusal(self, chunk: Chunk, proof: Proof) -> Refusal:
-        if chunk.gang in self.outcome.refusals:
-            return Refusal(Reason.NOT_ENOUGH_RESOURCES, "", proof)  # An earlier rung has said what lacks.
-        return shortage(self.state, self.placer, chunk, proof)
+    def _refusal(self, chunk: Chunk, answer: Answer) -> Refusal:
+        if chunk.gang in self.outcome.refusals:  # An earlier rung has said what lacks.
+            return Refusal(Reason.NOT_ENOUGH_RESOURCES, "", answer.proof, evidence=answer.evidence)
+        return replace(shortage(self.state, self.placer, chunk, answer.proof), evidence=answer.evidence)
 
     def signature(self, chunk: Chunk) -> Signature:
         """Chunks of one signature fit the same places: what failed once fails for all (capacity only shrinks)."""

@@ -94,7 +94,8 @@ class Disruption:
         if who.device_milli > free:
             need, have = (format_amount("gpu", amount) for amount in (who.device_milli, free))
             text = f"Moving cannot help: {need} needed, {have} free in all"
-            return proven(Reason.NOT_ENOUGH_RESOURCES, text, "count", Blocker("resource", "gpu", need, have))
+            blocker = Blocker("resource", "gpu", need, have, resource="gpu", short=who.device_milli - free)
+            return proven(Reason.NOT_ENOUGH_RESOURCES, text, "count", blocker)
         return None
 
     # -- memory of refusals --------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """What a climb of the ladder decided: who was admitted how, who was refused why."""
 
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from kai_solver.domain import Blocker, FitError, Proof, Reason, Rung
 from kai_solver.greedy.chunks import Chunk
@@ -18,18 +19,31 @@ class Admission:
     by_solver: bool = False
 
 
+class Evidence(Protocol):
+    """A question that was answered with "no", kept until somebody wants to know what blocks."""
+
+    def blocking(self) -> tuple[Blocker, ...]:
+        """The smallest set found that blocks this rung; empty where it is not known."""
+        ...
+
+    def blocking_ever(self) -> tuple[Blocker, ...]:
+        """The set that blocks every rung, even on an empty cluster; empty where there is none."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """Why one rung does nothing for a gang.
 
     ``message`` and ``fit_errors`` hold ``{gang}`` and ``{pod:i}`` for names, since one refusal serves all gangs of one
-    shape (``fit_errors.for_gang``).
+    shape (``fit_errors.for_gang``). ``evidence``: what a bound was asked, for the smallest set of what blocks.
     """
 
     reason: Reason
     message: str
     proof: Proof
     fit_errors: tuple[FitError, ...] = ()
+    evidence: Evidence | None = None
 
 
 @dataclass(slots=True)

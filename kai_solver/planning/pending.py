@@ -1,6 +1,6 @@
 """Gangs that stay pending: the reason that matters to their owner, and what the rungs proved together."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from kai_solver.domain import Blocker, FitError, Gang, Pending, PodStatus, Proof, Reason, Rung
 from kai_solver.domain.plan import ProofState
@@ -70,19 +70,45 @@ def _pending(problem: Problem, outcome: Outcome, gang: int, rungs: dict[Rung, Re
     message = first.message if delay is first else f"{first.message}\n{delay.message}"
     states = [refusal.proof.state for refusal in rungs.values()]
     state = max(states, key=_STRENGTH.__getitem__)
-    blocking: dict[Blocker, None] = {}
-    methods: dict[str, None] = {}
-    for asked, refusal in rungs.items():
-        methods[f"{asked.value}: {refusal.proof.method}" if refusal.proof.method else asked.value] = None
-        blocking.update(dict.fromkeys(refusal.proof.blocking))
+    said = ((asked.value, refusal.proof.method) for asked, refusal in rungs.items())
+    methods = [f"{name}: {method}" if method else name for name, method in said]
+    blocking, minimal = blocking_set(rungs.values())
     pods = outcome.asked.get((gang, rung), ())
     return Pending(
         problem.gangs[gang].gang.key,
         delay.reason,
         for_gang(problem, gang, pods, message),
-        Proof(state, "; ".join(methods), tuple(blocking)),
+        Proof(state, "; ".join(methods), blocking, minimal and state == "proven"),
         tuple(_errors(problem, outcome, gang, rungs)),
     )
+
+
+_OF_ONE = frozenset(("limit", "quota", "fair-share", "rule", "size", "count"))
+"""Methods whose one blocker is all that blocks."""
+
+
+def blocking_set(refusals: Iterable[Refusal]) -> tuple[tuple[Blocker, ...], bool]:
+    """What blocks a gang on all rungs together, and whether nothing of it can be left out.
+
+    What no empty cluster could serve needs no more words. Else every rung has its set; an element that several have
+    is one, of which the least amount that helps is told.
+    """
+    every = list(refusals)
+    for refusal in every:
+        ever = refusal.evidence.blocking_ever() if refusal.evidence is not None else ()
+        if ever or refusal.proof.method == "size":
+            return ever or refusal.proof.blocking, True
+    merged: dict[tuple[str, str, str, str], Blocker] = {}
+    minimal = True
+    for refusal in every:
+        found = refusal.evidence.blocking() if refusal.evidence is not None else ()
+        alone = refusal.evidence is None and refusal.proof.method in _OF_ONE and len(refusal.proof.blocking) == 1
+        minimal &= bool(found) or alone
+        for blocker in found or refusal.proof.blocking:
+            key = (blocker.kind, blocker.name, blocker.where, blocker.resource)
+            known = merged.get(key, blocker)
+            merged[key] = blocker if blocker.short < known.short else known
+    return tuple(merged.values()), minimal
 
 
 def _errors(problem: Problem, outcome: Outcome, gang: int, rungs: dict[Rung, Refusal]) -> Iterator[FitError]:

@@ -53,11 +53,14 @@ class OracleLadder:
         self._refuter: Refuter | None = None
         self._aggregated: Aggregator | None = None
 
-    def refute(self, outcome: Outcome, chunk: Chunk, rung: Rung) -> Proof | None:
+    def refute(self, outcome: Outcome, chunk: Chunk, rung: Rung) -> Answer | None:
         """A bound's proof that ``rung`` can do nothing for ``chunk``, before any victim is looked at."""
+        return self._refuter_of(outcome).refute(chunk, rung)
+
+    def _refuter_of(self, outcome: Outcome) -> Refuter:
         if self._refuter is None or self._refuter.outcome is not outcome:
             self._refuter = Refuter(outcome)
-        return self._refuter.refute(chunk, rung)
+        return self._refuter
 
     def place(self, outcome: Outcome, chunk: Chunk, rung: Rung, disruption: Disruption | None) -> Answer:
         """Can ``chunk`` run beside all admitted so far, with nobody disturbed whom ``rung`` protects?"""
@@ -65,7 +68,8 @@ class OracleLadder:
         blocker = question.bound()
         if blocker is not None:
             # What cannot be taken from claims here could be taken all the same: then a count proves nothing.
-            return Answer("no", Proof("unknown" if question.is_rough else "proven", "count", (blocker,)))
+            proof = Proof("unknown" if question.is_rough else "proven", "count", (blocker,))
+            return Answer("no", proof, evidence=self._refuter_of(outcome).evidence(chunk, rung))
         if not question.has_choice:
             return Answer("no", Proof("proven", "exhausted"))
         if self.asker is None:

@@ -1,0 +1,222 @@
+"""The smallest set of what blocks: rules and resources of which none can be left out of a bound's proof.
+
+Every rule and resource that could matter is dropped in turn, and the bound is asked again (deletion filtering). Sets of
+one are looked for first, then the filter gives a set of which nothing can be dropped; where that has three elements or
+more, pairs are tried. So what comes out is minimal for the bounds, and up to three elements the smallest.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations
+
+from kai_solver.bounds.counting import NODE_RULES, PLACEMENT, TOPOLOGY, Shortfall, describe, say_most, say_pods
+from kai_solver.bounds.demand import Demand
+from kai_solver.bounds.refuting import EVICTING, LIMIT, QUOTA, Bounds, Moment, Refuted
+from kai_solver.bounds.rights import MINRUNTIME, PREEMPTIBLE, PRIORITY, SHARE
+from kai_solver.domain import Blocker, Rung
+from kai_solver.errors import InternalError
+from kai_solver.units import GPU, MILLI, QUEUE_RESOURCES, format_amount
+
+MOST_PAIRS = 36
+"""Pairs tried for a smaller set: nine rules and resources. Each is asked in 0.1 ms at 500 nodes (2026-11-21)."""
+
+SURPLUS, OTHERS = "surplus", "other queues"
+"""Kind and name of the element "what others hold above their share"."""
+
+EVER = "even if nobody else ran"
+
+Ask = Callable[[frozenset[str]], Refuted | None]
+
+
+@dataclass(slots=True)
+class Allowance:
+    """Work left for blocking sets in one cycle, in node questions; counted, so that no clock changes an answer."""
+
+    left: int
+
+    def spend(self, amount: int) -> bool:
+        """False where nothing is left."""
+        self.left -= amount
+        return self.left >= 0
+
+
+@dataclass(slots=True, eq=False)
+class Evidence:
+    """A question that a bound answered with "no", kept so that the set can be found when somebody wants it."""
+
+    bounds: Bounds
+    demand: Demand
+    moment: Moment
+    allowance: Allowance
+    _found: tuple[Blocker, ...] | None = None
+    _ever: tuple[Blocker, ...] | None = None
+
+    def blocking(self) -> tuple[Blocker, ...]:
+        """The set that blocks this rung; empty where the bounds, or the work allowed, do not suffice."""
+        if self._found is None:
+            ask = partial(self.bounds.refute, self.demand, self.moment)
+            self._found = self._smallest(ask, by_rung=True)
+        return self._found
+
+    def blocking_ever(self) -> tuple[Blocker, ...]:
+        """The set that blocks every rung, even on an empty cluster; empty where there is none."""
+        if self._ever is None:
+            ever = self._smallest(partial(self.bounds.refute_ever, self.demand), by_rung=False)
+            self._ever = tuple(replace(b, have=f"{b.have} {EVER}") for b in ever)
+        return self._ever
+
+    def _smallest(self, ask: Ask, *, by_rung: bool) -> tuple[Blocker, ...]:
+        cost = len(self.bounds.problem.nodes) + 100
+
+        def paid(dropped: frozenset[str]) -> Refuted | None:
+            return ask(dropped) if self.allowance.spend(cost) else None
+
+        if paid(frozenset()) is None:
+            return ()
+        names = list(_elements(self.bounds, self.demand, by_rung=by_rung))
+        kept = _filter(paid, names)
+        found = ask(frozenset(names) - kept)
+        if found is None or self.allowance.left < 0:
+            return ()
+        return tuple(_Words(self.bounds, self.demand, found).element(name) for name in names if name in kept)
+
+
+def _elements(bounds: Bounds, demand: Demand, *, by_rung: bool) -> Iterator[str]:
+    """Rules and resources that may matter; those dropped first come first, so that capacity is what remains."""
+    if by_rung and demand.rung is not Rung.ALLOCATE:
+        yield PREEMPTIBLE
+        if demand.rung in EVICTING:
+            yield MINRUNTIME
+            yield PRIORITY if demand.rung is Rung.PREEMPT else SHARE
+    if demand.scope is not None:
+        yield TOPOLOGY
+    if demand.spacing.is_rule:
+        yield PLACEMENT
+    yield NODE_RULES
+    shapes = bounds.problem.shapes.shapes
+    for resource, name in enumerate(bounds.problem.snapshot.schema.names):
+        if any(shapes[s].gpu.devices if resource == GPU else shapes[s].request[resource] for s in demand.needed):
+            yield name
+    yield LIMIT
+    if not demand.gang.gang.preemptible:
+        yield QUOTA
+
+
+def _filter(ask: Ask, names: Sequence[str]) -> frozenset[str]:
+    """A smallest part of ``names`` that must hold for the bound to say no."""
+    every = frozenset(names)
+    for name in names:
+        if ask(every - {name}) is not None:
+            return frozenset((name,))
+    dropped: frozenset[str] = frozenset()
+    for name in names:
+        if ask(dropped | {name}) is not None:
+            dropped |= {name}
+    kept = every - dropped
+    if len(kept) > 2:
+        for number, pair in enumerate(combinations(names, 2)):
+            if number >= MOST_PAIRS:
+                break
+            if ask(every - frozenset(pair)) is not None:
+                return frozenset(pair)
+    return kept
+
+
+class _Words:
+    """Elements in words, by the proof that is left when all else is dropped."""
+
+    def __init__(self, bounds: Bounds, demand: Demand, found: Refuted) -> None:
+        self.problem = bounds.problem
+        self.demand = demand
+        self.found = found
+
+    def element(self, name: str) -> Blocker:
+        """``name`` as an element of the set."""
+        if name in (LIMIT, QUOTA):
+            return self._of_queue(name)
+        if name == SHARE and self.found.count is None:
+            return replace(self._of_queue(SURPLUS), name=OTHERS)
+        if name in _RULES:
+            return self._rule(name)
+        if name == TOPOLOGY:
+            return self._domain()
+        return self._placement() if name == PLACEMENT else self._resource(name)
+
+    def _of_queue(self, kind: str) -> Blocker:
+        found, title = self.found, self.problem.queues.title(self.found.queue)
+        name = QUEUE_RESOURCES[found.resource]
+        need, have = format_amount(name, found.need), format_amount(name, max(0, found.have))
+        return Blocker(kind, title, need, have, resource=name, short=found.need - found.have)
+
+    def _rule(self, name: str) -> Blocker:
+        need, have = _RULES[name]
+        if name == SHARE:
+            return Blocker(SURPLUS, OTHERS, need, have)
+        if name == NODE_RULES:
+            admitting = max(int(self.problem.shapes.mask(shape).sum()) for shape in self.demand.needed)
+            have = f"{admitting} of {len(self.problem.nodes)} nodes"
+        return Blocker("rule", name, need, have)
+
+    @property
+    def _count(self) -> Shortfall:
+        if self.found.count is None:
+            raise InternalError("a rule of placement blocks, but no count says so")
+        return self.found.count
+
+    @property
+    def _where(self) -> str:
+        scope, where = self.demand.scope, self._count.where
+        return "" if scope is None or where < 0 else scope.names[where]
+
+    def _domain(self) -> Blocker:
+        scope = self.demand.scope
+        level = scope.level if scope is not None else ""
+        best = f"; the nearest is {self._where}" if self._where else ""
+        domains = len(scope.names) if scope is not None else 0
+        return Blocker("domain", level, "one domain with room for all", f"none of {domains}{best}")
+
+    def _placement(self) -> Blocker:
+        count, rule = self._count, self.demand.spacing
+        if count.kind == "nodes":
+            return Blocker("placement", "different nodes with room", str(count.need), str(count.have))
+        need = f"{say_pods(count.need)} of {describe(self.problem, count.shape)}"
+        return Blocker("placement", f"{say_most(rule)} on one node", need, f"room for {count.have}")
+
+    def _resource(self, name: str) -> Blocker:
+        if self.found.count is None:  # Not enough is free, and not enough may be taken.
+            need, have = (format_amount(name, amount) for amount in (self.found.need, self.found.have))
+            return Blocker("resource", name, need, have, "", name, self.found.need - self.found.have)
+        count, resource = self._count, self.problem.snapshot.schema.index(name)
+        short = self._short(count, resource)
+        if count.kind == "total":
+            need, have = (format_amount(name, amount) for amount in (count.need, max(0, count.have)))
+        elif count.kind == "slots":
+            need, have = (f"{n} slots of {count.size} GPUs on one node" for n in (count.need, count.have))
+        elif count.kind == "nodes":
+            need, have = (f"{n} different nodes" for n in (count.need, count.have))
+        else:
+            need = f"{say_pods(count.need)} of {describe(self.problem, count.shape)}"
+            have = f"room for {count.have}"
+        return Blocker("resource", name, need, have, self._where, name, short)
+
+    def _short(self, count: Shortfall, resource: int) -> int:
+        missing = count.need - count.have
+        if count.kind == "total":
+            return missing
+        if count.kind == "slots":
+            return missing * count.size * MILLI
+        shape = self.problem.shapes.shapes[count.shape if count.shape >= 0 else next(iter(self.demand.needed))]
+        if resource != GPU:
+            return missing * shape.request[resource]
+        return missing * shape.gpu.devices * (shape.gpu.milli if not shape.gpu.memory_mib else MILLI)
+
+
+_RULES = {
+    PREEMPTIBLE: ("work that may be taken or moved", "work that is not preemptible"),
+    MINRUNTIME: ("work whose minimum run time has passed", "work that started lately"),
+    PRIORITY: ("work of lower priority in its queue", "none that makes room"),
+    SHARE: ("work of queues above their share", "none that makes room"),
+    NODE_RULES: ("nodes that its selectors, affinity and tolerations admit", ""),
+}
+"""Element: what it would need, and what there is."""
