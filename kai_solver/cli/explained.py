@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kai_solver.cli.console import counted, heading, line, open_console, table
+from kai_solver.cli.phrases import blocked_by
 from kai_solver.explain import Event, Explanation, PodFit, QueueLine
 from kai_solver.units import QUEUE_RESOURCES, UNLIMITED
 
@@ -25,8 +26,10 @@ def _print_explanation(console: Console, explanation: Explanation) -> None:
     if explanation.proof is not None:
         method = f" by {explanation.proof.method}" if explanation.proof.method else ""
         line(console, f"  proof: {explanation.proof.state}{method}")
-        for b in explanation.proof.blocking:
-            line(console, f"    blocked by {b.kind} {b.name}: needs {b.need}, has {b.have}")
+        for blocker in explanation.proof.blocking:
+            line(console, f"    blocked by {blocked_by(blocker)}")
+        if explanation.proof.minimal:
+            line(console, "    none of these can be left out: without any one of them the others prove nothing")
     _section(console, "Events", _events(explanation.events))
     for fit in explanation.fits:
         _print_fit(console, fit)

@@ -5,9 +5,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from kai_solver.cli.console import counted
-from kai_solver.domain import Bind, Move, Pending, Plan, PodStatus, Snapshot
+from kai_solver.domain import Bind, Blocker, Move, Pending, Plan, PodStatus, Snapshot
 from kai_solver.explain import relative_gap
-from kai_solver.units import MILLI
+from kai_solver.units import MILLI, format_amount
 
 SHOWN = 4
 """Names in one phrase before it says how many more there are."""
@@ -69,9 +69,16 @@ def pending_lines(gangs: list[Pending], blockers: int | None) -> list[str]:
     lines = [f"  {names}: {first.reason.value} ({first.proof.state}{method})"]
     lines += [f"      {text.rstrip()}" for text in first.message.splitlines() if text.strip()]
     blocking = first.proof.blocking[:blockers]
-    lines += [f"      blocked by {b.kind} {b.name}: needs {b.need}, has {b.have}" for b in blocking]
+    lines += [f"      blocked by {blocked_by(b)}" for b in blocking]
     left = len(first.proof.blocking) - len(blocking)
     return [*lines, f"      ... and {counted(left, 'more blocker')}"] if left else lines
+
+
+def blocked_by(blocker: Blocker) -> str:
+    """``resource gpu in rack-1: needs 4 pods of 8 GPUs, has room for 3; 8 GPUs short``."""
+    where = f" in {blocker.where}" if blocker.where else ""
+    short = f"; {format_amount(blocker.resource, blocker.short)} short" if blocker.resource and blocker.short else ""
+    return f"{blocker.kind} {blocker.name}{where}: needs {blocker.need}, has {blocker.have}{short}"
 
 
 def places(binds: list[Bind]) -> str:

@@ -43,7 +43,7 @@ class Refusal:
     message: str
     proof: Proof
     fit_errors: tuple[FitError, ...] = ()
-    evidence: Evidence | None = None
+    evidence: Evidence | None = field(default=None, compare=False)
 
 
 @dataclass(slots=True)

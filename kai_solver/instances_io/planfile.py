@@ -106,20 +106,30 @@ class EvictionDoc(_Part):
 
 
 class BlockerDoc(_Part):
-    """One element of what blocks a gang."""
+    """One element of what blocks a gang.
+
+    ``where``: a domain; ``resource``, ``short``: what lacks, and how much more would do (thousandths, bytes, or units).
+    """
 
     kind: str
     name: str
     need: str
     have: str
+    where: str = ""
+    resource: str = ""
+    short: int = 0
 
 
 class ProofDoc(_Part):
-    """Whether it is proven that no allowed plan runs the gang beside those admitted before it."""
+    """Whether it is proven that no allowed plan runs the gang beside those admitted before it.
+
+    ``minimal``: nothing of ``blocking`` can be left out; else it is the smallest set that was found.
+    """
 
     state: Literal["proven", "unknown", "unasked"]
     method: str = ""
     blocking: tuple[BlockerDoc, ...] = ()
+    minimal: bool = False
 
 
 class QueueDetailsDoc(_Part):
@@ -371,12 +381,17 @@ def _pending(pending: Pending) -> dict[str, Any]:
         "proof": {
             "state": pending.proof.state,
             "method": pending.proof.method,
-            "blocking": [
-                {"kind": b.kind, "name": b.name, "need": b.need, "have": b.have} for b in pending.proof.blocking
-            ],
+            "blocking": [_blocker(blocker) for blocker in pending.proof.blocking],
+            "minimal": pending.proof.minimal,
         },
         "fit_errors": [_without_empty(asdict(error)) for error in pending.fit_errors],
     }
+
+
+def _blocker(blocker: Blocker) -> dict[str, Any]:
+    """``where``, ``resource`` and ``short`` only where they say something."""
+    words = {"kind": blocker.kind, "name": blocker.name, "need": blocker.need, "have": blocker.have}
+    return words | _without_empty({"where": blocker.where, "resource": blocker.resource, "short": blocker.short})
 
 
 def _without_empty(entry: dict[str, Any]) -> dict[str, Any]:
@@ -389,4 +404,5 @@ def _fit_error(doc: FitErrorDoc) -> FitError:
 
 
 def _proof(doc: ProofDoc) -> Proof:
-    return Proof(doc.state, doc.method, tuple(Blocker(b.kind, b.name, b.need, b.have) for b in doc.blocking))
+    blocking = tuple(Blocker(b.kind, b.name, b.need, b.have, b.where, b.resource, b.short) for b in doc.blocking)
+    return Proof(doc.state, doc.method, blocking, doc.minimal)

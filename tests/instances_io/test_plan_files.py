@@ -40,7 +40,10 @@ PLAN = Plan(
     ),
     pending=(
         Pending(
-            "ns/w", Reason.OVER_LIMIT, "too much", Proof("proven", "limit", (Blocker("queue-limit", "q", "8", "4"),))
+            "ns/w",
+            Reason.OVER_LIMIT,
+            "too much",
+            Proof("proven", "limit", (Blocker("queue-limit", "q", "8", "4", "r0", "gpu", 4000),), True),
         ),
         Pending("ns/x", Reason.NOT_ENOUGH_RESOURCES, "full", Proof("unasked")),
     ),
@@ -78,7 +81,18 @@ def test_keys_are_as_published() -> None:
     assert doc["pending"][0]["proof"] == {
         "state": "proven",
         "method": "limit",
-        "blocking": [{"kind": "queue-limit", "name": "q", "need": "8", "have": "4"}],
+        "blocking": [
+            {
+                "kind": "queue-limit",
+                "name": "q",
+                "need": "8",
+                "have": "4",
+                "where": "r0",
+                "resource": "gpu",
+                "short": 4000,
+            }
+        ],
+        "minimal": True,
     }
     assert {"stages", "source", "timing", "model", "seed", "versions"} <= doc.keys()
     assert doc["timing"]["decide"] == 0.25
