@@ -11,8 +11,10 @@ from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
+from typing import Literal
 
 from kai_solver.bench.calibration import calibration_s
+from kai_solver.bench.cpuclock import CpuClock
 from kai_solver.bench.generate import generated
 from kai_solver.bench.memory import PeakMemory, family_cpu_s
 from kai_solver.bench.moments import Moment, Moments
@@ -24,6 +26,8 @@ from kai_solver.errors import SolverError
 from kai_solver.instances_io import Loaded, load_instance
 from kai_solver.instances_io.bench_schema import GeneratorDoc
 from kai_solver.modelfiles import load_model
+
+ClockKind = Literal["wall", "cpu"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,8 @@ class Job:
         So many cycles more, each on what the plan before made of the cluster.
     name
         What the runs call it; empty: the path.
+    clock
+        ``cpu``: budgets and times are CPU time, see `CpuClock`.
     """
 
     instance: Path
@@ -60,6 +66,7 @@ class Job:
     draw: int = 1
     steady: int = 0
     name: str = ""
+    clock: ClockKind = "wall"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +99,8 @@ class Run:
         Phases, as the plan has them.
     moments
         By stage, when it was last improved and when proven.
+    clock
+        Which one the times, but for ``load_s`` and ``cold_s``, were read on.
     pending_gpus, unknown_gpus
         GPUs that waiting pods asked for before the cycle, and those of them whose gangs' answer is ``unknown``.
     """
@@ -125,6 +134,7 @@ class Run:
     pending_gpus: float = 0.0
     unknown_gpus: float = 0.0
     notes: tuple[str, ...] = ()
+    clock: ClockKind = "wall"
 
 
 def measure(job: Job) -> tuple[Run, ...]:
@@ -157,7 +167,8 @@ def measure_here(job: Job) -> tuple[Run, ...]:
     actions = loaded.case.actions if loaded.case is not None else ()
     model = replace(model, ladder=actions) if actions else model
     before_s = calibration_s()
-    with PeakMemory() as memory, Engine(model) as engine:
+    clock = CpuClock() if job.clock == "cpu" else time.monotonic
+    with PeakMemory() as memory, Engine(model, clock=clock) as engine:
         engine.wait()
         course = _Course(job, model, loaded.snapshot, engine)
         runs = course.runs()
@@ -242,6 +253,7 @@ class _Course:
             pending_gpus=sum(waiting.values()),
             unknown_gpus=sum(waiting[gang] for gang in unknown),
             notes=plan.notes,
+            clock=self._job.clock,
         )
 
 

@@ -137,6 +137,8 @@ def _time(new: list[Run], old: list[Run]) -> _Found:
     speed = median(run.calibration_s for run in new) / median(run.calibration_s for run in old)
     expected_s = then_s * speed
     ratio = now_s / max(expected_s, 1e-9)
+    if new[0].clock != old[0].clock:
+        return None
     if 1 / NOISE <= ratio <= NOISE or abs(now_s - expected_s) < LEAST_S:
         return None
     text = f"decide {now_s:.3f} s, was {then_s:.3f} s, which is {expected_s:.3f} s at today's speed ({ratio:.2f} x)"

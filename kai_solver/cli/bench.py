@@ -1,5 +1,7 @@
 """``kai-solver bench``: instances x models x seeds, and benchmark sets with their limits."""
 
+from dataclasses import replace
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +17,14 @@ if TYPE_CHECKING:
 
 GREEDY = "greedy-only"
 
+
+class ClockName(Enum):
+    """What time is read on."""
+
+    WALL = "wall"
+    CPU = "cpu"
+
+
 Paths = Annotated[list[Path], typer.Argument(help="Instances, folders of them, or benchmark sets.")]
 Models = Annotated[
     str | None, typer.Option("--models", help="Models to compare, like default,fast; default: default, or the set's.")
@@ -28,6 +38,9 @@ CheckPeers = Annotated[
     bool, typer.Option("--check-peers", help="Exit with 1 when a recorded outcome of KAI is better than ours.")
 ]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print one CSV line a run.")]
+ByClock = Annotated[
+    ClockName, typer.Option("--clock", help="cpu: budgets and times in CPU seconds, for a machine that others use.")
+]
 Only = Annotated[str | None, typer.Option("--only", help="Entries of the set to measure, like loaded-500,loaded-1000.")]
 Check = Annotated[bool, typer.Option("--check", help="Exit with 1 when a limit of the set is not kept.")]
 Save = Annotated[Path | None, typer.Option("--save", help="Store the run in this JSON file.")]
@@ -57,6 +70,7 @@ def bench(
     table: Table = False,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
+    clock: ByClock = ClockName.WALL,
     quiet: Quiet = False,
     generate: Generate = None,
     output: Output = None,
@@ -88,7 +102,7 @@ def bench(
     floor = against or (GREEDY if table or len(sets) < len(paths) else None)
     jobs = _set_jobs(sets, names, floor, only)
     jobs += _file_jobs([path for path in paths if not is_set(path)], names, floor or GREEDY, seeds, budget, cold)
-    runs = _measure(jobs, quiet)
+    runs = _measure([replace(job, clock=clock.value) for job in jobs], quiet)
     report(runs, sets, names, floor, as_csv=as_csv, as_json=as_json, as_table=table)
     kept = after(runs, sets, save=save, before=before, plot=plot, aside=as_csv or as_json or table)
     peers = _peers_verdict(runs) if check_peers else Exit.FINE

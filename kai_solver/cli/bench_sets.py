@@ -89,7 +89,7 @@ def print_phases(runs: Sequence[Run]) -> None:
         console,
         "Phases",
         "milliseconds; presolve, first, best, proof: sums over the solver's questions, from asking each; "
-        "cold: the engine's first cycle",
+        f"cold: the engine's first cycle; {runs[0].clock if runs else 'wall'} clock",
     )
     rows = []
     for key, group in grouped(runs).items():

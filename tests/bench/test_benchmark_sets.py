@@ -1,5 +1,8 @@
 """Sets, limits, slopes, stored runs: what is asked for, what is over, what got worse."""
 
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +29,7 @@ from kai_solver.bench import (
     verdicts,
 )
 from kai_solver.bench.calibration import calibration_s
+from kai_solver.bench.cpuclock import CpuClock
 from kai_solver.bench.generate.load_report import gpus_of
 from kai_solver.bench.moments import Moment, Moments
 from kai_solver.domain import Bind, Eviction, Move, Plan, PodStatus, Stage
@@ -276,6 +280,23 @@ def test_questions_leave_their_phases_in_the_plan() -> None:
     phases = plan.timing_s
     assert {"presolve", "first", "best", "proof"} <= set(phases)
     assert 0 < phases["presolve"] <= phases["first"] <= phases["best"]
+
+
+def test_the_clock_of_cpu_time_stands_still_in_sleep_and_counts_children() -> None:
+    clock = CpuClock()
+    start = clock()
+    time.sleep(0.2)
+    asleep = clock() - start
+    assert asleep < 0.1
+    work = "import time\nwhile time.process_time() < 0.4: pass"
+    with subprocess.Popen([sys.executable, "-c", work]) as child:
+        seen = [clock()]
+        while child.poll() is None:
+            sum(range(200_000))
+            seen.append(clock())
+    assert seen == sorted(seen)
+    assert clock() >= seen[-1], "a child that has ended is still counted"
+    assert clock._of_children[child.pid] > 0
 
 
 def test_calibration_is_a_time() -> None:
