@@ -1,10 +1,13 @@
 """Which queue, and which gang in it, is served first (reference 3.2; KAI: ``queue_order.go``).
 
-Called thousands of times a cycle: everything here is plain Python numbers, no numpy scalars.
+Called thousands of times a cycle: all but ``keys_ahead`` is plain Python numbers, no numpy scalars.
 """
 
 import math
 from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kai_solver.fairness.tree import QueueTree
 from kai_solver.units import MILLI, UNLIMITED
@@ -16,7 +19,12 @@ Table = Sequence[Amounts]
 
 QueueKey = tuple[bool, bool, int, bool, float, float]
 
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+
 NOTHING = (0, 0, 0)
+_PRIORITIES = 1 << 40
+"""More than there are priorities of queues (32 bits with sign)."""
 _WITHOUT_SHARE = (1000.0, 1000.0, 1000.0 / MILLI)
 """KAI counts a use without any share a thousandfold, in its own units (millicores, bytes, whole GPUs)."""
 
@@ -85,6 +93,20 @@ class QueueOrder:
             _largest(bound, cpu, memory, gpu),
         )
 
+    def keys_ahead(self, queue: int, allocated: Amounts, jobs: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Keys of ``queue`` as it is served one after the other of ``jobs`` (n, 3), each before it is.
+
+        Three arrays (n,) that order as the keys do, and that never fall: whoever is served holds more.
+        """
+        fair, quota, closed, bound, priority = self._prepared[queue]
+        then = np.cumsum(jobs, axis=0) + np.array(allocated, dtype=np.int64)
+        now = then - jobs
+        over = (np.array(fair) < now).all(axis=1)
+        rich = (then > np.array(quota)).any(axis=1)
+        unentitled = ((then > 0) & np.array(closed or (False,) * 3)).any(axis=1)
+        flags = ((over * 2 + rich) * _PRIORITIES + priority + _PRIORITIES // 2) * 2 + unentitled
+        return flags.astype(np.int64), _largest_ahead(bound, then), _largest_ahead(bound, now)
+
     def tie(self, queue: int) -> "Tie":
         """What decides between queues of equal keys: compares smaller where ``queue`` is served first."""
         return self._ties[queue]
@@ -133,6 +155,16 @@ def _largest(bound: Sequence[float], cpu: int, memory: int, gpu: int) -> float:
     amounts = (cpu, memory, gpu)
     parts = [a / b if b else a * scale for a, b, scale in zip(amounts, bound, _WITHOUT_SHARE, strict=True)]
     return max(*parts, 0.0)
+
+
+def _largest_ahead(bound: Sequence[float], amounts: IntArray) -> FloatArray:
+    """``_largest`` of every row of ``amounts`` (n, 3)."""
+    divisors = np.array(bound, dtype=np.float64)
+    shares = np.where(
+        divisors != 0, amounts / np.where(divisors == 0, 1.0, divisors), amounts * np.array(_WITHOUT_SHARE)
+    )
+    largest: FloatArray = np.maximum(shares.max(axis=1, initial=0.0), 0.0)
+    return largest
 
 
 def dominant_share(allocatable: Amounts, total: Amounts, amounts: Amounts) -> float:

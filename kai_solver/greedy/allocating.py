@@ -43,7 +43,7 @@ class Allocation:
         waiting: list[Chunk] = []
         while not turns.is_over:
             if self.course.is_over():
-                self.course.stop(Rung.ALLOCATE, turns)
+                self.course.stop(Rung.ALLOCATE, turns.rest())
                 return
             if self.runs.admit(turns) or (turn := turns.pop()) is None:
                 continue
@@ -113,6 +113,8 @@ class Allocation:
         gangs = self.problem.gangs
         lowest: dict[int, int] = {}
         kept = {index for index in candidates if self._is_promised(index)}
+        if not kept:
+            return
         for index in kept:
             gang = gangs[index]
             lowest[gang.queue] = min(lowest.get(gang.queue, gang.gang.priority), gang.gang.priority)
@@ -126,9 +128,12 @@ class Allocation:
 
     def _is_promised(self, gang: int) -> bool:
         """True where the pods that come next all have a node from an earlier cycle."""
-        if not any(self.problem.pods[pod].nominated_node for pod in self.problem.gangs[gang].pending):
+        chunker, pods = self.course.chunkers[gang], self.problem.pods
+        if chunker.lone is not None and not pods[chunker.lone.pending[0]].nominated_node:
             return False
-        chunk = self.course.chunkers[gang].next()
+        if not any(pods[pod].nominated_node for pod in self.problem.gangs[gang].pending):
+            return False
+        chunk = chunker.next()
         return chunk is not None and all(self.problem.pods[pod].nominated_node for pod in chunk.pods)
 
     def _admit_anew(self, admitter: Admitter, waiting: list[Chunk]) -> None:

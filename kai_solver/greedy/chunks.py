@@ -67,7 +67,7 @@ class Chunker:
 
     def waits(self) -> bool:
         """True where some pod of the gang waits for a place."""
-        return any(self.state.pending)
+        return bool(self.state.pending[0]) if self.lone is not None else any(self.state.pending)
 
     def next(self, avoiding: frozenset[str] = frozenset()) -> Chunk | None:
         """The next chunk; None where nothing waits or the minimum cannot be reached with the pods there are.

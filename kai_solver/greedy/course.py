@@ -1,6 +1,6 @@
 """What the rungs of one climb have in common: the state, the order of turns, whom to ask, and the time that is left."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
@@ -86,11 +86,12 @@ class Course:
         """The order in which the gangs ``candidates`` are served."""
         return self._turns(self.state, self.chunkers, candidates)
 
-    def stop(self, rung: Rung, turns: Turns | SizeTurns) -> None:
-        """The budget ended: nothing is known of those who had no turn."""
+    def stop(self, rung: Rung, late: Iterable[int]) -> None:
+        """The budget ended: nothing is known of the gangs ``late``, as far as they still wait."""
         self.outcome.stopped = True
-        for late in turns.rest():
-            self.outcome.refuse(late, rung, BUDGET_ENDED)
+        for gang in late:
+            if self.chunkers[gang].waits():
+                self.outcome.refuse(gang, rung, BUDGET_ENDED)
 
     def fits_free(self, chunk: Chunk) -> bool:
         """Place ``chunk`` without anybody leaving, where its queue may pay for it; else change nothing."""

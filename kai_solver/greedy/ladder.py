@@ -55,7 +55,9 @@ class Ladder:
         candidates = self._ready()
         for number, rung in enumerate(self.rungs):
             self.course.start(len(self.rungs) - number)
-            if rung is Rung.ALLOCATE:
+            if self.course.is_over() and rung is not Rung.STALE:
+                self.course.stop(rung, candidates)
+            elif rung is Rung.ALLOCATE:
                 Allocation(self.course, self.admitter).run(candidates)
             elif rung is Rung.STALE:
                 self._evict_stale()
@@ -66,8 +68,10 @@ class Ladder:
     def _ready(self) -> list[int]:
         ready: list[int] = []
         for gang, chunker in zip(self.problem.gangs, self.course.chunkers, strict=True):
+            if not gang.waits and not self.left_out:
+                continue
             refusal = not_ready(self.problem, gang, chunker) if gang.waits else None
-            if gang.gang.key in self.left_out:
+            if self.left_out and gang.gang.key in self.left_out:
                 refusal = LEFT_OUT
             if refusal is None and not gang.pending:
                 continue
@@ -85,7 +89,7 @@ class Ladder:
         disruption = Disruption(self.outcome, self.course.placer.fits, rung, self.course.chunkers, candidates)
         while not turns.is_over:
             if self.course.is_over():
-                self.course.stop(rung, turns)
+                self.course.stop(rung, turns.rest())
                 break
             turn = turns.pop()
             if turn is None:

@@ -9,6 +9,9 @@ from kai_solver.topology import DomainTree
 
 def not_ready(problem: Problem, gang: GangShape, chunker: Chunker) -> Refusal | None:
     """Why ``gang`` is not considered at all; None where it is."""
+    leaf = chunker.lone
+    if leaf is not None and not (leaf.blocked or leaf.topology or gang.root.topology) and chunker.is_reachable(leaf):
+        return None
     blocked = [pod for leaf in gang.leaves for pod in leaf.blocked]
     if blocked and not (gang.pending and chunker.is_reachable(gang.root)):
         return _blocked(problem, blocked[0])

@@ -11,7 +11,9 @@ from kai_solver.reduction import GangShape, Leaf, TreeNode
 def stale_gangs(state: State, chunkers: list[Chunker]) -> Iterator[int]:
     """Indices of gangs to evict. A gang that validly runs K of N subgroups is not stale (KAI's flaw, 4.5 item 2)."""
     for gang, chunker in zip(state.problem.gangs, chunkers, strict=True):
-        if not gang.active or any(pod in state.gone for pod in gang.active):
+        if gang.gang.stale_since_s is None or not gang.active:
+            continue
+        if any(pod in state.gone for pod in gang.active):
             continue
         if any(pod.status is PodStatus.SUCCEEDED for pod in gang.gang.pods):
             continue

@@ -1,7 +1,7 @@
 """Whose turn it is: queues level by level, then gangs within the leaf, by KAI's comparators (reference 3.2)."""
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from kai_solver.fairness import compare_queues, gang_order_key, levelled, queue_key
@@ -91,9 +91,19 @@ class Turns:
 
     def rest(self) -> Iterator[int]:
         """All who had no turn, in no order."""
-        for gang in [gang for heap in self._waiting.values() for _, gang in heap]:
-            if self.chunkers[gang].next() is not None:
-                yield gang
+        return (gang for heap in self._waiting.values() for _, gang in heap)
+
+    def lines(self) -> Iterator[tuple[int, Iterator[Turn]]]:
+        """Every leaf queue with its gangs in order, and what each asks for; nothing may be served meanwhile."""
+        for leaf, heap in self._waiting.items():
+            heap.sort()
+            yield leaf, filter(None, map(self._turn, [gang for _, gang in heap]))
+
+    def were_served(self, gangs: Collection[int]) -> None:
+        """``gangs`` had their turns, of which nobody was told, and want no more."""
+        for heap in self._waiting.values():
+            heap[:] = [item for item in heap if item[1] not in gangs]
+        self.refresh()
 
     def again(self, gang: int) -> None:
         """``gang`` was served: its queue's numbers changed, and it may want more."""
@@ -157,14 +167,18 @@ class Turns:
         """The next gang of a leaf queue; those that turn out to have nothing to ask for leave the line."""
         heap = self._waiting.get(leaf)
         while heap:
-            gang = heap[0][1]
-            chunk = self.chunkers[gang].next()
-            if chunk is not None:
-                found = self._heads[leaf] = Turn(gang, chunk, charge_of(self.state.problem, chunk.pods))
+            found = self._turn(heap[0][1])
+            if found is not None:
+                self._heads[leaf] = found
                 return found
             heapq.heappop(heap)
         self._heads.pop(leaf, None)
         return None
+
+    def _turn(self, gang: int) -> Turn | None:
+        """What a gang asks for now; None where that is nothing."""
+        chunk = self.chunkers[gang].next()
+        return Turn(gang, chunk, charge_of(self.state.problem, chunk.pods)) if chunk is not None else None
 
 
 class SizeTurns:

@@ -68,7 +68,7 @@ class GangShape:
     @property
     def waits(self) -> bool:
         """True where some pod may be placed, or may be once its gates open or what it misses is there."""
-        return any(leaf.pending or leaf.gated or leaf.blocked for leaf in self.leaves)
+        return any(_waits(leaf) for leaf in self.leaves) if len(self.leaves) != 1 else _waits(self.leaves[0])
 
     @property
     def pending(self) -> tuple[int, ...]:
@@ -164,6 +164,10 @@ def _leaf(podset: PodSet, stands: Standing, first: int) -> Leaf:
 
 def _numbered(offsets: Sequence[int], first: int) -> tuple[int, ...]:
     return tuple([first + offset for offset in offsets]) if offsets else ()
+
+
+def _waits(leaf: Leaf) -> bool:
+    return bool(leaf.pending or leaf.gated or leaf.blocked)
 
 
 def leaves_below(node: TreeNode | Leaf) -> tuple[Leaf, ...]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -148,7 +149,9 @@ def test_the_prepared_order_is_the_order(
     order = QueueOrder(tree, [share] * tree.size, allocatable, total)
     keys = [queue_key(tree, [share] * 4, allocatable, total, q, allocated, jobs[q]) for q in range(tree.size)]
     assert [order.key(q, allocated, jobs[q]) for q in range(tree.size)] == keys
+    ahead = [[column[0] for column in order.keys_ahead(q, allocated, np.array([jobs[q]]))] for q in range(tree.size)]
     for one in range(tree.size):
         for other in range(tree.size):
+            assert (ahead[one] < ahead[other]) == (keys[one] < keys[other])
             first = compare_queues(tree, allocatable, one, keys[one], other, keys[other]) < 0
             assert ((keys[one], order.tie(one)) < (keys[other], order.tie(other))) == first

@@ -1,6 +1,7 @@
 """Pods and gangs placed at once lie where they would lie had they been placed one by one."""
 
 from dataclasses import replace
+from unittest.mock import patch
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,8 +22,11 @@ from kai_solver.domain import (
     flat_gang,
 )
 from kai_solver.domain.pods import PodStatus
-from kai_solver.greedy import Ladder, Outcome
+from kai_solver.greedy import Ladder, Outcome, runs
+from kai_solver.greedy.chunks import Chunker
+from kai_solver.greedy.foresight import foresee
 from kai_solver.greedy.state import State
+from kai_solver.greedy.turns import Turns
 from kai_solver.reduction import Problem, build_problem
 from kai_solver.search.oracle import OracleLadder
 from kai_solver.units import MILLI, ResourceSchema
@@ -93,10 +97,11 @@ def clusters(draw: st.DrawFn) -> Snapshot:
     return Snapshot(10.0, ResourceSchema(), tuple(nodes), made, tuple(gangs), (RACKS,), policy=policy)
 
 
-def allocated(problem: Problem, *, at_once: bool) -> Outcome:
+def allocated(problem: Problem, *, at_once: bool, look_ahead_from: int = runs.MANY) -> Outcome:
     ladder = Ladder(problem, (Rung.ALLOCATE,), OracleLadder(None))
     ladder.course.placer.at_once = at_once
-    return ladder.climb()
+    with patch.object(runs, "MANY", look_ahead_from):
+        return ladder.climb()
 
 
 def books(state: State) -> list[object]:
@@ -110,10 +115,12 @@ def books(state: State) -> list[object]:
 @settings(max_examples=300, deadline=None)
 def test_the_outcome_is_that_of_placing_one_by_one(snapshot: Snapshot) -> None:
     problem = build_problem(snapshot)
-    fast, slow = allocated(problem, at_once=True), allocated(problem, at_once=False)
-    assert books(fast.state) == books(slow.state)
-    assert fast.admissions == slow.admissions
-    assert fast.refusals == slow.refusals
+    slow = allocated(problem, at_once=False)
+    for look_ahead_from in (1, 100):
+        fast = allocated(problem, at_once=True, look_ahead_from=look_ahead_from)
+        assert books(fast.state) == books(slow.state)
+        assert fast.admissions == slow.admissions
+        assert fast.refusals == slow.refusals
 
 
 @given(snapshot=clusters())
@@ -123,3 +130,20 @@ def test_what_was_placed_at_once_can_be_taken_back(snapshot: Snapshot) -> None:
     before, state = State(problem), allocated(problem, at_once=True).state
     state.rollback(0)
     assert books(state) == books(before)
+
+
+@given(snapshot=clusters())
+@settings(max_examples=150, deadline=None)
+def test_the_turns_foreseen_are_those_that_come_if_everybody_is_served(snapshot: Snapshot) -> None:
+    state = State(build_problem(snapshot))
+    chunkers = [
+        Chunker(gang, kept, state.problem.pod_shape)
+        for gang, kept in zip(state.problem.gangs, state.gangs, strict=True)
+    ]
+    turns = Turns(state, chunkers, range(len(chunkers)))
+    expected = foresee(state, {leaf: list(line) for leaf, line in turns.lines()})
+    came = []
+    while (turn := turns.pop()) is not None:
+        came.append(turn)
+        state.join(turn.chunk.pods, turn.charge)
+    assert [turn.gang for turn in came] == [turn.gang for turn in expected]
