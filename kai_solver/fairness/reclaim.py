@@ -103,6 +103,30 @@ def surplus(
     return Surplus(victim, (amounts[0], amounts[1], amounts[2]))
 
 
+def saturation_room(
+    tree: QueueTree,
+    share: Table,
+    allocated: Table,
+    leaf_r: int,
+    leaf_v: int,
+    request: Amounts,
+    multiplier: float = 1.0,
+) -> tuple[float, float, float]:
+    """What all victims of ``leaf_v``'s levelled queue together must stay below, lest the reclaimer's be the fuller one.
+
+    Infinite where the reclaimer's queue stays within its fair share. Work taken elsewhere below the reclaimer's own
+    queue would only widen it.
+    """
+    reclaimer, victim = levelled(tree, leaf_r, leaf_v)
+    room = []
+    for resource in range(3):
+        fair = share[victim][resource]
+        ours = _saturation(allocated[reclaimer][resource] + request[resource], share[reclaimer][resource])
+        beyond = ours > 1 and fair > 0
+        room.append(allocated[victim][resource] - ours * max(1.0, multiplier) * fair if beyond else inf)
+    return room[0], room[1], room[2]
+
+
 class ReclaimLedger:
     """The victims of one reclaimer, chunk by chunk, against the queues as they stood when it began.
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from kai_solver.domain import Blocker, Reason, Rung
 from kai_solver.fairness import ReclaimLedger
+from kai_solver.greedy.allowance import Allowance
 from kai_solver.greedy.caps import passed_cap
 from kai_solver.greedy.chunks import Chunk, Chunker
 from kai_solver.greedy.evicting import Evictor
@@ -124,11 +125,11 @@ class Disruption:
 
     def solve(self, who: Aggressor, chunk: Chunk) -> list[int] | None:
         """Place ``chunk``; the units that leave or move for it. None with the state unchanged where greedy fails."""
-        for units in self._choices(who):
+        for units, allowance in self._choices(who):
             if not units.any() and self.rung is not Rung.CONSOLIDATION:
                 continue
             before = self._before(who)
-            found = self._evictor(units).make_room(chunk)
+            found = self._evictor(units).make_room(chunk, allowance)
             if found is None:
                 continue
             if self._may_take_back(before) and self.is_allowed(who, chunk, found, before.ledger):
@@ -140,16 +141,22 @@ class Disruption:
         """The queues' numbers before anything is done for ``who``; None on other rungs than reclaim."""
         return self._before(who).ledger
 
-    def _choices(self, who: Aggressor) -> Iterator[BoolArray]:
-        """Sets of units to try: everybody who may be taken, then queue by queue where that was not allowed."""
+    def _choices(self, who: Aggressor) -> Iterator[tuple[BoolArray, Allowance | None]]:
+        """Units to try, and what may be taken from whom.
+
+        Reclaim tries everybody within what each queue must give; then everybody, since who is only moved costs no
+        right; then queue by queue.
+        """
         if self.rung is not Rung.RECLAIM:
-            yield self.eligibility.mask(self.rung, who)
+            yield self.eligibility.mask(self.rung, who), None
             return
         queues = self.eligibility.reclaim_queues(who)
-        yield self.eligibility.reclaim(who, queues)
+        everybody = self.eligibility.reclaim(who, queues)
+        yield everybody, Allowance(self.state, self.pool, who.queue, who.charge, queues)
+        yield everybody, None
         if len(queues) > 1:
             for queue in queues:
-                yield self.eligibility.reclaim(who, (queue,))
+                yield self.eligibility.reclaim(who, (queue,)), None
 
     def settle(self) -> None:
         """After all questions: who was disturbed for one and is, after the later ones, in nobody's way comes home."""

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.domain import Rung
+from kai_solver.greedy.allowance import Allowance
 from kai_solver.greedy.caps import within_limits
 from kai_solver.greedy.chunks import Chunk, Chunker, Part
 from kai_solver.greedy.fit import FitTable
@@ -13,9 +14,14 @@ from kai_solver.greedy.victims import IMPOSSIBLE, VictimPool, part_of_unit
 from kai_solver.topology import DomainTree
 
 BoolArray = NDArray[np.bool_]
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int32]
 
 NODES_TRIED = 8
 """Nodes tried for one pod whose victims find no other place, cheapest first."""
+MOST_TABLES = 64
+"""Tables of room that are kept at a time."""
+NOBODY: frozenset[int] = frozenset()
 DOMAINS_TRIED = 16
 """Domains tried for one chunk, cheapest estimate first."""
 
@@ -33,15 +39,18 @@ class Evictor(Placer):
         self.may_move = pool.state.problem.policy.consolidating_reclaim or rung is Rung.CONSOLIDATION
         self.mover = Placer(pool.state, fits=fits, later=True)
         self.left: dict[int, None] = {}
-        self._tables: dict[int, RoomTable] = {}
+        self._allowance: Allowance | None = None
+        self._tables: dict[tuple[int, frozenset[int]], RoomTable] = {}
 
-    def make_room(self, chunk: Chunk) -> list[int] | None:
+    def make_room(self, chunk: Chunk, allowance: Allowance | None = None) -> list[int] | None:
         """Place ``chunk`` with victims; the units that left or moved for it, or None with the state unchanged.
 
         Units that turn out not to be needed stay at home; those that fit elsewhere are moved; the rest is evicted.
+        ``allowance``: what may be taken from whom, if all who leave are evicted.
         """
         mark = self.state.mark()
         self.left = {}
+        self._allowance = allowance
         is_done = self.place_chunk(chunk)
         # Attempts that were taken back have left their victims where they were.
         self.left = {u: None for u in self.left if self.pool.is_disturbed(u)}
@@ -56,41 +65,54 @@ class Evictor(Placer):
         gangs = {chunk.gang, *(self.pool.units[unit].gang for unit in self.left)}
         return all(self.state.keeps_spacing(gang) for gang in gangs)
 
-    def table(self, shape: int) -> RoomTable:
-        """Room for one more pod of ``shape``, by node."""
-        found = self._tables.get(shape)
+    def table(self, shape: int, exhausted: frozenset[int] = NOBODY) -> RoomTable:
+        """Room for one more pod of ``shape``, by node, with nobody from the ``exhausted`` levelled queues."""
+        found = self._tables.get((shape, exhausted))
         if found is None:
-            found = self._tables[shape] = RoomTable(self.pool, self.fits, shape, self.eligible, self.rung)
+            eligible = self.eligible
+            if exhausted and self._allowance is not None:
+                eligible = eligible & self._allowance.open_units(exhausted)
+            if len(self._tables) >= MOST_TABLES:
+                self._tables.clear()
+            found = RoomTable(self.pool, self.fits, shape, eligible, self.rung)
+            self._tables[shape, exhausted] = found
         return found
 
     def place_pod(self, pod: int, allowed: BoolArray | None = None) -> bool:
         """Place ``pod`` where the fewest victims have to leave."""
         if super().place_pod(pod, allowed):
             return True
-        table = self.table(self.state.problem.pod_shape[pod])
+        allowance, spent = self._allowance, {}
+        if allowance is not None:
+            self.left = {unit: None for unit in self.left if self.pool.is_disturbed(unit)}
+            spent = allowance.spent(self.left)
+        exhausted = allowance.exhausted(spent) if allowance is not None else NOBODY
+        table = self.table(self.state.problem.pod_shape[pod], exhausted)
         allowed = self.state.admitting(pod, allowed)
         # Where it fits and was not placed, other rules than room forbid it.
         closed = self.fits.counts(table.shape)[1] > 0
-        return self._place_by_leaving(pod, table, closed if allowed is None else closed | ~allowed)
-
-    def _place_by_leaving(self, pod: int, table: RoomTable, closed: BoolArray) -> bool:
-        cost = np.where(closed, IMPOSSIBLE, table.update())
-        for _ in range(NODES_TRIED):
-            node = table.cheapest(cost)
-            if node is None:
-                return False
-            mark = self.state.mark()
+        cost = np.where(closed if allowed is None else closed | ~allowed, IMPOSSIBLE, table.update())
+        tried = 0
+        while tried < NODES_TRIED and (node := table.cheapest(cost)) is not None:
             victims = table.victims(node)
-            for unit in victims:
-                self.pool.leave(unit)
-            fits = table.is_exact or self.fits.counts(table.shape)[1][node] > 0
-            if fits:
-                self.state.put(pod, node, now=False)
-            if fits and (self.rung is not Rung.CONSOLIDATION or self._replace_all(victims)):
-                self.left.update(dict.fromkeys(victims))
-                return True
-            self.state.rollback(mark)
+            if allowance is None or allowance.allows(spent, victims):
+                if self._place_by_leaving(pod, table, node, victims):
+                    return True
+                tried += 1
             cost[node] = IMPOSSIBLE
+        return False
+
+    def _place_by_leaving(self, pod: int, table: RoomTable, node: int, victims: list[int]) -> bool:
+        mark = self.state.mark()
+        for unit in victims:
+            self.pool.leave(unit)
+        fits = table.is_exact or self.fits.counts(table.shape)[1][node] > 0
+        if fits:
+            self.state.put(pod, node, now=False)
+        if fits and (self.rung is not Rung.CONSOLIDATION or self._replace_all(victims)):
+            self.left.update(dict.fromkeys(victims))
+            return True
+        self.state.rollback(mark)
         return False
 
     def _replace_all(self, units: list[int]) -> bool:
@@ -201,20 +223,25 @@ class Evictor(Placer):
 
     def _ranked(self, tree: DomainTree, level: int, part: Part, inside: BoolArray) -> list[int]:
         """Domains in which room could be made, cheapest estimate first."""
-        of_node = tree.domain_of[level]
-        estimates = [(self._estimate(part, inside & (of_node == d)), d) for d in np.unique(of_node[inside]).tolist()]
-        return [domain for cost, domain in sorted(estimates)[:DOMAINS_TRIED] if cost < IMPOSSIBLE]
+        estimate = self._estimate(part, tree.domain_of[level], inside)
+        order = np.argsort(estimate, kind="stable")[:DOMAINS_TRIED]
+        return [int(domain) for domain in order if estimate[domain] < IMPOSSIBLE]
 
-    def _estimate(self, part: Part, nodes: BoolArray) -> float:
-        """Cost of the cheapest pods' worth of room in ``nodes``, each node counted as often as it could host."""
-        total = 0.0
-        for shape, count in self.state.problem.by_shape(part.all_pods()).items():
-            cost = np.where(self.fits.counts(shape)[1] > 0, 0.0, self.table(shape).update())[nodes]
-            devices = self.state.problem.shapes.shapes[shape].gpu.devices
-            often = np.maximum(1, self.state.problem.gpus[nodes] // devices) if devices else np.full(len(cost), count)
-            finite = np.isfinite(cost)
-            offers = np.sort(np.repeat(cost[finite], often[finite]))
-            if len(offers) < count:
-                return IMPOSSIBLE
-            total += float(offers[:count].sum())
+    def _estimate(self, part: Part, domain_of: IntArray, inside: BoolArray) -> FloatArray:
+        """(D,) cost of the cheapest pods' worth of room by domain, each node counted as often as it could host."""
+        problem = self.state.problem
+        total = np.zeros(int(domain_of.max(initial=-1)) + 1)
+        for shape, count in problem.by_shape(part.all_pods()).items():
+            cost = np.where(self.fits.counts(shape)[1] > 0, 0.0, self.table(shape).update())
+            nodes = np.flatnonzero(inside & np.isfinite(cost))
+            nodes = nodes[np.lexsort((cost[nodes], domain_of[nodes]))]
+            devices = problem.shapes.shapes[shape].gpu.devices
+            often = np.maximum(1, problem.gpus[nodes] // devices) if devices else np.full(len(nodes), count)
+            domain, before = domain_of[nodes], np.cumsum(often) - often
+            first = np.ones(len(nodes), dtype=np.bool_)
+            first[1:] = domain[1:] != domain[:-1]
+            before -= np.maximum.accumulate(np.where(first, before, 0))
+            hosts = np.clip(count - before, 0, often)
+            total += np.bincount(domain, weights=hosts * cost[nodes], minlength=len(total))
+            total[np.bincount(domain, weights=hosts, minlength=len(total)) < count] = IMPOSSIBLE
         return total

@@ -84,7 +84,7 @@ class Eligibility:
         self.pool = pool
         problem = state.problem
         gangs = [problem.gangs[unit.gang] for unit in pool.units]
-        self._queue: IntArray = np.array([gang.queue for gang in gangs], dtype=np.int64)
+        self._queue = pool.queue_of
         self._priority: IntArray = np.array([gang.gang.priority for gang in gangs], dtype=np.int64)
         self._started = [gang.gang.last_start_s for gang in gangs]
         self._masks: dict[tuple[object, ...], BoolArray] = {}

@@ -35,6 +35,7 @@ class VictimPool:
     """Units of all gangs that may ever leave, and where their pods are now (moved ones at their new place).
 
     ``cost``, ``move_cost``: by unit, of its eviction and of its move.
+    ``gang_of``, ``queue_of``: (U,) gang and leaf queue by unit.
     ``rank``: by unit, its place in the policy's victim order, 0 first to leave.
     ``pinned``: gangs for whom others were disturbed in this cycle; their core stays, or that was for nothing.
     ``took_places``: some core that left took places with it that its gang got in this cycle.
@@ -61,6 +62,8 @@ class VictimPool:
         self.took_places = False
         self._holds: dict[tuple[int, int], Hold] = {}
         self.gang_of: IntArray = np.array([u.gang for u in self.units], dtype=np.int64)
+        gangs = state.problem.gangs
+        self.queue_of: IntArray = np.array([gangs[u.gang].queue for u in self.units], dtype=np.int64)
         self._is_core: BoolArray = np.array([u.is_core for u in self.units], dtype=np.bool_)
         self._rows: HoldRows | None = None
         self._unit_of: IntArray = np.full(len(state.problem.pods), -1, dtype=np.int64)
