@@ -23,9 +23,6 @@ Level = tuple[str, int]
 """Topology and level. A level of -1 has no domain at all."""
 NOWHERE: Level = ("", -1)
 
-MOST_PLACES = 400
-"""Sites times shapes above which nodes that differ only in what is free share a site."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Load:
@@ -46,8 +43,8 @@ class Aggregator:
         self._levels: dict[bytes, tuple[Level, frozenset[int] | None]] = {}
         self._arrivals: dict[tuple[int, ...], Arrival] = {}
 
-    def master(self, question: Question) -> Master:
-        """The relaxation of ``question``."""
+    def master(self, question: Question, most_places: int) -> Master:
+        """The relaxation of ``question``; ``most_places`` as of `sites.fold`."""
         crowd: Counter[int] = Counter()
         groups: Counter[_Key] = Counter()
         surplus = question.surplus
@@ -55,7 +52,7 @@ class Aggregator:
         self._fold_arrivals(question, crowd, groups)
         levels = sorted({key.level for key in groups if key.level is not None})
         shapes = sorted({*crowd, *(shape for key in groups for shape, _ in key.pods)})
-        sites = self._fold_nodes(question.units, shapes, levels)
+        sites = self._fold_nodes(question.units, shapes, levels, most_places)
         number = {level: index for index, level in enumerate(levels)}
         return Master(
             sites,
@@ -154,13 +151,15 @@ class Aggregator:
 
     # -- nodes -----------------------------------------------------------------------------------------------------
 
-    def _fold_nodes(self, units: frozenset[int], shapes: Sequence[int], levels: Sequence[Level]) -> Sites:
-        key = (units, tuple(shapes), tuple(levels))
+    def _fold_nodes(
+        self, units: frozenset[int], shapes: Sequence[int], levels: Sequence[Level], most_places: int
+    ) -> Sites:
+        key = (units, tuple(shapes), tuple(levels), most_places)
         found = self._sites.get(key)
         if found is None:
             free, device_free = self.joiner.lifted(units)
             partitions = [self._domain_of(level) for level in levels]
-            found = fold(self.problem, free, device_free, shapes, partitions, MOST_PLACES)
+            found = fold(self.problem, free, device_free, shapes, partitions, most_places)
             self._sites[key] = found
         return found
 

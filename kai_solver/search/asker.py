@@ -49,6 +49,10 @@ class Asker:
         self.budget.charge(answer)
         return answer
 
+    def cost_s(self, answer: SpecAnswer) -> float:
+        """Seconds that ``answer`` took, deterministic ones where the model counts those."""
+        return answer.deterministic_s if self.model.search.deterministic else answer.wall_s
+
     def complete(self, form: Formulation, main: Mapping[int, int]) -> Ints | None:
         """Values of all variables from those of the ``main`` ones; None where they are no solution."""
         spec = form.spec.pinned(main)

@@ -43,11 +43,13 @@ class Joiner:
         *,
         may_move: bool,
         optional: bool = False,
+        gone: frozenset[int] = frozenset(),
     ) -> Joint:
         """The problem in which ``chunks`` must have places and ``units`` may be disturbed.
 
         ``chunks`` may have places now (then these are lifted) or not yet. ``units`` may run, be moved, or be evicted
-        at present; all of that is open again. ``optional``: chunks may also be left out.
+        at present; all of that is open again. ``optional``: chunks may also be left out. ``gone``: units that were
+        evicted and stay out.
         """
         pool = self.outcome.pool
         units = self._without_violated(units)
@@ -57,7 +59,7 @@ class Joiner:
             if pool
         )
         arrivals = tuple(replace(self.arrival(chunk, rung, units), optional=optional) for chunk, rung in chunks)
-        free, device_free = self.lifted(units)
+        free, device_free = self.lifted(units | gone)
         seats = self.problem.seats
         return Joint(
             problem=self.problem,

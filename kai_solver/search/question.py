@@ -14,7 +14,8 @@ from kai_solver.formulation.expand import Decision
 from kai_solver.formulation.joint import Joint, QueueSurplus
 from kai_solver.formulation.spec import Term
 from kai_solver.formulation.variables import Variables
-from kai_solver.greedy import Chunk, Outcome, Unit, VictimPool
+from kai_solver.greedy import Admission, Chunk, Outcome, Unit, VictimPool
+from kai_solver.greedy.court import reclaims_hold
 from kai_solver.greedy.disruption import Disruption
 from kai_solver.greedy.rules import Aggressor
 from kai_solver.reduction import Problem
@@ -104,7 +105,9 @@ class Question:
         rule = spacing_of(self.state, self.chunk)
         return count_bound(self.problem, relaxed, needed, beside, self._domains(), rule) or self._fair_share_bound()
 
-    def _evicted(self) -> frozenset[int]:
+    @cached_property
+    def evicted(self) -> frozenset[int]:
+        """Units that earlier questions evicted."""
         pool = self.outcome.pool
         return frozenset(u for u in self.disturbed if pool is not None and pool.has_left(u))
 
@@ -161,7 +164,7 @@ class Question:
     def droppable(self) -> frozenset[int]:
         """Units that may be gone at no cost to anybody's rights."""
         evictable = self.eligible if self.rung is Rung.PREEMPT else frozenset()
-        return self.served | evictable | (self._evicted() - self.paying)
+        return self.served | evictable | (self.evicted - self.paying)
 
     @cached_property
     def kept(self) -> frozenset[int]:
@@ -174,18 +177,22 @@ class Question:
         """About how many variables the model will have: places by shape and node, and those who may leave."""
         return self.joiner.size_estimate([*self.admitted, (self.chunk, self.rung)], self.units)
 
-    def joint(self) -> Joint:
-        """The problem in which everything admitted keeps its right to run but not its place."""
+    def joint(self, *, pinned: bool = False) -> Joint:
+        """The problem in which everything admitted keeps its right to run but not its place.
+
+        ``pinned``: who was evicted for others stays out, so that their rights are what they were.
+        """
         evictable = self.eligible - self.served
         preempt = evictable if self.rung is Rung.PREEMPT else frozenset()
         was = self._evicted_by()
         policy = self.problem.policy
         return self.joiner.join(
             [*self.admitted, (self.chunk, self.rung)],
-            self.units,
+            self.units - self.evicted if pinned else self.units,
             self.paying | was.get(Rung.RECLAIM, frozenset()),
             preempt | was.get(Rung.PREEMPT, frozenset()),
-            self.surplus,
+            self._surplus(self.evicted if not pinned else frozenset()),
+            gone=self.evicted if pinned else frozenset(),
             may_move=self.rung is Rung.CONSOLIDATION or policy.consolidating_reclaim,
         )
 
@@ -198,20 +205,23 @@ class Question:
     @cached_property
     def surplus(self) -> list[QueueSurplus]:
         """What this reclaimer may take, from the numbers of this moment."""
+        return self._surplus(self.evicted)
+
+    def _surplus(self, open_again: frozenset[int]) -> list[QueueSurplus]:
         if self.rung is not Rung.RECLAIM or self.disruption is None:
             return []
         found = reclaimable(self.state, self.disruption.eligibility, self.who)
-        return [replace(s, amounts=self._with_taken(s.leaves, s.amounts)) for s in found]
+        return [replace(s, amounts=self._with_taken(open_again, s.leaves, s.amounts)) for s in found]
 
-    def _with_taken(self, leaves: frozenset[int], amounts: tuple[int, int, int]) -> tuple[int, int, int]:
+    def _with_taken(
+        self, units: frozenset[int], leaves: frozenset[int], amounts: tuple[int, int, int]
+    ) -> tuple[int, int, int]:
         """Units already evicted below the queue count again in the model, so their charge is added back."""
         pool = self.outcome.pool
         taken = [0, 0, 0]
-        for unit in self.disturbed:
-            if pool is not None and pool.has_left(unit):
-                u = pool.units[unit]
-                if self.problem.gangs[u.gang].queue in leaves:
-                    taken = [t + c for t, c in zip(taken, u.charge, strict=True)]
+        for u in (pool.units[unit] for unit in units) if pool is not None else ():
+            if self.problem.gangs[u.gang].queue in leaves:
+                taken = [t + c for t, c in zip(taken, u.charge, strict=True)]
         return (amounts[0] + taken[0], amounts[1] + taken[1], amounts[2] + taken[2])
 
     def cost_terms(self, v: Variables) -> list[Term]:
@@ -237,7 +247,18 @@ class Question:
         if self.disruption is not None and not self.disruption.is_allowed(self.who, self.chunk, units, ledger):
             self.state.rollback(mark)
             return None
+        if not self._earlier_reclaims_hold(units):
+            self.state.rollback(mark)
+            return None
         return tuple(units)
+
+    def _earlier_reclaims_hold(self, units: list[int]) -> bool:
+        """Whoever came home, or had to go after all, may be what an earlier reclaim's rights were built on."""
+        outcome = self.outcome
+        mine = set(units) & self.disturbed  # They were moved for others, who are not charged for their eviction.
+        earlier = [replace(a, units=tuple(u for u in a.units if u not in mine)) for a in outcome.admissions]
+        ours = Admission(self.chunk, self.rung, tuple(units), by_solver=True)
+        return reclaims_hold(replace(outcome, admissions=[*earlier, ours]))
 
     def _for_this_chunk(self, decision: Decision) -> list[int]:
         """Units that leave or move for this chunk; what an earlier question did alike stays with that one."""

@@ -12,7 +12,7 @@ from hypothesis import given
 from kai_solver.domain import Rung, Snapshot
 from kai_solver.engine import Engine
 from kai_solver.modelfiles import load_model
-from kai_solver.search import aggregating, oracle
+from kai_solver.search import oracle
 from tests.engine.test_proofs import check_beside_admitted, check_lone_gang, small_clusters, some
 
 CORES = (1, 4, 4, 8)
@@ -30,7 +30,7 @@ def master(request: pytest.FixtureRequest) -> Iterator[Engine]:
     model = load_model("deterministic")
     model = replace(model, search=replace(model.search, max_variables=-1))
     for patch in _master_alone():
-        patch.setattr(aggregating, "MOST_PLACES", request.param)
+        patch.setattr(oracle, "MOST_PLACES", request.param)
         with Engine(model) as engine:
             yield engine
 
