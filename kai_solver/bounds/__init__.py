@@ -1,8 +1,20 @@
 """Relaxations that prove: cheap counts and sums that say "no" before any search."""
 
 from kai_solver.bounds.blocking import Allowance, Evidence
-from kai_solver.bounds.counting import Relaxed, count_bound
+from kai_solver.bounds.counting import Domains, Relaxed, count_bound
 from kai_solver.bounds.demand import Demand, Grown, Scope
 from kai_solver.bounds.refuting import Bounds, Moment, Refuted
 
-__all__ = ["Allowance", "Bounds", "Demand", "Evidence", "Grown", "Moment", "Refuted", "Relaxed", "Scope", "count_bound"]
+__all__ = [
+    "Allowance",
+    "Bounds",
+    "Demand",
+    "Domains",
+    "Evidence",
+    "Grown",
+    "Moment",
+    "Refuted",
+    "Relaxed",
+    "Scope",
+    "count_bound",
+]

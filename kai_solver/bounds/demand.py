@@ -1,6 +1,6 @@
 """What a bound is asked: one chunk of a gang, beside what must have a place too, on one rung."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ class Scope:
 
     level: str
     names: tuple[str, ...]
-    masks: tuple[BoolArray, ...]
+    masks: Sequence[BoolArray]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from kai_solver.bounds import Relaxed
 from kai_solver.domain import Rung, TopologyConstraint
 from kai_solver.formulation.joint import Arrival, Cap, Joint, Mover, Piece, QueueSurplus, Scope, Spacing
 from kai_solver.greedy import Chunk, Outcome, Part, State, Unit, VictimPool
@@ -32,6 +33,17 @@ class Joiner:
         self._fixed_movers: dict[tuple[int, bool, bool, bool], Mover] = {}
         self._pods: dict[frozenset[int], frozenset[int]] = {}
         self._welcome: dict[frozenset[int], dict[int, int]] = {}
+        self._relaxed: dict[frozenset[int], Relaxed] = {}
+        self._counted: tuple[list[Chunk], Counter[int]] = ([], Counter())
+
+    def shapes_of(self, chunks: list[Chunk]) -> Counter[int]:
+        """Pods of ``chunks`` by shape; where others were asked for just before, only what came to them is counted."""
+        before, counted = self._counted
+        if chunks[: len(before)] != before:
+            before, counted = [], Counter()
+        counted = counted + self.problem.by_shape(pod for chunk in chunks[len(before) :] for pod in chunk.pods)
+        self._counted = chunks, counted
+        return Counter(counted)
 
     def join(
         self,
@@ -235,6 +247,13 @@ class Joiner:
         found = self._lifts.get(units)
         if found is None:
             found = self._lifts[units] = self._lift_homes(units)
+        return found
+
+    def relaxed(self, units: frozenset[int]) -> Relaxed:
+        """The same for counts, which keep how many pods of each shape fit there."""
+        found = self._relaxed.get(units)
+        if found is None:
+            found = self._relaxed[units] = Relaxed(*self.lifted(units))
         return found
 
     def welcome_home(self, units: frozenset[int]) -> dict[int, int]:

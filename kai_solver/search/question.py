@@ -6,9 +6,8 @@ from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kai_solver.bounds import Relaxed, count_bound
+from kai_solver.bounds import Domains, count_bound
 from kai_solver.domain import Blocker, Rung
 from kai_solver.formulation.expand import Decision
 from kai_solver.formulation.joint import Joint, QueueSurplus
@@ -25,8 +24,6 @@ from kai_solver.search.realise import realise
 from kai_solver.search.refuter import spacing_of
 from kai_solver.search.rights import reclaimable
 from kai_solver.units import GPU, format_amount
-
-BoolArray = NDArray[np.bool_]
 
 
 class Question:
@@ -97,11 +94,10 @@ class Question:
         """What proves "no" without a search."""
         needed = self.problem.by_shape(self.chunk.pods)
         droppable = {self.outcome.pool.units[u].gang for u in self.served} if self.outcome.pool is not None else set()
-        stays = [chunk for chunk, _ in self.admitted if chunk.gang not in droppable]
-        beside = self.problem.by_shape(p for chunk in stays for p in chunk.pods)
+        beside = self.joiner.shapes_of([chunk for chunk, _ in self.admitted if chunk.gang not in droppable])
         if self.outcome.pool is not None:
             beside.update(self.joiner.welcome_home(self.kept))
-        relaxed = Relaxed(*self.joiner.lifted(self.units))
+        relaxed = self.joiner.relaxed(self.units)
         rule = spacing_of(self.state, self.chunk)
         return count_bound(self.problem, relaxed, needed, beside, self._domains(), rule) or self._fair_share_bound()
 
@@ -111,14 +107,13 @@ class Question:
         pool = self.outcome.pool
         return frozenset(u for u in self.disturbed if pool is not None and pool.has_left(u))
 
-    def _domains(self) -> list[BoolArray] | None:
+    def _domains(self) -> Domains | None:
         """Domains of which one must hold the whole chunk; None without such a rule."""
         arrival = self.joiner.arrival(self.chunk, self.rung, self.units)
         over_all = [s for i, s in enumerate(arrival.scopes) if all(i in piece.scopes for piece in arrival.pieces)]
         if not over_all:
             return None
-        domain_of = over_all[-1].domain_of
-        return [domain_of == d for d in sorted({int(d) for d in domain_of if d >= 0})]
+        return Domains(over_all[-1].domain_of)
 
     def _fair_share_bound(self) -> Blocker | None:
         """Evictions may free at most every queue's surplus and one last chunk: is that enough GPUs in all?"""

@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 
-from kai_solver.bounds import Allowance, Bounds, Demand, Evidence, Grown, Moment, Scope
+from kai_solver.bounds import Allowance, Bounds, Demand, Domains, Evidence, Grown, Moment, Scope
 from kai_solver.domain import NO_PLACEMENT, Placement, Proof, Rung
 from kai_solver.greedy import Admission, Answer, Chunk, Outcome, State
 from kai_solver.greedy.rules import Aggressor
@@ -150,7 +150,5 @@ class Refuter:
                 self._scopes[topology, level] = None
             else:
                 names = tuple("/".join(name) for name in tree.names[index])
-                of_node = tree.domain_of[index]
-                masks = tuple(of_node == domain for domain in range(len(names)))
-                self._scopes[topology, level] = Scope(level, names, masks)
+                self._scopes[topology, level] = Scope(level, names, Domains(tree.domain_of[index]))
         return self._scopes[topology, level]
