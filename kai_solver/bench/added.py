@@ -76,16 +76,23 @@ def _admission(ours: Run, floor: Run) -> str:
 
 
 def _kinds(ours: Run, floor: Run, kinds: Sequence[str]) -> str:
-    """Changes of value; a proof, or the gap that is left, where the greedy had none. Other work, other costs."""
+    """Changes of value, and how far they are proven. Where other gangs are admitted, costs do not compare."""
+    if ours.placed != floor.placed:
+        return "other gangs, other costs" + _proof(ours, kinds)
     parts = []
     for kind in kinds:
         (value, bound), (before, before_bound) = kind_sum(ours.stages, kind), kind_sum(floor.stages, kind)
         change = f"{_NAMES[kind]} {before:,.0f} to {value:,.0f}" if value != before else ""
         if (bound > before_bound or change) and value:
-            gap = kind_gap(ours.stages, [kind])
-            change = f"{change or f'{_NAMES[kind]} {value:,.0f}'} ({'proven' if gap == 0 else f'gap {gap:.1%}'})"
+            change = f"{change or f'{_NAMES[kind]} {value:,.0f}'}{_proof(ours, [kind])}"
         parts += [change] if change else []
     return ", ".join(parts) or NOTHING
+
+
+def _proof(run: Run, kinds: Sequence[str]) -> str:
+    gap = kind_gap(run.stages, kinds)
+    said = "proven" if gap == 0 else f"gap {gap:.1%}" if any(kind_sum(run.stages, k)[1] for k in kinds) else "no bound"
+    return f" ({said})"
 
 
 def _when(run: Run) -> str:

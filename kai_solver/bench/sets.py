@@ -63,8 +63,11 @@ def is_set(path: Path) -> bool:
         return BENCH_FORMAT.encode() in file.read(4096)
 
 
-def jobs_of(bench_set: BenchSet, models: Sequence[str] = ()) -> list[Job]:
-    """What is to be measured for the checks and slopes of a set; with ``models``, those with the same budgets."""
+def jobs_of(bench_set: BenchSet, models: Sequence[str] = (), floor: str | None = None) -> list[Job]:
+    """What is to be measured for the checks and slopes of a set.
+
+    With ``models``: those, with the budgets of the checks. With ``floor``: that model too, with the same budgets.
+    """
     return [
         Job(
             Path(entry.name) if entry.generate is not None else bench_set.folder / entry.file,
@@ -77,7 +80,7 @@ def jobs_of(bench_set: BenchSet, models: Sequence[str] = ()) -> list[Job]:
             name=entry.name,
         )
         for entry in bench_set.doc.entries
-        for model, budget_s in _asked(bench_set.doc, entry, models)
+        for model, budget_s in _asked(bench_set.doc, entry, models, floor)
         for draw in entry.seeds
     ]
 
@@ -86,11 +89,14 @@ def _steady(entry: EntryDoc) -> set[tuple[str, float]]:
     return {(check.model, check.budget) for check in entry.checks if check.figure == "steady"}
 
 
-def _asked(doc: BenchDoc, entry: EntryDoc, models: Sequence[str]) -> list[tuple[str, float]]:
+def _asked(doc: BenchDoc, entry: EntryDoc, models: Sequence[str], floor: str | None) -> list[tuple[str, float]]:
     """(model, budget) pairs, each once."""
     asked = [(check.model, check.budget) for check in entry.checks] or list(NO_CHECK)
     if models:
-        return list(dict.fromkeys((model, budget_s) for model in models for _, budget_s in asked))
+        asked = [(model, budget_s) for model in models for _, budget_s in asked]
+    asked += [(floor, budget_s) for _, budget_s in asked] if floor else []
+    if models:
+        return list(dict.fromkeys(asked))
     asked += [(slope.model, slope.budget) for slope in doc.slopes if entry.name in slope.entries]
     return list(dict.fromkeys(asked))
 

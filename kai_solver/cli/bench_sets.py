@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-import typer
 from rich.console import Console
 
 from kai_solver.bench import (
@@ -13,7 +12,6 @@ from kai_solver.bench import (
     Run,
     Stored,
     Verdict,
-    added,
     changes,
     figure_of,
     fitted,
@@ -25,6 +23,7 @@ from kai_solver.bench import (
     verdicts,
 )
 from kai_solver.cli.bench_report import print_csv, print_json, print_table, short_name
+from kai_solver.cli.bench_tables import print_added, print_limits, said
 from kai_solver.cli.console import heading, line, open_console, table
 
 PHASES = ("build", "presolve", "first", "best", "proof", "check")
@@ -47,6 +46,8 @@ def report(
     elif as_json:
         print_json(runs, floor or "")
     elif as_table:
+        for bench_set in sets:
+            print_limits(bench_set, verdicts(bench_set, runs))
         print_added(runs, next((name for name in models if name != floor), "default"), floor or "")
     elif sets:
         print_phases(runs)
@@ -132,19 +133,6 @@ def _print_verdicts(console: Console, found: Sequence[Verdict]) -> None:
     console.print(table(columns, rows, right=("budget", "measured", "limit", "before")))
 
 
-def said(figure: str, value: float | None) -> str:
-    """A figure as people read it."""
-    if value is None:
-        return ""
-    if figure.endswith("-gap"):
-        return f"{value:.2%}"
-    if figure == "memory":
-        return f"{value:,.0f} MiB"
-    if figure == "slope":
-        return f"{value:.2f}"
-    return f"{value:g}" if figure in ("unproven", "pending", "evicted", "moved") else f"{value:.3f} s"
-
-
 def _print_promise(console: Console, runs: Sequence[Run]) -> None:
     broken = late(runs)
     line(console, f"Budgets: {len(runs) - len(broken)} of {len(runs)} cycles ended by 1.2 B + 0.2 s")
@@ -164,14 +152,3 @@ def _print_changes(console: Console, runs: Sequence[Run], before: Stored) -> Non
         line(console, f"  {verdict} ({change.kind}): {where}: {change.text}")
     if not found:
         line(console, "  Nothing got worse or better.")
-
-
-def print_added(runs: Sequence[Run], model: str, floor: str) -> None:
-    """A table in Markdown: what ``floor`` reaches alone, what ``model`` adds by stage, and when."""
-    typer.echo("| instance | budget | greedy alone | adds to admission | to disruption | to preference | when |")
-    typer.echo("|---|---:|---|---|---|---|---|")
-    for row in added(runs, model, floor):
-        greedy = f"{row.greedy}; {row.greedy_s:.2f} s"
-        when = ", ".join(filter(None, (row.when, f"plan {row.decide_s:.2f} s")))
-        cells = (short_name(row.instance), f"{row.budget_s:g} s", greedy, row.admission, row.disruption, row.preference)
-        typer.echo(f"| {' | '.join(cells)} | {when} |")

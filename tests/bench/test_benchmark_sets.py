@@ -72,6 +72,8 @@ def test_a_set_asks_for_each_model_and_budget_once(tmp_path: Path) -> None:
     ]
     assert {len(job.seeds) for job in jobs} == {2}
     assert [job.model for job in jobs_of(read_set(path), ["greedy-only"])] == ["greedy-only"] * 4
+    beside = [(job.model, job.budget_s) for job in jobs_of(read_set(path), floor="greedy-only") if job.draw == 1]
+    assert beside == [("default", 2.0), ("fast", 5.0), ("greedy-only", 2.0), ("greedy-only", 5.0)]
 
 
 def test_steady_cycles_are_run_only_where_a_limit_asks(tmp_path: Path) -> None:
@@ -233,16 +235,24 @@ def test_what_is_added_is_said_by_stage() -> None:
     floor = replace(RUN, model="greedy-only", stages=(ADMISSION, stage("moved-pods", 9), stage("nodes-opened", 2)))
     ours = replace(
         RUN,
-        placed=4,
         proven=2,
         stages=(ADMISSION, stage("moved-pods", 5, 5), stage("nodes-opened", 2)),
         moments={"moved-pods": Moment(0.3, 0.4)},
     )
     [row] = added([floor, ours], "default", "greedy-only")
-    assert row.admission == "+1 gangs, +1 proofs"
+    assert row.admission == "+1 proofs"
     assert row.disruption == "pods moved 9 to 5 (proven)"
     assert row.preference == "nothing"
     assert row.when == "best 0.30 s, proven 0.40 s"
+
+
+def test_costs_of_other_gangs_are_not_compared() -> None:
+    floor = replace(RUN, model="greedy-only", stages=(ADMISSION, stage("moved-pods", 9)))
+    [row] = added(
+        [floor, replace(RUN, placed=4, stages=(ADMISSION, stage("moved-pods", 12, 9)))], RUN.model, floor.model
+    )
+    assert row.admission == "+1 gangs"
+    assert row.disruption == "other gangs, other costs (gap 33.3%)"
 
 
 def test_nothing_is_called_nothing() -> None:

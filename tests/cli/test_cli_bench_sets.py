@@ -1,0 +1,83 @@
+"""``bench`` with a set: limits, stored runs, tables, growth, generated instances, faults."""
+
+from pathlib import Path
+
+import orjson
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from kai_solver.cli.app import app
+from kai_solver.instances_io import load_instance
+
+QUIET = {"kind": "quiet", "nodes": 8}
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["bench", *map(str, arguments), "--quiet"])
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    entries = [
+        {"name": "quiet", "says": "nobody contends", "peer": "1 s", "generate": QUIET, "checks": [
+            {"figure": "decide", "model": "greedy-only", "limit": 60},
+            {"figure": "memory", "model": "greedy-only", "limit": 1},
+        ]},
+        {"name": "quiet-16", "generate": QUIET | {"nodes": 16}, "checks": [
+            {"figure": "pending", "model": "greedy-only", "limit": 0},
+        ]},
+    ]  # fmt: skip
+    slope = {"name": "growth", "entries": ["quiet", "quiet-16"], "limit": 99}
+    document = {"format": "kai-bench/v1", "name": "tiny", "cycles": 1, "entries": entries, "slopes": [slope]}
+    path = tmp_path / "set.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def test_a_set_prints_phases_limits_and_promises_and_stores_and_draws(tiny: Path, tmp_path: Path) -> None:
+    stored, drawn = tmp_path / "run.json", tmp_path / "growth.svg"
+    first = run(tiny, "--save", stored, "--plot", drawn, "--clock", "cpu")
+    assert first.exit_code == 0, first.output
+    assert "3 of 4 kept" in first.stdout
+    assert "over" in first.stdout
+    assert "presolve" in first.stdout
+    assert "slope" in drawn.read_text()
+    assert len(orjson.loads(stored.read_bytes())["runs"]) == 2
+    again = run(tiny, "--compare", stored, "--only", "quiet", "--clock", "cpu", "--check")
+    assert again.exit_code == 1, "memory is over its limit"
+    assert "1 rows in both runs" in again.stdout
+    assert "limit of 1 MiB" not in again.stdout
+
+
+def test_tables_are_markdown_and_the_rest_goes_aside(tiny: Path) -> None:
+    done = run(tiny, "--table", "--only", "quiet", "--models", "fast")
+    assert done.exit_code == 0, done.output
+    assert "| nobody contends | 1 s | <= 60 s; memory <= 1 MiB |" in done.stdout
+    assert "**memory " in done.stdout
+    assert "| quiet | 2 s | 1 placed, 0 evicted, 0 moved;" in done.stdout
+    assert "| nothing | nothing | nothing |" in done.stdout
+    assert "Limits" in done.stderr
+    assert "Limits" not in done.stdout
+
+
+def test_an_entry_can_be_written_as_an_instance(tiny: Path, tmp_path: Path) -> None:
+    done = run(tiny, "--generate", "quiet", "--output", tmp_path / "quiet.json.zst")
+    assert done.exit_code == 0, done.output
+    assert len(load_instance(tmp_path / "quiet.json.zst").snapshot.nodes) == 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--generate", "quiet"], "an output"),
+        (["--generate", "absent", "--output", "x.json"], "no entry 'absent'"),
+        (["--only", "absent"], "no entry 'absent'"),
+        (["--compare", "absent.json"], "is no stored run"),
+        (["--models", "absent"], "absent"),
+    ],
+)
+def test_faults_are_named(tiny: Path, arguments: list[str], said: str) -> None:
+    done = run(tiny, *arguments)
+    assert done.exit_code == 2
+    assert said in done.stderr
