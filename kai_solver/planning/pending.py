@@ -96,8 +96,11 @@ def blocking_set(refusals: Iterable[Refusal]) -> tuple[tuple[Blocker, ...], bool
     every = list(refusals)
     for refusal in every:
         ever = refusal.evidence.blocking_ever() if refusal.evidence is not None else ()
-        if ever or refusal.proof.method == "size":
-            return ever or refusal.proof.blocking, True
+        if ever:
+            return ever, True
+    size = next((refusal.proof.blocking for refusal in every if refusal.proof.method == "size"), ())
+    if size:
+        return size, True
     merged: dict[tuple[str, str, str, str], Blocker] = {}
     minimal = True
     for refusal in every:

@@ -1,0 +1,94 @@
+"""What blocks: every proof against an exhaustive search, and every element of a blocking set eased in turn.
+
+Easing an element lets the gang run, or something else blocks: else the element was none.
+"""
+
+from dataclasses import replace
+from typing import Protocol
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from kai_solver.domain import Blocker, Gang, Pending, Plan, Snapshot
+from kai_solver.engine import Engine
+from kai_solver.explain.easing import eased
+from kai_solver.units import CPU
+from tests.engine.test_proofs import RUNGS, Rules, small_clusters
+
+
+class Engines(Protocol):
+    def __getitem__(self, model: str) -> Engine: ...
+
+
+def some(examples: int) -> settings:
+    return settings(
+        max_examples=examples,
+        deadline=None,
+        phases=(Phase.explicit, Phase.generate),  # shrinking a cluster takes minutes; print_blob repeats it
+        print_blob=True,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+
+
+@st.composite
+def mixed_clusters(draw: st.DrawFn) -> Snapshot:
+    """Small clusters in which nodes have more or less CPU, and the pods of the gang that waits may differ."""
+    cluster = draw(small_clusters())
+    nodes = tuple(
+        replace(node, allocatable=(node.allocatable[CPU] * draw(st.sampled_from([1, 1, 2])), *node.allocatable[1:]))
+        for node in cluster.nodes
+    )
+    waiting = cluster.gangs[-1]
+    if draw(st.integers(0, 2)) == 0:
+        first = replace(waiting.pods[0], request=(draw(st.sampled_from([100, 4000])), *waiting.pods[0].request[1:]))
+        waiting = replace(waiting, pods=(first, *waiting.pods[1:]))
+    return replace(cluster, nodes=nodes, gangs=(*cluster.gangs[:-1], waiting))
+
+
+def waits(plan: Plan, gang: Gang) -> Pending | None:
+    return next((entry for entry in plan.pending if entry.gang == gang.key), None)
+
+
+def is_needed(engine: Engine, cluster: Snapshot, gang: Gang, entry: Pending, blocker: Blocker) -> bool:
+    """With ``blocker`` eased the gang runs, or another set blocks it; true also where nobody can say how to ease it."""
+    easier = eased(cluster, gang.key, blocker)
+    if easier is None:
+        return True
+    still = waits(engine.cycle(easier), gang)
+    return still is None or set(still.proof.blocking) != set(entry.proof.blocking)
+
+
+def check_blocking_set(engine: Engine, cluster: Snapshot) -> None:
+    gang = cluster.gangs[-1]
+    plan = engine.cycle(cluster)
+    assert not any("refused" in note for note in plan.notes), plan.notes
+    entry = waits(plan, gang)
+    rules = Rules(cluster, gang)
+    possible = [rung for rung in RUNGS if rules.can(rung)]
+    if entry is None:
+        assert set(dict(plan.admitted).values()) <= set(possible)
+        return
+    if entry.proof.state == "proven":
+        assert not possible, entry
+        assert entry.proof.blocking
+        assert all(is_needed(engine, cluster, gang, entry, blocker) for blocker in entry.proof.blocking), entry.proof
+
+
+@given(cluster=mixed_clusters())
+@some(60)
+def test_easing_what_blocks_helps(engines: Engines, cluster: Snapshot) -> None:
+    check_blocking_set(engines["deterministic"], cluster)
+
+
+@given(cluster=mixed_clusters())
+@some(100)
+def test_easing_what_the_bounds_alone_found_helps(engines: Engines, cluster: Snapshot) -> None:
+    check_blocking_set(engines["greedy-only"], cluster)
+
+
+@pytest.mark.slow
+@given(cluster=mixed_clusters())
+@some(2000)
+def test_no_false_proof_and_no_idle_blocker_in_2000_clusters(engines: Engines, cluster: Snapshot) -> None:
+    check_blocking_set(engines["deterministic"], cluster)
