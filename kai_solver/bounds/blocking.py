@@ -67,7 +67,7 @@ class Evidence:
         return self._ever
 
     def _smallest(self, ask: Ask, *, by_rung: bool) -> tuple[Blocker, ...]:
-        cost = len(self.bounds.problem.nodes) + 100
+        cost = (len(self.bounds.problem.nodes) + 100) * (10 if self.demand.deep else 1)
 
         def paid(dropped: frozenset[str]) -> Refuted | None:
             return ask(dropped) if self.allowance.spend(cost) else None
@@ -193,6 +193,8 @@ class _Words:
             need, have = (format_amount(name, amount) for amount in (count.need, max(0, count.have)))
         elif count.kind == "slots":
             need, have = (f"{n} slots of {count.size} GPUs on one node" for n in (count.need, count.have))
+        elif count.kind == "flow":
+            need, have = f"{say_pods(count.need)}, with those admitted before", f"room for {count.have}"
         elif count.kind == "nodes":
             need, have = (f"{n} different nodes" for n in (count.need, count.have))
         else:
@@ -206,10 +208,14 @@ class _Words:
             return missing
         if count.kind == "slots":
             return missing * count.size * MILLI
-        shape = self.problem.shapes.shapes[count.shape if count.shape >= 0 else next(iter(self.demand.needed))]
+        shapes = [count.shape] if count.shape >= 0 else list(self.demand.needed)
+        return missing * max(self._asked(shape, resource) for shape in shapes)
+
+    def _asked(self, index: int, resource: int) -> int:
+        shape = self.problem.shapes.shapes[index]
         if resource != GPU:
-            return missing * shape.request[resource]
-        return missing * shape.gpu.devices * (shape.gpu.milli if not shape.gpu.memory_mib else MILLI)
+            return shape.request[resource]
+        return shape.gpu.devices * (shape.gpu.milli if not shape.gpu.memory_mib else MILLI)
 
 
 _RULES = {

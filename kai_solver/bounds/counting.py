@@ -51,6 +51,14 @@ class Relaxed:
         return self.fits[key]
 
     def _fit(self, problem: Problem, shape: int, dropped: frozenset[str]) -> IntArray:
+        gpu = problem.shapes.shapes[shape].gpu
+        found = self._fit_alone(problem, shape, dropped)
+        if gpu.is_shared and gpu.devices > 1 and GPU_NAME not in dropped:
+            slots = np.maximum(self.device_free, 0) // np.maximum(problem.shapes.milli(shape), 1)[:, None]
+            np.minimum(found, _on_distinct(slots, gpu.devices, int(found.max(initial=0))), out=found)
+        return found
+
+    def _fit_alone(self, problem: Problem, shape: int, dropped: frozenset[str]) -> IntArray:
         if not dropped:
             return fitting(problem, self.free, self.device_free, shape)
         free = self.free.copy()
@@ -99,6 +107,17 @@ class Domains(Sequence[BoolArray]):
         return sums[:-1].astype(np.int64)
 
 
+def _on_distinct(slots: IntArray, devices: int, most: int) -> IntArray:
+    """(N,) pods that fit ``slots`` (N, D) where each takes a slot on so many different devices; at most ``most``.
+
+    k pods fit exactly when the devices have ``k devices`` slots together, none giving more than k.
+    """
+    found = np.zeros(len(slots), dtype=np.int64)
+    for pods in range(1, min(most, int(slots.sum(axis=1).max(initial=0)) // devices) + 1):
+        found[np.minimum(slots, pods).sum(axis=1) >= pods * devices] = pods
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Shortfall:
     """One count that does not come out: ``need`` and ``have`` in pods, slots, nodes or amounts, by ``kind``.
@@ -106,7 +125,7 @@ class Shortfall:
     ``where``: the domain that comes closest, -1 for all nodes. ``size``: GPUs of a slot.
     """
 
-    kind: Literal["fit", "spacing", "nodes", "slots", "total"]
+    kind: Literal["fit", "spacing", "nodes", "slots", "total", "flow"]
     need: int
     have: int
     shape: int = -1
@@ -289,6 +308,8 @@ def in_words(problem: Problem, found: Shortfall, spacing: Placement = NO_PLACEME
     """What a count says, before it is known which rules and resources are to blame."""
     if found.kind == "nodes":
         return Blocker("placement", "different nodes with room", str(found.need), str(found.have))
+    if found.kind == "flow":
+        return Blocker("resource", "nodes for pods of several kinds", say_pods(found.need), f"room for {found.have}")
     if found.kind == "slots":
         return Blocker("resource", f"slots of {found.size} GPUs on one node", str(found.need), str(found.have))
     if found.kind == "total":

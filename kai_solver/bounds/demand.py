@@ -50,6 +50,8 @@ class Demand:
         How the pods of ``needed`` must lie.
     grown
         Of those admitted, what gangs got that ran before: it counts beside ``needed`` where they stay.
+    deep
+        Flow is asked too where counts say nothing: milliseconds, where those cost microseconds.
     spare_charge, spare_milli
         What those cost and hold whom this rung may undo altogether; they are not in ``beside``.
     """
@@ -64,6 +66,7 @@ class Demand:
     scope: Scope | None = None
     spacing: Placement = NO_PLACEMENT
     grown: tuple[Grown, ...] = ()
+    deep: bool = False
     spare_charge: Charge = (0, 0, 0)
     spare_milli: int = 0
 

@@ -1,14 +1,15 @@
 """One question to all bounds: is it sure that no allowed plan of a rung runs this chunk?"""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.bounds.counting import GPU_NAME, NOTHING, Shortfall, in_words, shortfall
+from kai_solver.bounds.counting import GPU_NAME, NOTHING, TOPOLOGY, Relaxed, Shortfall, in_words, shortfall
 from kai_solver.bounds.demand import Demand
+from kai_solver.bounds.flow import flow_shortfall
 from kai_solver.bounds.residents import Residents
 from kai_solver.bounds.rights import SHARE, Rights, Table
 from kai_solver.domain import Blocker, Rung
@@ -16,6 +17,9 @@ from kai_solver.reduction import Problem
 from kai_solver.units import GPU, QUEUE_RESOURCES, UNLIMITED, format_amount
 
 BoolArray = NDArray[np.bool_]
+
+MOST_DOMAINS = 16
+"""Domains up to which flow is asked for each."""
 
 LIMIT, QUOTA = "queue-limit", "queue-quota"
 DISTURBING = (Rung.CONSOLIDATION, Rung.RECLAIM, Rung.PREEMPT)
@@ -96,7 +100,25 @@ class Bounds:
             beside.update(self.residents.welcome_home(leaving & ~self._mask(moment.disturbed)))
         relaxed = self.residents.without(leaving)
         found = shortfall(self.problem, relaxed, demand.needed, beside, masks, demand.spacing, dropped)
+        if found is None and demand.deep:
+            found = self._lacks_flow(demand, relaxed, beside, dropped)
         return None if found is None else Refuted("count", found)
+
+    def _lacks_flow(
+        self, demand: Demand, relaxed: Relaxed, beside: Mapping[int, int], dropped: frozenset[str]
+    ) -> Shortfall | None:
+        """By flow: what lacks everywhere, or in every domain where the chunk has to be in one."""
+        if demand.scope is None or TOPOLOGY in dropped:
+            return flow_shortfall(self.problem, relaxed, demand.needed, beside, None, dropped)
+        if len(demand.scope.masks) > MOST_DOMAINS:
+            return None
+        best: Shortfall | None = None
+        for where, mask in enumerate(demand.scope.masks):
+            found = flow_shortfall(self.problem, relaxed, demand.needed, beside, mask, dropped, where)
+            if found is None:
+                return None
+            best = found if best is None or found.have > best.have else best
+        return best
 
     def _lacks_rights(
         self, demand: Demand, moment: Moment, leaving: BoolArray, dropped: frozenset[str]

@@ -208,4 +208,5 @@ _RULES: dict[str, Ease] = {
     "priority": _first_in_queue,
     "minruntime": _nobody_protected,
     "max-consolidation-gangs": _all_may_move,
+    "largest node": _more_capacity,
 }

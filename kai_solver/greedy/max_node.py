@@ -2,7 +2,7 @@
 
 from kai_solver.greedy.node_reasons import is_mig
 from kai_solver.reduction import Problem, Shape
-from kai_solver.units import CPU, MEMORY, MILLI, PODS, humanized
+from kai_solver.units import CPU, GPU, MEMORY, MILLI, PODS, humanized
 from kai_solver.units.go_text import CORES, GB
 
 NODE_POOL = "default"
@@ -24,6 +24,20 @@ def beyond_largest(problem: Problem, shape: Shape, pod: str) -> str:
     return (
         f"{head}Max {name} resources available in a single node in the {NODE_POOL} node-pool is topped at {most}{unit}"
     )
+
+
+def short_of_largest(problem: Problem, shape: Shape) -> tuple[str, int]:
+    """The first resource of which no node has enough for one pod, and how much more one would have to have."""
+    names, gpu = problem.snapshot.schema.names, shape.gpu
+    if gpu.devices and not gpu.memory_mib:
+        short = gpu.devices * gpu.milli - int(problem.gpus.max(initial=0)) * MILLI
+        if short > 0:
+            return names[GPU], short
+    for resource, amount in enumerate(shape.request):
+        short = amount - int(problem.capacity[resource].max(initial=0))
+        if resource != GPU and short > 0:
+            return names[resource], short
+    return "", 0
 
 
 def not_met(pod: str, predicate: str, text: str) -> str:

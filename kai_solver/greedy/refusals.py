@@ -3,7 +3,7 @@
 from kai_solver.domain import Blocker, FitError, QueueDetails, QueueVector, Reason
 from kai_solver.fairness import capping_queue
 from kai_solver.greedy.chunks import Chunk
-from kai_solver.greedy.max_node import beyond_largest
+from kai_solver.greedy.max_node import beyond_largest, short_of_largest
 from kai_solver.greedy.outcome import Refusal, proven
 from kai_solver.greedy.rules import delay_remaining_s
 from kai_solver.greedy.state import State
@@ -62,7 +62,9 @@ class LargestNode:
         line = f"Resources were not found for pod {name} due to: {text}"
         error = FitError(Reason.POD_SCHEDULING_ERRORS.value, (line,))
         head, _, most = text.partition(". ")
-        blocker = Blocker("rule", "largest node", head.partition(" requires ")[2], most[0].lower() + most[1:])
+        resource, short = short_of_largest(self._problem, self._problem.shapes.shapes[shapes[chunk.pods[position]]])
+        need, have = head.partition(" requires ")[2], most[0].lower() + most[1:]
+        blocker = Blocker("rule", "largest node", need, have, resource=resource, short=short)
         return proven(Reason.NOT_ENOUGH_RESOURCES, line, "size", blocker, fit_errors=(error,))
 
     def _text(self, shape: int) -> str:

@@ -76,6 +76,9 @@ class OracleLadder:
             return Answer("no", proof, evidence=self._refuter_of(outcome).evidence(chunk, rung))
         if not question.has_choice:
             return Answer("no", Proof("proven", "exhausted"))
+        refuted = self._refuter_of(outcome).refute_deep(chunk, rung)
+        if refuted is not None:
+            return refuted
         if self.asker is None:
             return UNASKED
         return self._ask(self.asker, question)

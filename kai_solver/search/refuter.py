@@ -65,6 +65,18 @@ class Refuter:
         proof = Proof("proven", "count", (self.bounds.in_words(demand, found),))
         return Answer("no", proof, evidence=self._evidence(demand, moment))
 
+    def refute_deep(self, chunk: Chunk, rung: Rung) -> Answer | None:
+        """As ``refute``, by flow too: asked once, before CP-SAT would be."""
+        if self.is_silent:
+            return None
+        demand, moment = replace(self.demand(chunk, rung), deep=True), self.moment()
+        found = self.bounds.refute(demand, moment)
+        if found is None:
+            return None
+        method = "flow" if found.count is not None and found.count.kind == "flow" else "count"
+        proof = Proof("proven", method, (self.bounds.in_words(demand, found),))
+        return Answer("no", proof, evidence=self._evidence(demand, moment))
+
     def evidence(self, chunk: Chunk, rung: Rung) -> Evidence | None:
         """The question as it stands now, to be kept with a "no" that others gave."""
         return None if self.is_silent else self._evidence(self.demand(chunk, rung), self.moment())
