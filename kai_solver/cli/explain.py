@@ -1,5 +1,6 @@
 """``kai-solver explain``: why a gang is pending, or what a plan does to it."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,7 +33,8 @@ def explain(
 ) -> Exit:
     """Explain why a gang waits: its queues, the nodes, the proof, and what would have to change.
 
-    Of a gang that does not wait: what the plan does to its pods, and for whom.
+    Of a gang that does not wait: what the plan does to its pods, and for whom. Of one named gang that waits, everything
+    that blocks it is eased in turn and the cluster planned anew, to see what would make it fit.
 
     \b
     Examples:
@@ -41,14 +43,21 @@ def explain(
     """
     from kai_solver.cli.explained import print_explanations
     from kai_solver.cli.inputs import read_request
+    from kai_solver.engine import Engine
     from kai_solver.explain import Explainer, find_gang
 
     request = read_request(instance, model, budget, actions, limit)
     if gang is not None:
         find_gang(request.loaded.snapshot, gang)  # a wrong name is told before anything is solved
-    explainer = Explainer(request.loaded.snapshot, _plan(request, plan, seed, quiet))
-    gangs = (gang,) if gang is not None else explainer.pending_gangs()
-    explanations = [explainer.explain(name) for name in gangs]
+    found = _plan(request, plan, seed, quiet)
+    if gang is not None:
+        with Engine(request.model) as engine:
+            engine.wait()
+            replan = partial(engine.cycle, budget_s=request.budget_s, seed=seed)
+            explanations = [Explainer(request.loaded.snapshot, found, replan).explain(gang)]
+    else:
+        explainer = Explainer(request.loaded.snapshot, found)
+        explanations = [explainer.explain(name) for name in explainer.pending_gangs()]
     if as_json:
         import orjson
 

@@ -7,7 +7,7 @@ from rich.table import Table
 
 from kai_solver.cli.console import counted, heading, line, open_console, table
 from kai_solver.cli.phrases import blocked_by
-from kai_solver.explain import Event, Explanation, PodFit, QueueLine
+from kai_solver.explain import Cure, Event, Explanation, PodFit, QueueLine
 from kai_solver.units import QUEUE_RESOURCES, UNLIMITED
 
 
@@ -34,9 +34,17 @@ def _print_explanation(console: Console, explanation: Explanation) -> None:
     for fit in explanation.fits:
         _print_fit(console, fit)
     _section(console, "What would have to change", explanation.changes)
+    _section(console, "Tried out, one change at a time", [_cure(cure) for cure in explanation.cures])
     if explanation.queues:
         line(console, "  Queues, from the gang's own up (allocated: as the plan leaves it)")
         console.print(queue_table(explanation.queues, indented=False))
+
+
+def _cure(cure: Cure) -> str:
+    if cure.runs:
+        return f"{cure.text}: it runs"
+    blockers = "; ".join(f"{b.kind} {b.name}" for b in cure.then)
+    return f"{cure.text}: it waits all the same" + (f", then blocked by {blockers}" if blockers else "")
 
 
 def _events(events: Sequence[Event]) -> list[str]:

@@ -2,6 +2,8 @@
 
 from kai_solver.explain.aftermath import carried_out
 from kai_solver.explain.conditions import scheduling_condition
+from kai_solver.explain.cures import Cure, cures
+from kai_solver.explain.easing import eased
 from kai_solver.explain.events import Event, plan_events
 from kai_solver.explain.explain import Explainer, explain_gang, find_gang
 from kai_solver.explain.explanation import Explanation, NodeReason, PodFit, QueueLine
@@ -9,6 +11,7 @@ from kai_solver.explain.gaps import relative_gap
 from kai_solver.explain.queue_lines import fair_share_lines
 
 __all__ = [
+    "Cure",
     "Event",
     "Explainer",
     "Explanation",
@@ -16,6 +19,8 @@ __all__ = [
     "PodFit",
     "QueueLine",
     "carried_out",
+    "cures",
+    "eased",
     "explain_gang",
     "fair_share_lines",
     "find_gang",

@@ -39,7 +39,7 @@ def _more_capacity(snapshot: Snapshot, _gang: str, blocker: Blocker) -> Snapshot
     if not blocker.resource:
         return None
     resource = snapshot.schema.index(blocker.resource)
-    inside = _nodes_of(snapshot, blocker.where)
+    inside = nodes_of(snapshot, blocker.where)
     nodes = (_larger(n, resource, blocker.short) if n.name in inside else n for n in snapshot.nodes)
     return replace(snapshot, nodes=tuple(nodes))
 
@@ -57,7 +57,7 @@ def _with(node: Node, resource: int, amount: int) -> Node:
     return replace(node, allocatable=tuple(vector))
 
 
-def _nodes_of(snapshot: Snapshot, domain: str) -> frozenset[str]:
+def nodes_of(snapshot: Snapshot, domain: str) -> frozenset[str]:
     """Names of the nodes of a domain (label values from the outermost level in, with ``/``); of all for ``""``."""
     if not domain:
         return frozenset(node.name for node in snapshot.nodes)

@@ -5,6 +5,7 @@ from kai_solver.errors import InputError
 from kai_solver.explain.aftermath import carried_out
 from kai_solver.explain.changes import needed_changes
 from kai_solver.explain.conditions import scheduling_condition
+from kai_solver.explain.cures import Replan, cures
 from kai_solver.explain.events import events_of
 from kai_solver.explain.explanation import Explanation, GangState
 from kai_solver.explain.fit_texts import kai_text, kubernetes_text
@@ -25,10 +26,14 @@ def explain_gang(snapshot: Snapshot, plan: Plan, gang: str) -> Explanation:
 
 
 class Explainer:
-    """Explains gangs of one plan; the cluster before and after it is prepared once."""
+    """Explains gangs of one plan; the cluster before and after it is prepared once.
 
-    def __init__(self, snapshot: Snapshot, plan: Plan) -> None:
+    ``replan``: plans a changed cluster, so that cures can be tried out; without it none are.
+    """
+
+    def __init__(self, snapshot: Snapshot, plan: Plan, replan: Replan | None = None) -> None:
         self.snapshot = snapshot
+        self._replan = replan
         self.plan = plan
         self._before = build_problem(snapshot)
         self._after = build_problem(carried_out(snapshot, plan))
@@ -48,6 +53,8 @@ class Explainer:
         if entry is None:
             return Explanation(gang.key, self._state(gang), gang.queue, queues=chain, events=events)
         shape = self._shapes.get(gang.key)
+        blocking = entry.proof.blocking
+        tried = cures(self.snapshot, gang.key, blocking, self._replan) if self._replan is not None else ()
         fits = self._fit.gang(shape) if shape else ()
         return Explanation(
             gang=gang.key,
@@ -59,6 +66,7 @@ class Explainer:
             queues=chain,
             fits=fits,
             changes=needed_changes(self._after, shape, gang, chain, fits, entry),
+            cures=tried,
             kai=kai_text(fits),
             kubernetes=kubernetes_text(fits),
             events=events,

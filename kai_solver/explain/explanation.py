@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from kai_solver.domain import Proof, QueueVector
+from kai_solver.explain.cures import Cure
 from kai_solver.explain.events import Event
 from kai_solver.units import QUEUE_RESOURCES
 
@@ -95,6 +96,8 @@ class Explanation:
         From the gang's queue up to the root; allocation as the plan leaves it.
     changes
         What would have to change, one sentence each.
+    cures
+        Changes that were tried out one by one, and what became of the gang; empty where none was asked for.
     kai, kubernetes
         The message as KAI and as Kubernetes would write it.
     events
@@ -112,6 +115,7 @@ class Explanation:
     queues: tuple[QueueLine, ...] = ()
     fits: tuple[PodFit, ...] = ()
     changes: tuple[str, ...] = ()
+    cures: tuple[Cure, ...] = ()
     kai: str = ""
     kubernetes: str = ""
     events: tuple[Event, ...] = ()
@@ -129,6 +133,7 @@ class Explanation:
             "queues": [line.document() for line in self.queues],
             "fits": [asdict(fit) for fit in self.fits],
             "changes": list(self.changes),
+            "cures": [asdict(cure) for cure in self.cures],
             "kai": self.kai,
             "kubernetes": self.kubernetes,
             "events": [event.document() for event in self.events],

@@ -129,7 +129,14 @@ def test_an_instance_alone_is_linted(case: Path, tmp_path: Path) -> None:
 def test_explain_names_queues_nodes_and_what_would_have_to_change(case: Path) -> None:
     done = run("explain", case, "ns/huge", *GREEDY)
     assert done.exit_code == 0
-    for words in ("pending in queue poor", "Insufficient nvidia.com/gpu", "What would have to change", "fair share"):
+    told = (
+        "pending in queue poor",
+        "Insufficient nvidia.com/gpu",
+        "What would have to change",
+        "fair share",
+        "Tried out",
+    )
+    for words in told:
         assert words in done.stdout, words
     document = json.loads(run("explain", case, "huge", *GREEDY, "--json").stdout)
     assert (document["gang"], document["state"]) == ("ns/huge", "pending")
