@@ -72,17 +72,25 @@ def jobs_of(bench_set: BenchSet, models: Sequence[str] = (), floor: str | None =
         Job(
             Path(entry.name) if entry.generate is not None else bench_set.folder / entry.file,
             model,
-            tuple(range(1, 1 + bench_set.doc.cycles)),
+            tuple(range(1, 1 + bench_set.doc.cycles)) if (model, budget_s) not in once else (1,),
             budget_s,
+            warm_up=(model, budget_s) not in once,
             generate=entry.generate,
             draw=draw,
             steady=STEADY_CYCLES if (model, budget_s) in _steady(entry) else 0,
             name=entry.name,
         )
         for entry in bench_set.doc.entries
+        for once in [_only_for_growth(bench_set.doc, entry)]
         for model, budget_s in _asked(bench_set.doc, entry, models, floor)
         for draw in entry.seeds
     ]
+
+
+def _only_for_growth(doc: BenchDoc, entry: EntryDoc) -> set[tuple[str, float]]:
+    """(model, budget) pairs that only a slope asks for: one cycle tells enough, and it may be a long one."""
+    checked = {(check.model, check.budget) for check in entry.checks}
+    return {(slope.model, slope.budget) for slope in doc.slopes if entry.name in slope.entries} - checked
 
 
 def _steady(entry: EntryDoc) -> set[tuple[str, float]]:
