@@ -139,6 +139,24 @@ def test_turns_come_as_if_all_were_sorted_anew(state: State) -> None:
             slow.again(gang)
 
 
+@given(state=waiting_rooms(), draws=st.data())
+@SPEED
+def test_turns_follow_what_other_queues_lose(state: State, draws: st.DataObject) -> None:
+    chunkers = [Chunker(gang, kept) for gang, kept in zip(state.problem.gangs, state.gangs, strict=True)]
+    fast, slow = Turns(state, chunkers, range(len(chunkers))), SlowTurns(state, chunkers)
+    tree = state.problem.queues
+    leaves = [queue for queue in range(tree.size) if not tree.children[queue]]
+    while True:
+        turn, expected = fast.pop(), slow.pop()
+        assert (turn[0] if turn is not None else None) == expected
+        if turn is None:
+            return
+        for leaf, gpus in draws.draw(st.lists(st.tuples(st.sampled_from(leaves), st.integers(-1, 2)), max_size=2)):
+            for queue in tree.path[leaf]:
+                state.allocated[queue][2] += gpus * MILLI
+        fast.refresh()
+
+
 @given(state=waiting_rooms())
 @SPEED
 def test_every_gang_that_waits_gets_a_turn(state: State) -> None:
