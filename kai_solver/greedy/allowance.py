@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.fairness import saturation_room, surplus
+from kai_solver.fairness import levelled, saturation_room, surplus
 from kai_solver.greedy.state import State
 from kai_solver.greedy.victims import VictimPool
 from kai_solver.reduction.charges import Charge
@@ -32,19 +32,12 @@ class Allowance:
         self._surplus: dict[int, Charge] = {}
         self._room: dict[int, tuple[float, float, float]] = {}
         for leaf in leaves:
-            found = surplus(problem.queues, problem.allocatable, state.allocated, taker, leaf, request)
-            self._of_leaf[leaf] = found.queue
-            if found.queue not in self._surplus:
-                self._surplus[found.queue] = found.amounts
-                self._room[found.queue] = saturation_room(
-                    problem.queues,
-                    problem.share,
-                    state.allocated,
-                    taker,
-                    leaf,
-                    request,
-                    problem.policy.saturation_multiplier,
-                )
+            queue = self._of_leaf[leaf] = levelled(problem.queues, taker, leaf)[1]
+            if queue not in self._surplus:
+                numbers = (problem.queues, problem.allocatable, state.allocated, taker, leaf, request)
+                self._surplus[queue] = surplus(*numbers).amounts
+                shares = (problem.queues, problem.share, state.allocated, taker, leaf, request)
+                self._room[queue] = saturation_room(*shares, problem.policy.saturation_multiplier)
 
     def spent(self, units: Iterable[int]) -> dict[int, _Spent]:
         """What is taken by levelled queue once ``units`` are gone for good."""

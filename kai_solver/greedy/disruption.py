@@ -1,6 +1,6 @@
 """Making room for one chunk on one rung: who may be taken, the cheapest way, and whether it is allowed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ from kai_solver.fairness import ReclaimLedger
 from kai_solver.greedy.allowance import Allowance
 from kai_solver.greedy.caps import passed_cap
 from kai_solver.greedy.chunks import Chunk, Chunker
-from kai_solver.greedy.evicting import Evictor
+from kai_solver.greedy.evicting import Evictor, never
 from kai_solver.greedy.fit import FitTable
 from kai_solver.greedy.outcome import Outcome, Refusal, proven
 from kai_solver.greedy.rules import Aggressor, Eligibility, reclaim_allowed, refuses_reclaim, was_counted
@@ -36,7 +36,13 @@ class Disruption:
     """One disruptive rung of one climb."""
 
     def __init__(
-        self, outcome: Outcome, fits: FitTable, rung: Rung, chunkers: list[Chunker], waiting: Sequence[int] = ()
+        self,
+        outcome: Outcome,
+        fits: FitTable,
+        rung: Rung,
+        chunkers: list[Chunker],
+        waiting: Sequence[int] = (),
+        is_over: Callable[[], bool] = never,
     ) -> None:
         self.state: State = outcome.state
         self.outcome = outcome
@@ -44,6 +50,7 @@ class Disruption:
         self.fits = fits
         self.chunkers = chunkers
         self.waiting = waiting
+        self.is_over = is_over
         self._eligibility: Eligibility | None = None
         self._evictors: dict[int, Evictor] = {}
         self._refused: dict[tuple[object, ...], Refusal] = {}
@@ -124,8 +131,13 @@ class Disruption:
     # -- search --------------------------------------------------------------------------------------------------
 
     def solve(self, who: Aggressor, chunk: Chunk) -> list[int] | None:
-        """Place ``chunk``; the units that leave or move for it. None with the state unchanged where greedy fails."""
+        """Place ``chunk``; the units that leave or move for it. None with the state unchanged where greedy fails.
+
+        Also None once ``is_over``: it is asked before each pod, so that one large gang does not outlast its time.
+        """
         for units, allowance in self._choices(who):
+            if self.is_over():
+                return None
             if not units.any() and self.rung is not Rung.CONSOLIDATION:
                 continue
             before = self._before(who)
@@ -180,7 +192,7 @@ class Disruption:
         """The one for ``units``; equal masks are the same object, kept by the evictor itself."""
         found = self._evictors.get(id(units))
         if found is None:
-            found = self._evictors[id(units)] = Evictor(self.pool, self.fits, self.rung, units)
+            found = self._evictors[id(units)] = Evictor(self.pool, self.fits, self.rung, units, self.is_over)
         return found
 
     def is_allowed(self, who: Aggressor, chunk: Chunk, units: list[int], ledger: ReclaimLedger | None) -> bool:

@@ -1,5 +1,7 @@
 """Placing a chunk by making room: the cheapest victims per node, then everything back that can stay or move."""
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,16 +28,29 @@ DOMAINS_TRIED = 16
 """Domains tried for one chunk, cheapest estimate first."""
 
 
+def never() -> bool:
+    """Time does not end."""
+    return False
+
+
 class Evictor(Placer):
     """A placer that may make units leave. One serves all questions with the same rung and eligible gangs."""
 
     at_once = False  # Every pod may cost other victims.
 
-    def __init__(self, pool: VictimPool, fits: FitTable, rung: Rung, eligible: BoolArray) -> None:
+    def __init__(
+        self,
+        pool: VictimPool,
+        fits: FitTable,
+        rung: Rung,
+        eligible: BoolArray,
+        is_over: Callable[[], bool] = never,
+    ) -> None:
         super().__init__(pool.state, fits=fits)
         self.pool = pool
         self.rung = rung
         self.eligible = eligible
+        self.is_over = is_over
         self.may_move = pool.state.problem.policy.consolidating_reclaim or rung is Rung.CONSOLIDATION
         self.mover = Placer(pool.state, fits=fits, later=True)
         self.left: dict[int, None] = {}
@@ -82,6 +97,8 @@ class Evictor(Placer):
         """Place ``pod`` where the fewest victims have to leave."""
         if super().place_pod(pod, allowed):
             return True
+        if self.is_over():
+            return False
         allowance, spent = self._allowance, {}
         if allowance is not None:
             self.left = {unit: None for unit in self.left if self.pool.is_disturbed(unit)}
@@ -215,6 +232,8 @@ class Evictor(Placer):
         is_plain = gang.root.topology is None and all(p.topology is None for p in gang.root.podsets())
         is_plain = is_plain and not self.state.problem.gangs[u.gang].placement.is_rule
         if is_plain and alike in hopeless:
+            return
+        if any(not self.fits.counts(shape)[1].any() for shape in alike):
             return
         if not self._replace(unit):
             hopeless.add(alike)

@@ -86,7 +86,9 @@ class Ladder:
 
     def _disturb(self, rung: Rung, candidates: list[int]) -> None:
         turns = self.course.turns(candidates)
-        disruption = Disruption(self.outcome, self.course.placer.fits, rung, self.course.chunkers, candidates)
+        disruption = Disruption(
+            self.outcome, self.course.placer.fits, rung, self.course.chunkers, candidates, self.course.is_over
+        )
         while not turns.is_over:
             if self.course.is_over():
                 self.course.stop(rung, turns.rest())

@@ -197,6 +197,15 @@ class State:
             else:
                 self._apply_put(pod, place)
 
+    def replay(self, steps: Iterable[tuple[str, int, Place | None]]) -> None:
+        """Take ``steps`` of the journal, which were undone, once more; the state is as it was before them."""
+        for step, pod, place in steps:
+            if place is None:
+                (self._apply_evict if step == "evict" else self._apply_restore)(pod)
+            else:
+                (self._apply_put if step == "put" else self._apply_lift)(pod, place)
+            self.journal.append((step, pod, place))
+
     # -- effects -----------------------------------------------------------------------------------------------
 
     def _apply_put(self, pod: int, place: Place) -> None:

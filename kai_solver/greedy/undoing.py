@@ -27,6 +27,7 @@ def solve(outcome: Outcome, disruption: Disruption, who: Aggressor, chunk: Chunk
     state = outcome.state
     mark = state.mark()
     found = disruption.solve(who, chunk)
+    steps = state.journal[mark:]
     given = _cheaper(outcome, disruption, given, found)
     if not given:
         return found
@@ -42,7 +43,8 @@ def solve(outcome: Outcome, disruption: Disruption, who: Aggressor, chunk: Chunk
             outcome.withdraw(admission, TAKEN_BACK)
         return spared
     state.rollback(mark)
-    return disruption.solve(who, chunk) if found is not None else None
+    state.replay(steps)
+    return found
 
 
 def _given(outcome: Outcome, disruption: Disruption, who: Aggressor) -> list[Admission]:
