@@ -187,8 +187,12 @@ class Evictor(Placer):
     def _bring_home(self, units: list[int]) -> None:
         """Let all of one gang's ``units`` stay where they ran, or none: is there room now that the rest is placed?"""
         pool, state = self.pool, self.state
+        moved = [pod for unit in units if pool.is_moved(unit) for pod in pool.units[unit].pods]
+        vacated, home = {state.places[pod].node for pod in moved}, state.problem.pod_node
+        if not all(home[p] in vacated or state.fits_home(p) for unit in units for p in pool.units[unit].pods):
+            return  # Most homes are taken; then nothing has to be tried.
         mark = state.mark()
-        for pod in [pod for unit in units if pool.is_moved(unit) for pod in pool.units[unit].pods]:
+        for pod in moved:
             state.lift(pod)
         fits = state.returns_home([pod for unit in units for pod in pool.units[unit].pods])
         gang = pool.units[units[0]].gang

@@ -41,12 +41,12 @@ class HoldRows:
 
     def only(self, kept: BoolArray) -> "HoldRows":
         """The rows of the ``kept`` (U,) units."""
-        own, shared = kept[self.unit], kept[self.shared_unit]
+        own, shared = np.flatnonzero(kept[self.unit]), np.flatnonzero(kept[self.shared_unit])
         return HoldRows(
             self.unit[own],
             self.node[own],
             self.whole[own],
-            self.request[:, own],
+            np.take(self.request, own, axis=1),
             self.shared_unit[shared],
             self.shared_node[shared],
             self.shared_device[shared],

@@ -81,6 +81,7 @@ class State:
         self.crowds = Crowds(problem)
         self._plain: dict[int, bool] = {}
         self._requests = [np.array(s.request, dtype=np.int64) for s in problem.shapes.shapes]
+        self._asked = [[(r, a) for r, a in enumerate(s.request) if a > 0] for s in problem.shapes.shapes]
 
     # -- steps -------------------------------------------------------------------------------------------------
 
@@ -402,7 +403,7 @@ class State:
         """
         mark = self.mark()
         for pod in pods:
-            if not self._fits_home(pod):
+            if not self.fits_home(pod):
                 self.rollback(mark)
                 return False
             is_welcome = not rules or self._is_welcome_home(pod)
@@ -424,15 +425,18 @@ class State:
             return True
         return all(self.affinity.agrees(self.problem.pods[pod], place.node) for pod, place in self.places.items())
 
-    def _fits_home(self, pod: int) -> bool:
+    def fits_home(self, pod: int) -> bool:
+        """True where there is room for an evicted ``pod`` where it ran."""
         problem = self.problem
         node, shape = problem.pod_node[pod], problem.pod_shape[pod]
-        request = self._requests[shape]
-        if bool(((self.future[:, node] < request) & (request > 0)).any()):
-            return False
-        milli = problem.shapes.milli(shape)[node]
         seats = problem.seats.get(pod, ())
-        if any(self.device_future[node, d] < milli for d in seats) or not self._has_slots(pod, node, seats):
+        if seats:
+            milli = problem.shapes.milli(shape)[node]
+            free = self.device_future[node]
+            if any(free[device] < milli for device in seats) or not self._has_slots(pod, node, seats):
+                return False
+        future = self.future
+        if any(future[resource, node] < amount for resource, amount in self._asked[shape]):
             return False
         return self.zones is None or self.zones.has_room_at_home(pod)
 

@@ -196,8 +196,10 @@ class Survey:
 
 def _options(node: IntArray, group: IntArray, devices: IntArray, price: FloatArray) -> Options:
     """Options by node and group, in the order given within a group, where devices add up (later units go last)."""
-    order = np.lexsort((group, node))
-    node, group, devices, price = node[order], group[order], devices[order], price[order]
+    key = node * (int(group.max(initial=0)) + 1) + group
+    if bool((key[1:] < key[:-1]).any()):
+        order = np.argsort(key, kind="stable")
+        node, group, devices, price = node[order], group[order], devices[order], price[order]
     new = np.ones(len(node), dtype=np.bool_)
     new[1:] = (node[1:] != node[:-1]) | (group[1:] != group[:-1])
     total = np.cumsum(devices)
