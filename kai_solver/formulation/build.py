@@ -12,11 +12,12 @@ from kai_solver.formulation.variables import Variables
 
 @dataclass(frozen=True, slots=True)
 class Formulation:
-    """The model, its variables, and its objectives in order."""
+    """The model, its variables, and its objectives in order; for each of these the stage that it unfolds."""
 
     spec: ModelSpec
     variables: Variables
     objectives: tuple[Objective, ...]
+    stage_of: tuple[str, ...] = ()
 
 
 def formulate(joint: Joint, families: Iterable[str], stage_names: Iterable[str]) -> Formulation:
@@ -25,5 +26,5 @@ def formulate(joint: Joint, families: Iterable[str], stage_names: Iterable[str])
     variables = Variables(joint, spec)
     for name in families:
         family(name)(variables)
-    objectives = [objective for name in stage_names for objective in stages(name)(variables)]
-    return Formulation(spec, variables, tuple(objectives))
+    found = [(name, objective) for name in stage_names for objective in stages(name)(variables)]
+    return Formulation(spec, variables, tuple(o for _, o in found), tuple(name for name, _ in found))

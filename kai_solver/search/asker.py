@@ -64,9 +64,14 @@ class Asker:
         return self.solve(spec, HINT_S).values
 
     def minimize(
-        self, form: Formulation, stages: Sequence[StageObjective], hint: Ints | None, progress: Progress | None = None
+        self,
+        form: Formulation,
+        stages: Sequence[StageObjective],
+        hint: Ints | None,
+        progress: Progress | None = None,
+        known: Mapping[str, int] | None = None,
     ) -> SessionResult:
-        """Minimise ``stages`` one after the other, in all the time that is left."""
+        """Minimise ``stages`` one after the other, in all the time that is left; ``known``: bounds of theirs."""
         result = solve_stages(
             self.solver,
             form.spec,
@@ -76,8 +81,21 @@ class Asker:
             self._parameters(form.spec, max(0.0, self.budget.left_s)),
             clock=self.budget.clock,
             apart=[var for choice in form.variables.choices for var in choice.chosen.values()],
+            known=known,
             progress=progress,
             should_stop=self.should_stop,
+        )
+        self.budget.blame(result.errors)
+        return result
+
+    def minimize_alone(self, spec: ModelSpec, stages: Sequence[StageObjective], seconds: float) -> SessionResult:
+        """Minimise ``stages`` of a model of its own, in at most ``seconds``, by SCIP where time need not be counted."""
+        parameters = self._parameters(spec, seconds)
+        if not self.model.search.deterministic:
+            parameters = replace(parameters, engine="scip")
+        limit_s, clock = self.budget.limit_s(seconds), self.budget.clock
+        result = solve_stages(
+            self.solver, spec, stages, None, limit_s, parameters, clock=clock, should_stop=self.should_stop
         )
         self.budget.blame(result.errors)
         return result

@@ -181,6 +181,7 @@ class SolverChild:
         fields = {
             "id": answer.question,
             "constant": answer.constant,
+            "engine": parameters.engine,
             "parameters": parameters.as_mapping(),
             "time_limit_s": limit_s,
         }

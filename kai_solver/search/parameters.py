@@ -14,6 +14,11 @@ from kai_solver.domain import SearchSpec
 from kai_solver.errors import ModelFileError
 
 Presolve = Literal["light", "default", "none"]
+Engine = Literal["cp-sat", "scip"]
+"""Who searches. Which gangs to evict for so many GPUs by rack, with nobody's node in it (`formulation.leavers`), is a
+matter of the LP, and SCIP's: on 500 loaded nodes it proves all four stages in 4.8 s (1.1 s with nodes folded further),
+CP-SAT in 12 s (2026-11-21, 2 cores, load 8). All else is CP-SAT's.
+"""
 ParameterValue = int | float | bool
 
 PRESOLVE_PROFILES: Mapping[Presolve, Mapping[str, ParameterValue]] = {
@@ -44,6 +49,8 @@ class SolverParameters:
         0 no LP, 1 CP-SAT's default, 2 all that can be linear is.
     relative_gap
         Where the search may stop; such an answer is ``feasible`` with a bound, not ``optimal``.
+    engine
+        ``scip`` for models whose LP says most: see `Engine`.
     """
 
     workers: int = 2
@@ -53,6 +60,7 @@ class SolverParameters:
     deterministic_s: float = math.inf
     linearization_level: int = 1
     relative_gap: float = 0.0
+    engine: Engine = "cp-sat"
 
     @classmethod
     def choose(
@@ -81,7 +89,13 @@ class SolverParameters:
         )
 
     def as_mapping(self) -> dict[str, ParameterValue]:
-        """Names and values as CP-SAT's ``SatParameters`` knows them."""
+        """Names and values as CP-SAT's ``SatParameters``, or SCIP's parameter files, know them."""
+        if self.engine == "scip":
+            return {
+                "limits/gap": self.relative_gap,
+                "randomization/randomseedshift": self.seed % _LARGEST_SEED,
+                "separating/maxroundsroot": 1,  # 2.2 s of CPU in place of 3.6 s on 500 loaded nodes (2026-11-21)
+            }
         values: dict[str, ParameterValue] = {
             "num_workers": self.workers,
             "random_seed": self.seed % _LARGEST_SEED,

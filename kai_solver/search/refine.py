@@ -5,7 +5,7 @@ everybody admitted and minimises what is disturbed, in lexicographic order, from
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kai_solver.domain import FAMILIES, Rung, Stage
 from kai_solver.formulation.build import Formulation, formulate
@@ -16,6 +16,7 @@ from kai_solver.greedy import Admission, Outcome
 from kai_solver.greedy.court import reclaims_hold
 from kai_solver.search.asker import Asker
 from kai_solver.search.joining import Joiner
+from kai_solver.search.leaving import decide_leavers
 from kai_solver.search.realise import realise
 from kai_solver.search.reseat import reseat
 from kai_solver.search.rights import Rights
@@ -66,10 +67,22 @@ class Refiner:
         return Refined(stages, True, result.notes)
 
     def _search(self, form: Formulation, hint: Ints | None) -> SessionResult:
-        share = sum(s.share for s in self.model.stages) / max(1, len(form.objectives))
-        gap = min((s.gap for s in self.model.stages), default=0.0)
-        objectives = [StageObjective(o.name, o.terms, o.constant, share, gap) for o in form.objectives]
-        return self.asker.minimize(form, objectives, hint, self.progress)
+        specs = {spec.name: spec for spec in self.model.stages}
+        weights: dict[str, float] = {}
+        for name, objective in zip(form.stage_of, form.objectives, strict=True):
+            weights[name] = weights.get(name, 0.0) + objective.weight
+        objectives = [
+            StageObjective(
+                o.name, o.terms, o.constant, specs[name].share * o.weight / weights[name], specs[name].gap, o.least
+            )
+            for name, o in zip(form.stage_of, form.objectives, strict=True)
+        ]
+        leaving = decide_leavers(self.asker, form, objectives)
+        better = leaving.values if leaving.values is not None and _is_less(objectives, leaving.values, hint) else None
+        result = self.asker.minimize(
+            form, objectives, hint if better is None else better, self.progress, leaving.bounds
+        )
+        return result if better is None else replace(result, improved=True)
 
     def _beats(self, form: Formulation, values: Ints, main: Mapping[int, int]) -> bool:
         """Is the solution less disruptive than the plan of ``main``, of which the model knows no solution in full?
@@ -85,6 +98,15 @@ class Refiner:
             if ours != theirs:
                 return ours < theirs
         return False
+
+
+def _is_less(objectives: Sequence[StageObjective], values: Ints, other: Ints | None) -> bool:
+    """Is the solution less disruptive, stage by stage, than the other?"""
+
+    def costs(at: Ints) -> list[int]:
+        return [sum(c * int(at[var]) for c, var in o.terms) for o in objectives]
+
+    return other is None or costs(values) < costs(other)
 
 
 def _joint(joiner: Joiner, rights: Rights) -> Joint:
@@ -139,7 +161,8 @@ def _apply(outcome: Outcome, joint: Joint, decision: Decision, takers: Sequence[
 def attribute(outcome: Outcome, joint: Joint, decision: Decision, takers: Sequence[frozenset[int]]) -> None:
     """Say anew for whom each disturbed unit is: who may take it, best who took it before or takes its nodes.
 
-    ``takers``: by admission, the units that it may take. Evicted units of one gang are for one admission.
+    ``takers``: by admission, the units that it may take. Evicted units of one gang are for one admission. One that
+    disturbed nobody has not been judged: it may have used up its rights by then, and gets nobody that others can take.
     """
     rung_of = dict.fromkeys(decision.reclaimed, Rung.RECLAIM) | dict.fromkeys(decision.preempted, Rung.PREEMPT)
     movers = {m.unit: m for m in joint.movers}
@@ -149,6 +172,7 @@ def attribute(outcome: Outcome, joint: Joint, decision: Decision, takers: Sequen
     for unit in (*decision.reclaimed, *decision.preempted, *decision.moved):
         mover, rung = movers[unit], rung_of.get(unit)
         able = [n for n, a in enumerate(outcome.admissions) if _may_disturb(a, mover, rung, takers[n])]
+        able = [n for n in able if outcome.admissions[n].units] or able
         before = [n for n in able if unit in outcome.admissions[n].units]
         near = [n for n in able if not landing[n].isdisjoint(mover.home)]
         chosen = before or near or able

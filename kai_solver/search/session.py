@@ -5,12 +5,12 @@ hurts the search). The best solution lives here, not in the solver: what comes o
 the hint that came in, and a stage that stays unknown costs the later ones nothing.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from kai_solver.formulation.folding import Folded, fold
-from kai_solver.formulation.rows import Ints
+from kai_solver.formulation.rows import NO_LOWER, Ints
 from kai_solver.formulation.spec import ModelSpec, SpecAnswer, Term, Var
 from kai_solver.search.child import OnBound, OnIncumbent
 from kai_solver.search.parameters import SolverParameters
@@ -21,6 +21,8 @@ SMALLEST_FOLD = 64
 """Variables below which a model is not folded: it is as fast itself."""
 FOLDED_PART = 0.25
 """Most of a stage's time for its folded model, and for a solution that folds to that one's; they take milliseconds."""
+LARGE, HASTY_S = 1_000, 0.15
+"""A model of so many variables is not asked for less than so many seconds: it would be late, and be killed for it."""
 
 Progress = Callable[[str, int | None, int], None]
 """Called with (stage, objective or None, bound) whenever one of them improves, and when the stage ends."""
@@ -48,7 +50,7 @@ class StageObjective:
     """One stage: minimise ``sum(terms) + constant``.
 
     ``share`` is its part of the budget relative to the other stages'; what a stage does not use goes to the later ones.
-    ``gap`` is the relative gap at which it may stop.
+    ``gap`` is the relative gap at which it may stop; ``least`` a bound that is known from what the sum means.
     """
 
     name: str
@@ -56,6 +58,7 @@ class StageObjective:
     constant: int = 0
     share: float = 1.0
     gap: float = 0.0
+    least: int = NO_LOWER
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,7 @@ def solve_stages(
     *,
     clock: Callable[[], float],
     apart: Iterable[Var] = (),
+    known: Mapping[str, int] | None = None,
     progress: Progress | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> SessionResult:
@@ -122,8 +126,11 @@ def solve_stages(
         Its ``deterministic_s``, where finite, is divided among the stages too.
     apart
         Variables that are never folded with others (`formulation.folding`).
+    known
+        Bounds of stages by name, each good for as long as the stages before it are at theirs.
     """
     session = _Session(solver, spec, hint, parameters, clock, progress, should_stop)
+    session.known = known or {}
     session.fold(stages, apart)
     for index, stage in enumerate(stages):
         if session.infeasible:
@@ -152,6 +159,7 @@ class _Session:
         should_stop: Callable[[], bool] | None,
     ) -> None:
         self.infeasible = False
+        self.known: Mapping[str, int] = {}
         self._solver = solver
         self._spec = spec.copy()
         self._parameters = parameters
@@ -161,6 +169,8 @@ class _Session:
         self._values: Ints | None = None
         self._improved = False
         self._aggregated: Folded | None = None
+        self._is_closed = True
+        self._hasty_s = HASTY_S if spec.size[0] >= LARGE else 0.0
         self._bounds: list[int] = []
         self._notes: list[str] = []
         self._errors: list[str] = []
@@ -178,12 +188,15 @@ class _Session:
         spec.minimize(stage.terms, stage.constant)
         now = self._clock()
         turn = _Turn(stage, now + (deadline_s - now) * part_of_rest, max(part_of_all, 1e-6))
-        bound = spec.trivial_bound()
+        bound = max(stage.least, spec.trivial_bound())
+        if self._is_closed:
+            bound = max(bound, self.known.get(stage.name, bound))
         if self._aggregated is not None and self._is_open(bound):
             bound = max(bound, self._ask_aggregated(self._aggregated, turn, bound))
-        if self._is_open(bound) and not self.infeasible:
+        if self._is_open(bound) and not self.infeasible and turn.end_s - self._clock() > self._hasty_s:
             bound = max(bound, self._ask_whole(turn, spec, bound))
         self._bounds.append(bound)
+        self._is_closed = self._is_closed and not self._is_open(bound)
         value = None if self._values is None else spec.objective_of(self._values)
         self._progress(stage.name, value, bound)
         if value is not None:

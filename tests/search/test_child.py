@@ -278,3 +278,53 @@ def test_the_parent_never_imports_ortools() -> None:
     program = "import sys, kai_solver.search.session; assert not any(m.startswith('ortools') for m in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+SCIP = SolverParameters(engine="scip")
+
+
+def mixed(seed: int) -> ModelSpec:
+    """Random rows of every kind, with negations and guards."""
+    rng = np.random.default_rng(seed)
+    spec = ModelSpec()
+    bits, counts = spec.bool_vars(6).tolist(), spec.int_vars(0, [3, 4, 5]).tolist()
+
+    def literal() -> int:
+        chosen = int(rng.choice(bits))
+        return chosen if rng.random() < 0.5 else negate(chosen)
+
+    for _ in range(8):
+        terms = [(int(rng.integers(-4, 5)), literal()) for _ in range(3)]
+        terms += [(int(rng.integers(-3, 4)), int(rng.choice(counts)))]
+        guards = [literal() for _ in range(int(rng.integers(0, 3)))]
+        low, high = int(rng.integers(-9, 0)), int(rng.integers(0, 9))
+        spec.add(terms, low if rng.random() < 0.5 else None, high, family="linear", only_if=guards)
+    spec.bool_or([literal(), literal()], family="clause", only_if=[literal()])
+    spec.at_most_one(bits[:3], family="clause")
+    spec.exactly_one([bits[3], negate(bits[4])], family="clause")
+    spec.minimize([(int(rng.integers(-5, 6)), v) for v in (*bits, *counts)], constant=7)
+    return spec
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_both_engines_have_the_same_optimum(child: SolverChild, seed: int) -> None:
+    spec = mixed(seed)
+    ours, theirs = (child.solve(spec, parameters, soon()) for parameters in (PARAMETERS, SCIP))
+    assert theirs.error == ""
+    if ours.status == "infeasible":
+        assert theirs.status == "unknown"  # of floating point we believe what can be checked
+    else:
+        assert (theirs.status, theirs.objective, theirs.bound) == ("optimal", ours.objective, ours.objective)
+
+
+def test_the_other_engine_ends_in_time_with_no_less_than_its_hint(child: SolverChild) -> None:
+    spec = market_split(rows=8, columns=60)
+    halves = np.asarray(spec.rows.high)
+    spec.hint(np.concatenate((np.zeros(60 + 8, np.int64), halves)))
+    assert spec.complete_hint is not None
+    assert spec.check(spec.complete_hint) is None
+    answer = child.solve(spec, SCIP, soon(2.0))
+    assert answer.error == ""
+    assert answer.objective is not None
+    assert answer.objective <= int(halves.sum())
+    assert answer.status == "feasible"

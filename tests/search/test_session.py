@@ -273,3 +273,27 @@ def test_a_folded_model_without_a_solution_ends_the_session() -> None:
     solver = Script(SpecAnswer("infeasible"))
     result = solve_stages(solver, spec, (stage,), None, 10.0, PARAMETERS, clock=solver.clock)
     assert result.infeasible
+
+
+def test_a_known_bound_proves_without_a_question() -> None:
+    solver = Script()
+    result = solve_stages(
+        solver, square(), (SUM, X), np.array([0, 4]), 10.0, PARAMETERS, clock=solver.clock, known={"sum": 4}
+    )
+    assert [(s.value, s.bound, s.optimal) for s in result.stages] == [(4, 4, True), (0, 0, True)]
+
+
+def test_a_known_bound_is_good_only_while_earlier_stages_are_at_theirs() -> None:
+    solver = Script(found(5, 0, 5, 4), found(0, 5, 5, 0))
+    stages = (SUM, StageObjective("y", ((-1, 1),), constant=9))
+    result = solve_stages(
+        solver, square(), stages, np.array([5, 0]), 10.0, PARAMETERS, clock=solver.clock, known={"sum": 4, "y": 5}
+    )
+    assert [(s.value, s.bound) for s in result.stages] == [(5, 4), (4, 0)]
+
+
+def test_what_a_sum_means_bounds_it_beyond_the_domains() -> None:
+    solver = Script()
+    difference = StageObjective("difference", ((1, 0), (-1, 1)), least=-4)
+    result = solve_stages(solver, square(), (difference,), np.array([0, 4]), 10.0, PARAMETERS, clock=solver.clock)
+    assert [(s.value, s.bound) for s in result.stages] == [(-4, -4)]

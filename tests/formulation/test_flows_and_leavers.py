@@ -1,4 +1,4 @@
-"""Counting rack-bound pods in the pool of their shape loses nothing and allows nothing new."""
+"""Counting rack-bound pods in the pool of their shape loses nothing; leaving nodes out only allows more."""
 
 import math
 from collections.abc import Iterator
@@ -29,6 +29,9 @@ from kai_solver.formulation.build import Formulation, formulate
 from kai_solver.formulation.expand import expand, hint_values
 from kai_solver.formulation.flows import Flows
 from kai_solver.formulation.joint import Joint
+from kai_solver.formulation.leavers import Leavers, formulate_leavers
+from kai_solver.formulation.spec import ModelSpec, SpecAnswer
+from kai_solver.formulation.stages import Objective
 from kai_solver.greedy import Chunk, Outcome, State
 from kai_solver.greedy.chunks import Chunker
 from kai_solver.greedy.disruption import Disruption
@@ -115,8 +118,8 @@ def seated(gangs: list[Gang]) -> tuple[Gang, ...]:
     return tuple(replace(gang, pods=tuple(seat(pod) for pod in gang.pods)) for gang in gangs)
 
 
-def question(snapshot: Snapshot) -> tuple[Outcome, Joint, list[tuple[Chunk, Rung]]]:
-    """All that wait may come; all that run may move."""
+def question(snapshot: Snapshot, *, evict: bool = False) -> tuple[Outcome, Joint, list[tuple[Chunk, Rung]]]:
+    """All that wait may come, and all that run may move; with ``evict`` all must come, and all may be evicted too."""
     problem = build_problem(snapshot)
     outcome = Outcome(State(problem))
     pool = outcome.pool = Disruption.pool_of(outcome.state)
@@ -128,7 +131,8 @@ def question(snapshot: Snapshot) -> tuple[Outcome, Joint, list[tuple[Chunk, Rung
             chunks.append((chunk, Rung.CONSOLIDATION))
     nobody: frozenset[int] = frozenset()
     units = frozenset(unit.index for unit in pool.units)
-    joint = Joiner(outcome).join(chunks, units, nobody, nobody, (), may_move=True, optional=True)
+    evictable = units if evict else nobody
+    joint = Joiner(outcome).join(chunks, units, evictable, nobody, (), may_move=True, optional=not evict)
     return outcome, joint, chunks
 
 
@@ -189,3 +193,55 @@ def test_gangs_of_one_kind_make_one_choice() -> None:
     v = formulate(joint, FAMILIES, ()).variables
     assert [(choice.owners, sorted(choice.chosen)) for choice in v.choices] == [((0, 1, 2), [0, 1, 2])]
     assert v.scoped == []
+
+
+def least(child: SolverChild, spec: ModelSpec, objective: Objective) -> SpecAnswer:
+    spec.minimize(objective.terms, objective.constant)
+    return child.solve(spec, SolverParameters(workers=1, presolve="none"), math.inf)
+
+
+def leavers_of(form: Formulation) -> Leavers:
+    return formulate_leavers(form.variables, form.objectives)
+
+
+@settings(max_examples=60)
+@given(clusters())
+def test_without_nodes_no_more_must_leave(child: SolverChild, snapshot: Snapshot) -> None:
+    _, joint, _ = question(snapshot, evict=True)
+    form = formulate(joint, FAMILIES, ["disruption"])
+    leavers = leavers_of(form)
+    for objective in leavers.objectives:
+        whole = next(o for o in form.objectives if o.name == objective.name)
+        bound, best_of_all = least(child, leavers.spec, objective), least(child, form.spec, whole)
+        if best_of_all.objective is not None:
+            assert bound.objective is not None
+            assert bound.objective <= best_of_all.objective
+
+
+def test_those_who_leave_without_nodes_leave_in_the_whole_model(child: SolverChild) -> None:
+    """Two gangs of 2 + 2 GPUs fill a rack each; one of them goes for a gang of 4 + 4 that fits only then."""
+    nodes = tuple(a_node(n, n // 2) for n in range(4))
+    running = [a_gang(0, [2, 2], "rack", [0, 1]), a_gang(1, [2, 2, 2, 2], "rack", [2, 2, 3, 3])]
+    waiting = a_gang(2, [4, 4], "rack", None)
+    topology = Topology("dc", (TopologyLevel("block"), TopologyLevel("rack")))
+    gangs = seated([*running, waiting])
+    _, joint, _ = question(Snapshot(1000.0, ResourceSchema(), nodes, (Queue("a"),), gangs, (topology,)), evict=True)
+    form = formulate(joint, FAMILIES, ["disruption"])
+    leavers = leavers_of(form)
+    answer = least(child, leavers.spec, leavers.objectives[0])
+    assert answer.values is not None
+    pinned = form.spec.copy()
+    leavers.pin(pinned, answer.values)
+    work = next(o for o in form.objectives if o.name == leavers.objectives[0].name)
+    found = least(child, pinned, work)
+    assert found.objective == answer.objective == least(child, form.spec, work).objective
+    assert found.values is not None
+    assert len(expand(form.variables, found.values).reclaimed) == 1
+
+
+def test_only_objectives_about_evictions_are_for_leavers() -> None:
+    nodes = tuple(a_node(n, 0) for n in range(2))
+    gangs = seated([a_gang(0, [2], "", [0]), a_gang(1, [4], "", None)])
+    _, joint, _ = question(Snapshot(1000.0, ResourceSchema(), nodes, (Queue("a"),), gangs), evict=True)
+    form = formulate(joint, FAMILIES, ["disruption", "preference", "victim-order"])
+    assert [o.name for o in leavers_of(form).objectives] == ["evicted-work/50", "gangs-broken", "evicted-pods"]

@@ -1,0 +1,191 @@
+"""Who leaves: the joint model without anybody's node, to find victims and a bound on what they cost.
+
+Moves cost nothing in the stages about evictions, so a mover that is kept is only demand that must be placed somewhere
+(design section 3: decide, then place). With ``keep[u]`` for everybody who may be evicted, ``place[s, g]`` pods of shape
+s on site g (nodes folded, `formulation.sites`) and ``lie[k, d]`` owners of kind k (shape, pods, level) in domain d::
+
+    sum_s weight[s, g] place[s, g] <= capacity[g]                     rows of the sites
+    sum_g place[s, g] >= sum_u pods[u, s] keep[u]                     everybody who is kept or comes has a place
+    sum_{g in d} place[s, g] >= sum_k pods[k] lie[k, d]               in its domain
+    sum_d lie[k, d] = sum_{u of k} keep[u]
+    charges of arrivals below q - charges of those who leave <= limit
+
+Every solution of the joint model gives one of this, at the same cost: what is minimised here bounds the stages there.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kai_solver.formulation.joint import Arrival, IntArray, Mover
+from kai_solver.formulation.sites import Sites, fold
+from kai_solver.formulation.spec import ModelSpec, Term, Var
+from kai_solver.formulation.stages import Objective
+from kai_solver.formulation.variables import MoverClass, MoverUnit, Variables
+
+MOST_PLACES = 100
+"""Sites times shapes above which nodes that differ only in what is free share a site."""
+
+Kind = tuple[int, int, bytes]
+"""Shape, pods, domains of the nodes."""
+
+
+@dataclass(slots=True)
+class Leavers:
+    """The model; ``gone`` by what may leave (a class, or a unit): how many of it leave; ``objectives`` in order."""
+
+    spec: ModelSpec
+    gone: list[tuple[MoverClass | MoverUnit, Var]] = field(default_factory=list)
+    objectives: tuple[Objective, ...] = ()
+
+    def pin(self, spec: ModelSpec, values: IntArray) -> None:
+        """Ask of the whole model that just those leave who do so here."""
+        for who, var in self.gone:
+            spec.add_eq([(1, who.out_reclaim), (1, who.out_preempt)], int(values[var]), family="leavers")
+
+
+@dataclass(slots=True)
+class _Demand:
+    """Places asked for: by shape; by kind, the presences that add to it (with how much is there in any case)."""
+
+    anywhere: dict[int, list[Term]] = field(default_factory=dict)
+    fixed: dict[int, int] = field(default_factory=dict)
+    kinds: dict[Kind, list[Term]] = field(default_factory=dict)
+    kinds_fixed: dict[Kind, int] = field(default_factory=dict)
+    arrays: dict[bytes, IntArray] = field(default_factory=dict)
+
+    def add(self, shape: int, pods: int, domain_of: IntArray | None, gone: Term | None, copies: int = 1) -> None:
+        """``copies`` times ``pods`` that are there, less those that are ``gone``."""
+        if gone is not None:
+            self.anywhere.setdefault(shape, []).append((pods * gone[0], gone[1]))
+        self.fixed[shape] = self.fixed.get(shape, 0) + pods * copies
+        if domain_of is not None:
+            kind = (shape, pods, domain_of.tobytes())
+            self.arrays[kind[2]] = domain_of
+            self.kinds_fixed[kind] = self.kinds_fixed.get(kind, 0) + copies
+            if gone is not None:
+                self.kinds.setdefault(kind, []).append(gone)
+
+
+def formulate_leavers(v: Variables, objectives: tuple[Objective, ...]) -> Leavers:
+    """Build the model for the joint problem of ``v`` and those of its ``objectives`` that are about evictions."""
+    spec = ModelSpec()
+    form = Leavers(spec)
+    demand = _Demand()
+    for group in v.classes:
+        size = group.size
+        gone = spec.int_var(0, size if group.first.reclaimable or group.first.preemptable else 0)
+        form.gone.append((group, gone))
+        welcome = sum(len(m) for (node, _, _), m in group.members.items() if _is_welcome(v, group.shape, node))
+        if welcome == size:
+            demand.add(group.shape, 1, None, (1, gone), size)
+    for number, unit in enumerate(v.units):
+        m = unit.mover
+        gone = spec.int_var(0, int(m.reclaimable or m.preemptable))
+        form.gone.append((unit, gone))
+        for shape, pods, domain_of in _loads(v, len(v.joint.arrivals) + number, m):
+            demand.add(shape, pods, domain_of, (1, gone))
+    for owner, arrival in enumerate(v.joint.arrivals):
+        for shape, pods, domain_of in _loads(v, owner, arrival) if not arrival.optional else ():
+            demand.add(shape, pods, domain_of, None)
+    _bear(form)
+    _limits(v, form)
+    _places(v, form, demand)
+    form.objectives = tuple(found for o in objectives if (found := _translated(form, o)) is not None)
+    return form
+
+
+def _is_welcome(v: Variables, shape: int, node: int) -> bool:
+    """A pod may stay where it could not come now; then no places are asked for it."""
+    return bool(v.fitting(shape)[node] > 0)
+
+
+def _loads(v: Variables, owner: int, who: Arrival | Mover) -> Iterator[tuple[int, int, IntArray | None]]:
+    """(shape, pods, domains of the nodes where they must lie together) of every piece."""
+    homes = iter(who.home) if isinstance(who, Mover) else iter(())
+    for number, piece in enumerate(who.pieces):
+        nodes = [next(homes) for _ in piece.pods] if isinstance(who, Mover) else []
+        if not all(_is_welcome(v, piece.shape, node) for node in nodes):
+            continue
+        domain_of = who.scopes[piece.scopes[0]].domain_of if v.flows.is_flowing(owner, number) else None
+        if domain_of is not None and nodes:
+            domains = set(domain_of[nodes].tolist())
+            domain_of = domain_of if len(domains) == 1 and -1 not in domains else None
+        yield piece.shape, len(piece.pods), domain_of
+
+
+def _bear(form: Leavers) -> None:
+    """What holds a minimum leaves only with what is above it."""
+    gone = {who.mover.unit: var for who, var in form.gone if isinstance(who, MoverUnit)}
+    for who, var in form.gone:
+        if isinstance(who, MoverUnit) and not 0 < who.mover.quorum <= len(who.mover.bears):
+            for above in who.mover.bears:
+                if above in gone:
+                    form.spec.add_le([(1, var), (-1, gone[above])], 0, family="units")
+
+
+def _limits(v: Variables, form: Leavers) -> None:
+    path = v.joint.problem.queues.path
+    for cap in v.joint.caps:
+        if cap.family != "limit" or cap.room < 0:
+            continue
+        coming = [a for a in v.joint.arrivals if cap.queue in path[a.queue] and not a.optional]
+        charged = sum(a.charge[cap.resource] for a in coming)
+        terms: list[Term] = []
+        for who, var in form.gone:
+            mover = who.first if isinstance(who, MoverClass) else who.mover
+            if cap.queue in path[mover.queue] and mover.charge[cap.resource]:
+                terms.append((mover.charge[cap.resource], var))
+        if charged > cap.room and terms:
+            form.spec.add_ge(terms, charged - cap.room, family="limit")
+
+
+def _places(v: Variables, form: Leavers, demand: _Demand) -> None:
+    """Sites, and everybody's demand on them."""
+    joint, spec = v.joint, form.spec
+    partitions = list(demand.arrays.values())
+    sites = fold(joint.problem, joint.free, joint.device_free, sorted(demand.fixed), partitions, MOST_PLACES)
+    place = np.full(sites.most.shape, -1, dtype=np.int64)
+    place[sites.most > 0] = spec.int_vars(0, sites.most[sites.most > 0])
+    for row in sites.rows:
+        used = (row.weight > 0) & (place >= 0)
+        for site in np.flatnonzero(used.any(axis=0)).tolist():
+            shapes = np.flatnonzero(used[:, site])
+            weighed = zip(row.weight[shapes, site].tolist(), place[shapes, site].tolist(), strict=True)
+            spec.add_le(weighed, int(row.capacity[site]), family="sites")
+    for index, shape in enumerate(sites.shapes):
+        terms = [(1, int(var)) for var in place[index] if var >= 0]
+        spec.add_ge([*terms, *demand.anywhere.get(shape, ())], demand.fixed[shape], family="demand")
+    _kinds(form, demand, sites, place)
+
+
+def _kinds(form: Leavers, demand: _Demand, sites: Sites, place: IntArray) -> None:
+    index = {shape: row for row, shape in enumerate(sites.shapes)}
+    into: dict[tuple[bytes, int, int], list[Term]] = {}
+    for kind, copies in demand.kinds_fixed.items():
+        shape, pods, key = kind
+        domain_of = sites.domain_of(demand.arrays[key])
+        room = np.zeros(int(domain_of.max(initial=-1)) + 1, dtype=np.int64)
+        np.add.at(room, domain_of[domain_of >= 0], sites.most[index[shape], domain_of >= 0])
+        lie = {
+            d: form.spec.int_var(0, min(copies, int(room[d]) // pods)) for d in np.flatnonzero(room >= pods).tolist()
+        }
+        terms: list[Term] = [(1, var) for var in lie.values()]
+        form.spec.add_eq([*terms, *demand.kinds.get(kind, ())], copies, family="domains")
+        for domain, var in lie.items():
+            into.setdefault((key, shape, int(domain)), []).append((-pods, var))
+    for (key, shape, domain), terms in into.items():
+        inside = sites.domain_of(demand.arrays[key]) == domain
+        spots: list[Term] = [(1, int(var)) for var in place[index[shape], inside] if var >= 0]
+        form.spec.add_ge([*spots, *terms], 0, family="domains")
+
+
+def _translated(form: Leavers, objective: Objective) -> Objective | None:
+    """The same cost over those who leave; None where it is not about evictions alone."""
+    cost: Mapping[Var, int] = {var: coefficient for coefficient, var in objective.terms}
+    terms = [(cost[who.out_reclaim], var) for who, var in form.gone if who.out_reclaim in cost]
+    both = all(cost.get(who.out_reclaim) == cost.get(who.out_preempt) for who, _ in form.gone)
+    if not both or 2 * len(terms) != len(cost):
+        return None
+    return Objective(objective.name, tuple(terms), objective.constant)
