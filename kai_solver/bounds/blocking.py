@@ -1,25 +1,34 @@
 """The smallest set of what blocks: rules and resources of which none can be left out of a bound's proof.
 
-Every rule and resource that could matter is dropped in turn, and the bound is asked again (deletion filtering). Sets of
-one are looked for first, then the filter gives a set of which nothing can be dropped; where that has three elements or
-more, pairs are tried. So what comes out is minimal for the bounds, and up to three elements the smallest.
+Rules and resources are dropped, halves of them at a time, and the bound is asked again (QuickXplain, Junker 2004),
+until nothing more can be. Where two or more are left, each rule and resource is tried alone, then pairs. So what comes
+out is minimal for the bounds, and up to three elements the smallest.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 
-from kai_solver.bounds.counting import NODE_RULES, PLACEMENT, TOPOLOGY, Shortfall, describe, say_most, say_pods
+from kai_solver.bounds.counting import (
+    GPU_NAME,
+    NODE_RULES,
+    PLACEMENT,
+    TOPOLOGY,
+    Shortfall,
+    describe,
+    say_most,
+    say_pods,
+)
 from kai_solver.bounds.demand import Demand
-from kai_solver.bounds.refuting import EVICTING, LIMIT, QUOTA, Bounds, Moment, Refuted
+from kai_solver.bounds.refuting import LIMIT, QUOTA, Bounds, Moment, Refuted
 from kai_solver.bounds.rights import MINRUNTIME, PREEMPTIBLE, PRIORITY, SHARE
 from kai_solver.domain import Blocker, Rung
 from kai_solver.errors import InternalError
 from kai_solver.units import GPU, MILLI, QUEUE_RESOURCES, format_amount
 
-MOST_PAIRS = 36
-"""Pairs tried for a smaller set: nine rules and resources. Each is asked in 0.1 ms at 500 nodes (2026-11-21)."""
+MOST_TRIED = 36
+"""Pairs tried for a smaller set: of nine rules and resources. One costs 0.1 to 0.2 ms at 1,000 nodes (2026-11-21)."""
 
 SURPLUS, OTHERS = "surplus", "other queues"
 """Kind and name of the element "what others hold above their share"."""
@@ -83,44 +92,57 @@ class Evidence:
 
 
 def _elements(bounds: Bounds, demand: Demand, *, by_rung: bool) -> Iterator[str]:
-    """Rules and resources that may matter; those dropped first come first, so that capacity is what remains."""
-    if by_rung and demand.rung is not Rung.ALLOCATE:
-        yield PREEMPTIBLE
-        if demand.rung in EVICTING:
-            yield MINRUNTIME
-            yield PRIORITY if demand.rung is Rung.PREEMPT else SHARE
+    """Rules and resources that may matter; capacity first, so that it is told rather than a rule if both would do."""
+    shapes = bounds.problem.shapes.shapes
+    asked = [
+        name
+        for resource, name in enumerate(bounds.problem.snapshot.schema.names)
+        if any(shapes[s].gpu.devices if resource == GPU else shapes[s].request[resource] for s in demand.needed)
+    ]
+    yield from sorted(asked, key=lambda name: name != GPU_NAME)
+    yield LIMIT
+    if not demand.gang.gang.preemptible:
+        yield QUOTA
     if demand.scope is not None:
         yield TOPOLOGY
     if demand.spacing.is_rule:
         yield PLACEMENT
     yield NODE_RULES
-    shapes = bounds.problem.shapes.shapes
-    for resource, name in enumerate(bounds.problem.snapshot.schema.names):
-        if any(shapes[s].gpu.devices if resource == GPU else shapes[s].request[resource] for s in demand.needed):
-            yield name
-    yield LIMIT
-    if not demand.gang.gang.preemptible:
-        yield QUOTA
+    if by_rung and demand.rung is not Rung.ALLOCATE:
+        yield from bounds.rights.protections(demand)
 
 
 def _filter(ask: Ask, names: Sequence[str]) -> frozenset[str]:
-    """A smallest part of ``names`` that must hold for the bound to say no."""
+    """A smallest part of ``names`` that must hold for the bound to say no; of equals, one of those named first."""
     every = frozenset(names)
-    for name in names:
-        if ask(every - {name}) is not None:
-            return frozenset((name,))
-    dropped: frozenset[str] = frozenset()
-    for name in names:
-        if ask(dropped | {name}) is not None:
-            dropped |= {name}
-    kept = every - dropped
-    if len(kept) > 2:
-        for number, pair in enumerate(combinations(names, 2)):
-            if number >= MOST_PAIRS:
-                break
-            if ask(every - frozenset(pair)) is not None:
-                return frozenset(pair)
+
+    def suffices(kept: Iterable[str]) -> bool:
+        return ask(every.difference(kept)) is not None
+
+    kept = frozenset(_minimal(suffices, (), tuple(names), is_open=False))
+    for size in range(1, min(len(kept), 3)):
+        sets = [frozenset(found) for found in combinations(names, size)]
+        for found in sets[:MOST_TRIED]:
+            if not found <= kept and suffices(found):
+                return found
     return kept
+
+
+def _minimal(
+    suffices: Callable[[Iterable[str]], bool], held: tuple[str, ...], names: tuple[str, ...], *, is_open: bool
+) -> tuple[str, ...]:
+    """Those of ``names`` that are needed beside ``held`` (QuickXplain: k of n in about k log n questions).
+
+    ``is_open``: ``held`` has grown, so that it may suffice by itself.
+    """
+    if is_open and suffices(held):
+        return ()
+    if len(names) == 1:
+        return names
+    half = len(names) // 2
+    late = _minimal(suffices, held + names[:half], names[half:], is_open=True)
+    early = _minimal(suffices, held + late, names[:half], is_open=bool(late))
+    return early + late
 
 
 class _Words:

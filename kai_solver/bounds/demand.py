@@ -50,6 +50,9 @@ class Demand:
         How the pods of ``needed`` must lie.
     grown
         Of those admitted, what gangs got that ran before: it counts beside ``needed`` where they stay.
+    kept
+        (Gang, its pods by shape) of those who may move but not leave, where that is known exactly; None: as far as
+        masks tell.
     deep
         Flow is asked too where counts say nothing: milliseconds, where those cost microseconds.
     spare_charge, spare_milli
@@ -66,6 +69,7 @@ class Demand:
     scope: Scope | None = None
     spacing: Placement = NO_PLACEMENT
     grown: tuple[Grown, ...] = ()
+    kept: tuple[tuple[int, Mapping[int, int]], ...] | None = None
     deep: bool = False
     spare_charge: Charge = (0, 0, 0)
     spare_milli: int = 0

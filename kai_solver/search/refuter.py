@@ -1,6 +1,7 @@
 """Bounds on the questions of a climb, asked before the greedy looks for victims and before CP-SAT is asked."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
 from kai_solver.bounds import Allowance, Bounds, Demand, Domains, Evidence, Grown, Moment, Scope
@@ -11,8 +12,16 @@ from kai_solver.greedy.units import charge_of, least_charge_of
 from kai_solver.reduction.charges import Charge, sum_of
 from kai_solver.units import GPU
 
+CREDIT, DEEP_CREDIT, EARNED = 16, 3, 4
+"""Bounds that may find nothing in one cycle, those by counts and those by flow, and what every proof earns anew.
+
+On loaded clusters nearly all that counts prove is proven after the greedy's search as well: of 335 gangs on 1,000 nodes
+none was refuted before it, for 1 ms each (2026-11-21). Flow took 20 ms each on 500 nodes, 17 times for nothing.
+"""
+
 NODE_QUESTIONS = 1_000_000
-"""Nodes looked at in one cycle to find blocking sets: 100 sets at 500 nodes."""
+"""Nodes looked at in one cycle to find blocking sets: those of 37 gangs on 1,000 nodes, for 0.17 s of CPU (2026-11-21).
+"""
 
 
 def spacing_of(state: State, chunk: Chunk) -> Placement:
@@ -35,6 +44,7 @@ class Refuter:
         self.problem = outcome.state.problem
         self.bounds = Bounds(self.problem)
         self._allowance = Allowance(NODE_QUESTIONS)
+        self._credit, self._deep_credit = CREDIT, DEEP_CREDIT
         self._silent: set[tuple[object, ...]] = set()
         self._seen = 0
         self._last: Admission | None = None
@@ -55,10 +65,11 @@ class Refuter:
             return None  # What cannot be taken from claims here could be taken all the same.
         gang = self.problem.gangs[chunk.gang]
         key = (rung, gang.queue, gang.gang.priority, gang.gang.never_preempts, *self._shapes(chunk))
-        if key in self._silent:
+        if key in self._silent or self._credit <= 0:
             return None
         demand, moment = self.demand(chunk, rung), self.moment()
         found = self.bounds.refute(demand, moment)
+        self._credit += EARNED if found is not None else -1
         if found is None:
             self._silent.add(key)
             return None
@@ -67,19 +78,22 @@ class Refuter:
 
     def refute_deep(self, chunk: Chunk, rung: Rung) -> Answer | None:
         """As ``refute``, by flow too: asked once, before CP-SAT would be."""
-        if self.is_silent:
+        if self.is_silent or self._deep_credit <= 0:
             return None
         demand, moment = replace(self.demand(chunk, rung), deep=True), self.moment()
         found = self.bounds.refute(demand, moment)
+        self._deep_credit += EARNED if found is not None else -1
         if found is None:
             return None
         method = "flow" if found.count is not None and found.count.kind == "flow" else "count"
         proof = Proof("proven", method, (self.bounds.in_words(demand, found),))
         return Answer("no", proof, evidence=self._evidence(demand, moment))
 
-    def evidence(self, chunk: Chunk, rung: Rung) -> Evidence | None:
-        """The question as it stands now, to be kept with a "no" that others gave."""
-        return None if self.is_silent else self._evidence(self.demand(chunk, rung), self.moment())
+    def evidence(self, chunk: Chunk, rung: Rung, kept: Mapping[int, Mapping[int, int]]) -> Evidence | None:
+        """The question as it stands now, to be kept with a "no" that others gave; ``kept`` as `Demand` has it."""
+        if self.is_silent:
+            return None
+        return self._evidence(replace(self.demand(chunk, rung), kept=tuple(kept.items())), self.moment())
 
     def _evidence(self, demand: Demand, moment: Moment) -> Evidence:
         allocated, fixed = ([list(row) for row in table] for table in (moment.allocated, moment.fixed))
