@@ -42,10 +42,13 @@ class DomainReasons:
         self.constraint = constraint
         self.gang = gang
         self.pods = tuple(part.all_pods())
-        self.requests = np.array([_request(state, pod) for pod in self.pods], dtype=np.float64)
+        shapes = [state.problem.pod_shape[pod] for pod in self.pods]
+        rows = {shape: _request(state, shape) for shape in dict.fromkeys(shapes)}
+        self.requests = np.array([rows[shape] for shape in shapes], dtype=np.float64)
         self.free = _free(state)
         self.asked: FloatArray = self.requests.sum(axis=0)
         self._accommodation = self._per_node() if self._is_uniform() else None
+        self._rooms_at: dict[int, list[int]] = {}
 
     def answer(self, allowed: BoolArray | None) -> DomainAnswer:
         """KAI's choice of domains below the lowest one that holds all of ``allowed``."""
@@ -125,7 +128,7 @@ class DomainReasons:
         counted = self._is_below(domain, common)
         title = _title(self.tree, domain)
         if counted and self._accommodation is not None:
-            room = int(self._accommodation[self.tree.nodes_of(domain)].sum())
+            room = self._rooms(domain.level)[domain.position]
             if room >= len(self.pods):
                 return None
             text = f"node-group {title} can allocate only {room} of {len(self.pods)} required pods"
@@ -134,6 +137,15 @@ class DomainReasons:
         if _ratio(self.asked, free) <= 1.0:
             return None
         return self._insufficient(title, free)
+
+    def _rooms(self, level: int) -> list[int]:
+        """Pods that each domain of ``level`` takes."""
+        if level not in self._rooms_at and self._accommodation is not None:
+            members = self.tree.members
+            of_node = self.tree.domain_of[level, members] if level != ROOT_LEVEL else np.zeros_like(members)
+            rooms = np.bincount(of_node, weights=self._accommodation[members], minlength=1)
+            self._rooms_at[level] = [int(room) for room in rooms]
+        return self._rooms_at[level]
 
     def _is_below(self, domain: Domain, common: Domain) -> bool:
         if common.level == ROOT_LEVEL or domain == common:
@@ -202,11 +214,11 @@ def _title(tree: DomainTree, domain: Domain) -> str:
     return "root" if domain.level == ROOT_LEVEL else ".".join(tree.names[domain.level][domain.position])
 
 
-def _request(state: State, pod: int) -> list[float]:
+def _request(state: State, shape: int) -> list[float]:
     """(R,) what one pod asks for; GPUs as a number of devices, 0 for requests by GPU memory (as in KAI)."""
-    shape = state.problem.shapes.shapes[state.problem.pod_shape[pod]]
-    request = [float(amount) for amount in shape.request]
-    request[GPU] = shape.gpu.devices * shape.gpu.milli / MILLI
+    spec = state.problem.shapes.shapes[shape]
+    request = [float(amount) for amount in spec.request]
+    request[GPU] = spec.gpu.devices * spec.gpu.milli / MILLI
     return request
 
 

@@ -15,8 +15,8 @@ from kai_solver.domain import FitError, Reason, TopologyConstraint
 from kai_solver.greedy.chunks import Chunk, Part
 from kai_solver.greedy.domain_reasons import DomainReasons, known_level
 from kai_solver.greedy.max_node import beyond_largest, not_met
-from kai_solver.greedy.node_reasons import counted, kubernetes_reasons, node_reasons
-from kai_solver.greedy.placing import Placer
+from kai_solver.greedy.node_reasons import NodeReasons, counted
+from kai_solver.greedy.placing import FEW_PODS, Placer
 from kai_solver.reduction import Problem
 
 BoolArray = NDArray[np.bool_]
@@ -124,23 +124,39 @@ class _Walk:
     def _inside(self, part: Part, allowed: BoolArray | None) -> bool:
         if not all(self.part(child, allowed) for child in part.parts):
             return False
-        for index, pod in enumerate(part.pods):
+        placed = self._all_that_fit(part.pods, allowed)
+        for index, pod in enumerate(part.pods[placed:], start=placed):
             reason = self._beyond(pod)
             if not reason and self.placer.place_pod(pod, allowed):
                 continue
+            nodes = NodeReasons(self.state, pod)
             if self.stuck is None:
-                self._stop_at(pod)
-            self._refused(part, index, pod, reason or self._why(pod, allowed))
+                self._stop_at(pod, nodes)
+            self._refused(part, index, pod, reason or self._why(nodes, allowed))
             return False
         return True
 
-    def _stop_at(self, pod: int) -> None:
+    def _all_that_fit(self, pods: tuple[int, ...], allowed: BoolArray | None) -> int:
+        """Place the first of ``pods`` at once, as many as fit; 0 where they have to be placed one by one."""
+        shapes = {self.state.problem.pod_shape[pod] for pod in pods}
+        if not self.placer.at_once or len(pods) < FEW_PODS or len(shapes) > 1:
+            return 0
+        if not self.placer.is_plain(pods) or self._beyond(pods[0]):
+            return 0
+        now, later = self.placer.fits.counts(shapes.pop())
+        if allowed is not None:
+            now, later = now[allowed], later[allowed]
+        count = min(len(pods), int(now.sum()))
+        can_start = count == min(len(pods), int(later.sum())) and count > 0
+        return count if can_start and self.placer.fill(pods[:count], allowed) else 0
+
+    def _stop_at(self, pod: int, nodes: NodeReasons) -> None:
         problem = self.state.problem
         self.placed = sum(other in self.state.places for other in self.chunk.pods)
         takes = self.placer.fits.counts(problem.pod_shape[pod])[1] > 0
         if self.state.affinity is not None:
             takes = takes & self.state.affinity.mask(problem.pods[pod])
-        self.stuck, self.nodes, self.available = pod, kubernetes_reasons(self.state, pod), int(takes.sum())
+        self.stuck, self.nodes, self.available = pod, nodes.kubernetes(), int(takes.sum())
 
     def _beyond(self, pod: int) -> str:
         """Why no node could ever take the pod, from its size alone."""
@@ -149,12 +165,12 @@ class _Walk:
         text = beyond_largest(problem, problem.shapes.shapes[problem.pod_shape[pod]], name)
         return not_met(name, "MaxNodePoolResources", text) if text else ""
 
-    def _why(self, pod: int, allowed: BoolArray | None) -> str:
+    def _why(self, nodes: NodeReasons, allowed: BoolArray | None) -> str:
         """What the nodes say; a pod that is tried in several domains keeps what it heard in each."""
         if not self.state.problem.nodes:
             return NO_POD
-        heard = self._reasons.setdefault(pod, Counter())
-        heard.update(node_reasons(self.state, pod, allowed))
+        heard = self._reasons.setdefault(nodes.pod, Counter())
+        heard.update(nodes.kai(allowed))
         return counted(heard)
 
     def _refused(self, part: Part, index: int, pod: int, reason: str) -> None:

@@ -5,6 +5,7 @@ are asked only where there is room, and the first that says no is reported.
 """
 
 from collections import Counter
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,32 +34,45 @@ def counted(reasons: Counter[str]) -> str:
     return NO_NODES + (": " + ". \n".join(lines) + "." if lines else "")
 
 
-def node_reasons(state: State, pod: int, allowed: BoolArray | None) -> Counter[str]:
-    """Nodes of ``allowed`` (all where None) by what keeps one more ``pod`` from them."""
-    problem = state.problem
-    shape = problem.shapes.shapes[problem.pod_shape[pod]]
-    inside = np.ones(len(problem.nodes), dtype=np.bool_) if allowed is None else allowed
-    short = _short(state, shape, problem.pod_shape[pod])
-    lacking = inside & np.logical_or.reduce(list(short.values()), axis=0) if short else np.zeros_like(inside)
-    counts = Counter[str]()
-    for resource in short:
-        idle = _is_short_of_idle(state, shape, problem.pod_shape[pod], resource)
-        for text, where in idle.items():
-            counts[text] += int((lacking & where).sum())
-    counts.update(_by_rules(state, pod, shape, inside & ~lacking))
-    return Counter({text: count for text, count in counts.items() if count})
+class NodeReasons:
+    """What keeps one more ``pod`` from every node in the present state; looked at once for all who ask."""
+
+    def __init__(self, state: State, pod: int) -> None:
+        self.state = state
+        self.pod = pod
+        self.index = state.problem.pod_shape[pod]
+        self.shape = state.problem.shapes.shapes[self.index]
+        self.short = _short(state, self.shape, self.index)
+        nobody = np.zeros(len(state.problem.nodes), dtype=np.bool_)
+        self.lacking: BoolArray = np.logical_or.reduce([*self.short.values(), nobody], axis=0)
+
+    def kai(self, allowed: BoolArray | None) -> Counter[str]:
+        """Nodes of ``allowed`` (all where None) by reason, in KAI's words."""
+        lacking = self.lacking if allowed is None else self.lacking & allowed
+        counts = Counter[str]()
+        for resource in self.short:
+            idle = _is_short_of_idle(self.state, self.shape, self.index, resource)
+            for text, where in idle.items():
+                counts[text] += int(np.count_nonzero(lacking & where))
+        return _present(counts, self._rules if allowed is None else self._by_rules(allowed))
+
+    def kubernetes(self) -> Counter[str]:
+        """All nodes by reason, in the words of kube-scheduler that people look for."""
+        texts = {r: _kubernetes_text(self.state, self.shape, r) for r in self.short}
+        counts = Counter({texts[r]: int(np.count_nonzero(nodes)) for r, nodes in self.short.items()})
+        return _present(counts, self._rules)
+
+    @cached_property
+    def _rules(self) -> Counter[str]:
+        return self._by_rules(np.ones_like(self.lacking))
+
+    def _by_rules(self, inside: BoolArray) -> Counter[str]:
+        return _by_rules(self.state, self.pod, self.shape, inside & ~self.lacking)
 
 
-def kubernetes_reasons(state: State, pod: int) -> Counter[str]:
-    """All nodes by what keeps one more ``pod`` from them, in the words of kube-scheduler that people look for."""
-    problem = state.problem
-    index = problem.pod_shape[pod]
-    shape = problem.shapes.shapes[index]
-    short = _short(state, shape, index)
-    counts = Counter({_kubernetes_text(state, shape, r): int(nodes.sum()) for r, nodes in short.items()})
-    lacking = np.logical_or.reduce([*short.values(), np.zeros(len(problem.nodes), dtype=np.bool_)], axis=0)
-    counts.update(_by_rules(state, pod, shape, ~lacking))
-    return Counter({text: count for text, count in counts.items() if count})
+def _present(counts: Counter[str], rules: Counter[str]) -> Counter[str]:
+    """Both together, without what counts nobody."""
+    return Counter({text: count for text, count in (counts + rules).items() if count})
 
 
 def _kubernetes_text(state: State, shape: Shape, resource: int) -> str:

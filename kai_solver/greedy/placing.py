@@ -209,15 +209,15 @@ class Placer:
 
     def _ranked(self, tree: DomainTree, level: int, part: Part, inside: BoolArray) -> list[int]:
         """Domains with room for ``part``, tightest first, counted from the outermost level in."""
-        of_node = tree.domain_of[level]
-        roomy = self._roomy(of_node, inside, part)
-        free = self._free_by_level(tree, level, inside)
-
-        def room(domain: int) -> tuple[float, ...]:
-            line = tree.line(level, domain)
-            return (*(float(f[ancestor]) for f, ancestor in zip(free, line, strict=True)), domain)
-
-        return sorted(roomy.tolist(), key=room)
+        roomy = self._roomy(tree.domain_of[level], inside, part)
+        keys: list[NDArray[np.float64] | IntArray] = [roomy]
+        free = self._free_by_level(tree, level, inside) if len(roomy) > 1 else []
+        line = roomy
+        for at in reversed(range(len(free))):
+            keys.append(free[at][line])
+            line = tree.parents[at][line].astype(np.int64)
+        ranked: list[int] = roomy[np.lexsort(keys)].tolist()
+        return ranked
 
     def _free_by_level(self, tree: DomainTree, level: int, inside: BoolArray) -> list[NDArray[np.float64]]:
         """Free GPUs (thousandths) by domain, for every level from the outermost down to ``level``."""
@@ -262,11 +262,11 @@ class Placer:
     def _roomy(self, of_node: NDArray[np.int32], inside: BoolArray, part: Part) -> NDArray[np.int64]:
         """Domains in which every shape of ``part``, counted alone, finds room for all its pods."""
         width = int(of_node.max(initial=-1)) + 1
-        fits = np.bincount(of_node[inside], minlength=width) > 0
+        domains = of_node[inside]
+        fits = np.bincount(domains, minlength=width) > 0
         for shape, count in self.state.problem.by_shape(part.all_pods()).items():
             _, later = self.fits.counts(shape)
-            room = np.bincount(of_node[inside], weights=np.minimum(later[inside], count), minlength=width)
-            fits &= room >= count
+            fits &= np.bincount(domains, weights=later[inside], minlength=width) >= count
         return np.flatnonzero(fits)
 
 
