@@ -45,6 +45,9 @@ Only = Annotated[str | None, typer.Option("--only", help="Entries of the set to 
 Check = Annotated[bool, typer.Option("--check", help="Exit with 1 when a limit of the set is not kept.")]
 Save = Annotated[Path | None, typer.Option("--save", help="Store the run in this JSON file.")]
 Compare = Annotated[Path | None, typer.Option("--compare", help="Say what got worse and better since this stored run.")]
+Stored = Annotated[
+    Path | None, typer.Option("--from", help="Print what this stored run measured, and measure nothing.")
+]
 Plot = Annotated[Path | None, typer.Option("--plot", help="Draw the set's times over nodes, .svg or .png.")]
 Table = Annotated[bool, typer.Option("--table", help="Print limits, and what CP-SAT adds to greedy, as Markdown.")]
 Generate = Annotated[
@@ -66,6 +69,7 @@ def bench(
     check: Check = False,
     save: Save = None,
     compare: Compare = None,
+    stored: Stored = None,
     plot: Plot = None,
     table: Table = False,
     as_json: AsJson = False,
@@ -100,9 +104,12 @@ def bench(
         return _write_generated(sets, generate, seeds, output)
     before = read_stored(compare) if compare is not None else None
     floor = against or (GREEDY if table or len(sets) < len(paths) else None)
-    jobs = _set_jobs(sets, names, floor, only)
-    jobs += _file_jobs([path for path in paths if not is_set(path)], names, floor or GREEDY, seeds, budget, cold)
-    runs = _measure([replace(job, clock=clock.value) for job in jobs], quiet)
+    if stored is not None:
+        runs = list(read_stored(stored).runs)
+    else:
+        jobs = _set_jobs(sets, names, floor, only)
+        jobs += _file_jobs([path for path in paths if not is_set(path)], names, floor or GREEDY, seeds, budget, cold)
+        runs = _measure([replace(job, clock=clock.value) for job in jobs], quiet)
     report(runs, sets, names, floor, as_csv=as_csv, as_json=as_json, as_table=table)
     kept = after(runs, sets, save=save, before=before, plot=plot, aside=as_csv or as_json or table)
     peers = _peers_verdict(runs) if check_peers else Exit.FINE

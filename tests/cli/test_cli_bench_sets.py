@@ -44,6 +44,8 @@ def test_a_set_prints_phases_limits_and_promises_and_stores_and_draws(tiny: Path
     assert "presolve" in first.stdout
     assert "slope" in drawn.read_text()
     assert len(orjson.loads(stored.read_bytes())["runs"]) == 2
+    printed = run(tiny, "--from", stored, "--table")
+    assert "| nobody contends | 1 s | <= 60 s; memory <= 1 MiB |" in printed.stdout
     again = run(tiny, "--compare", stored, "--only", "quiet", "--clock", "cpu", "--check")
     assert again.exit_code == 1, "memory is over its limit"
     assert "1 rows in both runs" in again.stdout
