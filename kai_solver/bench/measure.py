@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
-from typing import Literal
+from typing import Any, Literal
 
 from kai_solver.bench.calibration import calibration_s
 from kai_solver.bench.cpuclock import CpuClock
@@ -21,7 +21,7 @@ from kai_solver.bench.moments import Moment, Moments
 from kai_solver.bench.peers import Peer, peers_beside, reached_by, shortfall
 from kai_solver.bench.steady import next_moment
 from kai_solver.domain import Gang, Plan, PodStatus, Snapshot, SolverModel, Stage
-from kai_solver.engine import Engine
+from kai_solver.engine import Engine, cycle
 from kai_solver.errors import SolverError
 from kai_solver.instances_io import Loaded, load_instance
 from kai_solver.instances_io.bench_schema import GeneratorDoc
@@ -201,23 +201,28 @@ class _Course:
         if self._job.warm_up:
             self._first_cycle_s = self._cycle(self._snapshot, self._job.seeds[0]).timing_s["decide"]
         found = [self._measured(seed) for seed in self._job.seeds]
-        steady_s = self._steady_s(found[-1][1]) if self._job.steady else None
-        return [replace(run, steady_s=steady_s) for run, _ in found]
+        steady_s = self._steady_s() if self._job.steady else None
+        return [replace(run, steady_s=steady_s) for run in found]
 
     def _cycle(self, snapshot: Snapshot, seed: int, moments: Moments | None = None) -> Plan:
-        return self._engine.cycle(snapshot, budget_s=self._budget_s, seed=seed, progress=moments)
+        """A cycle that knows nothing of those before it; only the solver's process is warm."""
+        engine = self._engine
+        options: dict[str, Any] = {"budget_s": self._budget_s, "seed": seed, "progress": moments}
+        return cycle(snapshot, self._model, clock=engine.clock, child=engine.child, **options)
 
-    def _measured(self, seed: int) -> tuple[Run, Plan]:
+    def _measured(self, seed: int) -> Run:
         moments = Moments()
         cpu_s = family_cpu_s()
         plan = self._cycle(self._snapshot, seed, moments)
-        return self._run(seed, plan, moments, family_cpu_s() - cpu_s), plan
+        return self._run(seed, plan, moments, family_cpu_s() - cpu_s)
 
-    def _steady_s(self, plan: Plan) -> float:
+    def _steady_s(self) -> float:
+        """Cycles one after the other by the same engine, which may keep what did not change."""
         snapshot, seconds = self._snapshot, []
+        plan = self._engine.cycle(snapshot, budget_s=self._budget_s)
         for seed in range(self._job.steady):
             snapshot = next_moment(snapshot, plan, seed)
-            plan = self._cycle(snapshot, seed)
+            plan = self._engine.cycle(snapshot, budget_s=self._budget_s, seed=seed)
             seconds.append(plan.timing_s["decide"])
         return median(seconds)
 
