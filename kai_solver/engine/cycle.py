@@ -22,7 +22,7 @@ from kai_solver.engine.stages import admission_stage, measured_stages
 from kai_solver.greedy import Ladder, Outcome
 from kai_solver.greedy.sparing import spare
 from kai_solver.planning import assemble
-from kai_solver.reduction import Problem, build_problem
+from kai_solver.reduction import Memo, Problem, build_problem
 from kai_solver.search.admission import MostGpus
 from kai_solver.search.asker import Asker
 from kai_solver.search.budget import Budget
@@ -43,6 +43,7 @@ class Engine:
     def __init__(self, model: SolverModel, *, clock: Clock = time.monotonic, child: SolverChild | None = None) -> None:
         self.model = model
         self.clock = clock
+        self.memo = Memo()
         self.child = child or SolverChild(memory_mib=model.search.memory_mib, clock=clock)
 
     def __enter__(self) -> Self:
@@ -61,7 +62,8 @@ class Engine:
         return not self.model.search.enabled or self.child.wait(limit_s)
 
     def cycle(self, snapshot: Snapshot, **options: Any) -> Plan:
-        """Plan one cycle; options as of the function `cycle`."""
+        """Plan one cycle; options as of the function `cycle`. What did not change since the last one is kept."""
+        options.setdefault("memo", self.memo)
         return cycle(snapshot, self.model, clock=self.clock, child=self.child, **options)
 
 
@@ -76,6 +78,7 @@ def cycle(
     should_stop: Callable[[], bool] | None = None,
     child: SolverChild | None = None,
     on_fault: Callable[[Fault], None] | None = None,
+    memo: Memo | None = None,
 ) -> Plan:
     """Decide what to do this cycle.
 
@@ -91,6 +94,8 @@ def cycle(
         A solver process to use; one is started, and ended, where None.
     on_fault
         Told of every failure of the solver, with what is needed to replay it; the cycle goes on without it.
+    memo
+        Of earlier cycles of the same cluster: what did not change since is not worked out again. The plan is the same.
 
     Returns
     -------
@@ -101,9 +106,9 @@ def cycle(
     run = _Run(snapshot, model, model.budget_s if budget_s is None else budget_s, clock, seed, progress, stop, on_fault)
     with _without_collection():
         if child is not None or not model.search.enabled:
-            return run.plan(child)
+            return run.plan(child, memo)
         with SolverChild(memory_mib=model.search.memory_mib, clock=clock) as own:
-            return run.plan(own)
+            return run.plan(own, memo)
 
 
 @contextmanager
@@ -158,12 +163,12 @@ class _Run:
         self._budgets: list[Budget] = []
         self._phase_s = self.start_s
 
-    def plan(self, child: SolverChild | None) -> Plan:
+    def plan(self, child: SolverChild | None, memo: Memo | None) -> Plan:
         """Decide, assemble, check; fall back where the check refuses."""
         self._child = child
         if child is not None:
             child.take_phases()
-        problem = build_problem(self.snapshot)
+        problem = build_problem(self.snapshot, memo)
         self._phase("build")
         by_solver = child is not None and self.model.search.enabled
         plan, violations = self._try(problem, child if by_solver else None, NOBODY)

@@ -43,6 +43,11 @@ class NodePredicates:
         self._refusals: dict[Constraints, dict[str, BoolArray]] = {}
         self._by_identity: dict[int, tuple[Constraints, BoolArray]] = {}
 
+    @property
+    def size(self) -> int:
+        """Answers held: they stay as long as this object."""
+        return max(len(self._masks), len(self._by_identity), len(self._refusals))
+
     def node_mask(self, constraints: Constraints) -> BoolArray:
         """(N,) True where a new pod with ``constraints`` may be placed, capacity and other pods aside."""
         known = self._by_identity.get(id(constraints))

@@ -1,7 +1,8 @@
 """From a snapshot to integers: shapes of pods, indices, masks, charges, eviction units."""
 
 from kai_solver.reduction.gangs import GangShape, Leaf, TreeNode
+from kai_solver.reduction.memo import Memo
 from kai_solver.reduction.problem import Problem, build_problem
 from kai_solver.reduction.shapes import Shape
 
-__all__ = ["GangShape", "Leaf", "Problem", "Shape", "TreeNode", "build_problem"]
+__all__ = ["GangShape", "Leaf", "Memo", "Problem", "Shape", "TreeNode", "build_problem"]

@@ -40,9 +40,9 @@ class TreeNode(NamedTuple):
     children: tuple["TreeNode | Leaf", ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class GangShape:
-    """A gang as the search sees it.
+    """A gang as the search sees it; never changed (not frozen, since one is made for every gang in every cycle).
 
     Attributes
     ----------
@@ -132,8 +132,14 @@ def shape_gang(
     family: int = -1,
 ) -> GangShape:
     """Flatten a gang whose pods have the indices ``first_pod...`` in the problem's table."""
-    leaves: list[Leaf] = []
-    root = _node(gang.root, stands, first_pod, leaves)
+    group, leaves = gang.root, list[Leaf]()
+    child = group.children[0] if len(group.children) == 1 else None
+    if isinstance(child, PodSet):
+        # Most gangs: no walk.
+        leaf = _leaf(child, stands.get(child.name, _NOBODY), first_pod)
+        flat = TreeNode(group.name, group.needed, group.topology, (leaf,))
+        return GangShape(index, gang, queue, flat, (leaf,), placement, family)
+    root = _node(group, stands, first_pod, leaves)
     return GangShape(index, gang, queue, root, tuple(leaves), placement, family)
 
 
@@ -155,15 +161,11 @@ def _leaf(podset: PodSet, stands: Standing, first: int) -> Leaf:
         podset.name,
         max(0, podset.min_member),
         podset.topology,
-        _numbered(pending, first),
-        _numbered(active, first),
+        tuple([first + offset for offset in pending]) if pending else (),
+        tuple([first + offset for offset in active]) if active else (),
         gated,
-        _numbered(blocked, first),
+        tuple([first + offset for offset in blocked]) if blocked else (),
     )
-
-
-def _numbered(offsets: Sequence[int], first: int) -> tuple[int, ...]:
-    return tuple([first + offset for offset in offsets]) if offsets else ()
 
 
 def _waits(leaf: Leaf) -> bool:

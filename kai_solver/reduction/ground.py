@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.domain import Node, Topology
+from kai_solver.domain import Node, Policy, Snapshot, Topology, counted_gpu_milli
 from kai_solver.predicates import NodePredicates
 from kai_solver.topology import DomainTree
-from kai_solver.units import GPU, MILLI
+from kai_solver.units import CPU, GPU, MEMORY, MILLI, ResourceSchema
 
 IntArray = NDArray[np.int64]
 
@@ -26,6 +26,8 @@ class Ground:
     ----------
     given
         As the snapshot has them. ``nodes``: in order of name; ``index``: by name.
+    offered
+        What the schedulable nodes have for queues: cpu milli, memory bytes, GPU milli.
     capacity
         (R, N) as `Problem` has it.
     gpus, usable
@@ -38,6 +40,8 @@ class Ground:
 
     given: tuple[Node, ...]
     topologies: tuple[Topology, ...]
+    schema: ResourceSchema
+    policy: Policy
     nodes: tuple[Node, ...]
     index: dict[str, int]
     capacity: IntArray
@@ -46,19 +50,32 @@ class Ground:
     memory_mib: IntArray
     max_memory_mib: int
     min_memory_mib: int
+    offered: tuple[int, int, int]
     predicates: NodePredicates
     domains: dict[str, DomainTree]
 
+    def is_of(self, snapshot: Snapshot) -> bool:
+        """Whether ``snapshot`` has these nodes, and the same word on how they count."""
+        return (
+            self.given == snapshot.nodes
+            and self.topologies == snapshot.topologies
+            and self.schema == snapshot.schema
+            and self.policy == snapshot.policy
+        )
 
-def survey(given: tuple[Node, ...], topologies: tuple[Topology, ...], resources: int) -> Ground:
-    """The ground of ``given``, whose vectors have ``resources`` entries."""
-    nodes = tuple(sorted(given, key=lambda node: node.name))
-    capacity = np.array([n.allocatable for n in nodes], dtype=np.int64).reshape(len(nodes), resources).T.copy()
+
+def survey(snapshot: Snapshot) -> Ground:
+    """The ground of ``snapshot``."""
+    nodes = tuple(sorted(snapshot.nodes, key=lambda node: node.name))
+    shape = len(nodes), snapshot.schema.size
+    capacity = np.array([n.allocatable for n in nodes], dtype=np.int64).reshape(shape).T.copy()
     capacity[GPU] = 0
     memories = {node.gpu_memory_mib for node in nodes if node.gpus}
     return Ground(
-        given=given,
-        topologies=topologies,
+        given=snapshot.nodes,
+        topologies=snapshot.topologies,
+        schema=snapshot.schema,
+        policy=snapshot.policy,
         nodes=nodes,
         index={node.name: i for i, node in enumerate(nodes)},
         capacity=capacity,
@@ -67,8 +84,18 @@ def survey(given: tuple[Node, ...], topologies: tuple[Topology, ...], resources:
         memory_mib=_column([node.gpu_memory_mib for node in nodes]),
         max_memory_mib=max(memories, default=0),
         min_memory_mib=min(memories - {0}, default=0),
+        offered=_offered(snapshot),
         predicates=NodePredicates(nodes),
-        domains={t.name: DomainTree.from_nodes(t, nodes) for t in topologies},
+        domains={t.name: DomainTree.from_nodes(t, nodes) for t in snapshot.topologies},
+    )
+
+
+def _offered(snapshot: Snapshot) -> tuple[int, int, int]:
+    nodes = [node for node in snapshot.nodes if node.schedulable]
+    return (
+        sum([node.allocatable[CPU] for node in nodes]),
+        sum([node.allocatable[MEMORY] for node in nodes]),
+        sum([counted_gpu_milli(node, snapshot.schema, snapshot.policy) for node in nodes]),
     )
 
 

@@ -1,11 +1,12 @@
 """What pods hold on every node, and on every device."""
 
 from collections import defaultdict
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.domain import PodStatus
+from kai_solver.domain import Node, Pod, PodStatus
 from kai_solver.reduction.devices import seat_running
 from kai_solver.reduction.ground import Ground
 from kai_solver.reduction.kinds import Kinds
@@ -15,10 +16,23 @@ from kai_solver.units import GPU, MILLI, PODS
 IntArray = NDArray[np.int64]
 
 
-class Occupancy:
-    """Arrays as `Problem` has them."""
+class Seating(NamedTuple):
+    """Devices of the pods of one node, as long as it and they are the same; ``free`` thousandths by device."""
 
-    def __init__(self, ground: Ground, table: PodTable, kinds: Kinds) -> None:
+    node: Node
+    pods: list[Pod]
+    seats: list[tuple[int, ...]]
+    free: list[int]
+
+
+Seatings = dict[str, Seating]
+"""By name of the node."""
+
+
+class Occupancy:
+    """Arrays as `Problem` has them; ``seatings`` for the next cycle, where they are the last one's ``before``."""
+
+    def __init__(self, ground: Ground, table: PodTable, kinds: Kinds, before: Seatings) -> None:
         size, count = ground.capacity.shape
         width = int(ground.gpus.max(initial=0))
         self._ground = ground
@@ -28,11 +42,12 @@ class Occupancy:
         self.sharers: IntArray = np.zeros((count, width), dtype=np.int64)
         self.sharers_leaving: IntArray = np.zeros((count, width), dtype=np.int64)
         self.seats: dict[int, tuple[int, ...]] = {}
+        self.seatings: Seatings = {}
         holding = [p for p, node in enumerate(table.pod_node) if node >= 0 and table.pods[p].status.holds_resources]
         self.held = self._held(holding, kinds, (size, count))
         leaving = [p for p in holding if table.pods[p].status is PodStatus.RELEASING]
         self.releasing = self._held(leaving, kinds, (size, count))
-        self._seat(holding)
+        self._seat(holding, before)
         withheld = np.arange(width) >= ground.usable[:, None]
         np.minimum(self.device_free, 0, out=self.device_free, where=withheld)
 
@@ -52,62 +67,26 @@ class Occupancy:
             held[GPU] = 0
         return held
 
-    def _seat(self, holding: list[int]) -> None:
-        pods, pod_node = self._table.pods, self._table.pod_node
+    def _seat(self, holding: list[int], before: Seatings) -> None:
+        pods, pod_node, width = self._table.pods, self._table.pod_node, self.device_free.shape[1]
         by_node: dict[int, list[int]] = defaultdict(list)
         for p in holding:
             if pods[p].gpu.devices:
                 by_node[pod_node[p]].append(p)
-        plain: list[int] = []
-        rows: list[list[int]] = []
+        rows: dict[int, list[int]] = {}
         for node, there in by_node.items():
-            gpus = int(self._ground.gpus[node])
-            free = self._plainly(node, there, gpus) if gpus else []
-            if free is None:
+            spec, here = self._ground.nodes[node], [pods[p] for p in there]
+            found = before.get(spec.name)
+            if found is None or found.node is not spec or found.pods != here:
+                found = _plainly(spec, here)
+            if found is None:
                 self._one_by_one(node, there)
-            elif free:
-                plain.append(node)
-                rows.append(free)
+            else:
+                self.seatings[spec.name] = found
+                self.seats.update(zip(there, found.seats, strict=True))
+                rows[node] = found.free if len(found.free) == width else found.free + [0] * (width - len(found.free))
         if rows:
-            self.device_free[plain] = np.array(rows, dtype=np.int64)
-
-    def _plainly(self, node: int, there: list[int], gpus: int) -> list[int] | None:
-        """Seat pods that have whole devices and find them; None, and nobody is seated, where some pod is otherwise.
-
-        Whole devices are alike: of those that nobody names the first are as good as any. Returns what is free by
-        device, with 0 beyond the node's.
-        """
-        pods = self._table.pods
-        free = [MILLI] * gpus + [0] * (self.device_free.shape[1] - gpus)
-        seats: dict[int, tuple[int, ...]] = {}
-        for p in there:
-            pod = pods[p]
-            if not pod.gpu.is_whole or pod.gpu_groups:
-                return None
-            if pod.devices:
-                seats[p] = seat = tuple([d for d in pod.devices if 0 <= d < gpus])
-                if not seat:
-                    return None
-                for d in seat:
-                    free[d] -= MILLI
-        if len(seats) < len(there) and not self._seat_unnamed([p for p in there if p not in seats], free, seats):
-            return None
-        for p in there:
-            if pods[p].status is PodStatus.RELEASING:
-                self.device_releasing[node, list(seats[p])] += MILLI
-        self.seats.update(seats)
-        return free
-
-    def _seat_unnamed(self, there: list[int], free: list[int], seats: dict[int, tuple[int, ...]]) -> bool:
-        """Give the first free devices; False where there are too few."""
-        left = [d for d, milli in enumerate(free) if milli == MILLI]
-        at = 0
-        for p in there:
-            seats[p] = seat = tuple(left[at : at + self._table.pods[p].gpu.devices])
-            at += self._table.pods[p].gpu.devices
-            for d in seat:
-                free[d] = 0
-        return at <= len(left)
+            self.device_free[list(rows)] = np.array(list(rows.values()), dtype=np.int64)
 
     def _one_by_one(self, index: int, there: list[int]) -> None:
         """Seat pods of a node where some share devices, or where there are too few."""
@@ -131,3 +110,36 @@ class Occupancy:
         shared = self.sharers[node] > 0
         self.held[PODS, node] += np.count_nonzero(shared)
         self.releasing[PODS, node] += np.count_nonzero(shared & (self.sharers[node] == self.sharers_leaving[node]))
+
+
+def _plainly(node: Node, pods: list[Pod]) -> Seating | None:
+    """Seat pods that stay, have whole devices and find them; None where some pod is otherwise.
+
+    Whole devices are alike: of those that nobody names the first are as good as any.
+    """
+    free = [MILLI] * node.gpus
+    named: dict[int, tuple[int, ...]] = {}
+    for at, pod in enumerate(pods):
+        if not pod.gpu.is_whole or pod.gpu_groups or pod.status is PodStatus.RELEASING:
+            return None
+        if pod.devices:
+            named[at] = seat = tuple([d for d in pod.devices if 0 <= d < node.gpus])
+            if not seat:
+                return None
+            for d in seat:
+                free[d] -= MILLI
+    left = [d for d, milli in enumerate(free) if milli == MILLI]
+    if sum([pod.gpu.devices for at, pod in enumerate(pods) if at not in named]) > len(left):
+        return None
+    seats: list[tuple[int, ...]] = []
+    first = 0
+    for at, pod in enumerate(pods):
+        if at in named:
+            seats.append(named[at])
+            continue
+        seat = tuple(left[first : first + pod.gpu.devices])
+        first += pod.gpu.devices
+        seats.append(seat)
+        for d in seat:
+            free[d] = 0
+    return Seating(node, pods, seats, free)

@@ -1,10 +1,12 @@
 """All pods of a snapshot by number: shape, gang, node and what they cost; and the gangs that take part."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from operator import lt
+from typing import NamedTuple
 
-from kai_solver.domain import NO_PLACEMENT, Gang, Placement, Pod, Policy, Snapshot, inherited
+from kai_solver.domain import NO_PLACEMENT, Gang, Placement, Pod, PodStatus, Policy, Snapshot, inherited
 from kai_solver.fairness import QueueTree
 from kai_solver.reduction.charges import Charge, charge
 from kai_solver.reduction.gangs import GangShape, Standings, shape_gang, standings
@@ -13,6 +15,27 @@ from kai_solver.reduction.kinds import Kinds
 from kai_solver.reduction.podrules import PodRules
 from kai_solver.reduction.shapes import ShapeTable, Style
 from kai_solver.reduction.zones import zone_table
+
+Crowd = tuple[int, bool, int]
+"""Pods of a gang that cost the same: offset of the first, whether they are active (else they wait), and how many."""
+
+
+class Load(NamedTuple):
+    """What pods cost which queue."""
+
+    queue: int
+    preemptible: bool
+    is_active: bool
+    charge: Charge
+
+
+class _Home(NamedTuple):
+    """A queue that gangs name: its index (-1: none), what is wrong with it, and the placement that it grants."""
+
+    queue: int
+    is_leaf: bool
+    trouble: str
+    placement: Placement
 
 
 @dataclass(slots=True)
@@ -34,6 +57,7 @@ class GangRow:
     gang: Gang
     stands: Standings
     kinds: list[int]
+    crowds: list[Crowd]
     homes: list[int] = field(default_factory=list)
     ground: dict[str, int] | None = None
     shape: GangShape | None = None
@@ -44,7 +68,19 @@ class GangRow:
 def gang_row(gang: Gang, kinds: Kinds) -> GangRow:
     """Look at ``gang`` for the first time."""
     ordered = _in_order(gang)
-    return GangRow(gang.key, gang, ordered, standings(ordered.pods), kinds.of(ordered.pods))
+    numbers = kinds.of(ordered.pods)
+    return GangRow(gang.key, gang, ordered, standings(ordered.pods), numbers, _crowds(ordered.pods, numbers))
+
+
+def _crowds(pods: Sequence[Pod], kinds: list[int]) -> list[Crowd]:
+    """Active and waiting pods by what they cost: by kind, and by node where they ask for GPU memory."""
+    found: dict[tuple[int, bool, str], list[int]] = {}
+    for offset, (pod, kind) in enumerate(zip(pods, kinds, strict=True)):
+        status = pod.status
+        if status.is_active or status is PodStatus.PENDING:
+            key = kind, status.is_active, pod.node if pod.gpu.memory_mib else ""
+            found.setdefault(key, [offset, 0])[1] += 1
+    return [(offset, is_active, count) for (_, is_active, _), (offset, count) in found.items()]
 
 
 def _in_order(gang: Gang) -> Gang:
@@ -58,7 +94,7 @@ def _in_order(gang: Gang) -> Gang:
 class PodTable:
     """Pods by index with shape, gang, node and charge; gangs whose queue is a known leaf.
 
-    ``paying``: queue, preemptibility and pods of every gang of a known leaf, of those set aside too: what runs, pays.
+    ``paying``: queue, first pod and row of every gang of a known leaf, of those set aside too: what runs, pays.
     """
 
     def __init__(
@@ -80,13 +116,14 @@ class PodTable:
         self.pod_node: list[int] = []
         self.gangs: list[GangShape] = []
         self.outside: dict[str, tuple[Gang, str]] = {}
-        self.paying: list[tuple[int, bool, range]] = []
+        self.paying: list[tuple[int, int, GangRow]] = []
         self._families: dict[tuple[str, Placement], int] = {}
-        self._inherited: dict[int, Placement] = {}
+        self._homes: dict[str, _Home] = {}
         for row in rows:
             self._add_gang(row)
         get = ground.index.get
-        self._add(self._foreign, -1, [get(pod.node, -1) for pod in self._foreign])
+        homes = [get(pod.node, -1) for pod in self._foreign]
+        self._add(self._foreign, self.kinds[len(self.pod_gang) :], -1, homes, NO_PLACEMENT)
         self.charges, self.least_charges = self._charged()
 
     def _rules(self) -> PodRules:
@@ -97,53 +134,54 @@ class PodTable:
         return PodRules(pod for pod, kind in zip(self.pods, self.kinds, strict=True) if kind in binding)
 
     def _add_gang(self, row: GangRow) -> None:
-        gang, tree, first = row.gang, self._tree, len(self.pod_gang)
+        gang, first = row.gang, len(self.pod_gang)
         if row.ground is not self._ground.index:
             get = self._ground.index.get
             row.homes, row.ground = [get(pod.node, -1) for pod in gang.pods], self._ground.index
-        queue = tree.index.get(gang.queue)
-        if queue is not None and tree.is_leaf[queue]:
-            self.paying.append((queue, gang.preemptible, range(first, first + len(gang.pods))))
-        why = gang.set_aside or _queue_trouble(gang, tree)
-        if why or queue is None:
-            self.outside[row.key] = (gang, why)
-            self._add(gang.pods, -1, row.homes)
+        home = self._home(gang.queue)
+        if home.is_leaf:
+            self.paying.append((home.queue, first, row))
+        if gang.set_aside or home.trouble:
+            self.outside[row.key] = (gang, gang.set_aside or home.trouble)
+            self._add(gang.pods, row.kinds, -1, row.homes, NO_PLACEMENT)
             return
-        shape = self._shape(row, queue, first)
+        shape = self._shape(row, home, first)
         self.gangs.append(shape)
-        self._add(gang.pods, shape.index, row.homes, shape.placement)
+        self._add(gang.pods, row.kinds, shape.index, row.homes, shape.placement)
 
-    def _shape(self, row: GangRow, queue: int, first: int) -> GangShape:
-        index, known = len(self.gangs), row.shape
-        placement = self._placement(row.gang, queue)
-        family = self._family(row.gang, placement)
+    def _home(self, name: str) -> _Home:
+        """The queue of that name, looked up once."""
+        home = self._homes.get(name)
+        if home is None:
+            tree = self._tree
+            queue = tree.index.get(name, -1)
+            is_leaf = queue >= 0 and tree.is_leaf[queue]
+            above = tree.path[queue] if is_leaf else ()
+            placement = inherited(tree.queues[q].placement for q in above)
+            home = self._homes[name] = _Home(queue, is_leaf, _queue_trouble(name, tree), placement)
+        return home
+
+    def _shape(self, row: GangRow, home: _Home, first: int) -> GangShape:
+        index, known, gang = len(self.gangs), row.shape, row.gang
+        placement, family = home.placement, -1
+        if gang.placement is not NO_PLACEMENT and gang.placement != NO_PLACEMENT:
+            above = (self._tree.queues[q].placement for q in self._tree.path[home.queue])
+            placement = inherited([gang.placement, *above])
+        if placement is not NO_PLACEMENT and (placement.is_rule or placement.nodes == "spread"):
+            # Number of the workload, where it matters which of its pods are on one node.
+            family = self._families.setdefault((gang.family, placement), len(self._families))
         if (
             known is None
+            or known.index != index
+            or row.first != first
             or row.tree is not self._tree
-            or (known.index, row.first, known.queue, known.family) != (index, first, queue, family)
+            or known.family != family
         ):
-            known = shape_gang(index, row.gang, row.stands, queue, first, placement, family)
+            known = shape_gang(index, gang, row.stands, home.queue, first, placement, family)
             row.shape, row.first, row.tree = known, first, self._tree
         return known
 
-    def _placement(self, gang: Gang, queue: int) -> Placement:
-        """What holds for the gang: its own word, else its queues'."""
-        tree = self._tree
-        if gang.placement is not NO_PLACEMENT and gang.placement != NO_PLACEMENT:
-            return inherited([gang.placement, *(tree.queues[above].placement for above in tree.path[queue])])
-        if queue not in self._inherited:
-            self._inherited[queue] = inherited(tree.queues[above].placement for above in tree.path[queue])
-        return self._inherited[queue]
-
-    def _family(self, gang: Gang, placement: Placement) -> int:
-        """Number of the workload, where it matters which of its pods are on one node."""
-        if placement is NO_PLACEMENT or (not placement.is_rule and placement.nodes != "spread"):
-            return -1
-        return self._families.setdefault((gang.family, placement), len(self._families))
-
-    def _add(self, pods: Sequence[Pod], gang: int, homes: list[int], placement: Placement = NO_PLACEMENT) -> None:
-        first = len(self.pod_gang)
-        kinds = self.kinds[first : first + len(pods)]
+    def _add(self, pods: Sequence[Pod], kinds: list[int], gang: int, homes: list[int], placement: Placement) -> None:
         self.pod_shape += self._numbers.of(pods, kinds, placement)
         self.pod_gang += [gang] * len(pods)
         self.pod_node += homes
@@ -166,6 +204,15 @@ class PodTable:
                     least[index] = charge(samples[kind], ground.max_memory_mib)
         return charges, least
 
+    def loads(self) -> Counter[Load]:
+        """How many pods of every queue are active or wait, by what they cost."""
+        loads: Counter[Load] = Counter()
+        for queue, first, row in self.paying:
+            preemptible = row.gang.preemptible
+            for offset, is_active, count in row.crowds:
+                loads[Load(queue, preemptible, is_active, self.charges[first + offset])] += count
+        return loads
+
 
 class _ShapeNumbers:
     """The shape of pods by kind, and by what else tells them apart: their workload's placement, and pods' rules."""
@@ -175,13 +222,14 @@ class _ShapeNumbers:
         self._samples = kinds.samples
         self._policy = policy
         self._rules = rules
-        self._known: dict[Placement, dict[int, int]] = {}
+        self._plain: dict[int, int] = {}
+        self._known: dict[Placement, dict[int, int]] = {NO_PLACEMENT: self._plain}
 
     def of(self, pods: Sequence[Pod], kinds: list[int], placement: Placement) -> list[int]:
         """Shapes of ``pods``; numbers are given in the order in which shapes are met."""
         if self._rules:
             return [self._shapes.index(pod, self._style(pod, placement)) for pod in pods]
-        known = self._known.setdefault(placement, {})
+        known = self._plain if placement is NO_PLACEMENT else self._known.setdefault(placement, {})
         try:
             return [known[kind] for kind in kinds]
         except KeyError:
@@ -197,11 +245,11 @@ class _ShapeNumbers:
         return nodes, placement.devices or policy.gpu_sharing_placement
 
 
-def _queue_trouble(gang: Gang, tree: QueueTree) -> str:
-    queue = tree.index.get(gang.queue)
+def _queue_trouble(name: str, tree: QueueTree) -> str:
+    queue = tree.index.get(name)
     if queue is None:
-        dropped = tree.dropped.get(gang.queue)
-        return dropped or f"Queue '{gang.queue}' does not exist"
+        dropped = tree.dropped.get(name)
+        return dropped or f"Queue '{name}' does not exist"
     if not tree.is_leaf[queue]:
-        return f"Queue '{gang.queue}' is not a leaf queue: only queues without children hold workloads"
+        return f"Queue '{name}' is not a leaf queue: only queues without children hold workloads"
     return ""

@@ -7,20 +7,19 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.domain import Gang, Node, Pod, PodStatus, Policy, Snapshot, counted_gpu_milli
+from kai_solver.domain import Gang, Node, Pod, Policy, Snapshot
 from kai_solver.fairness import QueueTree, allocatable_share, fair_share
 from kai_solver.predicates import NodePredicates
 from kai_solver.reduction.alignment import BEYOND
 from kai_solver.reduction.charges import Charge
 from kai_solver.reduction.gangs import GangShape
-from kai_solver.reduction.ground import Ground, survey
-from kai_solver.reduction.kinds import Kinds
+from kai_solver.reduction.ground import Ground
+from kai_solver.reduction.memo import Memo
 from kai_solver.reduction.occupancy import Occupancy
-from kai_solver.reduction.podtable import PodTable, gang_row
+from kai_solver.reduction.podtable import PodTable
 from kai_solver.reduction.shapes import ShapeTable
 from kai_solver.reduction.zones import ZoneTable
 from kai_solver.topology import DomainTree
-from kai_solver.units import CPU, MEMORY
 
 IntArray = NDArray[np.int64]
 
@@ -104,17 +103,21 @@ class Problem:
         return Counter(self.pod_shape[pod] for pod in pods)
 
 
-def build_problem(snapshot: Snapshot) -> Problem:
+def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
     """Prepare ``snapshot``.
 
     Everything is sorted by name first: the order in which objects arrive changes nothing.
+
+    Parameters
+    ----------
+    memo
+        Of an earlier problem of the same cluster: what did not change is not worked out again.
     """
-    ground = survey(snapshot.nodes, snapshot.topologies, snapshot.schema.size)
-    tree = QueueTree.from_queues(sorted(snapshot.queues, key=lambda queue: queue.name), snapshot.policy)
-    kinds = Kinds(aligned=any(node.numa is not None for node in snapshot.nodes))
-    rows = sorted((gang_row(gang, kinds) for gang in snapshot.gangs), key=lambda row: row.key)
-    table = PodTable(snapshot, rows, kinds, ground, tree)
-    occupancy = Occupancy(ground, table, kinds)
+    memo = memo or Memo()
+    ground, tree, kinds = memo.ground(snapshot), memo.tree(snapshot), memo.kinds(snapshot)
+    table = PodTable(snapshot, memo.rows(snapshot.gangs, kinds), kinds, ground, tree)
+    occupancy = Occupancy(ground, table, kinds, memo.seatings)
+    memo.seatings = occupancy.seatings
     if table.shapes.zones is not None:
         table.shapes.zones.occupy(table.pods, table.pod_node)
     total = _total(snapshot, ground, table)
@@ -158,10 +161,7 @@ def build_problem(snapshot: Snapshot) -> Problem:
 
 def _total(snapshot: Snapshot, ground: Ground, table: PodTable) -> tuple[int, int, int]:
     """What fair share divides: schedulable nodes, less what other schedulers' pods hold there (reference 3.1)."""
-    nodes = [node for node in ground.nodes if node.schedulable]
-    cpu = sum([node.allocatable[CPU] for node in nodes])
-    memory = sum([node.allocatable[MEMORY] for node in nodes])
-    gpu = sum([counted_gpu_milli(node, snapshot.schema, snapshot.policy) for node in nodes])
+    cpu, memory, gpu = ground.offered
     first_foreign = len(table.pods) - len(snapshot.foreign)
     for index in range(first_foreign, len(table.pods)):
         home = table.pod_node[index]
@@ -176,16 +176,8 @@ def _queue_loads(tree: QueueTree, table: PodTable) -> tuple[IntArray, IntArray, 
 
     Summed as Python integers: pods may ask for more than 64 bits hold in all.
     """
-    counts: Counter[tuple[int, bool, bool, Charge]] = Counter()
-    for queue, preemptible, pods in table.paying:
-        for pod in pods:
-            status = table.pods[pod].status
-            if status.is_active:
-                counts[queue, preemptible, True, table.charges[pod]] += 1
-            elif status is PodStatus.PENDING:
-                counts[queue, preemptible, False, table.charges[pod]] += 1
     allocated, fixed, request = ([[0, 0, 0] for _ in tree.names] for _ in range(3))
-    for (queue, preemptible, is_active, charge), count in counts.items():
+    for (queue, preemptible, is_active, charge), count in table.loads().items():
         for ancestor in tree.path[queue]:
             for r in range(3):
                 amount = charge[r] * count

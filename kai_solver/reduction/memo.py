@@ -1,0 +1,77 @@
+"""What of a problem need not be worked out again in the next cycle: gangs, nodes and queues that are the same.
+
+A snapshot never changes: who changes something makes a new object for it, and keeps the others. So a gang that is the
+same object is known by its identity; nodes and queues are compared, which is cheap where they are the same objects too.
+Whatever is kept follows from the objects it is kept for alone, so that a problem is the same with a memo and without.
+What left the cluster is forgotten with the next problem.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kai_solver.domain import Gang, Policy, Queue, Snapshot
+from kai_solver.fairness import QueueTree
+from kai_solver.predicates import NodePredicates
+from kai_solver.reduction.ground import Ground, survey
+from kai_solver.reduction.kinds import Kinds
+from kai_solver.reduction.occupancy import Seatings
+from kai_solver.reduction.podtable import GangRow, gang_row
+
+_SPARE = 1000
+"""Objects of earlier cycles that may be held on to beside as many as there were at first."""
+
+
+class Memo:
+    """Of one cluster and its problems one after the other; not for two at once."""
+
+    def __init__(self) -> None:
+        self._ground: Ground | None = None
+        self._grown: tuple[tuple[Queue, ...], Policy, QueueTree] | None = None
+        self._kinds: Kinds | None = None
+        self._first_size = 0
+        self._rows: dict[int, GangRow] = {}
+        self.seatings: Seatings = {}
+
+    def ground(self, snapshot: Snapshot) -> Ground:
+        """The nodes of ``snapshot``."""
+        known = self._ground
+        if known is None:
+            found = survey(snapshot)
+        elif not known.is_of(snapshot):
+            found = survey(snapshot)
+            if found.index == known.index:
+                # The same names: pods are still where their rows say.
+                found = replace(found, index=known.index)
+        elif known.predicates.size > 2 * self._first_size + _SPARE:
+            found = replace(known, predicates=NodePredicates(known.nodes))
+        else:
+            return known
+        self._ground = found
+        return found
+
+    def tree(self, snapshot: Snapshot) -> QueueTree:
+        """The queues of ``snapshot``."""
+        known = self._grown
+        if known is None or known[:2] != (snapshot.queues, snapshot.policy):
+            tree = QueueTree.from_queues(sorted(snapshot.queues, key=lambda queue: queue.name), snapshot.policy)
+            known = self._grown = snapshot.queues, snapshot.policy, tree
+        return known[2]
+
+    def kinds(self, snapshot: Snapshot) -> Kinds:
+        """Kinds of pods met so far; anew where most of them are of pods that left."""
+        aligned = any(node.numa is not None for node in snapshot.nodes)
+        known = self._kinds
+        if known is None or known.aligned is not aligned or known.size > 2 * self._first_size + _SPARE:
+            known = self._kinds = Kinds(aligned=aligned)
+            self._rows = {}
+        return known
+
+    def rows(self, gangs: Sequence[Gang], kinds: Kinds) -> list[GangRow]:
+        """What is known of ``gangs``, by name."""
+        before = self._rows
+        rows = [before.get(id(gang)) or gang_row(gang, kinds) for gang in gangs]
+        # A row holds its gang, so that no other object can have the same identity meanwhile.
+        self._rows = {id(row.source): row for row in rows}
+        if not before:
+            self._first_size = kinds.size
+        return sorted(rows, key=lambda row: row.key)
