@@ -35,7 +35,7 @@ def openb(
     moves: Annotated[
         str, typer.Option("--moves", help="Pods that `ours` may move, as a share of the arrivals: 0.05 or 0,0.05.")
     ] = "0",
-    policies: Annotated[str, typer.Option("--policies", help="Of fgd, bestfit, random.")] = "fgd,bestfit",
+    policies: Annotated[str, typer.Option("--policies", help="Of ours, fgd, bestfit, random.")] = "ours,fgd,bestfit",
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for tables and plots.")] = OUTPUT,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, max=256, help="Runs at a time, a process each.")] = 1,
     as_json: AsJson = False,

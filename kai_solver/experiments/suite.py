@@ -11,8 +11,10 @@ from kai_solver.experiments.baselines import BASELINES, run_baseline
 from kai_solver.experiments.report import Run, RunSpec, report
 from kai_solver.experiments.trace import load_trace
 from kai_solver.experiments.verify import verify
+from kai_solver.experiments.windows import run_windows
 
-POLICIES = BASELINES
+OURS = "ours"
+POLICIES = (OURS, *BASELINES)
 
 Stop = Callable[[], bool]
 Progress = Callable[[RunSpec, float], None]
@@ -69,7 +71,10 @@ def run_one(folder: Path, spec: RunSpec, progress: Progress, should_stop: Stop) 
         progress(spec, decided / max(len(trace.arrivals), 1))
         return should_stop()
 
-    record = run_baseline(trace, spec.policy, tell)
+    if spec.policy == OURS:
+        record = run_windows(trace, spec.window, spec.moves, tell)
+    else:
+        record = run_baseline(trace, spec.policy, tell)
     if record is None:
         return None
     verify(trace, record)
