@@ -1,6 +1,6 @@
 """Making room for one chunk on one rung: who may be taken, the cheapest way, and whether it is allowed."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -170,12 +170,16 @@ class Disruption:
             for queue in queues:
                 yield self.eligibility.reclaim(who, (queue,)), None
 
-    def settle(self) -> None:
-        """After all questions: who was disturbed for one and is, after the later ones, in nobody's way comes home."""
+    def settle(self, units: Iterable[int] | None = None) -> None:
+        """After all questions: who was disturbed for one and is, after the later ones, in nobody's way comes home.
+
+        ``units``: only these.
+        """
         if self.outcome.pool is None:
             return
         pool = self.pool
-        disturbed = [u.index for u in pool.units if pool.is_disturbed(u.index)]
+        candidates = range(len(pool.units)) if units is None else units
+        disturbed = [unit for unit in candidates if pool.is_disturbed(unit)]
         nobody = np.zeros(len(pool.units), dtype=np.bool_)
         Evictor(pool, self.fits, self.rung, nobody).bring_all_home(pool.dearest_first(disturbed))
 

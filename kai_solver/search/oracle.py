@@ -1,5 +1,6 @@
 """The oracle ladder for one question: a bound, then the aggregated model (the greedy has been asked before)."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
@@ -27,13 +28,18 @@ TOO_LARGE = Answer("no", Proof("unknown", "too large"))
 
 FOLD_FROM = 2_000
 """Variables from which the master is asked first; a smaller model says as much in milliseconds."""
-CHEAPER = 2.0
+CHEAPER = 1.0
 """Time to look for a cheaper plan, as a multiple of what the first took. To ask for the cheapest at once finds none: on
 three questions of 3,600 to 7,400 variables (1,000 loaded nodes) any solution took 0.1 to 0.3 s of CPU with the light
 presolve, where the search for the cheapest had none after 0.6 s (2026-11-21)."""
 MOST_PLACES = 400
 """Sites times shapes above which nodes that differ only in what is free share a site. With a site for every node, 19
 proofs on 500 loaded nodes took 0.06 to 0.15 s of CPU each, a question that is not refuted 0.3 s (2026-11-21)."""
+PATIENCE = 3
+"""Questions too large for the model with nodes that the master did not refute, after which no more are asked until
+somebody is admitted. On openb the master has places for everybody in every question about moves, at 0.3 s each."""
+LARGEST_PART = 0.2
+"""Part of the time left for questions that one may have, lest a few hard ones leave none for the easy proofs."""
 MASTER_PRESOLVE: Presolve = "light"
 """CPU time of 7 masters of 1,000 to 1,150 variables (500 loaded nodes) that have a solution: 0.27 s with ``light``,
 0.50 s with ``default``, 0.92 s with ``none``; those that have none take 1 ms with any (2026-11-21, two workers)."""
@@ -58,6 +64,7 @@ class OracleLadder:
         self._joined: Joiner | None = None
         self._refuter: Refuter | None = None
         self._aggregated: Aggregator | None = None
+        self._fruitless: Counter[tuple[Rung, int]] = Counter()
 
     def refute(self, outcome: Outcome, chunk: Chunk, rung: Rung) -> Answer | None:
         """A bound's proof that ``rung`` can do nothing for ``chunk``, before any victim is looked at."""
@@ -104,18 +111,23 @@ class OracleLadder:
         if asker.is_out_of_time:
             self.log.unknown += 1
             return UNKNOWN
-        purse = Purse(asker, min(asker.model.search.question_s, asker.budget.left_s))
         size, most = question.size_estimate(), asker.model.search.max_variables
+        moment = (question.rung, len(question.admitted))
+        if size > most and self._fruitless[moment] >= PATIENCE:
+            self._count(TOO_LARGE)
+            return TOO_LARGE
+        purse = Purse.of(asker)
         if size > FOLD_FROM and self._is_refuted(purse, question, MOST_PLACES):
             self._count(REFUTED)
             return REFUTED
         if size > most:
             is_refuted = size > FOLD_FROM and not purse.is_empty and self._is_refuted(purse, question, most)
+            self._fruitless[moment] += not is_refuted
             self._count(REFUTED if is_refuted else TOO_LARGE)
             return REFUTED if is_refuted else TOO_LARGE
         found = UNKNOWN
-        for pinned in self._ways(question, size):
-            found = self._decide(purse, question, pinned=pinned)
+        for cautious in self._ways(question, size):
+            found = self._decide(purse, question, cautious=cautious)
             if found.verdict == "yes" or found.proof.state == "proven":
                 break
         self._count(found)
@@ -123,7 +135,7 @@ class OracleLadder:
 
     def _ways(self, question: Question, size: int) -> tuple[bool, ...]:
         """In a large question, first without giving back what was evicted for others: that is smaller, and safer."""
-        if not question.evicted:
+        if not question.evicted and question.rung is not Rung.RECLAIM:
             return (False,)
         return (True, False) if size > FOLD_FROM else (False, True)
 
@@ -137,20 +149,22 @@ class OracleLadder:
         self.log.asked += 1
         return purse.ask(form.spec, MASTER_PRESOLVE).status == "infeasible"
 
-    def _decide(self, purse: "Purse", question: Question, *, pinned: bool = False) -> Answer:
-        """Ask the model with nodes. ``pinned``: who was evicted for others stays out; then a "no" proves nothing."""
+    def _decide(self, purse: "Purse", question: Question, *, cautious: bool = False) -> Answer:
+        """Ask the model with nodes. ``cautious``: as of `Question.joint`; then a "no" proves nothing."""
         if purse.is_empty:
             return UNKNOWN
-        joint = question.joint(pinned=pinned)
+        joint = question.joint(cautious=cautious)
         form = formulate(joint, purse.asker.model.families, ())
         self.log.asked += 1
-        answer = purse.find_cheap(form.spec, question.cost_terms(form.variables))
-        if answer.status == "infeasible" and question.is_exact and not pinned:
+        answers = purse.find_cheap(form.spec, question.cost_terms(form.variables))
+        if answers[0].status == "infeasible" and question.is_exact and not cautious:
             return REFUTED
-        if answer.values is None:
-            return UNKNOWN
-        units = question.accept(joint, expand(form.variables, answer.values))
-        return REFUSED if units is None else Answer("yes", Proof("proven", "cp-sat"), units)
+        plans = [answer.values for answer in answers if answer.values is not None]
+        for values in plans:
+            units = question.accept(joint, expand(form.variables, values))
+            if units is not None:
+                return Answer("yes", Proof("proven", "cp-sat"), units)
+        return REFUSED if plans else UNKNOWN
 
     def _count(self, answer: Answer) -> None:
         if answer.verdict == "yes":
@@ -173,6 +187,12 @@ class Purse:
     asker: Asker
     left_s: float
 
+    @classmethod
+    def of(cls, asker: Asker) -> "Purse":
+        """The model's seconds for a question, but no more than a part of what all of them have left."""
+        search, left_s = asker.model.search, asker.budget.left_s
+        return cls(asker, min(search.question_s, left_s if search.deterministic else left_s * LARGEST_PART))
+
     @property
     def is_empty(self) -> bool:
         """True where nothing more can be asked."""
@@ -186,16 +206,16 @@ class Purse:
         self.left_s -= self.asker.cost_s(answer)
         return answer
 
-    def find_cheap(self, spec: ModelSpec, cost: list[Term]) -> SpecAnswer:
-        """Any solution first, then a cheaper one in what is left; a small model is asked for the cheapest at once."""
+    def find_cheap(self, spec: ModelSpec, cost: list[Term]) -> list[SpecAnswer]:
+        """A cheap solution and then any, as far as there is time; a small model is asked for the cheapest at once."""
         if spec.size[0] < FOLD_FROM:
             spec.minimize(cost)
-            return self.ask(spec, gap=0.05)
+            return [self.ask(spec, gap=0.05)]
         before_s = self.left_s
         found = self.ask(spec, "light")
         if found.values is None or self.is_empty:
-            return found
+            return [found]
         spec.minimize(cost)
         spec.hint(found.values)
         better = self.ask(spec, seconds=CHEAPER * (before_s - self.left_s), gap=0.05)
-        return better if better.values is not None else found
+        return [better, found]

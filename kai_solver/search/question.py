@@ -19,7 +19,7 @@ from kai_solver.greedy.disruption import Disruption
 from kai_solver.greedy.rules import Aggressor
 from kai_solver.reduction import Problem
 from kai_solver.search.joining import Joiner
-from kai_solver.search.lasting import lasting
+from kai_solver.search.payers import evictable
 from kai_solver.search.realise import realise
 from kai_solver.search.refuter import spacing_of
 from kai_solver.search.rights import reclaimable
@@ -146,20 +146,20 @@ class Question:
         """Units whose eviction counts against their queue's surplus."""
         if self.rung is not Rung.RECLAIM:
             return frozenset()
-        return self._lasting(self.eligible - self.served) | self._evicted_by().get(Rung.RECLAIM, frozenset())
+        return self._evictable() | self._evicted_by().get(Rung.RECLAIM, frozenset())
 
-    def _lasting(self, units: frozenset[int]) -> frozenset[int]:
-        """Without those whose eviction no reclaim that lasts may contain."""
-        pool = self.outcome.pool
+    def _evictable(self, *, lasting: bool = False) -> frozenset[int]:
+        """Without those whose eviction no reclaim (or none that lasts) may contain."""
+        units, pool = self.eligible - self.served, self.outcome.pool
         if pool is None:
             return units
-        return lasting(self.state, pool, self.who, units, sorted(self.undone))
+        return evictable(self.state, pool, self.who, units, sorted(self.undone), lasting=lasting)
 
     @cached_property
     def droppable(self) -> frozenset[int]:
         """Units that may be gone at no cost to anybody's rights."""
-        evictable = self.eligible if self.rung is Rung.PREEMPT else frozenset()
-        return self.served | evictable | (self.evicted - self.paying)
+        preempted = self.eligible if self.rung is Rung.PREEMPT else frozenset()
+        return self.served | preempted | (self.evicted - self.paying)
 
     @cached_property
     def kept(self) -> frozenset[int]:
@@ -172,22 +172,23 @@ class Question:
         """About how many variables the model will have: places by shape and node, and those who may leave."""
         return self.joiner.size_estimate([*self.admitted, (self.chunk, self.rung)], self.units)
 
-    def joint(self, *, pinned: bool = False) -> Joint:
+    def joint(self, *, cautious: bool = False) -> Joint:
         """The problem in which everything admitted keeps its right to run but not its place.
 
-        ``pinned``: who was evicted for others stays out, so that their rights are what they were.
+        ``cautious``: who was evicted for others stays out, so that their rights are what they were, and nobody is
+        evicted whose queue would get its place back in the next cycle.
         """
-        evictable = self.eligible - self.served
-        preempt = evictable if self.rung is Rung.PREEMPT else frozenset()
+        preempt = self.eligible - self.served if self.rung is Rung.PREEMPT else frozenset()
+        reclaim = self._evictable(lasting=True) if cautious and self.paying else self.paying
         was = self._evicted_by()
         policy = self.problem.policy
         return self.joiner.join(
             [*self.admitted, (self.chunk, self.rung)],
-            self.units - self.evicted if pinned else self.units,
-            self.paying | was.get(Rung.RECLAIM, frozenset()),
+            self.units - self.evicted if cautious else self.units,
+            reclaim | was.get(Rung.RECLAIM, frozenset()),
             preempt | was.get(Rung.PREEMPT, frozenset()),
-            self._surplus(self.evicted if not pinned else frozenset()),
-            gone=self.evicted if pinned else frozenset(),
+            self._surplus(self.evicted if not cautious else frozenset()),
+            gone=self.evicted if cautious else frozenset(),
             may_move=self.rung is Rung.CONSOLIDATION or policy.consolidating_reclaim,
         )
 
@@ -245,7 +246,15 @@ class Question:
         if not self._earlier_reclaims_hold(units):
             self.state.rollback(mark)
             return None
-        return tuple(units)
+        return self._needed(units)
+
+    def _needed(self, units: list[int]) -> tuple[int, ...]:
+        """Of ``units`` those who are in somebody's way; the others come home."""
+        pool = self.outcome.pool
+        if self.disruption is None or pool is None:
+            return tuple(units)
+        self.disruption.settle(units)
+        return tuple(unit for unit in units if pool.is_disturbed(unit))
 
     def _earlier_reclaims_hold(self, units: list[int]) -> bool:
         """Whoever came home, or had to go after all, may be what an earlier reclaim's rights were built on."""

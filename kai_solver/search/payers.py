@@ -1,8 +1,9 @@
-"""Who cannot be evicted by a reclaim that lasts, whoever else goes with him.
+"""Who cannot be evicted by a reclaim, whoever else goes with him.
 
-A reclaim must hold in the next cycle (`greedy.disruption`): the reclaimer's queue has to come before every victim's,
-and no queue that is taken from may end less saturated than the reclaimer's. Both tests get harder the more is taken
-from the victim's queue, so a gang that fails them with only one of its units gone fails them in every set of victims.
+No queue that is taken from may end less saturated than the reclaimer's (reference 3.5), and a reclaim should hold in
+the next cycle (`greedy.disruption`): the reclaimer's queue has to come before every victim's. Both tests get harder the
+more is taken from the victim's queue, so a gang that fails one with only one of its units gone fails it in every set of
+victims. The first is a rule, and a proof may rest on it; the second is our own caution.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,17 +16,29 @@ from kai_solver.greedy.turns import key_of
 from kai_solver.units import UNLIMITED
 
 
-def lasting(
-    state: State, pool: VictimPool, who: Aggressor, units: Iterable[int], given: Sequence[int]
+def evictable(
+    state: State,
+    pool: VictimPool,
+    who: Aggressor,
+    units: Iterable[int],
+    given: Sequence[int],
+    *,
+    lasting: bool = False,
 ) -> frozenset[int]:
-    """Those of ``units`` that may be evicted for ``who`` as far as these two tests go.
+    """Those of ``units`` that may be evicted for ``who`` as far as saturation goes.
 
-    ``given``: gangs of the units that got places in this cycle, and would lose them with their cores.
+    Parameters
+    ----------
+    given
+        Gangs of the units that got places in this cycle, and would lose them with their cores.
+    lasting
+        Only those whose queue comes after the reclaimer's in the next cycle.
     """
     by_gang: dict[int, list[Unit]] = {}
     for index in units:
         by_gang.setdefault(pool.units[index].gang, []).append(pool.units[index])
-    court = _Court(state, who, _least_held(state, [u for own in by_gang.values() for u in own], given))
+    least = _least_held(state, [u for own in by_gang.values() for u in own], given)
+    court = _Court(state, who, least, lasting)
     return frozenset(u.index for gang, own in by_gang.items() if court.may_go(gang, own) for u in own)
 
 
@@ -52,12 +65,14 @@ class _Court:
     who: Aggressor
     least: list[list[int]]
     """By queue, the least that it may hold in the end."""
+    lasting: bool
 
     def may_go(self, gang: int, units: Sequence[Unit]) -> bool:
-        """False where no set of victims with any of ``units``, of one gang, passes both tests."""
+        """False where no set of victims with any of ``units``, of one gang, passes the tests."""
         leaf = self.state.problem.gangs[gang].queue
         charges = {unit.charge for unit in units}
-        return any(self._comes_first(leaf, c) for c in charges) and any(self._less_saturated(leaf, c) for c in charges)
+        may_go = any(self._less_saturated(leaf, charge) for charge in charges)
+        return may_go and (not self.lasting or any(self._comes_first(leaf, charge) for charge in charges))
 
     def _comes_first(self, leaf: int, charge: tuple[int, int, int]) -> bool:
         """`goes_before` with only ``charge`` lost by ``leaf``."""
