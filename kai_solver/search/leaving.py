@@ -31,8 +31,13 @@ class Leaving:
     values: Ints | None = None
 
 
-def decide_leavers(asker: Asker, form: Formulation, stages: Sequence[StageObjective]) -> Leaving:
-    """Look for a solution of ``form`` whose victims cost the least; not where the model is small or lacks a rule."""
+def decide_leavers(
+    asker: Asker, form: Formulation, stages: Sequence[StageObjective], hint: Ints | None = None
+) -> Leaving:
+    """Look for a solution of ``form`` whose victims cost the least; not where the model is small or lacks a rule.
+
+    No seats are looked for where the victims of ``hint`` cost no more.
+    """
     if form.spec.size[0] < SMALLEST or not set(FAMILIES) <= set(asker.model.families):
         return Leaving()
     leavers = formulate_leavers(form.variables, form.objectives)
@@ -44,7 +49,9 @@ def decide_leavers(asker: Asker, form: Formulation, stages: Sequence[StageObject
         return Leaving()
     result = asker.minimize_alone(leavers.spec, asked, VICTIMS_PART * asker.budget.left_s)
     bounds = {stage.name: stage.bound for stage in result.stages}
-    if result.values is None or asker.is_out_of_time:
+    costs = [stage.value for stage in result.stages]
+    known = None if hint is None else [s.value_of(hint) for s in stages if s.name in mine]
+    if result.values is None or known == costs or asker.is_out_of_time:
         return Leaving(bounds)
     seated = form.spec.copy()
     leavers.pin(seated, result.values)

@@ -60,6 +60,10 @@ class StageObjective:
     gap: float = 0.0
     least: int = NO_LOWER
 
+    def value_of(self, values: Ints) -> int:
+        """The sum at a solution."""
+        return sum(coefficient * int(values[var]) for coefficient, var in self.terms) + self.constant
+
 
 @dataclass(frozen=True, slots=True)
 class StageResult:

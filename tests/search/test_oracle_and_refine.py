@@ -39,6 +39,8 @@ from kai_solver.search.joining import Joiner
 from kai_solver.search.oracle import OracleLadder
 from kai_solver.search.parameters import SolverParameters
 from kai_solver.search.realise import realise
+from kai_solver.search.refine import Refiner
+from kai_solver.search.rights import rights_of
 from kai_solver.units import MILLI, ResourceSchema
 
 GIB = 2**30
@@ -213,6 +215,16 @@ def test_a_question_that_is_too_large_is_not_asked() -> None:
     small = replace(MODEL, search=replace(MODEL.search, max_variables=1))
     outcome, _ = climb(TIGHT, solver, model=small)
     assert (proof(outcome), solver.asked) == (("unknown", "too large"), 0)
+
+
+def test_stages_that_cannot_be_built_in_time_are_not_begun() -> None:
+    outcome, _ = climb(a_cluster([a_node(0, 2)], a_gang("w", 1)), None)
+    assert outcome.admissions
+    solver = Scripted(INFEASIBLE)
+    asker = Asker(replace(MODEL, search=SearchSpec()), solver, Budget(1e-6, lambda: 0.0, 0.0))
+    refined = Refiner(asker).refine(outcome, rights_of(outcome))
+    assert (refined.improved, refined.stages, solver.asked) == (False, (), 0)
+    assert "too little time" in refined.notes[0]
 
 
 def test_the_solver_places_what_first_fit_cannot(child: SolverChild) -> None:

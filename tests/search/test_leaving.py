@@ -1,0 +1,66 @@
+"""Victims first, seats after: on loaded clusters, and in the plans that come of it."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kai_solver.bench import generated
+from kai_solver.check import check_plan
+from kai_solver.domain import Plan, Snapshot
+from kai_solver.engine import Engine
+from kai_solver.formulation.leavers import Leavers, formulate_leavers
+from kai_solver.instances_io.bench_schema import LoadedDoc
+from kai_solver.modelfiles import load_model
+from kai_solver.search import leaving
+
+SEEDS = (1, 2, 3)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    with Engine(load_model("deterministic")) as engine:
+        assert engine.wait(60.0)
+        yield engine
+
+
+def loaded(seed: int) -> Snapshot:
+    return generated(LoadedDoc(kind="loaded", nodes=25, gangs=10), seed=seed)
+
+
+def planned(engine: Engine, snapshot: Snapshot, smallest: float) -> tuple[Plan, int]:
+    """The plan, and how often victims were looked for without nodes."""
+    asked: list[object] = []
+
+    def count(*of: Any) -> Leavers:
+        asked.append(of)
+        return formulate_leavers(*of)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leaving, "SMALLEST", smallest)
+        patch.setattr(leaving, "formulate_leavers", count)
+        return engine.cycle(snapshot, budget_s=3.0), len(asked)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_victims_chosen_without_nodes_make_plans_that_hold(engine: Engine, seed: int) -> None:
+    snapshot = loaded(seed)
+    plan, asked = planned(engine, snapshot, 0)
+    assert asked == 1
+    assert not [v for v in check_plan(snapshot, plan) if v.rule != "needless"]
+    assert not [note for note in plan.notes if "refused" in note]
+    assert all(stage.bound <= stage.value for stage in plan.stages)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_stages_alone_never_do_better(engine: Engine, seed: int) -> None:
+    """Where both prove the first stages, they prove the same."""
+    snapshot = loaded(seed)
+    (ours, _), (alone, asked) = planned(engine, snapshot, 0), planned(engine, snapshot, math.inf)
+    assert asked == 0
+    assert ours.admitted == alone.admitted
+    for mine, theirs in zip(ours.stages, alone.stages, strict=False):
+        if mine.name != theirs.name or not (mine.optimal and theirs.optimal):
+            break
+        assert mine.value == theirs.value
