@@ -88,6 +88,7 @@ def test_easing_what_the_bounds_alone_found_helps(engines: Engines, cluster: Sna
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @given(cluster=mixed_clusters())
 @some(2000)
 def test_no_false_proof_and_no_idle_blocker_in_2000_clusters(engines: Engines, cluster: Snapshot) -> None:

@@ -1,0 +1,71 @@
+"""The filter for blocking sets: minimal, and smallest up to three elements; bounds before any victim is looked at."""
+
+from itertools import combinations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kai_solver.bounds import Refuted
+from kai_solver.bounds.blocking import _filter
+from kai_solver.domain import Gang, GpuRequest, Node, Pod, PodStatus, Queue, Rung, Snapshot, flat_gang
+from kai_solver.greedy import Ladder
+from kai_solver.reduction import build_problem
+from kai_solver.search.oracle import OracleLadder
+from kai_solver.units import UNLIMITED, ResourceSchema
+
+NAMES = tuple("abcdefg")
+GIB = 2**30
+
+
+def suffices(conflicts: list[frozenset[str]], kept: frozenset[str]) -> bool:
+    return any(conflict <= kept for conflict in conflicts)
+
+
+@given(conflicts=st.lists(st.frozensets(st.sampled_from(NAMES), min_size=1, max_size=5), min_size=1, max_size=4))
+@settings(max_examples=300, deadline=None)
+def test_nothing_can_be_left_out_and_three_are_the_fewest(conflicts: list[frozenset[str]]) -> None:
+    every = frozenset(NAMES)
+
+    def ask(dropped: frozenset[str]) -> Refuted | None:
+        return Refuted("count") if suffices(conflicts, every - dropped) else None
+
+    kept = _filter(ask, NAMES)
+    assert suffices(conflicts, kept)
+    assert not any(suffices(conflicts, kept - {name}) for name in kept)
+    smaller = [frozenset(found) for size in (1, 2) for found in combinations(NAMES, size) if size < len(kept)]
+    assert not any(suffices(conflicts, found) for found in smaller)
+
+
+def a_gang(name: str, queue: str, count: int, node: str = "") -> Gang:
+    status = PodStatus.RUNNING if node else PodStatus.PENDING
+    pods = tuple(
+        Pod("ns", f"{name}-{i}", (100, GIB, 0, 1), GpuRequest(1), status, node=node, devices=(i,) if node else ())
+        for i in range(count)
+    )
+    return Gang("ns", name, queue, flat_gang(count), pods, last_start_s=1.0 if node else None)
+
+
+def test_a_gang_that_no_right_can_help_costs_no_pool_of_victims() -> None:
+    """Its queue is owed two GPUs, of which one may be taken: the victim's queue holds its quota but for one chunk."""
+    quotas = {"rich": 3000, "poor": 4000}
+    queues = tuple(
+        Queue(name, quota=(UNLIMITED, UNLIMITED, quota), weight=(0.0, 0.0, 0.0)) for name, quota in quotas.items()
+    )
+    running = [a_gang(f"r{i}", "rich", 1, "a") for i in range(4)]
+    running = [
+        Gang(g.namespace, g.name, g.queue, g.root, tuple(_on(pod, i) for pod in g.pods), last_start_s=1.0)
+        for i, g in enumerate(running)
+    ]
+    node = Node("a", (64_000, 512 * GIB, 4000, 110), gpus=4, gpu_memory_mib=100)
+    snapshot = Snapshot(9.0, ResourceSchema(), (node,), queues, (*running, a_gang("w", "poor", 3)))
+    outcome = Ladder(build_problem(snapshot), (Rung.RECLAIM,), OracleLadder(None)).climb()
+    assert outcome.pool is None
+    (refusals,) = outcome.refusals.values()
+    assert refusals[Rung.RECLAIM].proof.state == "proven"
+    evidence = refusals[Rung.RECLAIM].evidence
+    assert evidence is not None
+    assert {blocker.kind for blocker in evidence.blocking()} == {"surplus", "resource"}
+
+
+def _on(pod: Pod, device: int) -> Pod:
+    return Pod(pod.namespace, pod.name, pod.request, pod.gpu, pod.status, node=pod.node, devices=(device,))
