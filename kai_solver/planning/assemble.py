@@ -1,12 +1,13 @@
 """An outcome of the search as a plan: binds, moves, evictions, and what stays pending, each with its reason."""
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from kai_solver.claims import name_devices
 from kai_solver.domain import Bind, Device, Eviction, Move, Plan, Rung, ZoneShare
 from kai_solver.domain.plan import EvictionReason
 from kai_solver.greedy import Outcome, Place
-from kai_solver.planning.messages import eviction_message
+from kai_solver.planning.messages import Texts
 from kai_solver.planning.pending import pending_gangs
 from kai_solver.reduction import Problem
 from kai_solver.reduction.zones import ZoneTable
@@ -33,11 +34,11 @@ class _Cause:
 def assemble(problem: Problem, outcome: Outcome) -> Plan:
     """Plan of ``outcome``; order is that of admission, then of names. Stages, timing and source are the caller's."""
     causes = _causes(outcome)
-    labels = _labels(problem, outcome)
+    labels, texts = _labels(problem, outcome), Texts(problem)
     plan = Plan(
         binds=_binds(problem, outcome, labels),
-        moves=_moves(problem, outcome, causes, labels),
-        evictions=_evictions(problem, outcome, causes),
+        moves=_moves(problem, outcome, causes, labels, texts),
+        evictions=_evictions(problem, outcome, causes, texts),
         pending=pending_gangs(problem, outcome),
         admitted=tuple((problem.gangs[a.chunk.gang].gang.key, a.rung) for a in outcome.admissions),
     )
@@ -84,8 +85,14 @@ def _zones(problem: Problem, place: Place) -> tuple[ZoneShare, ...]:
 def _devices(problem: Problem, place: Place, labels: Labels) -> tuple[Device, ...]:
     uuids = problem.nodes[place.node].gpu_uuids
     label = labels.get(place.node, {})
-    devices = sorted(label.get(d, d) for d in place.devices)
-    return tuple(Device(d, place.milli, uuids[d] if d < len(uuids) else "") for d in devices)
+    devices = sorted([label.get(d, d) for d in place.devices]) if label else sorted(place.devices)
+    return tuple([_device(d, place.milli, uuids[d] if d < len(uuids) else "") for d in devices])
+
+
+@lru_cache(maxsize=4096)
+def _device(index: int, milli: int, uuid: str) -> Device:
+    """Devices without a uuid are the same on every node."""
+    return Device(index, milli, uuid)
 
 
 def _stays(problem: Problem, pod: int, place: Place) -> bool:
@@ -134,7 +141,9 @@ def _causes(outcome: Outcome) -> dict[int, _Cause]:
     return causes
 
 
-def _moves(problem: Problem, outcome: Outcome, causes: dict[int, _Cause], labels: Labels) -> tuple[Move, ...]:
+def _moves(
+    problem: Problem, outcome: Outcome, causes: dict[int, _Cause], labels: Labels, texts: Texts
+) -> tuple[Move, ...]:
     state = outcome.state
     moves = []
     for pod in sorted(state.gone & state.places.keys()):
@@ -151,13 +160,13 @@ def _moves(problem: Problem, outcome: Outcome, causes: dict[int, _Cause], labels
                 cause.helps(problem),
                 cause.rung,
                 _zones(problem, place),
-                message=eviction_message(problem, pod, cause.rung, tuple(cause.gangs)),
+                message=texts.eviction(pod, cause.rung, tuple(cause.gangs)),
             )
         )
     return tuple(moves)
 
 
-def _evictions(problem: Problem, outcome: Outcome, causes: dict[int, _Cause]) -> tuple[Eviction, ...]:
+def _evictions(problem: Problem, outcome: Outcome, causes: dict[int, _Cause], texts: Texts) -> tuple[Eviction, ...]:
     state, stale = outcome.state, set(outcome.stale)
     evictions = []
     for pod in sorted(state.gone - state.places.keys()):
@@ -170,7 +179,7 @@ def _evictions(problem: Problem, outcome: Outcome, causes: dict[int, _Cause]) ->
                 problem.nodes[problem.pod_node[pod]].name,
                 _REASONS[cause.rung],
                 cause.helps(problem),
-                eviction_message(problem, pod, cause.rung, tuple(cause.gangs)),
+                texts.eviction(pod, cause.rung, tuple(cause.gangs)),
             )
         )
     return tuple(evictions)

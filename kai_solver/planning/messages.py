@@ -6,20 +6,37 @@ from kai_solver.greedy.max_node import amounts_text
 from kai_solver.reduction import GangShape, Problem
 
 
-def eviction_message(problem: Problem, pod: int, rung: Rung, gangs: tuple[int, ...]) -> str:
-    """What the event on an evicted pod says; ``gangs``: for whom it goes."""
-    key = problem.pods[pod].key
-    gang = problem.gangs[problem.pod_gang[pod]]
-    if rung is Rung.STALE:
-        return _stale_message(gang, problem.pods[pod])
-    if rung is Rung.CONSOLIDATION:
-        return f"Pod {key} was preempted and rescheduled due to bin packing (resource consolidation) procedure"
-    names = ", ".join(problem.gangs[g].gang.key for g in gangs)
-    if rung is Rung.PREEMPT:
-        return f"Pod {key} was preempted by higher priority workload {names}"
-    pairs = [levelled(problem.queues, problem.gangs[g].queue, gang.queue) for g in gangs]
-    queues = dict.fromkeys([victim for _, victim in pairs] + [reclaimer for reclaimer, _ in pairs])
-    return "\n".join([f"Pod {key} was preempted by workload {names}.", *(queue_line(problem, q) for q in queues)])
+class Texts:
+    """Texts of one plan; what is said of a queue is put into words once."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self._lines: dict[int, str] = {}
+
+    def eviction(self, pod: int, rung: Rung, gangs: tuple[int, ...]) -> str:
+        """What the event on an evicted pod says; ``gangs``: for whom it goes."""
+        problem = self._problem
+        key, gang = problem.pods[pod].key, problem.gangs[problem.pod_gang[pod]]
+        if rung is Rung.STALE:
+            return _stale_message(gang, problem.pods[pod])
+        if rung is Rung.CONSOLIDATION:
+            return f"Pod {key} was preempted and rescheduled due to bin packing (resource consolidation) procedure"
+        names = ", ".join([problem.gangs[g].gang.key for g in gangs])
+        if rung is Rung.PREEMPT:
+            return f"Pod {key} was preempted by higher priority workload {names}"
+        return f"Pod {key} was preempted by workload {names}.\n{self._queues(gang.queue, gangs)}"
+
+    def _queues(self, victim: int, gangs: tuple[int, ...]) -> str:
+        """Lines of the queues on the level where victim and reclaimers are siblings."""
+        tree = self._problem.queues
+        pairs = [levelled(tree, self._problem.gangs[g].queue, victim) for g in gangs]
+        queues = dict.fromkeys([theirs for _, theirs in pairs] + [mine for mine, _ in pairs])
+        return "\n".join([self._line(queue) for queue in queues])
+
+    def _line(self, queue: int) -> str:
+        if queue not in self._lines:
+            self._lines[queue] = queue_line(self._problem, queue)
+        return self._lines[queue]
 
 
 def _stale_message(gang: GangShape, pod: Pod) -> str:
