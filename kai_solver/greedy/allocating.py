@@ -6,10 +6,11 @@ from typing import Protocol
 from kai_solver.domain import Proof, Rung
 from kai_solver.greedy.caps import costs_too_much, over_capacity
 from kai_solver.greedy.chunks import Chunk, Part
-from kai_solver.greedy.course import Course, Signature, of_choice
+from kai_solver.greedy.course import Course, of_choice
 from kai_solver.greedy.outcome import Admission, Outcome, Refusal
 from kai_solver.greedy.runs import Runs
 from kai_solver.greedy.shortage import shortage
+from kai_solver.greedy.signature import Signature
 
 MOST_CHOICES = 16
 """Subgroups of a gang that are left out in turn where the first choice of subgroups finds no places."""

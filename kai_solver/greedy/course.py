@@ -6,16 +6,15 @@ from typing import Literal, Protocol
 
 from kai_solver.domain import Proof, Reason, Rung
 from kai_solver.greedy.caps import costs_too_much
-from kai_solver.greedy.chunks import Chunk, Chunker, Part
+from kai_solver.greedy.chunks import Chunk, Chunker
 from kai_solver.greedy.disruption import Disruption
 from kai_solver.greedy.outcome import Admission, Evidence, Outcome, Refusal
 from kai_solver.greedy.placing import Placer
 from kai_solver.greedy.shortage import shortage
+from kai_solver.greedy.signature import Signature, signature
 from kai_solver.greedy.state import State
 from kai_solver.greedy.turns import SizeTurns, Turns
 from kai_solver.reduction import Problem
-
-Signature = tuple[object, ...]
 
 BUDGET_ENDED = Refusal(
     Reason.NOT_ENOUGH_RESOURCES,
@@ -120,16 +119,8 @@ class Course:
         return replace(shortage(self.state, self.placer, chunk, answer.proof), evidence=answer.evidence)
 
     def signature(self, chunk: Chunk) -> Signature:
-        """Chunks of one signature fit the same places: what failed once fails for all (capacity only shrinks)."""
-        gang = self.problem.gangs[chunk.gang]
-        crowded = gang.placement.is_rule and self.state.crowds.is_anybody(gang.family)
-        if self.state.has_pod_rules or chunk.root.anchors or crowded:
-            return (chunk.gang, chunk.pods)
-        return (gang.placement, self._part_signature(chunk.root))
-
-    def _part_signature(self, part: Part) -> Signature:
-        shapes = self.problem.pod_shape
-        return (part.topology, tuple(shapes[p] for p in part.pods), tuple(map(self._part_signature, part.parts)))
+        """What the chunk shares with those that fit the same places."""
+        return signature(self.state, chunk)
 
 
 def of_choice(refusal: Refusal, chunk: Chunk) -> Refusal:

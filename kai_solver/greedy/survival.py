@@ -10,6 +10,7 @@ from kai_solver.greedy.caps import over_capacity
 from kai_solver.greedy.chunks import Chunk, Chunker
 from kai_solver.greedy.fit import FitTable
 from kai_solver.greedy.placing import Placer
+from kai_solver.greedy.signature import Signature, signature
 from kai_solver.greedy.state import State
 from kai_solver.greedy.turns import Turns
 
@@ -42,11 +43,26 @@ def survives(
 
 
 def _serves(state: State, placer: Placer, turns: Turns, chunk: Chunk) -> bool:
+    failed: set[Signature] = set()
     while (turn := turns.pop()) is not None:
         gang, asked, _ = turn
-        placed = over_capacity(state, asked) is None and placer.place_chunk(asked)
+        placed = over_capacity(state, asked) is None and _finds_places(state, placer, asked, failed)
         if gang == chunk.gang:
             return placed
         if placed:
             turns.again(gang)
     return False
+
+
+def _finds_places(state: State, placer: Placer, asked: Chunk, failed: set[Signature]) -> bool:
+    """Place ``asked``; who is like one that ``failed`` is not tried, for room only shrinks here.
+
+    Where pods ask for GPU memory, queues differ in which nodes they can pay for.
+    """
+    like = signature(state, asked)
+    if like in failed and not any(state.problem.pods[pod].gpu.memory_mib for pod in asked.pods):
+        return False
+    placed = placer.place_chunk(asked)
+    if not placed:
+        failed.add(like)
+    return placed
