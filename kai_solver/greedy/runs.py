@@ -88,12 +88,10 @@ class Runs:
         """The turns of ``line`` up to the first that is not plain or asks again: it is noted in ``ends``."""
         for turn in line:
             yield turn
-            if len(turn.chunk.pods) < self._waiting(turn.gang) or self._plain_shape(turn.chunk) is None:
+            is_plain = self._plain_shape(turn.chunk) is not None
+            if not is_plain or len(turn.chunk.pods) < len(self.state.gangs[turn.gang].pending[0]):
                 ends.add(turn.gang)
                 return
-
-    def _waiting(self, gang: int) -> int:
-        return sum(map(len, self.state.gangs[gang].pending))
 
     def _admit_run(self, shape: int, run: Iterable[Turn], served: set[int]) -> bool:
         """Admit turns of one shape; False where one found no room, may not pay, or the time ended."""

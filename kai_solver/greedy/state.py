@@ -124,7 +124,9 @@ class State:
         gang, leaf = self.problem.pod_gang[pods[0]], self.leaf_of[pods[0]]
         self.gangs[gang].active[leaf].extend(pods)
         pending = self.gangs[gang].pending[leaf]
-        if pending[: len(pods)] == list(pods):
+        if len(pods) == 1 and pending and pending[0] == pods[0]:
+            del pending[0]
+        elif pending[: len(pods)] == list(pods):
             del pending[: len(pods)]
         else:
             coming = set(pods)

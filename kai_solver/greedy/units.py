@@ -86,6 +86,8 @@ def _pods_below(node: TreeNode | Leaf, active: list[list[int]], position: dict[i
 
 def charge_of(problem: Problem, pods: tuple[int, ...]) -> Charge:
     """Sum of what the queue pays for ``pods``."""
+    if len(pods) == 1:
+        return problem.charges[pods[0]]
     return sum_of(problem.charges[pod] for pod in pods)
 
 
