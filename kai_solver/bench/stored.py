@@ -20,10 +20,7 @@ from kai_solver.errors import InputError
 RUN_FORMAT = "kai-bench-run/v1"
 
 NOISE = 1.3
-"""A time that differs by less than this factor, after the machine's speed is taken out, says nothing.
-
-Measured 2026-11-21 on 2 shared cores: the same set twice in a row, medians of three cycles.
-"""
+"""A time that differs by less than this factor, after the machine's speed is taken out, says nothing."""
 LEAST_S, LEAST_MIB = 0.01, 20.0
 """Nor do differences smaller than these."""
 MEMORY_NOISE = 1.15

@@ -341,6 +341,18 @@ def test_a_plan_takes_effect_in_the_next_moment() -> None:
     assert all(gpus_of(gangs[name]) in (1, 32) for name in arrived)
 
 
+@pytest.mark.parametrize("path", sorted((SCALE.parents[1] / "runs").glob("*.json")), ids=lambda path: path.stem)
+def test_every_shipped_run_is_of_the_set_of_its_name(path: Path) -> None:
+    bench_set = read_set(SCALE.parent / f"{path.stem}.yaml")
+    runs = read_stored(path).runs
+    assert {run.instance for run in runs} == {entry.name for entry in bench_set.doc.entries}
+    measured = [verdict for verdict in verdicts(bench_set, runs) if verdict.value is not None]
+    assert len(measured) == len(verdicts(bench_set, runs)), "every limit has its figure"
+    assert bench_set.doc.measured is not None
+    for verdict in measured:
+        assert verdict.before == pytest.approx(verdict.value, rel=1e-3), "the set says what the run measured"
+
+
 def test_schema_of_stored_runs_is_json(tmp_path: Path) -> None:
     save_runs([RUN], tmp_path / "run.json")
     assert orjson.loads((tmp_path / "run.json").read_bytes())["format"] == "kai-bench-run/v1"
