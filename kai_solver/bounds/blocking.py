@@ -237,7 +237,8 @@ class _Words:
         shape = self.problem.shapes.shapes[index]
         if resource != GPU:
             return shape.request[resource]
-        return shape.gpu.devices * (shape.gpu.milli if not shape.gpu.memory_mib else MILLI)
+        is_part = shape.gpu.devices == 1 and not shape.gpu.memory_mib
+        return shape.gpu.milli if is_part else shape.gpu.devices * MILLI  # Shares of several lie on different devices.
 
 
 _RULES = {
