@@ -86,8 +86,8 @@ class NodeRoom:
             elif any(len(sitters[unit].devices) > 1 for unit, _ in here):
                 return None
             elif free[device] + sum(held for _, held in here) >= milli:
-                units = tuple(pool.closure(unit for unit, _ in here))
-                groups[-1 - device] = [(1, self.price(units), units)]
+                units = tuple(dict.fromkeys(unit for unit, _ in here))
+                groups[-1 - device] = [(1, self.price(pool.closure(units)), units)]
         for unit, devices in devices_of.items():
             if devices:
                 steps = groups.setdefault(pool.units[unit].gang, [])
