@@ -230,6 +230,8 @@ class _Words:
             return missing
         if count.kind == "slots":
             return missing * count.size * MILLI
+        if count.kind == "flow":  # So much would surely do: how little might is not known.
+            return sum(pods * self._asked(shape, resource) for shape, pods in self.demand.needed.items())
         shapes = [count.shape] if count.shape >= 0 else list(self.demand.needed)
         return missing * max(self._asked(shape, resource) for shape in shapes)
 
