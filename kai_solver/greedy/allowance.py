@@ -16,9 +16,9 @@ from kai_solver.reduction.charges import Charge
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
 
-_Spent = tuple[Charge, Charge]
+Spent = tuple[Charge, Charge]
 """What was taken from a queue in all, and the largest unit of it, which may come last."""
-_NOTHING: _Spent = ((0, 0, 0), (0, 0, 0))
+_NOTHING: Spent = ((0, 0, 0), (0, 0, 0))
 
 
 class Allowance:
@@ -39,16 +39,16 @@ class Allowance:
                 shares = (problem.queues, problem.share, state.allocated, taker, leaf, request)
                 self._room[queue] = saturation_room(*shares, problem.policy.saturation_multiplier)
 
-    def spent(self, units: Iterable[int]) -> dict[int, _Spent]:
-        """What is taken by levelled queue once ``units`` are gone for good."""
-        spent: dict[int, _Spent] = {}
+    def spent(self, units: Iterable[int], before: Mapping[int, Spent] | None = None) -> dict[int, Spent]:
+        """What is taken by levelled queue once ``units`` are gone for good, beside what was taken ``before``."""
+        spent: dict[int, Spent] = dict(before or {})
         for unit in units:
             queue = self._queue_of(unit)
             if queue >= 0:
                 spent[queue] = _with(spent.get(queue, _NOTHING), self._pool.units[unit].charge)
         return spent
 
-    def allows(self, spent: Mapping[int, _Spent], units: Iterable[int]) -> bool:
+    def allows(self, spent: Mapping[int, Spent], units: Iterable[int]) -> bool:
         """May ``units`` go too, in some order? All but the largest must leave their queue above what it may keep."""
         after = dict(spent)
         for unit in units:
@@ -58,7 +58,7 @@ class Allowance:
             queue >= 0 and self._is_within(queue, after[queue]) for queue in after if after[queue] != spent.get(queue)
         )
 
-    def exhausted(self, spent: Mapping[int, _Spent]) -> frozenset[int]:
+    def exhausted(self, spent: Mapping[int, Spent]) -> frozenset[int]:
         """Levelled queues from which nothing more may be taken, however small."""
         return frozenset(
             queue for queue in self._surplus if not self._is_within(queue, _with(spent.get(queue, _NOTHING), (1, 1, 1)))
@@ -73,14 +73,14 @@ class Allowance:
     def _queue_of(self, unit: int) -> int:
         return self._of_leaf.get(self._gangs[self._pool.units[unit].gang].queue, -1)
 
-    def _is_within(self, queue: int, spent: _Spent) -> bool:
+    def _is_within(self, queue: int, spent: Spent) -> bool:
         total, last = spent
         if any(t >= room for t, room in zip(total, self._room[queue], strict=True)):
             return False
         return any(t - most < bound for t, most, bound in zip(total, last, self._surplus[queue], strict=True))
 
 
-def _with(spent: _Spent, charge: Charge) -> _Spent:
+def _with(spent: Spent, charge: Charge) -> Spent:
     total, last = spent
     added = (total[0] + charge[0], total[1] + charge[1], total[2] + charge[2])
     return added, max(last, charge, key=lambda c: (c[2], c[1], c[0]))

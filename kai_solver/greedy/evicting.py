@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.domain import Rung
-from kai_solver.greedy.allowance import Allowance
+from kai_solver.greedy.allowance import Allowance, Spent
 from kai_solver.greedy.caps import within_limits
 from kai_solver.greedy.chunks import Chunk, Chunker, Part
 from kai_solver.greedy.fit import FitTable
@@ -55,6 +55,8 @@ class Evictor(Placer):
         self.mover = Placer(pool.state, fits=fits, later=True)
         self.left: dict[int, None] = {}
         self._allowance: Allowance | None = None
+        self._spent: dict[int, Spent] = {}
+        self._counted: tuple[int, object] = (0, None)
         self._tables: dict[tuple[int, frozenset[int]], RoomTable] = {}
 
     def make_room(self, chunk: Chunk, allowance: Allowance | None = None) -> list[int] | None:
@@ -66,6 +68,7 @@ class Evictor(Placer):
         mark = self.state.mark()
         self.left = {}
         self._allowance = allowance
+        self._spent, self._counted = {}, (0, None)
         is_done = self.place_chunk(chunk)
         # Attempts that were taken back have left their victims where they were.
         self.left = {u: None for u in self.left if self.pool.is_disturbed(u)}
@@ -101,8 +104,7 @@ class Evictor(Placer):
             return False
         allowance, spent = self._allowance, {}
         if allowance is not None:
-            self.left = {unit: None for unit in self.left if self.pool.is_disturbed(unit)}
-            spent = allowance.spent(self.left)
+            spent = self._spent_so_far(allowance)
         exhausted = allowance.exhausted(spent) if allowance is not None else NOBODY
         table = self.table(self.state.problem.pod_shape[pod], exhausted)
         allowed = self.state.admitting(pod, allowed)
@@ -114,10 +116,21 @@ class Evictor(Placer):
             victims = table.victims(node)
             if allowance is None or allowance.allows(spent, victims):
                 if self._place_by_leaving(pod, table, node, victims):
+                    if allowance is not None:
+                        self._spent = allowance.spent(victims, spent)
+                        self._counted = (len(self.state.journal), self.state.journal[-1])
                     return True
                 tried += 1
             cost[node] = IMPOSSIBLE
         return False
+
+    def _spent_so_far(self, allowance: Allowance) -> dict[int, Spent]:
+        """What is taken by now; counted anew only where something was taken back since the last time."""
+        journal, (length, last) = self.state.journal, self._counted
+        if length > len(journal) or (length and journal[length - 1] is not last):
+            self.left = {unit: None for unit in self.left if self.pool.is_disturbed(unit)}
+            self._spent = allowance.spent(self.left)
+        return self._spent
 
     def _place_by_leaving(self, pod: int, table: RoomTable, node: int, victims: list[int]) -> bool:
         mark = self.state.mark()
