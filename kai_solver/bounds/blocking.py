@@ -211,7 +211,9 @@ class _Words:
             return Blocker("resource", name, need, have, "", name, self.found.need - self.found.have)
         count, resource = self._count, self.problem.snapshot.schema.index(name)
         short = self._short(count, resource)
-        if count.kind == "total":
+        if count.kind in ("total", "slots") and resource != count.resource:  # It blocks together with another.
+            need, have = say_pods(sum(self.demand.needed.values())), "room for fewer"
+        elif count.kind == "total":
             need, have = (format_amount(name, amount) for amount in (count.need, max(0, count.have)))
         elif count.kind == "slots":
             need, have = (f"{n} slots of {count.size} GPUs on one node" for n in (count.need, count.have))
@@ -226,12 +228,13 @@ class _Words:
 
     def _short(self, count: Shortfall, resource: int) -> int:
         missing = count.need - count.have
+        if count.kind == "flow" or (count.kind in ("total", "slots") and resource != count.resource):
+            # So much would surely do: how little might is not known.
+            return sum(pods * self._asked(shape, resource) for shape, pods in self.demand.needed.items())
         if count.kind == "total":
             return missing
         if count.kind == "slots":
             return missing * count.size * MILLI
-        if count.kind == "flow":  # So much would surely do: how little might is not known.
-            return sum(pods * self._asked(shape, resource) for shape, pods in self.demand.needed.items())
         shapes = [count.shape] if count.shape >= 0 else list(self.demand.needed)
         return missing * max(self._asked(shape, resource) for shape in shapes)
 
