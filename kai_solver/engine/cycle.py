@@ -16,10 +16,11 @@ from kai_solver import __version__
 from kai_solver.check import WASTE, Violation, check_plan
 from kai_solver.domain import Plan, Snapshot, SolverModel, Stage
 from kai_solver.domain.plan import Source
+from kai_solver.engine.climbing import Climb, better, seconds_for_questions
 from kai_solver.engine.progress import Fault, Progress
 from kai_solver.engine.retreat import NOBODY, RETREATS, blame
 from kai_solver.engine.stages import admission_stage, measured_stages
-from kai_solver.greedy import Ladder, Outcome
+from kai_solver.greedy import Answer, Ladder, Outcome
 from kai_solver.greedy.sparing import spare
 from kai_solver.planning import assemble
 from kai_solver.reduction import Memo, Problem, build_problem
@@ -27,7 +28,7 @@ from kai_solver.search.admission import MostGpus
 from kai_solver.search.asker import Asker
 from kai_solver.search.budget import Budget
 from kai_solver.search.child import SolverChild
-from kai_solver.search.oracle import OracleLadder
+from kai_solver.search.oracle import UNASKED, UNKNOWN, OracleLadder
 from kai_solver.search.refine import Refined, Refiner
 from kai_solver.search.rights import rights_of
 
@@ -206,18 +207,12 @@ class _Run:
 
     def _decide(self, problem: Problem, child: SolverChild | None, left_out: frozenset[str]) -> _Decided:
         self._budgets.clear()
-        seconds = self.budget_s * self.model.search.questions_share
-        ladder = Ladder(
-            problem,
-            self.model.ladder,
-            OracleLadder(self._asker(child, seconds, self.start_s) if child is not None else None),
-            _Pace(self),
-            admission=self.model.admission,
-            admitter=self._admitter(child),
-            left_out=left_out,
-        )
-        outcome = ladder.climb()
-        self._phase("ladder")
+        climb = self._climb(problem, left_out, None, UNASKED if child is None else UNKNOWN)
+        self._phase("greedy")
+        if child is not None and (climb.log.unknown or self.model.admission != "rank"):
+            climb = self._climb_asking(problem, left_out, child, climb)
+            self._phase("ladder")
+        outcome = climb.outcome
         refined = self._refine(outcome, child)
         spare(outcome)
         errors = tuple(dict.fromkeys(error for budget in self._budgets for error in budget.errors))
@@ -225,11 +220,37 @@ class _Run:
             self._report(error)
         return _Decided(outcome, refined, errors)
 
-    def _admitter(self, child: SolverChild | None) -> MostGpus | None:
-        if child is None or self.model.admission != "max-gpus":
-            return None
-        seconds = self.budget_s * self.model.search.questions_share / 2
-        return MostGpus(self._asker(child, seconds, self.start_s))
+    def _climb(
+        self,
+        problem: Problem,
+        left_out: frozenset[str],
+        asker: Asker | None,
+        without: Answer = UNKNOWN,
+        admitter: MostGpus | None = None,
+    ) -> Climb:
+        oracle = OracleLadder(asker, without)
+        ladder = Ladder(
+            problem,
+            self.model.ladder,
+            oracle,
+            _Pace(self),
+            admission=self.model.admission,
+            admitter=admitter,
+            left_out=left_out,
+        )
+        return Climb(ladder.climb(), oracle.log)
+
+    def _climb_asking(self, problem: Problem, left_out: frozenset[str], child: SolverChild, floor: Climb) -> Climb:
+        """Climb again with the solver to ask, where there is time; the better of the two."""
+        search, now = self.model.search, self.clock()
+        seconds = self.budget_s * search.questions_share
+        if not search.deterministic:
+            seconds = seconds_for_questions(self.deadline_s - now, self.timing["greedy"], search.questions_share)
+        if seconds <= 0 or self.should_stop():
+            return floor
+        by_gpus = self.model.admission == "max-gpus"
+        admitter = MostGpus(self._asker(child, seconds / 2, now)) if by_gpus else None
+        return better(floor, self._climb(problem, left_out, self._asker(child, seconds, now), UNKNOWN, admitter))
 
     def _refine(self, outcome: Outcome, child: SolverChild | None) -> Refined | None:
         """Ask for better victims and moves, only where somebody is disturbed."""

@@ -56,9 +56,10 @@ class QuestionLog:
 
 
 class OracleLadder:
-    """Answers the ladder's questions by bounds and, where there is a solver to ask, by CP-SAT."""
+    """Answers the ladder's questions by bounds and, where there is a solver to ask, by CP-SAT; else ``without`` it."""
 
-    def __init__(self, asker: Asker | None) -> None:
+    def __init__(self, asker: Asker | None, without: Answer = UNASKED) -> None:
+        self.without = without
         self.asker = asker if asker is not None and asker.model.search.enabled else None
         self.log = QuestionLog()
         self._joined: Joiner | None = None
@@ -89,7 +90,8 @@ class OracleLadder:
         if refuted is not None:
             return refuted
         if self.asker is None:
-            return UNASKED
+            self._count(self.without)
+            return self.without
         return self._ask(self.asker, question)
 
     def _evidence(self, question: Question) -> Evidence | None:
