@@ -1,5 +1,6 @@
 """An outcome of the search as a plan: binds, moves, evictions, and what stays pending, each with its reason."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -31,15 +32,18 @@ class _Cause:
         return tuple(problem.gangs[gang].gang.key for gang in self.gangs)
 
 
-def assemble(problem: Problem, outcome: Outcome) -> Plan:
-    """Plan of ``outcome``; order is that of admission, then of names. Stages, timing and source are the caller's."""
+def assemble(problem: Problem, outcome: Outcome, is_late: Callable[[], bool] = lambda: False) -> Plan:
+    """Plan of ``outcome``; order is that of admission, then of names. Stages, timing and source are the caller's.
+
+    ``is_late``: True once there is no time left to find the smallest sets of what blocks.
+    """
     causes = _causes(outcome)
     labels, texts = _labels(problem, outcome), Texts(problem)
     plan = Plan(
         binds=_binds(problem, outcome, labels),
         moves=_moves(problem, outcome, causes, labels, texts),
         evictions=_evictions(problem, outcome, causes, texts),
-        pending=pending_gangs(problem, outcome),
+        pending=pending_gangs(problem, outcome, is_late),
         admitted=tuple((problem.gangs[a.chunk.gang].gang.key, a.rung) for a in outcome.admissions),
     )
     return name_devices(problem.snapshot, plan)

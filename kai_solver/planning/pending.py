@@ -1,6 +1,6 @@
 """Gangs that stay pending: the reason that matters to their owner, and what the rungs proved together."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from kai_solver.domain import Blocker, FitError, Gang, Pending, PodStatus, Proof, Reason, Rung
 from kai_solver.domain.plan import ProofState
@@ -11,12 +11,15 @@ from kai_solver.reduction import Problem
 _STRENGTH: dict[ProofState, int] = {"proven": 0, "unasked": 1, "unknown": 2}
 
 
-def pending_gangs(problem: Problem, outcome: Outcome) -> tuple[Pending, ...]:
-    """One entry for every gang with pods that wait and get nothing more this cycle, by name."""
+def pending_gangs(problem: Problem, outcome: Outcome, is_late: Callable[[], bool]) -> tuple[Pending, ...]:
+    """One entry for every gang with pods that wait and get nothing more this cycle, by name.
+
+    ``is_late``: asked before each, whether there is no time for the smallest set of what blocks.
+    """
     found = [_outside(gang, why) for gang, why in problem.outside.values() if _waits(gang)]
     for gang, rungs in outcome.refusals.items():
         if any(outcome.state.gangs[gang].pending) or not problem.gangs[gang].pending:
-            found.append(_pending(problem, outcome, gang, rungs))
+            found.append(_pending(problem, outcome, gang, rungs, is_late()))
     found += [_dropped(problem.gangs[g].gang.key) for g in _without_a_word(problem, outcome)]
     return tuple(sorted(found, key=lambda p: p.gang))
 
@@ -60,7 +63,7 @@ def _outside(gang: Gang, why: str) -> Pending:
     return Pending(gang.key, reason, why, Proof("proven", "rule", (blocker,)), errors)
 
 
-def _pending(problem: Problem, outcome: Outcome, gang: int, rungs: dict[Rung, Refusal]) -> Pending:
+def _pending(problem: Problem, outcome: Outcome, gang: int, rungs: dict[Rung, Refusal], late: bool) -> Pending:
     """The first rung's words (what lacks), or the rule that forbids; a proof only where every rung has one.
 
     A gang that may not have others disturbed yet is told that beside what lacks: KAI has a reason for it (1.13).
@@ -72,7 +75,7 @@ def _pending(problem: Problem, outcome: Outcome, gang: int, rungs: dict[Rung, Re
     state = max(states, key=_STRENGTH.__getitem__)
     said = ((asked.value, refusal.proof.method) for asked, refusal in rungs.items())
     methods = [f"{name}: {method}" if method else name for name, method in said]
-    blocking, minimal = blocking_set(rungs.values())
+    blocking, minimal = told_blockers(rungs.values()) if late else blocking_set(rungs.values())
     pods = outcome.asked.get((gang, rung), ())
     return Pending(
         problem.gangs[gang].gang.key,
@@ -112,6 +115,11 @@ def blocking_set(refusals: Iterable[Refusal]) -> tuple[tuple[Blocker, ...], bool
             known = merged.get(key, blocker)
             merged[key] = blocker if blocker.short < known.short else known
     return tuple(merged.values()), minimal
+
+
+def told_blockers(refusals: Iterable[Refusal]) -> tuple[tuple[Blocker, ...], bool]:
+    """What the rungs named when they said no: nobody looked whether something of it could be left out."""
+    return tuple(dict.fromkeys(b for refusal in refusals for b in refusal.proof.blocking)), False
 
 
 def _errors(problem: Problem, outcome: Outcome, gang: int, rungs: dict[Rung, Refusal]) -> Iterator[FitError]:

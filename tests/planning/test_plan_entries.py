@@ -30,6 +30,7 @@ from kai_solver.greedy import Answer, Chunk, Ladder, Outcome, Refusal
 from kai_solver.greedy.disruption import Disruption
 from kai_solver.planning import assemble
 from kai_solver.reduction import build_problem
+from kai_solver.search.oracle import OracleLadder
 from kai_solver.units import MILLI, ResourceSchema
 
 GIB = 2**30
@@ -248,3 +249,18 @@ def test_pending_gangs_come_by_name() -> None:
     gangs = [a_gang("z", 2), a_gang("b", 2), a_gang("m", 2, queue="nowhere")]
     plan = planned(a_cluster([a_node("n0", 1)], gangs))
     assert [pending.gang for pending in plan.pending] == ["ns/b", "ns/m", "ns/z"]
+
+
+def test_without_time_the_rungs_own_blockers_are_told_and_not_called_smallest() -> None:
+    node = Node("n0", (32_000, 64 * GIB, 8 * MILLI, 20), gpus=8, gpu_memory_mib=100)
+    pods = tuple(Pod("ns", f"big-{i}", (100, GIB, 0, 1), GpuRequest(8)) for i in range(2))
+    gang = Gang("ns", "big", "q", flat_gang(2), pods)
+    snapshot = Snapshot(0.0, ResourceSchema(), (node,), (Queue("q", quota=(-1, -1, -1)),), (gang,))
+    problem = build_problem(snapshot)
+    outcome = Ladder(problem, (Rung.ALLOCATE,), OracleLadder(None)).climb()
+    (in_time,) = assemble(problem, outcome).pending
+    (late,) = assemble(problem, outcome, lambda: True).pending
+    assert in_time.proof.state == late.proof.state == "proven"
+    assert in_time.proof.minimal
+    assert not late.proof.minimal
+    assert late.proof.blocking
