@@ -187,12 +187,16 @@ class ReclaimLedger:
 
         ``multiplier`` of the reclaimer's saturation, at least 1 (``policy.saturation_multiplier``).
         """
+        return not self.fuller_than(multiplier)
+
+    def fuller_than(self, multiplier: float = 1.0) -> frozenset[int]:
+        """Queues taken from that a queue of the reclaimer, above its fair share, would be fuller than."""
         factor = max(1.0, multiplier)
-        return all(
-            self._less_saturated(queue, sibling, factor)
+        return frozenset(
+            sibling
             for queue in self._tree.path[self._leaf]
             for sibling in self._siblings(queue)
-            if sibling in self._touched
+            if sibling in self._touched and not self._less_saturated(queue, sibling, factor)
         )
 
     def _siblings(self, queue: int) -> Iterator[int]:

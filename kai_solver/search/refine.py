@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from kai_solver.domain import FAMILIES, Rung, Stage
 from kai_solver.formulation.build import Formulation, formulate
 from kai_solver.formulation.expand import Decision, expand, hint_values
-from kai_solver.formulation.joint import Joint, Mover
+from kai_solver.formulation.joint import Joint
 from kai_solver.formulation.rows import Ints
-from kai_solver.greedy import Admission, Outcome
-from kai_solver.greedy.court import reclaims_hold
+from kai_solver.greedy import Outcome
 from kai_solver.search.asker import Asker
+from kai_solver.search.attribution import attribute
 from kai_solver.search.joining import Joiner
 from kai_solver.search.leaving import decide_leavers
 from kai_solver.search.realise import realise
@@ -155,46 +155,8 @@ def _apply(outcome: Outcome, joint: Joint, decision: Decision, takers: Sequence[
     mark, admissions = outcome.state.mark(), outcome.admissions
     if not realise(outcome.state, outcome.pool, joint, decision, [(a.chunk, a.rung) for a in admissions]):
         return "the solver's places could not be realised device by device"
-    attribute(outcome, joint, decision, takers)
-    if reclaims_hold(outcome):
+    if attribute(outcome, joint, decision, takers):
         return ""
     outcome.state.rollback(mark)
     outcome.admissions = admissions
     return "the solver's victims would not be allowed reclaim by reclaim; those found before are kept"
-
-
-def attribute(outcome: Outcome, joint: Joint, decision: Decision, takers: Sequence[frozenset[int]]) -> None:
-    """Say anew for whom each disturbed unit is: who may take it, best who took it before or takes its nodes.
-
-    ``takers``: by admission, the units that it may take. Evicted units of one gang are for one admission. One that
-    disturbed nobody has not been judged: it may have used up its rights by then, and gets nobody that others can take.
-    """
-    rung_of = dict.fromkeys(decision.reclaimed, Rung.RECLAIM) | dict.fromkeys(decision.preempted, Rung.PREEMPT)
-    movers = {m.unit: m for m in joint.movers}
-    landing = [{outcome.state.places[pod].node for pod in a.chunk.pods} for a in outcome.admissions]
-    units: list[dict[int, None]] = [{} for _ in outcome.admissions]
-    taker_of: dict[tuple[int, Rung], int] = {}
-    for unit in (*decision.reclaimed, *decision.preempted, *decision.moved):
-        mover, rung = movers[unit], rung_of.get(unit)
-        able = [n for n, a in enumerate(outcome.admissions) if _may_disturb(a, mover, rung, takers[n])]
-        able = [n for n in able if outcome.admissions[n].units] or able
-        before = [n for n in able if unit in outcome.admissions[n].units]
-        near = [n for n in able if not landing[n].isdisjoint(mover.home)]
-        chosen = before or near or able
-        if rung is not None and chosen:
-            same = taker_of.setdefault((mover.gang, rung), chosen[0])
-            chosen = [same if same in able else chosen[0]]
-        for number in chosen:
-            units[number][unit] = None
-    outcome.admissions = [
-        Admission(a.chunk, a.rung, tuple(u), a.by_solver) for a, u in zip(outcome.admissions, units, strict=True)
-    ]
-
-
-def _may_disturb(admission: Admission, mover: Mover, eviction: Rung | None, takes: frozenset[int]) -> bool:
-    """May the unit be evicted (by ``eviction``) or moved (None) for the admission?"""
-    if admission.rung is Rung.ALLOCATE or eviction not in (None, admission.rung):
-        return False
-    if admission.rung is Rung.CONSOLIDATION:
-        return mover.gang != admission.chunk.gang
-    return mover.unit in takes or mover.unit in admission.units

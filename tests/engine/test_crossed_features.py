@@ -9,7 +9,7 @@ from kai_solver.check import check_plan
 from kai_solver.domain import Plan
 from kai_solver.engine import cycle
 from kai_solver.greedy import Ladder, State
-from kai_solver.greedy.court import reclaims_hold
+from kai_solver.greedy.court import Toll, in_turn, reclaims_hold
 from kai_solver.greedy.disruption import Disruption
 from kai_solver.instances_io import snapshot_from_native
 from kai_solver.modelfiles import load_model
@@ -104,6 +104,34 @@ def test_victims_that_no_reclaim_may_take_are_not_taken() -> None:
     outcome.pool.leave(other)
     outcome.admissions[:] = [replace(admission, units=(other,))]
     assert not reclaims_hold(outcome)
+
+
+def test_what_one_reclaim_may_not_take_is_for_a_later_one_or_for_nobody() -> None:
+    """Queues b and c are one GPU above their quota each; late0 takes one of both, and a second one of b may not go."""
+    running = [a_gang(f"{queue}{i}", queue, on("n"), minMember=1) for queue in "bc" for i in range(3)]
+    late = [a_gang(f"late{i}", queue, {"gpus": 1}, minMember=1, created=i) for i, queue in enumerate("ad")]
+    queues = [a_queue("a", 1), a_queue("b", 2), a_queue("c", 2), a_queue("d", 1)]
+    document = {"format": "kai-solver/v1", "now": 1000.0, "nodes": [a_node("n", 6)], "queues": queues}
+    problem = build_problem(snapshot_from_native(document | {"gangs": [*running, *late]}))
+    outcome = Ladder(problem, load_model("greedy-only").ladder, OracleLadder(None)).climb()
+    assert outcome.pool is not None
+    names = [problem.gangs[a.chunk.gang].gang.name for a in outcome.admissions]
+    assert names == ["late0", "late1"]
+    unit_of = {problem.gangs[u.gang].gang.name: u.index for u in outcome.pool.units}
+    outcome.admissions[:] = [replace(a, units=()) for a in outcome.admissions]
+
+    def shared_out(*tolls: tuple[str, set[int]]) -> tuple[list[tuple[int, ...]], list[Toll]]:
+        assert outcome.pool is not None
+        for unit in (unit_of[name] for name, _ in tolls):
+            if not outcome.pool.has_left(unit):
+                outcome.pool.leave(unit)
+        admissions, left = in_turn(outcome, [Toll((unit_of[name],), frozenset(able)) for name, able in tolls])
+        return [a.units for a in admissions], left
+
+    b0, b1, c0 = unit_of["b0"], unit_of["b1"], unit_of["c0"]
+    assert shared_out(("b0", {0, 1}), ("c0", {0, 1})) == ([(b0, c0), ()], [])
+    assert shared_out(("b0", {0, 1}), ("c0", {1})) == ([(b0,), (c0,)], [])
+    assert shared_out(("b0", {0, 1}), ("b1", {0})) == ([(b1,), ()], [Toll((b0,), frozenset({0, 1}))])
 
 
 @pytest.mark.parametrize("taken", [0, 1, 2])

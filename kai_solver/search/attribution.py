@@ -1,0 +1,96 @@
+"""For whom each victim of the stages leaves, and each of their moves is made.
+
+The stages choose for all reclaimers together, by rights from before any of them, and a reclaim is allowed or not by
+what is taken for it (reference 3.5). Who took a unit before keeps it, or who takes its nodes. Where the reclaims would
+not be allowed so, what is too much for one is for a later one; and where that leaves some for nobody, each is for the
+first that may take it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from kai_solver.domain import Rung
+from kai_solver.formulation.expand import Decision
+from kai_solver.formulation.joint import Joint, Mover
+from kai_solver.greedy import Admission, Outcome
+from kai_solver.greedy.court import Toll, in_turn, reclaims_hold
+
+Able = Mapping[int, Sequence[int]]
+"""By unit, the admissions (by number) that may take it."""
+
+
+def attribute(outcome: Outcome, joint: Joint, decision: Decision, takers: Sequence[frozenset[int]]) -> bool:
+    """Say anew for whom each disturbed unit is; False where no way is found in which every reclaim is allowed.
+
+    ``takers``: by admission, the units that it may take. Evicted units of one gang are for one admission.
+    """
+    movers = {m.unit: m for m in joint.movers}
+    able = _able(outcome, decision, movers, takers)
+    given = _as_before(outcome, decision, movers, able)
+    outcome.admissions = given
+    if reclaims_hold(outcome):
+        return True
+    evicted = set(decision.preempted)
+    fixed = [replace(a, units=tuple(u for u in a.units if u in evicted)) for a in given]
+    first = {unit: number for number, a in reversed(list(enumerate(given))) for unit in a.units}
+    tolls = list(_tolls(decision, movers, able))
+    for least in (first, {}):
+        outcome.admissions = fixed
+        later = [replace(t, able=frozenset(n for n in t.able if n >= least.get(t.units[0], 0))) for t in tolls]
+        outcome.admissions, left = in_turn(outcome, later)
+        if not left and reclaims_hold(outcome):
+            return True
+    return False
+
+
+def _able(
+    outcome: Outcome, decision: Decision, movers: Mapping[int, Mover], takers: Sequence[frozenset[int]]
+) -> dict[int, list[int]]:
+    rung_of = dict.fromkeys(decision.reclaimed, Rung.RECLAIM) | dict.fromkeys(decision.preempted, Rung.PREEMPT)
+    numbered = list(enumerate(zip(outcome.admissions, takers, strict=True)))
+    return {
+        unit: [n for n, (a, takes) in numbered if _may_disturb(a, movers[unit], rung_of.get(unit), takes)]
+        for unit in (*decision.reclaimed, *decision.preempted, *decision.moved)
+    }
+
+
+def _may_disturb(admission: Admission, mover: Mover, eviction: Rung | None, takes: frozenset[int]) -> bool:
+    """May the unit be evicted (by ``eviction``) or moved (None) for the admission?"""
+    if admission.rung is Rung.ALLOCATE or eviction not in (None, admission.rung):
+        return False
+    if admission.rung is Rung.CONSOLIDATION:
+        return mover.gang != admission.chunk.gang
+    return mover.unit in takes or mover.unit in admission.units
+
+
+def _as_before(outcome: Outcome, decision: Decision, movers: Mapping[int, Mover], able: Able) -> list[Admission]:
+    """Each unit for whoever took it before, or else takes its nodes.
+
+    One that disturbed nobody has not been judged: it may have used up its rights by then, and gets nobody that others
+    can take.
+    """
+    admissions = outcome.admissions
+    landing = [{outcome.state.places[pod].node for pod in a.chunk.pods} for a in admissions]
+    units: list[dict[int, None]] = [{} for _ in admissions]
+    taker_of: dict[tuple[int, bool], int] = {}
+    reclaimed, moved = set(decision.reclaimed), set(decision.moved)
+    for unit, may in able.items():
+        judged = [n for n in may if admissions[n].units] or may
+        before = [n for n in judged if unit in admissions[n].units]
+        near = [n for n in judged if not landing[n].isdisjoint(movers[unit].home)]
+        chosen = before or near or judged
+        if unit not in moved and chosen:
+            same = taker_of.setdefault((movers[unit].gang, unit in reclaimed), chosen[0])
+            chosen = [same if same in judged else chosen[0]]
+        for number in chosen:
+            units[number][unit] = None
+    return [replace(a, units=tuple(u)) for a, u in zip(admissions, units, strict=True)]
+
+
+def _tolls(decision: Decision, movers: Mapping[int, Mover], able: Able) -> Iterator[Toll]:
+    """Reclaimed units of one gang together, moved ones each alone."""
+    by_gang: dict[int, list[int]] = {}
+    for unit in decision.reclaimed:
+        by_gang.setdefault(movers[unit].gang, []).append(unit)
+    for units in (*by_gang.values(), *([unit] for unit in decision.moved)):
+        yield Toll(tuple(units), frozenset.intersection(*(frozenset(able[u]) for u in units)))
