@@ -218,6 +218,8 @@ class Evictor(Placer):
     def _bring_surplus_home(self, gang: int) -> None:
         """Let the surplus of a gang stay without its core, where together it makes up the minimum."""
         pool, state = self.pool, self.state
+        if len(pool.of_gang[gang]) == 1:
+            return
         shape = state.problem.gangs[gang]
         mark = state.mark()
         surplus = [u for u in pool.of_gang[gang] if pool.has_left(u) and not pool.units[u].is_core]

@@ -81,7 +81,7 @@ class State:
         self.crowds = Crowds(problem)
         self._plain: dict[int, bool] = {}
         self._requests = [np.array(s.request, dtype=np.int64) for s in problem.shapes.shapes]
-        self._asked = [[(r, a) for r, a in enumerate(s.request) if a > 0] for s in problem.shapes.shapes]
+        self.asked = [[(r, a) for r, a in enumerate(s.request) if a > 0] for s in problem.shapes.shapes]
 
     # -- steps -------------------------------------------------------------------------------------------------
 
@@ -370,16 +370,17 @@ class State:
         future = self.device_future[node].tolist()
         free = future if not now else np.minimum(self.device_idle[node], self.device_future[node]).tolist()
         fitting = [d for d in range(self.problem.nodes[node].gpus) if free[d] >= milli]
-        kept, slots = self.reserved(node, now=now)
-        slots -= spec.request[PODS]
-        if len(wanted) == count and set(wanted) <= set(fitting):
-            opened = sum(not kept[d] for d in wanted)
-            if spec.gpu.is_whole or opened <= slots:
-                return wanted
+        is_wanted = len(wanted) == count and set(wanted) <= set(fitting)
+        if is_wanted and spec.gpu.is_whole:
+            return wanted
         if milli < MILLI:
             spread = spec.devices == "spread"
             fitting.sort(key=lambda d: -future[d] if spread else future[d])
-        if spec.gpu.is_shared:
+        if not spec.gpu.is_whole:
+            kept, slots = self.reserved(node, now=now)
+            slots -= spec.request[PODS]
+            if is_wanted and sum(not kept[d] for d in wanted) <= slots:
+                return wanted
             opening = [d for d in fitting if not kept[d]][: max(0, slots)]
             fitting = [d for d in fitting if kept[d] or d in opening]
         if len(fitting) < count:
@@ -438,7 +439,7 @@ class State:
             if any(free[device] < milli for device in seats) or not self._has_slots(pod, node, seats):
                 return False
         future = self.future
-        if any(future[resource, node] < amount for resource, amount in self._asked[shape]):
+        if any(future[resource, node] < amount for resource, amount in self.asked[shape]):
             return False
         return self.zones is None or self.zones.has_room_at_home(pod)
 

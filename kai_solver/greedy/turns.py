@@ -127,6 +127,8 @@ class Turns:
         changed = {above for queue in (*others, *served) for above in path[queue]}
         for queue in sorted(changed, key=lambda q: -len(path[q])):
             level = self._levels[path[queue][1] if len(path[queue]) > 1 else _TOP]
+            if len(level) == 1 and level[0][-1] == queue and self._head_below(queue) is not None:
+                continue
             entry = self._entry(queue)
             level[:] = [other for other in level if other[-1] != queue] + ([entry] if entry is not None else [])
             heapq.heapify(level)
@@ -158,11 +160,14 @@ class Turns:
         """Only ``leaf`` and the queues above it changed; each is the first of its siblings."""
         path = self.tree.path[leaf]
         for queue, parent in zip(path, (*path[1:], _TOP), strict=True):
+            level = self._levels[parent]
+            if len(level) == 1 and self._head_below(queue) is not None:
+                continue  # Alone: nobody comes to be compared with.
             entry = self._entry(queue)
             if entry is None:
-                heapq.heappop(self._levels[parent])
+                heapq.heappop(level)
             else:
-                heapq.heapreplace(self._levels[parent], entry)
+                heapq.heapreplace(level, entry)
 
     def _entry(self, queue: int) -> _Entry | None:
         """The queue among its siblings, by what its best gang asks for; None where nobody below it waits."""

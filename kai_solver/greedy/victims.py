@@ -118,7 +118,8 @@ class VictimPool:
     def has_left_after(self, unit: int) -> bool:
         """True where units of the gang that stay longer have left too: surplus has no place without its core."""
         u = self.units[unit]
-        return any(self.has_left(later) for later in self.of_gang[u.gang][u.step + 1 :])
+        own = self.of_gang[u.gang]
+        return u.step + 1 < len(own) and any(self.has_left(later) for later in own[u.step + 1 :])
 
     def dearest_first(self, units: Iterable[int]) -> list[int]:
         """Order in which to bring back: gangs by what they cost, the core of each before its surplus."""
@@ -191,7 +192,11 @@ class VictimPool:
         """
         found: dict[int, None] = {}
         for unit in units:
-            if not self.has_left(unit):
+            if self.has_left(unit):
+                continue
+            if len(self.of_gang[self.units[unit].gang]) == 1:
+                found[unit] = None
+            else:
                 found.update(dict.fromkeys(self.with_earlier(unit)))
         return list(found)
 
