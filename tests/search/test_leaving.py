@@ -1,6 +1,7 @@
 """Victims first, seats after: on loaded clusters, and in the plans that come of it."""
 
 import math
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,8 +13,13 @@ from kai_solver.domain import Plan, Snapshot
 from kai_solver.engine import Engine
 from kai_solver.formulation.leavers import Leavers, formulate_leavers
 from kai_solver.instances_io.bench_schema import LoadedDoc
+from kai_solver.formulation.rows import Ints
+from kai_solver.formulation.spec import ModelSpec
 from kai_solver.modelfiles import load_model
 from kai_solver.search import leaving
+from kai_solver.search.asker import Asker
+from kai_solver.search.budget import Budget
+from kai_solver.search.session import StageObjective
 
 SEEDS = (1, 2, 3)
 
@@ -64,3 +70,24 @@ def test_the_stages_alone_never_do_better(engine: Engine, seed: int) -> None:
         if mine.name != theirs.name or not (mine.optimal and theirs.optimal):
             break
         assert mine.value == theirs.value
+
+
+@pytest.mark.parametrize(("needed", "asked"), [(0, 1), (1, 2)])
+def test_pods_are_moved_only_where_there_are_no_seats_without(engine: Engine, needed: int, asked: int) -> None:
+    """Of three pods ``needed`` must move; the objective counts moves as what is left of three that stay."""
+    spec = ModelSpec()
+    stay = spec.int_var(0, 3)
+    spec.add_le([(1, stay)], 3 - needed, family="test")
+    moves = StageObjective("moved-pods", ((-1, stay),), 3)
+    questions: list[ModelSpec] = []
+
+    class Counting:
+        def solve(self, spec: ModelSpec, *of: Any, **more: Any) -> Any:
+            questions.append(spec)
+            return engine.child.solve(spec, *of, **more)
+
+    asker = Asker(engine.model, Counting(), Budget(5.0, time.monotonic, time.monotonic(), deterministic=True))
+    found: Ints | None = leaving.seats(asker, spec, moves, None)
+    assert found is not None
+    assert int(found[stay]) == 3 - needed
+    assert len(questions) == asked
