@@ -12,9 +12,9 @@ from kai_solver.check import check_plan
 from kai_solver.domain import Plan, Snapshot
 from kai_solver.engine import Engine
 from kai_solver.formulation.leavers import Leavers, formulate_leavers
-from kai_solver.instances_io.bench_schema import LoadedDoc
 from kai_solver.formulation.rows import Ints
 from kai_solver.formulation.spec import ModelSpec
+from kai_solver.instances_io.bench_schema import LoadedDoc
 from kai_solver.modelfiles import load_model
 from kai_solver.search import leaving
 from kai_solver.search.asker import Asker
