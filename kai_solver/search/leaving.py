@@ -21,7 +21,7 @@ from kai_solver.search.session import StageObjective
 
 SMALLEST = 1_000
 """Variables below which the stages alone are as fast."""
-VICTIMS_PART, STILL_PART, SEATS_PART = 0.4, 0.5, 0.8
+VICTIMS_PART, STILL_PART, SEATS_PART = 0.4, 0.7, 0.8
 """Most of the time that is left for who leaves; of what then is left, for seats with no pod moved, and with few."""
 
 
