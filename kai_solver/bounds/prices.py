@@ -68,7 +68,7 @@ class Groups:
         devices[:, 0] = 0
         room = np.zeros((len(demand.gpus), len(keys)), dtype=np.int64)
         for several in np.flatnonzero(demand.gpus > 1):
-            fits = np.minimum(whole // demand.gpus[several], cpu // max(int(demand.cpu[several]), 1))
+            fits = np.minimum(whole // demand.gpus[several], cpu // np.maximum(demand.cpu[several, kind], 1))
             room[several] = np.bincount(where, fits, minlength=len(keys)) * demand.allowed[several, keys[:, 0]]
         pooled = np.bincount(where, cpu, minlength=len(keys)).astype(np.int64)
         return cls(keys[:, 0], np.array((0, *_CLASSES))[keys[:, 1]], pooled, devices, room)
@@ -119,7 +119,7 @@ class Pricing:
 
     def _add_columns(self, programme: "_Programme") -> bool:
         worth, price, groups = programme.worth(), programme.cpu_price(), programme.groups
-        net = worth[None, :] - price[:, None] * self.demand.cpu[None, :]
+        net = worth[None, :] - price[:, None] * self.demand.cpu[:, groups.kind].T
         net = np.where(self.demand.allowed[:, groups.kind].T, net, -1.0)
         table = pack_device(self.demand, net)
         prices = programme.gpu_prices()
@@ -146,7 +146,7 @@ class _Programme:
         self.gpu_rows = [(int(group), int(level)) for group, level in zip(*np.nonzero(groups.devices), strict=True)]
         self._demand = demand
         self._profit = profit.tolist()
-        self._need = demand.cpu.tolist()
+        self._need = demand.cpu[:, groups.kind].T.tolist()
         self._solver = pywraplp.Solver.CreateSolver("GLOP")
         row = self._solver.Constraint
         self._kinds = [row(0.0, float(count)) for count in expected]
@@ -196,7 +196,7 @@ class _Programme:
         self._goal.SetCoefficient(column, sum(self._profit[kind] for kind in kinds))
         for kind in set(kinds):
             self._kinds[kind].SetCoefficient(column, kinds.count(kind))
-        self._cpu[group].SetCoefficient(column, sum(self._need[kind] for kind in kinds))
+        self._cpu[group].SetCoefficient(column, sum(self._need[group][kind] for kind in kinds))
         return column
 
     def _add_others(self) -> None:

@@ -30,6 +30,8 @@ class Judge:
         GPU model of every node, shape (N,).
     kind
         Type of every node, shape (N,).
+    cpu_per_mib
+        CPU that comes with a MiB of memory on every node, thousandths, shape (N,).
     """
 
     table: ValueTable
@@ -37,11 +39,18 @@ class Judge:
     fragmentation: Fragmentation
     model: Ints
     kind: Ints
+    cpu_per_mib: Floats
 
-    def value(self, nodes: Ints, cpu: Ints, free: Ints) -> Floats:
-        """Value of ``nodes``, shape (K,), if they had ``cpu``, shape (K,), and ``free``, shape (K, D)."""
+    def room(self, nodes: Ints, cpu: Ints, memory: Ints) -> Ints:
+        """The scarcer of CPU and memory of ``nodes``, as CPU, shape (K,)."""
+        return np.minimum(cpu, (memory * self.cpu_per_mib[nodes]).astype(np.int64))
+
+    def value(self, nodes: Ints, cpu: Ints, memory: Ints, free: Ints) -> Floats:
+        """Value of ``nodes`` if they had ``cpu`` and ``memory``, shape (K,), and ``free``, shape (K, D)."""
         spoiled = self.fragmentation.amount(cpu, free, self.model[nodes])
-        values: Floats = self.table.of_nodes(cpu, free, self.kind[nodes]) - FRAGMENTATION_WEIGHT * spoiled
+        values: Floats = (
+            self.table.of_nodes(self.room(nodes, cpu, memory), free, self.kind[nodes]) - FRAGMENTATION_WEIGHT * spoiled
+        )
         return values
 
 
@@ -62,7 +71,7 @@ class Landscape:
         self._shapes = shapes
         self._allowed = allowed
         every = np.arange(len(cluster.cpu))
-        self._value = judge.value(every, cluster.cpu, cluster.free)
+        self._value = judge.value(every, cluster.cpu, cluster.memory, cluster.free)
         self._log: list[int] = []
         self._known: dict[int, tuple[Floats, Ints, int]] = {}
 
@@ -89,9 +98,11 @@ class Landscape:
         free = cluster.free[row]
         for own in (device,) if device >= 0 else cluster.tightest(node, shape):
             free[0, own] -= shape.gpu_milli
-        table, types = self._judge.small, self._judge.kind[row]
-        before = table.of_nodes(cluster.cpu[row], cluster.free[row], types)
-        return float((before - table.of_nodes(cluster.cpu[row] - shape.cpu_milli, free, types))[0])
+        judge, types = self._judge, self._judge.kind[row]
+        cpu, memory = cluster.cpu[row], cluster.memory[row]
+        before = judge.small.of_nodes(judge.room(row, cpu, memory), cluster.free[row], types)
+        room = judge.room(row, cpu - shape.cpu_milli, memory - shape.memory_mib)
+        return float((before - judge.small.of_nodes(room, free, types))[0])
 
     def take(self, node: int, device: int, kind: int) -> Devices:
         """Put a pod of shape ``kind`` on ``node``; return its GPUs."""
@@ -113,37 +124,42 @@ class Landscape:
 
     def gains(self, kinds: Ints, nodes: Ints, devices: list[Devices]) -> Floats:
         """Value gained by taking each of these pods away, shape (P,)."""
-        cpu, free = self.cluster.cpu[nodes], self.cluster.free[nodes]
+        cpu, memory, free = self.cluster.cpu[nodes], self.cluster.memory[nodes], self.cluster.free[nodes]
         for row, (kind, own) in enumerate(zip(kinds.tolist(), devices, strict=True)):
             shape = self._shapes[kind]
             cpu[row] += shape.cpu_milli
+            memory[row] += shape.memory_mib
             free[row, list(own)] += shape.gpu_milli
-        gains: Floats = self._judge.value(nodes, cpu, free) - self._value[nodes]
+        gains: Floats = self._judge.value(nodes, cpu, memory, free) - self._value[nodes]
         return gains
 
     def _changed(self, node: int) -> None:
         row = np.array([node])
-        self._value[node] = self._judge.value(row, self.cluster.cpu[row], self.cluster.free[row])[0]
+        self._value[node] = self._judge.value(
+            row, self.cluster.cpu[row], self.cluster.memory[row], self.cluster.free[row]
+        )[0]
         self._log.append(node)
 
     def _of(self, shape: Shape, nodes: Ints) -> tuple[Floats, Ints]:
-        cpu, free = self.cluster.cpu[nodes] - shape.cpu_milli, self.cluster.free[nodes]
+        cpu, memory = self.cluster.cpu[nodes] - shape.cpu_milli, self.cluster.memory[nodes] - shape.memory_mib
+        free = self.cluster.free[nodes]
         if 0 < shape.total_milli < MILLI:
-            return self._of_share(shape, nodes, cpu, free)
+            return self._of_share(shape, nodes, cpu, memory)
         if shape.gpus:
             whole = free == MILLI
             free[whole & (np.cumsum(whole, axis=1) <= shape.gpus)] = 0
-        loss: Floats = self._value[nodes] - self._judge.value(nodes, cpu, free)
+        loss: Floats = self._value[nodes] - self._judge.value(nodes, cpu, memory, free)
         return loss, np.full(len(nodes), -1, dtype=np.int64)
 
-    def _of_share(self, shape: Shape, nodes: Ints, cpu: Ints, free: Ints) -> tuple[Floats, Ints]:
+    def _of_share(self, shape: Shape, nodes: Ints, cpu: Ints, memory: Ints) -> tuple[Floats, Ints]:
         """The best GPU of each node; GPUs of a node with as much free are alike."""
+        free = self.cluster.free[nodes]
         row, device = np.nonzero(free >= shape.gpu_milli)
         _, first = np.unique(row * (MILLI + 1) + free[row, device], return_index=True)
         row, device = row[first], device[first]
         after = free[row]
         after[np.arange(len(row)), device] -= shape.gpu_milli
-        loss = self._value[nodes[row]] - self._judge.value(nodes[row], cpu[row], after)
+        loss = self._value[nodes[row]] - self._judge.value(nodes[row], cpu[row], memory[row], after)
         order = np.lexsort((loss, row))
         best = order[np.unique(row[order], return_index=True)[1]]
         return loss[best], device[best]

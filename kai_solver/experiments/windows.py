@@ -76,9 +76,11 @@ class _Run:
         self._cluster = Cluster.empty(trace)
         self._allowed = [trace.allowed(shape) for shape in trace.shapes]
         self._demand, self._type = expected_demand(trace)
+        self._cpu = np.array([shape.cpu_milli for shape in trace.shapes], dtype=np.int64)
+        self._cpu_per_mib: Floats = trace.cpu / trace.memory
         self._milli = self._demand.total_milli
         gpus = self._milli * np.where(self._demand.gpus > 1, SEVERAL_PROFIT, 1.0)
-        self._pricing = Pricing(self._demand, np.where(self._demand.gpus == 0, _CPU_PROFIT * self._demand.cpu, gpus))
+        self._pricing = Pricing(self._demand, np.where(self._demand.gpus == 0, _CPU_PROFIT * self._cpu, gpus))
         self._frequency: Floats = trace.frequency / trace.frequency.sum()
         self._ties = Fragmentation(typical(trace.shapes, trace.frequency, 1.0), trace.models)
         self._measure = Fragmentation(typical(trace.shapes, trace.frequency), trace.models)
@@ -86,7 +88,7 @@ class _Run:
     def decide(self, events: Ints) -> None:
         """Place a window; whoever is not placed has failed."""
         kinds = self._trace.arrivals[events]
-        order = np.lexsort((-self._demand.cpu[kinds], -self._milli[kinds]))
+        order = np.lexsort((-self._cpu[kinds], -self._milli[kinds]))
         future = self._future(int(self._milli[kinds].sum()))
         for begin in range(0, len(order), PART):
             landscape = self._price(kinds[order[begin:]], future)
@@ -105,11 +107,12 @@ class _Run:
 
     def _price(self, waiting: Ints, future: Floats) -> Landscape:
         cluster = self._cluster
-        groups = Groups.of(self._demand, cluster.cpu, cluster.free, self._type)
+        room = np.minimum(cluster.cpu, (cluster.memory * self._cpu_per_mib).astype(np.int64))
+        groups = Groups.of(self._demand, room, cluster.free, self._type)
         expected = future + np.bincount(waiting, minlength=len(future))
         worth = self._pricing.worth(groups, expected)
         table = ValueTable.of(self._demand, worth, cluster.free.shape[1])
-        judge = Judge(table, replace(table, full=()), self._ties, cluster.model, self._type)
+        judge = Judge(table, replace(table, full=()), self._ties, cluster.model, self._type, self._cpu_per_mib)
         return Landscape(cluster, judge, self._trace.shapes, self._allowed)
 
     def _place(self, landscape: Landscape, events: Ints) -> None:
@@ -158,13 +161,18 @@ class _Run:
 
 
 def expected_demand(trace: Trace) -> tuple[Demand, Ints]:
-    """Shapes of a trace as demand, and the type (model, CPU, GPUs) of every node, shape (N,)."""
-    rows = np.column_stack((trace.model, trace.cpu, trace.gpus))
+    """Shapes of a trace as demand, and the type (model, CPU, memory, GPUs) of every node, shape (N,).
+
+    A pod takes the larger of its CPU and the CPU that comes with its memory.
+    """
+    rows = np.column_stack((trace.model, trace.cpu, trace.memory, trace.gpus))
     types, kind = np.unique(rows, axis=0, return_inverse=True)
     fits = [
-        trace.allowed(shape)[types[:, 0]] & (types[:, 1] >= shape.cpu_milli) & (types[:, 2] >= shape.gpus)
+        trace.allowed(shape)[types[:, 0]]
+        & (types[:, 1:] >= (shape.cpu_milli, shape.memory_mib, shape.gpus)).all(axis=1)
         for shape in trace.shapes
     ]
-    columns = [[shape.cpu_milli, shape.gpus, shape.gpu_milli] for shape in trace.shapes]
-    cpu, gpus, milli = np.array(columns, dtype=np.int64).T
-    return Demand(cpu, gpus, milli, np.array(fits, dtype=np.bool_)), kind.ravel()
+    columns = [[shape.cpu_milli, shape.memory_mib, shape.gpus, shape.gpu_milli] for shape in trace.shapes]
+    cpu, memory, gpus, milli = np.array(columns, dtype=np.int64).T
+    with_memory = np.ceil(memory[:, None] * (types[:, 1] / types[:, 2])).astype(np.int64)
+    return Demand(np.maximum(cpu[:, None], with_memory), gpus, milli, np.array(fits, dtype=np.bool_)), kind.ravel()

@@ -19,7 +19,8 @@ class Demand:
     Attributes
     ----------
     cpu
-        Thousandths of CPUs, shape (C,).
+        What a pod takes of the CPU of each type of node, thousandths, shape (C, T). Where memory is scarcer than CPU it
+        may count as the CPU that comes with it.
     gpus, milli
         Number of GPUs, and thousandths of each, shape (C,); both 0 where a pod needs none. Several are whole ones.
     allowed

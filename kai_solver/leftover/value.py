@@ -101,7 +101,7 @@ class ValueTable:
     whole
         By type, wholly free GPUs and price, shape (T, D + 1, A).
     full
-        Pods that need every GPU of the largest nodes: their CPU, worth, and types that may host them.
+        Pods that need every GPU of the largest nodes: their CPU by type, worth, and types that may host them.
     most
         GPUs of the largest nodes.
     """
@@ -110,7 +110,7 @@ class ValueTable:
     prices: Floats
     share: Floats
     whole: Floats
-    full: tuple[tuple[int, float, Bools], ...]
+    full: tuple[tuple[Ints, float, Bools], ...]
     most: int
 
     @classmethod
@@ -122,7 +122,7 @@ class ValueTable:
         """
         types = demand.allowed.shape[1]
         prices = np.maximum(PRICES[None, :], _floors(demand, worth)[:, None])
-        net = worth[None, None, :] - prices[:, :, None] * demand.cpu[None, None, :]
+        net = worth[None, None, :] - prices[:, :, None] * demand.cpu.T[:, None, :]
         net = np.where(demand.allowed.T[:, None, :], net, -1.0).reshape(-1, len(worth))
         packed = pack_device(demand, net).value
         whole = pack_whole(demand, net, packed[:, -1], most)
@@ -150,19 +150,19 @@ class ValueTable:
     def _with_full(self, values: Floats, cpu: Ints, whole: Ints, kind: Ints) -> Floats:
         empty = np.flatnonzero(whole >= self.most)
         for need, worth, allowed in self.full if empty.size else ():
-            able = empty[(cpu[empty] >= need) & allowed[kind[empty]]]
-            rest = self.prices[kind[able], 0] * (cpu[able] - need)
+            able = empty[(cpu[empty] >= need[kind[empty]]) & allowed[kind[empty]]]
+            rest = self.prices[kind[able], 0] * (cpu[able] - need[kind[able]])
             values[able] = np.maximum(values[able], worth + rest)
         return values
 
 
 def _floors(demand: Demand, worth: Floats) -> Floats:
     """Price of CPU, by type of node, at which pods without GPUs take all that is there, shape (T,)."""
-    rate = np.where(demand.gpus == 0, worth / np.maximum(demand.cpu, 1), 0.0)
-    floors: Floats = (rate[:, None] * demand.allowed).max(axis=0, initial=0.0)
+    rate = np.where((demand.gpus == 0)[:, None], worth[:, None] / np.maximum(demand.cpu, 1), 0.0)
+    floors: Floats = (rate * demand.allowed).max(axis=0, initial=0.0)
     return floors
 
 
-def _full(demand: Demand, worth: Floats, most: int) -> tuple[tuple[int, float, Bools], ...]:
+def _full(demand: Demand, worth: Floats, most: int) -> tuple[tuple[Ints, float, Bools], ...]:
     kinds = np.flatnonzero((demand.gpus == most) & (most > 1) & (worth > 0)).tolist()
-    return tuple((int(demand.cpu[kind]), float(worth[kind]), demand.allowed[kind]) for kind in kinds)
+    return tuple((demand.cpu[kind], float(worth[kind]), demand.allowed[kind]) for kind in kinds)

@@ -9,7 +9,9 @@ from kai_solver.leftover import Demand, Floats, ValueTable
 
 def demand_of(*kinds: tuple[int, int, int, tuple[bool, ...]]) -> Demand:
     numbers = np.array([kind[:3] for kind in kinds], dtype=np.int64)
-    return Demand(numbers[:, 0], numbers[:, 1], numbers[:, 2], np.array([kind[3] for kind in kinds]))
+    allowed = np.array([kind[3] for kind in kinds])
+    cpu = np.repeat(numbers[:, :1], allowed.shape[1], axis=1)
+    return Demand(cpu, numbers[:, 1], numbers[:, 2], allowed)
 
 
 def price(

@@ -11,7 +11,7 @@ from kai_solver.experiments.record import Record, allocation, waited_allocation
 from kai_solver.experiments.report import size_of
 from kai_solver.experiments.trace import load_trace
 from kai_solver.experiments.verify import verify
-from kai_solver.experiments.windows import run_windows
+from kai_solver.experiments.windows import expected_demand, run_windows
 
 OPENB = Path(__file__).parents[2] / "instances" / "openb"
 
@@ -54,6 +54,16 @@ def test_who_waits_for_the_window_does_not_run_yet(small: Path) -> None:
     assert record.decided[:40].tolist() == [39] * 40
     assert waited_allocation(trace, record)[38] == 0.0
     assert allocation(trace, record)[38] > 0.0
+
+
+def test_memory_counts_as_the_cpu_that_comes_with_it() -> None:
+    trace = load_trace(OPENB, "default", 42)
+    demand, kind = expected_demand(trace)
+    row = next(row for row, shape in enumerate(trace.shapes) if shape.memory_mib > 4 * shape.cpu_milli * 1024 / 1000)
+    node = int(np.flatnonzero((trace.cpu == 96_000) & (trace.memory == 384 * 1024))[0])
+    shape = trace.shapes[row]
+    assert demand.cpu[row, kind[node]] == np.ceil(shape.memory_mib * 96_000 / (384 * 1024)) > shape.cpu_milli
+    assert (demand.cpu[row] >= shape.cpu_milli).all()
 
 
 def test_a_run_stops_when_told(small: Path) -> None:

@@ -13,7 +13,7 @@ from kai_solver.leftover import Demand, Floats, ValueTable, pack_device
 def demand_of(*kinds: tuple[int, int, int], types: int = 1) -> Demand:
     """Kinds (CPU, GPUs, thousandths of each) that may run on every type of node."""
     cpu, gpus, milli = np.array(kinds, dtype=np.int64).T
-    return Demand(cpu, gpus, milli, np.ones((len(kinds), types), dtype=np.bool_))
+    return Demand(np.repeat(cpu[:, None], types, axis=1), gpus, milli, np.ones((len(kinds), types), dtype=np.bool_))
 
 
 def worth_of(demand: Demand) -> Floats:
@@ -77,12 +77,12 @@ def exhaustive(demand: Demand, worth: Floats, cpu: int, free: tuple[int, ...]) -
     """Best worth of whole pods, tried one by one."""
     best = 0.0
     for kind in range(len(worth)):
-        if demand.cpu[kind] > cpu:
+        if demand.cpu[kind, 0] > cpu:
             continue
         fit = [device for device, milli in enumerate(free) if milli >= demand.milli[kind]]
         for devices in itertools.combinations(fit, int(demand.gpus[kind])):
             after = tuple(milli - int(demand.milli[kind]) * (device in devices) for device, milli in enumerate(free))
-            rest = exhaustive(demand, worth, cpu - int(demand.cpu[kind]), after)
+            rest = exhaustive(demand, worth, cpu - int(demand.cpu[kind, 0]), after)
             best = max(best, float(worth[kind]) + rest)
     return best
 
