@@ -35,7 +35,8 @@ REFUSE_ABOVE = 1.3
 """A share of a GPU is refused when what it takes is worth so many times what it brings; nobody else is refused.
 
 GPUs allocated at 100% arrived, trace default, seed 42, the last 28% of the arrivals from one state: never refused
-95.55, at 1.3 95.86, at 1.2 95.81 (2026-11-21). Prices assume perfect packing, so near ties mean nothing.
+95.55, at 1.3 95.86, at 1.2 95.81 (2026-11-21, memory not valued; with memory 96.03 at 1.3, 95.95 at 1.2). Prices
+assume perfect packing, so near ties mean nothing.
 """
 MOVE_ABOVE_MILLI = 150.0
 """A running pod is moved for at least so much more value, in thousandths of a GPU."""
