@@ -74,13 +74,14 @@ class Allowance:
         return self._of_leaf.get(self._gangs[self._pool.units[unit].gang].queue, -1)
 
     def _is_within(self, queue: int, spent: Spent) -> bool:
-        total, last = spent
-        if any(t >= room for t, room in zip(total, self._room[queue], strict=True)):
+        (cpu, memory, gpu), last = spent
+        room, bound = self._room[queue], self._surplus[queue]
+        if cpu >= room[0] or memory >= room[1] or gpu >= room[2]:
             return False
-        return any(t - most < bound for t, most, bound in zip(total, last, self._surplus[queue], strict=True))
+        return cpu - last[0] < bound[0] or memory - last[1] < bound[1] or gpu - last[2] < bound[2]
 
 
 def _with(spent: Spent, charge: Charge) -> Spent:
     total, last = spent
     added = (total[0] + charge[0], total[1] + charge[1], total[2] + charge[2])
-    return added, max(last, charge, key=lambda c: (c[2], c[1], c[0]))
+    return added, last if last[::-1] >= charge[::-1] else charge

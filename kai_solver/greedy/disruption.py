@@ -54,6 +54,8 @@ class Disruption:
         self._eligibility: Eligibility | None = None
         self._evictors: dict[int, Evictor] = {}
         self._refused: dict[tuple[object, ...], Refusal] = {}
+        self._short: dict[tuple[int, int], Refusal] = {}
+        self._counted = (-1, 0)
 
     @property
     def pool(self) -> VictimPool:
@@ -98,13 +100,25 @@ class Disruption:
         if self.state.problem.policy.max_consolidation_gangs == 0:
             blocker = Blocker("rule", "max-consolidation-gangs", "1", "0")
             return proven(Reason.NOT_ENOUGH_RESOURCES, "Consolidation is switched off", "rule", blocker)
-        free = int(self.state.gpu_free.sum())
-        if who.device_milli > free:
-            need, have = (format_amount("gpu", amount) for amount in (who.device_milli, free))
+        free = self._free_gpus()
+        return self._too_few(who.device_milli, free) if who.device_milli > free else None
+
+    def _free_gpus(self) -> int:
+        """Thousandths of devices that are free; counted once while nothing changes."""
+        at, free = self._counted
+        if at != len(self.state.touched):
+            free = int(self.state.gpu_free.sum())
+            self._counted = (len(self.state.touched), free)
+        return free
+
+    def _too_few(self, wanted: int, free: int) -> Refusal:
+        found = self._short.get((wanted, free))
+        if found is None:
+            need, have = (format_amount("gpu", amount) for amount in (wanted, free))
             text = f"Moving cannot help: {need} needed, {have} free in all"
-            blocker = Blocker("resource", "gpu", need, have, resource="gpu", short=who.device_milli - free)
-            return proven(Reason.NOT_ENOUGH_RESOURCES, text, "count", blocker)
-        return None
+            blocker = Blocker("resource", "gpu", need, have, resource="gpu", short=wanted - free)
+            found = self._short[wanted, free] = proven(Reason.NOT_ENOUGH_RESOURCES, text, "count", blocker)
+        return found
 
     # -- memory of refusals --------------------------------------------------------------------------------------
 
@@ -138,10 +152,11 @@ class Disruption:
         for units, allowance in self._choices(who):
             if self.is_over():
                 return None
-            if not units.any() and self.rung is not Rung.CONSOLIDATION:
+            evictor = self._evictor(units)
+            if not evictor.has_anybody and self.rung is not Rung.CONSOLIDATION:
                 continue
             before = self._before(who)
-            found = self._evictor(units).make_room(chunk, allowance)
+            found = evictor.make_room(chunk, allowance)
             if found is None:
                 continue
             if self._may_take_back(before) and self.is_allowed(who, chunk, found, before.ledger):

@@ -50,6 +50,7 @@ class Evictor(Placer):
         self.pool = pool
         self.rung = rung
         self.eligible = eligible
+        self.has_anybody = bool(eligible.any())
         self.is_over = is_over
         self.may_move = pool.state.problem.policy.consolidating_reclaim or rung is Rung.CONSOLIDATION
         self.mover = Placer(pool.state, fits=fits, later=True)
@@ -109,8 +110,11 @@ class Evictor(Placer):
         table = self.table(self.state.problem.pod_shape[pod], exhausted)
         allowed = self.state.admitting(pod, allowed)
         # Where it fits and was not placed, other rules than room forbid it.
-        closed = self.fits.counts(table.shape)[1] > 0
-        cost = np.where(closed if allowed is None else closed | ~allowed, IMPOSSIBLE, table.update())
+        cost = table.update().copy()
+        if self.fits.has_room(table.shape):
+            cost[self.fits.counts(table.shape)[1] > 0] = IMPOSSIBLE
+        if allowed is not None:
+            cost[~allowed] = IMPOSSIBLE
         tried = 0
         while tried < NODES_TRIED and (node := table.cheapest(cost)) is not None:
             victims = table.victims(node)
@@ -248,11 +252,11 @@ class Evictor(Placer):
         u = self.pool.units[unit]
         gang = self.state.problem.gangs[u.gang].gang
         alike = tuple(sorted(self.state.problem.pod_shape[pod] for pod in u.pods))
+        if not all(map(self.fits.has_room, alike)):
+            return
         is_plain = gang.root.topology is None and all(p.topology is None for p in gang.root.podsets())
         is_plain = is_plain and not self.state.problem.gangs[u.gang].placement.is_rule
         if is_plain and alike in hopeless:
-            return
-        if any(not self.fits.counts(shape)[1].any() for shape in alike):
             return
         if not self._replace(unit):
             hopeless.add(alike)

@@ -33,13 +33,14 @@ _LIKE, _MOST_LIKES = 1 << 21, 1 << 12
 class _Counts:
     """Pods of one shape that fit per node, now and later, and its NUMA score (empty where zones say nothing).
 
-    ``seen``: how far in ``State.touched`` they are right.
+    ``seen``: how far in ``State.touched`` they are right. ``has_room``: whether any fits, later; None: to be counted.
     """
 
     now: IntArray
     later: IntArray
     seen: int
     score: IntArray
+    has_room: bool | None = None
 
 
 class FitTable:
@@ -62,12 +63,28 @@ class FitTable:
             found.seen = len(touched)
         return found.now, found.later
 
+    def has_room(self, shape: int) -> bool:
+        """True where one more pod of ``shape`` fits some node later."""
+        later = self.counts(shape)[1]
+        found = self._counts[shape]
+        if found.has_room is None:
+            found.has_room = bool(later.any())
+        return found.has_room
+
     def _refresh(self, shape: int, found: _Counts, nodes: list[int]) -> None:
         """Count anew on ``nodes``."""
         if len(nodes) <= _ONE_BY_ONE and self.state.zones is None and not self._is_divided(shape):
+            fits = False
             for node in nodes:
-                found.now[node], found.later[node] = self._count_at(shape, node)
+                now, later = self._count_at(shape, node)
+                found.now[node], found.later[node] = now, later
+                fits = fits or later > 0
+            if fits:
+                found.has_room = True
+            elif found.has_room:
+                found.has_room = None
             return
+        found.has_room = None
         rows = np.array(nodes, dtype=np.int64)
         found.now[rows], found.later[rows] = self._compute(shape, rows)
         if len(found.score):
@@ -107,6 +124,7 @@ class FitTable:
         if not now and found.now[node]:
             return
         found.later[node] -= 1
+        found.has_room = None
         if now:
             found.now[node] -= 1
         found.seen += 1
@@ -115,6 +133,7 @@ class FitTable:
         """As ``took``, of ``counts`` pods of a plain shape on each of ``nodes``, which start now."""
         found = self._counts.get(shape)
         if found is not None and found.seen == len(self.state.touched) - len(nodes):
+            found.has_room = None
             np.subtract.at(found.later, nodes, counts)
             np.subtract.at(found.now, nodes, counts)
             found.seen += len(nodes)
@@ -173,6 +192,8 @@ class FitTable:
         device already shared; nodes that it prefers; free now; then, where
         ``likes`` (N,) is given, the fewest pods of its own workload; packed or spread by what is free; then name.
         """
+        if not self.has_room(shape):
+            return None
         now, later = self.counts(shape)
         candidates = later > 0
         if allowed is not None:

@@ -71,8 +71,27 @@ class NodeRoom:
             for device, held in hold.devices:
                 if free[device] < milli:
                     sitting.setdefault(device, []).append((unit, held))
+        if need == 1 and self._gpu.is_whole and (single := self._single(free, milli, sitting)) is not None:
+            return single
         groups = self._groups(free, milli, sitters, sitting) if self._gpu.is_whole else None
         return self._by_device(need, free, milli, sitting) if groups is None else cheapest(need, groups)
+
+    def _single(
+        self, free: list[int], milli: int, sitting: Mapping[int, list[tuple[int, int]]]
+    ) -> tuple[int, ...] | None:
+        """The cheapest unit for one device, where every device is one unit's alone, and every unit all of its gang.
+
+        The same as `cheapest` of `_groups`, which need not be listed; None elsewhere. Of equal ones the first.
+        """
+        of_gang, units, prices = self.pool.of_gang, self.pool.units, self._prices
+        best = -1
+        for device, here in sitting.items():
+            unit, held = here[0]
+            if len(here) > 1 or free[device] + held < milli or len(of_gang[units[unit].gang]) > 1:
+                return None
+            if best < 0 or (prices[unit], unit) < (prices[best], best):
+                best = unit
+        return (best,) if best >= 0 else None
 
     def _groups(
         self, free: list[int], milli: int, sitters: Mapping[int, Hold], sitting: Mapping[int, list[tuple[int, int]]]

@@ -58,6 +58,8 @@ class Placer:
     def place_pod(self, pod: int, allowed: BoolArray | None = None) -> bool:
         """Place one pod on its best node."""
         shape = self.state.problem.pod_shape[pod]
+        if not self.fits.has_room(shape):
+            return False
         allowed = self.state.admitting(pod, allowed, unruled=self.unruled)
         if self.state.problem.pods[pod].gpu.memory_mib and self.state.problem.pod_node[pod] < 0:
             mask = NodeCaps.of(self.state, pod).affordable()

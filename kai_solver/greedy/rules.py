@@ -227,6 +227,8 @@ def victim_chunks(state: State, units: list[Unit]) -> list[Charge]:
     KAI (``splitVictimTasks``) calls core the first ``min_member`` victims of each podset in the order of eviction,
     whatever is left of the gang: three surplus pods of a gang of four are one chunk.
     """
+    if len(units) == 1 and len(units[0].pods) == 1:
+        return [units[0].charge]
     problem = state.problem
     leaves = problem.gangs[units[0].gang].leaves
     room = [leaf.min_member for leaf in leaves]

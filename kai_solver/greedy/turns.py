@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from kai_solver.fairness import compare_queues, gang_order_key, levelled, queue_key
+from kai_solver.fairness import compare_queues, gang_order_key, levelled
 from kai_solver.fairness.order import QueueKey, Tie
 from kai_solver.greedy.chunks import Chunk, Chunker
 from kai_solver.greedy.state import State
@@ -248,8 +248,7 @@ class SizeTurns:
 
 def key_of(state: State, queue: int, allocated: list[int], job: Charge) -> QueueKey:
     """The queue's key among its siblings if it asked for ``job`` with ``allocated``."""
-    problem = state.problem
-    return queue_key(problem.queues, problem.share, problem.allocatable, problem.total, queue, allocated, job)
+    return state.order.key(queue, allocated, job)
 
 
 def goes_before(state: State, first: GangShape, ask: Charge, second: GangShape, other_ask: Charge) -> bool:

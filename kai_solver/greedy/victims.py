@@ -49,6 +49,7 @@ class VictimPool:
             units = units_of(state.problem, state, gang, len(self.units))
             self.of_gang[gang.index] = [u.index for u in units]
             self.units.extend(units)
+        self._first: list[int] = [unit.pods[0] for unit in self.units]
         self._at_home: list[list[int]] = [[] for _ in state.problem.nodes]
         self._guests: list[dict[int, None]] = [{} for _ in state.problem.nodes]
         for unit in self.units:
@@ -103,17 +104,17 @@ class VictimPool:
 
     def has_left(self, unit: int) -> bool:
         """True where the unit's pods left and have no new place."""
-        pod = self.units[unit].pods[0]
+        pod = self._first[unit]
         return pod in self.state.gone and pod not in self.state.places
 
     def is_moved(self, unit: int) -> bool:
         """True where the unit's pods left and have a new place."""
-        pod = self.units[unit].pods[0]
+        pod = self._first[unit]
         return pod in self.state.gone and pod in self.state.places
 
     def is_disturbed(self, unit: int) -> bool:
         """True where the unit's pods are not where they ran: they left, or moved."""
-        return self.units[unit].pods[0] in self.state.gone
+        return self._first[unit] in self.state.gone
 
     def has_left_after(self, unit: int) -> bool:
         """True where units of the gang that stay longer have left too: surplus has no place without its core."""
@@ -124,6 +125,8 @@ class VictimPool:
     def dearest_first(self, units: Iterable[int]) -> list[int]:
         """Order in which to bring back: gangs by what they cost, the core of each before its surplus."""
         chosen = list(units)
+        if len(chosen) < 2:
+            return chosen
         dear: dict[int, float] = {}
         for unit in chosen:
             gang = self.units[unit].gang
@@ -137,13 +140,14 @@ class VictimPool:
 
     def on(self, node: int) -> list[int]:
         """Units with a pod on ``node`` now, by index."""
-        gone, places, units = self.state.gone, self.state.places, self.units
-        here = [unit for unit in self._at_home[node] if units[unit].pods[0] not in gone]
+        gone, places, units, first = self.state.gone, self.state.places, self.units, self._first
+        here = [unit for unit in self._at_home[node] if first[unit] not in gone]
+        if not self._guests[node]:
+            return here
         guests = [
             unit
             for unit in self._guests[node]
-            if units[unit].pods[0] in gone
-            and any(pod in places and places[pod].node == node for pod in units[unit].pods)
+            if first[unit] in gone and any(pod in places and places[pod].node == node for pod in units[unit].pods)
         ]
         return sorted(here + guests) if guests else here
 

@@ -249,6 +249,23 @@ def test_a_survey_never_asks_more_than_a_close_look(state: State) -> None:
             assert bound[node] <= room.price(pool.closure(victims)) * (1 + 1e-9)
 
 
+class ListedRoom(NodeRoom):
+    """Without the shortcut for one device."""
+
+    def _single(self, free: object, milli: object, sitting: object) -> None:
+        return None
+
+
+@given(state=crowded_states())
+@SPEED
+def test_the_shortcut_for_one_device_finds_the_same_victims(state: State) -> None:
+    pool = Disruption.pool_of(state)
+    for shape in range(len(state.problem.shapes.shapes)):
+        quick, listed = NodeRoom(pool, shape, pool.cost), ListedRoom(pool, shape, pool.cost)
+        for node in range(len(state.problem.nodes)):
+            assert quick.find(node, everybody(pool)) == listed.find(node, everybody(pool))
+
+
 @given(state=crowded_states())
 @SPEED
 def test_whole_devices_are_freed_at_the_least_price(state: State) -> None:

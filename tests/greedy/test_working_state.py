@@ -123,6 +123,7 @@ def test_counts_kept_step_by_step_are_those_counted_anew(state: State, data: st.
         for shape in range(len(state.problem.shapes.shapes)):
             for one, other in zip(kept.counts(shape), anew.counts(shape), strict=True):
                 assert one.tolist() == other.tolist()
+            assert kept.has_room(shape) == bool(anew.counts(shape)[1].any())
 
 
 @given(state=states())
@@ -140,6 +141,7 @@ def test_one_less_fits_after_a_pod_took_its_place(state: State) -> None:
         kept.took(shape, choice[0], now=choice[1])
         for one, other in zip(kept.counts(shape), FitTable(state).counts(shape), strict=True):
             assert one.tolist() == other.tolist()
+        assert kept.has_room(shape) == bool(kept.counts(shape)[1].any())
 
 
 @given(state=states(), data=st.data())
