@@ -23,6 +23,28 @@ def spare(outcome: Outcome) -> None:
     for gang, pods in gone.items():
         if gang not in stale:
             _spare_gang(state, placer, state.problem.gangs[gang], pods)
+    _spare_moves(outcome, placer)
+
+
+def _spare_moves(outcome: Outcome, placer: Placer) -> None:
+    """Let gangs stay whose moved pods all could after all: search and stages may end before they have seen it."""
+    state = outcome.state
+    newcomers = {admission.chunk.gang for admission in outcome.admissions}
+    moved: dict[int, list[int]] = {}
+    for pod in sorted(state.gone & state.places.keys()):
+        moved.setdefault(state.problem.pod_gang[pod], []).append(pod)
+    for gang, pods in moved.items():
+        if gang not in newcomers:
+            _stay(state, placer, state.problem.gangs[gang], pods)
+
+
+def _stay(state: State, placer: Placer, gang: GangShape, pods: list[int]) -> None:
+    mark = state.mark()
+    for pod in pods:
+        state.lift(pod)
+    can_stay = state.returns_home(pods) and within_limits(state, gang.queue) and state.keeps_spacing(gang.index)
+    if not (can_stay and placer.keeps_domains(gang, gang.root)):
+        state.rollback(mark)
 
 
 def _spare_gang(state: State, placer: Placer, gang: GangShape, pods: list[int]) -> None:
