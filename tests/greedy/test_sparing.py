@@ -3,7 +3,10 @@
 from kai_solver.check import check_plan
 from kai_solver.domain import Gang, Plan, Rung, Snapshot, flat_gang
 from kai_solver.engine import cycle
+from kai_solver.greedy import Outcome, State
+from kai_solver.greedy.sparing import spare
 from kai_solver.modelfiles import load_model
+from kai_solver.reduction import build_problem
 from tests.greedy.support import a_gang, a_node, a_pod, a_queue, a_snapshot
 
 GREEDY = load_model("greedy-only")
@@ -52,3 +55,30 @@ def test_who_was_evicted_as_stale_is_not_brought_back() -> None:
     assert {e.reason for e in plan.evictions if e.gang == "ns/e"} <= {"stale", "reclaim"}
     assert len([e for e in plan.evictions if e.gang == "ns/e"]) == 4
     assert ("ns/new", Rung.RECLAIM) in plan.admitted or any(e.reason == "stale" for e in plan.evictions)
+
+
+def an_outcome_with_a_move(*, newcomer: bool) -> Outcome:
+    """The first pod has moved from large to s; the second may have come in its stead."""
+    gangs = [a_gang("old", "v", gpus=3, node="large"), a_gang("new", "v", gpus=3)]
+    problem = build_problem(a_snapshot([a_node(name, 3) for name in ("large", "s")], [a_queue("v", 9)], gangs))
+    outcome = Outcome(State(problem))
+    old, new = (next(p for p, pod in enumerate(problem.pods) if pod.key == f"ns/{name}-0") for name in ("old", "new"))
+    outcome.state.evict(old)
+    outcome.state.put(old, 1, now=False)
+    if newcomer:
+        outcome.state.put(new, 0, now=False)
+    return outcome
+
+
+def test_a_move_for_nobody_is_taken_back() -> None:
+    outcome = an_outcome_with_a_move(newcomer=False)
+    spare(outcome)
+    assert not outcome.state.gone
+    assert not outcome.state.places
+
+
+def test_a_move_that_made_room_stays() -> None:
+    outcome = an_outcome_with_a_move(newcomer=True)
+    spare(outcome)
+    assert len(outcome.state.gone) == 1
+    assert len(outcome.state.places) == 2
