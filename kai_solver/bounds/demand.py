@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from kai_solver.domain import NO_PLACEMENT, Placement, Rung
 from kai_solver.reduction import GangShape
 from kai_solver.reduction.charges import Charge, sum_of
+from kai_solver.units import GPU
 
 BoolArray = NDArray[np.bool_]
 
@@ -29,7 +30,6 @@ class Grown:
     gang: int
     pods: Mapping[int, int]
     charge: Charge
-    device_milli: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,8 +55,8 @@ class Demand:
         masks tell.
     deep
         Flow is asked too where counts say nothing: milliseconds, where those cost microseconds.
-    spare_charge, spare_milli
-        What those cost and hold whom this rung may undo altogether; they are not in ``beside``.
+    spare_charge
+        What those cost whom this rung may undo altogether; they are not in ``beside``.
     """
 
     rung: Rung
@@ -72,7 +72,6 @@ class Demand:
     kept: tuple[tuple[int, Mapping[int, int]], ...] | None = None
     deep: bool = False
     spare_charge: Charge = (0, 0, 0)
-    spare_milli: int = 0
 
     def beside_of(self, leaving: BoolArray) -> Mapping[int, int]:
         """Pods by shape that must have a place beside the chunk's if the gangs ``leaving`` (G,) may go."""
@@ -87,7 +86,7 @@ class Demand:
 
     def returned_milli(self, leaving: BoolArray) -> int:
         """Thousandths of devices that the gangs ``leaving`` got in this cycle and would give back."""
-        return self.spare_milli + sum(grown.device_milli for grown in self.grown if leaving[grown.gang])
+        return self.returned_charge(leaving)[GPU]
 
     def returned_charge(self, leaving: BoolArray) -> Charge:
         """What the gangs ``leaving`` got in this cycle, as their queues pay for it."""

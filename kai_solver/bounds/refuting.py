@@ -22,7 +22,6 @@ MOST_DOMAINS = 16
 """Domains up to which flow is asked for each."""
 
 LIMIT, QUOTA = "queue-limit", "queue-quota"
-DISTURBING = (Rung.CONSOLIDATION, Rung.RECLAIM, Rung.PREEMPT)
 EVICTING = (Rung.RECLAIM, Rung.PREEMPT)
 
 

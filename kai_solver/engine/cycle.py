@@ -254,7 +254,7 @@ class _Run:
             return floor
         by_gpus = self.model.admission == "max-gpus"
         admitter = MostGpus(self._asker(child, seconds / 2, now)) if by_gpus else None
-        return better(floor, self._climb(problem, left_out, self._asker(child, seconds, now), UNKNOWN, admitter))
+        return better(floor, self._climb(problem, left_out, self._asker(child, seconds, now), admitter=admitter))
 
     def _refine(self, outcome: Outcome, child: SolverChild | None) -> Refined | None:
         """Ask for better victims and moves, only where somebody is disturbed."""

@@ -13,6 +13,7 @@ from kai_solver.fairness.order import QueueKey, QueueOrder, compare_queues, domi
 from kai_solver.fairness.reclaim import (
     ReclaimLedger,
     Surplus,
+    less_saturated,
     levelled,
     may_reclaim,
     saturation_room,
@@ -39,6 +40,7 @@ __all__ = [
     "exceeded",
     "fair_share",
     "gang_order_key",
+    "less_saturated",
     "levelled",
     "may_reclaim",
     "over_limit",

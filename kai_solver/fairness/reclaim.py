@@ -1,6 +1,6 @@
 """What a queue may take from others (reference 3.5 with its corrections; KAI: ``proportion/reclaimable``)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import inf
 from typing import NamedTuple
 
@@ -196,7 +196,7 @@ class ReclaimLedger:
             sibling
             for queue in self._tree.path[self._leaf]
             for sibling in self._siblings(queue)
-            if sibling in self._touched and not self._less_saturated(queue, sibling, factor)
+            if sibling in self._touched and not self._is_less_saturated(queue, sibling, factor)
         )
 
     def _siblings(self, queue: int) -> Iterator[int]:
@@ -204,14 +204,25 @@ class ReclaimLedger:
         level = self._tree.children[path[1]] if len(path) > 1 else self._tree.roots
         return (other for other in level if other != queue)
 
-    def _less_saturated(self, queue: int, sibling: int, factor: float) -> bool:
-        fair, fair_sibling = self._share[queue], self._share[sibling]
-        for resource in self._involved:
-            ours = _saturation(self._left[queue][resource] + self._request[resource], fair[resource])
-            theirs = _saturation(self._left[sibling][resource], fair_sibling[resource])
-            if ours > 1 and fair_sibling[resource] > 0 and ours * factor >= theirs:
-                return False
-        return True
+    def _is_less_saturated(self, queue: int, sibling: int, factor: float) -> bool:
+        ours = [left + asked for left, asked in zip(self._left[queue], self._request, strict=True)]
+        shares = (self._share[queue], self._share[sibling])
+        return less_saturated(ours, self._left[sibling], *shares, self._involved, factor)
+
+
+def less_saturated(
+    ours: Amounts, theirs: Amounts, fair: Amounts, fair_theirs: Amounts, involved: Iterable[int], factor: float
+) -> bool:
+    """Whether a queue that holds ``ours`` in the end is within its ``fair`` share, or less saturated than a sibling.
+
+    ``factor`` of its saturation, at least 1, is compared with that of ``theirs``, in the resources ``involved``.
+    """
+    for resource in involved:
+        mine = _saturation(ours[resource], fair[resource])
+        other = _saturation(theirs[resource], fair_theirs[resource])
+        if mine > 1 and fair_theirs[resource] > 0 and mine * factor >= other:
+            return False
+    return True
 
 
 def _saturation(amount: int, fair: int) -> float:

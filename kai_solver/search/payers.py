@@ -9,11 +9,10 @@ victims. The first is a rule, and a proof may rest on it; the second is our own 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kai_solver.fairness import compare_queues, levelled
+from kai_solver.fairness import compare_queues, less_saturated, levelled
 from kai_solver.greedy import State, Unit, VictimPool
 from kai_solver.greedy.rules import Aggressor
 from kai_solver.greedy.turns import key_of
-from kai_solver.units import UNLIMITED
 
 
 def evictable(
@@ -87,13 +86,9 @@ class _Court:
         """`ReclaimLedger.saturation_ok` with only ``charge`` lost by ``leaf``."""
         problem = self.state.problem
         mine, theirs = levelled(problem.queues, self.who.queue, leaf)
+        asked = self.who.charge
+        ours = [held + more for held, more in zip(self.least[mine], asked, strict=True)]
+        left = [held - gone for held, gone in zip(self.state.allocated[theirs], charge, strict=True)]
+        involved = [resource for resource in range(3) if asked[resource] > 0]
         factor = max(1.0, problem.policy.saturation_multiplier)
-        for r, asked in enumerate(self.who.charge):
-            fair, other_fair = problem.share[mine][r], problem.share[theirs][r]
-            if asked <= 0 or fair == UNLIMITED or other_fair <= 0:
-                continue
-            ours = (self.least[mine][r] + asked) / fair if fair else float("inf")
-            left = (self.state.allocated[theirs][r] - charge[r]) / other_fair
-            if ours > 1 and ours * factor >= left:
-                return False
-        return True
+        return less_saturated(ours, left, problem.share[mine], problem.share[theirs], involved, factor)

@@ -10,7 +10,6 @@ from kai_solver.greedy import Admission, Answer, Chunk, Outcome, State
 from kai_solver.greedy.rules import Aggressor
 from kai_solver.greedy.units import charge_of, least_charge_of
 from kai_solver.reduction.charges import Charge, sum_of
-from kai_solver.units import GPU
 
 CREDIT, DEEP_CREDIT, EARNED = 16, 3, 4
 """Bounds that may find nothing in one cycle, those by counts and those by flow, and what every proof earns anew.
@@ -131,7 +130,6 @@ class Refuter:
             spacing=spacing_of(self.state, chunk),
             grown=tuple(self._grown_of(a) for a in self._grown),
             spare_charge=self._held(pods),
-            spare_milli=self._held(pods)[GPU],
         )
 
     def _held(self, pods: list[int]) -> Charge:
@@ -140,8 +138,7 @@ class Refuter:
 
     def _grown_of(self, admission: Admission) -> Grown:
         pods = admission.chunk.pods
-        charge = charge_of(self.problem, pods)
-        return Grown(admission.chunk.gang, self.problem.by_shape(pods), charge, charge[GPU])
+        return Grown(admission.chunk.gang, self.problem.by_shape(pods), charge_of(self.problem, pods))
 
     def _catch_up(self) -> None:
         """Count who was admitted since the last question; all anew where somebody lost what he got."""
