@@ -13,10 +13,11 @@ OUT ?= out
 
 OPENB := instances/openb/seed42-102.yaml
 KAI_SNAPSHOT := instances/kai-snapshots/before-reclaim.zip
+SETS := instances/bench/sets
 BENCH_ARGS ?= --models default,fast --seeds 1..3
 TEST_ARGS ?=
 
-.PHONY: help env run test test-fast lint bench conformance docs docs-check lock clean
+.PHONY: help env run test test-fast lint bench bench-scale conformance docs docs-check lock clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -51,6 +52,10 @@ test-fast: $(STAMP) ## Tests that take less than about five seconds each
 
 bench: $(STAMP) ## Measure models on instances/bench against greedy and against what KAI did
 	$(BIN)/kai-solver bench instances/bench $(BENCH_ARGS)
+
+bench-scale: $(STAMP) ## Measure the set at scale (about 6 minutes, on a quiet machine) and write it into set, docs and plot
+	$(BIN)/kai-solver bench $(SETS)/scale.yaml --save instances/bench/runs/scale.json \
+	  --plot docs/images/scale.svg --record docs/benchmarks.md
 
 conformance: $(STAMP) ## Run the behaviour cases, our own and KAI's
 	$(BIN)/kai-solver conformance instances/behaviour

@@ -3,17 +3,20 @@
 from kai_solver.bench.added import Added, added
 from kai_solver.bench.compare import Paired, Row, paired, rows_of
 from kai_solver.bench.figures import figure_of, promised_s
-from kai_solver.bench.find import find_instances
+from kai_solver.bench.find import find_instances, short_name
 from kai_solver.bench.generate import LoadReport, generated, loaded_snapshot, report_on
 from kai_solver.bench.measure import Job, Run, measure, measure_here
 from kai_solver.bench.peers import Peer, Reached, peers_beside, reached_by, shortfall
+from kai_solver.bench.record import block_names, blocks, measured, with_blocks
+from kai_solver.bench.set_text import with_figures
 from kai_solver.bench.sets import BenchSet, Verdict, is_set, jobs_of, late, read_set, verdicts
 from kai_solver.bench.slope import Line, fitted
 from kai_solver.bench.slope import plot as plot_lines
 from kai_solver.bench.steady import next_moment
-from kai_solver.bench.stored import Change, Key, Stored, changes, grouped
+from kai_solver.bench.stored import Change, Key, Stored, changes, grouped, of_today
 from kai_solver.bench.stored import read as read_stored
 from kai_solver.bench.stored import save as save_runs
+from kai_solver.bench.tables import added_table, limits_table, said
 
 __all__ = [
     "Added",
@@ -31,6 +34,9 @@ __all__ = [
     "Stored",
     "Verdict",
     "added",
+    "added_table",
+    "block_names",
+    "blocks",
     "changes",
     "figure_of",
     "find_instances",
@@ -40,10 +46,13 @@ __all__ = [
     "is_set",
     "jobs_of",
     "late",
+    "limits_table",
     "loaded_snapshot",
     "measure",
     "measure_here",
+    "measured",
     "next_moment",
+    "of_today",
     "paired",
     "peers_beside",
     "plot_lines",
@@ -53,7 +62,11 @@ __all__ = [
     "read_stored",
     "report_on",
     "rows_of",
+    "said",
     "save_runs",
+    "short_name",
     "shortfall",
     "verdicts",
+    "with_blocks",
+    "with_figures",
 ]

@@ -8,13 +8,6 @@ from kai_solver.bench.measure import Run
 from kai_solver.bench.stored import grouped
 
 PREFERENCE = ("nodes-opened",)
-_NAMES = {
-    "evicted-work": "work evicted",
-    "gangs-broken": "gangs broken",
-    "evicted-pods": "pods evicted",
-    "moved-pods": "pods moved",
-    "nodes-opened": "nodes opened",
-}
 NOTHING = "nothing"
 
 
@@ -82,9 +75,10 @@ def _kinds(ours: Run, floor: Run, kinds: Sequence[str]) -> str:
     parts = []
     for kind in kinds:
         (value, bound), (before, before_bound) = kind_sum(ours.stages, kind), kind_sum(floor.stages, kind)
-        change = f"{_NAMES[kind]} {before:,.0f} to {value:,.0f}" if value != before else ""
+        name = kind.replace("-", " ")
+        change = f"{name} {before:,.0f} to {value:,.0f}" if value != before else ""
         if (bound > before_bound or change) and value:
-            change = f"{change or f'{_NAMES[kind]} {value:,.0f}'}{_proof(ours, [kind])}"
+            change = f"{change or f'{name} {value:,.0f}'}{_proof(ours, [kind])}"
         parts += [change] if change else []
     return ", ".join(parts) or NOTHING
 

@@ -8,8 +8,9 @@ from kai_solver.domain import Stage
 from kai_solver.instances_io.bench_schema import Figure
 
 WORK, DISRUPTION = ("evicted-work",), ("evicted-work", "gangs-broken", "evicted-pods", "moved-pods")
-TIMES: tuple[Figure, ...] = ("decide", "cold", "steady", "build", "check")
+COUNTS: tuple[Figure, ...] = ("unproven", "pending", "evicted", "moved")
 GAPS: tuple[Figure, ...] = ("admission-gap", "work-gap", "disruption-gap")
+"""Figures that are neither, nor ``memory``, are seconds."""
 
 
 def figure_of(figure: Figure, runs: Sequence[Run]) -> float | None:

@@ -1,4 +1,4 @@
-"""Which files of a folder are instances to be measured."""
+"""Which files of a folder are instances to be measured, and what they are called for short."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -30,3 +30,11 @@ def find_instances(paths: Iterable[Path]) -> Iterator[Path]:
 
 def _is_instance(path: Path) -> bool:
     return path.is_file() and path.name.endswith(SUFFIXES) and not is_peer_file(path)
+
+
+def short_name(instance: str) -> str:
+    """File name without its endings."""
+    name = Path(instance).name
+    for ending in (".zst", ".json", ".yaml", ".yml", ".zip"):
+        name = name.removesuffix(ending)
+    return name

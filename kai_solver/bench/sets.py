@@ -19,10 +19,10 @@ NO_CHECK = (("default", 2.0),)
 
 @dataclass(frozen=True, slots=True)
 class BenchSet:
-    """A set, and the folder that its files are relative to."""
+    """A set, and the file that says so; the files that it names are beside that."""
 
     doc: BenchDoc
-    folder: Path
+    path: Path
 
     def entry(self, name: str) -> EntryDoc:
         """The entry of that name.
@@ -52,7 +52,7 @@ def read_set(path: Path) -> BenchSet:
     [(name, document), *more] = read_documents(path)
     if more or document.get("format") != BENCH_FORMAT:
         raise InputError("is no benchmark set", file=name, field="format", cure=f"Write format: {BENCH_FORMAT}")
-    return BenchSet(validate(BenchDoc, document, name), path.parent)
+    return BenchSet(validate(BenchDoc, document, name), path)
 
 
 def is_set(path: Path) -> bool:
@@ -70,7 +70,7 @@ def jobs_of(bench_set: BenchSet, models: Sequence[str] = (), floor: str | None =
     """
     return [
         Job(
-            Path(entry.name) if entry.generate is not None else bench_set.folder / entry.file,
+            Path(entry.name) if entry.generate is not None else bench_set.path.parent / entry.file,
             model,
             tuple(range(1, 1 + bench_set.doc.cycles)) if (model, budget_s) not in once else (1,),
             budget_s,

@@ -1,5 +1,6 @@
 """How times grow with the number of nodes."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,12 @@ class Line:
     slope: float
     offset: float
     limit: float
+
+    @property
+    def last_slope(self) -> float:
+        """Between the two largest sizes alone: there a fixed cost flatters least."""
+        (n, m), (s, t) = self.nodes[-2:], self.seconds[-2:]
+        return math.log(t / s) / math.log(m / n)
 
 
 def fitted(slope: SlopeDoc, runs: Sequence[Run]) -> Line | None:

@@ -1,9 +1,11 @@
 """Runs stored in a file, and what got worse or better since."""
 
+import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal, NamedTuple
@@ -24,6 +26,7 @@ NOISE = 1.3
 LEAST_S, LEAST_MIB = 0.01, 20.0
 """Nor do differences smaller than these."""
 MEMORY_NOISE = 1.15
+_CPU_INFO = Path("/proc/cpuinfo")
 _CURE = "A stored run is the file that `bench --save` writes"
 
 Kind = Literal["time", "plan", "proofs", "memory", "promise"]
@@ -50,7 +53,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Runs of an earlier day."""
+    """Runs, and the day and machine that they were measured on."""
 
     date: str
     machine: str
@@ -66,8 +69,23 @@ def grouped(runs: Sequence[Run]) -> dict[Key, list[Run]]:
     return groups
 
 
-def save(runs: Sequence[Run], path: Path) -> None:
-    """Write ``runs``; peers are left out, for they stand beside their instances.
+def of_today(runs: Sequence[Run]) -> Stored:
+    """Runs that were measured just now, on this machine."""
+    return Stored(f"{datetime.now(UTC):%Y-%m-%d}", _machine(), __version__, tuple(runs))
+
+
+def _machine() -> str:
+    """Cores that this process may use, what they are, and the versions that times depend on."""
+    model = platform.processor() or platform.machine()
+    if _CPU_INFO.is_file():
+        lines = (line.partition(":") for line in _CPU_INFO.read_text().splitlines())
+        model = next((value.strip() for name, _, value in lines if name.strip() == "model name"), model)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{cores} x {model}, Python {platform.python_version()}, OR-tools {version('ortools')}"
+
+
+def save(stored: Stored, path: Path) -> None:
+    """Write it; peers are left out, for they stand beside their instances.
 
     Raises
     ------
@@ -76,10 +94,10 @@ def save(runs: Sequence[Run], path: Path) -> None:
     """
     document = {
         "format": RUN_FORMAT,
-        "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "machine": f"{platform.machine()}, Python {platform.python_version()}",
-        "version": __version__,
-        "runs": [{k: v for k, v in asdict(run).items() if k != "peers"} for run in runs],
+        "date": stored.date,
+        "machine": stored.machine,
+        "version": stored.version,
+        "runs": [{k: v for k, v in asdict(run).items() if k != "peers"} for run in stored.runs],
     }
     try:
         path.write_bytes(_one_run_a_line(document))

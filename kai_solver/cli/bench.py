@@ -50,6 +50,10 @@ Stored = Annotated[
 ]
 Plot = Annotated[Path | None, typer.Option("--plot", help="Draw the set's times over nodes, .svg or .png.")]
 Table = Annotated[bool, typer.Option("--table", help="Print limits, and what CP-SAT adds to greedy, as Markdown.")]
+Record = Annotated[
+    Path | None,
+    typer.Option("--record", help="Write the figures into the set and, between its marks, into this Markdown page."),
+]
 Generate = Annotated[
     str | None, typer.Option("--generate", help="Write this entry of the set as an instance, and measure nothing.")
 ]
@@ -72,6 +76,7 @@ def bench(
     stored: Stored = None,
     plot: Plot = None,
     table: Table = False,
+    record: Record = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
     clock: ByClock = ClockName.WALL,
@@ -92,31 +97,33 @@ def bench(
       kai-solver bench instances/bench --check-peers --csv > bench.csv
       kai-solver bench instances/bench/sets/scale.yaml --save run.json --plot scale.svg
       kai-solver bench instances/bench/sets/scale.yaml --compare instances/bench/runs/scale.json
-      kai-solver bench instances/bench/sets/scale.yaml --clock cpu --table
+      kai-solver bench instances/bench/sets/scale.yaml --from run.json --table --record docs/benchmarks.md
       kai-solver bench instances/bench/sets/scale.yaml --generate loaded-1000 --seeds 7 --output loaded.json.zst
     """
-    from kai_solver.bench import is_set, read_set, read_stored
-    from kai_solver.cli.bench_sets import after, report
+    from kai_solver.bench import is_set, of_today, read_set, read_stored
+    from kai_solver.cli.bench_sets import after, beside, check_record, record_in, report
 
     names = [name.strip() for name in models.split(",")] if models else []
     sets = [read_set(path) for path in paths if is_set(path)]
     if generate is not None:
         return _write_generated(sets, generate, seeds, output)
+    if record is not None:
+        check_record(record, sets, only)
     before = read_stored(compare) if compare is not None else None
-    floor = against or (GREEDY if table or len(sets) < len(paths) else None)
-    if stored is not None:
-        runs = list(read_stored(stored).runs)
-    else:
+    floor = against or (GREEDY if table or record or len(sets) < len(paths) else None)
+    if stored is None:
         jobs = _set_jobs(sets, names, floor, only)
         jobs += _file_jobs([path for path in paths if not is_set(path)], names, floor or GREEDY, seeds, budget, cold)
-        runs = _measure([replace(job, clock=clock.value) for job in jobs], quiet)
-    report(runs, sets, names, floor, as_csv=as_csv, as_json=as_json, as_table=table)
-    kept = after(runs, sets, save=save, before=before, plot=plot, aside=as_csv or as_json or table)
-    peers = _peers_verdict(runs) if check_peers else Exit.FINE
+    done = read_stored(stored) if stored else of_today(_measure(jobs, clock, quiet))
+    report(done.runs, sets, names, floor, as_csv=as_csv, as_json=as_json, as_table=table)
+    kept = after(done, sets, save=save, before=before, plot=plot, aside=as_csv or as_json or table)
+    if record is not None:
+        record_in(record, done, sets[0], beside(names, floor), floor or GREEDY)
+    peers = _peers_verdict(done.runs) if check_peers else Exit.FINE
     return Exit.FINDINGS if check and not kept else peers
 
 
-def _measure(jobs: "Sequence[Job]", quiet: bool) -> "list[Run]":
+def _measure(jobs: "Sequence[Job]", clock: ClockName, quiet: bool) -> "list[Run]":
     from kai_solver.bench import measure
 
     runs: list[Run] = []
@@ -124,7 +131,7 @@ def _measure(jobs: "Sequence[Job]", quiet: bool) -> "list[Run]":
         if not quiet:
             budget = "" if job.budget_s is None else f", {job.budget_s:g} s"
             typer.echo(f"[{number}/{len(jobs)}] {job.name or job.instance.name} with {job.model}{budget}", err=True)
-        runs += measure(job)
+        runs += measure(replace(job, clock=clock.value))
     return runs
 
 
@@ -172,7 +179,7 @@ def _write_generated(sets: "list[BenchSet]", name: str, seeds: str, output: Path
     return Exit.FINE
 
 
-def _peers_verdict(runs: "list[Run]") -> Exit:
+def _peers_verdict(runs: "Sequence[Run]") -> Exit:
     worse = [f"{run.instance} with {run.model}, seed {run.seed}: {text}" for run in runs for text in run.worse_than]
     for text in worse:
         complain(text)

@@ -4,14 +4,13 @@ import csv
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import orjson
 import typer
 from rich.console import Console
 
-from kai_solver.bench import Row, Run, paired, rows_of
+from kai_solver.bench import Row, Run, paired, rows_of, short_name
 from kai_solver.cli.console import heading, line, open_console, table
 
 COLUMNS = ("instance", "model", "decide", "ratio", "cold", "memory", "placed", "evicted", "moved", "pending", "proven")
@@ -76,14 +75,6 @@ def _print_peers(console: Console, runs: Sequence[Run]) -> None:
         rows.append((short_name(instance), name, f"{peer.cycle_ms:,.0f} ms", *counts, "; ".join(sorted(remarks))))
     columns = ("instance", "peer", "cycle", "placed", "evicted", "moved", "better than ours")
     console.print(table(columns, rows, right=columns[2:6]))
-
-
-def short_name(instance: str) -> str:
-    """File name without its endings."""
-    name = Path(instance).name
-    for ending in (".zst", ".json", ".yaml", ".yml", ".zip"):
-        name = name.removesuffix(ending)
-    return name
 
 
 def print_json(runs: Sequence[Run], reference: str) -> None:

@@ -1,10 +1,11 @@
 """What ``bench`` prints of benchmark sets: phases, limits, growth, what changed, and what CP-SAT adds."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
+import typer
 from rich.console import Console
 
 from kai_solver.bench import (
@@ -12,19 +13,30 @@ from kai_solver.bench import (
     Run,
     Stored,
     Verdict,
+    added,
+    added_table,
+    block_names,
+    blocks,
     changes,
     figure_of,
     fitted,
     grouped,
     late,
+    limits_table,
+    measured,
     plot_lines,
     promised_s,
+    said,
     save_runs,
+    short_name,
     verdicts,
+    with_blocks,
+    with_figures,
 )
-from kai_solver.cli.bench_report import print_csv, print_json, print_table, short_name
-from kai_solver.cli.bench_tables import print_added, print_limits, said
+from kai_solver.cli.bench_report import print_csv, print_json, print_table
 from kai_solver.cli.console import heading, line, open_console, table
+from kai_solver.cli.planfiles import write_bytes
+from kai_solver.errors import InputError
 
 PHASES = ("build", "presolve", "first", "best", "proof", "check")
 COLUMNS = ("instance", "model", "budget", "load", *PHASES, "cold", "decide", "cpu", "memory")
@@ -47,16 +59,26 @@ def report(
         print_json(runs, floor or "")
     elif as_table:
         for bench_set in sets:
-            print_limits(bench_set, verdicts(bench_set, runs))
-        print_added(runs, next((name for name in models if name != floor), "default"), floor or "")
+            found = [verdict for verdict in verdicts(bench_set, runs) if verdict.value is not None]
+            _echo(limits_table(bench_set, found))
+        _echo(added_table(added(runs, beside(models, floor), floor or "")))
     elif sets:
         print_phases(runs)
     if not (as_csv or as_json or as_table) and (floor or not sets):
         print_table(runs, floor or "")
 
 
+def beside(models: Sequence[str], floor: str | None) -> str:
+    """The model that is held beside the floor."""
+    return next((name for name in models if name != floor), "default")
+
+
+def _echo(lines: Sequence[str]) -> None:
+    typer.echo("\n".join([*lines, ""]))
+
+
 def after(
-    runs: Sequence[Run],
+    done: Stored,
     sets: Sequence[BenchSet],
     *,
     save: Path | None,
@@ -69,8 +91,9 @@ def after(
     False where a limit or a budget's promise was not kept.
     """
     console = open_console(sys.stderr if aside else None)
+    runs = done.runs
     if save is not None:
-        save_runs(runs, save)
+        save_runs(done, save)
     found = [verdict for s in sets for verdict in verdicts(s, runs)]
     if sets:
         _print_verdicts(console, found)
@@ -81,6 +104,50 @@ def after(
         lines = [fit for s in sets for slope in s.doc.slopes if (fit := fitted(slope, runs)) is not None]
         plot_lines(lines, plot)
     return not any(verdict.is_over for verdict in found) and not late(runs)
+
+
+def check_record(page: Path, sets: Sequence[BenchSet], only: str | None) -> None:
+    """Find out before hours of measuring whether the figures could be written.
+
+    Raises
+    ------
+    InputError
+        There is not one whole set, or the page cannot be read or has no marks for it.
+    """
+    if len(sets) != 1 or only:
+        raise InputError("needs one set, all of it", field="--record", cure="SET.yaml --record PAGE.md")
+    _with_blocks(page, dict.fromkeys(block_names(sets[0]), ""))
+
+
+def record_in(page: Path, done: Stored, bench_set: BenchSet, model: str, floor: str) -> None:
+    """Write the run into its set and into a Markdown page.
+
+    Raises
+    ------
+    InputError
+        A file cannot be read, changed or written.
+    """
+    new_page = _with_blocks(page, blocks(bench_set, done, model, floor))
+    try:
+        new_set = with_figures(_text(bench_set.path), measured(bench_set, done))
+    except InputError as error:
+        raise error.in_file(str(bench_set.path)) from error
+    write_bytes(new_page.encode(), page)
+    write_bytes(new_set.encode(), bench_set.path)
+
+
+def _with_blocks(page: Path, wanted: Mapping[str, str]) -> str:
+    try:
+        return with_blocks(_text(page), wanted)
+    except InputError as error:
+        raise error.in_file(str(page)) from error
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot be read: {error}", file=str(path), cure="Give a text file") from error
 
 
 def print_phases(runs: Sequence[Run]) -> None:

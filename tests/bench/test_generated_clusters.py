@@ -144,7 +144,7 @@ def test_every_entry_of_every_set_can_be_had(path: Path) -> None:
     bench_set = read_set(path)
     assert len({entry.name for entry in bench_set.doc.entries}) == len(bench_set.doc.entries)
     for entry in bench_set.doc.entries:
-        assert entry.generate is not None or (bench_set.folder / entry.file).is_file()
+        assert entry.generate is not None or (bench_set.path.parent / entry.file).is_file()
 
 
 def test_an_entry_that_is_missing_is_named_with_those_there_are() -> None:

@@ -63,6 +63,36 @@ def test_tables_are_markdown_and_the_rest_goes_aside(tiny: Path) -> None:
     assert "Limits" not in done.stdout
 
 
+def test_a_run_is_written_into_its_set_and_a_page(tiny: Path, tmp_path: Path) -> None:
+    stored, page = tmp_path / "run.json", tmp_path / "page.md"
+    page.write_text("<!-- tiny:begin --><!-- tiny:end -->\n<!-- tiny-added:begin --><!-- tiny-added:end -->\n")
+    done = run(tiny, "--save", stored, "--record", page)
+    assert done.exit_code == 0, done.output
+    assert "| nobody contends | 1 s | <= 60 s; memory <= 1 MiB |" in page.read_text()
+    checks = yaml.safe_load(tiny.read_text())["entries"][0]["checks"]
+    assert checks[1]["measured"] > 1
+    texts = page.read_text(), tiny.read_text()
+    again = run(tiny, "--from", stored, "--record", page)
+    assert again.exit_code == 0, again.output
+    assert (page.read_text(), tiny.read_text()) == texts
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [(["--only", "quiet"], "needs one set, all of it"), ([], "has no mark <!-- tiny:begin -->")],
+)
+def test_what_cannot_be_written_down_is_not_measured(
+    tiny: Path, tmp_path: Path, arguments: list[str], said: str
+) -> None:
+    page, before = tmp_path / "page.md", tiny.read_text()
+    page.write_text("no marks")
+    done = run(tiny, "--save", tmp_path / "run.json", "--record", page, *arguments)
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert not (tmp_path / "run.json").exists()
+    assert (page.read_text(), tiny.read_text()) == ("no marks", before)
+
+
 def test_an_entry_can_be_written_as_an_instance(tiny: Path, tmp_path: Path) -> None:
     done = run(tiny, "--generate", "quiet", "--output", tmp_path / "quiet.json.zst")
     assert done.exit_code == 0, done.output
