@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from kai_solver.domain import NO_PLACEMENT, Gang, Placement, Pod, PodSet, PodStatus, SubGroup, TopologyConstraint
@@ -97,7 +98,8 @@ def standings(pods: Sequence[Pod]) -> Standings:
         return {}
     podset, status = pods[0].podset, pods[0].status
     if all(pod.status is status and pod.podset == podset and not pod.constraints.blocked for pod in pods):
-        return {podset: _standing(status, range(len(pods)))}
+        waits = status is PodStatus.PENDING
+        return _uniform(podset, len(pods), waits=waits, runs=status.is_active, gated=status is PodStatus.GATED)
     found: dict[str, tuple[list[int], list[int], list[int], list[int]]] = {}
     for offset, pod in enumerate(pods):
         pending, active, gated, blocked = found.setdefault(pod.podset, ([], [], [], []))
@@ -113,13 +115,11 @@ def standings(pods: Sequence[Pod]) -> Standings:
     }
 
 
-def _standing(status: PodStatus, offsets: range) -> Standing:
-    """Of pods that all have ``status``."""
-    if status is PodStatus.PENDING:
-        return Standing(offsets)
-    if status is PodStatus.GATED:
-        return Standing(gated=len(offsets))
-    return Standing((), offsets) if status.is_active else _NOBODY
+@lru_cache(maxsize=1024)
+def _uniform(podset: str, count: int, *, waits: bool, runs: bool, gated: bool) -> Standings:
+    """Of ``count`` pods that all stand alike: the same object for all such gangs, which nobody may change."""
+    offsets = range(count)
+    return {podset: Standing(offsets if waits else (), offsets if runs else (), count if gated else 0)}
 
 
 def shape_gang(
@@ -161,11 +161,17 @@ def _leaf(podset: PodSet, stands: Standing, first: int) -> Leaf:
         podset.name,
         max(0, podset.min_member),
         podset.topology,
-        tuple([first + offset for offset in pending]) if pending else (),
-        tuple([first + offset for offset in active]) if active else (),
+        _numbered(pending, first) if pending else (),
+        _numbered(active, first) if active else (),
         gated,
-        tuple([first + offset for offset in blocked]) if blocked else (),
+        _numbered(blocked, first) if blocked else (),
     )
+
+
+def _numbered(offsets: Sequence[int], first: int) -> tuple[int, ...]:
+    if isinstance(offsets, range):  # All pods of the gang, as nearly always.
+        return tuple(range(first, first + len(offsets)))
+    return tuple([first + offset for offset in offsets])
 
 
 def _waits(leaf: Leaf) -> bool:

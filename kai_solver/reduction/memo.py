@@ -6,16 +6,15 @@ Whatever is kept follows from the objects it is kept for alone, so that a proble
 What left the cluster is forgotten with the next problem.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 
-from kai_solver.domain import Gang, Policy, Queue, Snapshot
+from kai_solver.domain import Policy, Queue, Snapshot
 from kai_solver.fairness import QueueTree
 from kai_solver.predicates import NodePredicates
 from kai_solver.reduction.ground import Ground, survey
 from kai_solver.reduction.kinds import Kinds
-from kai_solver.reduction.occupancy import Seatings
-from kai_solver.reduction.podtable import GangRow, gang_row
+from kai_solver.reduction.occupancy import Occupancy
+from kai_solver.reduction.roster import Roster
 
 _SPARE = 1000
 """Objects of earlier cycles that may be held on to beside as many as there were at first."""
@@ -29,8 +28,8 @@ class Memo:
         self._grown: tuple[tuple[Queue, ...], Policy, QueueTree] | None = None
         self._kinds: Kinds | None = None
         self._first_size = 0
-        self._rows: dict[int, GangRow] = {}
-        self.seatings: Seatings = {}
+        self._roster: Roster | None = None
+        self._occupancy: Occupancy | None = None
 
     def ground(self, snapshot: Snapshot) -> Ground:
         """The nodes of ``snapshot``."""
@@ -63,15 +62,25 @@ class Memo:
         known = self._kinds
         if known is None or known.aligned is not aligned or known.size > 2 * self._first_size + _SPARE:
             known = self._kinds = Kinds(aligned=aligned)
-            self._rows = {}
         return known
 
-    def rows(self, gangs: Sequence[Gang], kinds: Kinds) -> list[GangRow]:
-        """What is known of ``gangs``, by name."""
-        before = self._rows
-        rows = [before.get(id(gang)) or gang_row(gang, kinds) for gang in gangs]
-        # A row holds its gang, so that no other object can have the same identity meanwhile.
-        self._rows = {id(row.source): row for row in rows}
-        if not before:
+    def roster(self, snapshot: Snapshot, ground: Ground, kinds: Kinds) -> Roster:
+        """Who is there."""
+        known = self._roster
+        is_new = known is None or known.kinds is not kinds
+        if known is None or is_new:
+            known = self._roster = Roster(kinds)
+        known.call(snapshot.gangs, snapshot.foreign, ground.index)
+        if is_new:
             self._first_size = kinds.size
-        return sorted(rows, key=lambda row: row.key)
+        return known
+
+    def occupancy(self, roster: Roster, ground: Ground) -> Occupancy:
+        """What they hold."""
+        known = self._occupancy
+        if known is None or not known.serves(ground, roster.kinds):
+            known = self._occupancy = Occupancy(ground, roster.kinds)
+            known.update(ground, [*roster.rows, roster.foreign], [])
+        else:
+            known.update(ground, roster.come, roster.gone)
+        return known

@@ -1,7 +1,6 @@
-"""What pods hold on every node, and on every device."""
+"""What pods hold on every node, and on every device; kept from one cycle to the next."""
 
-from collections import defaultdict
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,112 +9,184 @@ from kai_solver.domain import Node, Pod, PodStatus
 from kai_solver.reduction.devices import seat_running
 from kai_solver.reduction.ground import Ground
 from kai_solver.reduction.kinds import Kinds
-from kai_solver.reduction.podtable import PodTable
+from kai_solver.reduction.rows import NO_SEATS, Lodgers, Seats
 from kai_solver.units import GPU, MILLI, PODS
 
 IntArray = NDArray[np.int64]
 
-
-class Seating(NamedTuple):
-    """Devices of the pods of one node, as long as it and they are the same; ``free`` thousandths by device."""
-
-    node: Node
-    pods: list[Pod]
-    seats: list[tuple[int, ...]]
-    free: list[int]
-
-
-Seatings = dict[str, Seating]
-"""By name of the node."""
+_Tenant = tuple[Lodgers, list[int]]
+"""Some pods of theirs, by offset, hold devices of a node."""
 
 
 class Occupancy:
-    """Arrays as `Problem` has them; ``seatings`` for the next cycle, where they are the last one's ``before``."""
+    """Of N nodes, with D devices at most; only where pods came or went since, they are looked at again.
 
-    def __init__(self, ground: Ground, table: PodTable, kinds: Kinds, before: Seatings) -> None:
-        size, count = ground.capacity.shape
-        width = int(ground.gpus.max(initial=0))
+    Attributes
+    ----------
+    held, releasing
+        (R, N) requests of pods, GPUs aside, without reservation pods.
+    reserved, reserved_leaving
+        (N,) reservation pods: one for each shared device, gone when its last sharer is.
+    device_free, device_releasing, sharers, sharers_leaving
+        (N, D) as `Problem` has them.
+    """
+
+    def __init__(self, ground: Ground, kinds: Kinds) -> None:
+        count, width = len(ground.nodes), int(ground.gpus.max(initial=0))
         self._ground = ground
-        self._table = table
+        self._kinds = kinds
+        self._tenants: list[dict[int, _Tenant]] = [{} for _ in ground.nodes]
+        self.held: IntArray = np.zeros_like(ground.capacity)
+        self.releasing: IntArray = np.zeros_like(ground.capacity)
+        self.reserved: IntArray = np.zeros(count, dtype=np.int64)
+        self.reserved_leaving: IntArray = np.zeros(count, dtype=np.int64)
         self.device_free: IntArray = np.where(np.arange(width) < ground.gpus[:, None], MILLI, 0)
         self.device_releasing: IntArray = np.zeros((count, width), dtype=np.int64)
         self.sharers: IntArray = np.zeros((count, width), dtype=np.int64)
         self.sharers_leaving: IntArray = np.zeros((count, width), dtype=np.int64)
-        self.seats: dict[int, tuple[int, ...]] = {}
-        self.seatings: Seatings = {}
-        holding = [p for p, node in enumerate(table.pod_node) if node >= 0 and table.pods[p].status.holds_resources]
-        self.held = self._held(holding, kinds, (size, count))
-        leaving = [p for p in holding if table.pods[p].status is PodStatus.RELEASING]
-        self.releasing = self._held(leaving, kinds, (size, count))
-        self._seat(holding, before)
-        withheld = np.arange(width) >= ground.usable[:, None]
-        np.minimum(self.device_free, 0, out=self.device_free, where=withheld)
 
-    def _held(self, holding: list[int], kinds: Kinds, shape: tuple[int, int]) -> IntArray:
-        """(R, N) requests of the pods ``holding``, GPUs aside."""
-        held = np.zeros(shape, dtype=np.int64)
-        if holding:
-            table = self._table
-            used = sorted({table.kinds[p] for p in holding})
-            row_of = {kind: row for row, kind in enumerate(used)}
-            requests = np.array([kinds.samples[kind].request for kind in used], dtype=np.int64)
-            rows = np.array([row_of[table.kinds[p]] for p in holding], dtype=np.int64)
-            nodes = np.array([table.pod_node[p] for p in holding], dtype=np.int64)
-            order = np.argsort(nodes, kind="stable")
-            edges = np.flatnonzero(np.diff(nodes[order], prepend=-1))
-            held[:, nodes[order[edges]]] = np.add.reduceat(requests[rows[order]], edges).T
-            held[GPU] = 0
-        return held
+    def serves(self, ground: Ground, kinds: Kinds) -> bool:
+        """Whether nodes and kinds still have their numbers, and as many resources and devices."""
+        return (
+            self._kinds is kinds
+            and self._ground.index is ground.index
+            and self.held.shape == ground.capacity.shape
+            and self.device_free.shape[1] == int(ground.gpus.max(initial=0))
+        )
 
-    def _seat(self, holding: list[int], before: Seatings) -> None:
-        pods, pod_node, width = self._table.pods, self._table.pod_node, self.device_free.shape[1]
-        by_node: dict[int, list[int]] = defaultdict(list)
-        for p in holding:
-            if pods[p].gpu.devices:
-                by_node[pod_node[p]].append(p)
+    def update(self, ground: Ground, come: Sequence[Lodgers], gone: Sequence[Lodgers]) -> None:
+        """Take note of who came and went, and of nodes that changed."""
+        changed: set[int] = set()
+        if ground is not self._ground:
+            changed = {n for n, (a, b) in enumerate(zip(ground.nodes, self._ground.nodes, strict=True)) if a is not b}
+            self._ground = ground
+        self._weigh(gone, -1)
+        self._weigh(come, +1)
+        for lodgers in gone:
+            for node in _by_node(lodgers):
+                del self._tenants[node][id(lodgers)]
+                changed.add(node)
+        for lodgers in come:
+            lodgers.seats = NO_SEATS
+            for node, offsets in _by_node(lodgers).items():
+                self._tenants[node][id(lodgers)] = lodgers, offsets
+                changed.add(node)
+        self._seat(sorted(changed))
+
+    def _weigh(self, lodgers: Sequence[Lodgers], sign: int) -> None:
+        kinds, nodes, leaving = list[int](), list[int](), list[bool]()
+        for each in lodgers:
+            for pod, kind, node in zip(each.pods, each.kinds, each.homes, strict=True):
+                if node >= 0 and pod.status.holds_resources:
+                    kinds.append(kind)
+                    nodes.append(node)
+                    leaving.append(pod.status is PodStatus.RELEASING)
+        if not nodes:
+            return
+        used, rows = np.unique(np.array(kinds, dtype=np.int64), return_inverse=True)
+        requests = np.array([self._kinds.samples[kind].request for kind in used.tolist()], dtype=np.int64)
+        requests[:, GPU] = 0
+        amounts, at, are_leaving = sign * requests[rows], np.array(nodes), np.array(leaving)
+        _add(self.held, at, amounts)
+        if any(leaving):
+            _add(self.releasing, at[are_leaving], amounts[are_leaving])
+
+    # -- devices -------------------------------------------------------------------------------------------------
+
+    def _seat(self, nodes: Sequence[int]) -> None:
+        """Give the pods of ``nodes`` their devices anew."""
+        if not nodes:
+            return
+        width = self.device_free.shape[1]
+        self.device_free[nodes] = np.where(np.arange(width) < self._ground.gpus[nodes][:, None], MILLI, 0)
+        for table in (self.device_releasing, self.sharers, self.sharers_leaving, self.reserved, self.reserved_leaving):
+            table[nodes] = 0
         rows: dict[int, list[int]] = {}
-        for node, there in by_node.items():
-            spec, here = self._ground.nodes[node], [pods[p] for p in there]
-            found = before.get(spec.name)
-            if found is None or found.node is not spec or found.pods != here:
-                found = _plainly(spec, here)
+        for index in nodes:
+            if not self._tenants[index]:
+                continue
+            there = sorted(self._tenants[index].values(), key=_key)
+            pods = [lodgers.pods[offset] for lodgers, offsets in there for offset in offsets]
+            found = _plainly(self._ground.nodes[index], pods)
             if found is None:
-                self._one_by_one(node, there)
+                found = self._one_by_one(index, pods)
             else:
-                self.seatings[spec.name] = found
-                self.seats.update(zip(there, found.seats, strict=True))
-                rows[node] = found.free if len(found.free) == width else found.free + [0] * (width - len(found.free))
+                free = found[1]
+                rows[index] = free if len(free) == width else free + [0] * (width - len(free))
+            _write(there, found[0])
         if rows:
             self.device_free[list(rows)] = np.array(list(rows.values()), dtype=np.int64)
 
-    def _one_by_one(self, index: int, there: list[int]) -> None:
+    def _one_by_one(self, index: int, pods: list[Pod]) -> tuple[Seats, list[int]]:
         """Seat pods of a node where some share devices, or where there are too few."""
-        node, pods = self._ground.nodes[index], [(p, self._table.pods[p]) for p in there]
-        seats, free = seat_running(node, pods)
+        node = self._ground.nodes[index]
+        seats, free = seat_running(node, list(enumerate(pods)))
         self.device_free[index, : node.gpus] = free
-        for pod_index, pod in pods:
+        for at, pod in enumerate(pods):
             left = pod.status is PodStatus.RELEASING
             if not left and not pod.gpu.is_shared:
                 continue
             milli = pod.gpu.milli_on(node.gpu_memory_mib) if left else 0
-            for device in seats.get(pod_index, ()):
+            for device in seats.get(at, ()):
                 self.device_releasing[index, device] += milli
                 self.sharers[index, device] += pod.gpu.is_shared
                 self.sharers_leaving[index, device] += pod.gpu.is_shared and left
-        self._reserve(index)
-        self.seats.update({i: seat for i, seat in seats.items() if seat})
+        shared = self.sharers[index] > 0
+        self.reserved[index] = np.count_nonzero(shared)
+        self.reserved_leaving[index] = np.count_nonzero(shared & (self.sharers[index] == self.sharers_leaving[index]))
+        return [seats.get(at, ()) for at in range(len(pods))], free
 
-    def _reserve(self, node: int) -> None:
-        """Count the reservation pods: one for each shared device, gone when its last sharer is."""
-        shared = self.sharers[node] > 0
-        self.held[PODS, node] += np.count_nonzero(shared)
-        self.releasing[PODS, node] += np.count_nonzero(shared & (self.sharers[node] == self.sharers_leaving[node]))
+    # -- for a problem -------------------------------------------------------------------------------------------
+
+    def held_with_reservations(self) -> tuple[IntArray, IntArray]:
+        """(R, N) what is held, and the part of it that is leaving."""
+        held, releasing = self.held.copy(), self.releasing.copy()
+        held[PODS] += self.reserved
+        releasing[PODS] += self.reserved_leaving
+        return held, releasing
+
+    def free_devices(self) -> IntArray:
+        """(N, D) free thousandths; none where a device may not be had."""
+        withheld = np.arange(self.device_free.shape[1]) >= self._ground.usable[:, None]
+        free = self.device_free.copy()
+        np.minimum(free, 0, out=free, where=withheld)
+        return free
 
 
-def _plainly(node: Node, pods: list[Pod]) -> Seating | None:
+def _add(table: IntArray, nodes: IntArray, amounts: IntArray) -> None:
+    """Add the rows of ``amounts`` (n, R) to the columns ``nodes`` of ``table`` (R, N), of which some come often."""
+    order = np.argsort(nodes, kind="stable")
+    edges = np.flatnonzero(np.diff(nodes[order], prepend=-1))
+    table[:, nodes[order[edges]]] += np.add.reduceat(amounts[order], edges).T
+
+
+def _by_node(lodgers: Lodgers) -> dict[int, list[int]]:
+    """Offsets of the pods that hold devices, by node."""
+    found: dict[int, list[int]] = {}
+    for offset, (pod, node) in enumerate(zip(lodgers.pods, lodgers.homes, strict=True)):
+        if node >= 0 and pod.gpu.devices and pod.status.holds_resources:
+            found.setdefault(node, []).append(offset)
+    return found
+
+
+def _key(tenant: _Tenant) -> str:
+    return tenant[0].key
+
+
+def _write(there: list[_Tenant], seats: Seats) -> None:
+    """Note the ``seats`` of the pods of one node."""
+    left = iter(seats)
+    for lodgers, offsets in there:
+        if not lodgers.seats:
+            lodgers.seats = [()] * len(lodgers.pods)
+        for offset in offsets:
+            lodgers.seats[offset] = next(left)
+
+
+def _plainly(node: Node, pods: list[Pod]) -> tuple[Seats, list[int]] | None:
     """Seat pods that stay, have whole devices and find them; None where some pod is otherwise.
 
-    Whole devices are alike: of those that nobody names the first are as good as any.
+    Whole devices are alike: of those that nobody names the first are as good as any. Free thousandths by device too.
     """
     free = [MILLI] * node.gpus
     named: dict[int, tuple[int, ...]] = {}
@@ -131,7 +202,7 @@ def _plainly(node: Node, pods: list[Pod]) -> Seating | None:
     left = [d for d, milli in enumerate(free) if milli == MILLI]
     if sum([pod.gpu.devices for at, pod in enumerate(pods) if at not in named]) > len(left):
         return None
-    seats: list[tuple[int, ...]] = []
+    seats: Seats = []
     first = 0
     for at, pod in enumerate(pods):
         if at in named:
@@ -142,4 +213,4 @@ def _plainly(node: Node, pods: list[Pod]) -> Seating | None:
         seats.append(seat)
         for d in seat:
             free[d] = 0
-    return Seating(node, pods, seats, free)
+    return seats, free

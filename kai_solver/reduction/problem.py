@@ -15,7 +15,6 @@ from kai_solver.reduction.charges import Charge
 from kai_solver.reduction.gangs import GangShape
 from kai_solver.reduction.ground import Ground
 from kai_solver.reduction.memo import Memo
-from kai_solver.reduction.occupancy import Occupancy
 from kai_solver.reduction.podtable import PodTable
 from kai_solver.reduction.shapes import ShapeTable
 from kai_solver.reduction.zones import ZoneTable
@@ -115,9 +114,10 @@ def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
     """
     memo = memo or Memo()
     ground, tree, kinds = memo.ground(snapshot), memo.tree(snapshot), memo.kinds(snapshot)
-    table = PodTable(snapshot, memo.rows(snapshot.gangs, kinds), kinds, ground, tree)
-    occupancy = Occupancy(ground, table, kinds, memo.seatings)
-    memo.seatings = occupancy.seatings
+    roster = memo.roster(snapshot, ground, kinds)
+    table = PodTable(snapshot, roster, kinds, ground, tree)
+    occupancy = memo.occupancy(roster, ground)
+    held, releasing = occupancy.held_with_reservations()
     if table.shapes.zones is not None:
         table.shapes.zones.occupy(table.pods, table.pod_node)
     total = _total(snapshot, ground, table)
@@ -128,23 +128,23 @@ def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
         nodes=ground.nodes,
         node_index=ground.index,
         capacity=ground.capacity,
-        held=occupancy.held,
-        releasing=occupancy.releasing,
+        held=held,
+        releasing=releasing,
         gpus=ground.usable,
-        device_free=occupancy.device_free,
-        device_releasing=occupancy.device_releasing,
-        sharers=occupancy.sharers,
-        sharers_leaving=occupancy.sharers_leaving,
+        device_free=occupancy.free_devices(),
+        device_releasing=occupancy.device_releasing.copy(),
+        sharers=occupancy.sharers.copy(),
+        sharers_leaving=occupancy.sharers_leaving.copy(),
         min_gpu_memory_mib=ground.min_memory_mib,
         shapes=table.shapes,
         predicates=ground.predicates,
-        pods=tuple(table.pods),
+        pods=table.pods,
         pod_shape=table.pod_shape,
         pod_gang=table.pod_gang,
         pod_node=table.pod_node,
         charges=table.charges,
         least_charges=table.least_charges,
-        seats=occupancy.seats,
+        seats=roster.seats(),
         queues=tree,
         total=total,
         request=request,
@@ -177,15 +177,26 @@ def _queue_loads(tree: QueueTree, table: PodTable) -> tuple[IntArray, IntArray, 
     Summed as Python integers: pods may ask for more than 64 bits hold in all.
     """
     allocated, fixed, request = ([[0, 0, 0] for _ in tree.names] for _ in range(3))
-    for (queue, preemptible, is_active, charge), count in table.loads().items():
-        for ancestor in tree.path[queue]:
+    for (queue, preemptible, is_active, charge), count in table.loads():
+        ledgers = [request]
+        if is_active:
+            ledgers += [allocated] if preemptible else [allocated, fixed]
+        for ledger in ledgers:
+            own = ledger[queue]
             for r in range(3):
-                amount = charge[r] * count
-                request[ancestor][r] += amount
-                if is_active:
-                    allocated[ancestor][r] += amount
-                    fixed[ancestor][r] += 0 if preemptible else amount
+                own[r] += charge[r] * count
+    for ledger in (allocated, fixed, request):
+        _roll_up(tree, ledger)
     return _array(allocated), _array(fixed), _array(request)
+
+
+def _roll_up(tree: QueueTree, ledger: list[list[int]]) -> None:
+    """Add what every leaf has to all queues above it."""
+    for queue, path in enumerate(tree.path):
+        if tree.is_leaf[queue]:
+            for above in path[1:]:
+                for r in range(3):
+                    ledger[above][r] += ledger[queue][r]
 
 
 def _array(rows: list[list[int]]) -> IntArray:

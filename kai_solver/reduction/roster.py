@@ -1,0 +1,84 @@
+"""Who is there, and who came and left since the last cycle: gangs, and foreign pods all together."""
+
+from collections.abc import Sequence
+from operator import attrgetter
+
+from kai_solver.domain import Gang, Pod
+from kai_solver.reduction.kinds import Kinds
+from kai_solver.reduction.rows import FOREIGN, NO_SEATS, Crowd, GangRow, Lodgers, gang_row
+
+Payer = tuple[str, bool]
+"""Name of a queue, and whether the gangs are preemptible."""
+
+
+class Roster:
+    """Of one cluster, kept from cycle to cycle.
+
+    Attributes
+    ----------
+    rows
+        Of the gangs, by key.
+    come, gone
+        Who was not there in the cycle before, and who is there no more.
+    crowds
+        How many pods cost the same, by who pays.
+    """
+
+    def __init__(self, kinds: Kinds) -> None:
+        self.kinds = kinds
+        self.rows: list[GangRow] = []
+        self.foreign = Lodgers(FOREIGN, (), [], [], NO_SEATS)
+        self.come: list[Lodgers] = []
+        self.gone: list[Lodgers] = []
+        self.crowds: dict[Payer, dict[Crowd, int]] = {}
+        self._index: dict[str, int] = {}
+        self._rows: dict[int, GangRow] = {}
+        self._foreign: tuple[Pod, ...] = ()
+
+    def call(self, gangs: Sequence[Gang], foreign: tuple[Pod, ...], index: dict[str, int]) -> None:
+        """See who is there now; ``index``: of nodes by name."""
+        before, kinds = self._rows, self.kinds
+        if index is not self._index:
+            for lodgers in (*before.values(), self.foreign):
+                lodgers.homes = [index.get(pod.node, -1) for pod in lodgers.pods]
+            self._index = index
+        rows = [before.get(id(gang)) or gang_row(gang, kinds, index) for gang in gangs]
+        # A row holds its gang, so that no other object can have the same identity meanwhile.
+        self._rows = {id(row.source): row for row in rows}
+        come = [row for key, row in self._rows.items() if key not in before]
+        gone = [row for key, row in before.items() if key not in self._rows]
+        for row in come:
+            self._count(row, +1)
+        for row in gone:
+            self._count(row, -1)
+        self.come, self.gone = [*come], [*gone]
+        self.rows = sorted(rows, key=attrgetter("key"))
+        if foreign != self._foreign:
+            self.gone.append(self.foreign)
+            self._foreign = foreign
+            pods = tuple(sorted(foreign, key=lambda pod: pod.key))
+            homes = [index.get(pod.node, -1) for pod in pods]
+            self.foreign = Lodgers(FOREIGN, pods, kinds.of(pods), homes, NO_SEATS)
+            self.come.append(self.foreign)
+
+    def seats(self) -> dict[int, tuple[int, ...]]:
+        """Devices held, by index of the pod."""
+        found: dict[int, tuple[int, ...]] = {}
+        first = 0
+        for row in (*self.rows, self.foreign):
+            if row.seats:
+                found.update(zip(range(first, first + len(row.seats)), row.seats, strict=True))
+            first += len(row.kinds)
+        return {pod: seat for pod, seat in found.items() if seat}
+
+    def _count(self, row: GangRow, sign: int) -> None:
+        payer = row.gang.queue, row.gang.preemptible
+        crowds = self.crowds.setdefault(payer, {})
+        for crowd, count in row.crowds.items():
+            left = crowds.get(crowd, 0) + sign * count
+            if left:
+                crowds[crowd] = left
+            else:
+                del crowds[crowd]
+        if not crowds:
+            del self.crowds[payer]

@@ -1,0 +1,103 @@
+"""What is known of one gang, or of the foreign pods, as long as they are the same objects."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from operator import lt
+from typing import Final
+
+from kai_solver.domain import Gang, Pod, PodStatus
+from kai_solver.fairness import QueueTree
+from kai_solver.reduction.gangs import GangShape, Standings, standings
+from kai_solver.reduction.kinds import Kinds
+
+Crowd = tuple[int, bool, str]
+"""Pods that cost the same: their kind, whether they are active (else they wait), and their node where it matters."""
+
+FOREIGN: Final = "\U0010ffff"
+"""Key of the foreign pods: it comes after those of all gangs."""
+
+Seats = list[tuple[int, ...]]
+"""Devices by pod."""
+
+NO_SEATS: Final[Seats] = []
+"""Of pods without devices; never written to."""
+
+
+@dataclass(slots=True, eq=False)
+class Lodgers:
+    """Pods that are looked at together.
+
+    Attributes
+    ----------
+    homes
+        Index of each pod's node, -1: none; by the numbers of one ground.
+    seats
+        Devices of each pod; empty where none of them has any.
+    """
+
+    key: str
+    pods: tuple[Pod, ...]
+    kinds: list[int]
+    homes: list[int]
+    seats: Seats
+
+
+@dataclass(slots=True, eq=False)
+class GangRow(Lodgers):
+    """A gang.
+
+    Attributes
+    ----------
+    source
+        The snapshot's gang; ``gang``: the same with its pods in order.
+    crowds
+        How many of its pods cost the same.
+    shape
+        As it was last numbered, from the pod ``first`` on and in the tree ``tree``.
+    """
+
+    source: Gang
+    gang: Gang
+    stands: Standings
+    crowds: dict[Crowd, int]
+    shape: GangShape | None = None
+    first: int = -1
+    tree: QueueTree | None = None
+
+
+def gang_row(gang: Gang, kinds: Kinds, index: dict[str, int]) -> GangRow:
+    """Look at ``gang`` for the first time; ``index``: of nodes by name."""
+    ordered = _in_order(gang)
+    pods = ordered.pods
+    numbers, homes = kinds.of(pods), [index.get(pod.node, -1) for pod in pods]
+    return GangRow(gang.key, pods, numbers, homes, NO_SEATS, gang, ordered, standings(pods), _crowds(pods, numbers))
+
+
+def _in_order(gang: Gang) -> Gang:
+    """``gang`` with its pods as they are served; itself where they are so already."""
+    if len(gang.pods) < 2:
+        return gang
+    orders = [pod.order for pod in gang.pods]
+    if all(map(lt, orders, orders[1:])):
+        return gang
+    return replace(gang, pods=tuple(sorted(gang.pods, key=lambda pod: (pod.order, pod.key))))
+
+
+def _crowds(pods: Sequence[Pod], kinds: list[int]) -> dict[Crowd, int]:
+    """Active and waiting pods by what they cost: by kind, and by node where they ask for GPU memory."""
+    found: dict[Crowd, int] = {}
+    for pod, kind in zip(pods, kinds, strict=True):
+        is_active = pod.status.is_active
+        if is_active or pod.status is PodStatus.PENDING:
+            if len(pods) == 1 and not pod.gpu.memory_mib:
+                return _lone(kind, is_active)
+            key = kind, is_active, pod.node if pod.gpu.memory_mib else ""
+            found[key] = found.get(key, 0) + 1
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _lone(kind: int, is_active: bool) -> dict[Crowd, int]:
+    """Of a single pod: the same for all of its kind."""
+    return {(kind, is_active, ""): 1}
