@@ -14,6 +14,7 @@ from kai_solver.greedy.chunks import Chunk, Chunker
 from kai_solver.greedy.evicting import Evictor, never
 from kai_solver.greedy.fit import FitTable
 from kai_solver.greedy.outcome import Outcome, Refusal, proven
+from kai_solver.greedy.room import RoomTable
 from kai_solver.greedy.rules import Aggressor, Eligibility, reclaim_allowed, refuses_reclaim, was_counted
 from kai_solver.greedy.state import State
 from kai_solver.greedy.survival import MOST_WAITING, survives
@@ -53,6 +54,7 @@ class Disruption:
         self.is_over = is_over
         self._eligibility: Eligibility | None = None
         self._evictors: dict[int, Evictor] = {}
+        self._tables: dict[tuple[int, bool], RoomTable] = {}
         self._refused: dict[tuple[object, ...], Refusal] = {}
         self._short: dict[tuple[int, int], Refusal] = {}
         self._counted = (-1, 0)
@@ -211,7 +213,8 @@ class Disruption:
         """The one for ``units``; equal masks are the same object, kept by the evictor itself."""
         found = self._evictors.get(id(units))
         if found is None:
-            found = self._evictors[id(units)] = Evictor(self.pool, self.fits, self.rung, units, self.is_over)
+            found = Evictor(self.pool, self.fits, self.rung, units, self.is_over, self._tables)
+            self._evictors[id(units)] = found
         return found
 
     def is_allowed(self, who: Aggressor, chunk: Chunk, units: list[int], ledger: ReclaimLedger | None) -> bool:

@@ -21,8 +21,6 @@ IntArray = NDArray[np.int32]
 
 NODES_TRIED = 8
 """Nodes tried for one pod whose victims find no other place, cheapest first."""
-MOST_TABLES = 64
-"""Tables of room that are kept at a time."""
 NOBODY: frozenset[int] = frozenset()
 DOMAINS_TRIED = 16
 """Domains tried for one chunk, cheapest estimate first."""
@@ -34,7 +32,10 @@ def never() -> bool:
 
 
 class Evictor(Placer):
-    """A placer that may make units leave. One serves all questions with the same rung and eligible gangs."""
+    """A placer that may make units leave. One serves all questions with the same rung and eligible gangs.
+
+    ``tables``: of room by shape, which all evictors of a rung share.
+    """
 
     at_once = False  # Every pod may cost other victims.
 
@@ -45,6 +46,7 @@ class Evictor(Placer):
         rung: Rung,
         eligible: BoolArray,
         is_over: Callable[[], bool] = never,
+        tables: dict[tuple[int, bool], RoomTable] | None = None,
     ) -> None:
         super().__init__(pool.state, fits=fits)
         self.pool = pool
@@ -58,7 +60,8 @@ class Evictor(Placer):
         self._allowance: Allowance | None = None
         self._spent: dict[int, Spent] = {}
         self._counted: tuple[int, object] = (0, None)
-        self._tables: dict[tuple[int, frozenset[int]], RoomTable] = {}
+        self._tables: dict[tuple[int, bool], RoomTable] = {} if tables is None else tables
+        self._open: dict[frozenset[int], BoolArray] = {}
 
     def make_room(self, chunk: Chunk, allowance: Allowance | None = None) -> list[int] | None:
         """Place ``chunk`` with victims; the units that left or moved for it, or None with the state unchanged.
@@ -86,15 +89,17 @@ class Evictor(Placer):
 
     def table(self, shape: int, exhausted: frozenset[int] = NOBODY) -> RoomTable:
         """Room for one more pod of ``shape``, by node, with nobody from the ``exhausted`` levelled queues."""
-        found = self._tables.get((shape, exhausted))
+        eligible = self.eligible
+        if exhausted and self._allowance is not None:
+            eligible = self._open.get(exhausted, eligible)
+            if eligible is self.eligible:
+                eligible = self._open[exhausted] = eligible & self._allowance.open_units(exhausted)
+        # One for everybody and one for the changing rest of them, so that neither loses what the other needs.
+        key = (shape, eligible is self.eligible)
+        found = self._tables.get(key)
         if found is None:
-            eligible = self.eligible
-            if exhausted and self._allowance is not None:
-                eligible = eligible & self._allowance.open_units(exhausted)
-            if len(self._tables) >= MOST_TABLES:
-                self._tables.clear()
-            found = RoomTable(self.pool, self.fits, shape, eligible, self.rung)
-            self._tables[shape, exhausted] = found
+            found = self._tables[key] = RoomTable(self.pool, self.fits, shape, eligible, self.rung)
+        found.serve(eligible)
         return found
 
     def place_pod(self, pod: int, allowed: BoolArray | None = None) -> bool:
@@ -110,7 +115,7 @@ class Evictor(Placer):
         table = self.table(self.state.problem.pod_shape[pod], exhausted)
         allowed = self.state.admitting(pod, allowed)
         # Where it fits and was not placed, other rules than room forbid it.
-        cost = table.update().copy()
+        cost = table.update(allowed).copy()
         if self.fits.has_room(table.shape):
             cost[self.fits.counts(table.shape)[1] > 0] = IMPOSSIBLE
         if allowed is not None:
@@ -274,7 +279,7 @@ class Evictor(Placer):
         problem = self.state.problem
         total = np.zeros(int(domain_of.max(initial=-1)) + 1)
         for shape, count in problem.by_shape(part.all_pods()).items():
-            cost = np.where(self.fits.counts(shape)[1] > 0, 0.0, self.table(shape).update())
+            cost = np.where(self.fits.counts(shape)[1] > 0, 0.0, self.table(shape).update(inside))
             nodes = np.flatnonzero(inside & np.isfinite(cost))
             nodes = nodes[np.lexsort((cost[nodes], domain_of[nodes]))]
             devices = problem.shapes.shapes[shape].gpu.devices

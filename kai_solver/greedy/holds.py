@@ -1,7 +1,7 @@
 """What the units hold, node by node, as arrays: who could free what where, for all nodes at once."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,24 +39,43 @@ class HoldRows:
     shared_device: IntArray
     shared_milli: IntArray
 
-    def only(self, kept: BoolArray) -> "HoldRows":
-        """The rows of the ``kept`` (U,) units."""
-        own, shared = np.flatnonzero(kept[self.unit]), np.flatnonzero(kept[self.shared_unit])
-        return HoldRows(
-            self.unit[own],
-            self.node[own],
-            self.whole[own],
-            np.take(self.request, own, axis=1),
-            self.shared_unit[shared],
-            self.shared_node[shared],
-            self.shared_device[shared],
-            self.shared_milli[shared],
+    def starts(self, nodes: int) -> IntArray:
+        """(N + 1,) where the rows of each node begin."""
+        return np.searchsorted(self.node, np.arange(nodes + 1))
+
+    def on(self, nodes: IntArray, starts: IntArray, stay: Callable[[IntArray], BoolArray]) -> "HoldRows":
+        """The rows on ``nodes`` (M,), ascending, of the units that ``stay``; ``node`` is now a position in them."""
+        begin, counts = starts[nodes], starts[nodes + 1] - starts[nodes]
+        ends = np.cumsum(counts)
+        at = np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(begin - ends + counts, counts)
+        is_kept = stay(self.unit[at])
+        own = at[is_kept]
+        rows = replace(
+            self,
+            unit=self.unit[own],
+            node=np.repeat(np.arange(len(nodes)), counts)[is_kept],
+            whole=self.whole[own],
+            request=np.take(self.request, own, axis=1),
         )
+        position, inside = _position(nodes, self.shared_node)
+        return _with_shared(rows, position, inside & stay(self.shared_unit))
+
+    def within(self, nodes: IntArray) -> "HoldRows":
+        """The rows on ``nodes`` (M,), ascending; ``node`` is a position in ``nodes`` then."""
+        position, inside = _position(nodes, self.node)
+        rows = replace(
+            self,
+            unit=self.unit[inside],
+            node=position[inside],
+            whole=self.whole[inside],
+            request=self.request[:, inside],
+        )
+        return _with_shared(rows, *_position(nodes, rows.shared_node))
 
     def beside(self, other: "HoldRows") -> "HoldRows":
         """These rows and those of ``other``, whose units are others."""
         unit, node = np.concatenate([self.unit, other.unit]), np.concatenate([self.node, other.node])
-        order = np.lexsort((unit, node))
+        order = np.argsort(node * (int(unit.max(initial=0)) + 1) + unit, kind="stable")
         return HoldRows(
             unit[order],
             node[order],
@@ -76,9 +95,9 @@ class HoldRows:
         first = np.ones(len(pods), dtype=np.bool_)
         first[1:] = (units[1:] != units[:-1]) | (nodes[1:] != nodes[:-1])
         starts = np.flatnonzero(first)
-        amounts = np.array([s.request for s in problem.shapes.shapes], dtype=np.int64)
-        shapes = np.array(problem.pod_shape, dtype=np.int64)[pods]
-        request = np.add.reduceat(amounts[shapes].T, starts, axis=1) if len(starts) else amounts[:0].T
+        asked = [problem.shapes.shapes[problem.pod_shape[pod]].request for pod in pods.tolist()]
+        amounts = np.array(asked, dtype=np.int64).reshape(len(asked), problem.snapshot.schema.size)
+        request = np.add.reduceat(amounts.T, starts, axis=1) if len(starts) else amounts.T
         whole = np.add.reduceat(devices, starts) if len(starts) else devices
         return cls(units[starts], nodes[starts], whole, request, *seats.shared)
 
@@ -139,3 +158,20 @@ class Seats:
     def _made(cls, whole: list[int], rows: list[tuple[int, int, int, int]]) -> "Seats":
         table = np.array(rows, dtype=np.int64).reshape(-1, 4)
         return cls(np.array(whole, dtype=np.int64), (table[:, 0], table[:, 1], table[:, 2], table[:, 3]))
+
+
+def _position(nodes: IntArray, of: IntArray) -> tuple[IntArray, BoolArray]:
+    """Where each of ``of`` stands in ``nodes``, ascending, and whether it is there at all."""
+    position = np.minimum(np.searchsorted(nodes, of), max(0, len(nodes) - 1))
+    inside = nodes[position] == of if len(nodes) else np.zeros(len(of), dtype=np.bool_)
+    return position, inside
+
+
+def _with_shared(rows: HoldRows, position: IntArray, kept: BoolArray) -> HoldRows:
+    return replace(
+        rows,
+        shared_unit=rows.shared_unit[kept],
+        shared_node=position[kept],
+        shared_device=rows.shared_device[kept],
+        shared_milli=rows.shared_milli[kept],
+    )

@@ -48,7 +48,11 @@ class GangState:
 
 
 class State:
-    """Mutable; every change goes through ``put``, ``lift``, ``evict`` and ``restore``."""
+    """Mutable; every change goes through ``put``, ``lift``, ``evict`` and ``restore``.
+
+    ``gone``: running pods that left, with or without a new place; ``is_gone``: (P,) the same. ``is_out``: (P,) those
+    of them that have none.
+    """
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -65,6 +69,8 @@ class State:
         self.allocated_fixed = [list(row) for row in problem.allocated_fixed]
         self.places: dict[int, Place] = {}
         self.gone: set[int] = set()
+        self.is_gone: BoolArray = np.zeros(len(problem.pods), dtype=np.bool_)
+        self.is_out: BoolArray = np.zeros(len(problem.pods), dtype=np.bool_)
         self.gangs = [
             GangState([list(leaf.active) for leaf in g.leaves], [list(leaf.pending) for leaf in g.leaves])
             for g in problem.gangs
@@ -214,6 +220,7 @@ class State:
     def _apply_put(self, pod: int, place: Place) -> None:
         self._shift_placed(pod, place, -1)
         self.places[pod] = place
+        self.is_out[pod] = False
         self._join(pod, place.charge)
         if self.affinity is not None:
             self.affinity.place(self.problem.pods[pod], place.node, new=True)
@@ -223,6 +230,7 @@ class State:
     def _apply_lift(self, pod: int, place: Place) -> None:
         self._shift_placed(pod, place, +1)
         del self.places[pod]
+        self.is_out[pod] = self.is_gone[pod]
         self._leave(pod, place.charge)
         if self.affinity is not None:
             self.affinity.remove(self.problem.pods[pod], place.node)
@@ -249,6 +257,7 @@ class State:
         self._leave(pod, self.problem.charges[pod])
         self._shift_running(pod, +1)
         self.gone.add(pod)
+        self.is_gone[pod] = self.is_out[pod] = True
         if self.affinity is not None:
             self.affinity.remove(self.problem.pods[pod], self.problem.pod_node[pod])
 
@@ -256,6 +265,7 @@ class State:
         self._join(pod, self.problem.charges[pod])
         self._shift_running(pod, -1)
         self.gone.discard(pod)
+        self.is_gone[pod] = self.is_out[pod] = False
         if self.affinity is not None:
             self.affinity.place(self.problem.pods[pod], self.problem.pod_node[pod])
 

@@ -111,42 +111,45 @@ class Survey:
         self._need = [(r, amount) for r, amount in enumerate(spec.request) if amount and r not in (GPU, PODS)]
         self._prices = prices
 
-    def bounds(self, eligible: BoolArray) -> FloatArray:
-        """(N,) least cost by node where ``eligible`` (U,) units may leave, where the pod does not fit as it is."""
-        rows = self.pool.rows(eligible)
-        bound = np.full(len(self._mask), IMPOSSIBLE)
+    def bounds(self, eligible: BoolArray, nodes: IntArray) -> FloatArray:
+        """(M,) least cost on ``nodes``, ascending, where ``eligible`` (U,) units may leave.
+
+        Of nodes where the pod does not fit as it is.
+        """
+        rows = self.pool.rows(eligible, nodes)
+        bound = np.full(len(nodes), IMPOSSIBLE)
         np.minimum.at(bound, rows.node, self._prices[rows.unit])
         for resource, amount in self._need:
-            np.maximum(bound, self._divisible(rows, resource, amount), out=bound)
+            np.maximum(bound, self._divisible(rows, nodes, resource, amount), out=bound)
         if self._gpu.is_whole:
-            np.maximum(bound, self._whole(rows), out=bound)
+            np.maximum(bound, self._whole(rows, nodes), out=bound)
         elif self._gpu.devices:
-            np.maximum(bound, self._shared(rows), out=bound)
-        bound[~self._mask] = IMPOSSIBLE
+            np.maximum(bound, self._shared(rows, nodes), out=bound)
+        bound[~self._mask[nodes]] = IMPOSSIBLE
         return bound
 
-    def _divisible(self, rows: HoldRows, resource: int, amount: int) -> FloatArray:
+    def _divisible(self, rows: HoldRows, nodes: IntArray, resource: int, amount: int) -> FloatArray:
         """What the lack of ``resource`` costs at the rate of the cheapest unit; infinite where all are not enough."""
-        nodes = len(self._mask)
-        lack = np.maximum(amount - self.state.future[resource], 0)
+        lack = np.maximum(amount - self.state.future[resource, nodes], 0)
+        if not lack.any():
+            return np.zeros(len(nodes))
         held = rows.request[resource]
-        freed = np.bincount(rows.node, weights=held, minlength=nodes)
+        freed = np.bincount(rows.node, weights=held, minlength=len(nodes))
         gives = held > 0
-        rate = np.full(nodes, IMPOSSIBLE)
+        rate = np.full(len(nodes), IMPOSSIBLE)
         np.minimum.at(rate, rows.node[gives], self._prices[rows.unit[gives]] / held[gives])
         found: FloatArray = np.where(lack > 0, np.where(freed >= lack, rate, IMPOSSIBLE), 0.0)
         found[lack > 0] *= lack[lack > 0]
         return found
 
-    def _whole(self, rows: HoldRows) -> FloatArray:
-        need = self._gpu.devices - self.state.whole_later
+    def _whole(self, rows: HoldRows, nodes: IntArray) -> FloatArray:
+        need = self._gpu.devices - self.state.whole_later[nodes]
         slots, shared_price = self._by_slot(rows)
-        closures = self.pool.closure_prices(self._prices)
         gives = rows.whole > 0
         unit, node, whole = rows.unit[gives], rows.node[gives], rows.whole[gives]
-        gang = self.pool.gang_of[unit]
-        price = np.where(slots[gives] > whole, self._prices[unit] * whole / np.maximum(slots[gives], 1), closures[unit])
-        bundle_node, bundle_device, bundle_price = self._bundles(rows, shared_price)
+        gang, closures = self.pool.gang_of[unit], self.pool.closure_prices(self._prices, unit)
+        price = np.where(slots[gives] > whole, self._prices[unit] * whole / np.maximum(slots[gives], 1), closures)
+        bundle_node, bundle_device, bundle_price = self._bundles(rows, nodes, shared_price)
         return cheapest_cover(
             need,
             _options(
@@ -159,17 +162,19 @@ class Survey:
 
     def _by_slot(self, rows: HoldRows) -> tuple[IntArray, FloatArray]:
         """(H,) devices that each row's unit holds there in any way; (S,) the part of its price for a shared one."""
+        if not len(rows.shared_unit):
+            return rows.whole, np.zeros(0)
         width = len(self._prices)
         key = rows.node * width + rows.unit
         position = np.searchsorted(key, rows.shared_node * width + rows.shared_unit)
         slots = rows.whole + np.bincount(position, minlength=len(key))
         return slots, self._prices[rows.shared_unit] / np.maximum(slots[position], 1)
 
-    def _bundles(self, rows: HoldRows, price: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
+    def _bundles(self, rows: HoldRows, nodes: IntArray, price: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
         """Shared devices that are free once everybody who may leave them has left: node, device, price of all."""
         if not len(price):
             return rows.shared_node, rows.shared_device, price
-        free = self.state.device_future
+        free = self.state.device_future[nodes]
         flat = rows.shared_node * free.shape[1] + rows.shared_device
         which, position = np.unique(flat, return_inverse=True)
         held = np.bincount(position, weights=rows.shared_milli) + free.reshape(-1)[which]
@@ -177,20 +182,20 @@ class Survey:
         total = np.bincount(position, weights=price)
         return which[is_freed] // free.shape[1], which[is_freed] % free.shape[1], total[is_freed]
 
-    def _shared(self, rows: HoldRows) -> FloatArray:
+    def _shared(self, rows: HoldRows, nodes: IntArray) -> FloatArray:
         """One device with room: a whole one that its holder leaves, or a shared one at the rate of its cheapest."""
-        free, nodes = self.state.device_future, len(self._mask)
-        bound = np.full(nodes, IMPOSSIBLE)
+        free, milli = self.state.device_future[nodes], self._milli[nodes, None]
+        bound = np.full(len(nodes), IMPOSSIBLE)
         alone = rows.whole > 0
         np.minimum.at(bound, rows.node[alone], self._prices[rows.unit[alone]])
-        lack = np.maximum(self._milli[:, None] - free, 0).reshape(-1)
+        lack = np.maximum(milli - free, 0).reshape(-1)
         flat = rows.shared_node * free.shape[1] + rows.shared_device
         freed = np.bincount(flat, weights=rows.shared_milli, minlength=len(lack))
         rate = np.full(len(lack), IMPOSSIBLE)
         np.minimum.at(rate, flat, self._prices[rows.shared_unit] / np.maximum(rows.shared_milli, 1))
         usable = np.flatnonzero((freed >= lack) & (freed > 0))
         np.minimum.at(bound, usable // free.shape[1], rate[usable] * lack[usable])
-        bound[(free >= self._milli[:, None]).sum(axis=1) >= self._gpu.devices] = 0.0
+        bound[(free >= milli).sum(axis=1) >= self._gpu.devices] = 0.0
         return bound
 
 

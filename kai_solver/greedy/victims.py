@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,7 +52,9 @@ class VictimPool:
             self.units.extend(units)
         self._first: list[int] = [unit.pods[0] for unit in self.units]
         self._at_home: list[list[int]] = [[] for _ in state.problem.nodes]
-        self._guests: list[dict[int, None]] = [{} for _ in state.problem.nodes]
+        self._guests: dict[int, dict[int, None]] = {}
+        self._seated: list[tuple[int, int]] = []
+        self._seats: IntArray = np.zeros((0, 2), dtype=np.int64)
         for unit in self.units:
             for node in {state.problem.pod_node[pod] for pod in unit.pods}:
                 self._at_home[node].append(unit.index)
@@ -66,17 +69,18 @@ class VictimPool:
         gangs = state.problem.gangs
         self.queue_of: IntArray = np.array([gangs[u.gang].queue for u in self.units], dtype=np.int64)
         self._is_core: BoolArray = np.array([u.is_core for u in self.units], dtype=np.bool_)
-        self._rows: HoldRows | None = None
-        self._unit_of: IntArray = np.full(len(state.problem.pods), -1, dtype=np.int64)
-        for unit in self.units:
-            self._unit_of[list(unit.pods)] = unit.index
+        self._first_pod: IntArray = np.array(self._first, dtype=np.int64)
+        self.is_elastic: BoolArray = np.array([len(self.of_gang[u.gang]) > 1 for u in self.units], dtype=np.bool_)
 
     def seat(self, unit: int) -> None:
         """Remember that the unit's pods are, or may be, where they have places now."""
         for pod in self.units[unit].pods:
             place = self.state.places.get(pod)
             if place is not None:
-                self._guests[place.node][unit] = None
+                here = self._guests.setdefault(place.node, {})
+                if unit not in here:
+                    here[unit] = None
+                    self._seated.append((place.node, unit))
 
     def node_of(self, pod: int) -> int:
         """Node where the pod runs, or is to run after a move."""
@@ -142,7 +146,7 @@ class VictimPool:
         """Units with a pod on ``node`` now, by index."""
         gone, places, units, first = self.state.gone, self.state.places, self.units, self._first
         here = [unit for unit in self._at_home[node] if first[unit] not in gone]
-        if not self._guests[node]:
+        if node not in self._guests:
             return here
         guests = [
             unit
@@ -153,32 +157,80 @@ class VictimPool:
 
     # -- all units at once ---------------------------------------------------------------------------------------
 
-    def rows(self, eligible: BoolArray) -> HoldRows:
-        """What those of the ``eligible`` (U,) units that may leave hold, where they are now."""
-        disturbed = np.zeros(len(self.units), dtype=np.bool_)
-        gone, places = self.state.gone, self.state.places
-        owners = self._unit_of[np.fromiter(gone, dtype=np.int64, count=len(gone))]
-        disturbed[owners[owners >= 0]] = True
-        kept = eligible & ~(self._is_core & np.isin(self.gang_of, list(self.pinned))) if self.pinned else eligible
-        if self._rows is None:
-            self._rows = HoldRows.at_home(self.state, self.units)
-        rows = self._rows.only(kept & ~disturbed)
-        moved = [self.units[u] for u in np.flatnonzero(kept & disturbed).tolist() if self.units[u].pods[0] in places]
-        return rows.beside(HoldRows.moved(self.state, moved)) if moved else rows
+    @cached_property
+    def homes(self) -> HoldRows:
+        """What all units hold where they run."""
+        return HoldRows.at_home(self.state, self.units)
 
-    def closure_prices(self, prices: FloatArray) -> FloatArray:
-        """(U,) what each unit costs with those of its gang that must leave before it and have not."""
-        gone, places = self.state.gone, self.state.places
-        left = self._unit_of[np.array([pod for pod in gone if pod not in places], dtype=np.int64)]
-        owed = prices.copy()
-        owed[left[left >= 0]] = 0.0
+    @cached_property
+    def _starts(self) -> IntArray:
+        return self.homes.starts(len(self.state.problem.nodes))
+
+    def rows(self, eligible: BoolArray, nodes: IntArray) -> HoldRows:
+        """What those of the ``eligible`` (U,) units that may leave hold on ``nodes`` (M,), ascending.
+
+        ``node`` of the rows is a position in ``nodes``.
+        """
+        fast = self._pinned()
+
+        def stay(units: IntArray) -> BoolArray:
+            kept: BoolArray = eligible[units] & ~self.state.is_gone[self._first_pod[units]]
+            return kept & ~np.isin(units, fast) if fast else kept
+
+        rows = self.homes.on(nodes, self._starts, stay)
+        moved = [self.units[unit] for unit in self._guests_on(nodes, eligible) if unit not in fast]
+        return rows.beside(HoldRows.moved(self.state, moved).within(nodes)) if moved else rows
+
+    def _pinned(self) -> list[int]:
+        """Cores that must stay, since others were disturbed for their gangs."""
+        last = [self.of_gang[gang][-1] for gang in self.pinned & self.of_gang.keys()]
+        return [unit for unit in last if self.units[unit].is_core]
+
+    def _guests_on(self, nodes: IntArray, eligible: BoolArray) -> list[int]:
+        """Those of the ``eligible`` (U,) units that moved, as far as they were ever given places on ``nodes``."""
+        node, unit = self._guest_rows()
+        here = np.zeros(len(self.state.problem.nodes), dtype=np.bool_)
+        here[nodes] = True
+        found = np.unique(unit[here[node] & eligible[unit]])
+        first = self._first_pod[found]
+        moved: list[int] = found[self.state.is_gone[first] & ~self.state.is_out[first]].tolist()
+        return moved
+
+    def _guest_rows(self) -> tuple[IntArray, IntArray]:
+        """Nodes, and units that were ever given places there."""
+        if len(self._seats) != len(self._seated):
+            self._seats = np.array(self._seated, dtype=np.int64)
+        return self._seats[:, 0], self._seats[:, 1]
+
+    def have_left(self) -> BoolArray:
+        """(U,) units that left and have no new place."""
+        left: BoolArray = self.state.is_out[self._first_pod]
+        return left
+
+    def nodes_of(self, units: BoolArray) -> IntArray:
+        """Nodes where any of ``units`` (U,) ran, or was ever given a place."""
+        homes, (node, unit) = self.homes, self._guest_rows()
+        return np.concatenate([homes.node[units[homes.unit]], node[units[unit]]])
+
+    def relatives(self, units: BoolArray) -> BoolArray:
+        """(U,) all units of the gangs of ``units`` (U,)."""
+        gangs = np.zeros(len(self.state.problem.gangs), dtype=np.bool_)
+        gangs[self.gang_of[units]] = True
+        found: BoolArray = gangs[self.gang_of]
+        return found
+
+    def closure_prices(self, prices: FloatArray, units: IntArray) -> FloatArray:
+        """What each of ``units``, which have not left, costs with those of its gang that must leave before it."""
+        if not self.is_elastic[units].any():
+            return prices[units]
+        owed = np.where(self.have_left(), 0.0, prices)
         total = np.cumsum(owed)
         first = np.ones(len(owed), dtype=np.bool_)
         first[1:] = self.gang_of[1:] != self.gang_of[:-1]
         # Prices are not negative: the running sum before a gang is the largest of those before the gangs so far.
         before = np.maximum.accumulate(np.where(first, total - owed, 0.0))
         closures: FloatArray = np.where(first, owed, total - before)
-        return closures
+        return closures[units]
 
     def with_earlier(self, unit: int) -> list[int]:
         """``unit`` and those of its gang that must leave before it and have not.
