@@ -37,6 +37,7 @@ class VictimPool:
 
     ``cost``, ``move_cost``: by unit, of its eviction and of its move.
     ``gang_of``, ``queue_of``: (U,) gang and leaf queue by unit.
+    ``is_elastic``: (U,) True where its gang has other units. ``shares``: by unit, whether it shares devices.
     ``rank``: by unit, its place in the policy's victim order, 0 first to leave.
     ``pinned``: gangs for whom others were disturbed in this cycle; their core stays, or that was for nothing.
     ``took_places``: some core that left took places with it that its gang got in this cycle.
@@ -69,6 +70,7 @@ class VictimPool:
         gangs = state.problem.gangs
         self.queue_of: IntArray = np.array([gangs[u.gang].queue for u in self.units], dtype=np.int64)
         self._is_core: BoolArray = np.array([u.is_core for u in self.units], dtype=np.bool_)
+        self.shares = [any(state.problem.pods[pod].gpu.is_shared for pod in u.pods) for u in self.units]
         self._first_pod: IntArray = np.array(self._first, dtype=np.int64)
         self.is_elastic: BoolArray = np.array([len(self.of_gang[u.gang]) > 1 for u in self.units], dtype=np.bool_)
 

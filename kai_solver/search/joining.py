@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +12,7 @@ from numpy.typing import NDArray
 from kai_solver.bounds import Relaxed
 from kai_solver.domain import Rung, TopologyConstraint
 from kai_solver.formulation.joint import Arrival, Cap, Joint, Mover, Piece, QueueSurplus, Scope, Spacing
-from kai_solver.greedy import Chunk, Outcome, Part, State, Unit, VictimPool
+from kai_solver.greedy import Admission, Chunk, Outcome, Part, State, Unit, VictimPool
 from kai_solver.greedy.spacing import gpu_milli
 from kai_solver.greedy.units import charge_of
 from kai_solver.greedy.victims import part_of_unit
@@ -35,6 +37,7 @@ class Joiner:
         self._welcome: dict[frozenset[int], dict[int, int]] = {}
         self._relaxed: dict[frozenset[int], Relaxed] = {}
         self._counted: tuple[list[Chunk], Counter[int]] = ([], Counter())
+        self._disturbed: tuple[list[Admission], set[int]] = ([], set())
 
     def shapes_of(self, chunks: list[Chunk]) -> Counter[int]:
         """Pods of ``chunks`` by shape; where others were asked for just before, only what came to them is counted."""
@@ -44,6 +47,15 @@ class Joiner:
         counted = counted + self.problem.by_shape(pod for chunk in chunks[len(before) :] for pod in chunk.pods)
         self._counted = chunks, counted
         return Counter(counted)
+
+    def units_of(self, admissions: list[Admission]) -> set[int]:
+        """Units disturbed for any of ``admissions``; they are asked for again and again, with few more each time."""
+        before, units = self._disturbed
+        if admissions[: len(before)] != before:
+            before, units = [], set()
+        units.update(unit for admission in admissions[len(before) :] for unit in admission.units)
+        self._disturbed = list(admissions), units
+        return units
 
     def join(
         self,
@@ -300,22 +312,32 @@ class Joiner:
         problem, pool = self.problem, self.outcome.pool
         free = problem.capacity - problem.held + problem.releasing
         device_free = problem.device_free + problem.device_releasing
-        pods = [p for u in units for p in pool.units[u].pods] if pool is not None else []
-        if not pods:
+        if pool is None or not units:
             return free, device_free
-        shapes = problem.shapes.shapes
-        requests = np.array([shapes[problem.pod_shape[p]].request for p in pods], dtype=np.int64)
-        np.add.at(free.T, np.array([problem.pod_node[p] for p in pods]), requests)
-        seats = [
-            (problem.pod_node[p], d, int(problem.shapes.milli(problem.pod_shape[p])[problem.pod_node[p]]))
-            for p in pods
-            for d in problem.seats.get(p, ())
-        ]
-        if seats:
-            node, device, milli = np.array(seats, dtype=np.int64).T
-            np.add.at(device_free, (node, device), milli)
-        self._lift_reservations(pods, free)
+        out = np.zeros(len(pool.units), dtype=np.bool_)
+        out[list(units)] = True
+        homes, kept = pool.homes, out[pool.homes.unit]
+        np.add.at(free.T, homes.node[kept], homes.request[:, kept].T)
+        seats = self._seats[:, out[self._seats[0]]]
+        np.add.at(device_free, (seats[1], seats[2]), seats[3])
+        self._lift_reservations([p for u in units if pool.shares[u] for p in pool.units[u].pods], free)
         return free, device_free
+
+    @cached_property
+    def _seats(self) -> IntArray:
+        """(4, S) unit, node, device and thousandths of it, of all devices that units hold where they run."""
+        problem, pool = self.problem, self.outcome.pool
+        pods = [pod for unit in pool.units for pod in unit.pods] if pool is not None else []
+        owner = [unit.index for unit in pool.units for _ in unit.pods] if pool is not None else []
+        devices = [problem.seats.get(pod, ()) for pod in pods]
+        node, shape = np.array(problem.pod_node)[pods], np.array(problem.pod_shape)[pods]
+        milli = np.zeros(len(pods), dtype=np.int64)
+        for kind in np.unique(shape).tolist():
+            milli[shape == kind] = problem.shapes.milli(kind)[node[shape == kind]]
+        times = np.fromiter(map(len, devices), dtype=np.int64, count=len(pods))
+        device = np.fromiter(chain.from_iterable(devices), dtype=np.int64)
+        by_pod = np.array([owner, node, milli], dtype=np.int64).repeat(times, axis=1)
+        return np.array([by_pod[0], by_pod[1], device, by_pod[2]])
 
     def _lifted_zones(self, movers: Iterable[Mover]) -> IntArray | None:
         """(M, Z, R) free of NUMA zones with ``movers`` and all that was placed in this cycle out of the way."""

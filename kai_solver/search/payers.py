@@ -7,12 +7,13 @@ victims. The first is a rule, and a proof may rest on it; the second is our own 
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kai_solver.fairness import compare_queues, less_saturated, levelled
 from kai_solver.greedy import State, Unit, VictimPool
 from kai_solver.greedy.rules import Aggressor
 from kai_solver.greedy.turns import key_of
+from kai_solver.reduction.charges import Charge
 
 
 def evictable(
@@ -65,11 +66,18 @@ class _Court:
     least: list[list[int]]
     """By queue, the least that it may hold in the end."""
     lasting: bool
+    _known: dict[tuple[int, frozenset[Charge]], bool] = field(default_factory=dict)
+    """Answers by leaf queue and charges: of 5,000 gangs most cost the same as another one of their queue."""
 
     def may_go(self, gang: int, units: Sequence[Unit]) -> bool:
         """False where no set of victims with any of ``units``, of one gang, passes the tests."""
-        leaf = self.state.problem.gangs[gang].queue
-        charges = {unit.charge for unit in units}
+        leaf, charges = self.state.problem.gangs[gang].queue, frozenset(unit.charge for unit in units)
+        known = self._known.get((leaf, charges))
+        if known is None:
+            known = self._known[leaf, charges] = self._passes(leaf, charges)
+        return known
+
+    def _passes(self, leaf: int, charges: frozenset[Charge]) -> bool:
         may_go = any(self._less_saturated(leaf, charge) for charge in charges)
         return may_go and (not self.lasting or any(self._comes_first(leaf, charge) for charge in charges))
 

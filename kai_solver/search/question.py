@@ -53,15 +53,14 @@ class Question:
         pool = self.outcome.pool
         if pool is None:
             return frozenset()
-        gangs = self.outcome.has_admitted()
-        return frozenset(u for u in self.eligible if pool.units[u].is_core and pool.units[u].gang in gangs)
+        last = [pool.of_gang[gang][-1] for gang in self.outcome.has_admitted() & pool.of_gang.keys()]
+        return frozenset(u for u in last if u in self.eligible and pool.units[u].is_core)
 
     def _disturbed(self) -> frozenset[int]:
         pool = self.outcome.pool
         if pool is None:
             return frozenset()
-        units = {u for a in self.outcome.admissions for u in a.units}
-        return frozenset(u for u in units if pool.has_left(u) or pool.is_moved(u))
+        return frozenset(filter(pool.is_disturbed, self.joiner.units_of(self.outcome.admissions)))
 
     def _has_loose_chunks(self) -> bool:
         """Reclaim tests pods of a gang as one chunk: which, the model says only where they cost the same."""
