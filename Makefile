@@ -70,7 +70,7 @@ lock: ## Pin the packages of pyproject.toml anew, with hashes (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	  --no-emit-index-url pyproject.toml --output-file requirements/runtime.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-	  --no-emit-index-url --group dev --group docs --extra experiments pyproject.toml --output-file requirements/dev.txt
+	  --no-emit-index-url --group dev --group docs --all-extras pyproject.toml --output-file requirements/dev.txt
 
 clean: ## Remove what was built, the environment too
 	rm -rf $(VENV) $(OUT) kai-solver-bundles site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage

@@ -59,6 +59,7 @@ def plot(lines: Sequence[Line], path: Path) -> None:
     if not lines:
         raise InputError("no size was measured", field="--plot", cure="Give a set with slopes")
     try:
+        from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError as error:
         cure = "Install the extra: pip install kai-solver[experiments]"
@@ -77,4 +78,5 @@ def plot(lines: Sequence[Line], path: Path) -> None:
     axes.minorticks_off()
     axes.grid(visible=True, alpha=0.3)
     axes.legend()
-    figure.savefig(path)
+    with rc_context({"svg.hashsalt": first.name}):  # the same run gives the same file
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)

@@ -30,7 +30,7 @@ def simulate(
         int | None, typer.Option("--seed", min=0, help="Seed of what is drawn at random; default: the scenario's.")
     ] = None,
     parquet: Annotated[
-        bool, typer.Option("--parquet", help="Write parquet beside CSV; needs pyarrow (kai-solver[parquet]).")
+        bool, typer.Option("--parquet", help="Write parquet beside CSV; needs polars (kai-solver[parquet]).")
     ] = False,
     limit: Limit = None,
     as_json: AsJson = False,
@@ -54,7 +54,7 @@ def simulate(
 
     if parquet and not has_parquet():
         cure = "Install it (pip install 'kai-solver[parquet]'), or do without: CSV is always written"
-        raise InputError("needs pyarrow, which is not installed", field="--parquet", cure=cure)
+        raise InputError("needs polars, which is not installed", field="--parquet", cure=cure)
     loaded = load_scenario(scenario, seed=seed, limits=parse_limits(limit))
     results = _replay_all(loaded, _names(policies), budget, quiet=quiet)
     write_tables(results, output, parquet=parquet)

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from kai_solver.instances_io.fields import LARGEST_COUNT, Amount, Millis, Seconds, Strict, Whole
 from kai_solver.instances_io.native_schema import NodeDoc, PolicyDoc, QueueDoc, TopologyConstraintDoc, TopologyDoc
@@ -41,6 +41,12 @@ class ArrivalsDoc(Strict):
     end: NotNegative | None = None
     """No arrivals from here on; default: the scenario's duration."""
 
+    @model_validator(mode="after")
+    def _time_goes_on(self) -> "ArrivalsDoc":
+        if self.end is not None and self.end < self.start:
+            raise ValueError(f"arrivals end at {self.end:g} s, before they start at {self.start:g} s")
+        return self
+
 
 class RuntimeDoc(Strict):
     """Run times at full strength: ``fixed``, ``exponential`` (of that mean) or ``lognormal`` (of that median)."""
@@ -52,6 +58,12 @@ class RuntimeDoc(Strict):
     """Of the logarithm, for ``lognormal``."""
     at_least: NotNegative = 1.0
     at_most: Positive = 1e9
+
+    @model_validator(mode="after")
+    def _leaves_room(self) -> "RuntimeDoc":
+        if self.at_most < self.at_least:
+            raise ValueError(f"no run time is both `atLeast` {self.at_least:g} s and `atMost` {self.at_most:g} s")
+        return self
 
 
 class JobDefaultsDoc(Strict):

@@ -48,6 +48,7 @@ class ModelPolicy:
             self._quick = Engine(replace(model, ladder=(Rung.ALLOCATE,)), clock=clock)
         self._budget_s = budget_s
         self._seed = seed
+        self._crowded = False
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -58,13 +59,15 @@ class ModelPolicy:
         self._stack.close()
 
     def decide(self, snapshot: Snapshot) -> Plan:
-        """One cycle."""
-        small = bundled(snapshot) if self._quick is not None else None
+        """One cycle; with bundles first, unless somebody stayed pending in the one before."""
+        small = bundled(snapshot) if self._quick is not None and not self._crowded else None
         if self._quick is not None and small is not None:
             plan = self._quick.cycle(small, budget_s=self._budget_s, seed=self._seed)
             if not plan.pending and not plan.notes:
                 return plan
-        return self._engine.cycle(snapshot, budget_s=self._budget_s, seed=self._seed)
+        plan = self._engine.cycle(snapshot, budget_s=self._budget_s, seed=self._seed)
+        self._crowded = bool(plan.pending)
+        return plan
 
 
 def _standing_still() -> float:

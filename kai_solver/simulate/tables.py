@@ -1,11 +1,10 @@
-"""Tidy tables of a replay, as CSV and, where pyarrow is installed, as parquet.
+"""Tidy tables of a replay, as CSV and, where polars is installed, as parquet.
 
 A file a table; several policies share it, told apart by the first column. Rows of ``queues`` and ``nodes`` are written
 when something changed: each holds until the next one of the same queue or node.
 """
 
 import csv
-import importlib
 import importlib.util
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, fields
@@ -60,8 +59,8 @@ TABLES: dict[str, type[Any]] = {
 
 
 def has_parquet() -> bool:
-    """Whether pyarrow is installed (``pip install kai-solver[parquet]``)."""
-    return importlib.util.find_spec("pyarrow") is not None
+    """Whether polars is installed (``pip install kai-solver[parquet]``)."""
+    return importlib.util.find_spec("polars") is not None
 
 
 def write_tables(results: Sequence[Result], folder: Path, *, parquet: bool = False) -> list[Path]:
@@ -70,11 +69,11 @@ def write_tables(results: Sequence[Result], folder: Path, *, parquet: bool = Fal
     Raises
     ------
     InputError
-        The folder cannot be written, or parquet is wanted and pyarrow is not installed.
+        The folder cannot be written, or parquet is wanted and polars is not installed.
     """
     if parquet and not has_parquet():
         cure = "Install it (pip install 'kai-solver[parquet]'), or do without --parquet: CSV is always written"
-        raise InputError("parquet needs pyarrow, which is not installed", field="--parquet", cure=cure)
+        raise InputError("parquet needs polars, which is not installed", field="--parquet", cure=cure)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         files = [_write_csv(name, results, folder) for name in TABLES]
@@ -144,17 +143,11 @@ def _write_csv(table: str, results: Sequence[Result], folder: Path) -> Path:
 
 
 def _write_parquet(table: str, results: Sequence[Result], folder: Path) -> Path:
-    arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
-    path, names = folder / f"{table}.parquet", columns(table)
-    listed = list(rows(table, results))
-    types = _arrow_types(table, arrow)
-    arrays = [arrow.array([row[i] for row in listed], type=types[name]) for i, name in enumerate(names)]
-    parquet.write_table(arrow.table(arrays, names=names), path)
+    import polars as pl  # an extra, and slow to import
+
+    by_annotation: dict[Any, Any] = {str: pl.String, int: pl.Int64, bool: pl.Boolean}
+    types = {field.name: by_annotation.get(field.type, pl.Float64) for field in fields(TABLES[table])}
+    schema = {"policy": pl.String, **types}  # so that an empty table has them too
+    path = folder / f"{table}.parquet"
+    pl.DataFrame(list(rows(table, results)), schema=schema, strict=False, orient="row").write_parquet(path)
     return path
-
-
-def _arrow_types(table: str, arrow: Any) -> dict[str, Any]:
-    """Types of columns by annotation, so that an empty table has them too."""
-    by_annotation: dict[Any, Any] = {str: arrow.string(), int: arrow.int64(), bool: arrow.bool_()}
-    types = {field.name: by_annotation.get(field.type, arrow.float64()) for field in fields(TABLES[table])}
-    return {"policy": arrow.string(), **types}

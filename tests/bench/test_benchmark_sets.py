@@ -170,6 +170,8 @@ def test_the_slope_is_that_of_the_logarithms(tmp_path: Path) -> None:
     assert line.slope == pytest.approx(2.0)
     plot_lines([line], tmp_path / "growth.svg")
     assert "slope 2.00" in (tmp_path / "growth.svg").read_text()
+    plot_lines([line], tmp_path / "again.svg")
+    assert (tmp_path / "again.svg").read_bytes() == (tmp_path / "growth.svg").read_bytes()
 
 
 def test_one_size_has_no_slope(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from kai_solver.domain import Plan, Snapshot
 from kai_solver.modelfiles import load_model
-from kai_solver.simulate import KubeDefault, ModelPolicy, Result, Scenario, replay, scenario_of, write_tables
+from kai_solver.simulate import KubeDefault, ModelPolicy, Result, Scenario, policies, replay, scenario_of, write_tables
+from kai_solver.simulate.bundles import bundled
 from kai_solver.simulate.jobs import State
 from kai_solver.simulate.tables import TABLES, rows
 
@@ -134,6 +135,22 @@ def test_bundles_change_nothing_but_the_time(document: dict[str, Any]) -> None:
     quick, slow = (run(scenario, "greedy-only", bundles=bundles) for bundles in (True, False))
     for table in TABLES.keys() - {"solve_times"}:
         assert list(rows(table, [quick])) == list(rows(table, [slow]))
+
+
+def test_bundles_are_not_tried_while_somebody_waits(
+    make: Callable[..., Scenario], job: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+
+    def noted(snapshot: Snapshot) -> Snapshot | None:
+        asked.append(snapshot.now_s)
+        return bundled(snapshot)
+
+    monkeypatch.setattr(policies, "bundled", noted)
+    fits, waits, later = job("fits"), job("waits", at=10, pods=2), job("later", at=150)
+    done = run(make(fits, waits, later, duration=400), "greedy-only")
+    assert [(row.time_s, row.pending) for row in done.records.cycles] == [(0, 1), (10, 1), (100, 1), (150, 1), (200, 1)]
+    assert [at - asked[0] for at in asked] == [0, 10, 150]
 
 
 def test_another_seed_gives_other_tables(make: Callable[..., Scenario], job: Callable[..., Any]) -> None:

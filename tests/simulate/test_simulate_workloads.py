@@ -222,6 +222,8 @@ def test_scenarios_that_cannot_be_are_refused_by_field(make: Make, changes: dict
         ({"runtime": {"typical": -1}}, "typical"),
         ({"kind": "magic"}, "magic"),
         ({"checkpoint": 0}, "checkpoint"),
+        ({"arrivals": {"start": "2h", "end": "1h"}}, "end at 3600 s, before they start at 7200 s"),
+        ({"runtime": {"typical": 9, "atLeast": 5, "atMost": 4}}, "no run time is both"),
         ({"kind": "swf"}, "file"),
     ],
 )
