@@ -15,6 +15,7 @@ Every solution of the joint model gives one of this, at the same cost: what is m
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import gcd
 
 import numpy as np
 
@@ -24,6 +25,8 @@ from kai_solver.formulation.spec import ModelSpec, Term, Var
 from kai_solver.formulation.stages import Objective
 from kai_solver.formulation.variables import MoverClass, MoverUnit, Variables
 
+LARGEST = 100_000
+"""Coefficients of the rows about resources are at most as large."""
 MOST_PLACES = 100
 """Sites times shapes above which nodes that differ only in what is free share a site."""
 
@@ -138,7 +141,8 @@ def _limits(v: Variables, form: Leavers) -> None:
             if cap.queue in path[mover.queue] and mover.charge[cap.resource]:
                 terms.append((mover.charge[cap.resource], var))
         if charged > cap.room and terms:
-            form.spec.add_ge(terms, charged - cap.room, family="limit")
+            losses, most = coarse([(-amount, var) for amount, var in terms], cap.room - charged)
+            form.spec.add_le(losses, most, family="limit")
 
 
 def _places(v: Variables, form: Leavers, demand: _Demand) -> None:
@@ -153,11 +157,23 @@ def _places(v: Variables, form: Leavers, demand: _Demand) -> None:
         for site in np.flatnonzero(used.any(axis=0)).tolist():
             shapes = np.flatnonzero(used[:, site])
             weighed = zip(row.weight[shapes, site].tolist(), place[shapes, site].tolist(), strict=True)
-            spec.add_le(weighed, int(row.capacity[site]), family="sites")
+            terms, most = coarse(list(weighed), int(row.capacity[site]))
+            spec.add_le(terms, most, family="sites")
     for index, shape in enumerate(sites.shapes):
         terms = [(1, int(var)) for var in place[index] if var >= 0]
         spec.add_ge([*terms, *demand.anywhere.get(shape, ())], demand.fixed[shape], family="demand")
     _kinds(form, demand, sites, place)
+
+
+def coarse(terms: list[Term], most: int) -> tuple[list[Term], int]:
+    """``sum terms <= most`` in small numbers, over variables that are not negative: every solution is one of it too.
+
+    SCIP's tolerance does not bear bytes: with coefficients of 2.5e9 it called 2,234,656 the least evicted work of 250
+    loaded nodes, where it is 553,744 (2026-11-22).
+    """
+    step = gcd(*(weight for weight, _ in terms)) or 1
+    step *= -(-max((abs(weight) for weight, _ in terms), default=0) // (step * LARGEST)) or 1
+    return [(weight // step, var) for weight, var in terms], most // step
 
 
 def _kinds(form: Leavers, demand: _Demand, sites: Sites, place: IntArray) -> None:

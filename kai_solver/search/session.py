@@ -199,9 +199,12 @@ class _Session:
             bound = max(bound, self._ask_aggregated(self._aggregated, turn, bound))
         if self._is_open(bound) and not self.infeasible and turn.end_s - self._clock() > self._hasty_s:
             bound = max(bound, self._ask_whole(turn, spec, bound))
+        value = None if self._values is None else spec.objective_of(self._values)
+        if value is not None and bound > value:
+            self._notes.append(f"stage {stage.name}: a bound of {bound} above a solution of {value} is not believed")
+            bound = max(stage.least, spec.trivial_bound())
         self._bounds.append(bound)
         self._is_closed = self._is_closed and not self._is_open(bound)
-        value = None if self._values is None else spec.objective_of(self._values)
         self._progress(stage.name, value, bound)
         if value is not None:
             self._hold(stage, value - stage.constant)

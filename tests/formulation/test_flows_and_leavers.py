@@ -29,7 +29,7 @@ from kai_solver.formulation.build import Formulation, formulate
 from kai_solver.formulation.expand import expand, hint_values
 from kai_solver.formulation.flows import Flows
 from kai_solver.formulation.joint import Joint
-from kai_solver.formulation.leavers import Leavers, formulate_leavers
+from kai_solver.formulation.leavers import LARGEST, Leavers, coarse, formulate_leavers
 from kai_solver.formulation.spec import ModelSpec, SpecAnswer
 from kai_solver.formulation.stages import Objective
 from kai_solver.greedy import Chunk, Outcome, State
@@ -216,6 +216,22 @@ def test_without_nodes_no_more_must_leave(child: SolverChild, snapshot: Snapshot
         if best_of_all.objective is not None:
             assert bound.objective is not None
             assert bound.objective <= best_of_all.objective
+
+
+@given(
+    st.lists(st.tuples(st.integers(-(10**12), 10**12), st.integers(0, 9)), min_size=1, max_size=5),
+    st.integers(-(10**13), 10**13),
+)
+def test_a_coarse_row_holds_for_all_that_the_row_allows(weighed: list[tuple[int, int]], most: int) -> None:
+    terms, limit = coarse([(weight, var) for var, (weight, _) in enumerate(weighed)], most)
+    assert all(abs(weight) <= LARGEST for weight, _ in terms)
+    if sum(weight * value for weight, value in weighed) <= most:
+        assert sum(weight * weighed[var][1] for weight, var in terms) <= limit
+
+
+def test_a_row_of_small_numbers_keeps_what_it_says() -> None:
+    assert coarse([(4 * GIB, 0), (6 * GIB, 1)], 11 * GIB) == ([(2, 0), (3, 1)], 5)
+    assert coarse([], 7) == ([], 7)
 
 
 def test_those_who_leave_without_nodes_leave_in_the_whole_model(child: SolverChild) -> None:

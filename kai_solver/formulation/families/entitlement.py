@@ -12,6 +12,7 @@ design section 5). A chunk is a pod, or of one gang as many of each podset as it
 """
 
 from collections import defaultdict
+from math import gcd
 
 from kai_solver.formulation.joint import Mover, QueueSurplus
 from kai_solver.formulation.spec import Term, Var
@@ -44,7 +45,10 @@ def _surplus(v: Variables, surplus: QueueSurplus) -> None:
         terms: list[Term] = [(charge[resource], out) for charge, out in outs if charge[resource]]
         terms += [(-charge[resource], last) for charge, last in lasts if charge[resource]]
         if terms:
-            v.spec.add_le(terms, surplus.amounts[resource] - 1, family="entitlement", only_if=(is_chosen,))
+            # Bytes of memory are more than a solver's tolerance bears: in the largest unit that all of them share.
+            step = gcd(*(amount for amount, _ in terms))
+            terms = [(amount // step, var) for amount, var in terms]
+            v.spec.add_le(terms, (surplus.amounts[resource] - 1) // step, family="entitlement", only_if=(is_chosen,))
 
 
 def _lasts(v: Variables, surplus: QueueSurplus) -> list[tuple[tuple[int, int, int], Var]]:
