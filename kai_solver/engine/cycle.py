@@ -38,6 +38,8 @@ READY_S = 10.0
 """Longest wait for the solver's start: 0.4 s on a quiet machine, a few seconds on a busy one (2026-11-21)."""
 
 
+PATIENCE = 0.1
+"""Part of the time left in which a rung that may give way has to serve somebody."""
 MOST_KEPT = 0.25
 """Part of the budget that the climb leaves to the plan and its check at the most."""
 
@@ -237,7 +239,7 @@ class _Run:
             problem,
             self.model.ladder,
             oracle,
-            _Pace(self),
+            _Pace(self, may_yield=asker is None),
             admission=self.model.admission,
             admitter=admitter,
             left_out=left_out,
@@ -329,30 +331,41 @@ class _Pace:
     """Four fifths of the time for the first rung, half of what is left for each later one, all of it for the last two.
 
     So nobody starves the later ones; a rung that decides early leaves its time to the others. On openb with too little
-    time (2 s, 4.3 s of work, 2026-11-21) moves take 2.3 s and help 3 gangs, preempt takes 1.2 s and helps 364.
+    time (2 s, 4.3 s of work, 2026-11-21) moves take 2.3 s and help 3 gangs, preempt takes 1.2 s and helps 364. So a
+    rung that serves nobody for a tenth of what is left gives way to those after it (``may_yield``: in a climb that asks
+    nobody, where such a time is many questions), and gets what they leave.
 
     As much time as the problem took to build is kept for the plan and its check, which cost about the same (5,000
     nodes: 0.35 s, and 0.1 to 0.4 s, CPU, 2026-11-21).
     """
 
-    def __init__(self, run: _Run) -> None:
+    def __init__(self, run: _Run, *, may_yield: bool) -> None:
         self.run = run
         # A deterministic model does not look at the clock: its promise is the same answer on every machine.
         kept_s = min(run.timing["build"], MOST_KEPT * run.budget_s)
         self.deadline_s = math.inf if run.model.search.deterministic else run.deadline_s - kept_s
         self.end_s = self.deadline_s
+        self.may_yield = may_yield
         self._share = 0.8
+        self._patience_s = self._idle_end_s = math.inf
 
-    def start(self, rungs_left: int) -> None:
+    def start(self, rungs_left: int, *, may_yield: bool) -> None:
         """A rung begins."""
         now = self.run.clock()
-        share = self._share if rungs_left > 2 else 1.0
+        left_s = self.deadline_s - now
+        self.end_s = now + left_s * (self._share if rungs_left > 2 else 1.0)
         self._share = 0.5
-        self.end_s = now + (self.deadline_s - now) * share
+        self._patience_s = PATIENCE * left_s if may_yield and self.may_yield else math.inf
+        self._idle_end_s = now + self._patience_s
+
+    def served(self) -> None:
+        """The rung is worth its time."""
+        if self._patience_s < math.inf:
+            self._idle_end_s = self.run.clock() + self._patience_s
 
     def is_over(self) -> bool:
         """True where the rung's time, or the user's patience, has ended."""
-        return self.run.should_stop() or self.run.clock() >= self.end_s
+        return self.run.should_stop() or self.run.clock() >= min(self.end_s, self._idle_end_s)
 
 
 def _merged(measured: Stage, solved: Stage | None) -> Stage:

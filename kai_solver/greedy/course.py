@@ -48,8 +48,12 @@ class Oracle(Protocol):
 class Pace(Protocol):
     """When a rung has to give way to the next."""
 
-    def start(self, rungs_left: int) -> None:
-        """A rung begins; ``rungs_left`` counts it."""
+    def start(self, rungs_left: int, *, may_yield: bool) -> None:
+        """A rung begins; ``rungs_left`` counts it. ``may_yield``: it will be gone on with if it gives way early."""
+        ...
+
+    def served(self) -> None:
+        """The rung served somebody."""
         ...
 
     def is_over(self) -> bool:
@@ -72,10 +76,15 @@ class Course:
         self._pace = pace
         self._turns = SizeTurns if admission == "max-gpus" else Turns
 
-    def start(self, rungs_left: int) -> None:
-        """A rung begins; ``rungs_left`` counts it."""
+    def start(self, rungs_left: int, *, may_yield: bool = False) -> None:
+        """A rung begins; as of `Pace`."""
         if self._pace is not None:
-            self._pace.start(rungs_left)
+            self._pace.start(rungs_left, may_yield=may_yield)
+
+    def served(self) -> None:
+        """The rung served somebody."""
+        if self._pace is not None:
+            self._pace.served()
 
     def is_over(self) -> bool:
         """True where the rung's time has ended."""

@@ -26,6 +26,9 @@ LEFT_OUT = Refusal(
     Proof("unknown", "check"),
 )
 
+_RESUMED = (Rung.CONSOLIDATION, Rung.RECLAIM)
+"""Rungs that may give way to those after them where they serve nobody."""
+
 
 class Ladder:
     """Climbs rung by rung on one state."""
@@ -49,12 +52,15 @@ class Ladder:
         self.state = self.course.state
         self.outcome = self.course.outcome
         self.largest = LargestNode(problem)
+        self._late: list[tuple[Rung, list[int]]] = []
 
     def climb(self) -> Outcome:
-        """Climb all rungs."""
+        """Climb all rungs; who had no turn on a rung that gave way gets it after the others, if there is time."""
         candidates = self._ready()
         for number, rung in enumerate(self.rungs):
-            self.course.start(len(self.rungs) - number)
+            if rung is Rung.STALE:
+                self._return_to_late()
+            self.course.start(len(self.rungs) - number, may_yield=rung in _RESUMED)
             if self.course.is_over() and rung is not Rung.STALE:
                 self.course.stop(rung, candidates)
             elif rung is Rung.ALLOCATE:
@@ -63,7 +69,21 @@ class Ladder:
                 self._evict_stale()
             else:
                 self._disturb(rung, candidates)
+        self._return_to_late()
         return self.outcome
+
+    def _return_to_late(self) -> None:
+        """Go on with rungs that gave way, for all of the time that is left."""
+        late, self._late = self._late, []
+        for rung, gangs in late:
+            self.course.start(1)
+            if not self.course.is_over():
+                self._disturb(rung, [gang for gang in gangs if self.course.chunkers[gang].waits()])
+            else:
+                self._late.append((rung, gangs))
+        for rung, gangs in self._late:
+            self.course.stop(rung, gangs)
+        self._late = []
 
     def _ready(self) -> list[int]:
         ready: list[int] = []
@@ -91,7 +111,7 @@ class Ladder:
         )
         while not turns.is_over:
             if self.course.is_over():
-                self.course.stop(rung, turns.rest())
+                self._late.append((rung, list(turns.rest())))
                 break
             turn = turns.pop()
             if turn is None:
@@ -104,6 +124,7 @@ class Ladder:
             if refusal is not None:
                 self.outcome.refuse(gang, rung, of_choice(refusal, chunk), chunk)
             else:
+                self.course.served()
                 disruption.forget()
                 turns.refresh()
         disruption.settle()
