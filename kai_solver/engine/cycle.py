@@ -40,6 +40,8 @@ READY_S = 10.0
 
 PATIENCE = 0.1
 """Part of the time left in which a rung that may give way has to serve somebody."""
+IN_VAIN = 8
+"""And turns that it has for that."""
 MOST_KEPT = 0.25
 """Part of the budget that the climb leaves to the plan and its check at the most."""
 
@@ -348,6 +350,7 @@ class _Pace:
         self.may_yield = may_yield
         self._share = 0.8
         self._patience_s = self._idle_end_s = math.inf
+        self._in_vain = 0
 
     def start(self, rungs_left: int, *, may_yield: bool) -> None:
         """A rung begins."""
@@ -356,16 +359,21 @@ class _Pace:
         self.end_s = now + left_s * (self._share if rungs_left > 2 else 1.0)
         self._share = 0.5
         self._patience_s = PATIENCE * left_s if may_yield and self.may_yield else math.inf
-        self._idle_end_s = now + self._patience_s
+        self._idle_end_s, self._in_vain = now + self._patience_s, 0
 
-    def served(self) -> None:
-        """The rung is worth its time."""
-        if self._patience_s < math.inf:
-            self._idle_end_s = self.run.clock() + self._patience_s
+    def had_turn(self, *, served: bool) -> None:
+        """A rung that serves is worth its time."""
+        self._in_vain += 1
+        if served and self._patience_s < math.inf:
+            self._idle_end_s, self._in_vain = self.run.clock() + self._patience_s, 0
+
+    def is_fruitless(self) -> bool:
+        """True where the rung should give way: not for one slow turn, which may have been the first of its kind."""
+        return self._in_vain >= IN_VAIN and self.run.clock() >= self._idle_end_s
 
     def is_over(self) -> bool:
         """True where the rung's time, or the user's patience, has ended."""
-        return self.run.should_stop() or self.run.clock() >= min(self.end_s, self._idle_end_s)
+        return self.run.should_stop() or self.run.clock() >= self.end_s
 
 
 def _merged(measured: Stage, solved: Stage | None) -> Stage:

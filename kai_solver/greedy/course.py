@@ -52,8 +52,12 @@ class Pace(Protocol):
         """A rung begins; ``rungs_left`` counts it. ``may_yield``: it will be gone on with if it gives way early."""
         ...
 
-    def served(self) -> None:
-        """The rung served somebody."""
+    def had_turn(self, *, served: bool) -> None:
+        """Somebody had his turn."""
+        ...
+
+    def is_fruitless(self) -> bool:
+        """True where the rung has served nobody for so long that it should give way."""
         ...
 
     def is_over(self) -> bool:
@@ -81,10 +85,14 @@ class Course:
         if self._pace is not None:
             self._pace.start(rungs_left, may_yield=may_yield)
 
-    def served(self) -> None:
-        """The rung served somebody."""
+    def had_turn(self, *, served: bool) -> None:
+        """Somebody had his turn."""
         if self._pace is not None:
-            self._pace.served()
+            self._pace.had_turn(served=served)
+
+    def is_fruitless(self) -> bool:
+        """True where the rung has served nobody for so long that it should give way."""
+        return self._pace is not None and self._pace.is_fruitless()
 
     def is_over(self) -> bool:
         """True where the rung's time has ended."""

@@ -110,7 +110,7 @@ class Ladder:
             self.outcome, self.course.placer.fits, rung, self.course.chunkers, candidates, self.course.is_over
         )
         while not turns.is_over:
-            if self.course.is_over():
+            if self.course.is_over() or self.course.is_fruitless():
                 self._late.append((rung, list(turns.rest())))
                 break
             turn = turns.pop()
@@ -121,10 +121,10 @@ class Ladder:
             if chunk is None:
                 continue  # Its core was evicted for an earlier one, and its surplus cannot run alone.
             refusal = self._disturb_for(disruption, rung, chunk)
+            self.course.had_turn(served=refusal is None)
             if refusal is not None:
                 self.outcome.refuse(gang, rung, of_choice(refusal, chunk), chunk)
             else:
-                self.course.served()
                 disruption.forget()
                 turns.refresh()
         disruption.settle()

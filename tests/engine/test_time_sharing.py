@@ -1,0 +1,114 @@
+"""A rung that serves nobody gives way, and goes on after the others with what they leave."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from kai_solver.domain import Rung
+from kai_solver.engine.cycle import IN_VAIN, PATIENCE, _Pace
+from kai_solver.greedy import Ladder, Outcome
+from kai_solver.greedy.course import BUDGET_ENDED, Pace
+from kai_solver.modelfiles import load_model
+from kai_solver.reduction import build_problem
+from kai_solver.search.oracle import OracleLadder
+from tests.greedy.support import a_gang, a_node, a_queue, a_snapshot
+
+LADDER = (Rung.ALLOCATE, Rung.CONSOLIDATION, Rung.RECLAIM)
+
+
+class Impatient:
+    """Rungs that may give way do so at once; ``hours``: whether there is time for them after the others."""
+
+    def __init__(self, *, hours: bool) -> None:
+        self.hours = hours
+        self.started: list[tuple[int, bool]] = []
+
+    def start(self, rungs_left: int, *, may_yield: bool) -> None:
+        self.started.append((rungs_left, may_yield))
+
+    def had_turn(self, *, served: bool) -> None:
+        pass
+
+    def is_fruitless(self) -> bool:
+        return self.started[-1][1]
+
+    def is_over(self) -> bool:
+        return not self.hours and len(self.started) > len(LADDER)
+
+
+def climbed(pace: Pace) -> Outcome:
+    """A gang of three GPUs finds room on two nodes with two and one GPU free when one pod moves."""
+    gangs = (
+        a_gang("r0", "q", gpus=2, node="n0"),
+        a_gang("r1", "q", gpus=2, node="n1"),
+        a_gang("r2", "q", gpus=1, node="n1"),
+        a_gang("late", "q", gpus=3),
+    )
+    snapshot = a_snapshot([a_node("n0", 4), a_node("n1", 4)], [a_queue("q", 8)], gangs)
+    return Ladder(build_problem(snapshot), LADDER, OracleLadder(None), pace).climb()
+
+
+def test_who_had_no_turn_gets_it_after_the_others() -> None:
+    pace = Impatient(hours=True)
+    outcome = climbed(pace)
+    assert [a.rung for a in outcome.admissions] == [Rung.CONSOLIDATION]
+    assert not outcome.stopped
+    assert pace.started == [(3, False), (2, True), (1, True), (1, False), (1, False)]
+
+
+def test_without_time_left_nothing_is_known_of_them() -> None:
+    outcome = climbed(Impatient(hours=False))
+    assert not outcome.admissions
+    assert outcome.stopped
+    (refusals,) = outcome.refusals.values()
+    assert refusals[Rung.CONSOLIDATION] == refusals[Rung.RECLAIM] == BUDGET_ENDED
+
+
+class Watch:
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def a_pace(watch: Watch, model: str = "default", *, may_yield: bool = True) -> _Pace:
+    run = SimpleNamespace(
+        clock=watch,
+        timing={"build": 0.0},
+        budget_s=10.0,
+        deadline_s=10.0,
+        model=load_model(model),
+        should_stop=lambda: False,
+    )
+    return _Pace(cast(Any, run), may_yield=may_yield)
+
+
+def test_a_rung_has_a_tenth_of_the_time_left_to_serve_somebody() -> None:
+    watch = Watch()
+    pace = a_pace(watch)
+    pace.start(4, may_yield=True)
+    watch.now_s = 10.0 * PATIENCE
+    pace.had_turn(served=False)
+    assert not pace.is_fruitless()  # One slow turn is not enough to judge by.
+    for _ in range(IN_VAIN):
+        pace.had_turn(served=False)
+    assert pace.is_fruitless()
+    pace.had_turn(served=True)
+    assert not pace.is_fruitless()
+    assert not pace.is_over()
+
+
+@pytest.mark.parametrize(
+    ("model", "asks_nobody", "rung_may"),
+    [("default", False, True), ("default", True, False), ("deterministic", True, True)],
+)
+def test_else_it_keeps_its_share(model: str, asks_nobody: bool, rung_may: bool) -> None:
+    watch = Watch()
+    pace = a_pace(watch, model, may_yield=asks_nobody)
+    pace.start(4, may_yield=rung_may)
+    watch.now_s = 7.0
+    for _ in range(IN_VAIN):
+        pace.had_turn(served=False)
+    assert not pace.is_fruitless()
