@@ -82,7 +82,7 @@ def a_pace(watch: Watch, model: str = "default", *, may_yield: bool = True) -> _
         model=load_model(model),
         should_stop=lambda: False,
     )
-    return _Pace(cast(Any, run), may_yield=may_yield)
+    return _Pace(cast("Any", run), may_yield=may_yield)
 
 
 def test_a_rung_has_a_tenth_of_the_time_left_to_serve_somebody() -> None:
