@@ -123,11 +123,16 @@ def read(path: Path) -> Stored:
     """
     try:
         document = orjson.loads(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"is no stored run: {error.strerror}", file=str(path), cure=_CURE) from error
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"is no stored run, for it is not JSON: {error}", file=str(path), cure=_CURE) from error
+    try:
         if document["format"] != RUN_FORMAT:
             raise InputError("is no stored run", file=str(path), field="format", cure=_CURE)
         runs = tuple(_run(entry) for entry in document["runs"])
         return Stored(str(document["date"]), str(document["machine"]), str(document["version"]), runs)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise InputError(f"is no stored run: {error!r}", file=str(path), cure=_CURE) from error
 
 
@@ -163,7 +168,8 @@ def _time(new: list[Run], old: list[Run]) -> _Found:
     if 1 / NOISE <= ratio <= NOISE or abs(now_s - expected_s) < LEAST_S:
         return None
     text = f"decide {now_s:.3f} s, was {then_s:.3f} s, which is {expected_s:.3f} s at today's speed ({ratio:.2f} x)"
-    return "time", ratio > 1, text
+    now_cpu_s, then_cpu_s = (median(run.cpu_s for run in group) for group in (new, old))
+    return "time", ratio > 1, f"{text}; CPU time {now_cpu_s:.2f} s, was {then_cpu_s:.2f} s"
 
 
 def _plan(new: list[Run], old: list[Run]) -> _Found:

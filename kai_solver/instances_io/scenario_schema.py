@@ -135,7 +135,7 @@ class SwfDoc(JobDefaultsDoc):
     gpus_per_processor: int = Field(default=1, ge=1, le=MILLI)
     gpus_per_pod: int = Field(default=8, ge=1, le=MILLI)
     """Larger jobs have several pods, a gang."""
-    queues: dict[str, str] = Field(default_factory=dict)
+    queues: dict[int, str] = Field(default_factory=dict)
     """Queue by the log's own queue number; others go to ``queue``."""
     first: int | None = Field(default=None, ge=0, le=LARGEST_COUNT)
     time_scale: float = Field(default=1.0, gt=0, le=1e6)

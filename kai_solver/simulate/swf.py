@@ -4,6 +4,7 @@ Used of each line: submit time (2), run time (4), processors allocated (5) or el
 the queue (15). -1 means unknown. A line that does not tell when, how long and how large is set aside with its number.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +32,7 @@ class SwfRow:
     submit_s: float
     runtime_s: float
     processors: int
-    queue: str
+    queue: int
 
 
 def swf_jobs(
@@ -116,6 +117,7 @@ def _row(line: int, words: list[str]) -> SwfRow | str:
         return f"has no submit time: {words[1]}"
     if not 0 <= runtime_s <= _LONGEST_S:
         return f"has no run time: {words[3]}"
+    queue = numbers[14] if math.isfinite(numbers[14]) else -1
     if not 1 <= processors <= _MOST_PROCESSORS:
         return f"has no number of processors: {words[4]} allocated, {words[7]} requested"
-    return SwfRow(line, submit_s, runtime_s, int(processors), words[14])
+    return SwfRow(line, submit_s, runtime_s, int(processors), int(queue))

@@ -30,8 +30,8 @@ def line(**fields: Any) -> str:
 def test_swf_lines_are_read_and_comments_skipped() -> None:
     rows, notices = read_swf(f"; Version: 2.2\n\n{GOOD}\n{line(submit=7, allocated=-1)}\n", "log.swf")
     assert [(row.line, row.submit_s, row.runtime_s, row.processors, row.queue) for row in rows] == [
-        (3, 0, 100, 4, "2"),
-        (4, 7, 100, 8, "2"),
+        (3, 0, 100, 4, 2),
+        (4, 7, 100, 8, 2),
     ]
     assert notices == []
 
@@ -75,7 +75,7 @@ def test_an_swf_log_is_replayed(make: Make, run: Run, tmp_path: Path) -> None:
         """
 format: kai-scenario/v1
 cluster: {nodes: [{name: "n-{i}", count: 2, gpus: 8}], queues: [{name: a, quota: 8}, {name: b, quota: 8}]}
-workloads: [{kind: swf, name: log, file: log.swf, queue: a, queues: {"9": b}, stretch: 2, timeScale: 0.5}]
+workloads: [{kind: swf, name: log, file: log.swf, queue: a, queues: {9: b}, stretch: 2, timeScale: 0.5}]
 """
     )
     scenario = load_scenario(tmp_path / "s.yaml")
