@@ -1,7 +1,6 @@
 """What every queue holds before and after a plan, counted by the checker itself."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kai_solver.check.scene import Scene
@@ -11,6 +10,10 @@ from kai_solver.units import CPU, MEMORY, QUEUE_RESOURCES
 
 Amount = tuple[int, int, int]
 ZERO: Amount = (0, 0, 0)
+
+Counts = dict[tuple[str, bool, Amount], int]
+"""Pods by leaf, by whether they are preemptible, and by what each pays."""
+
 RESOURCES = range(len(QUEUE_RESOURCES))
 
 
@@ -117,19 +120,42 @@ def ledger_before(scene: Scene, tree: QueueTree) -> Ledger:
     """Allocated by the active pods of the snapshot."""
     ledger = Ledger(tree)
     nodes = scene.nodes
-    counts = Counter(
-        [
-            (gang.queue, gang.preemptible, paid(pod, nodes.get(pod.node)))
-            for gang in scene.snapshot.gangs
-            for pod in gang.pods
-            if pod.status.is_active
-        ]
-    )
+    counts: Counts = {}
+    for gang in scene.snapshot.gangs:
+        count_paid(counts, gang, [pod for pod in gang.pods if pod.status.is_active], lambda pod: nodes.get(pod.node))
     book(ledger, counts)
     return ledger
 
 
-def book(ledger: Ledger, counts: Mapping[tuple[str, bool, Amount], int]) -> None:
+def count_paid(counts: Counts, gang: Gang, pods: Sequence[Pod], node_of: Callable[[Pod], Node | None]) -> None:
+    """Count ``pods`` of ``gang`` by what each pays on its node; those that share what they ask for pay the same."""
+    before, number = None, 0
+    for pod in pods:
+        if before is not None:
+            if _pays_the_same(pod, before):
+                number += 1
+                continue
+            _count(counts, gang, paid(before, node_of(before)), number)
+        before, number = pod, 1
+    if before is not None:
+        _count(counts, gang, paid(before, node_of(before)), number)
+
+
+def _pays_the_same(pod: Pod, other: Pod) -> bool:
+    return (
+        pod.request is other.request
+        and pod.gpu is other.gpu
+        and pod.quota_gpu_milli == other.quota_gpu_milli
+        and (not pod.gpu.memory_mib or pod.node == other.node)
+    )
+
+
+def _count(counts: Counts, gang: Gang, amount: Amount, number: int) -> None:
+    key = gang.queue, gang.preemptible, amount
+    counts[key] = counts.get(key, 0) + number
+
+
+def book(ledger: Ledger, counts: Counts) -> None:
     """Book pods counted by leaf, by whether they are preemptible, and by what each pays."""
     for (leaf, preemptible, (cpu, memory, gpu)), count in counts.items():
         ledger.book(leaf, (cpu * count, memory * count, gpu * count), preemptible=preemptible)
@@ -137,20 +163,13 @@ def book(ledger: Ledger, counts: Mapping[tuple[str, bool, Amount], int]) -> None
 
 def ledger_after(scene: Scene, before: Ledger) -> Ledger:
     """Allocated when the plan is done: victims gone, nominated and moved pods in their places."""
-    ledger, pods, nodes = before.copy(), scene.pods, scene.nodes
-    changes = scene.changes
-    counts: Counter[tuple[str, bool, Amount]] = Counter()
-
-    def key(gang: Gang, pod: Pod, node: Node) -> tuple[str, bool, Amount]:
-        return gang.queue, gang.preemptible, paid(pod, node)
-
-    for bind in scene.plan.binds:
-        counts[key(changes[bind.gang].gang, pods[bind.pod], nodes[bind.node])] += 1
-    for move in scene.plan.moves:
-        counts[key(changes[move.gang].gang, pods[move.pod], nodes[move.target])] += 1
+    ledger = before.copy()
+    counts: Counts = {}
+    for entry, pod, node, _ in scene.come:
+        _count(counts, scene.changes[entry.gang].gang, paid(pod, node), +1)
     leaving: list[Eviction | Move] = [*scene.plan.evictions, *scene.plan.moves]
-    for entry in leaving:
-        pod = pods[entry.pod]
-        counts[key(changes[entry.gang].gang, pod, nodes[pod.node])] -= 1
+    for gone in leaving:
+        pod = scene.pods[gone.pod]
+        _count(counts, scene.changes[gone.gang].gang, paid(pod, scene.nodes[pod.node]), -1)
     book(ledger, counts)
     return ledger

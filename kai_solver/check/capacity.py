@@ -1,12 +1,12 @@
 """Rule ``capacity``: every resource of every node, at once and when everything released is gone."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from kai_solver.check.scene import Holder, Scene, demand, destination, is_immediate
+from kai_solver.check.scene import Holder, Scene, demand
 from kai_solver.check.violation import Violation
 from kai_solver.domain import Node, Pod, PodStatus
 from kai_solver.units import Vector
@@ -56,10 +56,10 @@ def weigh(scene: Scene) -> tuple[Load, Load]:
     allocatable = np.array([node.allocatable for node in scene.concerned.values()], dtype=np.int64)
     allocatable = allocatable.reshape(len(index), scene.snapshot.schema.size)
     leaving = scene.leaving()
-    held = _Weights.of(scene, index, ((holder.pod, holder.pod.node) for holder in scene.holders))
-    come = _Weights.of(scene, index, ((scene.pods[e.pod], destination(e)) for e in scene.arrivals()))
+    held = _Weights.of(scene, index, [(holder.pod, scene.nodes[holder.pod.node]) for holder in scene.holders])
+    come = _Weights.of(scene, index, [(arrival.pod, arrival.node) for arrival in scene.come])
     kept = held.sum([stays(holder, leaving) for holder in scene.holders])
-    immediate = come.sum([is_immediate(entry) for entry in scene.arrivals()])
+    immediate = come.sum([arrival.at_once for arrival in scene.come])
     everybody, everything = held.sum(), come.sum()
     now = Load(index, everybody + immediate, immediate, allocatable)
     return now, Load(index, kept + everything, everything, allocatable)
@@ -74,29 +74,30 @@ class _Weights:
     nodes: int
 
     @classmethod
-    def of(cls, scene: Scene, index: dict[str, int], placed: Iterable[tuple[Pod, str]]) -> "_Weights":
+    def of(cls, scene: Scene, index: dict[str, int], placed: Sequence[tuple[Pod, Node]]) -> "_Weights":
         # Pods share what they ask for: by identity, each request is written down once.
         number: dict[tuple[int, int, int], int] = {}
         demands: list[Vector] = []
-        rows: list[int] = []
         kinds: list[int] = []
-        for pod, name in placed:
-            node = scene.nodes[name]
+        for pod, node in placed:
             key = id(pod.request), id(pod.gpu), node.gpu_memory_mib
             kind = number.get(key)
             if kind is None:
                 kind = number[key] = len(demands)
                 demands.append(demand(pod, node))
-            rows.append(index[name])
             kinds.append(kind)
+        rows = [index[node.name] for _, node in placed]
         table = np.array(demands, dtype=np.int64).reshape(-1, scene.snapshot.schema.size)
         return cls(np.array(rows, dtype=np.int64), table[np.array(kinds, dtype=np.int64)], len(index))
 
     def sum(self, chosen: Sequence[bool] | None = None) -> Amounts:
         """Total by node and resource, of all pods or the ``chosen``."""
         totals = np.zeros((self.nodes, self.demands.shape[1]), dtype=np.int64)
-        mask = slice(None) if chosen is None else np.array(chosen, dtype=np.bool_)
-        np.add.at(totals, self.rows[mask], self.demands[mask])
+        if chosen is None or all(chosen):
+            np.add.at(totals, self.rows, self.demands)
+        elif any(chosen):
+            mask = np.array(chosen, dtype=np.bool_)
+            np.add.at(totals, self.rows[mask], self.demands[mask])
         return totals
 
 

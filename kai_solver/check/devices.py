@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from kai_solver.check.capacity import Load, stays
-from kai_solver.check.scene import Scene, destination, is_immediate
+from kai_solver.check.scene import Scene, destination
 from kai_solver.check.violation import Violation
 from kai_solver.domain import Bind, GpuRequest, Move, Node, Pod
 from kai_solver.units import MILLI, PODS
@@ -65,10 +65,11 @@ class Board:
 
     def give(self, entry: Bind | Move, request: GpuRequest) -> None:
         """Seat a new pod on the devices that the plan names."""
+        is_shared = request.is_shared
         for device in entry.devices:
             self.taken[device.index] += device.milli
             self.given.add(device.index)
-            if request.is_shared and device.index not in self.shared:
+            if is_shared and device.index not in self.shared:
                 self.opened.add(device.index)
 
     def copy(self) -> "Board":
@@ -132,16 +133,17 @@ def _index(pod: Pod, place: int, names: dict[str, int]) -> int | None:
 def set_boards(scene: Scene, *, in_the_end: bool, only: Iterable[str]) -> dict[str, Board]:
     """Boards of the nodes ``only``, at once or in the end, with the plan's pods seated."""
     boards = {name: Board(scene.nodes[name]) for name in only}
+    if not boards:
+        return boards
     leaving = scene.leaving() if in_the_end else set()
     _name_groups(scene, boards)
     for holder in scene.holders:
         board = boards.get(holder.pod.node)
         if board is not None and holder.pod.gpu.devices and (not in_the_end or stays(holder, leaving)):
             board.seat(holder.pod)
-    for entry in scene.arrivals():
-        board = boards.get(destination(entry))
-        if board is not None and (in_the_end or is_immediate(entry)):
-            board.give(entry, scene.pods[entry.pod].gpu)
+    for entry, pod, node, at_once in scene.come:
+        if entry.devices and (in_the_end or at_once) and (board := boards.get(node.name)) is not None:
+            board.give(entry, pod.gpu)
     return boards
 
 
@@ -154,15 +156,16 @@ def _name_groups(scene: Scene, boards: dict[str, Board]) -> None:
 
 def judge_devices(scene: Scene, now: Load, end: Load) -> Iterator[Violation]:
     """Devices match the request, exist, are distinct, and none is given more than once over."""
-    faults = [fault for entry in scene.arrivals() if (fault := _mismatch(scene, entry)) is not None]
+    faults = list(_mismatches(scene))
     if faults:
         yield from faults
         return
-    final = {destination(entry) for entry in scene.arrivals() if entry.devices or _is_crowded(scene, entry, end)}
+    given = {arrival.node.name for arrival in scene.come if arrival.entry.devices}
+    final = given | {name for name in {a.node.name for a in scene.come} - given if _is_crowded(scene, name, end)}
     # Where nobody leaves, what holds in the end holds at once.
     leaving = scene.leaving()
-    left = {holder.pod.node for holder in scene.holders if not stays(holder, leaving)}
-    at_once = {destination(entry) for entry in scene.arrivals() if is_immediate(entry)} & left & final
+    left = {holder.pod.node for holder in scene.holders if not stays(holder, leaving)} & final
+    at_once = left & {arrival.node.name for arrival in scene.come if arrival.at_once}
     texts = {name: _fault(board, now) for name, board in set_boards(scene, in_the_end=False, only=at_once).items()}
     for name, board in set_boards(scene, in_the_end=True, only=final).items():
         text = _fault(board, end)
@@ -185,10 +188,25 @@ def _fault(board: Board, load: Load) -> str:
     return ""
 
 
-def _is_crowded(scene: Scene, entry: Bind | Move, load: Load) -> bool:
+def _is_crowded(scene: Scene, name: str, load: Load) -> bool:
     """True where the reservation pods of all devices of the node would not find slots beside its pods."""
-    row = load.index[destination(entry)]
-    return bool(load.used[row, PODS] + scene.nodes[destination(entry)].gpus > load.allocatable[row, PODS])
+    row = load.index[name]
+    return bool(load.used[row, PODS] + scene.nodes[name].gpus > load.allocatable[row, PODS])
+
+
+def _mismatches(scene: Scene) -> Iterator[Violation]:
+    """Entries whose devices are not what their pods ask for, or not what their nodes have."""
+    right: set[tuple[int, int, int, int]] = set()
+    for arrival in scene.come:
+        # Entries share their devices: what was right for one is for all of the same pods on the same kind of node.
+        key = id(arrival.pod.gpu), id(arrival.entry.devices), arrival.node.gpus, arrival.node.gpu_memory_mib
+        if key in right:
+            continue
+        fault = _mismatch(scene, arrival.entry)
+        if fault is None:
+            right.add(key)
+        else:
+            yield fault
 
 
 def _mismatch(scene: Scene, entry: Bind | Move) -> Violation | None:

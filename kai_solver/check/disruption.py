@@ -20,8 +20,8 @@ def judge_order(scene: Scene, ladder: Sequence[Rung]) -> Iterator[Violation]:
                 yield Violation("order", key, f"gang {key}: admitted by {rung.value}, which this model does not climb")
     for key, change in scene.changes.items():
         rungs = scene.rungs.get(key, [])
-        missing = {bind.rung for bind in change.binds if bind.rung not in rungs}
-        for rung in sorted(missing, key=lambda rung: rung.value):
+        missing = [bind.rung for bind in change.binds if bind.rung not in rungs]
+        for rung in sorted(set(missing), key=lambda rung: rung.value) if missing else ():
             yield Violation("order", key, f"gang {key}: gets pods by {rung.value}, but is not admitted by it")
 
 

@@ -43,8 +43,10 @@ def judge_topology(scene: Scene) -> Iterator[Violation]:
     Where running pods break this already, new pods may go only to domains in which some of them run.
     """
     atlas = Atlas(scene)
-    for change in scene.changes.values():
-        if (change.binds or change.moves) and _is_constrained(change.gang.root):
+    trees = {id(change.gang.root): change.gang.root for change in scene.changes.values()}
+    constrained = {key for key, tree in trees.items() if _is_constrained(tree)}
+    for change in scene.changes.values() if constrained else ():
+        if (change.binds or change.moves) and id(change.gang.root) in constrained:
             yield from _judge_part(scene, atlas, change, change.gang.root)
 
 

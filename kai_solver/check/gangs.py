@@ -65,12 +65,14 @@ def judge_gangs(scene: Scene) -> Iterator[Violation]:
 
 def _is_whole(scene: Scene, change: Change) -> bool:
     """True where the gang has one podset, and its new pods alone are its minimum and start together: all is well."""
-    children = change.gang.root.children
-    if len(children) != 1 or not isinstance(children[0], PodSet) or len(change.binds) < children[0].min_member:
+    root, binds, pods = change.gang.root, change.binds, scene.pods
+    if len(root.children) != 1 or not isinstance(podset := root.children[0], PodSet):
         return False
-    name, nominated = children[0].name, change.binds[0].nominated
-    for bind in change.binds:
-        pod = scene.pods[bind.pod]
+    if len(binds) < podset.min_member:
+        return False
+    name, nominated = podset.name, binds[0].nominated
+    for bind in binds:
+        pod = pods[bind.pod]
         if bind.nominated is not nominated or pod.podset != name or pod.status is PodStatus.GATED:
             return False
     return True

@@ -13,8 +13,7 @@ def judge_placement(scene: Scene) -> Iterator[Violation]:
     """Selectors, taints, cordons, then ports, (anti-)affinity and spread in the state that the plan leads to."""
     verdicts: dict[tuple[int, str], str | None] = {}
     refused: set[str] = set()
-    for entry in scene.arrivals():
-        pod, node = scene.pods[entry.pod], scene.nodes[destination(entry)]
+    for entry, pod, node, _ in scene.come:
         key = id(pod.constraints), node.name
         if key not in verdicts:
             verdicts[key] = fits_node(pod, node)
@@ -42,7 +41,7 @@ class Neighbours:
             return
         leaving = scene.leaving()
         held = scene.everywhere()
-        come = [Placed(scene.pods[e.pod], scene.nodes[destination(e)]) for e in scene.arrivals()]
+        come = [Placed(arrival.pod, arrival.node) for arrival in scene.come]
         kept = [Placed(holder.pod, scene.nodes[holder.pod.node]) for holder in held if stays(holder, leaving)]
         gone = [Placed(holder.pod, scene.nodes[holder.pod.node]) for holder in held if not stays(holder, leaving)]
         self._crowds = {"later": [*kept, *come], "leaving": gone}
@@ -99,7 +98,8 @@ class Neighbours:
 
 def _is_minded(scene: Scene) -> bool:
     """True where a new pod minds who is beside it, or a pod on some node minds who comes."""
-    if any(scene.pods[entry.pod].constraints.binds_pods for entry in scene.arrivals()):
+    rules = {id(arrival.pod.constraints): arrival.pod.constraints for arrival in scene.come}
+    if any(constraints.binds_pods for constraints in rules.values()):
         return True
     snapshot = scene.snapshot
     here = [pod for gang in snapshot.gangs for pod in gang.pods if pod.constraints.anti_affinity]

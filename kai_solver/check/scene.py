@@ -1,11 +1,13 @@
 """The snapshot and the plan side by side, indexed once for all rules."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from kai_solver.domain import Bind, Eviction, Gang, Move, Node, Plan, Pod, Rung, Snapshot
 from kai_solver.units import GPU, Vector
+
+Entry = TypeVar("Entry", Bind, Move, Eviction)
 
 
 def is_active(pod: Pod) -> bool:
@@ -24,10 +26,10 @@ class Change:
     """
 
     gang: Gang
-    before: dict[str, Pod]
-    binds: list[Bind] = field(default_factory=list)
-    moves: list[Move] = field(default_factory=list)
-    evictions: list[Eviction] = field(default_factory=list)
+    before: Mapping[str, Pod]
+    binds: Sequence[Bind] = ()
+    moves: Sequence[Move] = ()
+    evictions: Sequence[Eviction] = ()
 
     @property
     def arrivals(self) -> list[Bind | Move]:
@@ -53,6 +55,15 @@ class Holder(NamedTuple):
     active: bool
 
 
+class Arrival(NamedTuple):
+    """A pod that gets a new place; ``at_once``: it starts now and cannot wait for capacity to be released."""
+
+    entry: Bind | Move
+    pod: Pod
+    node: Node
+    at_once: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Scene:
     """Names to objects, and the plan by pod and by gang. Build it with ``set_scene``.
@@ -61,6 +72,8 @@ class Scene:
     ----------
     pods, owners
         By key, the pods of gangs that the plan names, and those that it names itself.
+    come
+        Everything that gets a new place, binds first; entries that name no pod or node are left out.
     concerned
         Nodes that the plan names.
     holders
@@ -78,6 +91,7 @@ class Scene:
     pods: dict[str, Pod]
     owners: dict[str, Gang]
     foreign: frozenset[str]
+    come: list[Arrival]
     concerned: dict[str, Node]
     holders: list[Holder]
     changes: dict[str, Change] = field(default_factory=dict)
@@ -144,11 +158,21 @@ def set_scene(snapshot: Snapshot, plan: Plan) -> Scene:
         pods=pods,
         owners=owners,
         foreign=frozenset([pod.key for pod in snapshot.foreign]),
+        come=list(_arrivals(plan, pods, nodes)),
         concerned=concerned,
         holders=_holders(snapshot, concerned),
     )
     _index_plan(scene)
     return scene
+
+
+def _arrivals(plan: Plan, pods: Mapping[str, Pod], nodes: Mapping[str, Node]) -> Iterator[Arrival]:
+    for bind in plan.binds:
+        if bind.pod in pods and bind.node in nodes:
+            yield Arrival(bind, pods[bind.pod], nodes[bind.node], not bind.nominated)
+    for move in plan.moves:
+        if move.pod in pods and move.target in nodes:
+            yield Arrival(move, pods[move.pod], nodes[move.target], at_once=False)
 
 
 def _named_pods(snapshot: Snapshot, plan: Plan, gangs: dict[str, Gang]) -> tuple[dict[str, Pod], dict[str, Gang]]:
@@ -167,42 +191,51 @@ def _named_pods(snapshot: Snapshot, plan: Plan, gangs: dict[str, Gang]) -> tuple
 
 def _index_pods(gang: Gang, pods: dict[str, Pod], owners: dict[str, Gang]) -> None:
     for pod in gang.pods:
-        key = f"{pod.namespace}/{pod.name}"
-        pods[key] = pod
-        owners[key] = gang
+        pods[pod.key] = pod
+        owners[pod.key] = gang
 
 
 def _holders(snapshot: Snapshot, nodes: Mapping[str, Node]) -> list[Holder]:
     """Pods that hold resources of ``nodes``."""
     pods = [p for gang in snapshot.gangs for p in gang.pods if p.node in nodes and p.status.holds_resources]
     pods += [p for p in snapshot.foreign if p.node in nodes and p.status.holds_resources]
-    return [Holder(f"{p.namespace}/{p.name}", p, p.status.is_active) for p in pods]
+    return [Holder(p.key, p, p.status.is_active) for p in pods]
 
 
 def _index_plan(scene: Scene) -> None:
-    for gang, rung in scene.plan.admitted:
-        rungs = scene.rungs.setdefault(gang, [])
-        if rung not in rungs:
+    for admitted, rung in scene.plan.admitted:
+        rungs = scene.rungs.get(admitted)
+        if rungs is None:
+            scene.rungs[admitted] = [rung]
+        elif rung not in rungs:
             rungs.append(rung)
-    for bind in scene.plan.binds:
-        if (change := _change(scene, bind.gang)) is not None:
-            change.binds.append(bind)
-    for move in scene.plan.moves:
-        if (change := _change(scene, move.gang)) is not None:
-            change.moves.append(move)
-    for eviction in scene.plan.evictions:
-        if (change := _change(scene, eviction.gang)) is not None:
-            change.evictions.append(eviction)
+    plan = scene.plan
+    binds, moves, evictions = _by_gang(plan.binds), _by_gang(plan.moves), _by_gang(plan.evictions)
+    for key in dict.fromkeys((*binds, *moves, *evictions)):
+        if (gang := scene.gangs.get(key)) is not None:
+            come, moved, lost = binds.get(key, ()), moves.get(key, ()), evictions.get(key, ())
+            scene.changes[key] = Change(gang, _active(gang), come, moved, lost)
 
 
-def _change(scene: Scene, key: str) -> Change | None:
-    change = scene.changes.get(key)
-    if change is None and (gang := scene.gangs.get(key)) is not None:
-        change = unchanged(gang)
-        scene.changes[key] = change
-    return change
+def _by_gang(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
+    found: dict[str, list[Entry]] = {}
+    for entry in entries:
+        known = found.get(entry.gang)
+        if known is None:
+            found[entry.gang] = [entry]
+        else:
+            known.append(entry)
+    return found
 
 
 def unchanged(gang: Gang) -> Change:
     """A gang of which nothing is said yet."""
-    return Change(gang, {pod.key: pod for pod in gang.pods if pod.status.is_active})
+    return Change(gang, _active(gang))
+
+
+def _active(gang: Gang) -> Mapping[str, Pod]:
+    return {pod.key: pod for pod in gang.pods if pod.status.is_active} or _NOBODY
+
+
+_NOBODY: Mapping[str, Pod] = {}
+"""Shared by all gangs of which nobody runs."""

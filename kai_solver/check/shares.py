@@ -1,10 +1,8 @@
 """Fair shares for the checker: counted here, divided by the fairness room."""
 
-from collections import Counter
-
 import numpy as np
 
-from kai_solver.check.accounts import ZERO, Amount, Ledger, book, minus, paid, plus
+from kai_solver.check.accounts import ZERO, Amount, Counts, Ledger, book, count_paid, minus, paid, plus
 from kai_solver.check.scene import Scene
 from kai_solver.domain import PodStatus, Rung, counted_gpu_milli
 from kai_solver.fairness import QueueTree as Queues
@@ -44,13 +42,10 @@ def _pending(scene: Scene, before: Ledger) -> Ledger:
     ledger = before.copy()
     devices = [node for node in scene.snapshot.nodes if node.gpus and node.gpu_memory_mib]
     smallest = min(devices, key=lambda node: node.gpu_memory_mib, default=None)
-    counts = Counter(
-        [
-            (gang.queue, gang.preemptible, paid(pod, smallest))
-            for gang in scene.snapshot.gangs
-            for pod in gang.pods
-            if pod.status is PodStatus.PENDING
-        ]
-    )
+    counts: Counts = {}
+    for gang in scene.snapshot.gangs:
+        waiting = [pod for pod in gang.pods if pod.status is PodStatus.PENDING]
+        if waiting:
+            count_paid(counts, gang, waiting, lambda _: smallest)
     book(ledger, counts)
     return ledger

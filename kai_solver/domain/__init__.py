@@ -44,7 +44,7 @@ from kai_solver.domain.plan import (
     Rung,
     Stage,
 )
-from kai_solver.domain.pods import NO_GPU, GpuRequest, Pod, PodStatus
+from kai_solver.domain.pods import NO_GPU, GpuRequest, Pod, PodStatus, gpus_asked
 from kai_solver.domain.queues import DEFAULT_QUEUE_PRIORITY, Queue, QueueVector
 from kai_solver.domain.snapshot import Notice, Policy, Snapshot
 
@@ -118,6 +118,7 @@ __all__ = [
     "ZoneShare",
     "counted_gpu_milli",
     "flat_gang",
+    "gpus_asked",
     "implied_terms",
     "inherited",
     "paid_gpu_milli",

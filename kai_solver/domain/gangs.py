@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from kai_solver.domain.placement import NO_PLACEMENT, Placement
 from kai_solver.domain.pods import Pod
@@ -51,8 +52,9 @@ class SubGroup:
                 yield from child.podsets()
 
 
+@lru_cache(maxsize=4096)
 def flat_gang(min_member: int, topology: TopologyConstraint | None = None) -> SubGroup:
-    """Tree of a gang without subgroups: one podset named ``default``."""
+    """Tree of a gang without subgroups: one podset named ``default``; the same object for the same tree."""
     return SubGroup(children=(PodSet("default", min_member),), topology=topology)
 
 
@@ -62,6 +64,8 @@ class Gang:
 
     Attributes
     ----------
+    namespace, name
+        ``key`` is ``namespace/name``, unique in a snapshot.
     pods
         All pods, finished ones included; order is the importer's.
     preemptible
@@ -105,11 +109,11 @@ class Gang:
     set_aside: str = ""
     uid: str = ""
     queue_source: str = field(default="", compare=False)
+    key: str = field(init=False, repr=False, compare=False)
 
-    @property
-    def key(self) -> str:
-        """``namespace/name``."""
-        return f"{self.namespace}/{self.name}"
+    def __post_init__(self) -> None:
+        """Write the key once: it is asked for all the time."""
+        object.__setattr__(self, "key", f"{self.namespace}/{self.name}")
 
     @property
     def family(self) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 
 from kai_solver.domain.constraints import NO_CONSTRAINTS, Constraints
 from kai_solver.domain.numa import Container, ZoneShare
@@ -77,6 +78,12 @@ class GpuRequest:
 NO_GPU = GpuRequest()
 
 
+@lru_cache(maxsize=4096)
+def gpus_asked(devices: int, milli: int = MILLI, memory_mib: int = 0) -> GpuRequest:
+    """The request; the same object for the same request, by which likes are known without comparing them."""
+    return GpuRequest(devices, milli, memory_mib)
+
+
 @dataclass(frozen=True, slots=True)
 class Pod:
     """A pod.
@@ -135,8 +142,8 @@ class Pod:
     containers: tuple[Container, ...] = ()
     zones: tuple[ZoneShare, ...] = ()
     claims: tuple[str, ...] = ()
+    key: str = field(init=False, repr=False, compare=False)
 
-    @property
-    def key(self) -> str:
-        """``namespace/name``."""
-        return f"{self.namespace}/{self.name}"
+    def __post_init__(self) -> None:
+        """Write the key once: it is asked for all the time."""
+        object.__setattr__(self, "key", f"{self.namespace}/{self.name}")

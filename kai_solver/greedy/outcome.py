@@ -9,9 +9,9 @@ from kai_solver.greedy.state import State
 from kai_solver.greedy.victims import VictimPool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Admission:
-    """One chunk that got places. ``units``: those that leave or move for it (indices of the pool)."""
+    """One chunk that got places; never changed. ``units``: those that leave or move for it (indices of the pool)."""
 
     chunk: Chunk
     rung: Rung

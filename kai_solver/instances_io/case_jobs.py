@@ -17,6 +17,7 @@ from kai_solver.domain import (
     SubGroup,
     TopologyConstraint,
     flat_gang,
+    gpus_asked,
 )
 from kai_solver.instances_io.case_claims import CaseClaims
 from kai_solver.instances_io.case_schema import (
@@ -146,10 +147,10 @@ def _min_member(job: JobDoc) -> int:
 def _gpu_request(asked: RequestDoc, task: TaskDoc) -> GpuRequest:
     gpus = asked.gpus if task.gpus is None else task.gpus
     if asked.gpu_memory_mib and task.gpus is None:
-        return GpuRequest(asked.gpu_devices, 0, asked.gpu_memory_mib)
+        return gpus_asked(asked.gpu_devices, 0, asked.gpu_memory_mib)
     if 0 < gpus < 1:
-        return GpuRequest(asked.gpu_devices, round(gpus * MILLI))
-    return GpuRequest(int(gpus)) if gpus else NO_GPU
+        return gpus_asked(asked.gpu_devices, round(gpus * MILLI))
+    return gpus_asked(int(gpus)) if gpus else NO_GPU
 
 
 def _node_requirements(task: TaskDoc, instance: InstanceDoc) -> list[Requirement]:

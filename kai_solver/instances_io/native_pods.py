@@ -17,6 +17,7 @@ from kai_solver.domain import (
     Requirement,
     SpreadConstraint,
     Toleration,
+    gpus_asked,
     implied_terms,
     paid_gpu_milli,
 )
@@ -172,20 +173,20 @@ def _gpu_request(doc: PodDoc, named: int, field: str) -> GpuRequest:
         if doc.gpu_memory or doc.gpus not in (0, named):
             problem = f"{named} GPUs in resources beside another request of GPUs"
             raise InputError(problem, field=f"{field}.resources", cure="Give one of them, or the same number")
-        return GpuRequest(named)
+        return gpus_asked(named)
     if doc.gpu_memory:
         if doc.gpus:
             problem = "gpus and gpuMemory exclude each other"
             raise InputError(problem, field=f"{field}.gpuMemory", cure="Ask by number or by memory")
-        return GpuRequest(doc.gpu_devices, 0, doc.gpu_memory)
+        return gpus_asked(doc.gpu_devices, 0, doc.gpu_memory)
     if 0 < doc.gpus < 1:
-        return GpuRequest(doc.gpu_devices, max(round(doc.gpus * MILLI), 1))
+        return gpus_asked(doc.gpu_devices, max(round(doc.gpus * MILLI), 1))
     if doc.gpus != int(doc.gpus):
         problem = f"{doc.gpus:g} GPUs are neither whole nor a share of one"
         raise InputError(
             problem, field=f"{field}.gpus", cure="Ask for whole GPUs, or for a share below 1 of gpuDevices"
         )
-    return GpuRequest(int(doc.gpus)) if doc.gpus else NO_GPU
+    return gpus_asked(int(doc.gpus)) if doc.gpus else NO_GPU
 
 
 def _requirement(doc: RequirementDoc) -> Requirement:

@@ -24,7 +24,6 @@ from kai_solver.domain import (
     NO_GPU,
     Constraints,
     Gang,
-    GpuRequest,
     Node,
     Notice,
     Pod,
@@ -33,6 +32,7 @@ from kai_solver.domain import (
     Requirement,
     Snapshot,
     flat_gang,
+    gpus_asked,
 )
 from kai_solver.errors import InputError
 from kai_solver.instances_io.fields import MIB, Strict, validate
@@ -296,7 +296,7 @@ class _Builder:
             namespace="openb",
             name=name,
             request=_SCHEMA.vector(amounts),
-            gpu=GpuRequest(row.gpus, row.gpu_milli) if row.gpus else NO_GPU,
+            gpu=gpus_asked(row.gpus, row.gpu_milli) if row.gpus else NO_GPU,
             status=PodStatus.PENDING if place is None else PodStatus.RUNNING,
             node="" if place is None else self._nodes[place.node].name,
             devices=() if place is None else place.devices,

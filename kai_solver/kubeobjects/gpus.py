@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
 
-from kai_solver.domain import NO_GPU, GpuRequest
+from kai_solver.domain import NO_GPU, GpuRequest, gpus_asked
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
 from kai_solver.units import GPU_RESOURCES, MILLI
@@ -23,15 +23,15 @@ def gpu_request(whole_milli: int, annotations: Mapping[str, str]) -> GpuRequest:
     if fraction is None and memory is None:
         if names.GPU_FRACTION_DEVICES in annotations:
             raise _refuse(names.GPU_FRACTION_DEVICES, "needs a gpu-fraction or gpu-memory", "Add one of them")
-        return GpuRequest(whole_milli // MILLI) if whole_milli else NO_GPU
+        return gpus_asked(whole_milli // MILLI) if whole_milli else NO_GPU
     if fraction is not None and memory is not None:
         raise _refuse(names.GPU_FRACTION, "stands beside gpu-memory", "Keep one of them")
     if whole_milli:
         raise _refuse(names.GPU_FRACTION, "a shared GPU stands beside whole GPUs", "Keep one of them")
     devices = _positive(names.GPU_FRACTION_DEVICES, annotations.get(names.GPU_FRACTION_DEVICES, "1"))
     if fraction is not None:
-        return GpuRequest(devices, _milli(fraction))
-    return GpuRequest(devices, 0, _positive(names.GPU_MEMORY, memory or ""))
+        return gpus_asked(devices, _milli(fraction))
+    return gpus_asked(devices, 0, _positive(names.GPU_MEMORY, memory or ""))
 
 
 def gpu_groups(labels: Mapping[str, str]) -> tuple[str, ...]:

@@ -50,20 +50,20 @@ def assemble(problem: Problem, outcome: Outcome, is_late: Callable[[], bool] = l
 
 
 def _binds(problem: Problem, outcome: Outcome, labels: Labels) -> tuple[Bind, ...]:
-    places = outcome.state.places
+    places, pods, nodes, gangs = outcome.state.places, problem.pods, problem.nodes, problem.gangs
     binds: list[Bind] = []
     last_first: list[list[int]] = []
     for admission in outcome.admissions:
-        gang = problem.gangs[admission.chunk.gang].gang.key
-        for pod in admission.chunk.pods:
-            place = places.get(pod)
+        chunk, rung = admission.chunk, admission.rung
+        gang = gangs[chunk.gang].gang.key
+        for number in chunk.pods:
+            place = places.get(number)
             if place is not None:
-                node = problem.nodes[place.node].name
-                devices = _devices(problem, place, labels)
-                zones = _zones(problem, place)
-                last_first.append([zone for zone, _ in reversed(place.zones)])
-                binds.append(Bind(problem.pods[pod].key, gang, node, devices, not place.now, admission.rung, zones))
-    return _first_zones_first(binds, last_first)
+                pod, node = pods[number], nodes[place.node].name
+                devices, zones = _devices(problem, place, labels), _zones(problem, place)
+                binds.append(Bind(pod.key, gang, node, devices, not place.now, rung, zones))
+                last_first.append([zone for zone, _ in reversed(place.zones)] if zones else [])
+    return _first_zones_first(binds, last_first) if problem.zones is not None else tuple(binds)
 
 
 def _first_zones_first(binds: list[Bind], last_first: list[list[int]]) -> tuple[Bind, ...]:
@@ -87,16 +87,20 @@ def _zones(problem: Problem, place: Place) -> tuple[ZoneShare, ...]:
 
 
 def _devices(problem: Problem, place: Place, labels: Labels) -> tuple[Device, ...]:
+    if not place.devices:
+        return ()
     uuids = problem.nodes[place.node].gpu_uuids
-    label = labels.get(place.node, {})
-    devices = sorted([label.get(d, d) for d in place.devices]) if label else sorted(place.devices)
-    return tuple([_device(d, place.milli, uuids[d] if d < len(uuids) else "") for d in devices])
+    label = labels.get(place.node)
+    taken = place.devices if label is None else tuple([label.get(d, d) for d in place.devices])
+    if not uuids:
+        return _nameless(taken, place.milli)
+    return tuple([Device(d, place.milli, uuids[d] if d < len(uuids) else "") for d in sorted(taken)])
 
 
 @lru_cache(maxsize=4096)
-def _device(index: int, milli: int, uuid: str) -> Device:
+def _nameless(devices: tuple[int, ...], milli: int) -> tuple[Device, ...]:
     """Devices without a uuid are the same on every node."""
-    return Device(index, milli, uuid)
+    return tuple([Device(d, milli) for d in sorted(devices)])
 
 
 def _stays(problem: Problem, pod: int, place: Place) -> bool:

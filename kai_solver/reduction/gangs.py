@@ -94,12 +94,6 @@ Standings = dict[str, Standing]
 
 def standings(pods: Sequence[Pod]) -> Standings:
     """How the pods of a gang, which are in order, stand."""
-    if not pods:
-        return {}
-    podset, status = pods[0].podset, pods[0].status
-    if all(pod.status is status and pod.podset == podset and not pod.constraints.blocked for pod in pods):
-        waits = status is PodStatus.PENDING
-        return _uniform(podset, len(pods), waits=waits, runs=status.is_active, gated=status is PodStatus.GATED)
     found: dict[str, tuple[list[int], list[int], list[int], list[int]]] = {}
     for offset, pod in enumerate(pods):
         pending, active, gated, blocked = found.setdefault(pod.podset, ([], [], [], []))
@@ -115,11 +109,21 @@ def standings(pods: Sequence[Pod]) -> Standings:
     }
 
 
+def standings_of(pod: Pod, count: int) -> Standings:
+    """How ``count`` pods like ``pod`` stand: the same object for all such gangs, which nobody may change."""
+    status = pod.status
+    number = 0 if status is PodStatus.PENDING else 1 if status.is_active else 2 if status is PodStatus.GATED else 3
+    return _uniform(pod.podset, count, number)
+
+
 @lru_cache(maxsize=1024)
-def _uniform(podset: str, count: int, *, waits: bool, runs: bool, gated: bool) -> Standings:
-    """Of ``count`` pods that all stand alike: the same object for all such gangs, which nobody may change."""
+def _uniform(podset: str, count: int, status: int) -> Standings:
     offsets = range(count)
-    return {podset: Standing(offsets if waits else (), offsets if runs else (), count if gated else 0)}
+    if status == 0:
+        return {podset: Standing(offsets)}
+    if status == 1:
+        return {podset: Standing((), offsets)}
+    return {podset: Standing(gated=count) if status == 2 else _NOBODY}
 
 
 def shape_gang(
@@ -137,7 +141,8 @@ def shape_gang(
     if isinstance(child, PodSet):
         # Most gangs: no walk.
         leaf = _leaf(child, stands.get(child.name, _NOBODY), first_pod)
-        flat = TreeNode(group.name, group.needed, group.topology, (leaf,))
+        needed = 1 if group.min_subgroups is None else group.needed
+        flat = TreeNode(group.name, needed, group.topology, (leaf,))
         return GangShape(index, gang, queue, flat, (leaf,), placement, family)
     root = _node(group, stands, first_pod, leaves)
     return GangShape(index, gang, queue, root, tuple(leaves), placement, family)

@@ -22,23 +22,23 @@ class Kinds:
         self.samples: list[Pod] = []
         self._numbers: dict[_Key, int] = {}
         # Importers share Constraints objects: identity is a cheap first key, hashing them deeply costs 10 µs.
+        self._by_parts: dict[tuple[int, int, int, int], tuple[int, Pod]] = {}
         self._by_identity: dict[int, tuple[Constraints, int]] = {}
         self._constraints: dict[Constraints, int] = {}
 
     def of(self, pods: Sequence[Pod]) -> list[int]:
         """Kind of each of ``pods``."""
+        if self.aligned:
+            return [self._number(pod) for pod in pods]
+        # Importers share requests and constraints: whose parts are the same objects is known without hashing them.
         found: list[int] = []
-        before, kind = None, -1
+        known = self._by_parts
         for pod in pods:
-            if before is None or not (
-                pod.request is before.request
-                and pod.gpu is before.gpu
-                and pod.constraints is before.constraints
-                and pod.quota_gpu_milli == before.quota_gpu_milli
-                and not self.aligned
-            ):
-                before, kind = pod, self._number(pod)
-            found.append(kind)
+            parts = id(pod.request), id(pod.gpu), id(pod.constraints), pod.quota_gpu_milli
+            entry = known.get(parts)
+            if entry is None:
+                entry = known[parts] = self._number(pod), pod
+            found.append(entry[0])
         return found
 
     def _number(self, pod: Pod) -> int:
@@ -62,4 +62,4 @@ class Kinds:
     @property
     def size(self) -> int:
         """Objects held."""
-        return max(len(self.samples), len(self._by_identity))
+        return max(len(self.samples), len(self._by_identity), len(self._by_parts))

@@ -1,6 +1,7 @@
 """What pods hold on every node, and on every device; kept from one cycle to the next."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -199,6 +200,8 @@ def _plainly(node: Node, pods: list[Pod]) -> tuple[Seats, list[int]] | None:
                 return None
             for d in seat:
                 free[d] -= MILLI
+    if not named:
+        return _in_a_row(node, pods)
     left = [d for d, milli in enumerate(free) if milli == MILLI]
     if sum([pod.gpu.devices for at, pod in enumerate(pods) if at not in named]) > len(left):
         return None
@@ -214,3 +217,18 @@ def _plainly(node: Node, pods: list[Pod]) -> tuple[Seats, list[int]] | None:
         for d in seat:
             free[d] = 0
     return seats, free
+
+
+def _in_a_row(node: Node, pods: list[Pod]) -> tuple[Seats, list[int]] | None:
+    """The same where nobody names any."""
+    seats: Seats = []
+    first = 0
+    for pod in pods:
+        seats.append(_run(first, pod.gpu.devices))
+        first += pod.gpu.devices
+    return (seats, [0] * first + [MILLI] * (node.gpus - first)) if first <= node.gpus else None
+
+
+@lru_cache(maxsize=1024)
+def _run(first: int, count: int) -> tuple[int, ...]:
+    return tuple(range(first, first + count))

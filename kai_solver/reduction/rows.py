@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from operator import lt
 from typing import Final
 
 from kai_solver.domain import Gang, Pod, PodStatus
 from kai_solver.fairness import QueueTree
-from kai_solver.reduction.gangs import GangShape, Standings, standings
+from kai_solver.reduction.gangs import GangShape, Standings, standings, standings_of
 from kai_solver.reduction.kinds import Kinds
 
 Crowd = tuple[int, bool, str]
@@ -70,8 +69,34 @@ def gang_row(gang: Gang, kinds: Kinds, index: dict[str, int]) -> GangRow:
     """Look at ``gang`` for the first time; ``index``: of nodes by name."""
     ordered = _in_order(gang)
     pods = ordered.pods
-    numbers, homes = kinds.of(pods), [index.get(pod.node, -1) for pod in pods]
-    return GangRow(gang.key, pods, numbers, homes, NO_SEATS, gang, ordered, standings(pods), _crowds(pods, numbers))
+    homes = [index.get(pod.node, -1) for pod in pods]
+    if pods and _is_uniform(pods):
+        numbers = kinds.of(pods[:1]) * len(pods)
+        stands, crowds = standings_of(pods[0], len(pods)), _crowd(pods[0], numbers[0], len(pods))
+    else:
+        numbers = kinds.of(pods)
+        stands, crowds = standings(pods), _crowds(pods, numbers)
+    return GangRow(gang.key, pods, numbers, homes, NO_SEATS, gang, ordered, stands, crowds)
+
+
+def _is_uniform(pods: Sequence[Pod]) -> bool:
+    """True where the pods plainly are of one kind, podset and status, as those of most gangs."""
+    first = pods[0]
+    if first.gpu.memory_mib or first.constraints.blocked:
+        return False
+    for pod in pods:
+        if (
+            pod.status is not first.status
+            or pod.request is not first.request
+            or pod.gpu is not first.gpu
+            or pod.constraints is not first.constraints
+            or pod.podset != first.podset
+            or pod.quota_gpu_milli != first.quota_gpu_milli
+            or pod.guaranteed is not first.guaranteed
+            or pod.containers is not first.containers
+        ):
+            return False
+    return True
 
 
 def _in_order(gang: Gang) -> Gang:
@@ -90,14 +115,12 @@ def _crowds(pods: Sequence[Pod], kinds: list[int]) -> dict[Crowd, int]:
     for pod, kind in zip(pods, kinds, strict=True):
         is_active = pod.status.is_active
         if is_active or pod.status is PodStatus.PENDING:
-            if len(pods) == 1 and not pod.gpu.memory_mib:
-                return _lone(kind, is_active)
             key = kind, is_active, pod.node if pod.gpu.memory_mib else ""
             found[key] = found.get(key, 0) + 1
     return found
 
 
-@lru_cache(maxsize=1024)
-def _lone(kind: int, is_active: bool) -> dict[Crowd, int]:
-    """Of a single pod: the same for all of its kind."""
-    return {(kind, is_active, ""): 1}
+def _crowd(pod: Pod, kind: int, count: int) -> dict[Crowd, int]:
+    """The same of ``count`` pods like ``pod``, which ask for no GPU memory."""
+    is_active = pod.status.is_active
+    return {(kind, is_active, ""): count} if is_active or pod.status is PodStatus.PENDING else {}

@@ -8,11 +8,11 @@ from kai_solver.domain import (
     NO_GPU,
     Constraints,
     Gang,
-    GpuRequest,
     Pod,
     Snapshot,
     TopologyConstraint,
     flat_gang,
+    gpus_asked,
 )
 from kai_solver.instances_io.native_schema import TopologyConstraintDoc
 from kai_solver.instances_io.scenario_schema import JobDefaultsDoc
@@ -75,7 +75,7 @@ class JobMaker:
             namespace=NAMESPACE,
             name=name,
             request=self._schema.vector(amounts),
-            gpu=GpuRequest(size.devices, size.milli) if size.devices else NO_GPU,
+            gpu=gpus_asked(size.devices, size.milli) if size.devices else NO_GPU,
             constraints=size.constraints,
             order=(0, float(order), name),
         )

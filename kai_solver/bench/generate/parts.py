@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from kai_solver.domain import (
     NO_GPU,
     Gang,
-    GpuRequest,
     Node,
     Pod,
     PodStatus,
@@ -15,6 +14,7 @@ from kai_solver.domain import (
     TopologyConstraint,
     TopologyLevel,
     flat_gang,
+    gpus_asked,
 )
 from kai_solver.units import MILLI, UNLIMITED
 
@@ -64,7 +64,7 @@ def gang(
     """A gang, all or nothing, of ``pods`` pods with ``gpus`` GPUs each; it runs on ``nodes`` where they are given."""
     cores, memory = (8 * gpus, 64 * _GIB * gpus) if gpus else (2, 8 * _GIB)
     request = (cores * MILLI, memory, 0, 1)
-    asked = GpuRequest(gpus) if gpus else NO_GPU
+    asked = gpus_asked(gpus) if gpus else NO_GPU
     status = PodStatus.RUNNING if nodes else PodStatus.PENDING
     places = nodes or [""] * pods
     names = [f"{name}-{i:03}" for i in range(pods)]
