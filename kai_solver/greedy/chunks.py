@@ -92,12 +92,13 @@ class Chunker:
         lacking = leaf.min_member - len(active)
         if lacking > len(pending):
             return None
-        pods = tuple(pending[: max(lacking, 1)])
-        is_choice = len(pods) < len(pending) and self._is_choice(pods, is_core=lacking > 0)
+        pods = tuple(pending[:lacking] if lacking > 1 else pending[:1])
+        is_core = lacking > 0
+        is_choice = len(pods) < len(pending) and self._is_choice(pods, is_core=is_core)
         root, anchors = self.shape.root, tuple(active)
         inner = Part(leaf.name, leaf.topology, pods, (), anchors)
         part = Part(root.name, root.topology, (), (inner,), anchors)
-        return Chunk(self.shape.index, part, pods, lacking > 0, is_choice)
+        return Chunk(self.shape.index, part, pods, is_core, is_choice)
 
     def _is_choice(self, pods: tuple[int, ...], *, is_core: bool) -> bool:
         """True where the gang has other pods or subgroups waiting that the chunk could have asked for instead."""

@@ -31,9 +31,12 @@ class Turn(NamedTuple):
 
 def gang_key(chunker: Chunker) -> GangKey:
     """Order of a gang inside its queue, in its present state."""
-    gang = chunker.shape.gang
+    gang, lone = chunker.shape.gang, chunker.lone
     active, minimum = -1, 0
-    if chunker.is_satisfied(chunker.shape.root):
+    if lone is not None:
+        if len(chunker.state.active[0]) >= lone.min_member:
+            active, minimum = len(chunker.state.active[0]), lone.min_member
+    elif chunker.is_satisfied(chunker.shape.root):
         active = sum(map(len, chunker.state.active))
         minimum = sum(leaf.min_member for leaf in chunker.shape.leaves)
     return gang_order_key(gang.priority, active, minimum, gang.created_s, gang.uid or gang.key)
@@ -56,10 +59,14 @@ class Turns:
         self._heads: dict[int, Turn] = {}
         self._served: int | None = None
         self._held: dict[int, list[int]] = {}
+        waiting = self._waiting
         for gang in gangs:
-            if chunkers[gang].waits():
-                heap = self._waiting.setdefault(state.problem.gangs[gang].queue, [])
-                heap.append((gang_key(chunkers[gang]), gang))
+            chunker = chunkers[gang]
+            if chunker.waits():
+                queue = chunker.shape.queue
+                if queue not in waiting:
+                    waiting[queue] = []
+                waiting[queue].append((gang_key(chunker), gang))
         for heap in self._waiting.values():
             heapq.heapify(heap)
 

@@ -64,6 +64,8 @@ class GangShape:
     @property
     def active(self) -> tuple[int, ...]:
         """All its active pods."""
+        if len(self.leaves) == 1:
+            return self.leaves[0].active
         return tuple(pod for leaf in self.leaves for pod in leaf.active)
 
     @property
@@ -74,6 +76,8 @@ class GangShape:
     @property
     def pending(self) -> tuple[int, ...]:
         """All its pods that may be placed."""
+        if len(self.leaves) == 1:
+            return self.leaves[0].pending
         return tuple(pod for leaf in self.leaves for pod in leaf.pending)
 
 
@@ -136,14 +140,14 @@ def shape_gang(
     family: int = -1,
 ) -> GangShape:
     """Flatten a gang whose pods have the indices ``first_pod...`` in the problem's table."""
-    group, leaves = gang.root, list[Leaf]()
-    child = group.children[0] if len(group.children) == 1 else None
-    if isinstance(child, PodSet):
+    group = gang.root
+    if len(group.children) == 1 and isinstance(child := group.children[0], PodSet):
         # Most gangs: no walk.
         leaf = _leaf(child, stands.get(child.name, _NOBODY), first_pod)
         needed = 1 if group.min_subgroups is None else group.needed
         flat = TreeNode(group.name, needed, group.topology, (leaf,))
         return GangShape(index, gang, queue, flat, (leaf,), placement, family)
+    leaves: list[Leaf] = []
     root = _node(group, stands, first_pod, leaves)
     return GangShape(index, gang, queue, root, tuple(leaves), placement, family)
 

@@ -28,18 +28,18 @@ class Kinds:
 
     def of(self, pods: Sequence[Pod]) -> list[int]:
         """Kind of each of ``pods``."""
+        return [self.kind(pod) for pod in pods]
+
+    def kind(self, pod: Pod) -> int:
+        """Kind of ``pod``."""
         if self.aligned:
-            return [self._number(pod) for pod in pods]
+            return self._number(pod)
         # Importers share requests and constraints: whose parts are the same objects is known without hashing them.
-        found: list[int] = []
-        known = self._by_parts
-        for pod in pods:
-            parts = id(pod.request), id(pod.gpu), id(pod.constraints), pod.quota_gpu_milli
-            entry = known.get(parts)
-            if entry is None:
-                entry = known[parts] = self._number(pod), pod
-            found.append(entry[0])
-        return found
+        parts = id(pod.request), id(pod.gpu), id(pod.constraints), pod.quota_gpu_milli
+        known = self._by_parts.get(parts)
+        if known is None:
+            known = self._by_parts[parts] = self._number(pod), pod
+        return known[0]
 
     def _number(self, pod: Pod) -> int:
         gpu = pod.gpu

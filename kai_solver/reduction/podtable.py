@@ -90,7 +90,7 @@ class PodTable:
             else:
                 shape = self._shape(row, home, first)
                 placement = shape.placement
-                numbers.append(shape.index)
+                numbers.append(len(self.gangs))
                 self.gangs.append(shape)
             if placement is not last:
                 self._stretches.append((first, last))
@@ -176,9 +176,9 @@ class PodTable:
     def loads(self) -> Iterator[tuple[Load, int]]:
         """How many pods of every leaf queue are active or wait, by what they cost; of gangs set aside too."""
         index = self._ground.index
-        for (name, preemptible), crowds in self._roster.crowds.items():
+        for (name, preemptible, kind, is_active, node), count in self._roster.crowds.items():
             home = self._homes.get(name) or self._home(name)
-            for (kind, is_active, node), count in crowds.items() if home.is_leaf else ():
+            if home.is_leaf:
                 cost = self._charge_on(kind, index.get(node, -1)) if node else self._cost[kind]
                 yield Load(home.queue, preemptible, is_active, cost), count
 

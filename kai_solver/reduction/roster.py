@@ -5,10 +5,10 @@ from operator import attrgetter
 
 from kai_solver.domain import Gang, Pod
 from kai_solver.reduction.kinds import Kinds
-from kai_solver.reduction.rows import FOREIGN, NO_SEATS, Crowd, GangRow, Lodgers, gang_row
+from kai_solver.reduction.rows import FOREIGN, NO_SEATS, GangRow, Lodgers, gang_row
 
-Payer = tuple[str, bool]
-"""Name of a queue, and whether the gangs are preemptible."""
+Paying = tuple[str, bool, int, bool, str]
+"""Name of a queue, whether its gangs are preemptible, and a `Crowd` of them."""
 
 
 class Roster:
@@ -21,7 +21,7 @@ class Roster:
     come, gone
         Who was not there in the cycle before, and who is there no more.
     crowds
-        How many pods cost the same, by who pays.
+        How many pods cost a queue the same.
     """
 
     def __init__(self, kinds: Kinds) -> None:
@@ -30,7 +30,7 @@ class Roster:
         self.foreign = Lodgers(FOREIGN, (), [], [], NO_SEATS)
         self.come: list[Lodgers] = []
         self.gone: list[Lodgers] = []
-        self.crowds: dict[Payer, dict[Crowd, int]] = {}
+        self.crowds: dict[Paying, int] = {}
         self._index: dict[str, int] = {}
         self._rows: dict[int, GangRow] = {}
         self._foreign: tuple[Pod, ...] = ()
@@ -47,10 +47,8 @@ class Roster:
         self._rows = {id(row.source): row for row in rows}
         come = [row for key, row in self._rows.items() if key not in before]
         gone = [row for key, row in before.items() if key not in self._rows]
-        for row in come:
-            self._count(row, +1)
-        for row in gone:
-            self._count(row, -1)
+        self._count(come, +1)
+        self._count(gone, -1)
         self.come, self.gone = [*come], [*gone]
         self.rows = sorted(rows, key=attrgetter("key"))
         if foreign != self._foreign:
@@ -71,14 +69,12 @@ class Roster:
             first += len(row.kinds)
         return {pod: seat for pod, seat in found.items() if seat}
 
-    def _count(self, row: GangRow, sign: int) -> None:
-        payer = row.gang.queue, row.gang.preemptible
-        crowds = self.crowds.setdefault(payer, {})
-        for crowd, count in row.crowds.items():
-            left = crowds.get(crowd, 0) + sign * count
-            if left:
-                crowds[crowd] = left
-            else:
-                del crowds[crowd]
-        if not crowds:
-            del self.crowds[payer]
+    def _count(self, rows: Sequence[GangRow], sign: int) -> None:
+        crowds = self.crowds
+        for row in rows:
+            queue, preemptible = row.gang.queue, row.gang.preemptible
+            for (kind, is_active, node), count in row.crowds.items():
+                key = queue, preemptible, kind, is_active, node
+                crowds[key] = crowds.get(key, 0) + sign * count
+                if not crowds[key]:
+                    del crowds[key]

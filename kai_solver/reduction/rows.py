@@ -71,8 +71,9 @@ def gang_row(gang: Gang, kinds: Kinds, index: dict[str, int]) -> GangRow:
     pods = ordered.pods
     homes = [index.get(pod.node, -1) for pod in pods]
     if pods and _is_uniform(pods):
-        numbers = kinds.of(pods[:1]) * len(pods)
-        stands, crowds = standings_of(pods[0], len(pods)), _crowd(pods[0], numbers[0], len(pods))
+        kind = kinds.kind(pods[0])
+        numbers = [kind] * len(pods)
+        stands, crowds = standings_of(pods[0], len(pods)), _crowd(pods[0], kind, len(pods))
     else:
         numbers = kinds.of(pods)
         stands, crowds = standings(pods), _crowds(pods, numbers)
@@ -84,7 +85,7 @@ def _is_uniform(pods: Sequence[Pod]) -> bool:
     first = pods[0]
     if first.gpu.memory_mib or first.constraints.blocked:
         return False
-    for pod in pods:
+    for pod in pods[1:]:
         if (
             pod.status is not first.status
             or pod.request is not first.request
