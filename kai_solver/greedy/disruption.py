@@ -155,7 +155,7 @@ class Disruption:
             if self.is_over():
                 return None
             evictor = self._evictor(units)
-            if not evictor.has_anybody and self.rung is not Rung.CONSOLIDATION:
+            if self.rung is not Rung.CONSOLIDATION and (not evictor.has_anybody or evictor.is_hopeless(chunk)):
                 continue
             before = self._before(who)
             found = evictor.make_room(chunk, allowance)

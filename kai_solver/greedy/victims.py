@@ -209,6 +209,29 @@ class VictimPool:
         left: BoolArray = self.state.is_out[self._first_pod]
         return left
 
+    def most_devices(self, eligible: BoolArray, rows: IntArray) -> IntArray:
+        """(N,) wholly free devices with all ``eligible`` (U,) units gone; no less than there would be.
+
+        ``rows`` of `homes` are theirs. Who shares devices counts as if he had them alone, and who moved as if he had
+        all of the node.
+        """
+        homes, state = self.homes, self.state
+        rows = rows[~state.is_gone[self._first_pod[homes.unit[rows]]]]
+        most = state.whole_later.astype(np.int64)
+        np.add.at(most, homes.node[rows], homes.whole[rows])
+        np.add.at(most, homes.shared_node, eligible[homes.shared_unit])
+        node, unit = self._guest_rows()
+        most[node[eligible[unit]]] = state.device_future.shape[1]
+        for pod in self._may_join:
+            if pod in state.places:
+                most[state.places[pod].node] += len(state.places[pod].devices)
+        return most
+
+    @cached_property
+    def _may_join(self) -> list[int]:
+        """Waiting pods of gangs that run: places that they get go with the core."""
+        return [pod for gang in self.of_gang for pod in self.state.problem.gangs[gang].pending]
+
     def nodes_of(self, units: BoolArray) -> IntArray:
         """Nodes where any of ``units`` (U,) ran, or was ever given a place."""
         homes, (node, unit) = self.homes, self._guest_rows()

@@ -66,25 +66,35 @@ class _Court:
     least: list[list[int]]
     """By queue, the least that it may hold in the end."""
     lasting: bool
-    _known: dict[tuple[int, frozenset[Charge]], bool] = field(default_factory=dict)
-    """Answers by leaf queue and charges: of 5,000 gangs most cost the same as another one of their queue."""
+    _known: dict[tuple[int, Charge], bool] = field(default_factory=dict)
+    """Answers by leaf queue and charge: of 5,000 gangs most cost the same as another one of their queue."""
+    _levels: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def may_go(self, gang: int, units: Sequence[Unit]) -> bool:
         """False where no set of victims with any of ``units``, of one gang, passes the tests."""
-        leaf, charges = self.state.problem.gangs[gang].queue, frozenset(unit.charge for unit in units)
-        known = self._known.get((leaf, charges))
+        leaf = self.state.problem.gangs[gang].queue
+        if len(units) == 1 or not self.lasting:
+            return any(self._passes(leaf, unit.charge) for unit in units)
+        charges = {unit.charge for unit in units}
+        may_go = any(self._less_saturated(leaf, charge) for charge in charges)
+        return may_go and any(self._comes_first(leaf, charge) for charge in charges)
+
+    def _passes(self, leaf: int, charge: Charge) -> bool:
+        known = self._known.get((leaf, charge))
         if known is None:
-            known = self._known[leaf, charges] = self._passes(leaf, charges)
+            known = self._less_saturated(leaf, charge) and (not self.lasting or self._comes_first(leaf, charge))
+            self._known[leaf, charge] = known
         return known
 
-    def _passes(self, leaf: int, charges: frozenset[Charge]) -> bool:
-        may_go = any(self._less_saturated(leaf, charge) for charge in charges)
-        return may_go and (not self.lasting or any(self._comes_first(leaf, charge) for charge in charges))
+    def _levelled(self, leaf: int) -> tuple[int, int]:
+        if leaf not in self._levels:
+            self._levels[leaf] = levelled(self.state.problem.queues, self.who.queue, leaf)
+        return self._levels[leaf]
 
     def _comes_first(self, leaf: int, charge: tuple[int, int, int]) -> bool:
         """`goes_before` with only ``charge`` lost by ``leaf``."""
         problem = self.state.problem
-        mine, theirs = levelled(problem.queues, self.who.queue, leaf)
+        mine, theirs = self._levelled(leaf)
         key = key_of(self.state, mine, self.least[mine], self.who.charge)
         left = [have - gone for have, gone in zip(self.state.allocated[theirs], charge, strict=True)]
         other = key_of(self.state, theirs, left, charge)
@@ -93,7 +103,7 @@ class _Court:
     def _less_saturated(self, leaf: int, charge: tuple[int, int, int]) -> bool:
         """`ReclaimLedger.saturation_ok` with only ``charge`` lost by ``leaf``."""
         problem = self.state.problem
-        mine, theirs = levelled(problem.queues, self.who.queue, leaf)
+        mine, theirs = self._levelled(leaf)
         asked = self.who.charge
         ours = [held + more for held, more in zip(self.least[mine], asked, strict=True)]
         left = [held - gone for held, gone in zip(self.state.allocated[theirs], charge, strict=True)]

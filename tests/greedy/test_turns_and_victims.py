@@ -299,6 +299,47 @@ def test_a_room_table_kept_is_one_made_anew(state: State) -> None:
         assert cheapest(kept, state) == cheapest(anew, state)
 
 
+@given(state=crowded_states(), data=st.data())
+@SPEED
+def test_a_room_table_serves_others_as_one_made_for_them(state: State, data: st.DataObject) -> None:
+    """Whoever may leave, whoever left meanwhile, and whatever nodes were asked about before."""
+    pool, fits = Disruption.pool_of(state), FitTable(state)
+    shape = state.problem.pod_shape[state.problem.gangs[-1].pending[0]]
+    kept = RoomTable(pool, fits, shape, everybody(pool), Rung.PREEMPT)
+    mask = st.builds(np.array, st.lists(st.booleans(), min_size=len(pool.units), max_size=len(pool.units)))
+    nodes = st.builds(np.array, st.lists(st.booleans(), min_size=len(state.problem.nodes), max_size=3))
+    for unit in range(0, len(pool.units), 2):
+        kept.update(data.draw(nodes)[: len(state.problem.nodes)])
+        pool.leave(unit)
+        eligible = data.draw(mask).astype(np.bool_)
+        kept.serve(eligible)
+        assert cheapest(kept, state) == cheapest(RoomTable(pool, fits, shape, eligible, Rung.PREEMPT), state)
+
+
+@given(state=crowded_states(), data=st.data())
+@SPEED
+def test_no_room_can_be_made_where_that_is_said_to_be_hopeless(state: State, data: st.DataObject) -> None:
+    pool = Disruption.pool_of(state)
+    allowed = data.draw(st.lists(st.booleans(), min_size=len(pool.units), max_size=len(pool.units)))
+    evictor = Evictor(pool, FitTable(state), Rung.PREEMPT, np.array(allowed, dtype=np.bool_))
+    chunk = chunk_of_last(state)
+    assert not evictor.is_hopeless(chunk) or evictor.make_room(chunk) is None
+
+
+@pytest.mark.parametrize(("who", "says"), [((True, False), True), ((True, True), False)])
+def test_too_few_who_may_leave_are_hopeless(who: tuple[bool, bool], says: bool) -> None:
+    pods = [Pod("ns", f"r{i}", (100, GIB, 0, 1), GpuRequest(1)) for i in range(2)]
+    gangs = [
+        Gang("ns", f"r{i}", "q", flat_gang(1), (replace(pod, status=PodStatus.RUNNING, node="n0", devices=(i,)),))
+        for i, pod in enumerate(pods)
+    ]
+    asks = Gang("ns", "w", "q", flat_gang(1), (Pod("ns", "w", (100, GIB, 0, 1), GpuRequest(2)),), priority=9)
+    snapshot = Snapshot(1000.0, ResourceSchema(), (a_node(0, 2),), (Queue("q", quota=(-1, -1, -1)),), (*gangs, asks))
+    state = State(build_problem(snapshot))
+    evictor = Evictor(Disruption.pool_of(state), FitTable(state), Rung.PREEMPT, np.array(who))
+    assert evictor.is_hopeless(chunk_of_last(state)) is says
+
+
 def cheapest(table: RoomTable, state: State) -> tuple[float, int] | None:
     """Price and number of those who leave where that costs least, of the nodes without room."""
     counts = FitTable(state).counts(table.shape)[1]
