@@ -1,0 +1,178 @@
+"""Leader election by a Lease, as client-go does it: 15 s to live, 10 s to renew, a try every 2 s.
+
+The client library's own election sleeps on the wall clock, never lets go of a lease and leaves its worker running after
+a loss (kubernetes 37); hence this module. Time is measured by the monotonic clock of this process alone: when another
+holder renewed is judged by when *we* saw its record change, so that clocks that disagree do no harm.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kai_solver.cluster.api import Api, ApiError, Object
+from kai_solver.cluster.resources import LEASES
+from kai_solver.kubeobjects.raw import format_time
+
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTimes:
+    """Seconds; ``renew_s`` must be below ``live_s``: a leader must know that it lost before another may begin."""
+
+    live_s: float = 15.0
+    renew_s: float = 10.0
+    retry_s: float = 2.0
+
+
+@dataclass(slots=True)
+class _Seen:
+    """Somebody's record, and when we first saw it as it is."""
+
+    record: tuple[object, ...] = ()
+    at_s: float = 0.0
+
+
+class Lease:
+    """One candidate for leadership.
+
+    Parameters
+    ----------
+    identity
+        Unique among candidates.
+    monotonic, wall
+        Clocks: the first decides, the second is only written down.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        namespace: str,
+        name: str,
+        identity: str,
+        times: LeaseTimes | None = None,
+        monotonic: Clock = time.monotonic,
+        wall: Clock = time.time,
+    ) -> None:
+        self._api = api
+        self.namespace = namespace
+        self.name = name
+        self.identity = identity
+        self.times = times or LeaseTimes()
+        self._monotonic = monotonic
+        self._wall = wall
+        self._seen = _Seen()
+        self._held_until_s = 0.0
+        self._stop = threading.Event()
+
+    @property
+    def is_held(self) -> bool:
+        """Whether effects are allowed now: the fence. False once ``renew_s`` passed since the last renewal began."""
+        return self._monotonic() < self._held_until_s
+
+    def run(self, on_lost: Callable[[], None]) -> None:
+        """Try to get and keep the lease until `release`; ``on_lost`` is called, once, when it was held and is not."""
+        while not self._stop.is_set():
+            was_held = self._held_until_s > 0
+            self.attempt()
+            if was_held and not self.is_held:
+                self._held_until_s = 0.0
+                on_lost()
+                return
+            self._stop.wait(self.times.retry_s)
+
+    def attempt(self) -> bool:
+        """One try to get or renew; a failure of the server leaves what is held to run out."""
+        began_s = self._monotonic()
+        try:
+            held = self._acquire(began_s)
+        except ApiError:
+            return self.is_held
+        self._held_until_s = began_s + self.times.renew_s if held else 0.0
+        return held
+
+    def release(self) -> None:
+        """Let another candidate take over at once; the fence closes first."""
+        self._stop.set()
+        held, self._held_until_s = self._held_until_s > 0, 0.0
+        if not held:
+            return
+        try:
+            current = self._api.get(LEASES, self.namespace, self.name)
+            if _spec(current).get("holderIdentity") == self.identity:
+                self._write(current, {"holderIdentity": "", "leaseDurationSeconds": 1})
+        except ApiError:
+            return  # it runs out by itself
+
+    def _acquire(self, now_s: float) -> bool:
+        try:
+            current = self._api.get(LEASES, self.namespace, self.name)
+        except ApiError as error:
+            if not error.is_missing:
+                raise
+            return self._create()
+        spec = _spec(current)
+        if spec.get("holderIdentity") == self.identity:
+            return self._renewed(current, {})
+        record = (spec.get("holderIdentity"), spec.get("renewTime"), spec.get("leaseTransitions"))
+        if record != self._seen.record:
+            self._seen = _Seen(record, now_s)
+        live_s = max(float(spec.get("leaseDurationSeconds") or 0), self.times.live_s)
+        if spec.get("holderIdentity") and now_s < self._seen.at_s + live_s:
+            return False
+        transitions = int(spec.get("leaseTransitions") or 0) + 1
+        return self._renewed(current, {"acquireTime": self._stamp(), "leaseTransitions": transitions})
+
+    def _create(self) -> bool:
+        spec = {**self._terms(), "acquireTime": self._stamp(), "leaseTransitions": 0}
+        metadata = {"name": self.name, "namespace": self.namespace}
+        try:
+            self._api.create(LEASES, self.namespace, {"metadata": metadata, "spec": spec})
+        except ApiError as error:
+            if error.is_conflict:
+                return False
+            raise
+        return True
+
+    def _renewed(self, current: Object, changes: dict[str, Any]) -> bool:
+        try:
+            self._write(current, self._terms() | changes)
+        except ApiError as error:
+            if error.is_conflict:
+                return False  # another candidate was quicker
+            raise
+        return True
+
+    def _write(self, current: Object, spec: dict[str, Any]) -> None:
+        """Only if nobody wrote since ``current`` was read."""
+        version = current["metadata"]["resourceVersion"]
+        self._api.patch(LEASES, self.namespace, self.name, {"metadata": {"resourceVersion": version}, "spec": spec})
+
+    def _terms(self) -> dict[str, Any]:
+        return {
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": int(self.times.live_s),
+            "renewTime": self._stamp(),
+        }
+
+    def _stamp(self) -> str:
+        """Lease times have microseconds, always."""
+        text = format_time(self._wall())
+        return text if "." in text else text.replace("Z", ".000000Z")
+
+
+def holder_of(api: Api, namespace: str, name: str) -> str:
+    """Who holds a lease by its own words, whether still live or not; empty where nobody does."""
+    try:
+        return str(_spec(api.get(LEASES, namespace, name)).get("holderIdentity") or "")
+    except ApiError as error:
+        if error.is_missing:
+            return ""
+        raise
+
+
+def _spec(lease: Object) -> dict[str, Any]:
+    spec = lease.get("spec")
+    return spec if isinstance(spec, dict) else {}

@@ -1,0 +1,118 @@
+"""Keeps one kind of object up to date: list, then watch, for ever (the pattern of client-go's reflector)."""
+
+import random
+import threading
+import time
+from collections.abc import Callable
+
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_when_event_set, wait_random_exponential
+
+from kai_solver.cluster.api import Api, ApiError, Object, version_of
+from kai_solver.cluster.resources import Resource
+from kai_solver.cluster.store import Store
+
+WATCH_S = 290.0
+"""How long a watch may last; the server ends it then, and the next one goes on from where it stopped."""
+
+BACKOFF_S = 0.2
+LONGEST_BACKOFF_S = 30.0
+ABSENT_S = 30.0
+"""How often a kind that is not installed is asked for."""
+
+SHORTEST_S = 1.0
+"""A watch that ends sooner without a word is a server in trouble: the next one waits a moment."""
+
+Complaint = Callable[[Resource, ApiError], None]
+
+
+class Reflector:
+    """Fills a store with one kind.
+
+    Parameters
+    ----------
+    stop
+        Set by whoever wants it to end.
+    complain
+        Told of every failure; the reflector goes on after a wait with jitter, twice as long each time.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        resource: Resource,
+        store: Store,
+        stop: threading.Event,
+        complain: Complaint = lambda _resource, _error: None,
+    ) -> None:
+        self._api = api
+        self.resource = resource
+        self._store = store
+        self._stop = stop
+        self._complain = complain
+        self._version = ""
+        self._retrying = Retrying(
+            retry=retry_if_exception(lambda error: isinstance(error, ApiError)),
+            wait=wait_random_exponential(multiplier=BACKOFF_S, max=LONGEST_BACKOFF_S),
+            stop=stop_when_event_set(stop),
+            sleep=self._rest,
+            before_sleep=self._report,
+            retry_error_callback=lambda _: None,
+        )
+
+    def run(self) -> None:
+        """List and watch until told to stop; never raises `ApiError`."""
+        while not self._stop.is_set():
+            if not self._version:
+                self._retrying(self._list)
+            else:
+                self._retrying(self._watch)
+
+    def _list(self) -> None:
+        """Read the whole collection, page by page; a kind that is not installed is empty."""
+        items: list[Object] = []
+        continue_ = ""
+        while not self._stop.is_set():
+            try:
+                page = self._api.page(self.resource, continue_=continue_)
+            except ApiError as error:
+                if error.is_missing:
+                    self._store.replace(self.resource, ())
+                    self._rest(ABSENT_S)
+                    return
+                if error.is_gone and continue_:
+                    items, continue_ = [], ""  # the list took too long; its pages are of one moment or of none
+                    continue
+                raise
+            items.extend(page.items)
+            continue_ = page.continue_
+            if not continue_:
+                self._store.replace(self.resource, items)
+                self._version = page.resource_version
+                return
+
+    def _watch(self) -> None:
+        """Follow the changes of one watch; what is too old to be followed is listed again."""
+        started, heard = time.monotonic(), False
+        try:
+            for event in self._api.watch(self.resource, self._version, WATCH_S):
+                heard = True
+                self._version = version_of(event.object) or self._version
+                if event.kind != "BOOKMARK":
+                    self._store.apply(self.resource, event)
+                if self._stop.is_set():
+                    return
+        except ApiError as error:
+            if not (error.is_gone or error.is_missing):
+                raise
+            self._version = ""
+            self._complain(self.resource, error)
+        if not heard and time.monotonic() - started < SHORTEST_S:
+            self._rest(random.uniform(0, SHORTEST_S))  # noqa: S311 - jitter, no secret
+
+    def _report(self, state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        if isinstance(error, ApiError):
+            self._complain(self.resource, error)
+
+    def _rest(self, seconds: float) -> None:
+        self._stop.wait(seconds)

@@ -1,0 +1,249 @@
+"""The API server over HTTP: the client library's configuration and connections, our own raw JSON."""
+
+import http.client
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+from urllib.parse import urlencode
+
+import orjson
+import urllib3
+from kubernetes import client, config
+
+from kai_solver.cluster.api import ApiError, EventKind, Object, Page, PatchKind, WatchEvent
+from kai_solver.cluster.resources import Resource
+from kai_solver.errors import InputError
+
+CONNECT_S = 5.0
+READ_S = 30.0
+"""Seconds without a byte after which a request is given up; a half-open connection would wait for ever."""
+
+WATCH_SILENCE_S = 75.0
+"""The same for a watch: an API server sends a bookmark at least once a minute."""
+
+CHUNK = 1 << 16
+
+_PATCHES: Mapping[PatchKind, str] = {
+    "merge": "application/merge-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "json": "application/json-patch+json",
+    "apply": "application/apply-patch+yaml",
+}
+_KINDS = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK"})
+
+
+def connect(
+    kubeconfig: str = "", context: str = "", *, connections: int = 32, user_agent: str = "kai-solver"
+) -> "RestApi":
+    """A connection by a kubeconfig file, by the environment, or by the pod's own service account.
+
+    Raises
+    ------
+    InputError
+        No usable configuration; names what was tried.
+    """
+    settings = client.Configuration()
+    try:
+        if kubeconfig or context:
+            config.load_kube_config(kubeconfig or None, context or None, client_configuration=settings)  # type: ignore[no-untyped-call]
+        else:
+            _load_default(settings)
+    except (config.ConfigException, OSError, TypeError, ValueError) as error:
+        cure = "Name a kubeconfig file with --kubeconfig, or run in a pod with a service account"
+        raise InputError(f"cannot find an API server: {error}", file=kubeconfig, cure=cure) from error
+    settings.connection_pool_maxsize = connections
+    settings.retries = False
+    return RestApi(settings, user_agent)
+
+
+def _load_default(settings: client.Configuration) -> None:
+    """The pod's own account where there is one, as controllers expect; else the user's kubeconfig."""
+    try:
+        config.load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]
+    except config.ConfigException:
+        config.load_kube_config(client_configuration=settings)  # type: ignore[no-untyped-call]
+
+
+class RestApi:
+    """`Api` over HTTP; any number of threads may share one."""
+
+    def __init__(self, settings: client.Configuration, user_agent: str = "kai-solver") -> None:
+        self._settings = settings
+        self._host = settings.host.rstrip("/")
+        self._client = client.ApiClient(settings)
+        self._pool = self._client.rest_client.pool_manager
+        self._user_agent = user_agent
+
+    def page(self, resource: Resource, *, namespace: str = "", limit: int = 500, continue_: str = "") -> Page:
+        """One page of a collection."""
+        fields = {"limit": str(limit)} | ({"continue": continue_} if continue_ else {})
+        found = self._call("GET", resource.path(namespace), fields=fields)
+        metadata, items = found.get("metadata"), found.get("items")
+        if not isinstance(metadata, dict) or not isinstance(items, list | None):
+            raise ApiError(0, "Malformed", f"{resource.name}: the answer is no list")
+        named = {"apiVersion": resource.api_version, "kind": resource.kind}  # items of a list leave both out
+        whole = [named | item if isinstance(item, dict) else item for item in items or ()]
+        return Page(whole, str(metadata.get("resourceVersion", "")), str(metadata.get("continue") or ""))
+
+    def watch(self, resource: Resource, resource_version: str, timeout_s: float) -> Iterator[WatchEvent]:
+        """Changes since ``resource_version``, bookmarks among them."""
+        fields = {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(int(timeout_s)),
+        }
+        answer = self._request("GET", resource.path(), fields=fields, stream=True)
+        try:
+            if answer.status >= 400:
+                raise _refusal(answer.status, answer.read(), answer.headers)
+            yield from _events(answer)
+        except (urllib3.exceptions.HTTPError, http.client.HTTPException, OSError) as error:
+            raise ApiError(0, type(error).__name__, str(error)) from error
+        finally:
+            answer.close()
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Object:
+        """One object."""
+        return self._call("GET", resource.path(namespace, name))
+
+    def create(self, resource: Resource, namespace: str, body: Mapping[str, Any], *, subresource: str = "") -> Object:
+        """A new object, or an act on the object of the body's name."""
+        name = str(body.get("metadata", {}).get("name", "")) if subresource else ""
+        return self._call("POST", resource.path(namespace, name, subresource), body=body)
+
+    def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        body: object,
+        *,
+        kind: PatchKind = "merge",
+        subresource: str = "",
+    ) -> Object:
+        """Change some fields of an object."""
+        fields = {"fieldManager": self._user_agent, "force": "true"} if kind == "apply" else None
+        path = resource.path(namespace, name, subresource)
+        return self._call("PATCH", path, body=body, fields=fields, content=_PATCHES[kind])
+
+    def delete(
+        self, resource: Resource, namespace: str, name: str, *, uid: str = "", grace_s: int | None = None
+    ) -> None:
+        """Delete an object."""
+        body: dict[str, object] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if uid:
+            body["preconditions"] = {"uid": uid}
+        if grace_s is not None:
+            body["gracePeriodSeconds"] = grace_s
+        self._call("DELETE", resource.path(namespace, name), body=body)
+
+    def installed(self) -> frozenset[Resource]:
+        """All kinds that the server serves, in the versions it prefers."""
+        groups = self._call("GET", "/apis").get("groups", [])
+        versions = ["/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups)]
+        return frozenset(found for path in versions for found in self._served(path))
+
+    def close(self) -> None:
+        """Close all connections; watches in other threads end."""
+        self._pool.clear()
+
+    def _served(self, path: str) -> Iterator[Resource]:
+        try:
+            listed = self._call("GET", path)
+        except ApiError as error:
+            if error.status in (404, 503):
+                return  # an aggregated API whose server is away
+            raise
+        group, _, version = str(listed["groupVersion"]).rpartition("/")
+        for one in listed.get("resources", ()):
+            if "/" not in one["name"]:
+                yield Resource(group, version, one["name"], one["kind"], bool(one["namespaced"]))
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: object = None,
+        fields: Mapping[str, str] | None = None,
+        content: str = "application/json",
+    ) -> Object:
+        answer = self._request(method, path, body=body, fields=fields, content=content)
+        data = answer.data
+        if answer.status >= 400:
+            raise _refusal(answer.status, data, answer.headers)
+        try:
+            found = orjson.loads(data) if data else {}
+        except orjson.JSONDecodeError as error:
+            raise ApiError(0, "Malformed", f"{path}: {error}") from error
+        return cast("Object", found) if isinstance(found, dict) else {}
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: object = None,
+        fields: Mapping[str, str] | None = None,
+        content: str = "application/json",
+        stream: bool = False,
+    ) -> urllib3.BaseHTTPResponse:
+        headers = {"Accept": "application/json", "User-Agent": self._user_agent, **self._authorization()}
+        data = None
+        if body is not None:
+            headers["Content-Type"], data = content, orjson.dumps(body)
+        query = f"?{urlencode(fields)}" if fields else ""
+        timeout = urllib3.Timeout(connect=CONNECT_S, read=WATCH_SILENCE_S if stream else READ_S)
+        try:
+            return self._pool.request(
+                method,
+                f"{self._host}{path}{query}",
+                body=data,
+                headers=headers,
+                timeout=timeout,
+                retries=False,
+                preload_content=not stream,
+            )
+        except (urllib3.exceptions.HTTPError, http.client.HTTPException, OSError) as error:
+            raise ApiError(0, type(error).__name__, f"{method} {path}: {error}") from error
+
+    def _authorization(self) -> dict[str, str]:
+        """The bearer token, renewed by the library where it expires."""
+        token = self._settings.get_api_key_with_prefix("BearerToken", alias="authorization")
+        return {"Authorization": token} if token else {}
+
+
+def _events(answer: urllib3.BaseHTTPResponse) -> Iterator[WatchEvent]:
+    """Lines of a watch, one JSON object each."""
+    rest = b""
+    for chunk in answer.stream(CHUNK, decode_content=True):
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            if line.strip():
+                yield _event(line)
+
+
+def _event(line: bytes) -> WatchEvent:
+    try:
+        found = orjson.loads(line)
+        kind, value = found["type"], found["object"]
+    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise ApiError(0, "Malformed", f"a line of a watch: {error}") from error
+    if kind not in _KINDS or not isinstance(value, dict):
+        status = value if isinstance(value, dict) else {}
+        code = status.get("code")
+        raise ApiError(
+            code if isinstance(code, int) else 0, str(status.get("reason", kind)), str(status.get("message"))
+        )
+    return WatchEvent(cast("EventKind", kind), value)
+
+
+def _refusal(status: int, data: bytes, headers: Mapping[str, str]) -> ApiError:
+    try:
+        found = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        found = None
+    body = found if isinstance(found, dict) else {}
+    after = headers.get("Retry-After", "")
+    message = str(body.get("message") or data[:200].decode(errors="replace"))
+    return ApiError(status, str(body.get("reason") or status), message, float(after) if after.isdecimal() else None)

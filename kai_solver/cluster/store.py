@@ -1,0 +1,105 @@
+"""The objects of a cluster as this process knows them: filled by reflectors, read by cycles."""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from kai_solver.cluster.api import Object, WatchEvent, key_of
+from kai_solver.cluster.resources import NODES, PODS, Resource
+
+Listener = Callable[[Resource, str, Object | None, Object | None], None]
+"""Told of a change: kind, key, the object before and after (None where there was, or is, none)."""
+
+
+class Store:
+    """Objects by kind and key; safe to use from any thread.
+
+    Objects are shared, not copied: nobody may change one in place.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._objects: dict[Resource, dict[str, Object]] = {}
+        self._synced: set[Resource] = set()
+        self._listeners: list[Listener] = []
+        self.malformed: dict[Resource, int] = {}
+        """How many objects had no name, by kind: they cannot be kept, and spoil nothing."""
+
+    def listen(self, listener: Listener) -> None:
+        """Tell ``listener`` of every change from now on, in the thread of the reflector that saw it."""
+        self._listeners.append(listener)
+
+    def replace(self, resource: Resource, items: Iterable[Object]) -> None:
+        """What a list gave: all objects of the kind that there are."""
+        fresh = {key: item for item in items if (key := self._key(resource, item))}
+        with self._lock:
+            old = self._objects.get(resource, {})
+            self._objects[resource] = fresh
+            self._synced.add(resource)
+        for key in old.keys() | fresh.keys():
+            self._tell(resource, key, old.get(key), fresh.get(key))
+
+    def apply(self, resource: Resource, event: WatchEvent) -> None:
+        """One change that a watch gave."""
+        key = self._key(resource, event.object)
+        if not key:
+            return
+        after = None if event.kind == "DELETED" else event.object
+        with self._lock:
+            kept = self._objects.setdefault(resource, {})
+            before = kept.pop(key, None) if after is None else kept.get(key)
+            if after is not None:
+                kept[key] = after
+        self._tell(resource, key, before, after)
+
+    def all(self, resource: Resource) -> tuple[Object, ...]:
+        """All objects of the kind, in the order in which they came."""
+        with self._lock:
+            return tuple(self._objects.get(resource, {}).values())
+
+    def get(self, resource: Resource, key: str) -> Object | None:
+        """One object by ``namespace/name`` (``name`` where the kind has no namespaces)."""
+        with self._lock:
+            return self._objects.get(resource, {}).get(key)
+
+    def is_synced(self, resources: Iterable[Resource]) -> bool:
+        """Whether each of the kinds was listed once, or is known not to be installed."""
+        with self._lock:
+            return self._synced.issuperset(resources)
+
+    def _key(self, resource: Resource, item: object) -> str:
+        key = key_of(item) if isinstance(item, dict) else ""
+        if not key:
+            self.malformed[resource] = self.malformed.get(resource, 0) + 1
+        return key
+
+    def _tell(self, resource: Resource, key: str, before: Object | None, after: Object | None) -> None:
+        if before is after:
+            return
+        for listener in self._listeners:
+            listener(resource, key, before, after)
+
+
+def is_worth_a_cycle(resource: Resource, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> bool:
+    """Whether a change can make a difference to what is decided; heartbeats and our own notes on objects cannot."""
+    if before is None or after is None:
+        return True
+    try:
+        return _essence(resource, before) != _essence(resource, after)
+    except (AttributeError, TypeError):
+        return True  # malformed: the cycle names the object
+
+
+def _essence(resource: Resource, value: Mapping[str, Any]) -> object:
+    """What of an object a decision depends on."""
+    metadata = value.get("metadata") or {}
+    named = (metadata.get("labels"), metadata.get("annotations"), metadata.get("deletionTimestamp"))
+    status = value.get("status") or {}
+    if resource == NODES:
+        conditions = [(found.get("type"), found.get("status")) for found in status.get("conditions") or ()]
+        return (*named, value.get("spec"), status.get("allocatable"), conditions)
+    if resource == PODS:
+        return (*named, value.get("spec"), status.get("phase"), status.get("nominatedNodeName"))
+    if "spec" in value and "status" in value and resource.group == "scheduling.run.ai":
+        return (*named, value.get("spec"))
+    return {name: part for name, part in value.items() if name != "metadata"}, named

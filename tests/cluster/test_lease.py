@@ -1,0 +1,134 @@
+"""Leadership: one at a time, whatever the clocks and the server do."""
+
+import pytest
+
+from kai_solver.cluster.api import ApiError, Object
+from kai_solver.cluster.lease import Lease, holder_of
+from kai_solver.cluster.memory import MemoryApi
+from kai_solver.cluster.resources import LEASES, Resource
+
+
+class Clock:
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Shaky(MemoryApi):
+    """Answers nothing while ``broken``."""
+
+    broken = False
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Object:
+        if self.broken:
+            raise ApiError(0, "Refused")
+        return super().get(resource, namespace, name)
+
+
+def candidate(api: MemoryApi, identity: str, clock: Clock, skew_s: float = 0.0) -> Lease:
+    return Lease(api, "kai", "kai-solver", identity, monotonic=clock, wall=lambda: clock.now + skew_s)
+
+
+def test_the_first_leads_and_the_second_waits() -> None:
+    api, clock = MemoryApi(), Clock()
+    first, second = candidate(api, "a", clock), candidate(api, "b", clock)
+    assert first.attempt()
+    assert not second.attempt()
+    assert first.is_held
+    assert not second.is_held
+    assert holder_of(api, "kai", "kai-solver") == "a"
+
+
+@pytest.mark.parametrize("skew_s", [0.0, -3600.0, 3600.0])
+def test_a_dead_leader_is_followed_after_its_time_whatever_the_wall_clocks_say(skew_s: float) -> None:
+    api, clock = MemoryApi(), Clock()
+    first, second = candidate(api, "a", clock), candidate(api, "b", clock, skew_s)
+    first.attempt()
+    second.attempt()
+    clock.now += 14.9
+    assert not second.attempt()
+    assert not first.is_held, "the fence closes before another may begin"
+    clock.now += 0.2
+    assert second.attempt()
+    assert second.is_held
+    assert api.get(LEASES, "kai", "kai-solver")["spec"]["leaseTransitions"] == 1
+
+
+def test_a_leader_that_renews_stays() -> None:
+    api, clock = MemoryApi(), Clock()
+    first, second = candidate(api, "a", clock), candidate(api, "b", clock)
+    for _ in range(20):
+        assert first.attempt()
+        assert not second.attempt()
+        clock.now += 2.0
+    assert first.is_held
+
+
+def test_a_server_that_is_away_costs_the_leader_its_right_in_time() -> None:
+    api, clock = Shaky(), Clock()
+    first = candidate(api, "a", clock)
+    first.attempt()
+    api.broken = True
+    clock.now += 9.0
+    assert first.attempt(), "renewed less than ten seconds ago"
+    clock.now += 1.5
+    assert not first.attempt()
+    assert not first.is_held
+
+
+def test_a_paused_leader_finds_itself_deposed() -> None:
+    api, clock = MemoryApi(), Clock()
+    first, second = candidate(api, "a", clock), candidate(api, "b", clock)
+    first.attempt()
+    second.attempt()
+    clock.now += 16.0
+    assert second.attempt()
+    assert not first.is_held
+    assert not first.attempt()
+
+
+def test_letting_go_lets_another_begin_at_once() -> None:
+    api, clock = MemoryApi(), Clock()
+    first, second = candidate(api, "a", clock), candidate(api, "b", clock)
+    first.attempt()
+    first.release()
+    assert not first.is_held
+    assert second.attempt()
+
+
+def test_of_two_that_grasp_at_once_one_gets_it() -> None:
+    class Late(MemoryApi):
+        """Another candidate writes between the reading and the writing of this one."""
+
+        rival: Lease | None = None
+
+        def get(self, resource: Resource, namespace: str, name: str) -> Object:
+            found = super().get(resource, namespace, name)
+            rival, self.rival = self.rival, None
+            if rival is not None:
+                assert rival.attempt()
+            return found
+
+    api, clock = Late(), Clock()
+    candidate(api, "a", clock).attempt()
+    second, third = candidate(api, "b", clock), candidate(api, "c", clock)
+    second.attempt()
+    third.attempt()
+    clock.now += 16.0
+    api.rival = third
+    assert not second.attempt()
+    assert third.is_held
+    assert holder_of(api, "kai", "kai-solver") == "c"
+
+
+def test_losing_is_told_once_and_ends_the_run() -> None:
+    api, clock = Shaky(), Clock()
+    first = candidate(api, "a", clock)
+    first.attempt()
+    api.broken = True
+    clock.now += 11.0
+    told: list[bool] = []
+    first.run(lambda: told.append(True))
+    assert told == [True]

@@ -1,0 +1,148 @@
+"""List and watch through every failure that an API server has."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from kai_solver.cluster import reflector
+from kai_solver.cluster.api import ApiError, Page, WatchEvent
+from kai_solver.cluster.memory import MemoryApi
+from kai_solver.cluster.reflector import Reflector
+from kai_solver.cluster.resources import NODES, PODS, Resource
+from kai_solver.cluster.store import Store
+
+
+class Faulty(MemoryApi):
+    """Raises what is in ``list_faults`` and ``watch_faults``, in turn, before it answers again."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.list_faults: list[ApiError] = []
+        self.watch_faults: list[ApiError] = []
+        self.lists = self.watches = 0
+        self.events_before_fault = 0
+
+    def page(self, resource: Resource, *, namespace: str = "", limit: int = 500, continue_: str = "") -> Page:
+        self.lists += 1
+        if self.list_faults:
+            raise self.list_faults.pop(0)
+        return super().page(resource, namespace=namespace, limit=2, continue_=continue_)
+
+    def watch(self, resource: Resource, resource_version: str, timeout_s: float) -> Iterator[WatchEvent]:
+        self.watches += 1
+        for heard, event in enumerate(super().watch(resource, resource_version, 0.05)):
+            if self.watch_faults and heard >= self.events_before_fault:
+                raise self.watch_faults.pop(0)
+            yield event
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reflector, "SHORTEST_S", 0.0)
+    monkeypatch.setattr(reflector, "ABSENT_S", 0.02)
+
+
+@contextmanager
+def reflecting(api: MemoryApi) -> Iterator[tuple[Store, list[ApiError]]]:
+    stop, store, complaints = threading.Event(), Store(), list[ApiError]()
+    one = Reflector(api, NODES, store, stop, lambda _resource, error: complaints.append(error))
+    thread = threading.Thread(target=one.run)
+    thread.start()
+    try:
+        yield store, complaints
+    finally:
+        stop.set()
+        thread.join(5)
+        assert not thread.is_alive(), "a reflector ends when it is told to"
+
+
+def until(condition: Callable[[], bool], limit_s: float = 20.0) -> None:
+    end_s = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < end_s, "never came true"
+        time.sleep(0.01)
+
+
+def add(api: MemoryApi, *names: str) -> None:
+    for name in names:
+        api.create(NODES, "", {"metadata": {"name": name}})
+
+
+def names(store: Store) -> set[str]:
+    return {item["metadata"]["name"] for item in store.all(NODES)}
+
+
+def test_pages_are_joined_and_changes_followed() -> None:
+    api = Faulty()
+    add(api, "a", "b", "c", "d", "e")
+    with reflecting(api) as (store, complaints):
+        until(lambda: names(store) == set("abcde"))
+        api.delete(NODES, "", "a")
+        add(api, "f")
+        until(lambda: names(store) == set("bcdef"))
+    assert not complaints
+    assert api.lists == 3, "watches that end by themselves list nothing again"
+
+
+@pytest.mark.parametrize("status", [0, 429, 500, 503, 403])
+def test_a_list_that_fails_is_tried_again(status: int) -> None:
+    api = Faulty()
+    add(api, "a")
+    api.list_faults = [ApiError(status, "no"), ApiError(status, "no")]
+    with reflecting(api) as (store, complaints):
+        until(lambda: names(store) == {"a"})
+    assert len(complaints) == 2
+
+
+def test_a_watch_that_breaks_goes_on_where_it_stopped() -> None:
+    api = Faulty()
+    add(api, "a")
+    with reflecting(api) as (store, complaints):
+        until(lambda: names(store) == {"a"})
+        lists, api.events_before_fault = api.lists, 1
+        api.watch_faults = [ApiError(0, "reset"), ApiError(0, "reset")]
+        add(api, "b", "c", "d")
+        until(lambda: names(store) == set("abcd"))
+        assert api.lists == lists
+    assert len(complaints) == 2
+
+
+def test_a_watch_that_is_too_old_lists_again() -> None:
+    api = Faulty()
+    add(api, "a")
+    with reflecting(api) as (store, complaints):
+        until(lambda: names(store) == {"a"})
+        lists = api.lists
+        api.watch_faults = [ApiError(410, "Expired")]
+        add(api, "b")
+        until(lambda: names(store) == {"a", "b"})
+        assert api.lists > lists
+    assert [error.status for error in complaints] == [410]
+
+
+def test_a_list_that_outlives_its_pages_begins_anew() -> None:
+    class Expiring(Faulty):
+        expired = False
+
+        def page(self, resource: Resource, *, namespace: str = "", limit: int = 500, continue_: str = "") -> Page:
+            if continue_ and not self.expired:
+                self.expired = True
+                raise ApiError(410, "Expired")
+            return super().page(resource, namespace=namespace, limit=limit, continue_=continue_)
+
+    api = Expiring()
+    add(api, "a", "b", "c")
+    with reflecting(api) as (store, _):
+        until(lambda: names(store) == set("abc"))
+
+
+def test_a_kind_that_is_not_installed_is_empty_and_no_error() -> None:
+    api = Faulty(served=(PODS,))
+    with reflecting(api) as (store, complaints):
+        until(lambda: store.is_synced([NODES]))
+        until(lambda: api.lists > 2)
+    assert not complaints

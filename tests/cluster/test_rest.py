@@ -1,0 +1,202 @@
+"""Raw JSON over HTTP against a server that misbehaves."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes.client import Configuration
+
+from kai_solver.cluster import rest
+from kai_solver.cluster.api import ApiError, WatchEvent
+from kai_solver.cluster.resources import NODES, PODS, Resource
+from kai_solver.cluster.rest import RestApi, connect
+from kai_solver.errors import InputError
+
+Answer = tuple[int, dict[str, str], bytes]
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers by ``answers`` (method and path without query), and remembers what was asked."""
+
+    protocol_version = "HTTP/1.1"
+    answers: dict[str, Answer]
+    asked: list[tuple[str, str, dict[str, str], bytes]]
+    silence: threading.Event | None = None
+
+    def _answer(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.asked.append((self.command, self.path, dict(self.headers), body))
+        status, headers, data = self.answers.get(f"{self.command} {self.path.partition('?')[0]}", (404, {}, b"nothing"))
+        self.send_response(status)
+        for name, value in ({"Content-Length": str(len(data))} | headers).items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+        self.wfile.flush()
+        if self.silence is not None:
+            self.silence.wait(20)
+
+    do_GET = do_POST = do_PATCH = do_DELETE = _answer  # noqa: N815
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        """Nothing: tests print what matters."""
+
+
+@contextmanager
+def serving(answers: dict[str, Any], silence: threading.Event | None = None) -> Iterator[tuple[RestApi, type[Handler]]]:
+    """A client of a server with these answers: an object, or (status, headers, bytes)."""
+    given = {key: a if isinstance(a, tuple) else (200, {}, json.dumps(a).encode()) for key, a in answers.items()}
+    handler = type("H", (Handler,), {"answers": given, "asked": [], "silence": silence})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    settings = Configuration(host=f"http://127.0.0.1:{server.server_port}")
+    settings.api_key["authorization"] = "Bearer secret"
+    settings.retries = False
+    api = RestApi(settings)
+    try:
+        yield api, handler
+    finally:
+        if silence is not None:
+            silence.set()
+        api.close()
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_page_names_the_kind_of_its_items_and_where_to_go_on() -> None:
+    listed = {"metadata": {"resourceVersion": "7", "continue": "abc"}, "items": [{"metadata": {"name": "a"}}, "odd"]}
+    with serving({"GET /api/v1/pods": listed}) as (api, handler):
+        page = api.page(PODS, limit=1, continue_="x y")
+    assert page.items[0] == {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
+    assert (page.resource_version, page.continue_) == ("7", "abc")
+    assert handler.asked[0][1] == "/api/v1/pods?limit=1&continue=x+y"
+    assert handler.asked[0][2]["Authorization"] == "Bearer secret"
+
+
+def test_names_are_quoted_in_paths() -> None:
+    assert PODS.path("a/b", "c?d", "status") == "/api/v1/namespaces/a%2Fb/pods/c%3Fd/status"
+    assert NODES.path("ignored", "n") == "/api/v1/nodes/n"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "reason", "passing"),
+    [
+        (409, b'{"kind":"Status","reason":"Conflict","message":"changed"}', "Conflict", False),
+        (410, b'{"reason":"Expired"}', "Expired", False),
+        (429, b"slow down", "429", True),
+        (500, b"<html>", "500", True),
+        (503, b"", "503", True),
+        (403, b'["odd"]', "403", False),
+    ],
+)
+def test_a_refusal_is_told_apart(status: int, body: bytes, reason: str, passing: bool) -> None:
+    answers = {"GET /api/v1/nodes/n": (status, {"Retry-After": "3"}, body)}
+    with serving(answers) as (api, _), pytest.raises(ApiError) as caught:
+        api.get(NODES, "", "n")
+    assert (caught.value.status, caught.value.reason, caught.value.is_passing) == (status, reason, passing)
+    assert caught.value.retry_after_s == 3.0
+
+
+@pytest.mark.parametrize("body", [b"not json", b'{"items": 7, "metadata": {}}', b"[]"])
+def test_an_answer_that_is_no_list_is_no_answer(body: bytes) -> None:
+    with serving({"GET /api/v1/nodes": (200, {}, body)}) as (api, _), pytest.raises(ApiError) as caught:
+        api.page(NODES)
+    assert caught.value.status == 0
+
+
+def lines(*events: object) -> bytes:
+    return b"".join(json.dumps(event).encode() + b"\n" for event in events)
+
+
+def test_a_watch_gives_events_and_bookmarks() -> None:
+    node = {"metadata": {"name": "a", "resourceVersion": "8"}}
+    data = lines({"type": "ADDED", "object": node}, {"type": "BOOKMARK", "object": {"metadata": {}}})
+    with serving({"GET /api/v1/nodes": (200, {}, data)}) as (api, handler):
+        events = list(api.watch(NODES, "7", 30.0))
+    assert [event.kind for event in events] == ["ADDED", "BOOKMARK"]
+    assert events[0].object == node
+    assert "allowWatchBookmarks=true&resourceVersion=7&timeoutSeconds=30" in handler.asked[0][1]
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (lines({"type": "ERROR", "object": {"code": 410, "reason": "Expired", "message": "too old"}}), 410),
+        (lines({"type": "ERROR", "object": "odd"}), 0),
+        (b"{half a line\n", 0),
+        (lines(["no", "event"]), 0),
+    ],
+)
+def test_an_error_in_a_watch_ends_it_with_its_reason(data: bytes, status: int) -> None:
+    with serving({"GET /api/v1/nodes": (200, {}, data)}) as (api, _), pytest.raises(ApiError) as caught:
+        list(api.watch(NODES, "7", 30.0))
+    assert caught.value.status == status
+
+
+def test_a_silent_watch_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rest, "WATCH_SILENCE_S", 0.2)
+    data = lines({"type": "ADDED", "object": {"metadata": {"name": "a"}}})
+    heard: list[WatchEvent] = []
+    answers = {"GET /api/v1/nodes": (200, {"Content-Length": "10000"}, data)}
+    with serving(answers, threading.Event()) as (api, _), pytest.raises(ApiError) as caught:
+        heard.extend(api.watch(NODES, "7", 30.0))
+    assert caught.value.is_passing
+    assert len(heard) <= 1
+
+
+def test_nobody_listening_is_no_answer() -> None:
+    with serving({}) as (api, _):
+        pass
+    with pytest.raises(ApiError) as caught:
+        api.get(NODES, "", "n")
+    assert caught.value.status == 0
+    assert caught.value.is_passing
+
+
+def test_writes_say_what_they_are() -> None:
+    answers: dict[str, Any] = {
+        "POST /api/v1/namespaces/n/pods/p/binding": {},
+        "PATCH /api/v1/namespaces/n/pods/p/status": {},
+        "DELETE /api/v1/namespaces/n/pods/p": {},
+    }
+    with serving(answers) as (api, handler):
+        api.create(PODS, "n", {"metadata": {"name": "p"}, "target": {"name": "n1"}}, subresource="binding")
+        api.patch(PODS, "n", "p", {"status": {}}, kind="strategic", subresource="status")
+        api.delete(PODS, "n", "p", uid="u", grace_s=5)
+    assert handler.asked[1][2]["Content-Type"] == "application/strategic-merge-patch+json"
+    assert json.loads(handler.asked[2][3])["preconditions"] == {"uid": "u"}
+    assert json.loads(handler.asked[2][3])["gracePeriodSeconds"] == 5
+
+
+def test_what_is_installed_is_read_from_the_server() -> None:
+    answers: dict[str, Any] = {
+        "GET /apis": {"groups": [{"preferredVersion": {"groupVersion": v}} for v in ("batch/v1", "gone.example/v1")]},
+        "GET /api/v1": {
+            "groupVersion": "v1",
+            "resources": [
+                {"name": "pods", "kind": "Pod", "namespaced": True},
+                {"name": "pods/status", "kind": "Pod", "namespaced": True},
+            ],
+        },
+        "GET /apis/batch/v1": {
+            "groupVersion": "batch/v1",
+            "resources": [{"name": "jobs", "kind": "Job", "namespaced": True}],
+        },
+    }
+    with serving(answers) as (api, _):
+        assert api.installed() == {PODS, Resource("batch", "v1", "jobs", "Job")}
+
+
+def test_no_configuration_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="--kubeconfig"):
+        connect(str(tmp_path / "none"))
+    broken = tmp_path / "broken"
+    broken.write_text("[]")
+    with pytest.raises(InputError, match="--kubeconfig"):
+        connect(str(broken))

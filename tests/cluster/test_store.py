@@ -1,0 +1,89 @@
+"""What is known of a cluster, and what of it is news."""
+
+from typing import Any
+
+import pytest
+
+from kai_solver.cluster.api import WatchEvent
+from kai_solver.cluster.resources import NODES, PODS, QUEUES, Resource
+from kai_solver.cluster.store import Store, is_worth_a_cycle
+
+
+def pod(name: str, **more: Any) -> dict[str, Any]:
+    return {"metadata": {"namespace": "n", "name": name, "resourceVersion": "1"}, "spec": {}, **more}
+
+
+def test_a_list_replaces_and_a_watch_adds_changes_and_removes() -> None:
+    store = Store()
+    store.replace(PODS, [pod("a"), pod("b")])
+    store.apply(PODS, WatchEvent("DELETED", pod("a")))
+    store.apply(PODS, WatchEvent("MODIFIED", pod("b", status={"phase": "Running"})))
+    store.apply(PODS, WatchEvent("ADDED", pod("c")))
+    assert [item["metadata"]["name"] for item in store.all(PODS)] == ["b", "c"]
+    found = store.get(PODS, "n/b")
+    assert found is not None
+    assert found["status"]["phase"] == "Running"
+    store.replace(PODS, [pod("d")])
+    assert [item["metadata"]["name"] for item in store.all(PODS)] == ["d"]
+
+
+def test_listeners_hear_each_change_with_what_was_before() -> None:
+    store = Store()
+    heard: list[tuple[str, bool, bool]] = []
+    store.listen(lambda _resource, key, before, after: heard.append((key, before is not None, after is not None)))
+    store.replace(PODS, [pod("a")])
+    store.replace(PODS, [pod("b")])
+    store.apply(PODS, WatchEvent("DELETED", pod("b")))
+    assert heard[0] == ("n/a", False, True)
+    assert set(heard[1:3]) == {("n/a", True, False), ("n/b", False, True)}
+    assert heard[3] == ("n/b", True, False)
+
+
+@pytest.mark.parametrize("bad", [{}, {"metadata": []}, {"metadata": {"name": 7}}, "text", None])
+def test_what_has_no_name_is_counted_and_spoils_nothing(bad: Any) -> None:
+    store = Store()
+    store.replace(PODS, [pod("a"), bad])
+    assert len(store.all(PODS)) == 1
+    assert store.malformed == {PODS: 1}
+
+
+def test_synced_is_every_kind_listed_once() -> None:
+    store = Store()
+    store.replace(PODS, [])
+    assert store.is_synced([PODS])
+    assert not store.is_synced([PODS, NODES])
+
+
+def node(**status: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "n1"}, "spec": {}, "status": {"allocatable": {"cpu": "8"}, **status}}
+
+
+@pytest.mark.parametrize(
+    ("resource", "before", "after", "worth"),
+    [
+        (NODES, None, node(), True),
+        (NODES, node(), None, True),
+        (
+            NODES,
+            node(conditions=[{"type": "Ready", "status": "True", "lastHeartbeatTime": "1"}]),
+            node(conditions=[{"type": "Ready", "status": "True", "lastHeartbeatTime": "2"}]),
+            False,
+        ),
+        (
+            NODES,
+            node(conditions=[{"type": "Ready", "status": "True"}]),
+            node(conditions=[{"type": "Ready", "status": "False"}]),
+            True,
+        ),
+        (NODES, node(), node(allocatable={"cpu": "4"}), True),
+        (NODES, node(), node(images=["large"]), False),
+        (PODS, pod("a"), pod("a", status={"conditions": [{"type": "PodScheduled", "status": "False"}]}), False),
+        (PODS, pod("a", status={"phase": "Pending"}), pod("a", status={"phase": "Running"}), True),
+        (PODS, pod("a"), pod("a", spec={"nodeName": "n1"}), True),
+        (QUEUES, {"spec": {"priority": 1}, "status": {}}, {"spec": {"priority": 1}, "status": {"allocated": 1}}, False),
+        (QUEUES, {"spec": {"priority": 1}}, {"spec": {"priority": 2}}, True),
+        (PODS, {"status": "nonsense"}, {"status": 3}, True),
+    ],
+)
+def test_heartbeats_and_notes_are_no_news(resource: Resource, before: Any, after: Any, worth: bool) -> None:
+    assert is_worth_a_cycle(resource, before, after) is worth
