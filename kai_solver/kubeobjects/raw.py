@@ -4,8 +4,8 @@ import math
 import re
 import reprlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from kai_solver.errors import InputError
 from kai_solver.units import parse_duration_s, parse_quantity
@@ -16,61 +16,70 @@ _FIRST_S, _LAST_S = -62_135_596_800.0, 253_402_300_799.0
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
 
-@dataclass(frozen=True, slots=True)
 class Raw:
     """A value from JSON or YAML together with the path that led to it.
 
     Missing fields and ``null`` are the same, as in Kubernetes. Typed accessors return a default for a missing
     field and raise `InputError`, naming the path, for one of the wrong type.
+
+    A pod is read by some hundred such steps, in a cluster at every change of it: the path is put together only when
+    somebody asks for it.
     """
 
-    value: object
-    path: str = ""
+    __slots__ = ("_above", "_step", "value")
+
+    def __init__(self, value: object, path: str = "", above: "Raw | None" = None) -> None:
+        self.value = value
+        self._step = path
+        self._above = above
 
     def __bool__(self) -> bool:
         """Whether anything is there."""
         return self.value is not None
 
+    def __repr__(self) -> str:
+        return f"Raw({reprlib.repr(self.value)}, {self.path!r})"
+
+    @property
+    def path(self) -> str:
+        """Dotted, with indices in brackets: ``spec.containers[0].image``."""
+        if self._above is None:
+            return self._step
+        above = self._above.path
+        return f"{above}{'.' if above and self._step and not self._step.startswith('[') else ''}{self._step}"
+
     def get(self, path: str) -> "Raw":
         """Follow a dotted path of field names; keys that contain dots are read by `key` or `strings`."""
-        if not path:
-            return self
-        value = self.value
-        for name in path.split("."):
-            if value is None:
-                break
-            if not isinstance(value, dict):
-                above = self._below(path).rpartition(f".{name}")[0]
-                raise wrong_type(Raw(value, above or self.path), "an object")
-            value = value.get(name)
-        return Raw(value, f"{self.path}.{path}" if self.path else path)
+        return Raw(self._at(path), path, self) if path else self
 
     def key(self, name: str) -> "Raw":
         """The value under one key, whatever characters it has."""
         if self.value is None:
-            return Raw(None, self._below(name))
+            return Raw(None, name, self)
         if not isinstance(self.value, dict):
             raise wrong_type(self, "an object")
-        return Raw(self.value.get(name), self._below(name))
+        return Raw(self.value.get(name), name, self)
 
     def items(self, path: str = "") -> list["Raw"]:
         """Elements of a list; a missing list is empty."""
-        here = self.get(path)
-        if here.value is None:
+        value = self._at(path)
+        if value is None:
             return []
-        if not isinstance(here.value, list | tuple):
+        here = self.get(path)
+        if not isinstance(value, list | tuple):
             raise wrong_type(here, "a list")
-        return [Raw(value, f"{here.path}[{index}]") for index, value in enumerate(here.value)]
+        return [Raw(element, f"[{index}]", here) for index, element in enumerate(value)]
 
     def fields(self, path: str = "") -> Iterator[tuple[str, "Raw"]]:
         """Keys and values of an object; a missing object has none."""
-        here = self.get(path)
-        if here.value is None:
+        value = self._at(path)
+        if value is None:
             return
-        if not isinstance(here.value, dict):
+        here = self.get(path)
+        if not isinstance(value, dict):
             raise wrong_type(here, "an object")
-        for name in here.value:
-            yield str(name), here.key(name)
+        for name, element in value.items():
+            yield str(name), Raw(element, str(name), here)
 
     def strings(self, path: str) -> dict[str, str]:
         """An object of strings, such as labels."""
@@ -78,12 +87,12 @@ class Raw:
 
     def text(self, path: str = "", default: str = "") -> str:
         """A string; a number is none, as in Kubernetes (YAML wants it quoted)."""
-        here = self.get(path)
-        if here.value is None:
+        value = self._at(path)
+        if value is None:
             return default
-        if not isinstance(here.value, str):
-            raise wrong_type(here, "a string", cure="Quote it, or correct its type")
-        return here.value
+        if not isinstance(value, str):
+            raise wrong_type(self.get(path), "a string", cure="Quote it, or correct its type")
+        return value
 
     def required(self, path: str) -> str:
         """A string that must be there and not be empty."""
@@ -94,14 +103,14 @@ class Raw:
 
     def integer(self, path: str = "", default: int = 0) -> int:
         """A whole number."""
-        here = self.get(path)
-        if here.value is None:
+        value = self._at(path)
+        if value is None:
             return default
-        if isinstance(here.value, bool) or not isinstance(here.value, int):
-            raise wrong_type(here, "a whole number")
-        if abs(here.value) > 2**53:
-            raise InputError(f"{here.value} is absurdly large", field=here.path, cure="Check the number")
-        return here.value
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise wrong_type(self.get(path), "a whole number")
+        if abs(value) > 2**53:
+            raise InputError(f"{value} is absurdly large", field=self.get(path).path, cure="Check the number")
+        return value
 
     def count(self, path: str = "", default: int = 0, most: int = 2**53) -> int:
         """A whole number that is not negative, and at most ``most``."""
@@ -112,23 +121,23 @@ class Raw:
 
     def number(self, path: str = "", default: float = 0.0) -> float:
         """A finite number."""
-        here = self.get(path)
-        if here.value is None:
+        value = self._at(path)
+        if value is None:
             return default
-        if isinstance(here.value, bool) or not isinstance(here.value, int | float):
-            raise wrong_type(here, "a number")
-        if not math.isfinite(here.value) or abs(here.value) > 2**53:
-            raise InputError(f"{here.value} is not a usable number", field=here.path, cure="Check the number")
-        return float(here.value)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise wrong_type(self.get(path), "a number")
+        if not math.isfinite(value) or abs(value) > 2**53:
+            raise InputError(f"{value} is not a usable number", field=self.get(path).path, cure="Check the number")
+        return float(value)
 
     def flag(self, path: str = "", default: bool = False) -> bool:
         """True or false."""
-        here = self.get(path)
-        if here.value is None:
+        value = self._at(path)
+        if value is None:
             return default
-        if not isinstance(here.value, bool):
-            raise wrong_type(here, "true or false")
-        return here.value
+        if not isinstance(value, bool):
+            raise wrong_type(self.get(path), "true or false")
+        return value
 
     def quantity(self, scale: int = 1) -> int:
         """A Kubernetes quantity times ``scale``, rounded up."""
@@ -149,19 +158,37 @@ class Raw:
 
     def time_s(self, path: str = "") -> float | None:
         """Epoch seconds of an RFC 3339 time; None where missing. YAML reads such times as dates by itself."""
-        here = self.get(path)
-        if here.value is None or here.value == "":
+        value = self._at(path)
+        if value is None or value == "":
             return None
-        if isinstance(here.value, datetime):
-            return epoch_s(here.value)
-        text = here.text()
+        if isinstance(value, datetime):
+            return epoch_s(value)
+        text = self.text(path)
         stamp = parse_time_s(text)
         if stamp is None:
-            raise InputError(f"{text!r} is not a time", field=here.path, cure="Write 2026-01-31T12:00:00Z")
+            cure = "Write 2026-01-31T12:00:00Z"
+            raise InputError(f"{text!r} is not a time", field=self.get(path).path, cure=cure)
         return stamp
 
-    def _below(self, name: str) -> str:
-        return f"{self.path}.{name}" if self.path and name else self.path or name
+    def _at(self, path: str) -> object:
+        """The value at the end of a dotted path; None where any part of it is missing."""
+        value = self.value
+        if not path:
+            return value
+        for name in _steps(path):
+            if value is None:
+                return None
+            if not isinstance(value, dict):
+                above = path.rpartition(f".{name}")[0] if f".{name}" in path else ""
+                raise wrong_type(Raw(value, above, self), "an object")
+            value = value.get(name)
+        return value
+
+
+@lru_cache(4096)
+def _steps(path: str) -> tuple[str, ...]:
+    """Names on a path; the paths are the few hundred that stand in this program."""
+    return tuple(path.split("."))
 
 
 def wrong_type(raw: Raw, expected: str, cure: str = "") -> InputError:
