@@ -4,6 +4,7 @@ from kai_solver.kubeobjects.assemble import snapshot_from_objects
 from kai_solver.kubeobjects.export import objects_from_snapshot
 from kai_solver.kubeobjects.kaisnapshot import export_kai_snapshot, load_kai_snapshot
 from kai_solver.kubeobjects.objects import KINDS, RawObjects, objects_from_documents
+from kai_solver.kubeobjects.recall import Recall
 from kai_solver.kubeobjects.settings import KubeSettings
 from kai_solver.kubeobjects.shards import settings_from_objects
 
@@ -11,6 +12,7 @@ __all__ = [
     "KINDS",
     "KubeSettings",
     "RawObjects",
+    "Recall",
     "export_kai_snapshot",
     "load_kai_snapshot",
     "objects_from_documents",

@@ -23,6 +23,7 @@ from kai_solver.kubeobjects.pods import PodReader, RawPod
 from kai_solver.kubeobjects.priorities import read_priorities
 from kai_solver.kubeobjects.queues import read_queues, read_topologies, with_shipped_queue
 from kai_solver.kubeobjects.raw import Raw
+from kai_solver.kubeobjects.recall import Recall
 from kai_solver.kubeobjects.resources import extended_names
 from kai_solver.kubeobjects.selectors import Namespaces
 from kai_solver.kubeobjects.settings import KubeSettings
@@ -35,7 +36,9 @@ _UTILITY_NAMESPACES = (names.RESERVATION_NAMESPACE, names.SCALING_NAMESPACE)
 _LISTED = 5
 
 
-def snapshot_from_objects(objects: RawObjects, *, now_s: float, settings: KubeSettings | None = None) -> Snapshot:
+def snapshot_from_objects(
+    objects: RawObjects, *, now_s: float, settings: KubeSettings | None = None, recall: Recall | None = None
+) -> Snapshot:
     """Read a cluster.
 
     Parameters
@@ -47,6 +50,8 @@ def snapshot_from_objects(objects: RawObjects, *, now_s: float, settings: KubeSe
     settings
         Names and thresholds of the scheduler. None: as the Config and SchedulingShard among the objects say, else
         KAI's defaults.
+    recall
+        Of earlier readings of the same cluster: what did not change since is not read again. The snapshot is the same.
 
     Returns
     -------
@@ -65,16 +70,21 @@ def snapshot_from_objects(objects: RawObjects, *, now_s: float, settings: KubeSe
         read_zones(objects.node_resource_topologies, settings.policy.gpu_resources, notices) if settings.numa else {}
     )
     book = read_claim_book(objects, settings, notices)
-    pods = _read_pods(objects, nodes, Namespaces(labels), settings, now_s, notices, book)
-    ours, foreign = _by_scheduler(pods, settings, notices)
     priorities = read_priorities(objects.priority_classes, settings, notices)
-    reader = GangReader(priorities, settings, notices, frozenset(nvidia.guarded))
     around = Surroundings(settings, labels, frozenset(nvidia.queues))
+    recall = recall or Recall()
+    has_zones = settings.numa and bool(objects.node_resource_topologies)
+    recall.begin((around, priorities, nvidia.guarded, nodes.has_single_mig, nodes.sharing, has_zones))
+    pods = _read_pods(objects, nodes, Namespaces(labels), settings, now_s, notices, book, recall)
+    ours, foreign = _by_scheduler(pods, settings, notices)
+    reader = GangReader(priorities, settings, notices, frozenset(nvidia.guarded), recall)
     membership = assign(ours, objects.pod_groups, OwnerIndex.of(objects.other), reader, around)
-    finish = _Finish(_schema(pods, nodes, settings.policy), nodes, notices)
+    finish = _Finish(_schema(pods, nodes, settings.policy), nodes, notices, recall)
     queues = read_queues(objects.queues, settings, notices, nvidia.queues)
     if not objects.queues:
         queues = with_shipped_queue(queues, (gang.queue for gang in membership.gangs.values()), settings, notices)
+    gangs, foreign_load = finish.gangs(membership), finish.load((*foreign, *membership.loose))
+    recall.end()
     return Snapshot(
         now_s=now_s,
         schema=finish.schema,
@@ -83,9 +93,9 @@ def snapshot_from_objects(objects: RawObjects, *, now_s: float, settings: KubeSe
             for name, node in nodes.nodes.items()
         ),
         queues=queues,
-        gangs=finish.gangs(membership),
+        gangs=gangs,
         topologies=read_topologies(objects.topologies, notices),
-        foreign=finish.load((*foreign, *membership.loose)),
+        foreign=foreign_load,
         policy=settings.policy,
         notices=notices.all(),
         claims=book.finish(),
@@ -100,6 +110,7 @@ def _read_pods(
     now_s: float,
     notices: Notices,
     book: ClaimBook,
+    recall: Recall,
 ) -> list[RawPod]:
     """All pods that can be read, KAI's utility pods excepted: what they hold, the shared pods hold already."""
     bindings = read_bindings(objects.bind_requests, notices, settings.policy.gpu_resources)
@@ -107,7 +118,7 @@ def _read_pods(
     reader = PodReader(
         bindings={key: binding for key, binding in bindings.items() if binding.node in known},
         group_devices=_group_devices(objects.pods),
-        constraints=ConstraintReader(read_claims(objects, notices), namespaces, settings, notices),
+        constraints=ConstraintReader(read_claims(objects, notices), namespaces, settings, notices, recall.constraints),
         nodes=nodes,
         settings=settings,
         now_s=now_s,
@@ -117,7 +128,9 @@ def _read_pods(
     )
 
     def read(raw: Raw) -> RawPod | None:
-        return None if raw.text("metadata.namespace") in _UTILITY_NAMESPACES else reader.read(raw)
+        if raw.text("metadata.namespace") in _UTILITY_NAMESPACES:
+            return None
+        return recall.read(raw, namespaced_key(raw), reader)
 
     return list(read_each("Pod", objects.pods, notices, read, namespaced_key).values())
 
@@ -202,6 +215,7 @@ class _Finish:
     schema: ResourceSchema
     nodes: NodeReading
     notices: Notices
+    recall: Recall
 
     def gangs(self, membership: Membership) -> tuple[Gang, ...]:
         """Gangs with their pods, in the order of the PodGroups."""
@@ -209,10 +223,13 @@ class _Finish:
 
     def load(self, pods: Iterable[RawPod]) -> tuple[Pod, ...]:
         """Pods that nobody here schedules, as far as they hold resources of our nodes."""
-        return tuple(pod.finish(self.schema) for pod in pods if pod.status.holds_resources and self._stands(pod))
+        return tuple(self._finished(pod) for pod in pods if pod.status.holds_resources and self._stands(pod))
+
+    def _finished(self, pod: RawPod, podset: str = "default") -> Pod:
+        return self.recall.finish(pod, self.schema, podset)
 
     def _gang(self, gang: Gang, seats: list[tuple[RawPod, str]]) -> Gang:
-        pods = tuple(pod.finish(self.schema, podset) for pod, podset in seats if self._stands(pod))
+        pods = tuple(self._finished(pod, podset) for pod, podset in seats if self._stands(pod))
         lost = [pod for pod, _ in seats if self._is_lost(pod)]
         if lost and not gang.set_aside:
             reason = f"its pod {lost[0].key} runs on node {lost[0].node!r}, which does not exist"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from kai_solver.domain import Gang, inherited
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
-from kai_solver.kubeobjects.grouping import Member, Surroundings, claim_of, group_pods, podsets_by_family
+from kai_solver.kubeobjects.grouping import Claimed, Member, Surroundings, claim_of, claimed, podsets_by_family
 from kai_solver.kubeobjects.notices import Notices, namespaced_key
 from kai_solver.kubeobjects.objects import Object
 from kai_solver.kubeobjects.owners import OwnerIndex, top_owner
@@ -172,14 +172,30 @@ def _join(outcome: Membership, members: list[Member], made: _Made, notices: Noti
     return left
 
 
+@dataclass(frozen=True, slots=True)
+class _Grouped:
+    """A gang that nobody has written a PodGroup for: without pods, with the podset of each."""
+
+    gang: Gang
+    podsets: Mapping[str, str]
+    is_fallback: bool
+
+
 def _group(outcome: Membership, members: list[Member], reader: GangReader, around: Surroundings) -> None:
     """Pods that nobody has grouped, into new gangs; a PodGroup of that name takes them instead."""
-    for grouped in group_pods(members, around):
-        key = namespaced_key(Raw(grouped.pod_group))
-        if key not in outcome.gangs:
-            outcome.gangs[key] = replace(reader.read(Raw(grouped.pod_group)), queue_source=grouped.queue.source)
-            if grouped.queue.is_fallback:
-                text = f"no label {around.settings.queue_label_key} on its pods or owners: queue {grouped.queue.queue}"
-                reader.notices.warn(f"PodGroup {key}", text)
-        for pod, podset in grouped.pods:
-            _seat(outcome, pod, key, podset, reader.notices)
+    for found in claimed(members):
+        grouped = reader.recall.made(found.key, found.made_of, reader.notices, lambda: _read(found, reader, around))  # noqa: B023
+        if found.key not in outcome.gangs:
+            outcome.gangs[found.key] = grouped.gang
+            if grouped.is_fallback:
+                text = f"no label {around.settings.queue_label_key} on its pods or owners: queue {grouped.gang.queue}"
+                reader.notices.warn(f"PodGroup {found.key}", text)
+        for member in found.members:
+            podset = grouped.podsets.get(member.pod.key, "default")
+            _seat(outcome, member.pod, found.key, podset, reader.notices)
+
+
+def _read(found: Claimed, reader: GangReader, around: Surroundings) -> _Grouped:
+    grouped = found.group(around)
+    gang = replace(reader.read(Raw(grouped.pod_group)), queue_source=grouped.queue.source)
+    return _Grouped(gang, grouped.podsets, grouped.queue.is_fallback)

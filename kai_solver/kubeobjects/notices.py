@@ -24,6 +24,11 @@ class Notices:
         """The object takes no part."""
         self._notices[Notice("set-aside", name, str(reason))] = None
 
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self._notices)
+
     def all(self) -> tuple[Notice, ...]:
         """Every notice."""
         return tuple(self._notices)

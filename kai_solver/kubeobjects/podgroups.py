@@ -1,7 +1,7 @@
 """PodGroups to gangs (reference 2.2, 1.3)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from kai_solver.domain import Gang, flat_gang
 from kai_solver.errors import InputError
@@ -13,6 +13,7 @@ from kai_solver.kubeobjects.owners import top_owner
 from kai_solver.kubeobjects.placements import read_placement
 from kai_solver.kubeobjects.priorities import PriorityTable
 from kai_solver.kubeobjects.raw import Raw
+from kai_solver.kubeobjects.recall import Recall
 from kai_solver.kubeobjects.settings import KubeSettings, in_pool
 from kai_solver.kubeobjects.tree import read_tree
 
@@ -34,12 +35,17 @@ class GangReader:
     settings: KubeSettings
     notices: Notices
     guarded_queues: frozenset[str] = frozenset()
+    recall: Recall = field(default_factory=Recall)
 
     def read_all(self, objects: tuple[Object, ...]) -> dict[str, Gang]:
         """Gangs of our node pool by ``namespace/name``, still without pods."""
-        return read_each(
-            "PodGroup", objects, self.notices, lambda raw: self.read(raw) if self.is_ours(raw) else None, namespaced_key
-        )
+
+        def read(raw: Raw) -> Gang | None:
+            if not self.is_ours(raw):
+                return None
+            return self.recall.made(namespaced_key(raw), (raw.value,), self.notices, lambda: self.read(raw))
+
+        return read_each("PodGroup", objects, self.notices, read, namespaced_key)
 
     def is_ours(self, raw: Raw) -> bool:
         """Whether the PodGroup is in our node pool."""

@@ -150,6 +150,24 @@ class PodReader:
             claims=keys,
         )
 
+    def read_again(self, pod: RawPod, raw: Raw) -> RawPod:
+        """The pod after a change of its state and node alone; no request to bind it is open.
+
+        Raises
+        ------
+        InputError
+            As `read`.
+        """
+        status = self._status(raw, None)
+        return replace(
+            pod,
+            raw=raw,
+            status=status,
+            node=_node(raw, status, None),
+            nominated_node=raw.text("status.nominatedNodeName"),
+            zones=self._zones(pod.key, status, pod.annotations, None),
+        )
+
     def _zones(
         self, key: str, status: PodStatus, annotations: Mapping[str, str], binding: Binding | None
     ) -> tuple[ZoneShare, ...]:

@@ -188,6 +188,11 @@ def _class(raw: Raw) -> _Class:
     )
 
 
+def needs_objects(pod: Raw) -> bool:
+    """Whether the pod names claims or ConfigMaps, so that what it needs depends on those."""
+    return any(True for _ in _claim_names(pod)) or any(True for _ in _own_claim_names(pod)) or bool(_config_maps(pod))
+
+
 def _claim_names(pod: Raw) -> Iterator[str]:
     """Claims that must exist."""
     for volume in pod.items("spec.volumes"):

@@ -13,7 +13,6 @@ from kai_solver.errors import InputError
 from kai_solver.kubeobjects.grouping.inherit import QueueChoice, Surroundings, choose_queue, pod_group_object
 from kai_solver.kubeobjects.grouping.model import Group, Member, Part, PodGrouper
 from kai_solver.kubeobjects.grouping.registry import BUILT_IN, ENTRY_POINTS, by_priority, groupers
-from kai_solver.kubeobjects.pods import RawPod
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +23,8 @@ class Grouped:
     ----------
     pod_group
         The PodGroup as an object.
-    pods
-        Its pods, each with its podset.
+    podsets
+        Leaf by pod (``namespace/name``); ``default`` where a pod is not in it.
     queue
         The queue and who named it.
     grouper
@@ -33,21 +32,51 @@ class Grouped:
     """
 
     pod_group: dict[str, Any]
-    pods: tuple[tuple[RawPod, str], ...]
+    podsets: Mapping[str, str]
     queue: QueueChoice
     grouper: str
 
 
-def group_pods(
-    members: Iterable[Member], around: Surroundings, families: Sequence[PodGrouper] | None = None
-) -> list[Grouped]:
-    """Gangs of all ``members``, in the order in which their first pods come."""
-    claims: dict[tuple[str, str, str], list[Member]] = {}
-    by_name = {family.name: family for family in (families or groupers())}
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """Pods that one family puts into one gang: what a PodGroup is made of. ``name``: of the PodGroup."""
+
+    family: PodGrouper
+    namespace: str
+    name: str
+    members: list[Member]
+
+    @property
+    def key(self) -> str:
+        """``namespace/name`` of the PodGroup."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def made_of(self) -> tuple[object, ...]:
+        """All that `group` looks at; where these are the very same objects, so is the answer."""
+        heeds_status = getattr(self.family, "heeds_status", True)
+        pods = (member.pod if heeds_status else member.pod.labels for member in self.members)
+        return (*pods, *(owner.raw.value for member in self.members for owner in member.owners))
+
+    def group(self, around: Surroundings) -> Grouped:
+        """The PodGroup of these pods."""
+        group = _shape(self.family, self.members)
+        queue = choose_queue(self.members, around)
+        written = pod_group_object(self.name, group, self.members, queue.queue, around)
+        return Grouped(written, group.podsets, queue, self.family.name)
+
+
+def claimed(members: Iterable[Member], families: Sequence[PodGrouper] | None = None) -> list[Claimed]:
+    """All ``members`` by gang, in the order in which the gangs' first pods come."""
+    found: dict[tuple[str, str, str], Claimed] = {}
+    asked = tuple(families or groupers())
     for member in members:
-        family, name = _claim(member, tuple(by_name.values()))
-        claims.setdefault((family.name, member.pod.namespace, name), []).append(member)
-    return [_grouped(by_name[family], name, found, around) for (family, _, name), found in claims.items()]
+        family, name = _claim(member, asked)
+        key = (family.name, member.pod.namespace, name)
+        if key not in found:
+            found[key] = Claimed(family, member.pod.namespace, name, [])
+        found[key].members.append(member)
+    return list(found.values())
 
 
 def podsets_by_family(members: Sequence[Member]) -> Mapping[str, str]:
@@ -69,14 +98,6 @@ def _claim(member: Member, families: Sequence[PodGrouper]) -> tuple[PodGrouper, 
     raise InputError(f"no pod grouper claims pod {member.pod.key}", cure="Keep the default grouper")
 
 
-def _grouped(family: PodGrouper, name: str, members: Sequence[Member], around: Surroundings) -> Grouped:
-    group = _shape(family, members)
-    queue = choose_queue(members, around)
-    written = pod_group_object(name, group, members, queue.queue, around)
-    pods = tuple((member.pod, group.podsets.get(member.pod.key, "default")) for member in members)
-    return Grouped(written, pods, queue, family.name)
-
-
 def _shape(family: PodGrouper, members: Sequence[Member]) -> Group:
     """The family's answer; an owner that cannot be read sets the gang aside."""
     try:
@@ -88,6 +109,7 @@ def _shape(family: PodGrouper, members: Sequence[Member]) -> Group:
 __all__ = [
     "BUILT_IN",
     "ENTRY_POINTS",
+    "Claimed",
     "Group",
     "Grouped",
     "Member",
@@ -98,7 +120,7 @@ __all__ = [
     "by_priority",
     "choose_queue",
     "claim_of",
-    "group_pods",
+    "claimed",
     "groupers",
     "pod_group_object",
     "podsets_by_family",

@@ -89,7 +89,8 @@ class Group:
 class PodGrouper(Protocol):
     """One family of workloads. Groupers of other packages register under ``kai_solver.pod_groupers``.
 
-    ``priority``: the grouper with the highest one that claims a pod has it; built-in ones are 0 to 1000.
+    ``priority``: the grouper with the highest one that claims a pod has it; built-in ones are 0 to 1000. A grouper
+    that has an attribute ``heeds_status`` and says False there promises that states of pods make no difference to it.
     """
 
     name: str

@@ -12,6 +12,7 @@ class DefaultGrouper:
 
     name = "default"
     priority = 0
+    heeds_status = False
 
     def claim(self, member: Member) -> str | None:
         """Every pod: whatever nobody else claimed."""

@@ -1,0 +1,168 @@
+"""Reading with a memory gives what reading without one gives, whatever changes in between."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kai_solver.domain import Snapshot
+from kai_solver.kubeobjects import RawObjects, Recall, snapshot_from_objects
+
+NOW_S = 1_800_000_000.0
+Object = dict[str, Any]
+
+
+def node(name: str, **labels: str) -> Object:
+    allocatable = {"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "4", "pods": "50"}
+    metadata = {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}}
+    return {"kind": "Node", "metadata": metadata, "spec": {}, "status": {"allocatable": allocatable}}
+
+
+def queue(name: str) -> Object:
+    amounts = {"quota": 4, "limit": -1, "overQuotaWeight": 1}
+    return {"metadata": {"name": name}, "spec": {"resources": dict.fromkeys(("cpu", "memory", "gpu"), amounts)}}
+
+
+def pod(name: str, owner: Object | None = None, **spec: Any) -> Object:
+    metadata: Object = {"namespace": "ns", "name": name, "uid": f"u-{name}", "labels": {"kai.scheduler/queue": "q"}}
+    metadata["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    if owner is not None:
+        reference = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "controller": True}
+        metadata["ownerReferences"] = [reference | {part: owner["metadata"][part] for part in ("name", "uid")}]
+    container = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1", "cpu": "1"}}}
+    whole = {"schedulerName": "kai-scheduler", "containers": [container], **spec}
+    return {"kind": "Pod", "metadata": metadata, "spec": whole, "status": {"phase": "Pending"}}
+
+
+JOB: Object = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {
+        "namespace": "ns",
+        "name": "job",
+        "uid": "u-job",
+        "annotations": {"kai.scheduler/batch-min-member": "2"},
+    },
+}
+VOLUME = [{"name": "v", "persistentVolumeClaim": {"claimName": "claim"}}]
+
+
+def shared(name: str) -> Object:
+    made = pod(name, containers=[{"name": "c"}])
+    made["metadata"]["annotations"] = {"gpu-fraction": "0.5"}
+    return made
+
+
+class World:
+    """Objects of a small cluster, changed as an API server changes them: the changed object is a new one."""
+
+    def __init__(self) -> None:
+        self.kinds: dict[str, dict[str, Object]] = {
+            "nodes": {name: node(name) for name in ("n1", "n2")},
+            "queues": {"q": queue("q")},
+            "namespaces": {"ns": {"kind": "Namespace", "metadata": {"name": "ns", "labels": {}}}},
+            "other": {"job": JOB},
+            "pod_groups": {},
+            "persistent_volume_claims": {},
+            "pods": {
+                "plain": pod("plain"),
+                "j0": pod("j0", JOB),
+                "j1": pod("j1", JOB),
+                "stored": pod("stored", volumes=VOLUME),
+                "shared": shared("shared"),
+            },
+        }
+        self.made = 0
+
+    def snapshot(self, recall: Recall | None) -> Snapshot:
+        objects = replace(RawObjects(), **{kind: tuple(found.values()) for kind, found in self.kinds.items()})  # type: ignore[arg-type]
+        return snapshot_from_objects(objects, now_s=NOW_S, recall=recall)
+
+    def change(self, kind: str, name: str, edit: Callable[[Object], object]) -> None:
+        if name in self.kinds[kind]:
+            fresh = copy.deepcopy(self.kinds[kind][name])
+            edit(fresh)
+            self.kinds[kind][name] = fresh
+
+    def add_pod(self) -> None:
+        self.made += 1
+        self.kinds["pods"][f"new{self.made}"] = pod(f"new{self.made}", JOB if self.made % 2 else None)
+
+    def add_claim(self) -> None:
+        claim = {"metadata": {"namespace": "ns", "name": "claim"}, "spec": {"volumeName": "gone"}}
+        self.kinds["persistent_volume_claims"]["claim"] = claim
+
+    def add_pod_group(self) -> None:
+        metadata = {"namespace": "ns", "name": "pg-job-u-job", "uid": "g"}
+        self.kinds["pod_groups"]["g"] = {"metadata": metadata, "spec": {"queue": "q", "minMember": 3}}
+
+
+NAMES = ("plain", "j0", "j1", "stored", "shared", "new1", "new2")
+SHARED_ON = {"runai-gpu-group": "device"}
+
+EDITS: dict[str, Callable[[World, str], object]] = {
+    "bind": lambda w, n: w.change("pods", n, lambda p: p["spec"].update(nodeName="n1")),
+    "run": lambda w, n: w.change(
+        "pods", n, lambda p: (p["spec"].update(nodeName="n2"), p.update(status={"phase": "Running"}))
+    ),
+    "finish": lambda w, n: w.change("pods", n, lambda p: p.update(status={"phase": "Succeeded"})),
+    "nonsense": lambda w, n: w.change("pods", n, lambda p: p.update(status={"phase": "Dancing"})),
+    "nominate": lambda w, n: w.change("pods", n, lambda p: p["status"].update(nominatedNodeName="n2")),
+    "gate": lambda w, n: w.change("pods", n, lambda p: p["spec"].update(schedulingGates=[{"name": "g"}])),
+    "end": lambda w, n: w.change("pods", n, lambda p: p["metadata"].update(deletionTimestamp="2026-01-01T00:00:00Z")),
+    "relabel": lambda w, n: w.change(
+        "pods", n, lambda p: p["metadata"]["labels"].update(priorityClassName="inference")
+    ),
+    "share": lambda w, n: w.change("pods", n, lambda p: p["metadata"]["labels"].update(SHARED_ON)),
+    "break": lambda w, n: w.change("pods", n, lambda p: p["spec"].update(containers=7)),
+    "delete": lambda w, n: w.kinds["pods"].pop(n, None),
+    "add": lambda w, _: w.add_pod(),
+    "claim": lambda w, _: w.add_claim(),
+    "pod-group": lambda w, _: w.add_pod_group(),
+    "no-pod-group": lambda w, _: w.kinds["pod_groups"].clear(),
+    "job": lambda w, _: w.change("other", "job", lambda j: j["metadata"].update(annotations={})),
+    "node": lambda w, _: w.change(
+        "nodes", "n1", lambda x: x["metadata"]["labels"].update({"nvidia.com/mig.strategy": "single"})
+    ),
+    "namespace": lambda w, _: w.change(
+        "namespaces", "ns", lambda x: x["metadata"]["labels"].update({"kai.scheduler/queue": "q2"})
+    ),
+    "queue": lambda w, _: w.kinds["queues"].update(q2=queue("q2")),
+    "extended": lambda w, _: w.change(
+        "nodes", "n2", lambda x: x["status"]["allocatable"].update({"example.com/x": "2"})
+    ),
+}
+
+
+@settings(max_examples=150)
+@given(st.lists(st.tuples(st.sampled_from(sorted(EDITS)), st.sampled_from(NAMES)), min_size=1, max_size=12))
+def test_a_memory_makes_no_difference(edits: list[tuple[str, str]]) -> None:
+    world, recall = World(), Recall()
+    assert world.snapshot(recall) == world.snapshot(None)
+    for edit, name in edits:
+        EDITS[edit](world, name)
+        fresh = world.snapshot(None)
+        assert world.snapshot(recall) == fresh
+        assert world.snapshot(recall) == fresh, "nothing changed"
+
+
+def test_what_did_not_change_is_the_very_same_object() -> None:
+    world, recall = World(), Recall()
+    before = {p.key: p for gang in world.snapshot(recall).gangs for p in gang.pods}
+    EDITS["run"](world, "j0")
+    after = {p.key: p for gang in world.snapshot(recall).gangs for p in gang.pods}
+    assert after["ns/plain"] is before["ns/plain"]
+    assert after["ns/j1"] is before["ns/j1"]
+    assert after["ns/j0"].node == "n2"
+
+
+def test_what_is_gone_is_forgotten() -> None:
+    world, recall = World(), Recall()
+    world.snapshot(recall)
+    world.kinds["pods"].clear()
+    world.snapshot(recall)
+    assert not recall._pods
+    assert not recall._made
