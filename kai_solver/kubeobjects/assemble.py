@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from kai_solver.domain import Gang, NumaTopology, Pod, Policy, Snapshot
+from kai_solver.domain import Gang, Node, Pod, Policy, Snapshot
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names, shards
 from kai_solver.kubeobjects.bindings import read_bindings
@@ -14,7 +14,7 @@ from kai_solver.kubeobjects.grouping import Surroundings
 from kai_solver.kubeobjects.kainvidia import GROUP, read_nvidia
 from kai_solver.kubeobjects.manifests import TEMPLATES, manifest_pods
 from kai_solver.kubeobjects.membership import Membership, assign
-from kai_solver.kubeobjects.nodes import NodeReading, read_nodes
+from kai_solver.kubeobjects.nodes import NodeReading, RawNode, read_nodes
 from kai_solver.kubeobjects.notices import Notices, namespaced_key, object_name, read_each
 from kai_solver.kubeobjects.objects import Object, RawObjects, group_of, kind_of
 from kai_solver.kubeobjects.owners import PASSED_THROUGH, OwnerIndex
@@ -66,9 +66,7 @@ def snapshot_from_objects(
     objects = replace(objects, pods=(*objects.pods, *manifest_pods(objects, notices)))
     labels = read_each("Namespace", objects.namespaces, notices, lambda raw: raw.strings("metadata.labels"))
     _name_unused(objects, notices)
-    zones = (
-        read_zones(objects.node_resource_topologies, settings.policy.gpu_resources, notices) if settings.numa else {}
-    )
+    zones = _zones(objects, settings, notices)
     book = read_claim_book(objects, settings, notices)
     priorities = read_priorities(objects.priority_classes, settings, notices)
     around = Surroundings(settings, labels, frozenset(nvidia.queues))
@@ -88,10 +86,7 @@ def snapshot_from_objects(
     return Snapshot(
         now_s=now_s,
         schema=finish.schema,
-        nodes=tuple(
-            node.finish(finish.schema, _numa(zones.get(name), finish.schema, settings))
-            for name, node in nodes.nodes.items()
-        ),
+        nodes=tuple(finish.node(node, zones.get(name), settings) for name, node in nodes.nodes.items()),
         queues=queues,
         gangs=gangs,
         topologies=read_topologies(objects.topologies, notices),
@@ -135,10 +130,11 @@ def _read_pods(
     return list(read_each("Pod", objects.pods, notices, read, namespaced_key).values())
 
 
-def _numa(zones: RawZones | None, schema: ResourceSchema, settings: KubeSettings) -> NumaTopology | None:
-    if zones is None:
-        return None
-    return zones.finish(schema, settings.numa_ignored, reconstruct=settings.numa_reconstruct)
+def _zones(objects: RawObjects, settings: KubeSettings, notices: Notices) -> Mapping[str, RawZones]:
+    """NUMA zones by node, where the settings have them heeded."""
+    if not settings.numa:
+        return {}
+    return read_zones(objects.node_resource_topologies, settings.policy.gpu_resources, notices)
 
 
 def _group_devices(pods: Iterable[Object]) -> Mapping[str, int]:
@@ -216,6 +212,11 @@ class _Finish:
     nodes: NodeReading
     notices: Notices
     recall: Recall
+
+    def node(self, node: RawNode, zones: RawZones | None, settings: KubeSettings) -> Node:
+        """The node with its vector and its NUMA zones."""
+        ignored, again = settings.numa_ignored, settings.numa_reconstruct
+        return node.finish(self.schema, zones.finish(self.schema, ignored, reconstruct=again) if zones else None)
 
     def gangs(self, membership: Membership) -> tuple[Gang, ...]:
         """Gangs with their pods, in the order of the PodGroups."""
