@@ -6,6 +6,7 @@ from typing import Any
 
 from kai_solver.cluster.api import Object, WatchEvent, key_of
 from kai_solver.cluster.resources import NODES, PODS, Resource
+from kai_solver.cluster.trim import trimmed
 
 Listener = Callable[[Resource, str, Object | None, Object | None], None]
 """Told of a change: kind, key, the object before and after (None where there was, or is, none)."""
@@ -14,7 +15,7 @@ Listener = Callable[[Resource, str, Object | None, Object | None], None]
 class Store:
     """Objects by kind and key; safe to use from any thread.
 
-    Objects are shared, not copied: nobody may change one in place.
+    Objects are shared, not copied: nobody may change one in place. What comes in is trimmed, and is the store's.
     """
 
     def __init__(self) -> None:
@@ -31,7 +32,7 @@ class Store:
 
     def replace(self, resource: Resource, items: Iterable[Object]) -> None:
         """What a list gave: all objects of the kind that there are."""
-        fresh = {key: item for item in items if (key := self._key(resource, item))}
+        fresh = {key: trimmed(resource, item) for item in items if (key := self._key(resource, item))}
         with self._lock:
             old = self._objects.get(resource, {})
             self._objects[resource] = fresh
@@ -44,7 +45,7 @@ class Store:
         key = self._key(resource, event.object)
         if not key:
             return
-        after = None if event.kind == "DELETED" else event.object
+        after = None if event.kind == "DELETED" else trimmed(resource, event.object)
         with self._lock:
             kept = self._objects.setdefault(resource, {})
             before = kept.pop(key, None) if after is None else kept.get(key)

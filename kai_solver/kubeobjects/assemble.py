@@ -216,7 +216,9 @@ class _Finish:
     def node(self, node: RawNode, zones: RawZones | None, settings: KubeSettings) -> Node:
         """The node with its vector and its NUMA zones."""
         ignored, again = settings.numa_ignored, settings.numa_reconstruct
-        return node.finish(self.schema, zones.finish(self.schema, ignored, reconstruct=again) if zones else None)
+        return node.finish(
+            self.schema, zones.finish(self.schema, ignored, reconstruct=again) if zones is not None else None
+        )
 
     def gangs(self, membership: Membership) -> tuple[Gang, ...]:
         """Gangs with their pods, in the order of the PodGroups."""

@@ -22,6 +22,7 @@ from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.exportclaims import pod_claims
 from kai_solver.kubeobjects.exportzones import container_lists, placement_text
+from kai_solver.kubeobjects.gpus import group_labels
 from kai_solver.kubeobjects.pods import is_lead
 from kai_solver.kubeobjects.quantities import quantities
 from kai_solver.kubeobjects.raw import format_time
@@ -54,7 +55,7 @@ def pod_object(pod: Pod, gang: Gang | None, snapshot: Snapshot, settings: KubeSe
         if priority and names.TASK_PRIORITY not in labels and not is_lead(labels):
             labels[names.TASK_PRIORITY] = str(-priority)
     if pod.status is not PodStatus.BINDING:
-        labels |= _group_labels(pod.gpu_groups)
+        labels |= group_labels(pod.gpu_groups)
     metadata: Written = {
         "name": pod.name,
         "namespace": pod.namespace,
@@ -76,12 +77,6 @@ def binding_object(pod: Pod) -> Written | None:
     metadata = {"name": pod.name, "namespace": pod.namespace, "ownerReferences": [owner]}
     groups = {"selectedGPUGroups": list(pod.gpu_groups)} if pod.gpu_groups else {}
     return {"metadata": metadata, "spec": {"podName": pod.name, "selectedNode": pod.node, **groups}}
-
-
-def _group_labels(groups: tuple[str, ...]) -> dict[str, str]:
-    if len(groups) == 1:
-        return {names.GPU_GROUP: groups[0]}
-    return {names.GPU_GROUP_PREFIX + group: group for group in groups}
 
 
 def _annotations(pod: Pod, gang: Gang | None) -> dict[str, str]:

@@ -42,6 +42,13 @@ def gpu_groups(labels: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(several) or ((single,) if single else ())
 
 
+def group_labels(groups: tuple[str, ...]) -> dict[str, str]:
+    """The labels that name shared devices on a pod: one name for one device, else one label each (reference 1.9)."""
+    if len(groups) == 1:
+        return {names.GPU_GROUP: groups[0]}
+    return {names.GPU_GROUP_PREFIX + group: group for group in groups}
+
+
 def _milli(text: str) -> int:
     """Thousandths of a device, rounded up so that a sum that fits does fit."""
     try:

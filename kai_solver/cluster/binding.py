@@ -1,0 +1,268 @@
+"""Gangs are bound all or nothing: everything is prepared first, then all pods are bound at once.
+
+What can fail for a while (no answer, too many requests) is tried again; what fails for good (the pod is gone, bound
+elsewhere, refused) fails its pod. Where the pods that are bound then are fewer than the gang's minimum, they are
+released: a part of a gang that runs alone holds GPUs for nothing.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future, wait
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
+
+from kai_solver.cluster.api import Api, ApiError, meta
+from kai_solver.cluster.assumed import Assumed
+from kai_solver.cluster.resources import PODS
+from kai_solver.errors import KaiSolverError
+
+TRY_S = 20.0
+"""How long a bind is tried: longer than an API server takes to restart, shorter than an assumption lasts."""
+
+FIRST_WAIT_S = 0.05
+
+
+class BindError(KaiSolverError):
+    """A pod cannot be bound as planned, and trying again will not help. The message is for the pod's event."""
+
+
+class FenceError(KaiSolverError):
+    """This process is not the leader (any more): nothing may be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A pod and the place that a plan gives it; ``annotations`` go onto the pod with its binding.
+
+    ``devices``: indices of shared devices with their thousandths; ``claims``: devices by resource claim.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    annotations: tuple[tuple[str, str], ...] = ()
+    devices: tuple[tuple[int, int], ...] = ()
+    claims: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class GangSeats:
+    """Pods of one gang that are bound together.
+
+    ``needed``: how many of them must be bound, or none may stay: what the gang lacks of its minimum.
+    """
+
+    gang: str
+    seats: tuple[Seat, ...]
+    needed: int
+
+
+@dataclass(frozen=True, slots=True)
+class GangBound:
+    """What became of it: pods bound, why others were not, whether the bound ones were released again."""
+
+    gang: str
+    bound: tuple[Seat, ...]
+    failed: tuple[tuple[Seat, str], ...] = ()
+    released: bool = False
+    seconds: float = 0.0
+
+
+class Preparation(Protocol):
+    """Something that must be so before a pod can be bound: volumes, a reserved device, an allocated claim."""
+
+    def concerns(self, seat: Seat) -> bool:
+        """Whether the pod needs it."""
+        ...
+
+    def prepare(self, seat: Seat) -> None:
+        """Make it so; ends when it is. Done twice it must do no harm. `BindError` or `ApiError` where it cannot be."""
+        ...
+
+    def undo(self, seat: Seat) -> None:
+        """Take it back as far as possible; never raises."""
+        ...
+
+
+@dataclass(slots=True)
+class Binder:
+    """Binds gangs in the background.
+
+    Attributes
+    ----------
+    pool
+        Where writes run, many at a time.
+    fence
+        Asked before every write; nothing is written where it says no.
+    steps
+        What must be so before a pod is bound, in order.
+    done
+        Told, in some thread, what became of each gang.
+    """
+
+    api: Api
+    assumed: Assumed
+    pool: Executor
+    fence: Callable[[], bool]
+    done: Callable[[GangBound], None]
+    steps: Sequence[Preparation] = ()
+    clock: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
+    _open: set[str] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def open(self) -> frozenset[str]:
+        """Gangs whose binding has not ended: a cycle leaves their pods alone."""
+        with self._lock:
+            return frozenset(self._open)
+
+    def submit(self, gang: GangSeats, runner: Executor) -> None:
+        """Assume the pods bound, and bind them in ``runner``, which waits for ``pool``."""
+        now_s = self.clock()
+        with self._lock:
+            self._open.add(gang.gang)
+        for seat in gang.seats:
+            self.assumed.bound(seat.key, seat.uid, seat.node, now_s)
+        runner.submit(self._guarded, gang)
+
+    def _guarded(self, gang: GangSeats) -> None:
+        began_s = self.clock()
+        outcome = GangBound(gang.gang, (), tuple((seat, "the binding broke off") for seat in gang.seats))
+        try:
+            outcome = self.bind(gang)
+        except BaseException:
+            self._forget(gang.seats)
+            raise
+        finally:
+            with self._lock:
+                self._open.discard(gang.gang)
+            self.done(GangBound(outcome.gang, outcome.bound, outcome.failed, outcome.released, self.clock() - began_s))
+
+    def bind(self, gang: GangSeats) -> GangBound:
+        """Prepare all, then bind all; release what is bound where that is too little."""
+        failed = self._each(gang.seats, self._prepare)
+        ready = [seat for seat in gang.seats if seat.key not in failed]
+        if len(ready) >= gang.needed:
+            failed |= self._each(ready, self._bind)
+        bound = [seat for seat in ready if seat.key not in failed]
+        if len(bound) >= gang.needed:
+            lost = [seat for seat in gang.seats if seat.key in failed]
+            self._undo(lost)
+            self._forget(lost)
+            return GangBound(gang.gang, tuple(bound), tuple((seat, failed[seat.key]) for seat in lost))
+        too_few = f"only {len(bound)} of the {gang.needed} pods that the gang needs could be bound"
+        tried = len(ready) >= gang.needed
+        self._undo(gang.seats)
+        self._forget(gang.seats)
+        self._each(bound if tried else [], self._release)
+        reasons = {seat.key: failed.get(seat.key, too_few) for seat in gang.seats}
+        return GangBound(gang.gang, (), tuple((seat, reasons[seat.key]) for seat in gang.seats), tried and bool(bound))
+
+    def _each(self, seats: Sequence[Seat], act: Callable[[Seat], None]) -> dict[str, str]:
+        """Do it to all at once; why it failed by pod."""
+        futures: dict[Future[None], Seat] = {self.pool.submit(act, seat): seat for seat in seats}
+        wait(futures)
+        failed: dict[str, str] = {}
+        for future, seat in futures.items():
+            error = future.exception()
+            if isinstance(error, KaiSolverError):
+                failed[seat.key] = str(error)
+            elif error is not None:
+                raise error
+        return failed
+
+    def _prepare(self, seat: Seat) -> None:
+        for step in self.steps:
+            if step.concerns(seat):
+                self._trying(lambda: step.prepare(seat))  # noqa: B023 - runs at once
+
+    def _undo(self, seats: Sequence[Seat]) -> None:
+        for seat in seats:
+            for step in reversed(self.steps):
+                if step.concerns(seat):
+                    step.undo(seat)
+
+    def _forget(self, seats: Sequence[Seat]) -> None:
+        for seat in seats:
+            self.assumed.forget(seat.key)
+
+    def _bind(self, seat: Seat) -> None:
+        metadata: dict[str, Any] = {"name": seat.name, "namespace": seat.namespace, "uid": seat.uid}
+        if seat.annotations:
+            metadata["annotations"] = dict(seat.annotations)
+        target = {"apiVersion": "v1", "kind": "Node", "name": seat.node}
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+
+        def post() -> None:
+            try:
+                self.api.create(PODS, seat.namespace, body, subresource="binding")
+            except ApiError as error:
+                if not (error.is_conflict and self._is_there(seat)):
+                    raise
+
+        self._trying(post)
+
+    def _is_there(self, seat: Seat) -> bool:
+        """Whether an earlier try, whose answer got lost, had bound the pod as wanted."""
+        pod = self.api.get(PODS, seat.namespace, seat.name)
+        spec = pod.get("spec")
+        return meta(pod).get("uid") == seat.uid and isinstance(spec, dict) and spec.get("nodeName") == seat.node
+
+    def _release(self, seat: Seat) -> None:
+        """The pod must start anew; its controller makes it again, and it waits with its gang."""
+
+        def delete() -> None:
+            try:
+                self.api.delete(PODS, seat.namespace, seat.name, uid=seat.uid)
+            except ApiError as error:
+                if not (error.is_missing or error.is_conflict):
+                    raise
+
+        self._trying(delete)
+        self.assumed.leaves(seat.key, seat.uid, self.clock())
+
+    def _trying(self, act: Callable[[], None]) -> None:
+        """Do it, again and again while it may still work.
+
+        Raises
+        ------
+        ApiError
+            It fails for good, or for too long.
+        BindError
+            It cannot be.
+        FenceError
+            We may not.
+        """
+
+        def fenced() -> None:
+            if not self.fence():
+                raise FenceError("this process no longer leads")
+            act()
+
+        Retrying(
+            retry=retry_if_exception(lambda error: isinstance(error, ApiError) and error.is_passing),
+            wait=_wait_as_told,
+            stop=stop_after_delay(TRY_S),
+            sleep=self.sleep,
+            reraise=True,
+        )(fenced)
+
+
+_BACKOFF = wait_random_exponential(multiplier=FIRST_WAIT_S, max=5.0)
+
+
+def _wait_as_told(state: RetryCallState) -> float:
+    """What the server asked for, else twice as long each time, with jitter."""
+    error = state.outcome.exception() if state.outcome else None
+    told_s = error.retry_after_s if isinstance(error, ApiError) else None
+    return max(told_s or 0.0, _BACKOFF(state))

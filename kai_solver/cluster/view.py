@@ -1,0 +1,80 @@
+"""The cluster as a cycle sees it: what is known, with what was done and is not seen yet laid over it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from kai_solver.cluster import resources
+from kai_solver.cluster.api import Object
+from kai_solver.cluster.assumed import Assumed
+from kai_solver.cluster.resources import Resource
+from kai_solver.cluster.store import Store
+from kai_solver.domain import Snapshot
+from kai_solver.kubeobjects import KubeSettings, RawObjects, Recall, snapshot_from_objects
+
+FIELDS: Mapping[Resource, str] = {
+    resources.PODS: "pods",
+    resources.NODES: "nodes",
+    resources.QUEUES: "queues",
+    resources.POD_GROUPS: "pod_groups",
+    resources.BIND_REQUESTS: "bind_requests",
+    resources.PRIORITY_CLASSES: "priority_classes",
+    resources.CONFIG_MAPS: "config_maps",
+    resources.PERSISTENT_VOLUMES: "persistent_volumes",
+    resources.PERSISTENT_VOLUME_CLAIMS: "persistent_volume_claims",
+    resources.CSI_STORAGE_CAPACITIES: "csi_storage_capacities",
+    resources.STORAGE_CLASSES: "storage_classes",
+    resources.CSI_DRIVERS: "csi_drivers",
+    resources.RESOURCE_CLAIMS: "resource_claims",
+    resources.RESOURCE_SLICES: "resource_slices",
+    resources.DEVICE_CLASSES: "device_classes",
+    resources.TOPOLOGIES: "topologies",
+    resources.NODE_RESOURCE_TOPOLOGIES: "node_resource_topologies",
+    resources.NAMESPACES: "namespaces",
+}
+"""Kinds that a snapshot is made of, and the field of `RawObjects` for each."""
+
+Overlay = Callable[[tuple[Object, ...], float], tuple[Object, ...]]
+"""Changes the pods that a cycle sees; given epoch seconds."""
+
+
+class View:
+    """Makes snapshots of a store; for one thread.
+
+    Parameters
+    ----------
+    owners
+        Kinds of pods' owners that the store keeps.
+    settings
+        None: as the objects in the cluster say.
+    overlays
+        Laid over the pods after ``assumed``, in turn: promised places, for example.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        assumed: Assumed,
+        owners: tuple[Resource, ...] = (),
+        settings: KubeSettings | None = None,
+        overlays: tuple[Overlay, ...] = (),
+    ) -> None:
+        self._store = store
+        self._owners = owners
+        self._settings = settings
+        self._overlays: tuple[Overlay, ...] = (assumed.overlay, *overlays)
+        self._recall = Recall()
+
+    def objects(self, now_s: float) -> RawObjects:
+        """The raw objects of this moment."""
+        found = RawObjects(
+            **{field: self._store.all(resource) for resource, field in FIELDS.items()},  # type: ignore[arg-type]
+            other=tuple(value for resource in self._owners for value in self._store.all(resource)),
+        )
+        pods: tuple[Object, ...] = found.pods  # type: ignore[assignment]
+        for overlay in self._overlays:
+            pods = overlay(pods, now_s)
+        return replace(found, pods=pods)
+
+    def snapshot(self, now_s: float) -> Snapshot:
+        """The cluster in plain terms; what did not change since the last one is not read again."""
+        return snapshot_from_objects(self.objects(now_s), now_s=now_s, settings=self._settings, recall=self._recall)

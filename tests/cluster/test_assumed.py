@@ -1,0 +1,66 @@
+"""What was done counts until it is seen, and not for ever."""
+
+from typing import Any
+
+from kai_solver.cluster.assumed import LONGEST_S, Assumed
+
+
+def pod(uid: str = "u", **more: Any) -> dict[str, Any]:
+    return {"metadata": {"namespace": "n", "name": "p", "uid": uid, **more}, "spec": {"containers": []}, "status": {}}
+
+
+def test_a_bind_counts_until_the_pod_has_a_node() -> None:
+    assumed = Assumed()
+    assumed.bound("n/p", "u", "n1", 0.0, groups=("g",))
+    waiting = pod()
+    (seen,) = assumed.overlay([waiting], 1.0)
+    assert seen["spec"]["nodeName"] == "n1"
+    assert seen["metadata"]["labels"] == {"runai-gpu-group": "g"}
+    assert waiting == pod(), "the store's object is as it was"
+    assert assumed.overlay([waiting], 2.0)[0] is seen, "nothing changed: the very same object"
+    bound = pod()
+    bound["spec"]["nodeName"] = "n1"
+    assert assumed.overlay([bound], 3.0)[0] is bound
+    assert len(assumed) == 0
+
+
+def test_an_eviction_counts_until_the_pod_is_being_deleted() -> None:
+    assumed = Assumed()
+    assumed.leaves("n/p", "u", 0.0)
+    (seen,) = assumed.overlay([pod()], 1.0)
+    assert seen["metadata"]["deletionTimestamp"] == "1970-01-01T00:00:00Z"
+    leaving = pod(deletionTimestamp="2026-01-01T00:00:00Z")
+    assert assumed.overlay([leaving], 2.0)[0] is leaving
+    assert len(assumed) == 0
+
+
+def test_another_pod_of_that_name_is_another_pod() -> None:
+    assumed = Assumed()
+    assumed.bound("n/p", "u", "n1", 0.0)
+    other = pod(uid="v")
+    assert assumed.overlay([other], 1.0)[0] is other
+    assert len(assumed) == 0
+
+
+def test_a_pod_that_is_gone_is_forgotten() -> None:
+    assumed = Assumed()
+    assumed.bound("n/p", "u", "n1", 0.0)
+    assert assumed.overlay([], 1.0) == ()
+    assert len(assumed) == 0
+
+
+def test_what_nobody_confirms_is_not_believed_for_ever() -> None:
+    assumed = Assumed()
+    assumed.bound("n/p", "u", "n1", 0.0)
+    waiting = pod()
+    assert assumed.overlay([waiting], LONGEST_S)[0] is not waiting
+    assert assumed.overlay([waiting], LONGEST_S + 1)[0] is waiting
+    assert assumed.expired == 1
+
+
+def test_what_was_not_done_is_taken_back() -> None:
+    assumed = Assumed()
+    assumed.bound("n/p", "u", "n1", 0.0)
+    assumed.forget("n/p")
+    waiting = pod()
+    assert assumed.overlay([waiting], 1.0)[0] is waiting

@@ -1,0 +1,207 @@
+"""Gangs are bound all or nothing, whatever the API server does."""
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from kai_solver.cluster.api import ApiError, Object
+from kai_solver.cluster.assumed import Assumed
+from kai_solver.cluster.binding import Binder, BindError, GangBound, GangSeats, Seat
+from kai_solver.cluster.memory import MemoryApi
+from kai_solver.cluster.resources import PODS, Resource
+
+Fault = Callable[[str], ApiError | None]
+
+
+class Faulty(MemoryApi):
+    """``before`` and ``after`` a bind of a pod of that name, an error may come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before: Fault = lambda _: None
+        self.after: Fault = lambda _: None
+        self.binds = 0
+
+    def create(self, resource: Resource, namespace: str, body: Mapping[str, Any], *, subresource: str = "") -> Object:
+        if subresource != "binding":
+            return super().create(resource, namespace, body, subresource=subresource)
+        self.binds += 1
+        name = body["metadata"]["name"]
+        early = self.before(name)
+        if early is not None:
+            raise early
+        found = super().create(resource, namespace, body, subresource=subresource)
+        late = self.after(name)
+        if late is not None:
+            raise late
+        return found
+
+
+class Bench:
+    """A gang of four pods, a binder, and what became of it."""
+
+    def __init__(self, *steps: Any) -> None:
+        self.api, self.assumed = Faulty(), Assumed()
+        self.seats: list[Seat] = []
+        for index in range(4):
+            made = self.api.create(PODS, "n", {"metadata": {"name": f"p{index}"}, "spec": {}})
+            self.seats.append(Seat("n", f"p{index}", made["metadata"]["uid"], f"node{index}"))
+        self.leads = True
+        self.outcomes: list[GangBound] = []
+        self.slept: list[float] = []
+        self.pool = ThreadPoolExecutor(4)
+        self.binder = Binder(
+            self.api,
+            self.assumed,
+            self.pool,
+            lambda: self.leads,
+            self.outcomes.append,
+            steps,
+            sleep=self.slept.append,
+        )
+
+    def run(self, needed: int = 4) -> GangBound:
+        with ThreadPoolExecutor(1) as runner:
+            self.binder.submit(GangSeats("n/g", tuple(self.seats), needed), runner)
+        self.pool.shutdown()
+        assert not self.binder.open
+        return self.outcomes[-1]
+
+    def nodes(self) -> list[str]:
+        return [item["spec"].get("nodeName", "") for item in self.api.page(PODS).items]
+
+    def leaving(self) -> list[str]:
+        found = self.api.page(PODS).items
+        return [item["metadata"]["name"] for item in found if "deletionTimestamp" in item["metadata"]]
+
+
+def once(name: str, error: ApiError) -> Fault:
+    """The fault comes the first time only."""
+    left = [error]
+    return lambda asked: left.pop() if asked == name and left else None
+
+
+def test_all_are_bound_and_assumed_until_seen() -> None:
+    bench = Bench()
+    outcome = bench.run()
+    assert len(outcome.bound) == 4
+    assert bench.nodes() == ["node0", "node1", "node2", "node3"]
+    seen = bench.assumed.overlay(bench.api.page(PODS).items, bench.binder.clock())
+    assert len(bench.assumed) == 0, "the API server shows it: nothing is left to assume"
+    assert [pod["spec"]["nodeName"] for pod in seen] == bench.nodes()
+
+
+@pytest.mark.parametrize("status", [0, 429, 500, 503])
+def test_what_passes_is_tried_again(status: int) -> None:
+    bench = Bench()
+    bench.api.before = once("p1", ApiError(status, "later", retry_after_s=3.0))
+    assert len(bench.run().bound) == 4
+    assert bench.slept
+    assert bench.slept[0] >= 3.0, "as long as the server asks"
+
+
+def test_an_answer_that_got_lost_is_no_second_bind() -> None:
+    bench = Bench()
+    bench.api.after = once("p2", ApiError(0, "reset"))
+    outcome = bench.run()
+    assert len(outcome.bound) == 4
+    assert not outcome.failed
+
+
+def test_one_that_fails_for_good_releases_the_rest() -> None:
+    bench = Bench()
+    bench.api.before = lambda name: ApiError(403, "Forbidden") if name == "p3" else None
+    outcome = bench.run()
+    assert outcome.released
+    assert not outcome.bound
+    assert bench.leaving() == ["p0", "p1", "p2"]
+    assert len(bench.assumed) == 3, "they count as leaving until the watch shows it"
+    assert "Forbidden" in {seat.name: why for seat, why in outcome.failed}["p3"]
+
+
+def test_an_elastic_rest_may_fail_alone() -> None:
+    bench = Bench()
+    bench.api.before = lambda name: ApiError(404, "NotFound") if name == "p3" else None
+    outcome = bench.run(needed=3)
+    assert [seat.name for seat in outcome.bound] == ["p0", "p1", "p2"]
+    assert not bench.leaving()
+    assert bench.assumed.overlay(bench.api.page(PODS).items, 0.0)[3]["spec"].get("nodeName") is None
+
+
+def test_a_pod_bound_elsewhere_is_left_there() -> None:
+    bench = Bench()
+    target = {"metadata": {"name": "p0"}, "target": {"name": "elsewhere"}}
+    MemoryApi.create(bench.api, PODS, "n", target, subresource="binding")
+    outcome = bench.run()
+    assert outcome.released
+    assert bench.nodes()[0] == "elsewhere"
+    assert bench.leaving() == ["p1", "p2", "p3"]
+
+
+def test_who_does_not_lead_writes_nothing() -> None:
+    bench = Bench()
+    bench.leads = False
+    outcome = bench.run()
+    assert len(outcome.failed) == 4
+    assert bench.api.binds == 0
+
+
+def test_who_stops_leading_in_the_middle_releases_nothing() -> None:
+    bench = Bench()
+
+    def stop(_: str) -> None:
+        bench.leads = False
+
+    bench.api.after = stop
+    outcome = bench.run()
+    assert outcome.failed
+    assert not bench.leaving(), "the next leader sees what is bound, and decides"
+
+
+class Step:
+    """A preparation that fails for pods of some names."""
+
+    def __init__(self, *bad: str) -> None:
+        self.bad = bad
+        self.prepared: list[str] = []
+        self.undone: list[str] = []
+
+    def concerns(self, seat: Seat) -> bool:
+        return seat.name != "p0"
+
+    def prepare(self, seat: Seat) -> None:
+        if seat.name in self.bad:
+            raise BindError("the volume cannot be made there")
+        self.prepared.append(seat.name)
+
+    def undo(self, seat: Seat) -> None:
+        self.undone.append(seat.name)
+
+
+def test_nothing_is_bound_before_everything_is_prepared() -> None:
+    step = Step("p2")
+    bench = Bench(step)
+    outcome = bench.run()
+    assert bench.api.binds == 0
+    assert not outcome.released
+    assert sorted(step.undone) == ["p1", "p2", "p3"]
+    assert "volume" in {seat.name: why for seat, why in outcome.failed}["p2"]
+
+
+def test_what_was_prepared_stays_for_those_that_are_bound() -> None:
+    step = Step("p3")
+    bench = Bench(step)
+    assert len(bench.run(needed=3).bound) == 3
+    assert step.undone == ["p3"]
+
+
+def test_a_fault_of_our_own_leaves_no_gang_open() -> None:
+    class Broken(Step):
+        def prepare(self, seat: Seat) -> None:
+            raise ZeroDivisionError
+
+    bench = Bench(Broken())
+    assert len(bench.run().failed) == 4
+    assert len(bench.assumed) == 0
