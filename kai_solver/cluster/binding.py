@@ -162,7 +162,7 @@ class Binder:
             return GangBound(gang.gang, tuple(bound), tuple((seat, failed[seat.key]) for seat in lost))
         too_few = f"only {len(bound)} of the {gang.needed} pods that the gang needs could be bound"
         tried = len(ready) >= gang.needed
-        self._undo(gang.seats)
+        self._undo([seat for seat in gang.seats if not (tried and seat in bound)])
         self._forget(gang.seats)
         self._each(bound if tried else [], self._release)
         reasons = {seat.key: failed.get(seat.key, too_few) for seat in gang.seats}
