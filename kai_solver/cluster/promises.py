@@ -1,0 +1,149 @@
+"""Places that pods were promised: kept from cycle to cycle until the pod has its place, or does not come for it.
+
+A pod that waits for others to leave keeps its node by ``status.nominatedNodeName``. A pod that is moved leaves first,
+and its controller makes another in its stead, often under another name: until that one is there, the place is held by a
+stand-in that no cycle can evict; when it comes, the promise is its.
+"""
+
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kai_solver.cluster.api import Object, key_of, meta
+
+COMES_WITHIN_S = 60.0
+"""How long after a moved pod is gone its successor is waited for."""
+
+STAND_IN = "kai-solver.promised"
+"""Scheduler that stand-ins name: nobody's, so that no cycle touches them."""
+
+
+@dataclass(slots=True)
+class _Move:
+    """A pod on its way: its last object, where it goes, since when it is gone (None: it is still leaving)."""
+
+    pod: Object
+    target: str
+    gone_s: float | None = None
+    successor: str = ""
+
+
+class Promises:
+    """Promises by pod; an overlay for `View`. Safe to use from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._nominated: dict[str, tuple[str, str]] = {}
+        self._moves: dict[str, _Move] = {}
+        self.broken = 0
+        """How many moved pods never came back."""
+
+    def nominate(self, places: Mapping[str, tuple[str, str]]) -> None:
+        """All promises of the newest plan to pods that wait: (uid, node) by pod; earlier ones are void."""
+        with self._lock:
+            self._nominated = dict(places)
+
+    def move(self, pod: Object, target: str) -> None:
+        """The pod is being evicted and is to run on ``target`` again."""
+        with self._lock:
+            self._moves[key_of(pod)] = _Move(pod, target)
+
+    def __len__(self) -> int:
+        return len(self._moves)
+
+    def overlay(self, pods: tuple[Object, ...], now_s: float) -> tuple[Object, ...]:
+        """The pods with their promised nodes, and stand-ins for those that are still to come."""
+        with self._lock:
+            if not self._moves and not self._nominated:
+                return pods
+            by_key = {key_of(pod): pod for pod in pods}
+            self._follow(by_key, now_s)
+            promised = {key: node for key, (uid, node) in self._nominated.items() if _uid(by_key.get(key)) == uid}
+            promised |= {move.successor: move.target for move in self._moves.values() if move.successor}
+            promised |= {key: move.target for key, move in self._moves.items() if move.gone_s is None}
+            absent = [move for move in self._moves.values() if move.gone_s is not None and not move.successor]
+        seen = tuple(_nominated(pod, promised) for pod in pods)
+        return (*seen, *(_stand_in(move) for move in absent))
+
+    def _follow(self, pods: Mapping[str, Object], now_s: float) -> None:
+        """Learn who is gone, who came, who has its place; give up on who does not come."""
+        taken = {move.successor for move in self._moves.values()}
+        coming: dict[str, list[str]] = {}
+        for key, move in list(self._moves.items()):
+            here = pods.get(key)
+            if move.gone_s is None:
+                if here is not None and _uid(here) == _uid(move.pod):
+                    continue
+                move.gone_s = now_s
+            if not move.successor:
+                coming = coming or _waiting_by_maker(pods.values(), taken)
+                found = coming.get(_maker(move.pod), [])
+                move.successor = found.pop(0) if found else ""
+            if move.successor:
+                self._settle(key, move, pods.get(move.successor))
+            elif now_s - move.gone_s > COMES_WITHIN_S:
+                del self._moves[key]
+                self.broken += 1
+
+    def _settle(self, key: str, move: _Move, successor: Object | None) -> None:
+        """The promise is kept, or nobody is left to keep it to."""
+        if successor is None:
+            move.successor = ""
+        elif _node(successor):
+            del self._moves[key]
+
+
+def _waiting_by_maker(pods: Iterable[Object], taken: set[str]) -> dict[str, list[str]]:
+    """Pods without a node by who made them, oldest first."""
+    waiting = [pod for pod in pods if not _node(pod) and key_of(pod) not in taken and _maker(pod)]
+    waiting.sort(key=lambda pod: (str(meta(pod).get("creationTimestamp", "")), key_of(pod)))
+    found: dict[str, list[str]] = {}
+    for pod in waiting:
+        found.setdefault(_maker(pod), []).append(key_of(pod))
+    return found
+
+
+def _maker(pod: Object) -> str:
+    """Who made the pod: its controller's uid; a pod without one can only come back under its own name."""
+    owners = meta(pod).get("ownerReferences")
+    for owner in owners if isinstance(owners, list) else ():
+        if isinstance(owner, dict) and owner.get("controller"):
+            return str(owner.get("uid"))
+    return f"pod {key_of(pod)}"
+
+
+def _uid(pod: Object | None) -> str:
+    return str(meta(pod).get("uid", "")) if pod is not None else ""
+
+
+def _node(pod: Object) -> str:
+    spec = pod.get("spec")
+    return str(spec.get("nodeName") or "") if isinstance(spec, dict) else ""
+
+
+def _nominated(pod: Object, promised: Mapping[str, str]) -> Object:
+    node = promised.get(key_of(pod))
+    status = pod.get("status") if isinstance(pod.get("status"), dict) else {}
+    if node is None or (status and status.get("nominatedNodeName") == node):
+        return pod
+    return {**pod, "status": {**(status or {}), "nominatedNodeName": node}}
+
+
+def _stand_in(move: _Move) -> Object:
+    """Holds the place: the pod's request on its new node, of a scheduler that is nobody."""
+    spec: dict[str, Any] = dict(move.pod.get("spec") or {})
+    kept = {name: spec[name] for name in ("containers", "initContainers", "overhead") if name in spec}
+    metadata = meta(move.pod)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "namespace": metadata.get("namespace"),
+            "name": f"{metadata.get('name')}.promised",
+            "uid": f"{metadata.get('uid')}.promised",
+            "annotations": metadata.get("annotations") or {},
+        },
+        "spec": {**kept, "nodeName": move.target, "schedulerName": STAND_IN},
+        "status": {"phase": "Running"},
+    }
