@@ -116,6 +116,10 @@ class Api(Protocol):
         """All kinds that the server serves, in the versions it prefers."""
         ...
 
+    def close(self) -> None:
+        """Nothing more is wanted of it; watches end, at the latest when the server next says something."""
+        ...
+
 
 def meta(value: Mapping[str, Any]) -> Mapping[str, Any]:
     """``metadata`` of an object; empty where it is malformed."""

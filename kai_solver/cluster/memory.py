@@ -39,6 +39,7 @@ class MemoryApi:
         self._now = now
         self._changed = threading.Condition()
         self._version = 0
+        self._closed = False
         self._objects: dict[Resource, dict[str, Object]] = {resource: {} for resource in served}
         self._history: deque[tuple[int, Resource, WatchEvent]] = deque(maxlen=KEPT_EVENTS)
 
@@ -62,7 +63,7 @@ class MemoryApi:
                 news = self._since(resource, seen)
                 if not news:
                     left_s = ends_s - time.monotonic()
-                    if left_s <= 0:
+                    if left_s <= 0 or self._closed:
                         return
                     self._changed.wait(left_s)
                     continue
@@ -141,6 +142,12 @@ class MemoryApi:
     def installed(self) -> frozenset[Resource]:
         """All kinds that are served."""
         return self._served
+
+    def close(self) -> None:
+        """End all watches."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
 
     def _act(self, resource: Resource, namespace: str, body: Mapping[str, Any], subresource: str) -> Object:
         name = str(meta(body).get("name", ""))

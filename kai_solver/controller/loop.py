@@ -1,0 +1,197 @@
+"""See, decide, act, tell: one cycle of the scheduler in a cluster, and when the next one is due.
+
+The loop itself decides nothing and knows no rule: what is seen comes from `View`, what is decided from the engine, and
+what is done goes to binder and evictor, which work on in the background. A quiet cluster costs nothing: without news
+there is no cycle, but for the slow one that looks whether time alone changed something (grace periods, delays,
+protections that end).
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, wait
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from kai_solver.cluster.api import Object
+from kai_solver.cluster.binding import Binder, GangBound
+from kai_solver.cluster.evicting import Departed, Departure, Evictor
+from kai_solver.cluster.promises import Promises
+from kai_solver.cluster.resources import NODES, PODS, Resource
+from kai_solver.cluster.store import Store, is_worth_a_cycle
+from kai_solver.cluster.view import View
+from kai_solver.controller.orders import Orders, orders_of
+from kai_solver.domain import Plan, Snapshot
+
+
+class Decide(Protocol):
+    """The engine's cycle."""
+
+    def __call__(self, snapshot: Snapshot) -> Plan:
+        """A checked plan."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """One cycle, for whoever reports it: what was seen, decided and ordered, and how long seeing and all of it took.
+
+    ``busy``: gangs that were being bound; the plan says nothing of them.
+    """
+
+    number: int
+    snapshot: Snapshot
+    plan: Plan
+    orders: Orders
+    departed: tuple[Departed, ...]
+    put_off: tuple[Departure, ...]
+    busy: frozenset[str]
+    seeing_s: float
+    seconds: float
+
+
+class Reporter(Protocol):
+    """Is told what happened: statuses, events, metrics, logs. It must not raise and must not take long."""
+
+    def cycle(self, cycle: Cycle) -> None:
+        """A cycle ended."""
+        ...
+
+    def bound(self, outcome: GangBound) -> None:
+        """The binding of a gang ended."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """When cycles are due, in seconds.
+
+    Attributes
+    ----------
+    period_s
+        From the begin of one cycle to that of the next, at least.
+    settle_s
+        After the first news, so that what comes together is decided together.
+    idle_s
+        Between cycles without news while somebody waits.
+    """
+
+    period_s: float = 1.0
+    settle_s: float = 0.05
+    idle_s: float = 30.0
+
+
+class News:
+    """Whether something happened that is worth a cycle; a listener of the store."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def __call__(self, resource: Resource, _key: str, before: Object | None, after: Object | None) -> None:
+        """Note a change."""
+        if is_worth_a_cycle(resource, before, after):
+            self._event.set()
+
+    def tell(self) -> None:
+        """There is news of another kind."""
+        self._event.set()
+
+    def wait(self, limit_s: float) -> bool:
+        """Wait for news; False where there is none within the limit. What it saw is news no longer."""
+        found = self._event.wait(limit_s)
+        self._event.clear()
+        return found
+
+
+@dataclass(slots=True)
+class Scheduler:
+    """Cycles over one cluster.
+
+    Attributes
+    ----------
+    fence
+        Whether this process leads; no cycle without it.
+    gangs
+        Where gangs are bound, one thread each; ``writes``: where single writes run.
+    dry_run
+        Decide and report, change nothing.
+    """
+
+    store: Store
+    view: View
+    decide: Decide
+    binder: Binder
+    evictor: Evictor
+    promises: Promises
+    reporter: Reporter
+    fence: Callable[[], bool]
+    gangs: Executor
+    writes: Executor
+    pace: Pace = Pace()
+    dry_run: bool = False
+    clock: Callable[[], float] = time.time
+    monotonic: Callable[[], float] = time.monotonic
+    news: News = field(default_factory=News)
+    beat_s: float = 0.0
+    """When the loop was last alive, by ``monotonic``."""
+    _number: int = 0
+    _waiting: bool = True
+
+    def run(self, stop: threading.Event) -> None:
+        """Cycle after cycle, until told to stop; a cycle under way is finished."""
+        self.store.listen(self.news)
+        last_s, due_s = float("-inf"), self.monotonic()
+        while not stop.is_set():
+            self.beat_s = self.monotonic()
+            found = self.news.wait(min(1.0, max(0.0, due_s - self.beat_s)))
+            if not found and self.monotonic() < due_s:
+                continue
+            stop.wait(max(self.pace.settle_s, last_s + self.pace.period_s - self.monotonic()) if found else 0.0)
+            last_s = self.monotonic()
+            if self.store.is_synced((PODS, NODES)) and self.fence() and not stop.is_set():
+                self.step()
+            due_s = self.monotonic() + (self.pace.idle_s if self._waiting else 10 * self.pace.idle_s)
+
+    def step(self) -> Cycle:
+        """One cycle."""
+        began_s, now_s = self.monotonic(), self.clock()
+        self._number += 1
+        busy = self.binder.open
+        snapshot = _without(self.view.snapshot(now_s), busy)
+        seeing_s = self.monotonic() - began_s
+        plan = self.decide(snapshot)
+        orders = orders_of(snapshot, plan)
+        departed, put_off = ((), orders.departures) if self.dry_run else self._act(orders)
+        self._waiting = bool(plan.pending or plan.binds or put_off)
+        seconds = self.monotonic() - began_s
+        cycle = Cycle(self._number, snapshot, plan, orders, tuple(departed), tuple(put_off), busy, seeing_s, seconds)
+        self.reporter.cycle(cycle)
+        return cycle
+
+    def _act(self, orders: Orders) -> tuple[list[Departed], list[Departure]]:
+        """Send away first, then bind; a gang whose place somebody holds who was not sent away only waits longer."""
+        self.promises.nominate(orders.nominations)
+        going, put_off = self.evictor.within_rates(orders.departures)
+        pods = {item.key: self.store.get(PODS, item.key) for item in going if item.target}
+        futures = [self.writes.submit(self.evictor.evict, departure) for departure in going]
+        for gang in orders.binds:
+            self.binder.submit(gang, self.gangs)
+        wait(futures)
+        departed = [future.result() for future in futures]
+        for outcome in departed:
+            self._promise(outcome, pods)
+        return departed, put_off
+
+    def _promise(self, outcome: Departed, pods: Mapping[str, Object | None]) -> None:
+        pod = pods.get(outcome.departure.key)
+        if pod is not None and not outcome.refused:
+            self.promises.move(pod, outcome.departure.target)
+
+
+def _without(snapshot: Snapshot, busy: frozenset[str]) -> Snapshot:
+    """The cluster, with gangs that are being bound left alone: what becomes of them decides the next cycle."""
+    if not busy:
+        return snapshot
+    reason = "its pods are being bound"
+    gangs = tuple(replace(gang, set_aside=reason) if gang.key in busy else gang for gang in snapshot.gangs)
+    return replace(snapshot, gangs=gangs)

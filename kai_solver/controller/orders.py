@@ -1,0 +1,102 @@
+"""A plan as orders: which pods to bind together, which to send away, who is promised a place."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kai_solver.cluster.binding import GangSeats, Seat
+from kai_solver.cluster.evicting import Departure
+from kai_solver.domain import Bind, Eviction, Gang, Move, Plan, Pod, Snapshot
+
+RECEIVED = "received-resource-type"
+"""Annotation of a bound pod: what it got (reference 2.7)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What is to be done.
+
+    Attributes
+    ----------
+    binds
+        Gangs to bind now.
+    departures
+        Pods to evict, movers among them.
+    nominations
+        (uid, node) of pods that wait for a place that others leave.
+    """
+
+    binds: tuple[GangSeats, ...] = ()
+    departures: tuple[Departure, ...] = ()
+    nominations: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.binds or self.departures)
+
+
+def orders_of(snapshot: Snapshot, plan: Plan) -> Orders:
+    """The orders that carry ``plan`` out; it was made from ``snapshot``."""
+    gangs = {gang.key: gang for gang in snapshot.gangs}
+    pods = {pod.key: pod for gang in snapshot.gangs for pod in gang.pods}
+    now: dict[str, list[Bind]] = {}
+    for bind in plan.binds:
+        if not bind.nominated:
+            now.setdefault(bind.gang, []).append(bind)
+    leaving: tuple[Eviction | Move, ...] = (*plan.evictions, *plan.moves)
+    return Orders(
+        binds=tuple(_seats(gangs[key], binds, pods) for key, binds in now.items()),
+        departures=tuple(_departure(entry, gangs[entry.gang], pods[entry.pod]) for entry in leaving),
+        nominations={b.pod: (_uid(pods[b.pod]), b.node) for b in plan.binds if b.nominated},
+    )
+
+
+def _seats(gang: Gang, binds: list[Bind], pods: Mapping[str, Pod]) -> GangSeats:
+    seats = tuple(_seat(bind, pods[bind.pod]) for bind in binds)
+    return GangSeats(gang.key, seats, min(_needed(gang, len(seats)), len(seats)))
+
+
+def _needed(gang: Gang, seats: int) -> int:
+    """How many of the pods the gang cannot do without: what lacks of its minimum; of a tree of subgroups, all."""
+    podsets = tuple(gang.root.podsets())
+    active = Counter(pod.podset for pod in gang.pods if pod.status.is_active)
+    if len(podsets) == 1:
+        return max(0, podsets[0].min_member - active[podsets[0].name])
+    is_whole = all(active[podset.name] >= podset.min_member for podset in podsets)
+    return 0 if is_whole else seats
+
+
+def _seat(bind: Bind, pod: Pod) -> Seat:
+    received = "Fraction" if pod.gpu.is_shared else "MigInstance" if pod.quota_gpu_milli else "Regular"
+    return Seat(
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=_uid(pod),
+        node=bind.node,
+        annotations=((RECEIVED, received),),
+        devices=tuple((device.index, device.milli) for device in bind.devices),
+        claims=tuple((grant.claim, grant.devices) for grant in bind.claims),
+    )
+
+
+def _departure(entry: Eviction | Move, gang: Gang, pod: Pod) -> Departure:
+    if isinstance(entry, Move):
+        rule, target = entry.rung.value, entry.target
+    else:
+        rule, target = "stalegangeviction" if entry.reason == "stale" else entry.reason, ""
+    return Departure(
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=_uid(pod),
+        gang=gang.key,
+        queue=gang.queue,
+        rule=rule,
+        message=entry.message,
+        helps=entry.helps,
+        target=target,
+    )
+
+
+def _uid(pod: Pod) -> str:
+    """The importer keeps it as the last part of the order."""
+    return pod.order[2]

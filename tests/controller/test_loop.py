@@ -1,0 +1,237 @@
+"""Cycles over a cluster in memory: what is waiting gets its place, and nothing twice."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from kai_solver.cluster import resources
+from kai_solver.cluster.assumed import Assumed
+from kai_solver.cluster.binding import Binder, GangBound
+from kai_solver.cluster.evicting import Evictor
+from kai_solver.cluster.memory import MemoryApi
+from kai_solver.cluster.promises import Promises
+from kai_solver.cluster.reflector import Reflector
+from kai_solver.cluster.resources import NODES, PODS, QUEUES
+from kai_solver.cluster.store import Store
+from kai_solver.cluster.view import FIELDS, View
+from kai_solver.controller.loop import Cycle, Pace, Scheduler
+from kai_solver.engine import Engine
+from kai_solver.modelfiles import load_model
+
+
+class Notes:
+    def __init__(self) -> None:
+        self.cycles: list[Cycle] = []
+        self.outcomes: list[GangBound] = []
+
+    def cycle(self, cycle: Cycle) -> None:
+        self.cycles.append(cycle)
+
+    def bound(self, outcome: GangBound) -> None:
+        self.outcomes.append(outcome)
+
+
+class World:
+    """A scheduler over an API server in memory, reflectors running."""
+
+    def __init__(self, **options: Any) -> None:
+        self.api, self.store, self.assumed, self.notes = MemoryApi(), Store(), Assumed(), Notes()
+        self.stop, self.leads = threading.Event(), True
+        self.promises = Promises()
+        engine = Engine(load_model("greedy-only"))
+        binding, writes = ThreadPoolExecutor(4), ThreadPoolExecutor(8)
+        self.scheduler = Scheduler(
+            store=self.store,
+            view=View(self.store, self.assumed, overlays=(self.promises.overlay,)),
+            decide=engine.cycle,
+            binder=Binder(self.api, self.assumed, writes, self.fence, self.notes.bound),
+            evictor=Evictor(self.api, self.assumed, self.fence),
+            promises=self.promises,
+            reporter=self.notes,
+            fence=self.fence,
+            gangs=binding,
+            writes=writes,
+            pace=Pace(period_s=0.05, settle_s=0.01, idle_s=0.2),
+            **options,
+        )
+        self.threads = [
+            threading.Thread(target=Reflector(self.api, resource, self.store, self.stop).run) for resource in FIELDS
+        ]
+        for thread in self.threads:
+            thread.start()
+        self.until(lambda: self.store.is_synced(FIELDS))
+
+    def fence(self) -> bool:
+        return self.leads
+
+    def start(self) -> None:
+        thread = threading.Thread(target=self.scheduler.run, args=(self.stop,))
+        thread.start()
+        self.threads.append(thread)
+
+    def close(self) -> None:
+        self.stop.set()
+        self.api.close()
+        for thread in self.threads:
+            thread.join(10)
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        end_s = time.monotonic() + 20
+        while not condition():
+            assert time.monotonic() < end_s, "never came true"
+            time.sleep(0.01)
+
+    def seen(self) -> None:
+        """Wait until the store has what the API server has."""
+        self.until(lambda: all(self.api.page(r).items == list(self.store.all(r)) for r in (PODS, NODES, QUEUES)))
+
+    def node(self, name: str, gpus: int = 8) -> None:
+        allocatable = {"cpu": "64", "memory": "256Gi", "nvidia.com/gpu": str(gpus), "pods": "100"}
+        self.api.create(NODES, "", {"metadata": {"name": name}, "spec": {}, "status": {"allocatable": allocatable}})
+
+    def queue(self, name: str, quota: int = -1) -> None:
+        amounts = {"quota": quota, "limit": -1, "overQuotaWeight": 1}
+        body = {"metadata": {"name": name}, "spec": {"resources": dict.fromkeys(("cpu", "memory", "gpu"), amounts)}}
+        self.api.create(QUEUES, "", body)
+
+    def pod(self, name: str, gpus: int = 8, queue: str = "q", group: str = "") -> None:
+        container = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
+        metadata: dict[str, Any] = {"name": name, "labels": {"kai.scheduler/queue": queue}}
+        if group:
+            metadata["annotations"] = {"pod-group-name": group}
+        self.api.create(
+            PODS, "n", {"metadata": metadata, "spec": {"schedulerName": "kai-scheduler", "containers": [container]}}
+        )
+
+    def gang(self, name: str, size: int, queue: str = "q") -> None:
+        spec = {"minMember": size, "queue": queue}
+        self.api.create(resources.POD_GROUPS, "n", {"metadata": {"name": name}, "spec": spec})
+        for index in range(size):
+            self.pod(f"{name}-{index}", queue=queue, group=name)
+
+    def places(self) -> dict[str, str]:
+        return {
+            p["metadata"]["name"]: p["spec"]["nodeName"] for p in self.api.page(PODS).items if "nodeName" in p["spec"]
+        }
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    made.queue("q")
+    yield made
+    made.close()
+
+
+def test_waiting_pods_get_places(world: World) -> None:
+    world.node("a")
+    world.node("b")
+    world.gang("g", 2)
+    world.start()
+    world.until(lambda: len(world.places()) == 2)
+    assert set(world.places().values()) == {"a", "b"}
+    world.until(lambda: bool(world.notes.outcomes))
+    assert world.notes.outcomes[0].gang == "n/g"
+
+
+def test_a_gang_waits_for_its_last_node(world: World) -> None:
+    world.node("a")
+    world.gang("g", 2)
+    world.start()
+    world.until(lambda: len(world.notes.cycles) > 0)
+    assert not world.places()
+    world.node("b")
+    world.until(lambda: len(world.places()) == 2)
+
+
+def test_a_cycle_before_the_watch_has_caught_up_gives_nothing_twice(world: World) -> None:
+    world.node("a")
+    world.pod("first")
+    world.seen()
+    world.close()  # the reflectors see nothing from here on
+    world.scheduler.step()
+    world.until(lambda: len(world.places()) == 1)
+    world.store.replace(
+        PODS,
+        [
+            *world.store.all(PODS),
+            world.api.create(
+                PODS,
+                "n",
+                {
+                    "metadata": {"name": "second", "labels": {"kai.scheduler/queue": "q"}},
+                    "spec": {
+                        "schedulerName": "kai-scheduler",
+                        "containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "8"}}}],
+                    },
+                },
+            ),
+        ],
+    )
+    cycle = world.scheduler.step()
+    assert not cycle.orders.binds
+    assert [pending.gang.split("/")[1][:9] for pending in cycle.plan.pending] == ["pg-second"]
+
+
+def test_who_does_not_lead_decides_nothing(world: World) -> None:
+    world.leads = False
+    world.node("a")
+    world.pod("p")
+    world.start()
+    time.sleep(0.5)
+    assert not world.notes.cycles
+    world.leads = True
+    world.until(lambda: len(world.places()) == 1)
+
+
+def test_a_quiet_cluster_has_no_cycles(world: World) -> None:
+    world.node("a")
+    world.pod("p")
+    world.start()
+    world.until(lambda: len(world.places()) == 1)
+    time.sleep(0.5)
+    done = len(world.notes.cycles)
+    for _ in range(5):
+        world.api.patch(NODES, "", "a", {"status": {"images": [str(time.monotonic())]}}, subresource="status")
+        time.sleep(0.05)
+    assert len(world.notes.cycles) == done
+
+
+def test_a_dry_run_changes_nothing() -> None:
+    world = World(dry_run=True)
+    try:
+        world.queue("q")
+        world.node("a")
+        world.pod("p")
+        world.seen()
+        cycle = world.scheduler.step()
+        assert [seats.gang[:6] for seats in cycle.orders.binds] == ["n/pg-p"]
+        assert not world.places()
+        assert len(world.assumed) == 0
+    finally:
+        world.close()
+
+
+def test_victims_leave_and_their_place_is_promised() -> None:
+    world = World()
+    try:
+        world.node("a")
+        world.queue("rich", quota=0)
+        world.queue("poor", quota=8)
+        world.pod("taken", queue="rich")
+        world.start()
+        world.until(lambda: len(world.places()) == 1)
+        world.api.patch(PODS, "n", "taken", {"status": {"phase": "Running"}}, subresource="status")
+        world.pod("entitled", queue="poor")
+        world.until(lambda: "deletionTimestamp" in world.api.get(PODS, "n", "taken")["metadata"])
+        (outcome,) = [d for cycle in world.notes.cycles for d in cycle.departed]
+        assert outcome.departure.rule == "reclaim"
+        assert not outcome.refused
+        world.api.delete(PODS, "n", "taken", grace_s=0)
+        world.until(lambda: world.places() == {"entitled": "a"})
+    finally:
+        world.close()
