@@ -13,13 +13,14 @@ from concurrent.futures import Executor, wait
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from kai_solver.cluster.api import Object
+from kai_solver.cluster.api import Object, key_of
 from kai_solver.cluster.binding import Binder, GangBound
 from kai_solver.cluster.evicting import Departed, Departure, Evictor
 from kai_solver.cluster.promises import Promises
 from kai_solver.cluster.resources import NODES, PODS, Resource
 from kai_solver.cluster.store import Store, is_worth_a_cycle
 from kai_solver.cluster.view import View
+from kai_solver.controller.freshness import still_holding
 from kai_solver.controller.orders import Orders, orders_of
 from kai_solver.domain import Plan, Snapshot
 
@@ -36,7 +37,7 @@ class Decide(Protocol):
 class Cycle:
     """One cycle, for whoever reports it: what was seen, decided and ordered, and how long seeing and all of it took.
 
-    ``busy``: gangs that were being bound; the plan says nothing of them.
+    ``busy``: gangs that were being bound, or whose pods or nodes changed meanwhile: the plan does not hold for them.
     """
 
     number: int
@@ -157,14 +158,19 @@ class Scheduler:
         began_s, now_s = self.monotonic(), self.clock()
         self._number += 1
         busy = self.binder.open
+        nodes = {key_of(node): node for node in self.store.all(NODES)}
         snapshot = _without(self.view.snapshot(now_s), busy)
         seeing_s = self.monotonic() - began_s
         plan = self.decide(snapshot)
-        orders = orders_of(snapshot, plan)
+        orders, outdated = still_holding(orders_of(snapshot, plan), nodes, self.store)
         departed, put_off = ((), orders.departures) if self.dry_run else self._act(orders)
         self._waiting = bool(plan.pending or plan.binds or put_off)
+        if outdated or put_off:
+            self.news.tell()
         seconds = self.monotonic() - began_s
-        cycle = Cycle(self._number, snapshot, plan, orders, tuple(departed), tuple(put_off), busy, seeing_s, seconds)
+        cycle = Cycle(
+            self._number, snapshot, plan, orders, tuple(departed), tuple(put_off), busy | outdated, seeing_s, seconds
+        )
         self.reporter.cycle(cycle)
         return cycle
 

@@ -129,7 +129,8 @@ def test_locked_packages_name_no_registry(file: str) -> None:
 USERS = {
     "ortools": {"bounds", "formulation", "search"},
     "networkx": {"topology"},
-    "pydantic": {"bench", "cli", "conformance", "instances_io", "kubeobjects", "modelfiles"},
+    "pydantic": {"bench", "cli", "conformance", "controller", "instances_io", "kubeobjects", "modelfiles"},
+    "kubernetes": {"cluster"},
 }
 """Rooms that may use a library; all others must be named in its contract."""
 
@@ -141,7 +142,7 @@ def rooms() -> set[str]:
 @pytest.mark.parametrize("library", sorted(USERS))
 def test_the_contract_of_a_library_names_all_other_rooms(library: str) -> None:
     contracts = PROJECT["tool"]["importlinter"]["contracts"]
-    (contract,) = (found for found in contracts if found.get("forbidden_modules") == [library])
+    (contract,) = (found for found in contracts if library in found.get("forbidden_modules", ()))
     assert {name.removeprefix("kai_solver.") for name in contract["source_modules"]} == rooms() - USERS[library]
 
 
