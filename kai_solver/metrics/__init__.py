@@ -23,78 +23,93 @@ class Metrics:
 
     def __init__(self, registry: CollectorRegistry | None = None, namespace: str = "kai") -> None:
         self.registry = registry if registry is not None else CollectorRegistry()
+        self._namespace = namespace
+        self._of_kai_scheduler()
+        self._of_kai_queues()
+        self._of_articles()
+        self._own()
 
-        def gauge(name: str, text: str, *labels: str) -> Gauge:
-            return Gauge(f"{namespace}_{name}", text, labels, registry=self.registry)
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"{self._namespace}_{name}", text, labels, registry=self.registry)
 
-        def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(f"{namespace}_{name}", text, labels, registry=self.registry)
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"{self._namespace}_{name}", text, labels, registry=self.registry)
 
-        def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
-            return Histogram(f"{namespace}_{name}", text, labels, buckets=buckets, registry=self.registry)
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+        return Histogram(f"{self._namespace}_{name}", text, labels, buckets=buckets, registry=self.registry)
 
-        # KAI's scheduler
-        self.e2e_ms = gauge("e2e_scheduling_latency_milliseconds", "Duration of the last cycle.")
-        self.open_session_ms = gauge("open_session_latency_milliseconds", "Time to read the cluster, last cycle.")
-        self.close_session_ms = gauge("close_session_latency_milliseconds", "Time to act on the plan, last cycle.")
-        self.action_ms = gauge("action_scheduling_latency_milliseconds", "Time of a phase, last cycle.", "action")
-        self.task_ms = histogram(
+    def _of_kai_scheduler(self) -> None:
+        self.e2e_ms = self._gauge("e2e_scheduling_latency_milliseconds", "Duration of the last cycle.")
+        self.open_session_ms = self._gauge("open_session_latency_milliseconds", "Time to read the cluster, last cycle.")
+        self.close_session_ms = self._gauge(
+            "close_session_latency_milliseconds", "Time to act on the plan, last cycle."
+        )
+        self.action_ms = self._gauge("action_scheduling_latency_milliseconds", "Time of a phase, last cycle.", "action")
+        self.task_ms = self._histogram(
             "task_scheduling_latency_milliseconds", "From a pod's creation to its place in a plan.", _MILLISECONDS
         )
-        self.bind_ms = histogram("task_bind_latency_milliseconds", "From a plan to the pod's binding.", _MILLISECONDS)
-        self.scheduled = counter("podgroups_scheduled_by_action", "PodGroups that got places.", "action")
-        self.acted_on = counter("podgroups_acted_on_by_action", "PodGroups that had their turn.", "action")
-        self.preemption_attempts = counter("total_preemption_attempts", "Plans that evict somebody.")
-        self.evicted = counter(
+        self.bind_ms = self._histogram(
+            "task_bind_latency_milliseconds", "From a plan to the pod's binding.", _MILLISECONDS
+        )
+        self.scheduled = self._counter("podgroups_scheduled_by_action", "PodGroups that got places.", "action")
+        self.acted_on = self._counter("podgroups_acted_on_by_action", "PodGroups that had their turn.", "action")
+        self.preemption_attempts = self._counter("total_preemption_attempts", "Plans that evict somebody.")
+        self.evicted = self._counter(
             "pod_group_evicted_pods", "Evicted pods.", "podgroup", "namespace", "uid", "nodepool", "action"
         )
-        self.fair_share_cpu = gauge("queue_fair_share_cpu_cores", "Fair share of the queue.", *QUEUE)
-        self.fair_share_memory = gauge("queue_fair_share_memory_gb", "Fair share of the queue.", *QUEUE)
-        self.fair_share_gpu = gauge("queue_fair_share_gpu", "Fair share of the queue.", *QUEUE)
-        self.past_cpu = gauge("queue_cpu_usage", "Past usage of the queue.", *QUEUE)
-        self.past_memory = gauge("queue_memory_usage", "Past usage of the queue.", *QUEUE)
-        self.past_gpu = gauge("queue_gpu_usage", "Past usage of the queue.", *QUEUE)
+        self.fair_share_cpu = self._gauge("queue_fair_share_cpu_cores", "Fair share of the queue.", *QUEUE)
+        self.fair_share_memory = self._gauge("queue_fair_share_memory_gb", "Fair share of the queue.", *QUEUE)
+        self.fair_share_gpu = self._gauge("queue_fair_share_gpu", "Fair share of the queue.", *QUEUE)
+        self.past_cpu = self._gauge("queue_cpu_usage", "Past usage of the queue.", *QUEUE)
+        self.past_memory = self._gauge("queue_memory_usage", "Past usage of the queue.", *QUEUE)
+        self.past_gpu = self._gauge("queue_gpu_usage", "Past usage of the queue.", *QUEUE)
 
-        # KAI's queue controller
-        self.queue_info = gauge("queue_info", "1 for each queue.", *QUEUE)
-        self.deserved_gpus = gauge("queue_deserved_gpus", "Quota; -1 is unlimited.", *QUEUE)
-        self.quota_cpu = gauge("queue_quota_cpu_cores", "Quota; -1 is unlimited.", *QUEUE)
-        self.quota_memory = gauge("queue_quota_memory_bytes", "Quota; -1 is unlimited.", *QUEUE)
-        self.allocated_gpus = gauge("queue_allocated_gpus", "What the queue holds.", *QUEUE)
-        self.allocated_cpu = gauge("queue_allocated_cpu_cores", "What the queue holds.", *QUEUE)
-        self.allocated_memory = gauge("queue_allocated_memory_bytes", "What the queue holds.", *QUEUE)
+    def _of_kai_queues(self) -> None:
+        self.queue_info = self._gauge("queue_info", "1 for each queue.", *QUEUE)
+        self.deserved_gpus = self._gauge("queue_deserved_gpus", "Quota; -1 is unlimited.", *QUEUE)
+        self.quota_cpu = self._gauge("queue_quota_cpu_cores", "Quota; -1 is unlimited.", *QUEUE)
+        self.quota_memory = self._gauge("queue_quota_memory_bytes", "Quota; -1 is unlimited.", *QUEUE)
+        self.allocated_gpus = self._gauge("queue_allocated_gpus", "What the queue holds.", *QUEUE)
+        self.allocated_cpu = self._gauge("queue_allocated_cpu_cores", "What the queue holds.", *QUEUE)
+        self.allocated_memory = self._gauge("queue_allocated_memory_bytes", "What the queue holds.", *QUEUE)
 
-        # What the articles teach
-        self.depth = gauge("queue_depth", "Gangs that wait, by priority class.", "priority")
-        self.depth_total = gauge("queue_depth_total", "Gangs that wait.")
-        self.quota_percent = gauge("quota_usage_percent", "GPUs held, in percent of the quota.", "team")
-        self.fair_share_usage = gauge("fairshare_quota_usage", "GPUs held, as a part of the fair share.", "team")
-        self.decisions = counter("scheduling_decisions", "Gangs: accept, queue or reject.", "decision")
-        self.gang_success = gauge("gang_scheduling_success_rate", "Gangs served, of those that had a turn.", "priority")
-        self.completion = histogram(
+    def _of_articles(self) -> None:
+        self.depth = self._gauge("queue_depth", "Gangs that wait, by priority class.", "priority")
+        self.depth_total = self._gauge("queue_depth_total", "Gangs that wait.")
+        self.quota_percent = self._gauge("quota_usage_percent", "GPUs held, in percent of the quota.", "team")
+        self.fair_share_usage = self._gauge("fairshare_quota_usage", "GPUs held, as a part of the fair share.", "team")
+        self.decisions = self._counter("scheduling_decisions", "Gangs: accept, queue or reject.", "decision")
+        self.gang_success = self._gauge(
+            "gang_scheduling_success_rate", "Gangs served, of those that had a turn.", "priority"
+        )
+        self.completion = self._histogram(
             "gang_job_completion_time_seconds", "From a gang's creation to its last pod's end.", _WAITS, "team"
         )
-        self.preemptions = counter("preemptions", "Evicted pods, by priority class.", "priority")
-        self.grace = histogram("preemption_grace_period_seconds", "From an eviction to the pod's end.", _WAITS)
-        self.wait_p99 = gauge("queue_wait_time_p99_seconds", "99th percentile of the last 1,000 gangs' waits.")
+        self.preemptions = self._counter("preemptions", "Evicted pods, by priority class.", "priority")
+        self.grace = self._histogram("preemption_grace_period_seconds", "From an eviction to the pod's end.", _WAITS)
+        self.wait_p99 = self._gauge("queue_wait_time_p99_seconds", "99th percentile of the last 1,000 gangs' waits.")
 
-        # Ours
-        self.cycles = counter("solver_cycles", "Cycles, by who made the plan.", "source")
-        self.phase = histogram("solver_phase_seconds", "Time of a phase of a cycle.", _SECONDS, "phase")
-        self.stage_value = gauge("solver_stage_value", "Value of an objective stage, last plan.", "stage")
-        self.stage_bound = gauge("solver_stage_bound", "Proven bound of an objective stage, last plan.", "stage")
-        self.stage_gap = gauge("solver_stage_gap_ratio", "(value - bound) / max(1, bound), last plan.", "stage")
-        self.fallbacks = counter("solver_fallbacks", "Plans of the greedy alone, by cause.", "cause")
-        self.proofs = gauge("solver_pending_gangs", "Gangs that wait, by the state of their proof.", "proof")
-        self.free_block = gauge("solver_largest_free_block_gpus", "Most free GPUs in one row on the node.", "node")
-        self.wait = histogram("solver_gang_wait_seconds", "From a gang's creation to its place.", _WAITS)
-        self.binds = counter("solver_binds", "Pods bound, by outcome.", "outcome")
-        self.evictions = counter("solver_evictions", "Evictions asked for, by outcome.", "outcome")
-        self.kills = counter("solver_evicted_pods_ended", "Evicted pods: gracefully, or killed.", "how")
-        self.set_aside = gauge("solver_objects_set_aside", "Objects that cannot be used, by kind.", "kind")
-        self.assumed_expired = counter("solver_assumptions_expired", "Writes that no watch ever showed.")
-        self.promises_broken = counter("solver_promises_broken", "Moved pods that never came back.")
-        self.relists = counter("solver_watch_faults", "Lists and watches that failed.", "resource", "reason")
-        self.api_seconds = histogram("solver_api_request_seconds", "Requests to the API server.", _SECONDS, "verb")
-        self.leader = gauge("solver_leader", "1 where this process leads.")
-        self.beat = gauge("solver_last_cycle_timestamp_seconds", "When the last cycle ended.")
+    def _own(self) -> None:
+        self.cycles = self._counter("solver_cycles", "Cycles, by who made the plan.", "source")
+        self.phase = self._histogram("solver_phase_seconds", "Time of a phase of a cycle.", _SECONDS, "phase")
+        self.stage_value = self._gauge("solver_stage_value", "Value of an objective stage, last plan.", "stage")
+        self.stage_bound = self._gauge("solver_stage_bound", "Proven bound of an objective stage, last plan.", "stage")
+        self.stage_gap = self._gauge("solver_stage_gap_ratio", "(value - bound) / max(1, bound), last plan.", "stage")
+        self.fallbacks = self._counter("solver_fallbacks", "Plans of the greedy alone, by cause.", "cause")
+        self.proofs = self._gauge("solver_pending_gangs", "Gangs that wait, by the state of their proof.", "proof")
+        self.free_block = self._gauge(
+            "solver_largest_free_block_gpus", "Most free GPUs in one row on the node.", "node"
+        )
+        self.wait = self._histogram("solver_gang_wait_seconds", "From a gang's creation to its place.", _WAITS)
+        self.binds = self._counter("solver_binds", "Pods bound, by outcome.", "outcome")
+        self.evictions = self._counter("solver_evictions", "Evictions asked for, by outcome.", "outcome")
+        self.kills = self._counter("solver_evicted_pods_ended", "Evicted pods: gracefully, or killed.", "how")
+        self.set_aside = self._gauge("solver_objects_set_aside", "Objects that cannot be used, by kind.", "kind")
+        self.assumed_expired = self._counter("solver_assumptions_expired", "Writes that no watch ever showed.")
+        self.promises_broken = self._counter("solver_promises_broken", "Moved pods that never came back.")
+        self.relists = self._counter("solver_watch_faults", "Lists and watches that failed.", "resource", "reason")
+        self.api_seconds = self._histogram(
+            "solver_api_request_seconds", "Requests to the API server.", _SECONDS, "verb"
+        )
+        self.leader = self._gauge("solver_leader", "1 where this process leads.")
+        self.beat = self._gauge("solver_last_cycle_timestamp_seconds", "When the last cycle ended.")
