@@ -13,7 +13,7 @@ from kai_solver.units import parse_duration_s
 Action = Literal["allocate", "consolidation", "reclaim", "preempt", "stalegangeviction"]
 
 
-def _seconds(value: object) -> object:
+def seconds(value: object) -> object:
     """Seconds of a number, or of a duration such as ``"500ms"``."""
     if not isinstance(value, str):
         return value
@@ -23,7 +23,7 @@ def _seconds(value: object) -> object:
         raise PydanticCustomError("duration", "{problem}", {"problem": error.problem, "cure": error.cure}) from None
 
 
-BudgetSeconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, le=86_400)]
+BudgetSeconds = Annotated[float, BeforeValidator(seconds), Field(gt=0, le=86_400)]
 
 
 class _Table(BaseModel):

@@ -1,0 +1,165 @@
+"""Settings of the controller: one typed file, environment variables, flags; the last has the last word.
+
+A key of the file may be given as a variable, too: ``KAI_SOLVER_NODE_POOL=a100`` or
+``KAI_SOLVER_EVICTIONS__PER_CYCLE=20``.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+
+from kai_solver.errors import InputError
+from kai_solver.modelfiles.schema import seconds
+
+Seconds = Annotated[float, BeforeValidator(seconds), Field(ge=0, le=86_400)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Evictions(_Part):
+    """How fast running pods may be sent away."""
+
+    per_cycle: int = Field(default=0, ge=0, description="The most pods evicted in one cycle; 0: no limit.")
+    per_queue: int = Field(default=0, ge=0, description="The most pods of one queue evicted in one cycle; 0: no limit.")
+
+
+class Leadership(_Part):
+    """Which of several replicas acts."""
+
+    enabled: bool = Field(default=True, description="Elect a leader; without it, run one replica only.")
+    name: str = Field(
+        default="", description="Name of the Lease; empty: kai-solver-<scheduler_name>, and the node pool's name."
+    )
+    live: Seconds = Field(default=15.0, description="A leader that is silent for so long is followed by another.")
+    renew: Seconds = Field(default=10.0, description="A leader that cannot renew for so long stops by itself.")
+    retry: Seconds = Field(default=2.0, description="Between tries to get or renew the Lease.")
+
+
+class Workers(_Part):
+    """Threads."""
+
+    writes: int = Field(default=16, ge=1, le=256, description="Requests to the API server at one time.")
+    gangs: int = Field(default=32, ge=1, le=1024, description="Gangs whose binding is under way at one time.")
+
+
+class ControllerSettings(BaseSettings):
+    """Everything that can be set."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="KAI_SOLVER_",
+        env_nested_delimiter="__",
+        extra="forbid",
+        frozen=True,
+        nested_model_default_partial_update=True,
+    )
+
+    scheduler_name: str = Field(
+        default="kai-scheduler", min_length=1, description="Pods with this schedulerName are ours; all others are load."
+    )
+    node_pool: str = Field(
+        default="", description="Value of the node pool label of our nodes, queues and pods; empty: those without it."
+    )
+    node_pool_key: str = Field(default="kai.scheduler/node-pool", min_length=1, description="That label.")
+    queue_label_key: str = Field(
+        default="kai.scheduler/queue", min_length=1, description="Label that names the queue of a pod or its owner."
+    )
+    default_queue: str = Field(
+        default="default-queue", min_length=1, description="Queue of work that nobody names a queue for."
+    )
+    namespace: str = Field(
+        default="kai-solver", min_length=1, description="Our own namespace: Lease and certificate are there."
+    )
+    model: str = Field(default="default", description="Solver model: the name of a shipped one, or a TOML file.")
+    budget: Seconds | None = Field(default=None, description="Seconds for one decision; empty: the model's.")
+    period: Seconds = Field(default=1.0, description="From the begin of one cycle to that of the next, at least.")
+    settle: Seconds = Field(
+        default=0.05, description="Wait after the first news, so that what comes together is decided together."
+    )
+    idle: Seconds = Field(
+        default=30.0, description="Between cycles without news while somebody waits; ten times that where nobody does."
+    )
+    grouping: Literal["own", "external"] = Field(
+        default="own", description="own: pods become gangs here; external: KAI's pod grouper writes PodGroups."
+    )
+    binding: Literal["own", "bindrequest"] = Field(
+        default="own", description="own: pods are bound here; bindrequest: BindRequests for KAI's binder."
+    )
+    write_pod_groups: bool = Field(
+        default=False, description="Write a PodGroup for plain pods, too: one more write for each of them."
+    )
+    dry_run: bool = Field(default=False, description="Decide and report, change nothing: beside another scheduler.")
+    evictions: Evictions = Field(default=Evictions(), description="How fast running pods may be sent away.")
+    leadership: Leadership = Field(default=Leadership(), description="Which of several replicas acts.")
+    workers: Workers = Field(default=Workers(), description="Threads.")
+    kubeconfig: str = Field(default="", description="File of the cluster's address; empty: the pod's own account.")
+    context: str = Field(default="", description="Context in the kubeconfig; empty: the current one.")
+    metrics_bind_address: str = Field(default=":8080", description="Where /metrics is served; empty: nowhere.")
+    health_bind_address: str = Field(
+        default=":8081", description="Where /healthz, /readyz and /get-snapshot are served; empty: nowhere."
+    )
+    stuck_after: Seconds = Field(
+        default=60.0, description="A loop that does not move for so long, over its budget, is not healthy any more."
+    )
+    metrics_namespace: str = Field(default="kai", min_length=1, description="Prefix of KAI's metrics.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least level logged.")
+    log_format: Literal["json", "console"] = Field(default="json", description="json for machines, console for people.")
+
+    @property
+    def lease_name(self) -> str:
+        """Name of our Lease, never that of KAI's own scheduler."""
+        pool = f"-{self.node_pool}" if self.node_pool else ""
+        return self.leadership.name or f"kai-solver-{self.scheduler_name}{pool}"
+
+
+def load_settings(file: Path | None = None, **flags: Any) -> ControllerSettings:
+    """Settings of a YAML file, of the environment, and of flags; a flag that is None was not given.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or a key or value is not allowed: names file, key and what is allowed.
+    """
+    given = {name: value for name, value in flags.items() if value is not None}
+    try:
+        return _over(_document(file) if file is not None else {})(**given)
+    except ValidationError as invalid:
+        first = invalid.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        known = ", ".join(sorted(ControllerSettings.model_fields))
+        cure = f"Known keys: {known}" if first["type"] == "extra_forbidden" else ""
+        raise InputError(str(first["msg"]), file=str(file or ""), field=field, cure=cure) from None
+
+
+def _over(stated: dict[str, Any]) -> type[ControllerSettings]:
+    """The settings with a file's at the bottom: flags, then the environment, then the file."""
+
+    class WithFile(ControllerSettings):
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the library's signature
+            file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return init_settings, env_settings, InitSettingsSource(settings_cls, init_kwargs=stated)
+
+    return WithFile
+
+
+def _document(file: Path) -> dict[str, Any]:
+    try:
+        found = yaml.safe_load(file.read_text())
+    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot be read: {error}", file=str(file), cure="Write YAML, one key a line") from error
+    if found is None:
+        return {}
+    if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
+        raise InputError("is no mapping of keys to values", file=str(file), cure="Write one key a line: period: 1s")
+    return found
