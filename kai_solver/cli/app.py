@@ -6,6 +6,7 @@ import typer
 
 from kai_solver.cli.bench import bench
 from kai_solver.cli.conformance import conformance
+from kai_solver.cli.controller import controller
 from kai_solver.cli.convert import convert
 from kai_solver.cli.exits import EXIT_CODES_HELP
 from kai_solver.cli.experiment import experiment
@@ -64,6 +65,7 @@ app.command("validate", short_help="Judge a plan, or an instance alone.")(valida
 app.command("explain", short_help="Say why a gang is pending.")(explain)
 app.command("fairshare", short_help="Show the queue tree in numbers.")(fairshare)
 app.command("convert", short_help="Write an instance in another form.")(convert)
+app.command("controller", short_help="Schedule a Kubernetes cluster.")(controller)
 app.command("conformance", short_help="Run behaviour cases.")(conformance)
 app.command("simulate", short_help="Replay a workload in simulated time.")(simulate)
 app.add_typer(experiment, name="experiment", short_help="Run experiments on public traces.")

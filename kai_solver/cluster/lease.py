@@ -165,11 +165,28 @@ class Lease:
 
 def holder_of(api: Api, namespace: str, name: str) -> str:
     """Who holds a lease by its own words, whether still live or not; empty where nobody does."""
+    return str(_read(api, namespace, name).get("holderIdentity") or "")
+
+
+def is_live(api: Api, namespace: str, name: str, wait_s: float, sleep: Callable[[float], None] = time.sleep) -> bool:
+    """Whether somebody renews the lease: it has a holder, and changes within ``wait_s`` seconds.
+
+    Looking twice needs no clock that agrees with the holder's; KAI's scheduler renews every 5 seconds.
+    """
+    before = _read(api, namespace, name)
+    if not before.get("holderIdentity"):
+        return False
+    sleep(wait_s)
+    return _read(api, namespace, name) != before
+
+
+def _read(api: Api, namespace: str, name: str) -> dict[str, Any]:
+    """What a lease says; nothing where there is none."""
     try:
-        return str(_spec(api.get(LEASES, namespace, name)).get("holderIdentity") or "")
+        return _spec(api.get(LEASES, namespace, name))
     except ApiError as error:
         if error.is_missing:
-            return ""
+            return {}
         raise
 
 

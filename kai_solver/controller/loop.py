@@ -24,6 +24,9 @@ from kai_solver.controller.freshness import still_holding
 from kai_solver.controller.orders import Orders, orders_of
 from kai_solver.domain import Plan, Snapshot
 
+NOT_YET_S = 0.1
+"""Between looks whether this process leads, and knows its cluster, by now."""
+
 
 class Decide(Protocol):
     """The engine's cycle."""
@@ -98,10 +101,12 @@ class News:
         self._event.set()
 
     def wait(self, limit_s: float) -> bool:
-        """Wait for news; False where there is none within the limit. What it saw is news no longer."""
-        found = self._event.wait(limit_s)
+        """Wait for news; False where there is none within the limit."""
+        return self._event.wait(limit_s)
+
+    def take(self) -> None:
+        """What there was is news no longer: somebody looks at it now."""
         self._event.clear()
-        return found
 
 
 @dataclass(slots=True)
@@ -141,16 +146,20 @@ class Scheduler:
     def run(self, stop: threading.Event) -> None:
         """Cycle after cycle, until told to stop; a cycle under way is finished."""
         self.store.listen(self.news)
-        last_s, due_s = float("-inf"), self.monotonic()
+        self.news.tell()
+        last_s, due_s = float("-inf"), float("inf")
         while not stop.is_set():
             self.beat_s = self.monotonic()
             found = self.news.wait(min(1.0, max(0.0, due_s - self.beat_s)))
             if not found and self.monotonic() < due_s:
                 continue
-            stop.wait(max(self.pace.settle_s, last_s + self.pace.period_s - self.monotonic()) if found else 0.0)
+            if not (self.store.is_synced((PODS, NODES)) and self.fence()):
+                stop.wait(NOT_YET_S)  # the news waits, too
+                continue
+            stop.wait(max(self.pace.settle_s, last_s + self.pace.period_s - self.monotonic()))
             last_s = self.monotonic()
-            if self.store.is_synced((PODS, NODES)) and self.fence() and not stop.is_set():
-                self.step()
+            self.news.take()
+            self.step()
             due_s = self.monotonic() + (self.pace.idle_s if self._waiting else 10 * self.pace.idle_s)
 
     def step(self) -> Cycle:

@@ -4,6 +4,7 @@ A key of the file may be given as a variable, too: ``KAI_SOLVER_NODE_POOL=a100``
 ``KAI_SOLVER_EVICTIONS__PER_CYCLE=20``.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -163,3 +164,20 @@ def _document(file: Path) -> dict[str, Any]:
     if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
         raise InputError("is no mapping of keys to values", file=str(file), cure="Write one key a line: period: 1s")
     return found
+
+
+def settings_text(settings: ControllerSettings) -> str:
+    """All settings as the file that would set them, each with what it does."""
+    return "".join(_lines(settings, ""))
+
+
+def _lines(part: BaseModel, indent: str) -> Iterator[str]:
+    for name, field in type(part).model_fields.items():
+        value = getattr(part, name)
+        yield f"{indent}# {field.description}\n"
+        if isinstance(value, BaseModel):
+            yield f"{indent}{name}:\n"
+            yield from _lines(value, indent + "  ")
+        else:
+            written = yaml.safe_dump(value, default_flow_style=True, explicit_end=False).removesuffix("...\n").strip()
+            yield f"{indent}{name}: {written}\n"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from kai_solver.controller.settings import ControllerSettings, load_settings
+from kai_solver.controller.settings import ControllerSettings, load_settings, settings_text
 from kai_solver.errors import InputError
 
 
@@ -80,3 +80,10 @@ def test_every_key_says_what_it_does() -> None:
                 check(type(field.default))
 
     check(ControllerSettings)
+
+
+def test_settings_are_shown_as_the_file_that_sets_them(tmp_path: Path, file: Path) -> None:
+    shown = tmp_path / "shown.yaml"
+    shown.write_text(settings_text(load_settings(file)))
+    assert load_settings(shown).model_dump() == load_settings(file).model_dump()
+    assert "# The most pods evicted in one cycle" in shown.read_text()

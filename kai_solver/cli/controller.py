@@ -1,0 +1,73 @@
+"""``kai-solver controller``: the scheduler of a cluster."""
+
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from kai_solver.cli.exits import Exit, guarded
+
+
+@guarded
+def controller(
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", help="Settings file, YAML; every key has a default (see --show-settings)."),
+    ] = None,
+    kubeconfig: Annotated[
+        str | None, typer.Option(help="File of the cluster's address; none: the pod's account.")
+    ] = None,
+    context: Annotated[str | None, typer.Option(help="Context in the kubeconfig.")] = None,
+    scheduler_name: Annotated[str | None, typer.Option(help="Pods with this schedulerName are ours.")] = None,
+    node_pool: Annotated[str | None, typer.Option(help="Value of the node pool label of our nodes and queues.")] = None,
+    model: Annotated[str | None, typer.Option(help="Solver model: a name or a TOML file.")] = None,
+    dry_run: Annotated[
+        bool | None, typer.Option("--dry-run", help="Decide and report, change nothing: beside another scheduler.")
+    ] = None,
+    log_format: Annotated[str | None, typer.Option(help="json or console.")] = None,
+    show_settings: Annotated[bool, typer.Option("--show-settings", help="Print all settings and end.")] = False,
+) -> Exit:
+    """Schedule a Kubernetes cluster: watch it, decide, bind, move, evict.
+
+    A drop-in for KAI's scheduler: the same Queues, PodGroups, labels and annotations. It refuses to start while KAI's
+    own scheduler is at work under the same name; with --dry-run it may run beside it.
+
+    \b
+    Examples:
+      kai-solver controller --dry-run --log-format console    what would it do in the current cluster?
+      kai-solver controller --config settings.yaml
+      kai-solver controller --show-settings > settings.yaml
+    """
+    from kai_solver.controller.settings import load_settings, settings_text
+
+    settings = load_settings(
+        config,
+        kubeconfig=kubeconfig,
+        context=context,
+        scheduler_name=scheduler_name,
+        node_pool=node_pool,
+        model=model,
+        dry_run=dry_run,
+        log_format=log_format,
+    )
+    if show_settings:
+        typer.echo(settings_text(settings), nl=False)
+        return Exit.FINE
+
+    from kai_solver.cluster.rest import connect
+    from kai_solver.controller.app import Controller, configure_logs, refuse_beside_kai
+
+    configure_logs(settings)
+    api = connect(settings.kubeconfig, settings.context, connections=settings.workers.writes + 32)
+    if not settings.dry_run:
+        refuse_beside_kai(api, settings)
+    replica = Controller(api, settings)
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        replica.stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+    return Exit.FINE if replica.run() else Exit.FAILURE

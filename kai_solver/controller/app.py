@@ -1,0 +1,241 @@
+"""One replica of the controller, put together: who watches, who decides, who acts, who answers."""
+
+import logging
+import os
+import platform
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import structlog
+
+from kai_solver.cluster import lease
+from kai_solver.cluster.api import Api, ApiError
+from kai_solver.cluster.assumed import Assumed
+from kai_solver.cluster.binding import Binder
+from kai_solver.cluster.evicting import Evictor, Rates
+from kai_solver.cluster.lease import Lease, LeaseTimes
+from kai_solver.cluster.promises import Promises
+from kai_solver.cluster.reflector import Reflector
+from kai_solver.cluster.resources import OWNER_KINDS, Resource
+from kai_solver.cluster.store import Store
+from kai_solver.cluster.view import FIELDS, View
+from kai_solver.controller.deciding import Decider
+from kai_solver.controller.loop import Pace, Reporter, Scheduler
+from kai_solver.controller.reporting import LogReporter, MetricReporter, Reporters
+from kai_solver.controller.server import Route, Server, download, metrics, probe
+from kai_solver.controller.settings import ControllerSettings
+from kai_solver.engine.progress import Fault
+from kai_solver.errors import InputError
+from kai_solver.kubeobjects import KubeSettings, export_kai_snapshot
+from kai_solver.metrics import Metrics
+
+_LOG = structlog.get_logger(__name__)
+DRAIN_S = 20.0
+"""How long a graceful stop waits for bindings under way."""
+
+
+def configure_logs(settings: ControllerSettings) -> None:
+    """Structured logs on standard error: JSON, or lines for people."""
+    render = structlog.processors.JSONRenderer() if settings.log_format == "json" else structlog.dev.ConsoleRenderer()
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            render,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[settings.log_level.upper()]),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+class Controller:
+    """A replica.
+
+    Parameters
+    ----------
+    api
+        The cluster.
+    settings
+        How it is set up.
+    reporters
+        Told of cycles beside logs and metrics.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        settings: ControllerSettings,
+        reporters: tuple[Reporter, ...] = (),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.api = api
+        self.settings = settings
+        self.metrics = Metrics(namespace=settings.metrics_namespace)
+        self.store = Store()
+        self.assumed = Assumed()
+        self.promises = Promises()
+        self.stop = threading.Event()
+        self.lost = False
+        self._clock = clock
+        self._writes = ThreadPoolExecutor(settings.workers.writes, "write")
+        self._gangs = ThreadPoolExecutor(settings.workers.gangs, "gang")
+        self._owners = _owners(api)
+        self._decider = Decider(settings.model, settings.budget, self._note_fault)
+        self._lease = self._make_lease()
+        self.scheduler = self._make_scheduler(Reporters((LogReporter(), MetricReporter(self.metrics), *reporters)))
+
+    def run(self) -> bool:
+        """Run until told to stop; False where leadership was lost, so that the process must end.
+
+        Raises
+        ------
+        InputError
+            An address cannot be served on.
+        """
+        servers = self._serve()
+        threads = [
+            self._start(Reflector(self.api, kind, self.store, self.stop, self._complain).run) for kind in self._kinds()
+        ]
+        if self.settings.leadership.enabled and not self.settings.dry_run:
+            threads.append(self._start(lambda: self._lease.run(self._on_lost)))
+        try:
+            with self._decider:
+                self.scheduler.run(self.stop)
+        finally:
+            self._drain()
+            for server in servers:
+                server.close()
+        return not self.lost
+
+    def fence(self) -> bool:
+        """Whether this replica may act now."""
+        leads = self._lease.is_held or not self.settings.leadership.enabled or self.settings.dry_run
+        self.metrics.leader.set(leads)
+        return leads
+
+    def not_healthy(self) -> str:
+        """What is wrong with the loop; empty where it moves."""
+        still_s = time.monotonic() - self.scheduler.beat_s
+        limit_s = self.settings.stuck_after + 2 * self._decider.budget_s
+        if self.scheduler.beat_s and still_s > limit_s:
+            return f"the loop has not moved for {still_s:.0f} s"
+        return ""
+
+    def not_ready(self) -> str:
+        """What is missing before it can decide; empty where nothing is. A replica that waits to lead is ready."""
+        missing = [kind.name for kind in self._kinds() if not self.store.is_synced((kind,))]
+        return f"not listed yet: {', '.join(missing)}" if missing else ""
+
+    def snapshot(self) -> bytes:
+        """What it sees now, as KAI's own ``/get-snapshot`` would write it."""
+        objects = View(self.store, self.assumed, self._owners).objects(self._clock())
+        return export_kai_snapshot(objects, self._kube_settings())
+
+    def _kinds(self) -> tuple[Resource, ...]:
+        return (*FIELDS, *self._owners)
+
+    def _kube_settings(self) -> KubeSettings:
+        stated = self.settings
+        return KubeSettings(
+            scheduler_name=stated.scheduler_name,
+            queue_label_key=stated.queue_label_key,
+            node_pool_key=stated.node_pool_key,
+            node_pool=stated.node_pool,
+            default_queue=stated.default_queue,
+        )
+
+    def _make_lease(self) -> Lease:
+        stated = self.settings.leadership
+        times = LeaseTimes(stated.live, stated.renew, stated.retry)
+        identity = f"{platform.node()}_{os.getpid()}_{os.urandom(4).hex()}"
+        return Lease(self.api, self.settings.namespace, self.settings.lease_name, identity, times)
+
+    def _make_scheduler(self, reporter: Reporter) -> Scheduler:
+        stated = self.settings
+        rates = Rates(stated.evictions.per_cycle, stated.evictions.per_queue)
+        overlays = (self.promises.overlay,)
+        return Scheduler(
+            store=self.store,
+            view=View(self.store, self.assumed, self._owners, self._kube_settings(), overlays),
+            decide=self._decider,
+            binder=Binder(self.api, self.assumed, self._writes, self.fence, reporter.bound),
+            evictor=Evictor(self.api, self.assumed, self.fence, rates, self._clock),
+            promises=self.promises,
+            reporter=reporter,
+            fence=self.fence,
+            gangs=self._gangs,
+            writes=self._writes,
+            pace=Pace(stated.period, stated.settle, stated.idle),
+            dry_run=stated.dry_run,
+            clock=self._clock,
+        )
+
+    def _serve(self) -> list[Server]:
+        scrape = metrics(self.metrics.registry)
+        routes: dict[str, dict[str, Route]] = {}
+        routes.setdefault(self.settings.metrics_bind_address, {})["/metrics"] = scrape
+        routes.setdefault(self.settings.health_bind_address, {}).update(
+            {
+                "/healthz": probe(self.not_healthy),
+                "/readyz": probe(self.not_ready),
+                "/get-snapshot": download("snapshot.zip", "application/zip", self.snapshot),
+            }
+        )
+        return [Server(address, found) for address, found in routes.items() if address]
+
+    def _start(self, target: Callable[[], None]) -> threading.Thread:
+        thread = threading.Thread(target=target, daemon=True)
+        thread.start()
+        return thread
+
+    def _drain(self) -> None:
+        """Let bindings under way end, and another replica begin: what was half done is finished, nothing new begins."""
+        self.stop.set()
+        ends_s = time.monotonic() + DRAIN_S
+        while self.scheduler.binder.open and time.monotonic() < ends_s and not self.lost:
+            time.sleep(0.05)
+        self._lease.release()
+        self._gangs.shutdown(wait=False, cancel_futures=True)
+        self._writes.shutdown(wait=False, cancel_futures=True)
+        self.api.close()
+
+    def _on_lost(self) -> None:
+        _LOG.error("leadership is lost: this process ends")
+        self.lost = True
+        self.stop.set()
+
+    def _complain(self, resource: Resource, error: ApiError) -> None:
+        self.metrics.relists.labels(resource.name, error.reason).inc()
+        _LOG.warning("list or watch failed", resource=resource.name, error=str(error))
+
+    def _note_fault(self, fault: Fault) -> None:
+        self.metrics.fallbacks.labels("solver").inc()
+        _LOG.error("the solver failed; the cycle goes on without it", error=fault.error)
+
+
+def _owners(api: Api) -> tuple[Resource, ...]:
+    """Kinds of owners that are installed."""
+    found = (kind for kind in api.installed() if (kind.group, kind.kind) in OWNER_KINDS)
+    return tuple(sorted(found, key=lambda kind: kind.name))
+
+
+def refuse_beside_kai(
+    api: Api, settings: ControllerSettings, kai_namespace: str = "kai-scheduler", wait_s: float = 6.0
+) -> None:
+    """Make sure that KAI's own scheduler is not at work on the same pods.
+
+    Raises
+    ------
+    InputError
+        Its Lease changed while we looked at it for ``wait_s`` seconds.
+    """
+    name = settings.scheduler_name + (f"-{settings.node_pool}" if settings.node_pool else "")
+    if lease.is_live(api, kai_namespace, name, wait_s):
+        problem = f"KAI's own scheduler is at work: its Lease {kai_namespace}/{name} is renewed"
+        cure = "Scale it to 0, give kai-solver another scheduler_name, or run beside it with dry_run"
+        raise InputError(problem, cure=cure)

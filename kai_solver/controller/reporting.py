@@ -1,0 +1,167 @@
+"""What happened, as log lines and metrics; other reporters write statuses and events."""
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from kai_solver.cluster.binding import GangBound
+from kai_solver.controller.loop import Cycle, Reporter
+from kai_solver.domain import Gang, Pending, Reason
+from kai_solver.explain import relative_gap
+from kai_solver.metrics import Metrics
+
+_LOG = structlog.get_logger(__name__)
+_REMEMBERED = 1000
+_REJECTED = frozenset({Reason.QUEUE_DOES_NOT_EXIST, Reason.QUEUE_NOT_LEAF, Reason.SET_ASIDE})
+
+
+class Reporters:
+    """Several as one; a fault of one is logged and spares the others."""
+
+    def __init__(self, reporters: Sequence[Reporter]) -> None:
+        self._reporters = tuple(reporters)
+
+    def cycle(self, cycle: Cycle) -> None:
+        """Tell all."""
+        for reporter in self._reporters:
+            _guarded(lambda: reporter.cycle(cycle))  # noqa: B023 - runs at once
+
+    def bound(self, outcome: GangBound) -> None:
+        """Tell all."""
+        for reporter in self._reporters:
+            _guarded(lambda: reporter.bound(outcome))  # noqa: B023
+
+
+def _guarded(tell: Callable[[], None]) -> None:
+    try:
+        tell()
+    except Exception:
+        _LOG.exception("reporting failed")
+
+
+class LogReporter:
+    """One line for each cycle that did something or found somebody waiting, and one for each gang that failed."""
+
+    def cycle(self, cycle: Cycle) -> None:
+        """The cycle in numbers."""
+        plan = cycle.plan
+        if not (plan.binds or plan.evictions or plan.moves or plan.pending):
+            return
+        _LOG.info(
+            "cycle",
+            cycle=cycle.number,
+            seconds=round(cycle.seconds, 3),
+            seeing=round(cycle.seeing_s, 3),
+            decide=round(plan.timing_s.get("decide", 0.0), 3),
+            source=plan.source,
+            binds=len(plan.binds),
+            nominated=len(cycle.orders.nominations),
+            evictions=len(plan.evictions),
+            moves=len(plan.moves),
+            refused=sum(bool(outcome.refused) for outcome in cycle.departed),
+            put_off=len(cycle.put_off),
+            pending=len(plan.pending),
+            proven=sum(pending.proof.state == "proven" for pending in plan.pending),
+            notes=list(plan.notes),
+        )
+
+    def bound(self, outcome: GangBound) -> None:
+        """Failures only."""
+        if outcome.failed:
+            reasons = Counter(why for _, why in outcome.failed).most_common(3)
+            _LOG.warning(
+                "binding failed", gang=outcome.gang, failed=len(outcome.failed), released=outcome.released, why=reasons
+            )
+
+
+class MetricReporter:
+    """Keeps the metrics of `Metrics` that come from cycles."""
+
+    def __init__(self, metrics: Metrics, clock: Callable[[], float] = time.time) -> None:
+        self._metrics = metrics
+        self._clock = clock
+        self._waits: deque[float] = deque(maxlen=_REMEMBERED)
+        self._turns: dict[int, Counter[str]] = {}
+
+    def cycle(self, cycle: Cycle) -> None:
+        """All of a cycle."""
+        metrics, plan = self._metrics, cycle.plan
+        metrics.cycles.labels(plan.source).inc()
+        metrics.e2e_ms.set(cycle.seconds * 1e3)
+        metrics.open_session_ms.set(cycle.seeing_s * 1e3)
+        decide_s = plan.timing_s.get("decide", 0.0)
+        metrics.close_session_ms.set(max(0.0, cycle.seconds - cycle.seeing_s - decide_s) * 1e3)
+        for phase, seconds in plan.timing_s.items():
+            metrics.phase.labels(phase).observe(seconds)
+            metrics.action_ms.labels(phase).set(seconds * 1e3)
+        for stage in plan.stages:
+            metrics.stage_value.labels(stage.name).set(stage.value)
+            metrics.stage_bound.labels(stage.name).set(stage.bound)
+            gap = relative_gap(stage.value, stage.bound)
+            metrics.stage_gap.labels(stage.name).set(float("nan") if gap is None else gap)
+        metrics.beat.set(self._clock())
+        self._admitted(cycle)
+        self._pending(cycle)
+        self._evicted(cycle)
+
+    def bound(self, outcome: GangBound) -> None:
+        """Pods by outcome."""
+        self._metrics.binds.labels("bound").inc(len(outcome.bound))
+        self._metrics.binds.labels("failed").inc(len(outcome.failed))
+        for _ in outcome.bound:
+            self._metrics.bind_ms.observe(outcome.seconds * 1e3)
+
+    def _admitted(self, cycle: Cycle) -> None:
+        gangs = {gang.key: gang for gang in cycle.snapshot.gangs}
+        for key, rung in cycle.plan.admitted:
+            self._metrics.scheduled.labels(rung.value).inc()
+            self._metrics.decisions.labels("accept").inc()
+            gang = gangs[key]
+            self._turn(gang, "served")
+            if gang.created_s and not any(pod.status.is_active for pod in gang.pods):
+                wait_s = max(0.0, cycle.snapshot.now_s - gang.created_s)
+                self._metrics.wait.observe(wait_s)
+                self._metrics.task_ms.observe(wait_s * 1e3)
+                self._waits.append(wait_s)
+        if self._waits:
+            self._metrics.wait_p99.set(sorted(self._waits)[int(0.99 * (len(self._waits) - 1))])
+
+    def _pending(self, cycle: Cycle) -> None:
+        metrics, gangs = self._metrics, {gang.key: gang for gang in cycle.snapshot.gangs}
+        waiting = [pending for pending in cycle.plan.pending if pending.gang not in cycle.busy]
+        for pending in waiting:
+            metrics.decisions.labels(_decision(pending)).inc()
+            self._turn(gangs[pending.gang], "waits")
+        depth = Counter(gangs[pending.gang].priority for pending in waiting)
+        metrics.depth.clear()
+        for priority, count in depth.items():
+            metrics.depth.labels(str(priority)).set(count)
+        metrics.depth_total.set(len(waiting))
+        metrics.proofs.clear()
+        for state, count in Counter(pending.proof.state for pending in waiting).items():
+            metrics.proofs.labels(state).set(count)
+
+    def _turn(self, gang: Gang, outcome: str) -> None:
+        turns = self._turns.setdefault(gang.priority, Counter())
+        turns[outcome] += 1
+        self._metrics.gang_success.labels(str(gang.priority)).set(turns["served"] / turns.total())
+
+    def _evicted(self, cycle: Cycle) -> None:
+        gangs = {gang.key: gang for gang in cycle.snapshot.gangs}
+        done = [outcome.departure for outcome in cycle.departed if not outcome.refused]
+        if done:
+            self._metrics.preemption_attempts.inc()
+        self._metrics.evictions.labels("done").inc(len(done))
+        self._metrics.evictions.labels("refused").inc(len(cycle.departed) - len(done))
+        self._metrics.evictions.labels("put-off").inc(len(cycle.put_off))
+        for departure in done:
+            gang = gangs[departure.gang]
+            self._metrics.preemptions.labels(str(gang.priority)).inc()
+            self._metrics.evicted.labels(gang.name, gang.namespace, gang.uid, "default", departure.rule).inc()
+
+
+def _decision(pending: Pending) -> str:
+    """In the articles' words: what waits is queued, what cannot be considered at all is rejected."""
+    return "reject" if pending.reason in _REJECTED else "queue"

@@ -1,0 +1,165 @@
+"""A replica as a whole, over an API server in memory."""
+
+import io
+import json
+import threading
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import urllib3
+
+from kai_solver.cluster.lease import Lease, holder_of, is_live
+from kai_solver.cluster.memory import MemoryApi
+from kai_solver.cluster.resources import LEASES, NODES, PODS, QUEUES
+from kai_solver.controller.app import Controller, refuse_beside_kai
+from kai_solver.controller.settings import ControllerSettings
+from kai_solver.errors import InputError
+
+QUICK: dict[str, Any] = {
+    "model": "greedy-only",
+    "period": 0.05,
+    "settle": 0.01,
+    "metrics_bind_address": "",
+    "health_bind_address": "",
+    "leadership": {"live": 1.0, "renew": 0.7, "retry": 0.1},
+}
+
+
+def until(condition: Callable[[], bool], limit_s: float = 20.0) -> None:
+    end_s = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < end_s, "never came true"
+        time.sleep(0.01)
+
+
+def cluster() -> MemoryApi:
+    api = MemoryApi()
+    allocatable = {"cpu": "64", "memory": "256Gi", "nvidia.com/gpu": "8", "pods": "100"}
+    api.create(NODES, "", {"metadata": {"name": "a"}, "spec": {}, "status": {"allocatable": allocatable}})
+    amounts = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+    api.create(
+        QUEUES, "", {"metadata": {"name": "q"}, "spec": {"resources": dict.fromkeys(("cpu", "memory", "gpu"), amounts)}}
+    )
+    return api
+
+
+def pod(api: MemoryApi, name: str, scheduler: str = "kai-scheduler") -> None:
+    spec = {"schedulerName": scheduler, "containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}
+    api.create(PODS, "n", {"metadata": {"name": name, "labels": {"kai.scheduler/queue": "q"}}, "spec": spec})
+
+
+def bound(api: MemoryApi) -> set[str]:
+    return {item["metadata"]["name"] for item in api.page(PODS).items if item["spec"].get("nodeName")}
+
+
+@contextmanager
+def running(api: MemoryApi, **settings: Any) -> Iterator[Controller]:
+    replica = Controller(api, ControllerSettings(**{**QUICK, **settings}))
+    outcome: list[bool] = []
+    thread = threading.Thread(target=lambda: outcome.append(replica.run()))
+    thread.start()
+    try:
+        yield replica
+    finally:
+        replica.stop.set()
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+def test_a_replica_leads_and_schedules_and_lets_go() -> None:
+    api = cluster()
+    pod(api, "p")
+    with running(api) as replica:
+        until(lambda: bound(api) == {"p"})
+        assert replica.fence()
+    assert holder_of(api, "kai-solver", "kai-solver-kai-scheduler") == "", "the next one may begin at once"
+
+
+def test_of_two_replicas_one_acts_and_the_other_follows() -> None:
+    api = cluster()
+    first, second = Controller(api, ControllerSettings(**QUICK)), Controller(api, ControllerSettings(**QUICK))
+    threads = [threading.Thread(target=replica.run) for replica in (first, second)]
+    threads[0].start()
+    until(first.fence)
+    threads[1].start()
+    until(lambda: not second.not_ready())
+    assert not second.fence()
+    pod(api, "p")
+    until(lambda: bound(api) == {"p"})
+    first.api = second.api  # what they share stays open
+    first._lease.release()
+    first.stop.set()
+    until(second.fence)
+    pod(api, "q")
+    until(lambda: bound(api) == {"p", "q"})
+    second.stop.set()
+    for thread in threads:
+        thread.join(20)
+
+
+def test_two_scheduler_names_take_their_own_pods() -> None:
+    api = cluster()
+    pod(api, "ours")
+    pod(api, "theirs", scheduler="another")
+    with running(api):
+        until(lambda: bound(api) == {"ours"})
+        time.sleep(0.3)
+        assert bound(api) == {"ours"}
+
+
+def test_a_dry_run_needs_no_lease_and_writes_nothing() -> None:
+    api = cluster()
+    pod(api, "p")
+    before = api.page(PODS).resource_version
+    with running(api, dry_run=True) as replica:
+        until(
+            lambda: (
+                replica.metrics.registry.get_sample_value("kai_solver_cycles_total", {"source": "bound"}) is not None
+                or replica.scheduler._number > 0
+            )
+        )
+    assert api.page(PODS).resource_version == before
+
+
+def test_probes_metrics_and_snapshot_are_served() -> None:
+    api = cluster()
+    pod(api, "p")
+    with running(api, health_bind_address="127.0.0.1:18181", metrics_bind_address="127.0.0.1:18181"):
+        until(lambda: bound(api) == {"p"})
+
+        def get(path: str) -> urllib3.BaseHTTPResponse:
+            return urllib3.request("GET", f"http://127.0.0.1:18181{path}", retries=False)
+
+        assert get("/healthz").status == get("/readyz").status == 200
+        assert b"kai_solver_leader 1.0" in get("/metrics").data
+        archive = zipfile.ZipFile(io.BytesIO(get("/get-snapshot").data))
+        members = json.loads(archive.read("snapshot.json"))["rawObjects"]
+        assert [item["metadata"]["name"] for item in members["pods"]] == ["p"]
+
+
+def test_a_loop_that_is_stuck_is_not_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
+    replica = Controller(cluster(), ControllerSettings(**{**QUICK, "stuck_after": 5.0}))
+    replica.scheduler.beat_s = time.monotonic()
+    assert not replica.not_healthy()
+    replica.scheduler.beat_s -= 100
+    assert "has not moved" in replica.not_healthy()
+    replica._drain()
+
+
+def test_a_live_scheduler_of_kai_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
+    api = MemoryApi()
+    theirs = Lease(api, "kai-scheduler", "kai-scheduler", "theirs")
+    theirs.attempt()
+    refuse_beside_kai(api, ControllerSettings(), wait_s=0.0)  # a lease that nobody renews is a dead one's
+
+    def renew(_: float) -> None:
+        api.patch(LEASES, "kai-scheduler", "kai-scheduler", {"spec": {"renewTime": "later"}})
+
+    monkeypatch.setattr(is_live, "__defaults__", (renew,))
+    with pytest.raises(InputError, match="dry_run"):
+        refuse_beside_kai(api, ControllerSettings())
+    refuse_beside_kai(api, ControllerSettings(scheduler_name="ours"))
