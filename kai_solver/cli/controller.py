@@ -1,6 +1,7 @@
 """``kai-solver controller``: the scheduler of a cluster."""
 
 import signal
+import threading
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -27,6 +28,13 @@ def controller(
         bool | None, typer.Option("--dry-run", help="Decide and report, change nothing: beside another scheduler.")
     ] = None,
     log_format: Annotated[str | None, typer.Option(help="json or console.")] = None,
+    embedded: Annotated[
+        bool,
+        typer.Option("--embedded", help="Schedule a cluster in memory, with work that comes and goes: a first look."),
+    ] = False,
+    seconds: Annotated[
+        float | None, typer.Option("--for", min=0.1, help="End after so many seconds; none: when interrupted.")
+    ] = None,
     show_settings: Annotated[bool, typer.Option("--show-settings", help="Print all settings and end.")] = False,
 ) -> Exit:
     """Schedule a Kubernetes cluster: watch it, decide, bind, move, evict.
@@ -36,6 +44,7 @@ def controller(
 
     \b
     Examples:
+      kai-solver controller --embedded --for 60               no Kubernetes needed
       kai-solver controller --dry-run --log-format console    what would it do in the current cluster?
       kai-solver controller --config settings.yaml
       kai-solver controller --show-settings > settings.yaml
@@ -56,18 +65,32 @@ def controller(
         typer.echo(settings_text(settings), nl=False)
         return Exit.FINE
 
-    from kai_solver.cluster.rest import connect
     from kai_solver.controller.app import Controller, configure_logs, refuse_beside_kai
+
+    if embedded:
+        from kai_solver.cli.embedded import run_embedded
+
+        return run_embedded(settings, seconds)
+    from kai_solver.cluster.rest import connect
 
     configure_logs(settings)
     api = connect(settings.kubeconfig, settings.context, connections=settings.workers.writes + 32)
     if not settings.dry_run:
         refuse_beside_kai(api, settings)
     replica = Controller(api, settings)
+    stopping(replica.stop, seconds)
+    return Exit.FINE if replica.run() else Exit.FAILURE
+
+
+def stopping(stop: threading.Event, seconds: float | None) -> None:
+    """Set ``stop`` when the process is interrupted or told to end, and after ``seconds``."""
 
     def end(_number: int, _frame: FrameType | None) -> None:
-        replica.stop.set()
+        stop.set()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
-    return Exit.FINE if replica.run() else Exit.FAILURE
+    if seconds is not None:
+        timer = threading.Timer(seconds, stop.set)
+        timer.daemon = True
+        timer.start()

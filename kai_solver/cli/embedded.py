@@ -1,0 +1,113 @@
+"""``kai-solver controller --embedded``: the controller at work on a cluster in memory, shown as it goes."""
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+
+from kai_solver.cli.controller import stopping
+from kai_solver.cli.exits import Exit
+from kai_solver.cluster.binding import GangBound
+from kai_solver.cluster.memory import MemoryApi
+from kai_solver.controller.app import Controller, configure_logs
+from kai_solver.controller.embedded import Demo, start
+from kai_solver.controller.loop import Cycle
+from kai_solver.controller.settings import ControllerSettings
+from kai_solver.domain import PodStatus, Snapshot
+from kai_solver.units import MILLI
+
+_EVERY_S = 0.5
+_PLAIN_EVERY_S = 5.0
+_SHOWN = 8
+
+
+@dataclass(slots=True)
+class Watcher:
+    """The newest cycle, and sums over all."""
+
+    latest: Cycle | None = None
+    sums: Counter[str] = field(default_factory=Counter)
+
+    def cycle(self, cycle: Cycle) -> None:
+        """Remember it."""
+        self.latest = cycle
+        self.sums["cycles"] += 1
+        self.sums["evicted"] += len(cycle.plan.evictions)
+        self.sums["moved"] += len(cycle.plan.moves)
+        self.sums["served"] += len(cycle.plan.admitted)
+
+    def bound(self, outcome: GangBound) -> None:
+        """Count its pods."""
+        self.sums["bound"] += len(outcome.bound)
+
+
+def run_embedded(settings: ControllerSettings, seconds: float | None) -> Exit:
+    """Run until interrupted, or for so many seconds."""
+    quiet = settings.model_copy(update={"metrics_bind_address": "", "health_bind_address": "", "log_level": "warning"})
+    configure_logs(quiet.model_copy(update={"log_format": "console"}))
+    api, watcher, console = MemoryApi(), Watcher(), Console()
+    replica = Controller(api, quiet, (watcher,))
+    start(api, replica.stop, Demo())
+    worker = threading.Thread(target=replica.run, daemon=True)
+    stopping(replica.stop, seconds)
+    worker.start()
+    _show(console, watcher, replica.stop)
+    worker.join()
+    console.print(_totals(watcher))
+    return Exit.FINE if not replica.lost else Exit.FAILURE
+
+
+def _show(console: Console, watcher: Watcher, stop: threading.Event) -> None:
+    """Tables that renew themselves on a terminal, a line now and then elsewhere."""
+    if not console.is_terminal:
+        while not stop.wait(_PLAIN_EVERY_S):
+            console.print(_totals(watcher))
+        return
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        while not stop.wait(_EVERY_S):
+            live.update(_picture(watcher), refresh=True)
+
+
+def _totals(watcher: Watcher) -> str:
+    sums = watcher.sums
+    held, there = _gpus(watcher.latest.snapshot) if watcher.latest else (0, 0)
+    waiting = len(watcher.latest.plan.pending) if watcher.latest else 0
+    return (
+        f"{sums['cycles']} cycles, {sums['bound']} pods bound, {sums['evicted']} evicted, {sums['moved']} moved; "
+        f"{held // MILLI} of {there // MILLI} GPUs in use, {waiting} gangs wait"
+    )
+
+
+def _picture(watcher: Watcher) -> RenderableType:
+    cycle = watcher.latest
+    if cycle is None:
+        return "waiting for the first cycle"
+    queues = Table("queue", "quota", "GPUs held", "gangs run", "gangs wait", title="Queues", title_justify="left")
+    for row in _queue_rows(cycle):
+        queues.add_row(*row)
+    waiting = Table("gang", "why it waits", "proof", title="First of those that wait", title_justify="left")
+    for pending in cycle.plan.pending[:_SHOWN]:
+        waiting.add_row(pending.gang, pending.message.splitlines()[0][:90], pending.proof.state)
+    return Group(_totals(watcher), queues, waiting, "Ctrl-C ends it.")
+
+
+def _queue_rows(cycle: Cycle) -> Iterator[tuple[str, ...]]:
+    waits = {pending.gang for pending in cycle.plan.pending}
+    for queue in cycle.snapshot.queues:
+        gangs = [gang for gang in cycle.snapshot.gangs if gang.queue == queue.name]
+        if not gangs and not queue.parent:
+            continue
+        held = sum(pod.gpu.devices for gang in gangs for pod in gang.pods if pod.status.is_active)
+        runs = sum(any(pod.status is PodStatus.RUNNING for pod in gang.pods) for gang in gangs)
+        quota = "none" if queue.quota[2] < 0 else str(queue.quota[2] // MILLI)
+        yield queue.name, quota, str(held), str(runs), str(sum(gang.key in waits for gang in gangs))
+
+
+def _gpus(snapshot: Snapshot) -> tuple[int, int]:
+    """Thousandths of GPUs in use, and there."""
+    pods = (pod for gang in snapshot.gangs for pod in gang.pods if pod.status.is_active)
+    return sum(pod.gpu.devices * MILLI for pod in pods), sum(node.gpus * MILLI for node in snapshot.nodes)
