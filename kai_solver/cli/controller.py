@@ -4,11 +4,14 @@ import signal
 import threading
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kai_solver.cli.exits import Exit, guarded
+
+if TYPE_CHECKING:
+    from kai_solver.controller.settings import ControllerSettings
 
 
 @guarded
@@ -64,7 +67,10 @@ def controller(
     if show_settings:
         typer.echo(settings_text(settings), nl=False)
         return Exit.FINE
+    return _run(settings, embedded, seconds)
 
+
+def _run(settings: "ControllerSettings", embedded: bool, seconds: float | None) -> Exit:
     from kai_solver.controller.app import Controller, configure_logs, refuse_beside_kai
 
     if embedded:
