@@ -88,6 +88,7 @@ def cycle(
     child: SolverChild | None = None,
     on_fault: Callable[[Fault], None] | None = None,
     memo: Memo | None = None,
+    explain: bool = True,
 ) -> Plan:
     """Decide what to do this cycle.
 
@@ -105,6 +106,8 @@ def cycle(
         Told of every failure of the solver, with what is needed to replay it; the cycle goes on without it.
     memo
         Of earlier cycles of the same cluster: what did not change since is not worked out again. The plan is the same.
+    explain
+        False: nobody reads what blocks, so smallest sets of it are not looked for.
 
     Returns
     -------
@@ -113,6 +116,7 @@ def cycle(
     """
     stop = should_stop or (lambda: False)
     run = _Run(snapshot, model, model.budget_s if budget_s is None else budget_s, clock, seed, progress, stop, on_fault)
+    run.explain = explain
     with _without_collection():
         if child is not None or not model.search.enabled:
             return run.plan(child, memo)
@@ -168,6 +172,7 @@ class _Run:
         self.deadline_s = self.start_s + budget_s
         self.budget_s = budget_s
         self.timing: dict[str, float] = {}
+        self.explain = True
         self._child: SolverChild | None = None
         self._budgets: list[Budget] = []
         self._phase_s = self.start_s
@@ -275,7 +280,7 @@ class _Run:
         return refined
 
     def _assembled(self, problem: Problem, decided: _Decided) -> Plan:
-        plan = assemble(problem, decided.outcome, self._is_late)
+        plan = assemble(problem, decided.outcome, self._is_late if self.explain else lambda: True)
         self._phase("plan")
         stages = self._stages(plan, decided)
         return replace(

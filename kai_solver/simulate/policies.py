@@ -62,10 +62,10 @@ class ModelPolicy:
         """One cycle; with bundles first, unless somebody stayed pending in the one before."""
         small = bundled(snapshot) if self._quick is not None and not self._crowded else None
         if self._quick is not None and small is not None:
-            plan = self._quick.cycle(small, budget_s=self._budget_s, seed=self._seed)
+            plan = self._quick.cycle(small, budget_s=self._budget_s, seed=self._seed, explain=False)
             if not plan.pending and not plan.notes:
                 return plan
-        plan = self._engine.cycle(snapshot, budget_s=self._budget_s, seed=self._seed)
+        plan = self._engine.cycle(snapshot, budget_s=self._budget_s, seed=self._seed, explain=False)
         self._crowded = bool(plan.pending)
         return plan
 

@@ -93,3 +93,14 @@ def test_easing_what_the_bounds_alone_found_helps(engines: Engines, cluster: Sna
 @some(2000)
 def test_no_false_proof_and_no_idle_blocker_in_2000_clusters(engines: Engines, cluster: Snapshot) -> None:
     check_blocking_set(engines["deterministic"], cluster)
+
+
+@given(cluster=small_clusters())
+@some(40)
+def test_a_plan_that_nobody_reads_is_the_same_without_its_sets(engines: Engines, cluster: Snapshot) -> None:
+    told, brief = (engines["greedy-only"].cycle(cluster, explain=explain) for explain in (True, False))
+    parts = (told.binds, told.moves, told.evictions, told.admitted, told.stages)
+    assert (brief.binds, brief.moves, brief.evictions, brief.admitted, brief.stages) == parts
+    assert not any(entry.proof.minimal for entry in brief.pending)
+    states = [(entry.gang, entry.reason, entry.proof.state) for entry in told.pending]
+    assert [(entry.gang, entry.reason, entry.proof.state) for entry in brief.pending] == states
