@@ -12,12 +12,15 @@ in plenty is worth its profit, what is expected seldom is worth less, because ca
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
-from ortools.linear_solver import pywraplp  # type: ignore[import-untyped]
 
 from kai_solver.leftover import Demand, Floats, Ints, pack_device
 from kai_solver.units import MILLI
+
+if TYPE_CHECKING:
+    from ortools.linear_solver import pywraplp  # type: ignore[import-untyped]
 
 _CLASSES = (1, 2, 4, 8)
 """Nodes are told apart by whether they have at least so many wholly free GPUs."""
@@ -30,6 +33,22 @@ _KEPT_SOLVES = 6
 """Patterns that no programme used for so long are forgotten; they are found again when they pay."""
 
 Pattern = tuple[int, ...]
+
+SEVERAL_PROFIT = 1.15
+"""What a pod of several GPUs brings, per GPU: they are served before as many pods of one.
+
+Without it a linear programme that counts GPUs is indifferent: by 100% arrived on openb's default, seed 42, 5 or 6 pods
+of 8 GPUs failed, with it 4 (2026-11-21).
+"""
+CPU_PROFIT = 0.1
+"""Of a thousandth of a CPU of a pod without GPUs, in thousandths of a GPU: such pods are served, too."""
+
+
+def profits(demand: Demand, cpu: Ints) -> Floats:
+    """What one pod of each kind brings, shape (C,), in thousandths of a GPU; ``cpu``: what it asks for, shape (C,)."""
+    gpus = demand.total_milli * np.where(demand.gpus > 1, SEVERAL_PROFIT, 1.0)
+    profit: Floats = np.where(demand.gpus == 0, CPU_PROFIT * cpu, gpus)
+    return profit
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +166,8 @@ class _Programme:
         self._demand = demand
         self._profit = profit.tolist()
         self._need = demand.cpu[:, groups.kind].T.tolist()
+        from ortools.linear_solver import pywraplp  # here: the engine's process has no need of it otherwise
+
         self._solver = pywraplp.Solver.CreateSolver("GLOP")
         row = self._solver.Constraint
         self._kinds = [row(0.0, float(count)) for count in expected]
@@ -190,7 +211,7 @@ class _Programme:
             if (group, level, pattern) not in self._columns:
                 self._gpu[group, level].SetCoefficient(self._add(group, level, pattern, self._solver.infinity()), 1.0)
 
-    def _add(self, group: int, level: int, kinds: Pattern, most: float) -> pywraplp.Variable:
+    def _add(self, group: int, level: int, kinds: Pattern, most: float) -> "pywraplp.Variable":
         column = self._solver.NumVar(0.0, most, "")
         self._columns[group, level, kinds] = column
         self._goal.SetCoefficient(column, sum(self._profit[kind] for kind in kinds))

@@ -27,7 +27,16 @@ from kai_solver.domain.constraints import (
 from kai_solver.domain.fit_error import NODE_GROUP, FitError, QueueDetails
 from kai_solver.domain.gangs import Gang, PodSet, SubGroup, TopologyConstraint, flat_gang
 from kai_solver.domain.gpus import counted_gpu_milli, implied_terms, paid_gpu_milli
-from kai_solver.domain.model import FAMILIES, LADDER, STAGES, SearchSpec, SolverModel, StageSpec
+from kai_solver.domain.model import (
+    FAMILIES,
+    LADDER,
+    OPTIONAL_STAGES,
+    STAGES,
+    SearchSpec,
+    SolverModel,
+    StageSpec,
+    UsualPod,
+)
 from kai_solver.domain.numa import Container, NumaPolicy, NumaScope, NumaTopology, NumaZone, ZoneShare
 from kai_solver.domain.placement import NO_PLACEMENT, Placement, Strategy, inherited
 from kai_solver.domain.plan import (
@@ -58,6 +67,7 @@ __all__ = [
     "NO_CONSTRAINTS",
     "NO_GPU",
     "NO_PLACEMENT",
+    "OPTIONAL_STAGES",
     "STAGES",
     "Allotted",
     "Attribute",
@@ -114,6 +124,7 @@ __all__ = [
     "Topology",
     "TopologyConstraint",
     "TopologyLevel",
+    "UsualPod",
     "Version",
     "ZoneShare",
     "counted_gpu_milli",

@@ -26,7 +26,10 @@ FAMILIES = (
 """Constraint families of the CP-SAT model that ship with kai-solver (more by entry points)."""
 
 STAGES = ("disruption", "preference", "victim-order")
-"""Objective stages that ship with kai-solver (more by entry points)."""
+"""Objective stages of a model that names none."""
+
+OPTIONAL_STAGES = ("leftover",)
+"""Stages that ship as well, for models that name them (more by entry points)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,21 @@ class StageSpec:
     name: str
     share: float = 0.25
     gap: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class UsualPod:
+    """A kind of pod that usually arrives: what one asks for, and how many there are of it, relative to the others.
+
+    ``models``: GPU models (the node label ``nvidia.com/gpu.product``) on which it may run; empty: any.
+    """
+
+    cpu_milli: int
+    memory_mib: int
+    gpus: int
+    gpu_milli: int
+    models: tuple[str, ...] = ()
+    pods: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +99,8 @@ class SolverModel:
     admission
         ``rank``: by policy order, nobody is traded for a later one; ``max-gpus``: within a priority stratum, most
         GPUs served.
+    usual
+        Pods that usually arrive, by which the stage ``leftover`` prices what is left; empty: those of the snapshot.
     budget_s
         Default budget of a cycle, seconds.
     hash
@@ -94,5 +114,11 @@ class SolverModel:
     families: tuple[str, ...] = FAMILIES
     stages: tuple[StageSpec, ...] = tuple(StageSpec(name) for name in STAGES)
     search: SearchSpec = field(default_factory=SearchSpec)
+    usual: tuple[UsualPod, ...] = ()
     budget_s: float = 2.0
     hash: str = ""
+
+    @property
+    def prices_leftover(self) -> bool:
+        """True where capacity that is left over is priced by the demand that usually arrives."""
+        return any(stage.name == "leftover" for stage in self.stages)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from kai_solver import __version__
+from kai_solver.bounds.outlook import outlook_of
 from kai_solver.check import WASTE, Violation, check_plan
 from kai_solver.domain import Plan, Snapshot, SolverModel, Stage
 from kai_solver.domain.plan import Source
@@ -183,6 +184,8 @@ class _Run:
         if child is not None:
             child.take_phases()
         problem = build_problem(self.snapshot, memo)
+        if self.model.prices_leftover:
+            problem = replace(problem, outlook=outlook_of(problem, self.model.usual))
         self._phase("build")
         by_solver = child is not None and self.model.search.enabled
         plan, violations = self._try(problem, child if by_solver else None, NOBODY)
@@ -266,9 +269,9 @@ class _Run:
         return better(floor, self._climb(problem, left_out, self._asker(child, seconds, now), admitter=admitter))
 
     def _refine(self, outcome: Outcome, child: SolverChild | None) -> Refined | None:
-        """Ask for better victims and moves, only where somebody is disturbed."""
-        disturbed = [a for a in outcome.admissions if a.units]
-        if child is None or not disturbed or self._out_of_time():
+        """Ask for better victims and moves where somebody is disturbed; for better places where these are priced."""
+        concerned = [a for a in outcome.admissions if a.units or outcome.state.problem.outlook is not None]
+        if child is None or not concerned or self._out_of_time():
             return None
         search = self.model.search
         left_s = (

@@ -2,10 +2,14 @@
 
 import numpy as np
 
+from kai_solver.bounds.prices import SEVERAL_PROFIT
 from kai_solver.domain import Plan, Stage
+from kai_solver.formulation.stages import LEFTOVER
 from kai_solver.greedy import Outcome
+from kai_solver.greedy.losses import worth_lost
 from kai_solver.greedy.opening import opened_nodes, wholly_free
 from kai_solver.greedy.state import State
+from kai_solver.leftover import Outlook
 from kai_solver.units import MILLI
 
 
@@ -16,7 +20,7 @@ def admission_stage(plan: Plan) -> Stage:
 
 
 def measured_stages(outcome: Outcome) -> list[Stage]:
-    """The outcome as it stands: evicted work by stratum, gangs broken, pods evicted, pods moved, nodes opened."""
+    """The outcome as it stands: evicted work by stratum, gangs broken, pods evicted and moved, then nodes or worth."""
     pool, state = outcome.pool, outcome.state
     work: dict[int, int] = {}
     broken = evicted = moved = 0
@@ -31,7 +35,18 @@ def measured_stages(outcome: Outcome) -> list[Stage]:
             broken += unit.is_core and len(lost) == len(unit.pods)
     stages = [_zero_bound(f"evicted-work/{p}", work[p]) for p in sorted(work, reverse=True)]
     counts = (("gangs-broken", broken), ("evicted-pods", evicted), ("moved-pods", moved))
-    return [*stages, *(_zero_bound(name, value) for name, value in counts), _opened(state)]
+    last = _worth_lost(state, outlook) if (outlook := state.problem.outlook) is not None else _opened(state)
+    return [*stages, *(_zero_bound(name, value) for name, value in counts), last]
+
+
+def _worth_lost(state: State, outlook: Outlook) -> Stage:
+    """Worth taken from usual pods, in thousandths of a GPU.
+
+    Bound: who takes room takes no less than nothing; who leaves gives back no more than the GPUs of the cluster.
+    """
+    value = worth_lost(state, outlook)
+    bound = -int(SEVERAL_PROFIT * MILLI * int(state.problem.gpus.sum())) if state.gone else 0
+    return Stage(LEFTOVER, value, min(bound, value), value <= bound)
 
 
 def _opened(state: State) -> Stage:

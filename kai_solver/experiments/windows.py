@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from kai_solver.bounds.prices import Groups, Pricing
+from kai_solver.bounds.prices import Groups, Pricing, profits
 from kai_solver.experiments.baselines import Tell
 from kai_solver.experiments.cluster import Cluster, Devices
 from kai_solver.experiments.fragmentation import Fragmentation
@@ -25,12 +25,6 @@ PART = 50
 
 At 200 all pods of a window go where one set of prices sends them: on gpuspec33, seed 42, what the linear programme can
 still reach fell from 96.4% to 94.4% in the first 1,000 arrivals, at 50 to 96.4% (2026-11-21)."""
-SEVERAL_PROFIT = 1.15
-"""What a pod of several GPUs brings, per GPU: they are served before as many pods of one.
-
-Without it a linear programme that counts GPUs is indifferent: by 100% arrived on default, seed 42, 5 or 6 pods of 8
-GPUs failed, with it 4 (2026-11-21).
-"""
 REFUSE_ABOVE = 1.3
 """A share of a GPU is refused when what it takes is worth so many times what it brings; nobody else is refused.
 
@@ -42,8 +36,6 @@ MOVE_ABOVE_MILLI = 150.0
 """A running pod is moved for at least so much more value, in thousandths of a GPU."""
 _LEAST_EXPECTED = 0.02
 """Of the GPUs: what is expected at least, however full the cluster is."""
-_CPU_PROFIT = 0.1
-"""Of a thousandth of a CPU of a pod without GPUs, in thousandths of a GPU: such pods are served, too."""
 
 
 def run_windows(trace: Trace, window: int, moves: float, tell: Tell = lambda _: False) -> Record | None:
@@ -80,8 +72,7 @@ class _Run:
         self._cpu = np.array([shape.cpu_milli for shape in trace.shapes], dtype=np.int64)
         self._cpu_per_mib: Floats = trace.cpu / trace.memory
         self._milli = self._demand.total_milli
-        gpus = self._milli * np.where(self._demand.gpus > 1, SEVERAL_PROFIT, 1.0)
-        self._pricing = Pricing(self._demand, np.where(self._demand.gpus == 0, _CPU_PROFIT * self._cpu, gpus))
+        self._pricing = Pricing(self._demand, profits(self._demand, self._cpu))
         self._frequency: Floats = trace.frequency / trace.frequency.sum()
         self._ties = Fragmentation(typical(trace.shapes, trace.frequency, 1.0), trace.models)
         self._measure = Fragmentation(typical(trace.shapes, trace.frequency), trace.models)

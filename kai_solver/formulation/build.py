@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from kai_solver.formulation.families import family
 from kai_solver.formulation.joint import Joint
+from kai_solver.formulation.leftover import invite_guests
 from kai_solver.formulation.spec import ModelSpec
 from kai_solver.formulation.stages import Objective, stages
 from kai_solver.formulation.variables import Variables
@@ -24,7 +25,10 @@ def formulate(joint: Joint, families: Iterable[str], stage_names: Iterable[str])
     """Build the model of ``joint`` with the named families and stages."""
     spec = ModelSpec()
     variables = Variables(joint, spec)
+    names = list(stage_names)
+    if "leftover" in names:
+        invite_guests(variables)
     for name in families:
         family(name)(variables)
-    found = [(name, objective) for name in stage_names for objective in stages(name)(variables)]
+    found = [(name, objective) for name in names for objective in stages(name)(variables)]
     return Formulation(spec, variables, tuple(o for _, o in found), tuple(name for name, _ in found))

@@ -2,7 +2,8 @@
 
 ``disruption`` unfolds into, by priority stratum from the highest down, evicted work; then gangs broken; evicted pods;
 moved pods. ``preference`` counts wholly free nodes that are opened: what stays whole can take the largest gangs.
-``victim-order`` picks, of plans that are equal so far, the one whose victims come first in the policy's victim order.
+``leftover`` may stand in its place: the worth that the plan takes from pods that usually arrive. ``victim-order``
+picks, of plans that are equal so far, the one whose victims come first in the policy's victim order.
 
 A package of your own may add a stage by an entry point in the group ``kai_solver.objective_stages`` whose object is
 a function from `Variables` to a list of `Objective`.
@@ -14,12 +15,14 @@ from importlib.metadata import entry_points
 
 import numpy as np
 
+from kai_solver.formulation.leftover import worth_lost
 from kai_solver.formulation.rows import NO_LOWER
 from kai_solver.formulation.spec import Term, Var
 from kai_solver.formulation.variables import Variables
 from kai_solver.units import MILLI
 
 GROUP = "kai_solver.objective_stages"
+LEFTOVER = "worth-lost"
 MOST_RANKED = 150
 """Movers up to which the victim order breaks ties; with more, equal victims are as greedy and search find them.
 
@@ -130,6 +133,11 @@ def preference(v: Variables) -> list[Objective]:
     return [Objective("nodes-opened", tuple(terms))] if terms else []
 
 
+def leftover(v: Variables) -> list[Objective]:
+    """Worth of what was free before, less that of the guests that the rest still takes."""
+    return [Objective(LEFTOVER, *worth_lost(v))] if v.guests else []
+
+
 def victim_order(v: Variables) -> list[Objective]:
     """Sum of the places in the victim order of all that are evicted or moved (reference 3.8).
 
@@ -151,5 +159,6 @@ def victim_order(v: Variables) -> list[Objective]:
 BUILT_IN: dict[str, Stages] = {
     "disruption": disruption,
     "preference": preference,
+    "leftover": leftover,
     "victim-order": victim_order,
 }

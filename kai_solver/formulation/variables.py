@@ -128,6 +128,8 @@ class Variables:
         self.domains: dict[tuple[int, int], dict[int, Var]] = {}
         """Of choices with one owner: the domains by owner and scope."""
         self.scope_pieces: dict[tuple[int, int], list[ScopedPiece]] = {}
+        self.guests: dict[int, dict[int, Var]] = {}
+        """As ``place``, of pods that usually arrive and that the rest of each node would still take."""
         self.slots: dict[int, list[ShareSlot]] = {}
         self.zone_choices: dict[tuple[int, int], list[ZoneChoice]] = {}
         """By node and shape, one per kind of unit; the family ``numa`` makes them."""
@@ -247,6 +249,17 @@ class Variables:
             most = int(self.joint.device_free[node, slot.device]) // milli
             if shape not in slot.counts and most > 0:
                 slot.counts[shape] = self.spec.int_var(0, most)
+
+    def invite(self, shapes: Iterable[int]) -> None:
+        """Make guests of ``shapes`` on every node where anybody may come, stay or leave."""
+        nodes = self.nodes_concerned()
+        self.guests = {shape: self._places(shape, nodes, MANY) for shape in shapes}
+
+    def nodes_concerned(self) -> list[int]:
+        """Nodes on which anybody may come, stay or leave."""
+        places = [*self.place.values(), *(scoped.place for scoped in self.scoped)]
+        homes = {node for mover in self.joint.movers for node in mover.home}
+        return sorted(homes.union(*places))
 
     def fitting(self, shape: int) -> IntArray:
         """(N,) pods of ``shape`` that fit each node with all arrivals and movers lifted out."""

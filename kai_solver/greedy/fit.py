@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from kai_solver.greedy.losses import Losses
 from kai_solver.greedy.state import State
 from kai_solver.greedy.zones import BEST
 from kai_solver.predicates import affinity_score, spread_score
@@ -28,6 +29,10 @@ _POINT = _NODE_TYPE // 10
 _LIKE, _MOST_LIKES = 1 << 21, 1 << 12
 """A pod of the same workload: above any share of what is free (2^20), below a wish for the node (2^34)."""
 
+_LOSS = 1 << 21
+"""A step of what the pod takes from usual ones (4095 at most): as one of the same workload, which are for pods that
+spread, and those look at no losses."""
+
 
 @dataclass(slots=True)
 class _Counts:
@@ -49,6 +54,8 @@ class FitTable:
     def __init__(self, state: State) -> None:
         self.state = state
         self._counts: dict[int, _Counts] = {}
+        outlook = state.problem.outlook
+        self._losses = Losses(state, outlook) if outlook is not None else None
 
     def counts(self, shape: int) -> tuple[IntArray, IntArray]:
         """(N,) pods of ``shape`` that fit now, and later (now included). Do not write to them."""
@@ -191,6 +198,7 @@ class FitTable:
         Order (reference 3.10): neighbours that ``pod`` prefers; ``rank`` (N,), smaller first (preferred topology); a
         device already shared; nodes that it prefers; free now; then, where
         ``likes`` (N,) is given, the fewest pods of its own workload; packed or spread by what is free; then name.
+        Where the problem has an outlook, what is packed goes first where it takes the least worth from usual pods.
         """
         if not self.has_room(shape):
             return None
@@ -265,7 +273,10 @@ class FitTable:
         key += np.where(now > 0, 0, _LATER)
         if state.zones is not None and state.zones.is_aligned(shape):
             key += (BEST - self._counts[shape].score) * _POINT
-        if spec.gpu.is_shared and spec.nodes == "binpack":
+        if self._losses is not None and spec.nodes == "binpack":
+            # What a pod takes from usual ones comes before what is free; this tells also which GPU it may share.
+            key += self._losses.steps(shape) * _LOSS
+        elif spec.gpu.is_shared and spec.nodes == "binpack":
             milli = state.problem.shapes.milli(shape)[:, None]
             future = state.device_future
             joins = ((future >= milli) & (future < MILLI)).any(axis=1)

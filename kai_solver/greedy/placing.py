@@ -131,6 +131,8 @@ class Placer:
     def is_plain(self, pods: Sequence[int]) -> bool:
         """True where it is only a matter of counting on which nodes ``pods`` of one gang and shape go."""
         problem = self.state.problem
+        if problem.outlook is not None:
+            return False
         if problem.gangs[problem.pod_gang[pods[0]]].family >= 0 or not self.state.is_plain(problem.pod_shape[pods[0]]):
             return False
         return not any(problem.pods[pod].nominated_node for pod in pods)

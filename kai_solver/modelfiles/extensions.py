@@ -2,7 +2,7 @@
 
 from importlib.metadata import entry_points
 
-from kai_solver.domain import FAMILIES, STAGES
+from kai_solver.domain import FAMILIES, OPTIONAL_STAGES, STAGES
 
 FAMILY_GROUP = "kai_solver.constraint_families"
 STAGE_GROUP = "kai_solver.objective_stages"
@@ -15,7 +15,7 @@ def known_families(*, built_in: bool = False) -> tuple[str, ...]:
 
 def known_stages() -> tuple[str, ...]:
     """Objective stages that a model may name."""
-    return _with_installed(STAGES, STAGE_GROUP)
+    return _with_installed((*STAGES, *OPTIONAL_STAGES), STAGE_GROUP)
 
 
 def _with_installed(shipped: tuple[str, ...], group: str) -> tuple[str, ...]:

@@ -12,9 +12,10 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 import kai_solver
-from kai_solver.domain import Rung, SearchSpec, SolverModel, StageSpec
+from kai_solver.domain import Rung, SearchSpec, SolverModel, StageSpec, UsualPod
 from kai_solver.errors import ModelFileError
-from kai_solver.modelfiles.schema import ModelTable, SearchTable, StageTable
+from kai_solver.modelfiles.schema import LeftoverTable, ModelTable, SearchTable, StageTable, UsualTable
+from kai_solver.modelfiles.usual import SNAPSHOT, read_usual
 
 _HASH_DIGITS = 12
 _LARGEST_BYTES = 1 << 20
@@ -56,9 +57,16 @@ def model_from_document(document: Mapping[str, Any], file: str = "") -> SolverMo
         families=table.families,
         stages=tuple(StageSpec(stage.name, stage.share, stage.gap) for stage in table.stages),
         search=SearchSpec(**table.search.model_dump()),
+        usual=tuple(_usual(row) for row in table.leftover.usual),
         budget_s=table.budget_s,
         hash=_hash(table),
     )
+
+
+def _usual(row: UsualTable) -> UsualPod:
+    models = tuple(model for model in row.gpu_spec.split("|") if model)
+    milli = row.gpu_milli if row.num_gpu else 0
+    return UsualPod(row.cpu_milli, row.memory_mib, row.num_gpu, milli, models, row.pods)
 
 
 def _with_default_stages(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,7 +103,7 @@ def _inherited(path: Path, chain: tuple[Path, ...]) -> dict[str, Any]:
     resolved = path.resolve()
     if resolved in chain or len(chain) >= _LONGEST_CHAIN:
         raise ModelFileError("extends itself", file=str(path), field="extends", cure="End the chain at one model")
-    document = _read(path)
+    document = _with_usual(_read(path), path)
     base = document.pop("extends", None)
     if base is None:
         return document
@@ -104,6 +112,15 @@ def _inherited(path: Path, chain: tuple[Path, ...]) -> dict[str, Any]:
     beside = path.parent / base
     parent = beside if beside.suffix == ".toml" else _find(base)
     return _merged(_inherited(parent, (*chain, resolved)), document)
+
+
+def _with_usual(document: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The document with the rows of the file that ``leftover.usual`` names, if it does: the hash is of these."""
+    leftover = document.get("leftover")
+    if not isinstance(leftover, dict) or not isinstance(leftover.get("usual"), str):
+        return document
+    rows = [] if leftover["usual"] == SNAPSHOT else read_usual(path.parent / leftover["usual"], str(path))
+    return document | {"leftover": leftover | {"usual": rows}}
 
 
 def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -158,5 +175,9 @@ def _table_at(location: tuple[int | str, ...]) -> type[BaseModel]:
             return StageTable
         case ("search", _):
             return SearchTable
+        case ("leftover", "usual", *_):
+            return UsualTable
+        case ("leftover", *_):
+            return LeftoverTable
         case _:
             return ModelTable

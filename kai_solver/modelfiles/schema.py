@@ -1,14 +1,14 @@
 """A solver model's file: TOML with the fields of ``domain.SolverModel``, each checked by name and value."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from kai_solver.domain import LADDER, Rung
 from kai_solver.errors import InputError
 from kai_solver.modelfiles.extensions import known_families, known_stages
-from kai_solver.units import parse_duration_s
+from kai_solver.units import MILLI, parse_duration_s
 
 Action = Literal["allocate", "consolidation", "reclaim", "preempt", "stalegangeviction"]
 
@@ -56,6 +56,32 @@ class SearchTable(_Table):
     memory_mib: int = Field(default=4096, ge=64, le=1_048_576)
 
 
+class UsualTable(_Table):
+    """``[[leftover.usual]]``, or a row of the file that ``leftover.usual`` names."""
+
+    cpu_milli: int = Field(ge=1, le=10_000_000)
+    memory_mib: int = Field(default=0, ge=0, le=1 << 30)
+    num_gpu: int = Field(default=0, ge=0, le=64)
+    gpu_milli: int = Field(default=MILLI, ge=0, le=MILLI)
+    gpu_spec: str = ""
+    pods: float = Field(default=1.0, gt=0, le=1e9)
+
+    @model_validator(mode="after")
+    def _sized(self) -> Self:
+        if self.num_gpu and not self.gpu_milli:
+            raise PydanticCustomError("size", "asks for GPUs and 0 of each", {"cure": "Give gpu_milli, 1 to 1000"})
+        if self.num_gpu > 1 and self.gpu_milli < MILLI:
+            cure = "Several GPUs are whole ones: gpu_milli = 1000"
+            raise PydanticCustomError("size", "asks for parts of several GPUs", {"cure": cure})
+        return self
+
+
+class LeftoverTable(_Table):
+    """``[leftover]``."""
+
+    usual: tuple[UsualTable, ...] = Field(default=(), max_length=1000)
+
+
 class ModelTable(_Table):
     """The whole file, after ``extends``."""
 
@@ -66,6 +92,7 @@ class ModelTable(_Table):
     families: tuple[str, ...] = Field(default_factory=lambda: known_families(built_in=True))
     stages: tuple[StageTable, ...] = Field(min_length=0)
     search: SearchTable = SearchTable()
+    leftover: LeftoverTable = LeftoverTable()
     budget_s: BudgetSeconds = 2.0
 
     @field_validator("ladder")

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from kai_solver.domain import Gang, Node, Pod, Policy, Snapshot
 from kai_solver.fairness import QueueTree, allocatable_share, fair_share
+from kai_solver.leftover import Outlook
 from kai_solver.predicates import NodePredicates
 from kai_solver.reduction.alignment import BEYOND
 from kai_solver.reduction.charges import Charge
@@ -57,6 +58,8 @@ class Problem:
         Gangs of known leaf queues. ``outside``: the others (set aside, unknown queue, not a leaf), with the reason.
     zones
         NUMA zones; None where no node has any that count.
+    outlook
+        What is left over is worth so much; None where the model packs and spreads by what is free.
     """
 
     snapshot: Snapshot
@@ -91,11 +94,17 @@ class Problem:
     outside: dict[str, tuple[Gang, str]]
     domains: dict[str, DomainTree] = field(default_factory=dict)
     zones: ZoneTable | None = None
+    outlook: Outlook | None = None
 
     @property
     def policy(self) -> Policy:
         """What the cluster's owner decided."""
         return self.snapshot.policy
+
+    @property
+    def room(self) -> tuple[IntArray, IntArray]:
+        """(R, N) and (N, D) free once those that are leaving have left."""
+        return self.capacity - self.held + self.releasing, self.device_free + self.device_releasing
 
     def by_shape(self, pods: Iterable[int]) -> Counter[int]:
         """How many of ``pods`` each shape has."""

@@ -11,6 +11,7 @@ from kai_solver.domain import FAMILIES, Rung, Stage
 from kai_solver.formulation.build import Formulation, formulate
 from kai_solver.formulation.expand import Decision, expand, hint_values
 from kai_solver.formulation.joint import Joint
+from kai_solver.formulation.leftover import guests_of
 from kai_solver.formulation.rows import Ints
 from kai_solver.greedy import Outcome
 from kai_solver.search.asker import Asker
@@ -58,7 +59,7 @@ class Refiner:
         joint = _joint(joiner, rights)
         form = formulate(joint, self.model.families, [s.name for s in self.model.stages])
         main = _main_values(outcome, form)
-        hint = self.asker.complete(form, main)
+        hint = self._completed(form, main, outcome)
         result = self._search(form, hint)
         stages = _stages(result)
         if (
@@ -68,11 +69,23 @@ class Refiner:
         ):
             reseat(outcome)
             return Refined(stages if hint is not None else (), False, result.notes)
+        mark, starting = outcome.state.mark(), _starting(outcome)
         fault = _apply(outcome, joint, expand(form.variables, result.values), rights.takers)
         if fault:
             return Refined((), False, (*result.notes, fault))
+        if outcome.pool is None and _starting(outcome) < starting:
+            outcome.state.rollback(mark)
+            return Refined(stages, False, result.notes)
         reseat(outcome)
         return Refined(stages, True, result.notes)
+
+    def _completed(self, form: Formulation, main: dict[int, int], outcome: Outcome) -> Ints | None:
+        """Greedy's plan as a solution: with the guests that it leaves room for, else with none."""
+        guests = guests_of(form.variables, outcome.state.future, outcome.state.device_future)
+        if not any(guests.values()):
+            return self.asker.complete(form, main | guests)
+        found = self.asker.complete(form, main | guests)
+        return found if found is not None else self.asker.complete(form, main | dict.fromkeys(guests, 0))
 
     def _search(self, form: Formulation, hint: Ints | None) -> SessionResult:
         specs = {spec.name: spec for spec in self.model.stages}
@@ -125,6 +138,11 @@ def _joint(joiner: Joiner, rights: Rights) -> Joint:
         rights.surplus,
         may_move=policy.consolidating_reclaim or any(a.rung is Rung.CONSOLIDATION for a in admissions),
     )
+
+
+def _starting(outcome: Outcome) -> int:
+    """Pods that start at once. Where nobody is disturbed, no better place is worth a delay."""
+    return sum(place.now for place in outcome.state.places.values())
 
 
 def _main_values(outcome: Outcome, form: Formulation) -> dict[int, int]:

@@ -8,6 +8,7 @@ the stages chose, its places are taken: packed or spread as the policy says.
 from kai_solver.domain import Rung
 from kai_solver.greedy import Admission, Outcome, State, VictimPool
 from kai_solver.greedy.fit import FitTable
+from kai_solver.greedy.losses import worth_lost
 from kai_solver.greedy.opening import opened_nodes
 from kai_solver.greedy.placing import Placer
 from kai_solver.greedy.victims import part_of_unit
@@ -21,7 +22,8 @@ MOST_PODS = 1000
 def reseat(outcome: Outcome) -> None:
     """Seat moved units, and the chunks for whom others were disturbed, anew, oldest first.
 
-    Nothing changes where one of them finds no place, where more of the wholly free nodes would be opened than now, or
+    Nothing changes where one of them finds no place, where more of the wholly free nodes would be opened than now (or
+    more worth taken from usual pods, where the model prices what is left over), or
     where somebody who keeps his place would lose the company that he needs, or get some that he may not have.
     Chunks that disturb nobody keep what they have: most of it can be bound at once.
     """
@@ -30,13 +32,20 @@ def reseat(outcome: Outcome) -> None:
         return
     moved = [unit.index for unit in pool.units if pool.is_moved(unit.index)]
     comers = [a for a in outcome.admissions if a.rung is not Rung.ALLOCATE]
-    mark, opened = state.mark(), len(opened_nodes(state))
+    mark, opened, lost = state.mark(), len(opened_nodes(state)), _lost(state)
     for pod in [*(p for u in moved for p in pool.units[u].pods), *(p for a in comers for p in a.chunk.pods)]:
         state.lift(pod)
-    if not _seat(state, pool, moved, comers) or len(opened_nodes(state)) > opened or not state.keeps_rules():
+    is_worse = not _seat(state, pool, moved, comers) or len(opened_nodes(state)) > opened or _lost(state) > lost
+    if is_worse or not state.keeps_rules():
         state.rollback(mark)
     for unit in moved:
         pool.seat(unit)
+
+
+def _lost(state: State) -> int:
+    """Worth that the plan takes from usual pods, where the model prices what is left over."""
+    outlook = state.problem.outlook
+    return worth_lost(state, outlook) if outlook is not None else 0
 
 
 def _seat(state: State, pool: VictimPool, moved: list[int], comers: list[Admission]) -> bool:

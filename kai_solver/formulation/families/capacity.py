@@ -4,6 +4,9 @@ For node n and resource r, with everything that may change lifted out of ``free`
 
     sum_s place[s, n] request[s, r] + sum_c stay[c, n] request[c, r]  <=  free[r, n]
 
+Guests (usual pods that the rest of a node would still take, where the model prices what is left over) are places like
+others: nobody has to take them, so they take nothing from anybody.
+
 Each device that shares open takes a pod slot more, for its reservation pod (reference 3.11). Whole GPUs are counted:
 whole devices in use plus devices opened for shares are at most the free devices. Each device
 open for shares holds at most 1000 thousandths. *Emptying cuts*: where a pod that takes every device of a node lands,
@@ -50,6 +53,9 @@ def _loads(v: Variables) -> dict[int, list[Entry]]:
     """Everything that may sit on each node."""
     load: dict[int, list[Entry]] = {}
     for shape, places in v.place.items():
+        for node, var in places.items():
+            load.setdefault(node, []).append(Entry(shape, var, 1, 1 << 20, (), True))
+    for shape, places in v.guests.items():
         for node, var in places.items():
             load.setdefault(node, []).append(Entry(shape, var, 1, 1 << 20, (), True))
     for scoped in v.scoped:
