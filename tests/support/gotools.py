@@ -1,0 +1,141 @@
+"""Programs that tests run and Go builds: pinned, built once into a cache that the next run finds again.
+
+The cache is ``$KAI_SOLVER_CACHE``, else ``~/.cache/kai-solver``; each program is in ``tools/NAME/VERSION/NAME`` there.
+``python -m tests.support.gotools helm kubeconform`` builds by hand.
+"""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+BUILD_S = 1800.0
+
+
+@dataclass(frozen=True, slots=True)
+class GoTool:
+    """A program.
+
+    Attributes
+    ----------
+    module, version
+        What is asked of the Go module proxy; the version is exact.
+    package
+        The ``main`` package within it, as it is imported.
+    replaces
+        (module, version) pairs that the program's own ``go.mod`` replaces: another module's does not count for us, so a
+        staging module must be named with the version that is published.
+    ldflags
+        For the linker, for example ``-X`` with the version that the program should report.
+    """
+
+    name: str
+    module: str
+    version: str
+    package: str
+    replaces: tuple[tuple[str, str], ...] = ()
+    ldflags: str = ""
+
+
+class ToolMissingError(Exception):
+    """The program is not there and cannot be built; says why."""
+
+
+HELM = GoTool("helm", "helm.sh/helm/v3", "v3.22.0", "helm.sh/helm/v3/cmd/helm")
+KUBECONFORM = GoTool(
+    "kubeconform", "github.com/yannh/kubeconform", "v0.8.0", "github.com/yannh/kubeconform/cmd/kubeconform"
+)
+TOOLS: Mapping[str, GoTool] = {tool.name: tool for tool in (HELM, KUBECONFORM)}
+
+
+def cache_folder() -> Path:
+    """Where what was built once is found again."""
+    stated = os.environ.get("KAI_SOLVER_CACHE")
+    return Path(stated) if stated else Path.home() / ".cache" / "kai-solver"
+
+
+def go_tool(tool: GoTool, cache: Path | None = None) -> Path:
+    """Path of the program; it is built where it is not in the cache yet, by one process at a time.
+
+    Raises
+    ------
+    ToolMissingError
+        There is no Go, or the build failed.
+    """
+    folder = (cache or cache_folder()) / "tools" / tool.name / tool.version
+    program = folder / tool.name
+    if program.is_file():
+        return program
+    if not shutil.which("go"):
+        raise ToolMissingError(f"{tool.name} {tool.version} is not in {folder} and there is no Go to build it")
+    folder.mkdir(parents=True, exist_ok=True)
+    with _locked(folder / ".lock"):
+        if not program.is_file():
+            _build(tool, program)
+    return program
+
+
+def _build(tool: GoTool, program: Path) -> None:
+    """Build in a module of our own (``go install`` refuses programs with replacements), and move into place at once."""
+    with tempfile.TemporaryDirectory(prefix=f"build-{tool.name}-") as work:
+        (Path(work) / "go.mod").write_text(_module_file(tool))
+        built = program.with_name(f".{tool.name}.{os.getpid()}")
+        _go(tool, work, "get", f"{tool.package}@{tool.version}")
+        _go(
+            tool,
+            work,
+            "build",
+            "-trimpath",
+            "-ldflags",
+            f"-s -w {tool.ldflags}".strip(),
+            "-o",
+            str(built),
+            tool.package,
+        )
+        built.replace(program)
+
+
+def _module_file(tool: GoTool) -> str:
+    replaces = "".join(f"replace {module} => {module} {version}\n" for module, version in tool.replaces)
+    return f"module tools\n\nrequire {tool.module} {tool.version}\n\n{replaces}"
+
+
+def _go(tool: GoTool, work: str, *words: str) -> None:
+    command = ["nice", "-n", "19", "go", *words] if shutil.which("nice") else ["go", *words]
+    env = os.environ | {"GOWORK": "off", "CGO_ENABLED": "0", "GOFLAGS": "-mod=mod -buildvcs=false"}
+    try:
+        done = subprocess.run(command, cwd=work, env=env, capture_output=True, text=True, timeout=BUILD_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise ToolMissingError(f"{tool.name}: go {words[0]} took more than {BUILD_S:.0f} s") from None
+    if done.returncode:
+        last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-3:]
+        raise ToolMissingError(f"{tool.name}: go {words[0]} failed: {' / '.join(last)}")
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Wait until no other process builds this program; a process that dies gives its lock back."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def main(names: list[str]) -> int:
+    """Build what is named, all where nothing is."""
+    for name in names or TOOLS:
+        try:
+            print(go_tool(TOOLS[name]))
+        except ToolMissingError as error:
+            print(error, file=sys.stderr)
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
