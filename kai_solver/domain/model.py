@@ -76,6 +76,8 @@ class SearchSpec:
         ``light``, ``default``, ``none`` or ``auto`` (by size).
     max_variables
         A larger model is not asked: the answer is ``unknown``.
+    neighbourhoods
+        Part of the time left after the questions that goes to neighbourhoods, from 50 nodes on; 0: none are asked.
     """
 
     enabled: bool = True
@@ -86,6 +88,7 @@ class SearchSpec:
     presolve: str = "auto"
     max_variables: int = 60_000
     memory_mib: int = 4096
+    neighbourhoods: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,9 @@ from kai_solver.search.admission import MostGpus
 from kai_solver.search.asker import Asker
 from kai_solver.search.budget import Budget
 from kai_solver.search.child import SolverChild
+from kai_solver.search.neighbourhood import is_local
+from kai_solver.search.neighbourhood_admission import LocalAdmission
+from kai_solver.search.neighbourhood_stages import LocalStages, is_unproven
 from kai_solver.search.oracle import UNASKED, UNKNOWN, OracleLadder
 from kai_solver.search.refine import Refined, Refiner
 from kai_solver.search.rights import rights_of
@@ -229,7 +232,8 @@ class _Run:
             climb = self._climb_asking(problem, left_out, child, climb)
             self._phase("ladder")
         outcome = climb.outcome
-        refined = self._refine(outcome, child)
+        self._admit_locally(outcome, child)
+        refined = self._refine_locally(outcome, child, self._refine(outcome, child))
         spare(outcome)
         errors = tuple(dict.fromkeys(error for budget in self._budgets for error in budget.errors))
         for error in errors:
@@ -274,13 +278,54 @@ class _Run:
         if child is None or not concerned or self._out_of_time():
             return None
         search = self.model.search
-        left_s = (
-            self.budget_s * (1 - search.questions_share) if search.deterministic else self.deadline_s - self.clock()
-        )
-        refiner = Refiner(self._asker(child, left_s, self.clock()), self._stage_progress)
+        has_more = outcome.pool is not None and is_local(outcome.state.problem, self.model)
+        part = 1 - search.neighbourhoods if has_more else 1.0
+        refiner = Refiner(self._asker(child, self._left_s(), self.clock()), self._stage_progress, part)
         refined = refiner.refine(outcome, rights_of(outcome))
         self._phase("stages")
         return refined
+
+    def _left_s(self) -> float:
+        """Seconds that the questions left: of the clock, or of the deterministic budget."""
+        search = self.model.search
+        if search.deterministic:
+            return self.budget_s * (1 - search.questions_share)
+        return self.deadline_s - self.clock()
+
+    @property
+    def kept_s(self) -> float:
+        """Seconds kept for the plan and its check: as many as the problem took to build, which cost about the same.
+
+        5,000 nodes: 0.35 s, and 0.1 to 0.4 s (CPU, 2026-11-21).
+        """
+        return min(self.timing["build"], MOST_KEPT * self.budget_s)
+
+    def _admit_locally(self, outcome: Outcome, child: SolverChild | None) -> None:
+        """Ask by neighbourhoods for those whose answer is unknown, in half of the time that neighbourhoods have."""
+        seconds = self.model.search.neighbourhoods / 2 * self._left_s()
+        is_asked = is_local(outcome.state.problem, self.model) and self.model.admission == "rank"
+        if child is None or not is_asked or self._is_too_late_for(seconds):
+            return
+        LocalAdmission(self._asker(child, seconds, self.clock()), outcome, self.model.ladder).run(self._local_progress)
+        self._phase("local-admission")
+
+    def _refine_locally(self, outcome: Outcome, child: SolverChild | None, refined: Refined | None) -> Refined | None:
+        """Improve by neighbourhoods what the stages could not prove, until the budget ends."""
+        pool, search = outcome.pool, self.model.search
+        is_open = is_local(outcome.state.problem, self.model) and (refined is None or is_unproven(refined.stages))
+        seconds = search.neighbourhoods * self._left_s() if search.deterministic else self._left_s() - self.kept_s
+        if child is None or pool is None or not is_open or self._is_too_late_for(seconds):
+            return refined
+        asker = self._asker(child, seconds, self.clock())
+        leaving = None if refined is None else refined.leaving
+        improved = LocalStages(asker, outcome, pool, rights_of(outcome), leaving).run(self._local_progress)
+        self._phase("neighbourhoods")
+        found = refined or Refined((), False)
+        return replace(found, improved=True) if improved else refined
+
+    def _is_too_late_for(self, seconds: float) -> bool:
+        """True where ``seconds`` of neighbourhoods are not worth the pass over all gangs that they begin with."""
+        return self._out_of_time() or (not self.model.search.deterministic and seconds <= self.kept_s)
 
     def _assembled(self, problem: Problem, decided: _Decided) -> Plan:
         plan = assemble(problem, decided.outcome, self._is_late if self.explain else lambda: True)
@@ -336,6 +381,11 @@ class _Run:
             best = None if incumbent is None else float(incumbent)
             self.progress(Progress(stage, self.clock() - self.start_s, best, float(bound)))
 
+    def _local_progress(self, asked: int, improved: int) -> None:
+        if self.progress is not None:
+            name = f"neighbourhoods: {improved} of {asked} better"
+            self.progress(Progress(name, self.clock() - self.start_s))
+
 
 class _Pace:
     """Four fifths of the time for the first rung, half of what is left for each later one, all of it for the last two.
@@ -344,16 +394,12 @@ class _Pace:
     time (2 s, 4.3 s of work, 2026-11-21) moves take 2.3 s and help 3 gangs, preempt takes 1.2 s and helps 364. So a
     rung that serves nobody for a tenth of what is left gives way to those after it (``may_yield``: in a climb that asks
     nobody, where such a time is many questions), and gets what they leave.
-
-    As much time as the problem took to build is kept for the plan and its check, which cost about the same (5,000
-    nodes: 0.35 s, and 0.1 to 0.4 s, CPU, 2026-11-21).
     """
 
     def __init__(self, run: _Run, *, may_yield: bool) -> None:
         self.run = run
         # A deterministic model does not look at the clock: its promise is the same answer on every machine.
-        kept_s = min(run.timing["build"], MOST_KEPT * run.budget_s)
-        self.deadline_s = math.inf if run.model.search.deterministic else run.deadline_s - kept_s
+        self.deadline_s = math.inf if run.model.search.deterministic else run.deadline_s - run.kept_s
         self.end_s = self.deadline_s
         self.may_yield = may_yield
         self._share = 0.8

@@ -47,6 +47,16 @@ class Leavers:
         for who, var in self.gone:
             spec.add_eq([(1, who.out_reclaim), (1, who.out_preempt)], int(values[var]), family="leavers")
 
+    def leaving(self, values: IntArray) -> frozenset[int]:
+        """Units of which some leave in a solution: of alike ones, any of them may be meant."""
+        found: set[int] = set()
+        for who, var in self.gone:
+            if values[var] > 0 and isinstance(who, MoverUnit):
+                found.add(who.mover.unit)
+            elif values[var] > 0 and isinstance(who, MoverClass):
+                found.update(mover.unit for members in who.members.values() for mover in members)
+        return frozenset(found)
+
 
 @dataclass(slots=True)
 class _Demand:

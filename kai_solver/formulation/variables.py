@@ -180,7 +180,7 @@ class Variables:
             if unit.mover.may_move:
                 pool_shapes |= self._make_owner(len(self.joint.arrivals) + number, unit.mover)
         for shape in sorted(pool_shapes):
-            self.place[shape] = self._places(shape, range(len(self.joint.problem.nodes)), MANY)
+            self.place[shape] = self._places(shape, np.flatnonzero(self.fitting(shape) > 0).tolist(), MANY)
         self._make_kinds()
 
     def _make_owner(self, owner: int, who: Arrival | Mover) -> set[int]:

@@ -54,6 +54,7 @@ class SearchTable(_Table):
     presolve: Literal["auto", "light", "default", "none"] = "auto"
     max_variables: int = Field(default=60_000, ge=0, le=10_000_000)
     memory_mib: int = Field(default=4096, ge=64, le=1_048_576)
+    neighbourhoods: float = Field(default=0.0, ge=0, le=1)
 
 
 class UsualTable(_Table):

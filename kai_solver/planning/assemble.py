@@ -1,8 +1,9 @@
 """An outcome of the search as a plan: binds, moves, evictions, and what stays pending, each with its reason."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from types import MappingProxyType
 
 from kai_solver.claims import name_devices
 from kai_solver.domain import Bind, Device, Eviction, Move, Plan, Rung, ZoneShare
@@ -103,13 +104,18 @@ def _nameless(devices: tuple[int, ...], milli: int) -> tuple[Device, ...]:
     return tuple([Device(d, milli) for d in sorted(devices)])
 
 
-def _stays(problem: Problem, pod: int, place: Place) -> bool:
-    """True where the pod's unit moves, but the pod finds its place where it is: it stays (as in KAI)."""
+def _stays(problem: Problem, pod: int, place: Place, label: Mapping[int, int] = MappingProxyType({})) -> bool:
+    """True where the pod's unit moves, but the pod finds its place where it is: it stays (as in KAI).
+
+    ``label``: new names of the node's devices.
+    """
     if place.node != problem.pod_node[pod] or (
         problem.zones is not None and not _keeps_zones(problem.zones, pod, place)
     ):
         return False
-    return not problem.pods[pod].gpu.is_shared or set(place.devices) == set(problem.seats.get(pod, ()))
+    return not problem.pods[pod].gpu.is_shared or {label.get(d, d) for d in place.devices} == set(
+        problem.seats.get(pod, ())
+    )
 
 
 def _keeps_zones(zones: ZoneTable, pod: int, place: Place) -> bool:
@@ -156,7 +162,7 @@ def _moves(
     moves = []
     for pod in sorted(state.gone & state.places.keys()):
         place, cause = state.places[pod], causes[pod]
-        if _stays(problem, pod, place):
+        if _stays(problem, pod, place, labels.get(place.node, {})):
             continue
         moves.append(
             Move(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 from kai_solver.domain import SolverModel
 from kai_solver.formulation.build import Formulation
@@ -70,15 +71,17 @@ class Asker:
         hint: Ints | None,
         progress: Progress | None = None,
         known: Mapping[str, int] | None = None,
+        seconds: float = inf,
     ) -> SessionResult:
-        """Minimise ``stages`` one after the other, in all the time that is left; ``known``: bounds of theirs."""
+        """Minimise ``stages`` one after the other, in ``seconds`` of what is left; ``known``: bounds of theirs."""
+        seconds = min(seconds, max(0.0, self.budget.left_s))
         result = solve_stages(
             self.solver,
             form.spec,
             stages,
             hint,
-            self.budget.end_s,
-            self._parameters(form.spec, max(0.0, self.budget.left_s)),
+            self.budget.limit_s(seconds),
+            self._parameters(form.spec, seconds),
             clock=self.budget.clock,
             apart=[var for choice in form.variables.choices for var in choice.chosen.values()],
             known=known,

@@ -27,10 +27,14 @@ VICTIMS_PART, STILL_PART, SEATS_PART = 0.4, 0.7, 0.8
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """``bounds`` of stages by name, each good while those before it are at theirs; a solution, if there is one."""
+    """``bounds`` of stages by name, each good while those before it are at theirs; a solution, if there is one.
+
+    ``leaving``: units that leave where nodes do not count; None where that is not known.
+    """
 
     bounds: Mapping[str, int] = field(default_factory=dict)
     values: Ints | None = None
+    leaving: frozenset[int] | None = None
 
 
 def decide_leavers(
@@ -54,10 +58,11 @@ def decide_leavers(
     costs = [stage.value for stage in result.stages]
     known = None if hint is None else [s.value_of(hint) for s in stages if s.name in mine]
     if result.values is None or known == costs or asker.is_out_of_time:
-        return Leaving(bounds)
+        return Leaving(bounds, None, None if result.values is None else leavers.leaving(result.values))
     seated = form.spec.copy()
     leavers.pin(seated, result.values)
-    return Leaving(bounds, seats(asker, seated, next((s for s in stages if s.name == "moved-pods"), None), hint))
+    values = seats(asker, seated, next((s for s in stages if s.name == "moved-pods"), None), hint)
+    return Leaving(bounds, values, leavers.leaving(result.values))
 
 
 def seats(asker: Asker, spec: ModelSpec, moves: StageObjective | None, hint: Ints | None) -> Ints | None:

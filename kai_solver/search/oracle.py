@@ -135,6 +135,18 @@ class OracleLadder:
         self._count(found)
         return found
 
+    def seat(self, question: Question) -> Answer | None:
+        """The answer "yes" to a question about a neighbourhood, put into effect; None where nothing is found."""
+        if self.asker is None:
+            return None
+        purse = Purse.of(self.asker)
+        for cautious in self._ways(question, 0):
+            found = self._decide(purse, question, cautious=cautious)
+            if found.verdict == "yes":
+                self.log.yes += 1
+                return found
+        return None
+
     def _ways(self, question: Question, size: int) -> tuple[bool, ...]:
         """In a large question, first without giving back what was evicted for others: that is smaller, and safer."""
         if not question.evicted and question.rung is not Rung.RECLAIM:

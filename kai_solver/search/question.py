@@ -19,6 +19,7 @@ from kai_solver.greedy.disruption import Disruption
 from kai_solver.greedy.rules import Aggressor
 from kai_solver.reduction import Problem
 from kai_solver.search.joining import Joiner
+from kai_solver.search.neighbourhood import Neighbourhood
 from kai_solver.search.payers import evictable
 from kai_solver.search.realise import realise
 from kai_solver.search.refuter import spacing_of
@@ -30,8 +31,15 @@ class Question:
     """One question: the chunk beside all that was admitted, and who may be disturbed."""
 
     def __init__(
-        self, joiner: Joiner, outcome: Outcome, chunk: Chunk, rung: Rung, disruption: Disruption | None
+        self,
+        joiner: Joiner,
+        outcome: Outcome,
+        chunk: Chunk,
+        rung: Rung,
+        disruption: Disruption | None,
+        within: Neighbourhood | None = None,
     ) -> None:
+        """``within``: only those of a neighbourhood are asked about; ``joiner`` is its own."""
         self.joiner = joiner
         self.outcome = outcome
         self.state = outcome.state
@@ -41,9 +49,14 @@ class Question:
         self.disruption = disruption
         self.who = Aggressor.of(self.problem, chunk)
         self.eligible = disruption.eligibility.units(rung, self.who) if disruption is not None else frozenset()
-        self.served = self._served()
-        self.admitted = [(a.chunk, a.rung) for a in outcome.admissions]
+        admitted = outcome.admissions
         self.disturbed = self._disturbed()
+        if within is not None:
+            admitted = [admitted[number] for number in within.admissions]
+            self.eligible &= within.units
+            self.disturbed &= within.units
+        self.admitted = [(a.chunk, a.rung) for a in admitted]
+        self.served = self._served()
         self.is_rough = self.problem.snapshot.claims is not None and self.problem.snapshot.claims.is_rough
         is_blurred = self.is_rough or self.state.is_crossed
         self.is_exact = not (is_blurred or joiner.violated.any() or self.served or self._has_loose_chunks())

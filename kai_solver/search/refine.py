@@ -37,12 +37,16 @@ class Refined:
     stages: tuple[Stage, ...]
     improved: bool
     notes: tuple[str, ...] = ()
+    leaving: frozenset[int] | None = None
 
 
 class Refiner:
     """Runs the stages of one cycle."""
 
-    def __init__(self, asker: Asker, progress: Progress | None = None) -> None:
+    def __init__(self, asker: Asker, progress: Progress | None = None, part: float = 1.0) -> None:
+        """``part`` of the time that is left once it is known who leaves may go to the joint model with nodes."""
+        self.part = part
+        self._leaving: frozenset[int] | None = None
         self.asker = asker
         self.model = asker.model
         self.progress = progress
@@ -58,7 +62,7 @@ class Refiner:
             return Refined((), False, (f"stages not searched: too little time for about {estimate} variables",))
         joint = _joint(joiner, rights)
         form = formulate(joint, self.model.families, [s.name for s in self.model.stages])
-        main = _main_values(outcome, form)
+        main = main_values(outcome, form)
         hint = self._completed(form, main, outcome)
         result = self._search(form, hint)
         stages = _stages(result)
@@ -68,16 +72,16 @@ class Refiner:
             or (hint is None and not self._beats(form, result.values, main))
         ):
             reseat(outcome)
-            return Refined(stages if hint is not None else (), False, result.notes)
+            return Refined(stages if hint is not None else (), False, result.notes, self._leaving)
         mark, starting = outcome.state.mark(), _starting(outcome)
         fault = _apply(outcome, joint, expand(form.variables, result.values), rights.takers)
         if fault:
-            return Refined((), False, (*result.notes, fault))
+            return Refined((), False, (*result.notes, fault), self._leaving)
         if outcome.pool is None and _starting(outcome) < starting:
             outcome.state.rollback(mark)
-            return Refined(stages, False, result.notes)
+            return Refined(stages, False, result.notes, self._leaving)
         reseat(outcome)
-        return Refined(stages, True, result.notes)
+        return Refined(stages, True, result.notes, self._leaving)
 
     def _completed(self, form: Formulation, main: dict[int, int], outcome: Outcome) -> Ints | None:
         """Greedy's plan as a solution: with the guests that it leaves room for, else with none."""
@@ -99,9 +103,15 @@ class Refiner:
             for name, o in zip(form.stage_of, form.objectives, strict=True)
         ]
         leaving = decide_leavers(self.asker, form, objectives, hint)
+        self._leaving = leaving.leaving
         better = leaving.values if leaving.values is not None and _is_less(objectives, leaving.values, hint) else None
         result = self.asker.minimize(
-            form, objectives, hint if better is None else better, self.progress, leaving.bounds
+            form,
+            objectives,
+            hint if better is None else better,
+            self.progress,
+            leaving.bounds,
+            self.part * self.asker.budget.left_s,
         )
         return result if better is None else replace(result, improved=True)
 
@@ -145,7 +155,7 @@ def _starting(outcome: Outcome) -> int:
     return sum(place.now for place in outcome.state.places.values())
 
 
-def _main_values(outcome: Outcome, form: Formulation) -> dict[int, int]:
+def main_values(outcome: Outcome, form: Formulation) -> dict[int, int]:
     """The greedy's plan as values of the main variables."""
     pool = outcome.pool
     by_rung: dict[Rung, set[int]] = {}

@@ -1,0 +1,111 @@
+"""For whom the victims of a neighbourhood leave, where most of those of the cycle stay as they were."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from kai_solver.domain import Rung
+from kai_solver.formulation.expand import Decision
+from kai_solver.greedy import Admission, Outcome, VictimPool
+from kai_solver.units import GPU
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Units disturbed that a neighbourhood does not touch."""
+
+    reclaimed: tuple[int, ...]
+    preempted: tuple[int, ...]
+    moved: tuple[int, ...]
+
+    @property
+    def units(self) -> tuple[int, ...]:
+        """All of them."""
+        return (*self.reclaimed, *self.preempted, *self.moved)
+
+    def beside(self, decision: Decision) -> Decision:
+        """The decision of the whole cycle."""
+        return replace(
+            decision,
+            reclaimed=[*decision.reclaimed, *self.reclaimed],
+            preempted=[*decision.preempted, *self.preempted],
+            moved=[*decision.moved, *self.moved],
+        )
+
+
+def disturbed_elsewhere(outcome: Outcome, pool: VictimPool, inside: frozenset[int]) -> Elsewhere:
+    """Units not ``inside`` that left, by the rung that took them, or moved."""
+    found: dict[Rung | None, dict[int, None]] = {}
+    for admission in outcome.admissions:
+        for unit in admission.units:
+            if unit not in inside and pool.is_disturbed(unit):
+                found.setdefault(admission.rung if pool.has_left(unit) else None, {})[unit] = None
+    preempted = found.get(Rung.PREEMPT, {})
+    return Elsewhere(
+        tuple(u for u in found.get(Rung.RECLAIM, ()) if u not in preempted),
+        tuple(preempted),
+        tuple(found.get(None, ())),
+    )
+
+
+def exchanged(
+    outcome: Outcome, pool: VictimPool, decision: Decision, inside: frozenset[int], takers: Sequence[frozenset[int]]
+) -> list[Admission]:
+    """The admissions with new victims ``inside``: as before where that is so, others for who gave some of it back.
+
+    The last of these is the safest: at every admission the queue has lost no more than before, if it loses no more in
+    all.
+    """
+    books = [_Book(admission, number) for number, admission in enumerate(outcome.admissions)]
+    for book in books:
+        book.keep(outcome, pool, decision, inside)
+    taken = {unit for book in books for unit in book.units}
+    for unit, rung in sorted(_leaving(decision), key=lambda entry: -pool.units[entry[0]].charge[GPU]):
+        queue = outcome.state.problem.gangs[pool.units[unit].gang].queue
+        cost = pool.units[unit].charge[GPU] if rung is not None else 0
+        able = [b for b in books if unit in takers[b.number] and b.may_take(pool.units[unit].gang, rung)]
+        if unit not in taken and able:
+            max(able, key=lambda book: book.rank(queue, cost)).take(unit, queue, cost)
+    return [replace(book.admission, units=tuple(book.units)) for book in books]
+
+
+def _leaving(decision: Decision) -> Iterator[tuple[int, Rung | None]]:
+    """Units with the rung that evicts them; None where they move."""
+    yield from ((unit, Rung.RECLAIM) for unit in decision.reclaimed)
+    yield from ((unit, Rung.PREEMPT) for unit in decision.preempted)
+    yield from ((unit, None) for unit in decision.moved)
+
+
+class _Book:
+    """One admission: its units, and what it gave back by leaf queue (thousandths of GPUs)."""
+
+    def __init__(self, admission: Admission, number: int) -> None:
+        self.admission = admission
+        self.number = number
+        self.units: list[int] = []
+        self._back: dict[int, int] = {}
+
+    def keep(self, outcome: Outcome, pool: VictimPool, decision: Decision, inside: frozenset[int]) -> None:
+        """Keep all that is still disturbed in the same way."""
+        rung = self.admission.rung
+        same = {Rung.RECLAIM: decision.reclaimed, Rung.PREEMPT: decision.preempted}.get(rung, [])
+        for unit in self.admission.units:
+            queue = outcome.state.problem.gangs[pool.units[unit].gang].queue
+            if unit not in inside or unit in same or unit in decision.moved:
+                self.units.append(unit)
+                self._back.setdefault(queue, 0)
+            else:
+                self._back[queue] = self._back.get(queue, 0) + pool.units[unit].charge[GPU]
+
+    def may_take(self, gang: int, rung: Rung | None) -> bool:
+        """May a unit of ``gang`` leave for it by ``rung``, or move (None)?"""
+        own = self.admission.rung
+        return own is not Rung.ALLOCATE and rung in (None, own) and gang != self.admission.chunk.gang
+
+    def rank(self, queue: int, cost: int) -> tuple[bool, bool, int]:
+        """Who takes from the queue anyway, and gave back as much; of these the last."""
+        return queue in self._back, self._back.get(queue, 0) >= cost, self.number
+
+    def take(self, unit: int, queue: int, cost: int) -> None:
+        """Note a unit."""
+        self.units.append(unit)
+        self._back[queue] = self._back.get(queue, 0) - cost

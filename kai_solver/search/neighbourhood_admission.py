@@ -1,0 +1,177 @@
+"""Room for those whose answer is unknown, by neighbourhoods: a few nodes where it could be made, asked with CP-SAT.
+
+The whole question may be too large, or too hard for the time that is left. About a few nodes it is small; a "yes" is as
+good as any, a "no" says nothing. Gangs come in policy order, and nobody who was admitted loses his right to run.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.domain import Rung
+from kai_solver.formulation.joint import IntArray
+from kai_solver.greedy import Admission, Chunk, Outcome
+from kai_solver.greedy.caps import over_capacity
+from kai_solver.greedy.chunks import Chunker, Part
+from kai_solver.greedy.disruption import Disruption
+from kai_solver.greedy.fit import FitTable
+from kai_solver.greedy.refusals import within_delay
+from kai_solver.greedy.rules import Aggressor
+from kai_solver.greedy.turns import Turns
+from kai_solver.search.asker import Asker
+from kai_solver.search.joining import BoolArray
+from kai_solver.search.neighbourhood import Census, LocalJoiner
+from kai_solver.search.oracle import OracleLadder
+from kai_solver.search.question import Question
+from kai_solver.units import CPU, GPU
+
+FloatArray = NDArray[np.float64]
+
+ROOM = 3.0
+"""GPUs (cores, for work without GPUs) that could get free in a neighbourhood, as a multiple of those asked for."""
+FEWEST, MOST = 6, 80
+"""Nodes of a neighbourhood."""
+PLACED, MOVABLE = 0.3, 0.3
+"""What a GPU counts whose pod must have another place then: one placed in this cycle, one that may only be moved."""
+SPREAD = 0.3
+"""Standard deviation of the logarithm of the noise on a node's room, so that each round asks about others."""
+ROUNDS = 3
+
+
+class LocalAdmission:
+    """Asks for the gangs that stayed pending without a proof."""
+
+    def __init__(self, asker: Asker, outcome: Outcome, rungs: Iterable[Rung]) -> None:
+        self.asker = asker
+        self.oracle = OracleLadder(asker)
+        self.outcome = outcome
+        self.state = outcome.state
+        self.problem = outcome.state.problem
+        self.rungs = tuple(rung for rung in rungs if rung is not Rung.STALE)
+        self.asked = self.admitted = 0
+        self._rng = np.random.default_rng(asker.seed)
+        self._chunkers = [
+            Chunker(gang, state, self.problem.pod_shape)
+            for gang, state in zip(self.problem.gangs, self.state.gangs, strict=True)
+        ]
+        self._fits = FitTable(self.state)
+
+    def run(self, on_better: Callable[[int, int], None] | None = None) -> bool:
+        """Ask for everybody, some rounds or until the time ends; True where somebody was admitted."""
+        for _ in range(ROUNDS):
+            waiting = self._waiting()
+            turns = Turns(self.state, self._chunkers, waiting)
+            disruptions: dict[Rung, Disruption] = {
+                rung: self._disruption(rung, waiting) for rung in self.rungs if rung is not Rung.ALLOCATE
+            }
+            while not self.asker.is_out_of_time and (turn := turns.pop()) is not None:
+                if self._admit(turn.chunk, disruptions):
+                    self.admitted += 1
+                    turns.refresh()
+                    if on_better is not None:
+                        on_better(self.asked, self.admitted)
+        return self.admitted > 0
+
+    def _disruption(self, rung: Rung, waiting: Sequence[int]) -> Disruption:
+        return Disruption(self.outcome, self._fits, rung, self._chunkers, waiting)
+
+    def _waiting(self) -> list[int]:
+        """Gangs that wait, where some rung has not the last word."""
+        admitted, refusals = self.outcome.has_admitted(), self.outcome.refusals
+        return [
+            gang
+            for gang, by_rung in refusals.items()
+            if gang not in admitted
+            and self._chunkers[gang].waits()
+            and any(refusal.proof.state != "proven" for refusal in by_rung.values())
+        ]
+
+    def _admit(self, chunk: Chunk, disruptions: Mapping[Rung, Disruption]) -> bool:
+        """Ask rung by rung, where that rung's answer was no proof."""
+        for rung in self.rungs:
+            refusal = self.outcome.refusals[chunk.gang].get(rung)
+            if refusal is None or refusal.proof.state == "proven" or self.asker.is_out_of_time:
+                continue
+            if self._is_allowed(chunk, disruptions.get(rung)) and self._ask(chunk, rung, disruptions.get(rung)):
+                return True
+        return False
+
+    def _is_allowed(self, chunk: Chunk, disruption: Disruption | None) -> bool:
+        """What needs no search, by the numbers of this moment: limits, the delay, the rules of the rung."""
+        who = Aggressor.of(self.problem, chunk)
+        if disruption is None:
+            return over_capacity(self.state, chunk) is None
+        if disruption.rung is Rung.CONSOLIDATION and over_capacity(self.state, chunk) is not None:
+            return False
+        return within_delay(self.problem, who.gang) is None and disruption.forbidden(who) is None
+
+    def _ask(self, chunk: Chunk, rung: Rung, disruption: Disruption | None) -> bool:
+        eligible = self._eligible(chunk, rung, disruption)
+        nodes = self._nodes(chunk, rung, eligible)
+        if not nodes.any():
+            return False
+        hood = Census(self.outcome, eligible | self._disturbed()).on(nodes)
+        question = Question(LocalJoiner(self.outcome, hood), self.outcome, chunk, rung, disruption, hood)
+        self.asked += 1
+        answer = self.oracle.seat(question)
+        if answer is None:
+            return False
+        self.outcome.admit(Admission(chunk, rung, answer.units, by_solver=True))
+        return True
+
+    def _eligible(self, chunk: Chunk, rung: Rung, disruption: Disruption | None) -> BoolArray:
+        """(U,) who may be disturbed for ``chunk``."""
+        if disruption is not None:
+            return disruption.eligibility.mask(rung, Aggressor.of(self.problem, chunk))
+        return np.zeros(len(self.outcome.pool.units) if self.outcome.pool is not None else 0, dtype=np.bool_)
+
+    def _disturbed(self) -> BoolArray:
+        pool = self.outcome.pool
+        units = range(len(pool.units)) if pool is not None else range(0)
+        return np.array([pool is not None and pool.is_disturbed(unit) for unit in units], dtype=np.bool_)
+
+    # -- nodes -----------------------------------------------------------------------------------------------------
+
+    def _nodes(self, chunk: Chunk, rung: Rung, eligible: BoolArray) -> BoolArray:
+        """(N,) nodes on which most room could be made."""
+        resource = GPU if any(self.problem.charges[pod][GPU] for pod in chunk.pods) else CPU
+        room = self._room(rung, eligible, resource) * np.exp(self._rng.normal(0.0, SPREAD, len(self.problem.nodes)))
+        able = np.zeros(len(room), dtype=np.bool_)
+        for shape in {self.problem.pod_shape[pod] for pod in chunk.pods}:
+            able |= self.problem.shapes.mask(shape)
+        room[~able] = 0.0
+        need = ROOM * sum(self.problem.charges[pod][resource] for pod in chunk.pods)
+        chosen = np.zeros(len(room), dtype=np.bool_)
+        domain_of = self._domain_of(chunk.root)
+        if domain_of is not None and (domain_of >= 0).any():
+            inside = domain_of >= 0
+            chosen = domain_of == int(np.argmax(np.bincount(domain_of[inside], weights=room[inside])))
+        for node in np.argsort(-room, kind="stable").tolist():
+            count = int(chosen.sum())
+            if room[node] <= 0 or count >= MOST or (count >= FEWEST and float(room[chosen].sum()) >= need):
+                break
+            chosen[node] = True
+        return chosen
+
+    def _room(self, rung: Rung, eligible: BoolArray, resource: int) -> FloatArray:
+        """(N,) thousandths of GPUs or cores that are free, or could be at some cost."""
+        problem, pool = self.problem, self.outcome.pool
+        free = self.state.gpu_free if resource == GPU else np.maximum(self.state.future[CPU], 0)
+        room: FloatArray = free.astype(np.float64)
+        pods = [pod for unit in np.flatnonzero(eligible).tolist() for pod in pool.units[unit].pods] if pool else []
+        amounts = np.array([problem.charges[pod][resource] for pod in pods], dtype=np.float64)
+        share = MOVABLE if rung is Rung.CONSOLIDATION else 1.0
+        np.add.at(room, np.array([problem.pod_node[pod] for pod in pods], dtype=np.int64), share * amounts)
+        for place in self.state.places.values():
+            room[place.node] += PLACED * place.charge[resource]
+        return room
+
+    def _domain_of(self, part: Part) -> IntArray | None:
+        """(N,) domain of each node at the outermost level that ``part`` asks for; None where it asks for none."""
+        topology = part.topology
+        if topology is None or not topology.required:
+            return self._domain_of(part.parts[0]) if part.parts else None
+        tree = self.problem.domains.get(topology.topology)
+        level = tree.level_index(topology.required) if tree is not None else None
+        return None if tree is None or level is None else tree.domain_of[level].astype(np.int64)
