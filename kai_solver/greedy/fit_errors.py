@@ -73,7 +73,7 @@ def for_gang(problem: Problem, gang: int, pods: tuple[int, ...], text: str) -> s
 
 def named(problem: Problem, gang: int, pods: tuple[int, ...], error: FitError) -> FitError:
     """``error`` with the names of ``gang`` and ``pods`` put in."""
-    if error.queue is not None:
+    if error.queue is not None or not any("{" in text for text in (*error.messages, *error.detailed)):
         return error
     messages = tuple([for_gang(problem, gang, pods, text) for text in error.messages])
     detailed = tuple([for_gang(problem, gang, pods, text) for text in error.detailed])

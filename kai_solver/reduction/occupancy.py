@@ -36,7 +36,7 @@ class Occupancy:
         count, width = len(ground.nodes), int(ground.gpus.max(initial=0))
         self._ground = ground
         self._kinds = kinds
-        self._tenants: list[dict[int, _Tenant]] = [{} for _ in ground.nodes]
+        self._tenants: list[dict[str, _Tenant]] = [{} for _ in ground.nodes]
         self.held: IntArray = np.zeros_like(ground.capacity)
         self.releasing: IntArray = np.zeros_like(ground.capacity)
         self.reserved: IntArray = np.zeros(count, dtype=np.int64)
@@ -61,27 +61,32 @@ class Occupancy:
         if ground is not self._ground:
             changed = {n for n, (a, b) in enumerate(zip(ground.nodes, self._ground.nodes, strict=True)) if a is not b}
             self._ground = ground
-        self._weigh(gone, -1)
-        self._weigh(come, +1)
         for lodgers in gone:
-            for node in _by_node(lodgers):
-                del self._tenants[node][id(lodgers)]
-                changed.add(node)
+            for node in set(lodgers.homes):
+                if node >= 0 and self._tenants[node].pop(lodgers.key, None) is not None:
+                    changed.add(node)
         for lodgers in come:
             lodgers.seats = NO_SEATS
-            for node, offsets in _by_node(lodgers).items():
-                self._tenants[node][id(lodgers)] = lodgers, offsets
-                changed.add(node)
+            for offset, node in enumerate(lodgers.homes):
+                if node >= 0 and _holds_devices(lodgers.pods[offset]):
+                    changed.add(node)
+                    known = self._tenants[node].get(lodgers.key)
+                    if known is None:
+                        self._tenants[node][lodgers.key] = lodgers, [offset]
+                    else:
+                        known[1].append(offset)
+        self._weigh(gone, -1)
+        self._weigh(come, +1)
         self._seat(sorted(changed))
 
     def _weigh(self, lodgers: Sequence[Lodgers], sign: int) -> None:
         kinds, nodes, leaving = list[int](), list[int](), list[bool]()
         for each in lodgers:
-            for pod, kind, node in zip(each.pods, each.kinds, each.homes, strict=True):
-                if node >= 0 and pod.status.holds_resources:
-                    kinds.append(kind)
+            for offset, node in enumerate(each.homes):
+                if node >= 0 and (status := each.pods[offset].status).holds_resources:
+                    kinds.append(each.kinds[offset])
                     nodes.append(node)
-                    leaving.append(pod.status is PodStatus.RELEASING)
+                    leaving.append(status is PodStatus.RELEASING)
         if not nodes:
             return
         used, rows = np.unique(np.array(kinds, dtype=np.int64), return_inverse=True)
@@ -106,7 +111,7 @@ class Occupancy:
         for index in nodes:
             if not self._tenants[index]:
                 continue
-            there = sorted(self._tenants[index].values(), key=_key)
+            there = [tenant for _, tenant in sorted(self._tenants[index].items())]
             pods = [lodgers.pods[offset] for lodgers, offsets in there for offset in offsets]
             found = _plainly(self._ground.nodes[index], pods)
             if found is None:
@@ -161,17 +166,8 @@ def _add(table: IntArray, nodes: IntArray, amounts: IntArray) -> None:
     table[:, nodes[order[edges]]] += np.add.reduceat(amounts[order], edges).T
 
 
-def _by_node(lodgers: Lodgers) -> dict[int, list[int]]:
-    """Offsets of the pods that hold devices, by node."""
-    found: dict[int, list[int]] = {}
-    for offset, (pod, node) in enumerate(zip(lodgers.pods, lodgers.homes, strict=True)):
-        if node >= 0 and pod.gpu.devices and pod.status.holds_resources:
-            found.setdefault(node, []).append(offset)
-    return found
-
-
-def _key(tenant: _Tenant) -> str:
-    return tenant[0].key
+def _holds_devices(pod: Pod) -> bool:
+    return pod.gpu.devices > 0 and pod.status.holds_resources
 
 
 def _write(there: list[_Tenant], seats: Seats) -> None:

@@ -1,6 +1,7 @@
 """Who is there, and who came and left since the last cycle: gangs, and foreign pods all together."""
 
 from collections.abc import Sequence
+from itertools import chain, repeat
 from operator import attrgetter
 
 from kai_solver.domain import Gang, Pod
@@ -61,13 +62,9 @@ class Roster:
 
     def seats(self) -> dict[int, tuple[int, ...]]:
         """Devices held, by index of the pod."""
-        found: dict[int, tuple[int, ...]] = {}
-        first = 0
-        for row in (*self.rows, self.foreign):
-            if row.seats:
-                found.update(zip(range(first, first + len(row.seats)), row.seats, strict=True))
-            first += len(row.kinds)
-        return {pod: seat for pod, seat in found.items() if seat}
+        rows = (*self.rows, self.foreign)
+        every = chain.from_iterable([row.seats or repeat((), len(row.kinds)) for row in rows])
+        return {pod: seat for pod, seat in enumerate(every) if seat}
 
     def _count(self, rows: Sequence[GangRow], sign: int) -> None:
         crowds = self.crowds

@@ -67,7 +67,7 @@ class GangRow(Lodgers):
 
 def gang_row(gang: Gang, kinds: Kinds, index: dict[str, int]) -> GangRow:
     """Look at ``gang`` for the first time; ``index``: of nodes by name."""
-    ordered = _in_order(gang)
+    ordered = _in_order(gang) if len(gang.pods) > 1 else gang
     pods = ordered.pods
     homes = [index.get(pod.node, -1) for pod in pods]
     if pods and _is_uniform(pods):
@@ -85,7 +85,7 @@ def _is_uniform(pods: Sequence[Pod]) -> bool:
     first = pods[0]
     if first.gpu.memory_mib or first.constraints.blocked:
         return False
-    for pod in pods[1:]:
+    for pod in pods[1:] if len(pods) > 1 else ():
         if (
             pod.status is not first.status
             or pod.request is not first.request
@@ -102,8 +102,6 @@ def _is_uniform(pods: Sequence[Pod]) -> bool:
 
 def _in_order(gang: Gang) -> Gang:
     """``gang`` with its pods as they are served; itself where they are so already."""
-    if len(gang.pods) < 2:
-        return gang
     orders = [pod.order for pod in gang.pods]
     if all(map(lt, orders, orders[1:])):
         return gang

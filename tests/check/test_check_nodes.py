@@ -155,6 +155,26 @@ def test_devices_must_match_the_request(entry: Bind) -> None:
     assert broken(snapshot([node("n1")], [gang("g", gpus=2)]), plan(entry)) == ["devices"]
 
 
+def test_devices_that_entries_share_are_judged_for_each_of_them() -> None:
+    given = (Device(2, 1000),)
+    here = [
+        replace(node("n1", 4), gpu_memory_mib=40_000),
+        node("n2", 2),
+        node("n3", 4),
+        node("n4", 4),
+    ]
+    right, elsewhere, other = (replace(bind(name, 0, f"n{i}"), devices=given) for i, name in enumerate("ghi", start=1))
+    gangs = [gang("g"), gang("h"), gang("i", gpus=2)]
+    found = check_plan(snapshot(here, gangs), plan(right, elsewhere, other))
+    assert [(v.rule, v.object) for v in found] == [("devices", "ns/h-0"), ("devices", "ns/i-0")]
+    by_memory = GpuRequest(1, 0, 40_000)  # A whole device of n1, half of one of n4.
+    pods = [replace(one, pods=(replace(one.pods[0], gpu=by_memory),)) for one in (gang("g"), gang("h"))]
+    first, second = (replace(bind(name, 0, to), devices=given) for name, to in (("g", "n1"), ("h", "n4")))
+    assert broken(snapshot(here, pods), plan(first)) == []
+    found = check_plan(snapshot(here, pods), plan(first, second))
+    assert [(v.rule, v.object) for v in found] == [("devices", "ns/h-0")]
+
+
 def test_a_device_is_given_once() -> None:
     here = snapshot([node("n1")], [gang("g", 2)])
     found = check_plan(here, plan(bind("g", 0, "n1", 1), bind("g", 1, "n1", 1)))

@@ -1,18 +1,20 @@
 """The checker's own count of what is divided, and for whom, comes to the same fair shares as the planner's."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kai_solver.check.accounts import grow_tree, ledger_before
+from kai_solver.check.accounts import grow_tree, ledger_before, paid
 from kai_solver.check.scene import set_scene
 from kai_solver.check.shares import fair_shares
-from kai_solver.domain import Plan, Rung, Snapshot
+from kai_solver.domain import Gang, GpuRequest, Plan, Pod, PodStatus, Rung, Snapshot, flat_gang
 from kai_solver.instances_io import snapshot_from_native
 from kai_solver.reduction import build_problem
 
+RUNS, ENDED = PodStatus.RUNNING, PodStatus.SUCCEEDED
 RECLAIMS = Plan(admitted=(("default/any", Rung.RECLAIM),))
 
 
@@ -104,3 +106,26 @@ def test_planner_and_checker_divide_alike(gangs: list[dict[str, Any]], foreign: 
     named = [gang | {"name": f"g{place}"} for place, gang in enumerate(gangs)]
     planned, judged = both(cluster(named, foreign))
     assert judged == planned
+
+
+@given(
+    drawn=st.lists(
+        st.tuples(st.sampled_from(range(3)), st.sampled_from(("n0", "n1")), st.sampled_from((0, 1000)), st.booleans()),
+        max_size=8,
+    )
+)
+def test_what_a_queue_holds_is_the_sum_over_its_pods(drawn: list[tuple[int, str, int, bool]]) -> None:
+    """Pods that share what they ask for are counted together; not those that pay by their node or beside their GPUs."""
+    asked = (
+        (GpuRequest(1), (1000, 1, 0, 1)),
+        (GpuRequest(1, 0, 20_000), (1000, 1, 0, 1)),
+        (GpuRequest(), (2000, 5, 0, 1)),
+    )
+    pods = tuple(
+        Pod("ns", f"p{i}", asked[kind][1], asked[kind][0], RUNS if runs else ENDED, node=node, quota_gpu_milli=quota)
+        for i, (kind, node, quota, runs) in enumerate(drawn)
+    )
+    snapshot = replace(cluster([]), gangs=(Gang("ns", "g", "a", flat_gang(1), pods),))
+    scene, tree = set_scene(snapshot, Plan()), grow_tree(snapshot)
+    each = [paid(pod, scene.nodes[pod.node]) for pod in pods if pod.status is RUNS]
+    assert ledger_before(scene, tree).allocated["a"] == tuple(sum(amount[r] for amount in each) for r in range(3))
