@@ -71,9 +71,14 @@ def for_gang(problem: Problem, gang: int, pods: tuple[int, ...], text: str) -> s
     return _POD.sub(lambda found: problem.pods[pods[int(found[1])]].key if int(found[1]) < len(pods) else "?", named)
 
 
+def holds_names(error: FitError) -> bool:
+    """True where ``error`` has places for the names of a gang or its pods."""
+    return error.queue is None and any("{" in text for text in (*error.messages, *error.detailed))
+
+
 def named(problem: Problem, gang: int, pods: tuple[int, ...], error: FitError) -> FitError:
     """``error`` with the names of ``gang`` and ``pods`` put in."""
-    if error.queue is not None or not any("{" in text for text in (*error.messages, *error.detailed)):
+    if not holds_names(error):
         return error
     messages = tuple([for_gang(problem, gang, pods, text) for text in error.messages])
     detailed = tuple([for_gang(problem, gang, pods, text) for text in error.detailed])

@@ -5,8 +5,11 @@ from collections.abc import Callable, Iterable, Iterator
 from kai_solver.domain import Blocker, FitError, Gang, Pending, PodStatus, Proof, Reason, Rung
 from kai_solver.domain.plan import ProofState
 from kai_solver.greedy import Outcome, Refusal
-from kai_solver.greedy.fit_errors import for_gang, named
+from kai_solver.greedy.fit_errors import for_gang, holds_names, named
 from kai_solver.reduction import Problem
+
+Names = dict[int, bool]
+"""By refusal (identity; one serves all gangs of one shape): whether its errors hold places for names."""
 
 _STRENGTH: dict[ProofState, int] = {"proven": 0, "unasked": 1, "unknown": 2}
 
@@ -17,9 +20,10 @@ def pending_gangs(problem: Problem, outcome: Outcome, is_late: Callable[[], bool
     ``is_late``: asked before each, whether there is no time for the smallest set of what blocks.
     """
     found = [_outside(gang, why) for gang, why in problem.outside.values() if _waits(gang)]
+    names: Names = {}
     for gang, rungs in outcome.refusals.items():
         if any(outcome.state.gangs[gang].pending) or not problem.gangs[gang].pending:
-            found.append(_pending(problem, outcome, gang, rungs, is_late()))
+            found.append(_pending(problem, outcome, gang, rungs, names, late=is_late()))
     found += [_dropped(problem.gangs[g].gang.key) for g in _without_a_word(problem, outcome)]
     return tuple(sorted(found, key=lambda p: p.gang))
 
@@ -63,7 +67,9 @@ def _outside(gang: Gang, why: str) -> Pending:
     return Pending(gang.key, reason, why, Proof("proven", "rule", (blocker,)), errors)
 
 
-def _pending(problem: Problem, outcome: Outcome, gang: int, rungs: dict[Rung, Refusal], late: bool) -> Pending:
+def _pending(
+    problem: Problem, outcome: Outcome, gang: int, rungs: dict[Rung, Refusal], names: Names, *, late: bool
+) -> Pending:
     """The first rung's words (what lacks), or the rule that forbids; a proof only where every rung has one.
 
     A gang that may not have others disturbed yet is told that beside what lacks: KAI has a reason for it (1.13).
@@ -82,7 +88,7 @@ def _pending(problem: Problem, outcome: Outcome, gang: int, rungs: dict[Rung, Re
         delay.reason,
         for_gang(problem, gang, pods, message),
         Proof(state, "; ".join(methods), blocking, minimal and state == "proven"),
-        tuple(_errors(problem, outcome, gang, rungs)),
+        tuple(_errors(problem, outcome, gang, rungs, names)),
     )
 
 
@@ -122,7 +128,9 @@ def told_blockers(refusals: Iterable[Refusal]) -> tuple[tuple[Blocker, ...], boo
     return tuple(dict.fromkeys(b for refusal in refusals for b in refusal.proof.blocking)), False
 
 
-def _errors(problem: Problem, outcome: Outcome, gang: int, rungs: dict[Rung, Refusal]) -> Iterator[FitError]:
+def _errors(
+    problem: Problem, outcome: Outcome, gang: int, rungs: dict[Rung, Refusal], names: Names
+) -> Iterator[FitError]:
     """KAI's errors of the first rung that has any, then what KAI adds on the rungs that evict.
 
     That is one line for the preemption delay, and one a rung for a pod larger than every node.
@@ -131,6 +139,11 @@ def _errors(problem: Problem, outcome: Outcome, gang: int, rungs: dict[Rung, Ref
     for number, (rung, refusal) in enumerate(rungs.items()):
         is_delay = refusal.reason is Reason.PREEMPTION_DELAY
         if not number or refusal.proof.method == "size" or (is_delay and not delayed):
-            pods = outcome.asked.get((gang, rung), ())
-            yield from (named(problem, gang, pods, error) for error in refusal.fit_errors)
+            if id(refusal) not in names:
+                names[id(refusal)] = any(map(holds_names, refusal.fit_errors))
+            if names[id(refusal)]:
+                pods = outcome.asked.get((gang, rung), ())
+                yield from (named(problem, gang, pods, error) for error in refusal.fit_errors)
+            else:
+                yield from refusal.fit_errors
         delayed |= is_delay
