@@ -27,7 +27,7 @@ def grace_s(gang: Gang, policy: Policy) -> float:
 def judge_stale(scene: Scene, ladder: Sequence[Rung]) -> Iterator[Violation]:
     """Only gangs stale beyond their grace are evicted as stale, whole, and for nobody."""
     for change in scene.changes.values():
-        if any(eviction.reason == "stale" for eviction in change.evictions):
+        if change.evictions and any(eviction.reason == "stale" for eviction in change.evictions):
             text = _fault(scene, change, ladder)
             if text:
                 yield Violation("stale", change.gang.key, f"gang {change.gang.key}: evicted as stale {text}")

@@ -32,7 +32,7 @@ def judge_units(scene: Scene) -> Iterator[Violation]:
     """Every gang that loses pods keeps its minimum or loses all, and so does every subgroup that loses pods."""
     for change in scene.changes.values():
         # What `stale` evicts is judged there.
-        if not any(eviction.reason != "stale" for eviction in change.evictions):
+        if not change.evictions or not any(eviction.reason != "stale" for eviction in change.evictions):
             continue
         if not change.binds and len(change.evictions) == len(change.before):
             continue

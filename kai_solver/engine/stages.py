@@ -57,10 +57,10 @@ def _opened(state: State) -> Stage:
     """
     problem = state.problem
     is_free, opened = wholly_free(problem), opened_nodes(state)
-    shapes, shape_of = problem.shapes.shapes, problem.pod_shape
-    packed = [place for pod, place in state.places.items() if shapes[shape_of[pod]].nodes == "binpack"]
-    demand = sum(len(p.devices) * p.milli for p in packed)
-    elsewhere = sum(len(p.devices) * p.milli for p in state.places.values() if not is_free[p.node])
+    packs, shape_of = [shape.nodes == "binpack" for shape in problem.shapes.shapes], problem.pod_shape
+    taken, free = [(pod, p.node, len(p.devices) * p.milli) for pod, p in state.places.items()], is_free.tolist()
+    demand = sum(milli for pod, _, milli in taken if packs[shape_of[pod]])
+    elsewhere = sum(milli for _, node, milli in taken if not free[node])
     room = elsewhere + int(state.gpu_free[~is_free].sum())
     sizes = np.sort(problem.gpus[is_free])[::-1].cumsum() * MILLI
     bound = min(int(np.searchsorted(sizes, demand - room)) + 1, len(opened)) if demand > room else 0

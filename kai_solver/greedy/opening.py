@@ -19,10 +19,10 @@ def wholly_free(problem: Problem) -> BoolArray:
 
 def opened_nodes(state: State) -> frozenset[int]:
     """Wholly free nodes that get a pod with GPUs that is to be packed; pods that are to spread may open any."""
-    is_free = wholly_free(state.problem)
-    shapes, shape_of = state.problem.shapes.shapes, state.problem.pod_shape
+    is_free = wholly_free(state.problem).tolist()
+    packs, shape_of = [shape.nodes == "binpack" for shape in state.problem.shapes.shapes], state.problem.pod_shape
     return frozenset(
         place.node
         for pod, place in state.places.items()
-        if place.devices and is_free[place.node] and shapes[shape_of[pod]].nodes == "binpack"
+        if place.devices and is_free[place.node] and packs[shape_of[pod]]
     )

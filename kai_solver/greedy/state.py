@@ -19,7 +19,7 @@ from kai_solver.fairness import QueueOrder
 from kai_solver.greedy.spacing import Crowds, admitting, is_kept
 from kai_solver.greedy.zones import ZoneLedger
 from kai_solver.predicates import PodAffinityIndex
-from kai_solver.reduction import Problem
+from kai_solver.reduction import Leaf, Problem
 from kai_solver.reduction.charges import Charge, charge
 from kai_solver.reduction.zones import ZoneTake
 from kai_solver.units import MILLI, PODS
@@ -71,10 +71,7 @@ class State:
         self.gone: set[int] = set()
         self.is_gone: BoolArray = np.zeros(len(problem.pods), dtype=np.bool_)
         self.is_out: BoolArray = np.zeros(len(problem.pods), dtype=np.bool_)
-        self.gangs = [
-            GangState([list(leaf.active) for leaf in g.leaves], [list(leaf.pending) for leaf in g.leaves])
-            for g in problem.gangs
-        ]
+        self.gangs = [_standing(gang.leaves) for gang in problem.gangs]
         self.leaf_of = _leaf_positions(problem)
         self.order = QueueOrder(problem.queues, problem.share, problem.allocatable, problem.total)
         self.touched: list[int] = []
@@ -462,11 +459,18 @@ class State:
         return slots - asked >= sum(not kept[d] for d in seats)
 
 
+def _standing(leaves: Sequence[Leaf]) -> GangState:
+    """At the start of the cycle."""
+    if len(leaves) == 1:  # As in most gangs.
+        return GangState([[*leaves[0].active]], [[*leaves[0].pending]])
+    return GangState([[*leaf.active] for leaf in leaves], [[*leaf.pending] for leaf in leaves])
+
+
 def _leaf_positions(problem: Problem) -> list[int]:
     """By pod, the position of its leaf among those of its gang."""
     positions = [0] * len(problem.pods)
     for gang in problem.gangs:
-        for position, leaf in enumerate(gang.leaves[1:], start=1):
+        for position, leaf in enumerate(gang.leaves[1:] if len(gang.leaves) > 1 else (), start=1):
             for pod in (*leaf.active, *leaf.pending):
                 positions[pod] = position
     return positions
