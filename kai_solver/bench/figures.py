@@ -29,7 +29,7 @@ def _value(figure: Figure, run: Run) -> float | None:
             return run.first_cycle_s
         case "steady":
             return run.steady_s
-        case "build" | "check":
+        case "build" | "check" | "first-plan":
             return run.timing_s.get(figure)
         case "memory":
             return run.memory_mib

@@ -188,7 +188,8 @@ class Plan:
         ``bound``: greedy's plan, and bounds prove that nothing better exists; ``greedy``: greedy's plan, not proven;
         ``cp-sat``: the solver improved on greedy's plan.
     timing_s
-        Seconds by phase; ``decide`` is from the snapshot in memory to the checked plan. ``presolve``, ``first``,
+        Seconds by phase; ``decide`` is from the snapshot in memory to the checked plan, ``first-plan`` to the first
+        plan that the checker passed, which stands if later ones are refused. ``presolve``, ``first``,
         ``best`` and ``proof`` are sums over the solver's questions: from asking one to its first word, its first and
         best solution, its proof.
     notes

@@ -5,7 +5,6 @@ only make it better, and nothing leaves unchecked.
 """
 
 import gc
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,8 @@ from kai_solver.check import WASTE, Violation, check_plan
 from kai_solver.domain import Plan, Snapshot, SolverModel, Stage
 from kai_solver.domain.plan import Source
 from kai_solver.engine.climbing import Climb, better, seconds_for_questions
+from kai_solver.engine.first import FIRST_S, as_if_ended
+from kai_solver.engine.pace import Pace
 from kai_solver.engine.progress import Fault, Progress
 from kai_solver.engine.retreat import NOBODY, RETREATS, blame
 from kai_solver.engine.stages import admission_stage, measured_stages
@@ -42,10 +43,6 @@ READY_S = 10.0
 """Longest wait for the solver's start: 0.4 s on a quiet machine, a few seconds on a busy one (2026-11-21)."""
 
 
-PATIENCE = 0.1
-"""Part of the time left in which a rung that may give way has to serve somebody."""
-IN_VAIN = 8
-"""And turns that it has for that."""
 MOST_KEPT = 0.25
 """Part of the budget that the climb leaves to the plan and its check at the most."""
 
@@ -179,6 +176,7 @@ class _Run:
         self.explain = True
         self._child: SolverChild | None = None
         self._budgets: list[Budget] = []
+        self._first: tuple[Plan | None, float] | None = None
         self._phase_s = self.start_s
 
     def plan(self, child: SolverChild | None, memo: Memo | None) -> Plan:
@@ -203,11 +201,13 @@ class _Run:
             self._report(notes[-1])
             self.deadline_s = max(self.deadline_s, self.clock() + self.budget_s)
             plan, violations = self._try(problem, None, left_out)
+        first, first_s = self._first or (None, 0.0)
         if violations:
-            plan = _refused(plan, violations)
+            plan = _refused(plan, violations, first)
             self._report(plan.notes[-1])
         self.timing |= child.take_phases() if child is not None else {}
         self.timing["decide"] = self.clock() - self.start_s
+        self.timing["first-plan"] = first_s if first is not None else self.timing["decide"]
         return replace(plan, timing_s=dict(self.timing), notes=(*notes, *plan.notes))
 
     def _try(
@@ -249,16 +249,33 @@ class _Run:
         admitter: MostGpus | None = None,
     ) -> Climb:
         oracle = OracleLadder(asker, without)
+        pace = Pace(self, may_yield=asker is None)
         ladder = Ladder(
             problem,
             self.model.ladder,
             oracle,
-            _Pace(self, may_yield=asker is None),
+            pace,
             admission=self.model.admission,
             admitter=admitter,
             left_out=left_out,
         )
+        if asker is None:
+            pace.watch(ladder.outcome)
         return Climb(ladder.climb(), oracle.log)
+
+    def keep_first(self, outcome: Outcome) -> None:
+        """Make the first plan of what was decided by now, once that has taken a while; nobody is between two steps.
+
+        None past half of the budget: then the plan itself is near.
+        """
+        is_time = FIRST_S <= self.clock() - self.start_s <= self.budget_s / 2
+        if not is_time or self._first is not None or self.model.search.deterministic:
+            return
+        self._phase("greedy")
+        decided = _Decided(as_if_ended(outcome, self.model.ladder), None, ())
+        plan = self._assembled(outcome.state.problem, decided, explain=False)
+        is_allowed = all(violation.rule in WASTE for violation in self._check(plan))
+        self._first = (plan, self.clock() - self.start_s) if is_allowed else (None, 0.0)
 
     def _climb_asking(self, problem: Problem, left_out: frozenset[str], child: SolverChild, floor: Climb) -> Climb:
         """Climb again with the solver to ask, where there is time; the better of the two."""
@@ -327,8 +344,8 @@ class _Run:
         """True where ``seconds`` of neighbourhoods are not worth the pass over all gangs that they begin with."""
         return self._out_of_time() or (not self.model.search.deterministic and seconds <= self.kept_s)
 
-    def _assembled(self, problem: Problem, decided: _Decided) -> Plan:
-        plan = assemble(problem, decided.outcome, self._is_late if self.explain else lambda: True)
+    def _assembled(self, problem: Problem, decided: _Decided, *, explain: bool = True) -> Plan:
+        plan = assemble(problem, decided.outcome, self._is_late if self.explain and explain else lambda: True)
         self._phase("plan")
         stages = self._stages(plan, decided)
         return replace(
@@ -387,49 +404,6 @@ class _Run:
             self.progress(Progress(name, self.clock() - self.start_s))
 
 
-class _Pace:
-    """Four fifths of the time for the first rung, half of what is left for each later one, all of it for the last two.
-
-    So nobody starves the later ones; a rung that decides early leaves its time to the others. On openb with too little
-    time (2 s, 4.3 s of work, 2026-11-21) moves take 2.3 s and help 3 gangs, preempt takes 1.2 s and helps 364. So a
-    rung that serves nobody for a tenth of what is left gives way to those after it (``may_yield``: in a climb that asks
-    nobody, where such a time is many questions), and gets what they leave.
-    """
-
-    def __init__(self, run: _Run, *, may_yield: bool) -> None:
-        self.run = run
-        # A deterministic model does not look at the clock: its promise is the same answer on every machine.
-        self.deadline_s = math.inf if run.model.search.deterministic else run.deadline_s - run.kept_s
-        self.end_s = self.deadline_s
-        self.may_yield = may_yield
-        self._share = 0.8
-        self._patience_s = self._idle_end_s = math.inf
-        self._in_vain = 0
-
-    def start(self, rungs_left: int, *, may_yield: bool) -> None:
-        """A rung begins."""
-        now = self.run.clock()
-        left_s = self.deadline_s - now
-        self.end_s = now + left_s * (self._share if rungs_left > 2 else 1.0)
-        self._share = 0.5
-        self._patience_s = PATIENCE * left_s if may_yield and self.may_yield else math.inf
-        self._idle_end_s, self._in_vain = now + self._patience_s, 0
-
-    def had_turn(self, *, served: bool) -> None:
-        """A rung that serves is worth its time."""
-        self._in_vain += 1
-        if served and self._patience_s < math.inf:
-            self._idle_end_s, self._in_vain = self.run.clock() + self._patience_s, 0
-
-    def is_fruitless(self) -> bool:
-        """True where the rung should give way: not for one slow turn, which may have been the first of its kind."""
-        return self._in_vain >= IN_VAIN and self.run.clock() >= self._idle_end_s
-
-    def is_over(self) -> bool:
-        """True where the rung's time, or the user's patience, has ended."""
-        return self.run.should_stop() or self.run.clock() >= self.end_s
-
-
 def _merged(measured: Stage, solved: Stage | None) -> Stage:
     """The plan's own value with the solver's bound, where the bound holds for it."""
     if solved is None or solved.bound > measured.value:
@@ -459,9 +433,12 @@ def _retreat_note(violations: Sequence[Violation], blamed: frozenset[str]) -> st
     return f"the checker refused a plan ({first.rule}: {first.object}: {first.text}); {again}"
 
 
-def _refused(plan: Plan, violations: Sequence[Violation]) -> Plan:
-    """Do nothing rather than something wrong; say why."""
+def _refused(plan: Plan, violations: Sequence[Violation], first: Plan | None) -> Plan:
+    """Do what the ``first`` plan says, which was checked, or nothing rather than something wrong; say why."""
     texts = "; ".join(f"{v.rule}: {v.object}: {v.text}" for v in violations[:5])
+    if first is not None:
+        note = f"the checker refused the plan, so the cycle's first plan stands ({texts})"
+        return replace(first, notes=(*first.notes, note))
     note = f"the checker refused the plan, so nothing is done this cycle ({texts})"
     return replace(
         plan, binds=(), moves=(), evictions=(), admitted=(), stages=(), source="greedy", notes=(*plan.notes, note)

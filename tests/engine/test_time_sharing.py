@@ -1,19 +1,24 @@
 """A rung that serves nobody gives way, and goes on after the others with what they leave."""
 
+import importlib
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from kai_solver.domain import Rung
-from kai_solver.engine.cycle import IN_VAIN, PATIENCE, _Pace
-from kai_solver.greedy import Ladder, Outcome
+from kai_solver.check import Violation, check_plan
+from kai_solver.domain import Plan, Rung, Snapshot
+from kai_solver.engine import cycle
+from kai_solver.engine.pace import IN_VAIN, PATIENCE
+from kai_solver.engine.pace import Pace as RungPace
+from kai_solver.greedy import Admission, Ladder, Outcome
 from kai_solver.greedy.course import BUDGET_ENDED, Pace
 from kai_solver.modelfiles import load_model
 from kai_solver.reduction import build_problem
 from kai_solver.search.oracle import OracleLadder
 from tests.greedy.support import a_gang, a_node, a_queue, a_snapshot
 
+COURSE = importlib.import_module("kai_solver.engine.cycle")
 LADDER = (Rung.ALLOCATE, Rung.CONSOLIDATION, Rung.RECLAIM)
 
 
@@ -73,16 +78,15 @@ class Watch:
         return self.now_s
 
 
-def a_pace(watch: Watch, model: str = "default", *, may_yield: bool = True) -> _Pace:
+def a_pace(watch: Watch, model: str = "default", *, may_yield: bool = True) -> RungPace:
     run = SimpleNamespace(
         clock=watch,
-        timing={"build": 0.0},
-        budget_s=10.0,
+        kept_s=0.0,
         deadline_s=10.0,
         model=load_model(model),
         should_stop=lambda: False,
     )
-    return _Pace(cast("Any", run), may_yield=may_yield)
+    return RungPace(cast("Any", run), may_yield=may_yield)
 
 
 def test_a_rung_has_a_tenth_of_the_time_left_to_serve_somebody() -> None:
@@ -112,3 +116,49 @@ def test_else_it_keeps_its_share(model: str, asks_nobody: bool, rung_may: bool) 
     for _ in range(IN_VAIN):
         pace.had_turn(served=False)
     assert not pace.is_fruitless()
+
+
+def of_many(count: int) -> Snapshot:
+    """Gangs of an owed queue that each have to reclaim a node of their own, of one, two or three GPUs."""
+    sizes = [1 + i % 3 for i in range(count)]
+    nodes = [a_node(f"n{i}", size) for i, size in enumerate(sizes)]
+    gangs = [a_gang(f"r{i}", "rich", gpus=size, node=f"n{i}") for i, size in enumerate(sizes)]
+    gangs += [a_gang(f"w{i}", "poor", gpus=size, born=float(i)) for i, size in enumerate(sizes)]
+    return a_snapshot(nodes, [a_queue("rich", 0, weight=0.0), a_queue("poor", sum(sizes))], gangs)
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    """By which every admission takes 0.02 s, and nothing else takes time."""
+    watch, admit = Watch(), Outcome.admit
+
+    def slowly(outcome: Outcome, admission: Admission) -> None:
+        watch.now_s += 0.02
+        admit(outcome, admission)
+
+    monkeypatch.setattr(Outcome, "admit", slowly)
+    return watch
+
+
+def test_the_first_plan_is_the_beginning_of_the_climb(watch: Watch) -> None:
+    plan = cycle(of_many(30), load_model("greedy-only"), budget_s=1000.0, clock=watch)
+    assert len(plan.binds) == 30
+    assert 0.1 <= plan.timing_s["first-plan"] < plan.timing_s["decide"]
+    short = cycle(of_many(3), load_model("greedy-only"), budget_s=1000.0, clock=watch)
+    assert short.timing_s["first-plan"] == short.timing_s["decide"]
+
+
+def test_it_stands_where_all_others_are_refused(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot = of_many(30)
+
+    def check(_: object, plan: Plan, **options: Any) -> tuple[Violation, ...]:
+        found = check_plan(snapshot, plan, **options)
+        return found if len(plan.binds) < 20 else (*found, Violation("form", "plan", "refused by this test"))
+
+    monkeypatch.setattr(COURSE, "check_plan", check)
+    monkeypatch.setattr(COURSE, "RETREATS", 0)
+    plan = cycle(snapshot, load_model("greedy-only"), budget_s=1000.0, clock=watch)
+    assert 0 < len(plan.binds) < 20
+    assert not check_plan(snapshot, plan)
+    assert "the cycle's first plan stands" in plan.notes[-1]
+    assert {p.proof.state for p in plan.pending} == {"unknown"}

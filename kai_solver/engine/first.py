@@ -1,0 +1,21 @@
+"""The first plan of a cycle: what the climb has after a short while, complete and checked, kept while it goes on."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from kai_solver.domain import Rung
+from kai_solver.greedy import Outcome
+from kai_solver.greedy.course import BUDGET_ENDED
+
+FIRST_S = 0.1
+"""Seconds after which a cycle that still climbs makes its first plan; those that end before have none but their own."""
+
+
+def as_if_ended(outcome: Outcome, rungs: Iterable[Rung]) -> Outcome:
+    """``outcome`` as if time had ended here: of whom a rung has not answered, it knows nothing. Shares its state."""
+    asked = [rung for rung in rungs if rung is not Rung.STALE]
+    gangs, state = outcome.state.problem.gangs, outcome.state
+    waiting = [gang.index for gang in gangs if gang.waits and any(state.gangs[gang.index].pending)]
+    late = dict.fromkeys(asked, BUDGET_ENDED)
+    refusals = outcome.refusals | {gang: late | outcome.refusals.get(gang, {}) for gang in waiting}
+    return replace(outcome, refusals=refusals, stopped=True)
