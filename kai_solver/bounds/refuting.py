@@ -34,7 +34,9 @@ class Moment:
     allocated, fixed
         (Q, 3) what queues hold in all, and for work that may not be taken.
     free_milli
-        Thousandths of devices free in all, once everybody who is leaving has left.
+        Thousandths of devices free in all, once everybody who is leaving has left, and with what moves would free.
+    savable
+        (Q,) thousandths that those below each queue would cost it less on the largest devices; empty: none.
     disturbed
         Gangs (index) of which something left or moved already: they may again.
     """
@@ -43,6 +45,7 @@ class Moment:
     fixed: Table
     free_milli: int
     disturbed: Sequence[int] = ()
+    savable: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +157,12 @@ class Bounds:
             if LIMIT not in dropped and any(tree.limits[queue][r] != UNLIMITED for r in asked):
                 freed = self._freed(demand, leaving, queue)
                 held = [amount - gone for amount, gone in zip(moment.allocated[queue], freed, strict=True)]
-                found = _over(LIMIT, queue, tree.limits[queue], held, demand.least, asked)
+                found = _over(LIMIT, queue, tree.limits[queue], _saving(moment, queue, held), demand.least, asked)
                 if found is not None:
                     return found
             if is_fixed and QUOTA not in dropped:
-                found = _over(QUOTA, queue, tree.quotas[queue], moment.fixed[queue], demand.least, asked)
+                held = _saving(moment, queue, moment.fixed[queue])
+                found = _over(QUOTA, queue, tree.quotas[queue], held, demand.least, asked)
                 if found is not None:
                     return found
         return None
@@ -187,6 +191,11 @@ class Bounds:
         name = QUEUE_RESOURCES[found.resource]
         title = self.problem.queues.title(found.queue)
         return Blocker(found.kind, title, format_amount(name, found.need), format_amount(name, found.have))
+
+
+def _saving(moment: Moment, queue: int, held: Sequence[int]) -> list[int]:
+    """What ``queue`` holds at the least, with everybody on the largest devices."""
+    return [*held[:GPU], held[GPU] - (moment.savable[queue] if moment.savable else 0)]
 
 
 def _over(

@@ -2,27 +2,39 @@
 
 from collections.abc import Iterator, Mapping
 
-from kai_solver.check.accounts import RESOURCES, Amount, Ledger, QueueTree
-from kai_solver.check.scene import Scene
+from kai_solver.check.accounts import RESOURCES, Amount, Ledger, QueueTree, total
+from kai_solver.check.scene import Change, Scene
 from kai_solver.check.violation import Violation
 from kai_solver.domain import Queue
 from kai_solver.units import QUEUE_RESOURCES, UNLIMITED, format_amount
 
 
-def exceeds(cap: Amount, before: Amount, after: Amount) -> list[int]:
-    """Resources that grew beyond ``cap``; what was above it before and did not grow is not a violation."""
-    return [r for r in RESOURCES if cap[r] != UNLIMITED and after[r] > max(cap[r], before[r])]
+def exceeds(cap: Amount, before: Amount, after: Amount, asked: Amount) -> list[int]:
+    """Resources above ``cap`` of which the plan adds some: what was above it before may stay, and nothing joins it.
+
+    ``asked``: what those pay who come.
+    """
+    return [r for r in RESOURCES if cap[r] != UNLIMITED and after[r] > (cap[r] if asked[r] else max(cap[r], before[r]))]
 
 
 def judge_allowances(scene: Scene, tree: QueueTree, before: Ledger, after: Ledger) -> Iterator[Violation]:
     """No queue on the way of a gang that gets pods holds more than its limit, or non-preemptible than its quota."""
-    gaining = [change.gang for change in scene.changes.values() if change.binds]
-    for name in _queues(tree, {gang.queue for gang in gaining}):
+    gaining = [change for change in scene.changes.values() if change.binds]
+    asked = _asked(scene, tree, gaining)
+    for name in _queues(tree, {change.gang.queue for change in gaining}):
         queue = tree.queues[name]
-        yield from _say("limit", queue, queue.limit, before.allocated, after.allocated)
-    for name in _queues(tree, {gang.queue for gang in gaining if not gang.preemptible}):
+        yield from _say("limit", queue, queue.limit, before.allocated, after.allocated, asked.allocated)
+    for name in _queues(tree, {change.gang.queue for change in gaining if not change.gang.preemptible}):
         queue = tree.queues[name]
-        yield from _say("quota", queue, queue.quota, before.fixed, after.fixed)
+        yield from _say("quota", queue, queue.quota, before.fixed, after.fixed, asked.fixed)
+
+
+def _asked(scene: Scene, tree: QueueTree, gaining: list[Change]) -> Ledger:
+    """What those pay who come."""
+    asked = Ledger(tree)
+    for change in gaining:
+        asked.add(change.gang, total((scene.pods[bind.pod], scene.nodes[bind.node]) for bind in change.binds))
+    return asked
 
 
 def _queues(tree: QueueTree, leaves: set[str]) -> list[str]:
@@ -30,10 +42,15 @@ def _queues(tree: QueueTree, leaves: set[str]) -> list[str]:
 
 
 def _say(
-    rule: str, queue: Queue, cap: Amount, before: Mapping[str, Amount], after: Mapping[str, Amount]
+    rule: str,
+    queue: Queue,
+    cap: Amount,
+    before: Mapping[str, Amount],
+    after: Mapping[str, Amount],
+    asked: Mapping[str, Amount],
 ) -> Iterator[Violation]:
     what = "its limit is" if rule == "limit" else "for non-preemptible pods its quota is"
-    for r in exceeds(cap, before[queue.name], after[queue.name]):
+    for r in exceeds(cap, before[queue.name], after[queue.name], asked[queue.name]):
         resource = QUEUE_RESOURCES[r]
         held = format_amount(resource, after[queue.name][r])
         text = f"queue {queue.title}: {held} would be allocated, {what} {format_amount(resource, cap[r])}"

@@ -1,8 +1,9 @@
 """Rule ``units``, second half: nobody is disturbed who could simply stay where it is."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 
-from kai_solver.check.accounts import RESOURCES, ZERO, Amount, Ledger, QueueTree, paid, plus
+from kai_solver.check.accounts import RESOURCES, ZERO, Amount, Ledger, QueueTree, minus, paid, plus
 from kai_solver.check.capacity import Load
 from kai_solver.check.devices import Board, set_boards
 from kai_solver.check.gangs import Counts, by_podset, members, satisfied
@@ -12,6 +13,8 @@ from kai_solver.check.units import Part, broken_unit, remainder
 from kai_solver.check.violation import Violation
 from kai_solver.domain import Pod, SubGroup
 from kai_solver.units import PODS, UNLIMITED
+
+NOWHERE: Mapping[str, str] = MappingProxyType({})
 
 
 class Room:
@@ -26,8 +29,8 @@ class Room:
         strict = (scene.nodes[name] for name in sources if is_strict(scene.nodes[name]))
         self._books = {node.name: ZoneBook.of(tenants, node, in_the_end=True) for node in strict}
 
-    def keepers(self, change: Change, keys: Iterable[str], *, booked: bool) -> list[str]:
-        """Pods among ``keys`` that could stay together; ``booked``: their queue pays for them already (moves)."""
+    def keepers(self, change: Change, keys: Iterable[str], targets: Mapping[str, str] = NOWHERE) -> list[str]:
+        """Pods among ``keys`` that could stay together; for those with ``targets`` their queue pays there already."""
         load: dict[str, list[int]] = {}
         boards: dict[str, Board] = {}
         books = {name: book.copy() for name, book in self._books.items()}
@@ -37,11 +40,18 @@ class Room:
             pod = change.before[key]
             if not self._takes(pod, load, boards, books):
                 continue
-            held = plus(owed, paid(pod, self._scene.nodes[pod.node]))
-            if booked or self._affords(change.gang.queue, held):
+            price = self._price(pod, targets.get(key, ""))
+            held = plus(owed, price)
+            if price == ZERO or self._affords(change.gang.queue, held):
                 owed = held
                 kept.append(key)
         return kept
+
+    def _price(self, pod: Pod, target: str) -> Amount:
+        """What the pod costs its queue more at home than at its ``target``, where it has one (GPU memory)."""
+        nodes = self._scene.nodes
+        price = paid(pod, nodes[pod.node])
+        return minus(price, paid(pod, nodes[target])) if target else price
 
     def _takes(
         self, pod: Pod, load: dict[str, list[int]], boards: dict[str, Board], books: dict[str, ZoneBook]
@@ -92,11 +102,11 @@ def judge_needless(scene: Scene, tree: QueueTree, end: Load, after: Ledger) -> I
     room = Room(scene, tree, end, after)
     for change in scene.changes.values():
         lost = {eviction.pod for eviction in change.evictions if eviction.reason != "stale"}
-        if lost and (text := _spared(scene, change, room.keepers(change, lost, booked=False), lost)):
+        if lost and (text := _spared(scene, change, room.keepers(change, lost), lost)):
             yield Violation("needless", change.gang.key, f"gang {change.gang.key}: needless eviction, {text}")
-        moved = {move.pod for move in change.moves}
+        moved = {move.pod: move.target for move in change.moves}
         # A gang that also gets pods may have to move to have them all in one domain.
-        if moved and not change.binds and len(room.keepers(change, moved, booked=True)) == len(moved):
+        if moved and not change.binds and len(room.keepers(change, moved, moved)) == len(moved):
             text = f"gang {change.gang.key}: needless moves, all {len(moved)} pods could stay where they are"
             yield Violation("needless", change.gang.key, text)
 

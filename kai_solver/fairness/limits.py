@@ -47,17 +47,13 @@ def exceeded(
     used: Table,
     leaf: int,
     resources: Iterable[int] = (CPU, MEMORY, GPU),
-    before: Table | None = None,
 ) -> int | None:
-    """The first queue from ``leaf`` up that holds more than its cap of one of ``resources``; None where none does.
-
-    ``before``: what it held before the cycle is not held against it.
-    """
+    """The first queue from ``leaf`` up that holds more than its cap of one of ``resources``; None where none does."""
     asked = tuple(resources)
     for queue in tree.path[leaf]:
         for resource in asked:
             cap, held = caps[queue][resource], used[queue][resource]
-            if cap != UNLIMITED and held > cap and (before is None or held > before[queue][resource]):
+            if cap != UNLIMITED and held > cap:
                 return queue
     return None
 

@@ -73,12 +73,16 @@ class Spacing:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A chunk that must get all its places, or may get none of them where it is ``optional``."""
+    """A chunk that must get all its places, or may get none of them where it is ``optional``.
+
+    ``charge``, ``least``: what it costs its queue on the smallest devices, and at least (requests by GPU memory).
+    """
 
     gang: int
     queue: int
     rung: Rung
     charge: Charge
+    least: Charge
     pieces: tuple[Piece, ...]
     scopes: tuple[Scope, ...] = ()
     preemptible: bool = True
@@ -107,6 +111,8 @@ class Mover:
         Lost when evicted, GPU-seconds, at least 1. ``stratum``: priority of its gang.
     breaks
         The eviction ends its gang (a core) and not only its surplus.
+    saves
+        Most by which its queue pays less when it moves (requests by GPU memory).
     rank
         Its place in the policy's victim order, 0 first to leave.
     tested
@@ -128,6 +134,7 @@ class Mover:
     work: int
     stratum: int
     breaks: bool
+    saves: Charge = (0, 0, 0)
     rank: int = 0
     tested: tuple[tuple[int, int, int], ...] = ()
 

@@ -144,11 +144,12 @@ def _limits(v: Variables, form: Leavers) -> None:
         if cap.family != "limit" or cap.room < 0:
             continue
         coming = [a for a in v.joint.arrivals if cap.queue in path[a.queue] and not a.optional]
-        charged = sum(a.charge[cap.resource] for a in coming)
+        charged = sum(a.least[cap.resource] for a in coming)
         terms: list[Term] = []
         for who, var in form.gone:
             mover = who.first if isinstance(who, MoverClass) else who.mover
             if cap.queue in path[mover.queue] and mover.charge[cap.resource]:
+                charged -= mover.saves[cap.resource] * (who.size if isinstance(who, MoverClass) else 1)
                 terms.append((mover.charge[cap.resource], var))
         if charged > cap.room and terms:
             losses, most = coarse([(-amount, var) for amount, var in terms], cap.room - charged)

@@ -1,23 +1,36 @@
 """Limits and quotas as the greedy asks them, before and after a chunk is placed, at its leaf queue and above."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from kai_solver.domain import Blocker, Proof, Reason
 from kai_solver.fairness import exceeded, over_limit, over_limit_message, over_quota, over_quota_message
 from kai_solver.greedy.chunks import Chunk
 from kai_solver.greedy.outcome import Refusal
 from kai_solver.greedy.refusals import refused_by_queue
+from kai_solver.greedy.saving import savings
 from kai_solver.greedy.state import State
 from kai_solver.greedy.units import least_charge_of
 from kai_solver.reduction import GangShape
-from kai_solver.units import GPU, MILLI, format_amount
+from kai_solver.units import GPU, MILLI, QUEUE_RESOURCES, UNLIMITED, format_amount
 
 
 def over_capacity(state: State, chunk: Chunk) -> Refusal | None:
     """Refusal where a limit, or the quota of non-preemptible work, is passed at the leaf or above (reference 3.14).
 
-    Limits are looked at first, as in KAI.
+    Limits are looked at first, as in KAI. Where others would cost the queue less on larger devices, it proves nothing.
     """
+    refusal = _over_capacity(state, chunk)
+    if refusal is None or not state.by_memory:
+        return refusal
+    path = state.problem.queues.path[state.problem.gangs[chunk.gang].queue]
+    saved = savings(state).by_queue
+    if any(b.resource == QUEUE_RESOURCES[GPU] and b.short <= saved[path[-1]] for b in refusal.proof.blocking):
+        return replace(refusal, proof=replace(refusal.proof, state="unknown"))
+    return refusal
+
+
+def _over_capacity(state: State, chunk: Chunk) -> Refusal | None:
     problem = state.problem
     gang = problem.gangs[chunk.gang]
     request = least_charge_of(problem, chunk.pods)
@@ -66,6 +79,25 @@ def passed_cap(state: State, gang: GangShape, resources: Iterable[int]) -> tuple
 
 
 def within_limits(state: State, leaf: int) -> bool:
-    """False where a queue passes a limit that it did not pass before the cycle by more."""
+    """False where a queue holds more than its limit of something that came to it, or that it holds more of than before.
+
+    What it held above its limit before the cycle may stay, but nothing comes beside it (reference 3.14).
+    """
+    problem, tree = state.problem, state.problem.queues
+    for queue in tree.path[leaf]:
+        before = problem.allocated[queue]
+        for resource, (cap, held) in enumerate(zip(tree.limits[queue], state.allocated[queue], strict=True)):
+            is_over = cap != UNLIMITED and held > cap
+            if is_over and (held > before[resource] or _has_come(state, queue, resource)):
+                return False
+    return True
+
+
+def _has_come(state: State, queue: int, resource: int) -> bool:
+    """Is the resource asked for by anybody below ``queue`` who did not run before the cycle? Moved pods did."""
     problem = state.problem
-    return exceeded(problem.queues, problem.queues.limits, state.allocated, leaf, before=problem.allocated) is None
+    return any(
+        place.charge[resource] > 0 and queue in problem.queues.path[problem.gangs[problem.pod_gang[pod]].queue]
+        for pod, place in state.places.items()
+        if pod not in state.gone
+    )

@@ -16,6 +16,7 @@ from kai_solver.greedy.fit import FitTable
 from kai_solver.greedy.outcome import Outcome, Refusal, proven
 from kai_solver.greedy.room import RoomTable
 from kai_solver.greedy.rules import Aggressor, Eligibility, reclaim_allowed, refuses_reclaim, was_counted
+from kai_solver.greedy.saving import savings
 from kai_solver.greedy.state import State
 from kai_solver.greedy.survival import MOST_WAITING, survives
 from kai_solver.greedy.turns import goes_before
@@ -106,10 +107,10 @@ class Disruption:
         return self._too_few(who.device_milli, free) if who.device_milli > free else None
 
     def _free_gpus(self) -> int:
-        """Thousandths of devices that are free; counted once while nothing changes."""
+        """Thousandths of devices that are free, or that moves would free; counted once while nothing changes."""
         at, free = self._counted
         if at != len(self.state.touched):
-            free = int(self.state.gpu_free.sum())
+            free = int(self.state.gpu_free.sum()) + savings(self.state).total
             self._counted = (len(self.state.touched), free)
         return free
 

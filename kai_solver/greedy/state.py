@@ -7,6 +7,7 @@ left. A pod that fits ``idle`` and ``future`` can be bound at once; one that fit
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
 
@@ -167,6 +168,12 @@ class State:
         self.whole_now[node] -= count
         self.gpu_free[node] -= count * MILLI
         return tuple(free.tolist())
+
+    @cached_property
+    def by_memory(self) -> list[int]:
+        """Pods that ask for GPU memory: what they take and cost depends on the node."""
+        shapes = {index for index, shape in enumerate(self.problem.shapes.shapes) if shape.gpu.memory_mib}
+        return [pod for pod, shape in enumerate(self.problem.pod_shape) if shape in shapes] if shapes else []
 
     def lift(self, pod: int) -> None:
         """Take back the place that ``put`` gave."""

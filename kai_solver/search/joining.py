@@ -14,10 +14,11 @@ from kai_solver.domain import Rung, TopologyConstraint
 from kai_solver.formulation.joint import Arrival, Cap, Joint, Mover, Piece, QueueSurplus, Scope, Spacing
 from kai_solver.greedy import Admission, Chunk, Outcome, Part, State, Unit, VictimPool
 from kai_solver.greedy.spacing import gpu_milli
-from kai_solver.greedy.units import charge_of
+from kai_solver.greedy.units import charge_of, least_charge_of
 from kai_solver.greedy.victims import part_of_unit
 from kai_solver.reduction import Problem
-from kai_solver.units import PODS, QUEUE_RESOURCES, UNLIMITED
+from kai_solver.reduction.charges import Charge, charge, sum_of
+from kai_solver.units import GPU, PODS, QUEUE_RESOURCES, UNLIMITED
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -114,8 +115,8 @@ class Joiner:
         """``chunk`` as the model takes it where ``units`` may be disturbed."""
         gang = self.problem.gangs[chunk.gang]
         pieces, scopes = self._pieces(chunk.gang, chunk.root, self._pods_of(units))
-        charge = charge_of(self.problem, chunk.pods)
-        return Arrival(chunk.gang, gang.queue, rung, charge, pieces, scopes, gang.gang.preemptible)
+        charge, least = charge_of(self.problem, chunk.pods), least_charge_of(self.problem, chunk.pods)
+        return Arrival(chunk.gang, gang.queue, rung, charge, least, pieces, scopes, gang.gang.preemptible)
 
     def _mover(
         self,
@@ -159,9 +160,18 @@ class Joiner:
             work=max(1, round(u.work)),
             stratum=gang.gang.priority,
             breaks=u.is_core,
+            saves=self._saves(u),
             rank=pool.rank[unit],
             tested=self._tested(u),
         )
+
+    def _saves(self, unit: Unit) -> Charge:
+        """What its queue pays less for the unit on the largest devices: only requests by GPU memory tell them apart."""
+        pods = [self.problem.pods[pod] for pod in unit.pods]
+        if not any(pod.gpu.memory_mib for pod in pods):
+            return (0, 0, 0)
+        largest = max(node.gpu_memory_mib for node in self.problem.nodes)
+        return (0, 0, max(0, unit.charge[GPU] - sum(charge(pod, largest)[GPU] for pod in pods)))
 
     def _bears(self, pool: VictimPool, unit: Unit) -> tuple[int, ...]:
         """Surplus of the podsets whose minimum ``unit`` holds; the core bears everything.
@@ -363,21 +373,22 @@ class Joiner:
     # -- queues --------------------------------------------------------------------------------------------------
 
     def _caps(self, arrivals: Sequence[Arrival], movers: Sequence[Mover]) -> Iterable[Cap]:
-        """Caps that the arrivals' queues have, with what arrivals hold now and movers lost now put back."""
+        """Caps that the arrivals' queues have, with what arrivals hold now taken off and movers back at home."""
         tree = self.problem.queues
         pool = self.outcome.pool
         queues = {q for a in arrivals for q in tree.path[a.queue]}
         for queue in sorted(queues):
             held, fixed = [0, 0, 0], [0, 0, 0]
             for a in arrivals:
-                if queue in tree.path[a.queue] and self._is_placed(a):
-                    held = [h + c for h, c in zip(held, a.charge, strict=True)]
+                if queue in tree.path[a.queue]:
+                    held = [h + c for h, c in zip(held, self._paid_now(a), strict=True)]
                     if not a.preemptible:
-                        fixed = [h + c for h, c in zip(fixed, a.charge, strict=True)]
+                        fixed = [h + c for h, c in zip(fixed, self._paid_now(a), strict=True)]
             lost = [0, 0, 0]
             for m in movers:
-                if pool is not None and queue in tree.path[m.queue] and pool.has_left(m.unit):
-                    lost = [h + c for h, c in zip(lost, m.charge, strict=True)]
+                if pool is not None and queue in tree.path[m.queue] and pool.is_disturbed(m.unit):
+                    now = self._paid_now(m)
+                    lost = [h + c - n for h, c, n in zip(lost, m.charge, now, strict=True)]
             for r in range(len(QUEUE_RESOURCES)):
                 if tree.limits[queue][r] != UNLIMITED:
                     before = self.state.allocated[queue][r] - held[r] + lost[r]
@@ -387,5 +398,7 @@ class Joiner:
                         "quota", queue, r, tree.quotas[queue][r] - (self.state.allocated_fixed[queue][r] - fixed[r])
                     )
 
-    def _is_placed(self, arrival: Arrival) -> bool:
-        return any(pod in self.state.places for piece in arrival.pieces for pod in piece.pods)
+    def _paid_now(self, who: Arrival | Mover) -> Charge:
+        """What the queue pays where the cycle has placed the pods."""
+        places, pods = self.state.places, (pod for piece in who.pieces for pod in piece.pods)
+        return sum_of(places[pod].charge for pod in pods if pod in places)

@@ -10,10 +10,10 @@ from kai_solver.errors import InternalError
 from kai_solver.formulation.expand import Decision
 from kai_solver.formulation.joint import Joint
 from kai_solver.greedy import Chunk, State, VictimPool
-from kai_solver.greedy.caps import within_limits
+from kai_solver.greedy.caps import passed_cap, within_limits
 from kai_solver.greedy.fit import FitTable
 from kai_solver.greedy.placing import start_together
-from kai_solver.units import MILLI
+from kai_solver.units import GPU, MILLI
 
 
 def realise(
@@ -139,10 +139,15 @@ def _own_devices(state: State, pod: int, node: int, decision: Decision, *, now: 
 
 
 def _keep_limits(state: State, joint: Joint) -> None:
-    """Requests by GPU memory cost more on smaller devices: a move may not take a queue above its limit."""
+    """Requests by GPU memory cost more on smaller devices: neither moves nor arrivals may pass their queues' caps."""
     gangs = state.problem.gangs
-    if not all(within_limits(state, queue) for queue in {gangs[mover.gang].queue for mover in joint.movers}):
-        raise InternalError("a queue would pass its limit by a move")
+    queues = {gangs[mover.gang].queue for mover in joint.movers}
+    if not all(within_limits(state, queue) for queue in queues | {arrival.queue for arrival in joint.arrivals}):
+        raise InternalError("a queue would pass its limit")
+    dear = {arrival.gang for arrival in joint.arrivals if arrival.charge != arrival.least}
+    dear &= {state.problem.pod_gang[pod] for pod in state.places}
+    if any(passed_cap(state, gangs[gang], (GPU,)) is not None for gang in sorted(dear)):
+        raise InternalError("a queue would pass its quota on the nodes chosen")
 
 
 def _put(state: State, fits: FitTable, pod: int, decision: Decision, *, later: bool) -> None:

@@ -7,6 +7,7 @@ the stages chose, its places are taken: packed or spread as the policy says.
 
 from kai_solver.domain import Rung
 from kai_solver.greedy import Admission, Outcome, State, VictimPool
+from kai_solver.greedy.caps import within_limits
 from kai_solver.greedy.fit import FitTable
 from kai_solver.greedy.losses import worth_lost
 from kai_solver.greedy.opening import opened_nodes
@@ -23,7 +24,7 @@ def reseat(outcome: Outcome) -> None:
     """Seat moved units, and the chunks for whom others were disturbed, anew, oldest first.
 
     Nothing changes where one of them finds no place, where more of the wholly free nodes would be opened than now (or
-    more worth taken from usual pods, where the model prices what is left over), or
+    more worth taken from usual pods, where the model prices what is left over), where a queue would pass its limit, or
     where somebody who keeps his place would lose the company that he needs, or get some that he may not have.
     Chunks that disturb nobody keep what they have: most of it can be bound at once.
     """
@@ -35,7 +36,8 @@ def reseat(outcome: Outcome) -> None:
     mark, opened, lost = state.mark(), len(opened_nodes(state)), _lost(state)
     for pod in [*(p for u in moved for p in pool.units[u].pods), *(p for a in comers for p in a.chunk.pods)]:
         state.lift(pod)
-    is_worse = not _seat(state, pool, moved, comers) or len(opened_nodes(state)) > opened or _lost(state) > lost
+    is_done = _seat(state, pool, moved, comers) and _within_limits(state, pool, moved)
+    is_worse = not is_done or len(opened_nodes(state)) > opened or _lost(state) > lost
     if is_worse or not state.keeps_rules():
         state.rollback(mark)
     for unit in moved:
@@ -46,6 +48,13 @@ def _lost(state: State) -> int:
     """Worth that the plan takes from usual pods, where the model prices what is left over."""
     outlook = state.problem.outlook
     return worth_lost(state, outlook) if outlook is not None else 0
+
+
+def _within_limits(state: State, pool: VictimPool, moved: list[int]) -> bool:
+    """False where some of the ``moved`` now cost their queue more than it may pay: requests by GPU memory may."""
+    gangs = state.problem.gangs
+    leaves = {gangs[pool.units[unit].gang].queue for unit in moved} if state.by_memory else set()
+    return all(within_limits(state, leaf) for leaf in leaves)
 
 
 def _seat(state: State, pool: VictimPool, moved: list[int], comers: list[Admission]) -> bool:

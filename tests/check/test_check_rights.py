@@ -18,6 +18,7 @@ from kai_solver.domain import (
     Rung,
     Snapshot,
     SubGroup,
+    flat_gang,
 )
 from tests.check.support import bind, broken, evict, gang, node, plan, snapshot
 
@@ -61,6 +62,16 @@ def test_a_queue_above_its_limit_may_exchange_but_not_grow() -> None:
     assert broken(here, plan(bind("g", 0, "n1", 2))) == ["limit"]
     evictions = (evict("r", 0, "n1", "g"), evict("r", 1, "n1", "g"))
     assert broken(here, plan(waiting("g", 0, "n1", 0), evictions=evictions)) == []
+
+
+def test_nothing_comes_to_a_queue_that_stays_above_its_limit() -> None:
+    """One for two is less than before, and still more than the queue may have; what it does not ask for may stay."""
+    runs = gang("r", 3, on=["n1"] * 3, priority=10)
+    here = snapshot([node("n1", 3)], [gang("g"), replace(runs, root=flat_gang(1))], queues=[queue("a", limit=1)])
+    two = (evict("r", 1, "n1", "g"), evict("r", 2, "n1", "g"))
+    assert broken(here, plan(waiting("g", 0, "n1", 1), evictions=two)) == ["limit"]
+    waits = gang("g", gpus=0)
+    assert broken(replace(here, gangs=(waits, here.gangs[1])), plan(bind("g", 0, "n1"))) == []
 
 
 def test_mig_slices_count_toward_the_limit() -> None:

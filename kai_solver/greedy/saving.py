@@ -1,0 +1,42 @@
+"""What moves to larger devices would free: a request by GPU memory takes and costs less of a device that has more.
+
+So where GPUs differ in memory, moving may gain GPUs, and room below a limit, that nobody gives up.
+"""
+
+from dataclasses import dataclass
+
+from kai_solver.greedy.state import State
+
+
+@dataclass(frozen=True, slots=True)
+class Savings:
+    """Thousandths of devices that movable pods would take less on the largest devices: in all, and by queue."""
+
+    total: int
+    by_queue: tuple[int, ...]
+
+
+def savings(state: State) -> Savings:
+    """Of all who have places by this cycle, and of preemptible gangs that run."""
+    problem, total = state.problem, 0
+    by_queue = [0] * problem.queues.size
+    for pod in state.by_memory:
+        node = _movable_at(state, pod)
+        if node < 0:
+            continue
+        shape = problem.pod_shape[pod]
+        milli = problem.shapes.milli(shape)
+        saved = problem.shapes.shapes[shape].gpu.devices * int(milli[node] - milli.min())
+        total += saved
+        for queue in problem.queues.path[problem.gangs[problem.pod_gang[pod]].queue]:
+            by_queue[queue] += saved
+    return Savings(total, tuple(by_queue))
+
+
+def _movable_at(state: State, pod: int) -> int:
+    """Node of a pod that might be elsewhere; -1 for all others."""
+    problem = state.problem
+    place, gang = state.places.get(pod), problem.pod_gang[pod]
+    if place is not None:
+        return place.node
+    return problem.pod_node[pod] if gang >= 0 and problem.gangs[gang].gang.preemptible and pod not in state.gone else -1
