@@ -6,6 +6,7 @@ from kai_solver.bounds.prices import SEVERAL_PROFIT
 from kai_solver.domain import Plan, Stage
 from kai_solver.formulation.stages import LEFTOVER
 from kai_solver.greedy import Outcome
+from kai_solver.greedy.homes import is_at_home
 from kai_solver.greedy.losses import worth_lost
 from kai_solver.greedy.opening import opened_nodes, wholly_free
 from kai_solver.greedy.state import State
@@ -27,7 +28,7 @@ def measured_stages(outcome: Outcome) -> list[Stage]:
     for unit in pool.units if pool is not None else []:
         gone = [pod for pod in unit.pods if pod in state.gone]
         lost = [pod for pod in gone if pod not in state.places]
-        moved += len(gone) - len(lost)
+        moved += sum(not is_at_home(state.problem, pod, state.places[pod]) for pod in gone if pod in state.places)
         if lost and unit.gang not in outcome.stale:
             stratum = state.problem.gangs[unit.gang].gang.priority
             work[stratum] = work.get(stratum, 0) + max(1, round(unit.work * len(lost) / len(unit.pods)))

@@ -27,24 +27,30 @@ def spare(outcome: Outcome) -> None:
 
 
 def _spare_moves(outcome: Outcome, placer: Placer) -> None:
-    """Let gangs stay whose moved pods all could after all: search and stages may end before they have seen it."""
+    """Let moved pods stay that could after all: whole gangs, since search and stages may end before they have seen it,
+    and single pods, since those move a core as a whole.
+    """
     state = outcome.state
     newcomers = {admission.chunk.gang for admission in outcome.admissions}
     moved: dict[int, list[int]] = {}
     for pod in sorted(state.gone & state.places.keys()):
         moved.setdefault(state.problem.pod_gang[pod], []).append(pod)
     for gang, pods in moved.items():
-        if gang not in newcomers:
-            _stay(state, placer, state.problem.gangs[gang], pods)
+        shape = state.problem.gangs[gang]
+        if gang not in newcomers and not _stay(state, placer, shape, pods):
+            for pod in pods:
+                _stay(state, placer, shape, [pod])
 
 
-def _stay(state: State, placer: Placer, gang: GangShape, pods: list[int]) -> None:
+def _stay(state: State, placer: Placer, gang: GangShape, pods: list[int]) -> bool:
     mark = state.mark()
     for pod in pods:
         state.lift(pod)
     can_stay = state.returns_home(pods) and within_limits(state, gang.queue) and state.keeps_spacing(gang.index)
-    if not (can_stay and placer.keeps_domains(gang, gang.root)):
-        state.rollback(mark)
+    if can_stay and placer.keeps_domains(gang, gang.root):
+        return True
+    state.rollback(mark)
+    return False
 
 
 def _spare_gang(state: State, placer: Placer, gang: GangShape, pods: list[int]) -> None:

@@ -1,18 +1,17 @@
 """An outcome of the search as a plan: binds, moves, evictions, and what stays pending, each with its reason."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from types import MappingProxyType
 
 from kai_solver.claims import name_devices
 from kai_solver.domain import Bind, Device, Eviction, Move, Plan, Rung, ZoneShare
 from kai_solver.domain.plan import EvictionReason
 from kai_solver.greedy import Outcome, Place
+from kai_solver.greedy.homes import is_at_home
 from kai_solver.planning.messages import Texts
 from kai_solver.planning.pending import pending_gangs
 from kai_solver.reduction import Problem
-from kai_solver.reduction.zones import ZoneTable
 
 _REASONS: dict[Rung, EvictionReason] = {Rung.RECLAIM: "reclaim", Rung.PREEMPT: "preempt", Rung.STALE: "stale"}
 
@@ -104,33 +103,13 @@ def _nameless(devices: tuple[int, ...], milli: int) -> tuple[Device, ...]:
     return tuple([Device(d, milli) for d in sorted(devices)])
 
 
-def _stays(problem: Problem, pod: int, place: Place, label: Mapping[int, int] = MappingProxyType({})) -> bool:
-    """True where the pod's unit moves, but the pod finds its place where it is: it stays (as in KAI).
-
-    ``label``: new names of the node's devices.
-    """
-    if place.node != problem.pod_node[pod] or (
-        problem.zones is not None and not _keeps_zones(problem.zones, pod, place)
-    ):
-        return False
-    return not problem.pods[pod].gpu.is_shared or {label.get(d, d) for d in place.devices} == set(
-        problem.seats.get(pod, ())
-    )
-
-
-def _keeps_zones(zones: ZoneTable, pod: int, place: Place) -> bool:
-    """Where it is not known what the pod holds, it keeps that."""
-    held = zones.held.get(pod, ())
-    return not held or not place.zones or held == place.zones
-
-
 def _labels(problem: Problem, outcome: Outcome) -> Labels:
     """Devices of a node renamed so that every pod that stays keeps its own: whole devices are alike, so others swap."""
     state = outcome.state
     labels: Labels = {}
     for pod in sorted(state.gone & state.places.keys()):
         place = state.places[pod]
-        if not place.devices or not _stays(problem, pod, place):
+        if not place.devices or not is_at_home(problem, pod, place):
             continue  # A shared device that stays in use is nobody else's to swap.
         label = labels.setdefault(place.node, {d: d for d in range(problem.nodes[place.node].gpus)})
         own, given = set(problem.seats.get(pod, ())), {label[d] for d in place.devices}
@@ -162,7 +141,7 @@ def _moves(
     moves = []
     for pod in sorted(state.gone & state.places.keys()):
         place, cause = state.places[pod], causes[pod]
-        if _stays(problem, pod, place, labels.get(place.node, {})):
+        if is_at_home(problem, pod, place, labels.get(place.node, {})):
             continue
         moves.append(
             Move(

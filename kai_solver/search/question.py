@@ -17,8 +17,10 @@ from kai_solver.greedy import Admission, Chunk, Outcome, Unit, VictimPool
 from kai_solver.greedy.court import reclaims_hold
 from kai_solver.greedy.disruption import Disruption
 from kai_solver.greedy.rules import Aggressor
+from kai_solver.greedy.saving import savings
 from kai_solver.reduction import Problem
 from kai_solver.search.joining import Joiner
+from kai_solver.search.looseness import loose_gangs
 from kai_solver.search.neighbourhood import Neighbourhood
 from kai_solver.search.payers import evictable
 from kai_solver.search.realise import realise
@@ -59,7 +61,8 @@ class Question:
         self.served = self._served()
         self.is_rough = self.problem.snapshot.claims is not None and self.problem.snapshot.claims.is_rough
         is_blurred = self.is_rough or self.state.is_crossed
-        self.is_exact = not (is_blurred or joiner.violated.any() or self.served or self._has_loose_chunks())
+        is_loose = self._has_loose_chunks() or bool(self.loose)
+        self.is_exact = not (is_blurred or joiner.violated.any() or self.served or is_loose)
 
     def _served(self) -> frozenset[int]:
         """Cores of gangs that got places in this cycle: they may move, but to evict them would undo an admission."""
@@ -95,6 +98,24 @@ class Question:
         """False where the greedy's "no" is the answer: one pod, and nothing that could be arranged otherwise."""
         return bool(self.eligible or self.disturbed or self.admitted) or len(self.chunk.pods) > 1 or not self.is_exact
 
+    @cached_property
+    def loose(self) -> frozenset[int]:
+        """Gangs of eligible units that could give up others instead."""
+        pool = self.outcome.pool
+        return loose_gangs(self.state, pool, self.eligible) if pool is not None and self._evicts else frozenset()
+
+    @property
+    def _evicts(self) -> bool:
+        return self.rung in (Rung.RECLAIM, Rung.PREEMPT)
+
+    @cached_property
+    def shielded(self) -> frozenset[int]:
+        """Units of loose gangs that may not go, as the gang still keeps its minimum; others could be its minimum."""
+        pool = self.outcome.pool
+        if pool is None:
+            return frozenset()
+        return frozenset(u for gang in self.loose for u in pool.of_gang[gang]) - self.eligible
+
     # -- bounds --------------------------------------------------------------------------------------------------
 
     @cached_property
@@ -109,7 +130,7 @@ class Question:
         beside = self.joiner.shapes_of([chunk for chunk, _ in self.admitted if chunk.gang not in droppable])
         if self.outcome.pool is not None:
             beside.update(self.joiner.welcome_home(self.kept))
-        relaxed = self.joiner.relaxed(self.units)
+        relaxed = self.joiner.relaxed(self.units | self.shielded)
         rule = spacing_of(self.state, self.chunk)
         return count_bound(self.problem, relaxed, needed, beside, self._domains(), rule) or self._fair_share_bound()
 
@@ -130,9 +151,9 @@ class Question:
     def _fair_share_bound(self) -> Blocker | None:
         """Evictions may free at most every queue's surplus and one last chunk: is that enough GPUs in all?"""
         pool = self.outcome.pool
-        if self.rung is not Rung.RECLAIM or not self.who.device_milli or pool is None:
+        if self.rung is not Rung.RECLAIM or not self.who.device_milli or pool is None or self.shielded:
             return None
-        free = int(np.maximum(self.state.device_future, 0).sum())
+        free = int(np.maximum(self.state.device_future, 0).sum()) + savings(self.state).total
         for surplus in self.surplus:
             if any(surplus.amounts[r] > 0 for r in range(2)):
                 return None

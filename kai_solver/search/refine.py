@@ -18,6 +18,7 @@ from kai_solver.search.asker import Asker
 from kai_solver.search.attribution import attribute
 from kai_solver.search.joining import Joiner
 from kai_solver.search.leaving import decide_leavers
+from kai_solver.search.looseness import loose_gangs
 from kai_solver.search.realise import realise
 from kai_solver.search.reseat import reseat
 from kai_solver.search.rights import Rights
@@ -65,7 +66,7 @@ class Refiner:
         main = main_values(outcome, form)
         hint = self._completed(form, main, outcome)
         result = self._search(form, hint)
-        stages = _stages(result)
+        stages = _stages(result, joint, certain=not _is_loose(outcome, rights))
         if (
             result.values is None
             or not result.improved
@@ -172,10 +173,36 @@ def main_values(outcome: Outcome, form: Formulation) -> dict[int, int]:
     return hint_values(form.variables, places, reclaimed, preempted, moved)
 
 
-def _stages(result: SessionResult) -> tuple[Stage, ...]:
-    return tuple(
-        Stage(s.name, float(s.value if s.value is not None else 0), float(s.bound), s.optimal) for s in result.stages
+def _is_loose(outcome: Outcome, rights: Rights) -> bool:
+    """Could elastic gangs give up others of their pods than the model lets them?"""
+    evictable: frozenset[int] = frozenset().union(
+        *(rights.by_rung.get(rung, frozenset()) for rung in (Rung.RECLAIM, Rung.PREEMPT))
     )
+    return outcome.pool is not None and bool(loose_gangs(outcome.state, outcome.pool, evictable))
+
+
+def _stages(result: SessionResult, joint: Joint, *, certain: bool) -> tuple[Stage, ...]:
+    """Stages as told; where units might be others (not ``certain``), bounds count as long as nobody is evicted.
+
+    The model moves units whole, where single pods of one may stay after all: no fewer units than the bound fills.
+    """
+    found: list[Stage] = []
+    for s in result.stages:
+        value = float(s.value if s.value is not None else 0)
+        certain = certain or (s.name == "moved-pods" and not any(stage.value for stage in found))
+        bound = s.bound if certain else 0
+        bound = _fewest_moves(joint, bound) if s.name == "moved-pods" else bound
+        found.append(Stage(s.name, value, float(bound), s.optimal and bound == s.bound))
+    return tuple(found)
+
+
+def _fewest_moves(joint: Joint, pods: int) -> int:
+    """The fewest units that have ``pods`` pods: each that moves moves one of them at least."""
+    sizes = sorted((len(mover.home) for mover in joint.movers if mover.may_move), reverse=True)
+    units = 0
+    while pods > 0 and units < len(sizes):
+        pods, units = pods - sizes[units], units + 1
+    return units
 
 
 def _apply(outcome: Outcome, joint: Joint, decision: Decision, takers: Sequence[frozenset[int]]) -> str:

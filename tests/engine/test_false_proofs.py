@@ -18,6 +18,7 @@ from kai_solver.domain import (
     PodAffinityTerm,
     PodSet,
     PodStatus,
+    Policy,
     Queue,
     Requirement,
     Rung,
@@ -164,6 +165,31 @@ def test_a_limit_by_gpu_memory_still_holds(mixed_nodes: list[Node], engine: Engi
     assert set(proofs(plan)) == {"ns/w"}
 
 
+def test_the_least_victims_count_gpu_memory_by_the_node_that_is_taken(mixed_nodes: list[Node], engine: Engine) -> None:
+    """On the small device half a GPU would not be enough to evict, and the bound of the evicted work too high."""
+    runs = [
+        a_gang("r0", a_pod("r0", node="small", devices=(0,)), priority=10),
+        a_gang("r1", a_pod("r1", node="big", devices=(0,), gpu=GpuRequest(1, 500)), priority=10),
+    ]
+    wants = a_gang("w", a_pod("w0", gpu=BY_MEMORY), priority=60)
+    plan = engine.cycle(a_snapshot(mixed_nodes, *runs, wants, gpu_limit=1500))
+    assert [eviction.pod for eviction in plan.evictions] == ["ns/r1"]
+    assert all(stage.optimal for stage in plan.stages)
+
+
+@LADDERS
+def test_victims_that_only_a_passed_limit_asks_for_stay_away(engine: Engine, model: str) -> None:
+    """Three run where two may: for one more two have to go, though the node has room."""
+    node = a_node("a", 8)
+    runs = [a_gang(f"r{i}", a_pod(f"r{i}", node="a", devices=(i,)), priority=10) for i in range(3)]
+    wants = a_gang("w", a_pod("w0"), priority=60)
+    snapshot = a_snapshot([node], *runs, wants, gpu_limit=2000)
+    plan = cycle(snapshot, load_model(model), child=engine.child)
+    assert check_plan(snapshot, plan) == ()
+    assert len(plan.evictions) in (0, 2)
+    assert bool(plan.evictions) == (model == "default")
+
+
 def test_a_move_helps_a_request_by_gpu_memory(mixed_nodes: list[Node], engine: Engine) -> None:
     homes = [("big", 600), ("big", 300), ("small", 200)]
     runs = [
@@ -173,6 +199,113 @@ def test_a_move_helps_a_request_by_gpu_memory(mixed_nodes: list[Node], engine: E
     plan = engine.cycle(a_snapshot(mixed_nodes, *runs, a_gang("w", a_pod("w0", gpu=BY_MEMORY))))
     assert rungs(plan) == {"ns/w": Rung.CONSOLIDATION}
     assert [move.pod for move in plan.moves] == ["ns/r1"]
+
+
+@pytest.fixture
+def half_and_half() -> list[Node]:
+    """30,000 MiB are three quarters of the one GPU, and three eighths of the other."""
+    return [a_node("small", 1, memory_mib=40_000), a_node("big", 1, memory_mib=80_000)]
+
+
+def test_a_move_to_a_larger_device_frees_what_nobody_had(half_and_half: list[Node], engine: Engine) -> None:
+    """A quarter and a half of a GPU are free, and yet a whole one comes of it."""
+    by_memory = GpuRequest(1, 0, 30_000)
+    runs = [
+        a_gang("r0", a_pod("r0", node="small", devices=(0,), gpu=by_memory)),
+        a_gang("r1", a_pod("r1", node="big", devices=(0,), gpu=GpuRequest(1, 500))),
+    ]
+    plan = engine.cycle(a_snapshot(half_and_half, *runs, a_gang("w", a_pod("w0"))))
+    assert rungs(plan) == {"ns/w": Rung.CONSOLIDATION}
+    assert [(move.pod, move.target) for move in plan.moves] == [("ns/r0", "big")]
+
+
+@LADDERS
+def test_a_limit_proves_nothing_where_others_could_cost_less(
+    half_and_half: list[Node], engine: Engine, model: str
+) -> None:
+    """Moved to the large device, r0 takes three eighths of a GPU of the limit in place of three quarters."""
+    r0 = a_gang("r0", a_pod("r0", node="small", devices=(0,), gpu=GpuRequest(1, 0, 30_000)))
+    snapshot = a_snapshot([*half_and_half, a_node("other", 1)], r0, a_gang("w", a_pod("w0")), gpu_limit=1400)
+    plan = cycle(snapshot, load_model(model), child=engine.child)
+    assert rungs(plan) or proofs(plan)["ns/w"] != "proven"
+
+
+def test_any_pods_may_be_the_minimum_of_a_protected_gang(engine: Engine) -> None:
+    """Two pods of r share the one device; the third, with a neighbour who may not go, is minimum enough."""
+    half = GpuRequest(1, 500)
+    elastic = a_gang(
+        "r",
+        *(a_pod(f"r{i}", node="a", order=i, devices=(i // 2,), gpu=half) for i in range(3)),
+        need=1,
+        priority=10,
+        last_start_s=900.0,
+    )
+    fixed = a_gang("f", a_pod("f0", node="a", devices=(1,), gpu=half), priority=100, preemptible=False)
+    wants = a_gang("w", a_pod("w0"), priority=60)
+    policy = Policy(preempt_min_runtime_s=600.0)
+    plan = engine.cycle(a_snapshot([a_node("a", 2)], elastic, fixed, wants, policy=policy))
+    assert rungs(plan) or proofs(plan)["ns/w"] != "proven"
+
+
+def test_what_an_elastic_gang_loses_is_not_called_least_where_it_could_lose_others(engine: Engine) -> None:
+    """The small pod of s could go for the asker, and the large one be the minimum."""
+    sizes = [("s", 1), ("s", 2), ("t", 1)]
+    pods = [
+        a_pod(f"r{i}", gpus, "a", i, podset=podset, devices=tuple(range(i, i + gpus)) if i < 2 else (3,))
+        for i, (podset, gpus) in enumerate(sizes)
+    ]
+    elastic = a_gang("r", *pods, root=SubGroup(children=(PodSet("s", 1), PodSet("t", 1))), priority=10)
+    plan = engine.cycle(a_snapshot([a_node("a", 4)], elastic, a_gang("w", a_pod("w0"), priority=60)))
+    assert rungs(plan) == {"ns/w": Rung.PREEMPT}
+    lost = next(stage for stage in plan.stages if stage.name.startswith("evicted-work"))
+    assert [eviction.pod for eviction in plan.evictions] == ["ns/r0"] or not lost.optimal
+
+
+@LADDERS
+def test_of_a_gang_that_moves_those_stay_that_can(engine: Engine, model: str) -> None:
+    """CPU is what w lacks on b: for r1 to move one of r5 has to make room, and not both."""
+    half = GpuRequest(1, 500)
+    snapshot = a_snapshot(
+        [a_node("a", 1, cpu=4000), a_node("b", 4, cpu=4000)],
+        a_gang("r0", a_pod("r0", node="b", devices=(0,), gpu=half, cpu=500)),
+        a_gang("r1", a_pod("r1", node="b", devices=(0,), gpu=half, cpu=3000)),
+        a_gang("r2", a_pod("r2", node="b", devices=(1,), gpu=half, cpu=500)),
+        a_gang("r5", *(a_pod(f"r5-{i}", node="a", order=i, devices=(0,), gpu=half, cpu=500) for i in range(2))),
+        a_gang("w", a_pod("w0", 2, cpu=500)),
+    )
+    plan = cycle(snapshot, load_model(model), child=engine.child)
+    moved = next(stage for stage in plan.stages if stage.name == "moved-pods")
+    assert moved.value == len(plan.moves)
+    assert moved.bound <= 2
+    if plan.moves:
+        assert {move.pod for move in plan.moves} in ({"ns/r1", "ns/r5-0"}, {"ns/r1", "ns/r5-1"})
+
+
+def test_pods_that_are_placed_once_more_stay_within_the_limit(engine: Engine) -> None:
+    """r2 has to move to the large devices of its zone, where it costs the queue less, and w may not be in its way."""
+    near, far = {"zone": "near"}, {"zone": "far"}
+    nodes = [
+        a_node("n0", 3, memory_mib=80_000, labels=near),
+        a_node("n1", 2, memory_mib=40_000, labels=near),
+        a_node("n2", 3, memory_mib=80_000, labels=far),
+    ]
+    by_memory, half, third = GpuRequest(1, 0, 20_000), GpuRequest(1, 500), GpuRequest(1, 300)
+    zone = flat_gang(1, TopologyConstraint("dc", "zone"))
+    snapshot = a_snapshot(
+        nodes,
+        a_gang("r1", a_pod("r1-0", 1, "n2", 0, devices=(0,)), a_pod("r1-1", 2, "n2", 1, devices=(1, 2)), priority=60),
+        a_gang("r2", a_pod("r2-0", node="n1", devices=(0,), gpu=by_memory), root=zone, priority=60),
+        a_gang("r3", a_pod("r3-0", node="n0", devices=(1, 2), gpu=GpuRequest(2, 500)), priority=60),
+        a_gang("s0", a_pod("s0", node="n0", devices=(1,), gpu=half), priority=50, queue="other"),
+        a_gang("s1", a_pod("s1", node="n0", devices=(0,)), priority=60, queue="other"),
+        a_gang("w", *(a_pod(f"w{i}", order=i, gpu=third) for i in range(2)), priority=100, preemptible=False),
+        gpu_limit=2000,
+        topologies=(Topology("dc", (TopologyLevel("zone"),)),),
+    )
+    other = replace(snapshot.queues[0], name="other", limit=ENDLESS, created_s=1.0)
+    plan = engine.cycle(replace(snapshot, queues=(*snapshot.queues, other)))
+    assert plan.notes == ()
+    assert rungs(plan) == {"ns/w": Rung.PREEMPT}
 
 
 def test_an_optimum_that_cannot_be_seated_proves_nothing(engines: Engines) -> None:

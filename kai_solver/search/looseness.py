@@ -1,0 +1,26 @@
+"""Gangs whose units are one choice among several: what is "impossible", or "least", with these units proves nothing.
+
+Units of an elastic gang are fixed: surplus pods last first, and a core. But any pods may be the minimum, and any K of N
+subgroups: a better set of victims may keep others.
+"""
+
+from kai_solver.greedy import State, VictimPool
+
+
+def loose_gangs(state: State, pool: VictimPool, evictable: frozenset[int]) -> frozenset[int]:
+    """Gangs of ``evictable`` units that could give up others of their pods, and it would make a difference."""
+    gangs = {pool.units[unit].gang for unit in evictable}
+    return frozenset(gang for gang in gangs if _is_loose(state, pool, gang, evictable))
+
+
+def _is_loose(state: State, pool: VictimPool, gang: int, evictable: frozenset[int]) -> bool:
+    problem, units = state.problem, [pool.units[unit] for unit in pool.of_gang[gang]]
+    pods = [pod for unit in units for pod in unit.pods]
+    leaves = problem.gangs[gang].leaves
+    if len(units) == 1 or len(pods) == len(units):
+        # The core is one pod like the others, or there is none: but not where it may not go and another could be it.
+        is_single = len(leaves) == 1 or not any(unit.is_core for unit in units)
+        if len(units) == 1 or (is_single and all(unit.index in evictable for unit in units)):
+            return False
+    places = {(problem.pod_shape[p], state.leaf_of[p], problem.pod_node[p], problem.seats.get(p)) for p in pods}
+    return len(places) > 1
