@@ -125,9 +125,11 @@ def validate(model: type[M], document: Any, file: str, error: type[InputError] =
 
 
 def path_of(location: tuple[int | str, ...]) -> str:
-    """``gangs[3].pods[0].gpus`` of pydantic's location."""
+    """``gangs[3].pods[0].gpus`` of pydantic's location, without the names that it gives to the parts of a union."""
     path = ""
     for part in location:
+        if isinstance(part, str) and ("[" in part or part.startswith("constrained-")):
+            continue
         path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
     return path
 

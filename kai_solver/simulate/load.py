@@ -20,6 +20,7 @@ from kai_solver.instances_io.scenario_schema import (
     SwfDoc,
 )
 from kai_solver.simulate.generate import generated_jobs, outages
+from kai_solver.simulate.hopeless import hopeless
 from kai_solver.simulate.making import JobMaker
 from kai_solver.simulate.openb_jobs import openb_jobs
 from kai_solver.simulate.scenario import Job, Outage, Scenario
@@ -80,6 +81,7 @@ class _Loader:
         if twice:
             raise InputError(f"two workloads are named {twice!r}", field="workloads", cure="Give each its own name")
         jobs = [job for number in range(len(doc.workloads)) for job in self._jobs(number, cluster)]
+        self._notices += hopeless(cluster.nodes, jobs, doc.duration)
         return Scenario(
             name=doc.name,
             cluster=cluster,

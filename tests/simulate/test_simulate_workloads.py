@@ -1,6 +1,7 @@
 """Workloads from files and generators: what is read, what is set aside, what is refused and how."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from kai_solver.errors import InputError
 from kai_solver.simulate import Result, Scenario, load_scenario, scenario_of, summarize
+from kai_solver.simulate.hopeless import hopeless
 from kai_solver.simulate.swf import read_swf, split
 
 Make = Callable[..., Scenario]
@@ -254,3 +256,43 @@ def test_shipped_scenarios_load_and_follow_the_schema(file: Path) -> None:
 
     jsonschema.validate(yaml.safe_load(file.read_text()), published_schemas()["scenario.schema.json"])
     assert load_scenario(file).jobs
+
+
+@pytest.mark.parametrize(
+    ("nodes", "changes", "why"),
+    [
+        (0, {}, "cluster: has no nodes: no job can run"),
+        (2, {"gpus": 9}, "workload w: 1 of 1 jobs can never run: a pod asks for 9 GPUs, the largest node has 8 GPUs"),
+        (2, {"gpus": {8: 1, 16: 3}, "count": 60}, "a pod asks for 16 GPUs, the largest node has 8 GPUs"),
+        (2, {"pods": 3}, "a gang asks for 24 GPUs at once, the cluster has 16 GPUs"),
+        (2, {"cpu": 65}, "a pod asks for 65 CPU cores, the largest node has 64 CPU cores"),
+        (2, {"count": 0}, "workloads: no job arrives: the tables have no jobs"),
+        (2, {"at": 900.0}, "workloads: no job arrives: the tables have no jobs"),
+        (2, {"pods": 3, "minPods": 2}, ""),
+        (2, {"pods": 2}, ""),
+    ],
+)
+def test_what_can_never_run_is_told(make: Make, job: JobOf, nodes: int, changes: dict[str, Any], why: str) -> None:
+    queues = [{"name": "a", "quota": 8}]
+    cluster = {"nodes": [{"name": "n-{i}", "count": nodes, "gpus": 8, "cpu": 64}], "queues": queues}
+    scenario = make(job(**changes), cluster=cluster, duration=600)
+    told = [f"{notice.object}: {notice.text}" for notice in scenario.notices]
+    assert len(told) == bool(why)
+    assert all(text.endswith(why) for text in told)
+
+
+def test_who_arrives_after_the_end_is_told(make: Make, job: JobOf) -> None:
+    scenario = make(job(count=3))
+    late = replace(scenario.jobs[0], arrival_s=600.0)
+    told = list(hopeless(scenario.cluster.nodes, [*scenario.jobs, late], 600.0))
+    assert [notice.text for notice in told] == ["1 of 4 jobs arrive at the end or later, and never run"]
+
+
+def test_a_replay_without_nodes_or_jobs_has_empty_results(make: Make, job: JobOf, run: Run) -> None:
+    cluster = {"nodes": [], "queues": [{"name": "a", "quota": 8}]}
+    for scenario in (make(job(), cluster=cluster, duration=10), make(duration=10)):
+        result = run(scenario)
+        summary = summarize(result)
+        assert (sum(summary.jobs.values()), summary.jobs.get("done", 0)) == (len(scenario.jobs), 0)
+        assert (summary.utilisation, summary.goodput) == (0, 0)
+        assert not any(row.binds or row.evictions for row in result.records.cycles)
