@@ -12,7 +12,6 @@ from itertools import combinations
 
 from kai_solver.bounds.counting import (
     GPU_NAME,
-    NODE_RULES,
     PLACEMENT,
     TOPOLOGY,
     Shortfall,
@@ -25,6 +24,7 @@ from kai_solver.bounds.refuting import LIMIT, QUOTA, Bounds, Moment, Refuted
 from kai_solver.bounds.rights import MINRUNTIME, PREEMPTIBLE, PRIORITY, SHARE
 from kai_solver.domain import Blocker, Rung
 from kai_solver.errors import InternalError
+from kai_solver.reduction.capacity import NODE_RULES
 from kai_solver.units import GPU, MILLI, QUEUE_RESOURCES, format_amount
 
 MOST_TRIED = 36
@@ -112,7 +112,34 @@ def _elements(bounds: Bounds, demand: Demand, *, by_rung: bool) -> Iterator[str]
         yield from bounds.rights.protections(demand)
 
 
-def _filter(ask: Ask, names: Sequence[str]) -> frozenset[str]:
+def elements_of_model(evidence: Evidence) -> tuple[str, ...]:
+    """Rules and resources that the model can be asked without, as of `_elements`."""
+    demand = evidence.demand
+    shares = [SHARE] if demand.rung is Rung.RECLAIM else []
+    names = [
+        name for name in _elements(evidence.bounds, demand, by_rung=False) if name not in (LIMIT, QUOTA, PLACEMENT)
+    ]
+    return (*names, *shares)
+
+
+def in_words_of_model(evidence: Evidence, name: str) -> Blocker:
+    """An element of a set that the model found: that there is too little, not how much would do at the least."""
+    bounds, demand = evidence.bounds, evidence.demand
+    pods = sum(demand.needed.values())
+    found = Refuted("count", Shortfall("flow", pods, 0))
+    element = _Words(bounds, demand, found).element(name)
+    if element.kind != "resource":
+        return element
+    return replace(element, need=f"{say_pods(pods)}, with those admitted before", have="no way to place all")
+
+
+def smallest_part(ask: Callable[[frozenset[str]], object | None], names: Sequence[str]) -> list[str]:
+    """Those of ``names`` that must hold for ``ask`` to say no, given what is dropped; as few as were found."""
+    kept = _filter(ask, names)
+    return [name for name in names if name in kept]
+
+
+def _filter(ask: Callable[[frozenset[str]], object | None], names: Sequence[str]) -> frozenset[str]:
     """A smallest part of ``names`` that must hold for the bound to say no; of equals, one of those named first."""
     every = frozenset(names)
 
@@ -224,11 +251,17 @@ class _Words:
         else:
             need = f"{say_pods(count.need)} of {describe(self.problem, count.shape)}"
             have = f"room for {count.have}"
-        return Blocker("resource", name, need, have, self._where, name, short)
+        # What blocks together with another may lack in other domains than the nearest.
+        where = "" if self._is_shared_blame(count, resource) else self._where
+        return Blocker("resource", name, need, have, where, name, short)
+
+    def _is_shared_blame(self, count: Shortfall, resource: int) -> bool:
+        """True where the count that is left does not say how much of the resource is short."""
+        return count.kind == "flow" or (count.kind in ("total", "slots") and resource != count.resource)
 
     def _short(self, count: Shortfall, resource: int) -> int:
         missing = count.need - count.have
-        if count.kind == "flow" or (count.kind in ("total", "slots") and resource != count.resource):
+        if self._is_shared_blame(count, resource):
             # So much would surely do: how little might is not known.
             return sum(pods * self._asked(shape, resource) for shape, pods in self.demand.needed.items())
         if count.kind == "total":

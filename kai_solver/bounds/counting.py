@@ -14,18 +14,17 @@ from numpy.typing import NDArray
 
 from kai_solver.domain import NO_PLACEMENT, Blocker, Placement
 from kai_solver.reduction import Problem
-from kai_solver.reduction.capacity import MANY, fitting, fitting_beside_gpus
+from kai_solver.reduction.capacity import ENDLESS, MANY, NODE_RULES, fitting, fitting_beside_gpus
 from kai_solver.units import GPU, MILLI, PODS, format_amount
 from kai_solver.units.resources import FIXED
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
-TOPOLOGY, PLACEMENT, NODE_RULES = "topology", "placement", "node-rules"
+TOPOLOGY, PLACEMENT = "topology", "placement"
 """Rules that a count can be asked without; resources are dropped by their names."""
 
 NOTHING: frozenset[str] = frozenset()
-ENDLESS = 1 << 60
 GPU_NAME = FIXED[GPU]
 
 

@@ -166,6 +166,8 @@ class Joint:
         unit (a set is allowed where some resource stays below).
     spacings
         Workloads of the arrivals and movers that have a rule of placement.
+    dropped
+        Resources by name, and ``node-rules``, that no place has to heed: for questions of what blocks.
     """
 
     problem: Problem
@@ -179,6 +181,11 @@ class Joint:
     zone_free: IntArray | None = None
     zones_of: Mapping[int, ZoneTake] = field(default_factory=dict)
     spacings: tuple[Spacing, ...] = ()
+    dropped: frozenset[str] = frozenset()
+
+    def binds(self, resource: int) -> bool:
+        """Must places heed the resource?"""
+        return not self.dropped or self.problem.snapshot.schema.names[resource] not in self.dropped
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ import numpy as np
 from kai_solver.formulation.flows import flows_of
 from kai_solver.formulation.joint import Arrival, Joint, Mover, Piece
 from kai_solver.formulation.spec import ModelSpec, Term, Var
-from kai_solver.reduction.capacity import MANY, IntArray, fitting
+from kai_solver.reduction.capacity import ENDLESS, MANY, NODE_RULES, IntArray, fitting, fitting_beside_gpus
 from kai_solver.reduction.zones import ZoneTake
-from kai_solver.units import Vector
+from kai_solver.units import GPU, Vector
 
 ClassKey = tuple[int, int, int, int, bool, bool, bool, bool, tuple[int, int, int]]
 
@@ -228,7 +228,7 @@ class Variables:
     def _places(self, shape: int, nodes: Iterable[int], most: int) -> dict[int, Var]:
         """``place`` variables of one shape on every node that could take at least one with everybody else gone."""
         fit = self.fitting(shape)
-        slots = self.joint.problem.shapes.shapes[shape].gpu.is_shared
+        slots = self.joint.problem.shapes.shapes[shape].gpu.is_shared and self.joint.binds(GPU)
         made: dict[int, Var] = {}
         for node in nodes:
             upper = min(int(fit[node]), most)
@@ -265,9 +265,21 @@ class Variables:
         """(N,) pods of ``shape`` that fit each node with all arrivals and movers lifted out."""
         found = self._fit.get(shape)
         if found is None:
-            found = fitting(self.joint.problem, self.joint.free, self.joint.device_free, shape)
-            self._fit[shape] = found
+            joint = self.joint
+            found = fitting(joint.problem, joint.free, joint.device_free, shape) if not joint.dropped else None
+            found = self._fit[shape] = self._fitting_without(shape) if found is None else found
         return found
+
+    def _fitting_without(self, shape: int) -> IntArray:
+        """``fitting`` where nobody heeds what the problem has dropped."""
+        joint, free = self.joint, self.joint.free.copy()
+        free[[resource for resource in range(len(free)) if not joint.binds(resource)]] = ENDLESS
+        admits = joint.problem.shapes.mask(shape)
+        if NODE_RULES in joint.dropped:
+            admits = np.ones_like(admits)
+        if joint.binds(GPU):
+            return fitting(joint.problem, free, joint.device_free, shape, admits)
+        return np.maximum(fitting_beside_gpus(joint.problem.shapes.shapes[shape].request, free, admits), 0)
 
     def pooled_pieces(self, owner: int) -> list[Piece]:
         """Pieces of an owner whose places are counted in the pool."""

@@ -82,15 +82,19 @@ def _pending(
     said = ((asked.value, refusal.proof.method) for asked, refusal in rungs.items())
     methods = [f"{name}: {method}" if method else name for name, method in said]
     blocking, minimal = told_blockers(rungs.values()) if late else blocking_set(rungs.values())
+    hurried = NO_TIME if late and state == "proven" and any(r.evidence is not None for r in rungs.values()) else ""
     pods = outcome.asked.get((gang, rung), ())
     return Pending(
         problem.gangs[gang].gang.key,
         delay.reason,
         for_gang(problem, gang, pods, message),
-        Proof(state, "; ".join(methods), blocking, minimal and state == "proven"),
+        Proof(state, "; ".join(methods) + hurried, blocking, minimal and state == "proven"),
         tuple(_errors(problem, outcome, gang, rungs, names)),
     )
 
+
+NO_TIME = "; no time was left for the smallest set"
+"""Beside the methods of a proof whose set nobody looked for."""
 
 _OF_ONE = frozenset(("limit", "quota", "fair-share", "rule", "size", "count"))
 """Methods whose one blocker is all that blocks."""

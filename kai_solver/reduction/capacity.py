@@ -9,6 +9,10 @@ from kai_solver.units import GPU, MILLI, Vector
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
 
+NODE_RULES = "node-rules"
+"""What pods and nodes ask of each other beside resources, where a count is asked without it."""
+ENDLESS = 1 << 60
+"""Room of a resource that a count is asked without."""
 MANY = 1 << 20
 """Pods that no node takes: stands for "as many as you like" of a shape that asks for nothing."""
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from kai_solver.bounds import Evidence
@@ -19,6 +19,7 @@ from kai_solver.search.joining import Joiner
 from kai_solver.search.parameters import Presolve
 from kai_solver.search.question import Question
 from kai_solver.search.refuter import Refuter
+from kai_solver.search.xplain import SolverEvidence
 
 UNKNOWN = Answer("no", Proof("unknown", "budget"))
 REFUTED = Answer("no", Proof("proven", "cp-sat"))
@@ -104,6 +105,10 @@ class OracleLadder:
                 kept[gang] = joiner.welcome_home(question.kept.intersection(pool.of_gang[gang]))
         return self._refuter_of(question.outcome).evidence(question.chunk, question.rung, kept)
 
+    def _solver_evidence(self, asker: Asker, question: Question) -> SolverEvidence | None:
+        counted = self._refuter_of(question.outcome).evidence(question.chunk, question.rung, {})
+        return None if counted is None else SolverEvidence(asker, question.joint(), counted)
+
     def _joiner(self, outcome: Outcome) -> Joiner:
         if self._joined is None or self._joined.outcome is not outcome:
             self._joined = Joiner(outcome)
@@ -130,6 +135,8 @@ class OracleLadder:
         found = UNKNOWN
         for cautious in self._ways(question, size):
             found = self._decide(purse, question, cautious=cautious)
+            if found is REFUTED:
+                found = replace(REFUTED, evidence=self._solver_evidence(asker, question))
             if found.verdict == "yes" or found.proof.state == "proven":
                 break
         self._count(found)

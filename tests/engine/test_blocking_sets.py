@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from kai_solver.domain import Blocker, Gang, Pending, Plan, Snapshot
+from kai_solver.domain import Blocker, Gang, GpuRequest, Node, Pending, Plan, Pod, Queue, Snapshot, flat_gang
 from kai_solver.engine import Engine
 from kai_solver.explain.easing import eased
-from kai_solver.units import CPU
-from tests.engine.test_proofs import RUNGS, Rules, small_clusters
+from kai_solver.units import CPU, UNLIMITED, ResourceSchema
+from tests.engine.test_proofs import GIB, RUNGS, Rules, small_clusters
 
 
 class Engines(Protocol):
@@ -73,6 +73,41 @@ def check_blocking_set(engine: Engine, cluster: Snapshot) -> None:
         assert not possible, entry
         assert entry.proof.blocking
         assert all(is_needed(engine, cluster, gang, entry, blocker) for blocker in entry.proof.blocking), entry.proof
+
+
+def crowded(*asked: tuple[int, int]) -> Snapshot:
+    """Two nodes of one GPU and 4 cores, and a gang whose pods ask for (milli of a GPU, milli of CPU)."""
+    nodes = tuple(Node(f"n{i}", (4000, 64 * GIB, 1000, 20), gpus=1, gpu_memory_mib=100) for i in range(2))
+    pods = tuple(
+        Pod("ns", f"w-{i}", (cpu, GIB, 0, 1), GpuRequest(int(milli > 0), milli or 1000), order=(0, float(i), ""))
+        for i, (milli, cpu) in enumerate(asked)
+    )
+    endless = (UNLIMITED, UNLIMITED, UNLIMITED)
+    queues = (Queue("q", quota=endless, limit=endless),)
+    return Snapshot(1000.0, ResourceSchema(), nodes, queues, (Gang("ns", "w", "q", flat_gang(len(pods)), pods),))
+
+
+@pytest.mark.parametrize(
+    ("asked", "resource"),
+    [
+        (((0, 3000), (0, 3000), (0, 2000)), "cpu"),
+        (((600, 100), (600, 200), (300, 300), (500, 400)), "gpu"),
+    ],
+)
+def test_what_only_the_model_refutes_has_a_smallest_set(
+    engines: Engines, asked: tuple[tuple[int, int], ...], resource: str
+) -> None:
+    """There is enough of everything in all, but the pieces do not fit."""
+    cluster = crowded(*asked)
+    engine, gang = engines["deterministic"], cluster.gangs[0]
+    entry = waits(engine.cycle(cluster), gang)
+    assert entry is not None
+    assert entry.proof.method.startswith("allocate: cp-sat")
+    found = [blocker for blocker in entry.proof.blocking if blocker.kind == "resource"]
+    assert [blocker.name for blocker in found] == [resource]
+    easier = eased(cluster, gang.key, found[0])
+    assert easier is not None
+    assert waits(engine.cycle(easier), gang) is None
 
 
 @given(cluster=mixed_clusters())

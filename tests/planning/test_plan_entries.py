@@ -263,4 +263,5 @@ def test_without_time_the_rungs_own_blockers_are_told_and_not_called_smallest() 
     assert in_time.proof.state == late.proof.state == "proven"
     assert in_time.proof.minimal
     assert not late.proof.minimal
+    assert late.proof.method == f"{in_time.proof.method}; no time was left for the smallest set"
     assert late.proof.blocking

@@ -27,10 +27,11 @@ def add(v: Variables) -> None:
     """Add the rows."""
     load = _loads(v)
     for node, entries in load.items():
-        opened = _opened(v, node, entries)
+        opened = _opened(v, node, entries) if v.joint.binds(GPU) else []
         _resources(v, node, entries, opened)
-        _devices(v, node, entries, opened)
-        _emptying(v, node, entries)
+        if v.joint.binds(GPU):
+            _devices(v, node, entries, opened)
+            _emptying(v, node, entries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ def _opened(v: Variables, node: int, entries: list[Entry]) -> list[Term]:
 def _resources(v: Variables, node: int, entries: list[Entry], opened: list[Term]) -> None:
     problem = v.joint.problem
     for resource in range(v.joint.free.shape[0]):
-        if resource == GPU:
+        if resource == GPU or not v.joint.binds(resource):
             continue
         terms: list[Term] = []
         for entry in entries:

@@ -1,0 +1,88 @@
+"""What blocks where CP-SAT gave the proof: the model asked again without resources and rules, halves of them at a time.
+
+The same search for a smallest set as for the bounds (`bounds/blocking.py`, QuickXplain), with the model in place of a
+count. Who may be disturbed, limits and quotas stay as they are: a set is about what is left to ask for beside them.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from kai_solver.bounds import Evidence
+from kai_solver.bounds.blocking import elements_of_model, in_words_of_model, smallest_part
+from kai_solver.bounds.counting import GPU_NAME, TOPOLOGY
+from kai_solver.bounds.rights import SHARE
+from kai_solver.domain import Blocker
+from kai_solver.formulation.build import formulate
+from kai_solver.formulation.joint import Joint
+from kai_solver.search.asker import Asker
+from kai_solver.units import PODS
+from kai_solver.units.resources import FIXED
+
+PODS_NAME = FIXED[PODS]
+LARGEST = 20_000
+"""Variables up to which the model is asked again: each question may take as long as the proof did."""
+
+FAMILIES = {TOPOLOGY: "topology", SHARE: "entitlement"}
+"""Rules that are families of the model; resources and the rules of nodes are left out of places instead."""
+
+
+class _GaveUpError(Exception):
+    """No time, or no answer."""
+
+
+@dataclass(slots=True, eq=False)
+class SolverEvidence:
+    """A question that CP-SAT proved to have no solution, kept so that the set can be found when somebody wants it.
+
+    ``counted``: the same question to the bounds, which know what no empty cluster could serve.
+    """
+
+    asker: Asker
+    joint: Joint
+    counted: Evidence
+    _found: tuple[Blocker, ...] | None = field(default=None)
+
+    def blocking(self) -> tuple[Blocker, ...]:
+        """The smallest set found; empty where there was no time for it."""
+        if self._found is None:
+            try:
+                self._found = tuple(self._smallest())
+            except _GaveUpError:
+                self._found = ()
+        return self._found
+
+    def blocking_ever(self) -> tuple[Blocker, ...]:
+        """What blocks every rung, even on an empty cluster, by the bounds."""
+        return self.counted.blocking_ever()
+
+    def _smallest(self) -> list[Blocker]:
+        names = elements_of_model(self.counted)
+        if self._blocks(frozenset(names)):
+            return []
+        kept = smallest_part(lambda dropped: self._blocks(dropped) or None, names)
+        shared = self._shared_pods
+        if PODS_NAME in kept and shared:
+            # A device that shares open takes a slot for its reservation pod: more devices do not do without.
+            kept = [name for name in kept if name != GPU_NAME]
+        found = [in_words_of_model(self.counted, name) for name in kept]
+        return [replace(b, short=b.short + shared) if b.name == PODS_NAME else b for b in found]
+
+    @property
+    def _shared_pods(self) -> int:
+        """Devices that the chunk's shares may open, one each at the most."""
+        shapes = self.joint.problem.shapes.shapes
+        needed = self.counted.demand.needed.items()
+        return sum(count * shapes[s].gpu.devices for s, count in needed if shapes[s].gpu.is_shared)
+
+    def _blocks(self, dropped: frozenset[str]) -> bool:
+        """Has the model no solution without what is ``dropped``?"""
+        if self.asker.is_out_of_time:
+            raise _GaveUpError
+        left_out = {FAMILIES[name] for name in dropped if name in FAMILIES}
+        families = [name for name in self.asker.model.families if name not in left_out]
+        form = formulate(replace(self.joint, dropped=dropped - FAMILIES.keys()), families, ())
+        if form.spec.size[0] > LARGEST:
+            raise _GaveUpError
+        answer = self.asker.solve(form.spec, self.asker.budget.left_s / 4)
+        if answer.status != "infeasible" and answer.values is None:
+            raise _GaveUpError
+        return answer.status == "infeasible"
