@@ -1,6 +1,6 @@
 """What a queue may take from others (reference 3.5 with its corrections; KAI: ``proportion/reclaimable``)."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
@@ -8,6 +8,9 @@ from kai_solver.domain import Blocker
 from kai_solver.fairness.order import NOTHING, Amounts, Table
 from kai_solver.fairness.tree import QueueTree, Triple
 from kai_solver.units import QUEUE_RESOURCES, UNLIMITED, format_amount
+
+Held = Table | Mapping[int, Amounts]
+"""What queues hold: of all, or of those that count."""
 
 
 def may_reclaim(
@@ -54,7 +57,7 @@ def levelled(tree: QueueTree, leaf_r: int, leaf_v: int) -> tuple[int, int]:
 
 
 def victim_queue_eligible(
-    tree: QueueTree, allocatable: Table, allocated: Table, leaf_r: int, leaf_v: int, request: Amounts
+    tree: QueueTree, allocatable: Table, allocated: Held, leaf_r: int, leaf_v: int, request: Amounts
 ) -> bool:
     """Whether work of ``leaf_v`` may be looked at as a victim for ``request`` of ``leaf_r``.
 
@@ -69,7 +72,7 @@ def victim_queue_eligible(
     return over or not any(q != UNLIMITED and h < q for h, q in zip(held, quota, strict=True))
 
 
-def within_quota(tree: QueueTree, allocated: Table, queue: int, request: Amounts) -> bool:
+def within_quota(tree: QueueTree, allocated: Held, queue: int, request: Amounts) -> bool:
     """Whether ``queue`` with ``request`` stays within its quota in all three resources."""
     return _first_over(tree.quotas[queue], allocated[queue], request) is None
 
@@ -146,7 +149,8 @@ class ReclaimLedger:
         self._tree = tree
         self._share = share
         self._allocatable = allocatable
-        self._left = [list(row) for row in allocated]
+        # Only queues of the way up and their siblings are ever compared.
+        self._left = {queue: list(allocated[queue]) for above in tree.path[leaf] for queue in _level(tree, above)}
         self._leaf = leaf
         self._request = tuple(request)
         self._involved = {resource for resource in range(3) if request[resource] > 0}
@@ -168,9 +172,11 @@ class ReclaimLedger:
     def forget(self, leaf: int, charge: Amounts) -> None:
         """Places that were given in this cycle and are taken back: nobody is charged for them, nobody holds them."""
         for queue in self._tree.path[leaf]:
-            row = self._left[queue]
-            for resource in range(3):
-                row[resource] -= charge[resource]
+            row = self._left.get(queue)
+            if row is not None:
+                row[0] -= charge[0]
+                row[1] -= charge[1]
+                row[2] -= charge[2]
 
     def may_look_at(self, victim_leaf: int) -> bool:
         """Whether work of ``victim_leaf`` may be a victim at all, by the numbers of this moment."""
@@ -200,14 +206,18 @@ class ReclaimLedger:
         )
 
     def _siblings(self, queue: int) -> Iterator[int]:
-        path = self._tree.path[queue]
-        level = self._tree.children[path[1]] if len(path) > 1 else self._tree.roots
-        return (other for other in level if other != queue)
+        return (other for other in _level(self._tree, queue) if other != queue)
 
     def _is_less_saturated(self, queue: int, sibling: int, factor: float) -> bool:
         ours = [left + asked for left, asked in zip(self._left[queue], self._request, strict=True)]
         shares = (self._share[queue], self._share[sibling])
         return less_saturated(ours, self._left[sibling], *shares, self._involved, factor)
+
+
+def _level(tree: QueueTree, queue: int) -> Sequence[int]:
+    """``queue`` and its siblings."""
+    path = tree.path[queue]
+    return tree.children[path[1]] if len(path) > 1 else tree.roots
 
 
 def less_saturated(

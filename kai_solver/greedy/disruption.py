@@ -210,6 +210,13 @@ class Disruption:
         )
         return _Before(self.state.mark(), ledger)
 
+    def evictor(self, who: Aggressor, queues: tuple[int, ...]) -> Evictor:
+        """Who makes room for ``who`` at first; in reclaim, from the leaf ``queues``."""
+        is_reclaim = self.rung is Rung.RECLAIM
+        return self._evictor(
+            self.eligibility.reclaim(who, queues) if is_reclaim else self.eligibility.mask(self.rung, who)
+        )
+
     def _evictor(self, units: BoolArray) -> Evictor:
         """The one for ``units``; equal masks are the same object, kept by the evictor itself."""
         found = self._evictors.get(id(units))

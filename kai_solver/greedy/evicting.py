@@ -135,6 +135,11 @@ class Evictor(Placer):
         found.serve(eligible)
         return found
 
+    def first_table(self, shape: int, allowance: Allowance | None) -> RoomTable:
+        """The table by which the first pod of a chunk of ``shape`` is placed."""
+        self._allowance = allowance
+        return self.table(shape, allowance.exhausted({}) if allowance is not None else NOBODY)
+
     def place_pod(self, pod: int, allowed: BoolArray | None = None) -> bool:
         """Place ``pod`` where the fewest victims have to leave."""
         if super().place_pod(pod, allowed):

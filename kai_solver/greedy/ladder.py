@@ -17,6 +17,7 @@ from kai_solver.greedy.readiness import not_ready
 from kai_solver.greedy.refusals import LargestNode, within_delay
 from kai_solver.greedy.rules import Aggressor
 from kai_solver.greedy.stale import stale_gangs
+from kai_solver.greedy.swaps import Swaps
 from kai_solver.greedy.undoing import solve
 from kai_solver.reduction import Problem
 
@@ -109,10 +110,13 @@ class Ladder:
         disruption = Disruption(
             self.outcome, self.course.placer.fits, rung, self.course.chunkers, candidates, self.course.is_over
         )
+        swaps = Swaps(self.course, disruption)
         while not turns.is_over:
             if self.course.is_over() or self.course.is_fruitless():
                 self._late.append((rung, list(turns.rest())))
                 break
+            if swaps.serve(turns):
+                continue
             turn = turns.pop()
             if turn is None:
                 break
@@ -127,6 +131,7 @@ class Ladder:
             else:
                 disruption.forget()
                 turns.refresh()
+                swaps.note(chunk, self.outcome.admissions[-1].units)
         disruption.settle()
 
     def _disturb_for(self, disruption: Disruption, rung: Rung, chunk: Chunk) -> Refusal | None:

@@ -1,6 +1,6 @@
 """Who may be disturbed for whom, and whether what was chosen is allowed (reference 3.5 to 3.7)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -197,14 +197,22 @@ def reclaim_allowed(state: State, pool: VictimPool, ledger: ReclaimLedger, units
         by_gang.setdefault(unit.gang, []).append(unit)
     chunked = [(problem.gangs[gang].queue, victim_chunks(state, own)) for gang, own in by_gang.items()]
     chunked.sort(key=lambda entry: tuple(reversed(entry[1][-1])))
-    if not all(ledger.may_look_at(queue) for queue in {problem.gangs[pool.units[u].gang].queue for u in units}):
+    queues = {problem.gangs[pool.units[u].gang].queue for u in units}
+    return is_fair(ledger, queues, chunked, problem.policy.saturation_multiplier)
+
+
+def is_fair(
+    ledger: ReclaimLedger, queues: Iterable[int], chunked: Iterable[tuple[int, Iterable[Charge]]], multiplier: float
+) -> bool:
+    """True where work of the leaf ``queues`` may be looked at, and its chunks be taken in this order."""
+    if not all(map(ledger.may_look_at, queues)):
         return False
     for queue, chunks in chunked:
         for chunk in chunks:
             if not ledger.allows(queue, chunk):
                 return False
             ledger.take(queue, chunk)
-    return ledger.saturation_ok(problem.policy.saturation_multiplier)
+    return ledger.saturation_ok(multiplier)
 
 
 def was_counted(outcome: Outcome, leaf: int) -> bool:

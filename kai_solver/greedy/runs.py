@@ -47,14 +47,14 @@ class Runs:
     def _admit_next(self, turns: Turns | SizeTurns) -> bool:
         """Admit one after the other, at most as many as tell that it pays to look ahead."""
         turn = turns.peek()
-        shape = self._plain_shape(turn.chunk) if turn is not None else None
+        shape = plain_shape(self.course, turn.chunk) if turn is not None else None
         if shape is None:
             return False
         room = self._room(shape)
         pods: list[int] = []
         number = 0
         while turn is not None and number < MANY and len(pods) + len(turn.chunk.pods) <= room:
-            if self._plain_shape(turn.chunk) != shape or not self._may_pay(turn):
+            if plain_shape(self.course, turn.chunk) != shape or not self._may_pay(turn):
                 break
             turns.pop()
             pods += self._let_in(turn)
@@ -88,7 +88,7 @@ class Runs:
         """The turns of ``line`` up to the first that is not plain or asks again: it is noted in ``ends``."""
         for turn in line:
             yield turn
-            is_plain = self._plain_shape(turn.chunk) is not None
+            is_plain = plain_shape(self.course, turn.chunk) is not None
             if not is_plain or len(turn.chunk.pods) < len(self.state.gangs[turn.gang].pending[0]):
                 ends.add(turn.gang)
                 return
@@ -127,19 +127,20 @@ class Runs:
         self.course.outcome.admit(Admission(turn.chunk, Rung.ALLOCATE))
         return turn.chunk.pods
 
-    def _plain_shape(self, chunk: Chunk) -> int | None:
-        """The one shape of a chunk that asks for nothing but room for its pods; None for others.
 
-        Surplus may have to wait for its gang's minimum, so it has its own turn.
-        """
-        chunker = self.course.chunkers[chunk.gang]
-        leaf = chunker.lone
-        if leaf is None or leaf.topology is not None or chunker.shape.root.topology is not None or not chunk.is_core:
-            return None
-        shape = self._shapes[chunk.pods[0]]
-        if len(chunk.pods) > 1 and any(self._shapes[pod] != shape for pod in chunk.pods):
-            return None
-        return shape if self.placer.is_plain(chunk.pods) else None
+def plain_shape(course: Course, chunk: Chunk) -> int | None:
+    """The one shape of a chunk that asks for nothing but room for its pods; None for others.
+
+    Surplus may have to wait for its gang's minimum, so it has its own turn.
+    """
+    chunker, shapes = course.chunkers[chunk.gang], course.problem.pod_shape
+    leaf = chunker.lone
+    if leaf is None or leaf.topology is not None or chunker.shape.root.topology is not None or not chunk.is_core:
+        return None
+    shape = shapes[chunk.pods[0]]
+    if len(chunk.pods) > 1 and any(shapes[pod] != shape for pod in chunk.pods):
+        return None
+    return shape if course.placer.is_plain(chunk.pods) else None
 
 
 def _has_caps(state: State, leaf: int) -> bool:

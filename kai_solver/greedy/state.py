@@ -158,6 +158,21 @@ class State:
                 self.journal.append(("put", pod, place))
         self.touched.extend(nodes)
 
+    def swap(self, victim: int, pod: int) -> None:
+        """``pod`` is to run where ``victim`` runs, its twin: the same as ``evict`` and then ``put``, not to start now.
+
+        Both are of plain shapes and ask for the same, and the node has no other device free: what is free stays so.
+        """
+        node, seats = self.problem.pod_node[victim], self.problem.seats.get(victim, ())
+        self._leave(victim, self.problem.charges[victim])
+        self.gone.add(victim)
+        self.is_gone[victim] = self.is_out[victim] = True
+        place = Place(node, tuple(sorted(seats)), MILLI if seats else 0, False, self.problem.charges[pod])
+        self.places[pod] = place
+        self._join(pod, place.charge)
+        self.journal += (("evict", victim, None), ("put", pod, place))
+        self.touched.append(node)
+
     def _take_whole(self, node: int, count: int) -> tuple[int, ...]:
         """The first ``count`` devices of ``node`` that are free now, taken."""
         idle, future = self.device_idle[node], self.device_future[node]

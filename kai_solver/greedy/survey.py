@@ -136,10 +136,10 @@ class Survey:
         held = rows.request[resource]
         freed = np.bincount(rows.node, weights=held, minlength=len(nodes))
         gives = held > 0
-        rate = np.full(len(nodes), IMPOSSIBLE)
-        np.minimum.at(rate, rows.node[gives], self._prices[rows.unit[gives]] / held[gives])
-        found: FloatArray = np.where(lack > 0, np.where(freed >= lack, rate, IMPOSSIBLE), 0.0)
-        found[lack > 0] *= lack[lack > 0]
+        cost = np.full(len(nodes), IMPOSSIBLE)
+        # By the part of the unit that is needed: never above its price, not even by rounding.
+        np.minimum.at(cost, rows.node[gives], self._prices[rows.unit[gives]] * (lack[rows.node[gives]] / held[gives]))
+        found: FloatArray = np.where(lack > 0, np.where(freed >= lack, cost, IMPOSSIBLE), 0.0)
         return found
 
     def _whole(self, rows: HoldRows, nodes: IntArray) -> FloatArray:

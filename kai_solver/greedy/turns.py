@@ -141,6 +141,12 @@ class Turns:
             heapq.heapify(level)
         self._served = None
 
+    def lost(self, leaf: int) -> None:
+        """The queue ``leaf`` lost to the one that was served: only who waits below its own part of the tree minds."""
+        served = self.tree.path[self._served] if self._served is not None else ()
+        if any(queue in self._held and queue not in served for queue in self.tree.path[leaf]):
+            self.refresh()
+
     def _catch_up(self) -> None:
         if _TOP not in self._levels:
             self._heads.clear()
@@ -247,6 +253,9 @@ class SizeTurns:
 
     def refresh(self) -> None:
         """Nothing here depends on what queues hold."""
+
+    def lost(self, leaf: int) -> None:
+        """As ``refresh``."""
 
     def rest(self) -> Iterator[int]:
         """All who had no turn, in no order."""

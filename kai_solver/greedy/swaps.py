@@ -1,0 +1,180 @@
+"""Takers that are alike, served in one batch: each gets the place of one victim that asks for the same.
+
+After such a swap every node has as much free as before. So room, who could stay and who could move is as it was, and
+the next taker's cheapest victim is the next in a list that is sorted once. Whose turn it is, is asked at every turn;
+what may be taken from whom, for many turns ahead (`warrants`). Who is not certain to be served as one by one, is: the
+outcome is the same.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kai_solver.domain import Rung
+from kai_solver.greedy.chunks import Chunk
+from kai_solver.greedy.course import Course
+from kai_solver.greedy.disruption import Disruption
+from kai_solver.greedy.outcome import Admission
+from kai_solver.greedy.refusals import within_delay
+from kai_solver.greedy.rules import Aggressor
+from kai_solver.greedy.runs import LOOKS, plain_shape
+from kai_solver.greedy.survival import MOST_WAITING
+from kai_solver.greedy.turns import SizeTurns, Turns
+from kai_solver.greedy.twins import Twins
+from kai_solver.greedy.victims import VictimPool
+from kai_solver.greedy.warrants import Standing, Warrants
+from kai_solver.reduction import GangShape
+from kai_solver.reduction.charges import Charge
+
+FEW = 32
+"""Swaps below which a batch was not worth the sorting: the next ones wait for as many turns."""
+
+Kind = tuple[int, int, bool, bool, int]
+"""Leaf queue, priority, preemptible, never preempts, shape: takers of one kind ask the same question."""
+
+
+class Swaps:
+    """Of one disruptive rung of one climb.
+
+    ``known``: kinds of which one was served alone, by a swap: by then nothing forbids the rung to them altogether.
+    """
+
+    def __init__(self, course: Course, disruption: Disruption) -> None:
+        self.course = course
+        self.disruption = disruption
+        self.state = course.state
+        self.problem = course.problem
+        self.known: dict[Kind, Aggressor] = {}
+        is_played = disruption.rung is Rung.RECLAIM and len(disruption.waiting) <= MOST_WAITING
+        self._is_off = disruption.rung is Rung.CONSOLIDATION or self.state.zones is not None or is_played
+        self._twins: Twins | None = None
+        self._pause, self._next_pause = 0, FEW
+
+    @property
+    def twins(self) -> Twins:
+        """Made when first asked for."""
+        if self._twins is None:
+            self._twins = Twins(self.disruption.pool)
+        return self._twins
+
+    def note(self, chunk: Chunk, units: Sequence[int]) -> None:
+        """``chunk`` was served alone, and ``units`` left for it: those like it may follow in a batch."""
+        self._pause -= 1
+        if self._is_off or len(units) != 1 or len(self.disruption.pool.units[units[0]].pods) != 1:
+            return
+        kind = self.kind(chunk)
+        if kind is not None and kind not in self.known:
+            self.known[kind] = Aggressor.of(self.problem, chunk)
+
+    def serve(self, turns: Turns | SizeTurns) -> bool:
+        """Serve those whose turn it is while they swap; False where that is nobody."""
+        if self._is_off or not self.known or self._pause > 0 or self.course.outcome.consolidated:
+            return False
+        turn = turns.peek()
+        kind = self.kind(turn.chunk) if turn is not None else None
+        if kind is None or kind not in self.known:
+            return False
+        batch = _Batch(self, kind[-1], self.known[kind].charge)
+        batch.run(turns)
+        self._next_pause = FEW if batch.done >= FEW else self._next_pause * 2
+        self._pause = 0 if batch.done >= FEW else self._next_pause
+        return batch.done > 0
+
+    def kind(self, chunk: Chunk) -> Kind | None:
+        """The kind of a chunk of one plain pod that is all of its gang; None for others."""
+        if len(chunk.pods) > 1 or chunk.root.anchors:
+            return None
+        shape = plain_shape(self.course, chunk)
+        if shape is None:
+            return None
+        gang = self.problem.gangs[chunk.gang]
+        g = gang.gang
+        return (gang.queue, g.priority, g.preemptible, g.never_preempts, shape)
+
+
+@dataclass(slots=True)
+class _Line:
+    """Units in the order in which they leave, and how many are gone."""
+
+    units: tuple[int, ...]
+    at: int = 0
+
+    def next(self, pool: VictimPool) -> int | None:
+        """The first that has not left."""
+        while self.at < len(self.units):
+            if not pool.is_disturbed(self.units[self.at]):
+                return self.units[self.at]
+            self.at += 1
+        return None
+
+
+class _Batch:
+    """Swaps by takers of one shape, from a state in which it fits nowhere."""
+
+    def __init__(self, swaps: Swaps, shape: int, charge: Charge) -> None:
+        self.swaps = swaps
+        self.course, self.disruption = swaps.course, swaps.disruption
+        self.state, self.problem = swaps.state, swaps.problem
+        self.pool, self.fits = swaps.disruption.pool, swaps.disruption.fits
+        self.shape, self.charge = shape, charge
+        self.warrants = Warrants(swaps.disruption, charge, frozenset(kind[0] for kind in swaps.known))
+        self.done = 0
+        self._lines: dict[tuple[Kind, Standing], _Line] = {}
+        self._same: dict[tuple[int, ...], _Line] = {}
+
+    def run(self, turns: Turns | SizeTurns) -> None:
+        """Serve until somebody has to be asked for alone, or the time ends."""
+        if self.fits.has_room(self.shape):
+            return
+        while (turn := turns.peek()) is not None:
+            unit = self._victim(turn.chunk)
+            if unit is None:
+                return
+            turns.pop()
+            self._swap(turn.chunk, unit)
+            loser = self.problem.gangs[self.pool.units[unit].gang].queue
+            turns.lost(loser)
+            self.warrants.note(loser)
+            self.done += 1
+            if self.done % LOOKS == 0 and self.course.is_over():
+                return
+
+    def _victim(self, chunk: Chunk) -> int | None:
+        """The unit that surely leaves for ``chunk``, if it swaps; None where that takes a closer look."""
+        kind = self.swaps.kind(chunk)
+        who = self.swaps.known.get(kind) if kind is not None else None
+        if kind is None or who is None or kind[-1] != self.shape or who.charge != self.charge:
+            return None
+        if within_delay(self.problem, self.problem.gangs[chunk.gang]) is not None or self._was_refused(who, chunk):
+            return None
+        standing = self.warrants.standing(who)
+        unit = self._line(kind, who, standing).next(self.pool) if standing is not None else None
+        if unit is None:
+            return None
+        victim = self.problem.gangs[self.pool.units[unit].gang]
+        is_sure = self._stays_away(unit, victim) and self.warrants.covers(who, victim, unit)
+        return unit if is_sure else None
+
+    def _was_refused(self, who: Aggressor, chunk: Chunk) -> bool:
+        """Refusals are remembered until somebody is admitted."""
+        return not self.done and self.disruption.known_refusal(who, self.course.signature(chunk)) is not None
+
+    def _line(self, kind: Kind, who: Aggressor, standing: Standing) -> "_Line":
+        line = self._lines.get((kind, standing))
+        if line is None:
+            evictor = self.disruption.evictor(who, standing.queues)
+            table = evictor.first_table(self.shape, self.warrants.allowance(who, standing.queues))
+            units = tuple(self.swaps.twins.in_turn(table, self.charge)) if evictor.has_anybody else ()
+            line = self._lines[kind, standing] = self._same.setdefault(units, _Line(units))
+        return line
+
+    def _stays_away(self, unit: int, victim: GangShape) -> bool:
+        """True where the victim takes nothing else along, and finds no other place: nobody does while all swap."""
+        if len(self.state.gangs[victim.index].active[0]) > 1:
+            return False
+        shape = self.problem.pod_shape[self.pool.units[unit].pods[0]]
+        return not (self.problem.policy.consolidating_reclaim and self.fits.has_room(shape))
+
+    def _swap(self, chunk: Chunk, unit: int) -> None:
+        self.state.swap(self.pool.units[unit].pods[0], chunk.pods[0])
+        self.course.outcome.admit(Admission(chunk, self.disruption.rung, (unit,)))
+        self.disruption.forget()
