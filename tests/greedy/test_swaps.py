@@ -58,7 +58,14 @@ def decided(outcome: Outcome) -> list[object]:
     """All that an outcome says."""
     state = outcome.state
     arrays = (state.idle, state.future, state.device_idle, state.device_future, state.whole_now, state.whole_later)
-    books = (state.allocated, state.allocated_fixed, state.gpu_free.tolist(), state.journal, sorted(state.gone), state.is_gone.tolist())
+    books = (
+        state.allocated,
+        state.allocated_fixed,
+        state.gpu_free.tolist(),
+        state.journal,
+        sorted(state.gone),
+        state.is_gone.tolist(),
+    )
     said = (outcome.admissions, outcome.refusals, outcome.asked, sorted(state.places.items()), state.gangs)
     return [*(array.tolist() for array in arrays), *books, *said]
 
