@@ -8,6 +8,7 @@ from kai_solver.greedy.caps import costs_too_much, over_capacity
 from kai_solver.greedy.chunks import Chunk, Part
 from kai_solver.greedy.course import Course, of_choice
 from kai_solver.greedy.outcome import Admission, Outcome, Refusal
+from kai_solver.greedy.refused import Refused
 from kai_solver.greedy.runs import Runs
 from kai_solver.greedy.shortage import shortage
 from kai_solver.greedy.signature import Signature
@@ -42,19 +43,25 @@ class Allocation:
         turns = self.course.turns(candidates)
         failed: dict[Signature, Refusal] = {}
         waiting: list[Chunk] = []
+        refused = Refused(self.course, Rung.ALLOCATE)
         while not turns.is_over:
             if self.course.is_over():
                 self.course.stop(Rung.ALLOCATE, turns.rest())
                 return
             if self.runs.admit(turns) or (turn := turns.pop()) is None:
+                refused.forget()
                 continue
             gang, chunk, _ = turn
             refusal = self._place(chunk, failed)
             if refusal is None or (chunk.is_choice and self._place_other(chunk)):
                 turns.again(gang)
+                refused.forget()
                 continue
-            self.outcome.refuse(gang, Rung.ALLOCATE, of_choice(refusal, chunk), chunk)
+            self.outcome.refuse(gang, Rung.ALLOCATE, of_choice(refusal, chunk), chunk.pods)
             waiting.append(chunk)
+            refused.note(self.course.kind(gang), refusal)
+            if self.admitter is None and refused.refuse_rest(turns):
+                return
         if self.admitter is not None and waiting:
             self._admit_anew(self.admitter, waiting)
 
@@ -148,4 +155,4 @@ class Allocation:
             if chunk.pods not in served:
                 refusal = over_capacity(self.state, chunk)
                 refusal = refusal or shortage(self.state, self.placer, chunk, proof)
-                self.outcome.refuse(chunk.gang, Rung.ALLOCATE, refusal, chunk)
+                self.outcome.refuse(chunk.gang, Rung.ALLOCATE, refusal, chunk.pods)

@@ -11,7 +11,7 @@ from kai_solver.greedy.disruption import Disruption
 from kai_solver.greedy.outcome import Admission, Evidence, Outcome, Refusal
 from kai_solver.greedy.placing import Placer
 from kai_solver.greedy.shortage import shortage
-from kai_solver.greedy.signature import Signature, signature
+from kai_solver.greedy.signature import Kind, Signature, kind_of, signature
 from kai_solver.greedy.state import State
 from kai_solver.greedy.turns import SizeTurns, Turns
 from kai_solver.reduction import Problem
@@ -78,6 +78,7 @@ class Course:
         ]
         self._oracle = oracle
         self._pace = pace
+        self._kinds: dict[int, Kind | None] = {}
         self._turns = SizeTurns if admission == "max-gpus" else Turns
 
     def start(self, rungs_left: int, *, may_yield: bool = False) -> None:
@@ -134,6 +135,14 @@ class Course:
         if chunk.gang in self.outcome.refusals:  # An earlier rung has said what lacks.
             return Refusal(Reason.NOT_ENOUGH_RESOURCES, "", answer.proof, evidence=answer.evidence)
         return replace(shortage(self.state, self.placer, chunk, answer.proof), evidence=answer.evidence)
+
+    def kind(self, gang: int) -> Kind | None:
+        """The kind of a gang that waits: it keeps it for as long as it does."""
+        try:
+            return self._kinds[gang]
+        except KeyError:
+            found = self._kinds[gang] = kind_of(self.state, self.chunkers[gang])
+            return found
 
     def signature(self, chunk: Chunk) -> Signature:
         """What the chunk shares with those that fit the same places."""

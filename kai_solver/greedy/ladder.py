@@ -15,6 +15,7 @@ from kai_solver.greedy.disruption import Disruption
 from kai_solver.greedy.outcome import Admission, Outcome, Refusal
 from kai_solver.greedy.readiness import not_ready
 from kai_solver.greedy.refusals import LargestNode, within_delay
+from kai_solver.greedy.refused import Refused
 from kai_solver.greedy.rules import Aggressor
 from kai_solver.greedy.stale import stale_gangs
 from kai_solver.greedy.swaps import Swaps
@@ -110,12 +111,13 @@ class Ladder:
         disruption = Disruption(
             self.outcome, self.course.placer.fits, rung, self.course.chunkers, candidates, self.course.is_over
         )
-        swaps = Swaps(self.course, disruption)
+        swaps, refused = Swaps(self.course, disruption), Refused(self.course, rung)
         while not turns.is_over:
             if self.course.is_over() or self.course.is_fruitless():
                 self._late.append((rung, list(turns.rest())))
                 break
             if swaps.serve(turns):
+                refused.forget()
                 continue
             turn = turns.pop()
             if turn is None:
@@ -124,12 +126,16 @@ class Ladder:
             chunk = self.course.chunkers[gang].next()
             if chunk is None:
                 continue  # Its core was evicted for an earlier one, and its surplus cannot run alone.
-            refusal = self._disturb_for(disruption, rung, chunk)
+            kind, refusal = self.course.kind(gang), self._disturb_for(disruption, rung, chunk)
             self.course.had_turn(served=refusal is None)
             if refusal is not None:
-                self.outcome.refuse(gang, rung, of_choice(refusal, chunk), chunk)
+                self.outcome.refuse(gang, rung, of_choice(refusal, chunk), chunk.pods)
+                refused.note(kind, refusal)
+                if refused.refuse_rest(turns):
+                    break
             else:
                 disruption.forget()
+                refused.forget()
                 turns.refresh()
                 swaps.note(chunk, self.outcome.admissions[-1].units)
         disruption.settle()

@@ -1,5 +1,6 @@
 """What a climb of the ladder decided: who was admitted how, who was refused why."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -74,11 +75,11 @@ class Outcome:
     stopped: bool = False
     _moved: set[int] = field(default_factory=set)
 
-    def refuse(self, gang: int, rung: Rung, refusal: Refusal, chunk: Chunk | None = None) -> None:
-        """Note why ``rung`` does nothing for ``gang``, which asked for ``chunk``."""
+    def refuse(self, gang: int, rung: Rung, refusal: Refusal, asked: Sequence[int] | None = None) -> None:
+        """Note why ``rung`` does nothing for ``gang``, which asked for the pods ``asked``."""
         self.refusals.setdefault(gang, {})[rung] = refusal
-        if chunk is not None:
-            self.asked[gang, rung] = chunk.pods
+        if asked is not None:
+            self.asked[gang, rung] = tuple(asked)
 
     def admit(self, admission: Admission) -> None:
         """Note an admission; those that lost their places to it (with the core of their gang) are undone."""

@@ -14,9 +14,9 @@ from kai_solver.greedy.chunks import Chunk
 from kai_solver.greedy.course import Course
 from kai_solver.greedy.disruption import Disruption
 from kai_solver.greedy.outcome import Admission
-from kai_solver.greedy.refusals import within_delay
 from kai_solver.greedy.rules import Aggressor
-from kai_solver.greedy.runs import LOOKS, plain_shape
+from kai_solver.greedy.runs import LOOKS
+from kai_solver.greedy.signature import Kind
 from kai_solver.greedy.survival import MOST_WAITING
 from kai_solver.greedy.turns import SizeTurns, Turns
 from kai_solver.greedy.twins import Twins
@@ -27,9 +27,6 @@ from kai_solver.reduction.charges import Charge
 
 FEW = 32
 """Swaps below which a batch was not worth the sorting: the next ones wait for as many turns."""
-
-Kind = tuple[int, int, bool, bool, int]
-"""Leaf queue, priority, preemptible, never preempts, shape: takers of one kind ask the same question."""
 
 
 class Swaps:
@@ -61,7 +58,7 @@ class Swaps:
         self._pause -= 1
         if self._is_off or len(units) != 1 or len(self.disruption.pool.units[units[0]].pods) != 1:
             return
-        kind = self.kind(chunk)
+        kind = self.kind(chunk.gang)
         if kind is not None and kind not in self.known:
             self.known[kind] = Aggressor.of(self.problem, chunk)
 
@@ -70,25 +67,19 @@ class Swaps:
         if self._is_off or not self.known or self._pause > 0 or self.course.outcome.consolidated:
             return False
         turn = turns.peek()
-        kind = self.kind(turn.chunk) if turn is not None else None
+        kind = self.kind(turn.gang) if turn is not None else None
         if kind is None or kind not in self.known:
             return False
-        batch = _Batch(self, kind[-1], self.known[kind].charge)
+        batch = _Batch(self, kind.shape, kind.charge)
         batch.run(turns)
         self._next_pause = FEW if batch.done >= FEW else self._next_pause * 2
         self._pause = 0 if batch.done >= FEW else self._next_pause
         return batch.done > 0
 
-    def kind(self, chunk: Chunk) -> Kind | None:
-        """The kind of a chunk of one plain pod that is all of its gang; None for others."""
-        if len(chunk.pods) > 1 or chunk.root.anchors:
-            return None
-        shape = plain_shape(self.course, chunk)
-        if shape is None:
-            return None
-        gang = self.problem.gangs[chunk.gang]
-        g = gang.gang
-        return (gang.queue, g.priority, g.preemptible, g.never_preempts, shape)
+    def kind(self, gang: int) -> Kind | None:
+        """The kind of a gang of one plain pod; None for others."""
+        kind = self.course.kind(gang)
+        return kind if kind is not None and self.state.is_plain(kind.shape) else None
 
 
 @dataclass(slots=True)
@@ -116,7 +107,7 @@ class _Batch:
         self.state, self.problem = swaps.state, swaps.problem
         self.pool, self.fits = swaps.disruption.pool, swaps.disruption.fits
         self.shape, self.charge = shape, charge
-        self.warrants = Warrants(swaps.disruption, charge, frozenset(kind[0] for kind in swaps.known))
+        self.warrants = Warrants(swaps.disruption, charge, frozenset(kind.queue for kind in swaps.known))
         self.done = 0
         self._lines: dict[tuple[Kind, Standing], _Line] = {}
         self._same: dict[tuple[int, ...], _Line] = {}
@@ -140,13 +131,11 @@ class _Batch:
 
     def _victim(self, chunk: Chunk) -> int | None:
         """The unit that surely leaves for ``chunk``, if it swaps; None where that takes a closer look."""
-        kind = self.swaps.kind(chunk)
+        kind = self.swaps.kind(chunk.gang)
         who = self.swaps.known.get(kind) if kind is not None else None
-        if kind is None or who is None or kind[-1] != self.shape or who.charge != self.charge:
+        if kind is None or who is None or kind.shape != self.shape or who.charge != self.charge:
             return None
-        if within_delay(self.problem, self.problem.gangs[chunk.gang]) is not None or self._was_refused(who, chunk):
-            return None
-        standing = self.warrants.standing(who)
+        standing = self.warrants.standing(who) if not self._was_refused(who, chunk) else None
         unit = self._line(kind, who, standing).next(self.pool) if standing is not None else None
         if unit is None:
             return None

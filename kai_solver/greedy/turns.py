@@ -98,8 +98,8 @@ class Turns:
         return not self._levels[_TOP]
 
     def rest(self) -> Iterator[int]:
-        """All who had no turn, in no order."""
-        return (gang for heap in self._waiting.values() for _, gang in heap)
+        """All who had no turn, queue by queue in order."""
+        return (gang for heap in self._waiting.values() for _, gang in sorted(heap))
 
     def lines(self) -> Iterator[tuple[int, Iterator[Turn]]]:
         """Every leaf queue with its gangs in order, and what each asks for; nothing may be served meanwhile."""
@@ -258,8 +258,8 @@ class SizeTurns:
         """As ``refresh``."""
 
     def rest(self) -> Iterator[int]:
-        """All who had no turn, in no order."""
-        return (gang for _, gang, _ in self._heap)
+        """All who had no turn, in order."""
+        return (gang for _, gang, _ in sorted(self._heap))
 
 
 def key_of(state: State, queue: int, allocated: list[int], job: Charge) -> QueueKey:

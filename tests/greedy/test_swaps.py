@@ -1,4 +1,4 @@
-"""Alike takers served in one batch get what they would get one by one."""
+"""Alike takers served in one batch get what they would get one by one; alike refusals are those of one by one."""
 
 from unittest.mock import patch
 
@@ -19,7 +19,7 @@ from kai_solver.domain import (
     Snapshot,
     flat_gang,
 )
-from kai_solver.greedy import Ladder, Outcome, disruption, swaps
+from kai_solver.greedy import Ladder, Outcome, disruption, refused, swaps
 from kai_solver.greedy.state import State
 from kai_solver.reduction import Problem, build_problem
 from kai_solver.search.oracle import OracleLadder
@@ -32,11 +32,11 @@ RUNGS = (Rung.ALLOCATE, Rung.CONSOLIDATION, Rung.RECLAIM, Rung.PREEMPT)
 def climbed(
     problem: Problem, *, at_once: bool, rungs: tuple[Rung, ...] = RUNGS, played: int = 0
 ) -> tuple[Outcome, int]:
-    """What a climb decides, and how many swaps were made in batches; all batches are worth while.
+    """What a climb decides, and how many swaps were made in batches; all batches, also of refusals, are worth while.
 
     ``played``: waiting gangs up to which the next allocate is played through.
     """
-    swap, serve = State.swap, swaps.Swaps.serve
+    swap, serve, refuse = State.swap, swaps.Swaps.serve, refused.Refused.refuse_rest
     made: list[int] = []
 
     def noted(state: State, victim: int, pod: int) -> None:
@@ -50,6 +50,8 @@ def climbed(
         patch.object(swaps, "MOST_WAITING", played),
         patch.object(disruption, "MOST_WAITING", played),
         patch.object(swaps.Swaps, "serve", serve if at_once else lambda *_: False),
+        patch.object(refused, "FIRST_LOOK", 1),
+        patch.object(refused.Refused, "refuse_rest", refuse if at_once else lambda *_: False),
     ):
         return ladder.climb(), len(made)
 
