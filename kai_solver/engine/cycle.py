@@ -17,6 +17,7 @@ from kai_solver.check import WASTE, Violation, check_plan
 from kai_solver.domain import Plan, Snapshot, SolverModel, Stage
 from kai_solver.domain.plan import Source
 from kai_solver.engine.climbing import Climb, better, seconds_for_questions
+from kai_solver.engine.counted import proven_by_count
 from kai_solver.engine.first import FIRST_S, as_if_ended
 from kai_solver.engine.pace import Pace
 from kai_solver.engine.progress import Fault, Progress
@@ -35,6 +36,7 @@ from kai_solver.search.neighbourhood_admission import LocalAdmission
 from kai_solver.search.neighbourhood_stages import LocalStages, is_unproven
 from kai_solver.search.oracle import UNASKED, UNKNOWN, OracleLadder
 from kai_solver.search.refine import Refined, Refiner
+from kai_solver.search.reseat import reseat
 from kai_solver.search.rights import rights_of
 
 Clock = Callable[[], float]
@@ -294,11 +296,17 @@ class _Run:
         concerned = [a for a in outcome.admissions if a.units or outcome.state.problem.outlook is not None]
         if child is None or not concerned or self._out_of_time():
             return None
-        search = self.model.search
-        has_more = outcome.pool is not None and is_local(outcome.state.problem, self.model)
-        part = 1 - search.neighbourhoods if has_more else 1.0
-        refiner = Refiner(self._asker(child, self._left_s(), self.clock()), self._stage_progress, part)
-        refined = refiner.refine(outcome, rights_of(outcome))
+        rights = rights_of(outcome)
+        names = [stage.name for stage in self.model.stages]
+        stages = proven_by_count(outcome, rights, names, measured_stages(outcome))
+        if stages is not None:
+            reseat(outcome)
+            refined = Refined(stages, improved=False)
+        else:
+            has_more = outcome.pool is not None and is_local(outcome.state.problem, self.model)
+            part = 1 - self.model.search.neighbourhoods if has_more else 1.0
+            refiner = Refiner(self._asker(child, self._left_s(), self.clock()), self._stage_progress, part)
+            refined = refiner.refine(outcome, rights)
         self._phase("stages")
         return refined
 
