@@ -117,6 +117,7 @@ class Ladder:
                 self._late.append((rung, list(turns.rest())))
                 break
             if swaps.serve(turns):
+                self.course.had_turn(served=True)
                 refused.forget()
                 continue
             turn = turns.pop()

@@ -1,0 +1,108 @@
+"""Sums that prove a plan the least disruptive: never more than the best choice of victims, and the stages agree."""
+
+from dataclasses import replace
+from itertools import product
+from unittest.mock import patch
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kai_solver.domain import Plan, Rung, Snapshot
+from kai_solver.engine import Engine, counted
+from kai_solver.engine.counted import WORK, proven_by_count
+from kai_solver.engine.stages import measured_stages
+from kai_solver.greedy import Ladder, Outcome
+from kai_solver.reduction import build_problem
+from kai_solver.search.oracle import OracleLadder
+from kai_solver.search.rights import rights_of
+from kai_solver.units import UNLIMITED
+from tests.greedy.support import a_gang, a_node, a_queue, a_snapshot
+
+NAMES = ("disruption", "preference", "victim-order")
+
+
+def climbed(snapshot: Snapshot) -> Outcome:
+    return Ladder(build_problem(snapshot), (Rung.ALLOCATE, Rung.RECLAIM, Rung.PREEMPT), OracleLadder(None)).climb()
+
+
+@st.composite
+def crowds(draw: st.DrawFn) -> Snapshot:
+    """Up to eight gangs run, of two priorities and several sizes and ages; some wait with a higher one."""
+    nodes = [a_node(f"n{index}", 4) for index in range(draw(st.integers(1, 3)))]
+    free, gangs = {node.name: 4 for node in nodes}, []
+    for number in range(draw(st.integers(1, 8))):
+        pods, gpus = draw(st.sampled_from([(1, 1), (1, 2), (2, 1), (3, 1)]))
+        node = next((name for name, left in free.items() if left >= pods * gpus), "")
+        if node:
+            free[node] -= pods * gpus
+            need = draw(st.integers(1, pods))
+            gang = a_gang(f"old-{number}", "q", pods, gpus=gpus, node=node, need=need, priority=50 + 5 * (number % 2))
+            gangs.append(replace(gang, last_start_s=draw(st.sampled_from([0.0, 500.0, 990.0]))))
+    sizes = draw(st.lists(st.integers(1, 3), min_size=1, max_size=3))
+    gangs += [a_gang(f"new-{number}", "q", gpus=gpus, priority=90) for number, gpus in enumerate(sizes)]
+    return a_snapshot(nodes, [a_queue("q", UNLIMITED)], gangs)
+
+
+@given(snapshot=crowds())
+@settings(max_examples=100, deadline=None)
+def test_no_choice_of_victims_is_below_the_sums(snapshot: Snapshot) -> None:
+    outcome = climbed(snapshot)
+    if outcome.pool is None:
+        return
+    evictable = rights_of(outcome).by_rung.get(Rung.PREEMPT, frozenset())
+    sums = counted._Sums(outcome, outcome.pool, np.array(sorted(evictable), dtype=np.int64))
+    strata = np.unique(sums.stratum)[::-1].tolist()
+    best: tuple[int, ...] | None = None
+    for choice in product((False, True), repeat=len(sums.work)):
+        gone = np.array(choice, dtype=np.bool_)
+        if (sums.held[:, gone].sum(axis=1) < sums.need).any():
+            continue
+        work = [int(sums.work[gone & (sums.stratum == stratum)].sum()) for stratum in strata]
+        cost = (*work, int((gone & sums.is_core).sum()), int(sums.pods[gone].sum()))
+        best = cost if best is None else min(best, cost)
+    assert best is not None
+    names = [*(f"{WORK}{stratum}" for stratum in strata), "gangs-broken", "evicted-pods"]
+    bounds = sums.bounds(dict(zip(names, best, strict=True)))
+    assert all(bounds[name] <= value for name, value in zip(names, best, strict=True))
+
+
+def many(takers: int, gpus: int = 1, *, of: int = 160) -> Snapshot:
+    """Takers of so many GPUs, owed to their queue, and full nodes of four one-GPU pods of another."""
+    nodes = [a_node(f"n{index:02}", 4) for index in range(of // 4)]
+    gangs = [a_gang(f"old-{index}", "theirs", node=nodes[index // 4].name) for index in range(of)]
+    gangs += [a_gang(f"new-{index}", "mine", gpus=gpus, born=1.0) for index in range(takers)]
+    return a_snapshot(nodes, [a_queue("mine", takers * gpus), a_queue("theirs", 0)], gangs)
+
+
+def test_the_stages_find_nothing_better_where_sums_prove_the_plan(engine: Engine) -> None:
+    snapshot = many(12)
+    by_count = engine.cycle(snapshot, budget_s=60.0)
+    assert by_count.source == "bound"
+    assert "first" not in by_count.timing_s  # Nothing was asked.
+    with patch.object(counted, "MOST_RANKED", 1000):
+        searched = engine.cycle(snapshot, budget_s=60.0)
+    assert "first" in searched.timing_s
+    assert _said(searched) == _said(by_count)
+
+
+def _said(plan: Plan) -> list[object]:
+    return [[(s.name, s.value, s.bound, s.optimal) for s in plan.stages], plan.evictions, plan.binds, plan.moves]
+
+
+def test_sums_prove_nothing_where_what_is_free_lies_apart() -> None:
+    full = many(1, 3)
+    for left, is_proven in (({"old-0"}, True), ({"old-0", "old-4"}, False)):
+        cluster = replace(full, gangs=tuple(gang for gang in full.gangs if gang.name not in left))
+        outcome = climbed(cluster)
+        assert len(outcome.admissions) == 1
+        found = proven_by_count(outcome, rights_of(outcome), NAMES, measured_stages(outcome))
+        assert (found is not None) is is_proven
+
+
+def test_few_victims_and_stages_of_ones_own_are_searched() -> None:
+    outcome = climbed(many(2, of=40))
+    assert proven_by_count(outcome, rights_of(outcome), NAMES, measured_stages(outcome)) is None
+    outcome = climbed(many(2))
+    assert proven_by_count(outcome, rights_of(outcome), NAMES, measured_stages(outcome)) is not None
+    assert proven_by_count(outcome, rights_of(outcome), ("mine", *NAMES), measured_stages(outcome)) is None
