@@ -1,6 +1,6 @@
 """Rule ``entitlement``: what reclaim may take from whom (reference 3.5; KAI: ``plugins/proportion/reclaimable``)."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -47,16 +47,18 @@ class Court:
         self._allocatable = {name: self._allocatable_share(name) for name in tree.queues}
         self._gone: set[str] = set()
         self._levels: dict[tuple[str, str], tuple[str, str]] = {}
+        self._with_siblings: dict[str, tuple[str, ...]] = {}
 
     def sit(self) -> Iterator[Violation]:
         """Violations of all claims, in the order of admission."""
         for key, rung in dict.fromkeys(self._scene.plan.admitted):
             change = self._scene.changes[key]
-            binds = [bind for bind in change.binds if bind.rung is rung]
-            if rung is Rung.RECLAIM:
-                yield from self._judge(self._claim(change.gang, binds))
-            self._ledger.add(change.gang, self._amount(binds))
-            for toll in self._book.tolls(key, rung) if rung in EVICTING else ():
+            need = self._amount([bind for bind in change.binds if bind.rung is rung])
+            tolls = self._book.tolls(key, rung) if rung in EVICTING else []
+            if rung is Rung.RECLAIM and tolls:
+                yield from self._judge(self._claim(change.gang, need, tolls))
+            self._ledger.add(change.gang, need)
+            for toll in tolls:
                 self._remove(toll)
 
     def _allocatable_share(self, name: str) -> Amount:
@@ -82,18 +84,15 @@ class Court:
         self._ledger.remove(toll.change.gang, self._amount(fresh))
         self._gone.update(eviction.pod for eviction in fresh)
 
-    def _claim(self, gang: Gang, binds: list[Bind]) -> Claim:
+    def _claim(self, gang: Gang, need: Amount, tolls: list[Toll]) -> Claim:
         """The claim, with victims that it shares with an earlier one still in their places."""
-        found = self._book.tolls(gang.key, Rung.RECLAIM)
-        gone = [(toll, eviction) for toll in found for eviction in toll.evictions if eviction.pod in self._gone]
+        gone = [(toll, eviction) for toll in tolls for eviction in toll.evictions if eviction.pod in self._gone]
         held = self._ledger.copy() if gone else self._ledger
         for toll, eviction in gone:
             held.add(toll.change.gang, self._amount([eviction]))
-        return Claim(gang, self._amount(binds), held, found)
+        return Claim(gang, need, held, tolls)
 
     def _judge(self, claim: Claim) -> Iterator[Violation]:
-        if not claim.tolls:
-            return
         refusals: dict[tuple[str, bool], str] = {}
         for toll in claim.tolls:
             victim = toll.change.gang
@@ -189,17 +188,21 @@ class Court:
             claim.chunks[toll.change.gang.key] = chunks
             by_queue[self._levelled(claim.gang, toll.change.gang)].extend(chunks)
         for (mine, theirs), chunks in by_queue.items():
-            taken = ZERO
-            for chunk in chunks:
-                taken = plus(taken, chunk.amount)
-            cored = {chunk.gang.key for chunk in chunks if chunk.is_core}
-            last = [chunk for chunk in chunks if chunk.is_core or chunk.gang.key not in cored]
             held = claim.held.allocated[theirs]
-            if last and not any(
-                self._may_take(claim, mine, theirs, minus(held, minus(taken, chunk.amount))) for chunk in last
-            ):
+            if not self._may_take_all(claim, mine, theirs, held, chunks):
                 return f"queue {theirs} would fall below what it may keep before the last victims are taken"
         return ""
+
+    def _may_take_all(self, claim: Claim, mine: str, theirs: str, held: Amount, chunks: list[Chunk]) -> bool:
+        if len(chunks) < 2:
+            return not chunks or self._may_take(claim, mine, theirs, held)
+        taken = ZERO
+        for chunk in chunks:
+            taken = plus(taken, chunk.amount)
+        cored = {chunk.gang.key for chunk in chunks if chunk.is_core}
+        last = [chunk for chunk in chunks if chunk.is_core or chunk.gang.key not in cored]
+        rests = (minus(held, minus(taken, chunk.amount)) for chunk in last)
+        return any(self._may_take(claim, mine, theirs, rest) for rest in rests)
 
     def _may_take(self, claim: Claim, mine: str, theirs: str, rest: Amount) -> bool:
         """MaintainFairShare or GuaranteeDeservedQuota, for what the victims' queue still holds."""
@@ -221,7 +224,7 @@ class Court:
     def _saturates(self, claim: Claim) -> str:
         """The claimant's queues beyond their fair share may not become fuller than the siblings that pay."""
         # Victims only make room: who is within all shares before they go cannot be beyond one afterwards.
-        beyond = [q for q in self._tree.paths[claim.gang.queue] if self._beyond_share(claim, q)]
+        beyond = [q for q in self._rivals(claim.gang.queue) if self._beyond_share(claim, q)]
         if not beyond:
             return ""
         amounts = [claim.need] + [chunk.amount for chunks in claim.chunks.values() for chunk in chunks]
@@ -234,6 +237,14 @@ class Court:
                 if self._tree.are_siblings(queue, sibling) and self._fuller(claim, queue, sibling, involved):
                     return f"queue {queue} would be fuller than queue {sibling}, which pays for it"
         return ""
+
+    def _rivals(self, leaf: str) -> tuple[str, ...]:
+        """Queues from ``leaf`` up that have siblings."""
+        if leaf not in self._with_siblings:
+            parents = Counter(queue.parent for queue in self._tree.queues.values())
+            path = self._tree.paths[leaf]
+            self._with_siblings[leaf] = tuple(q for q in path if parents[self._tree.queues[q].parent] > 1)
+        return self._with_siblings[leaf]
 
     def _beyond_share(self, claim: Claim, queue: str) -> bool:
         return _is_above(plus(claim.held.allocated[queue], claim.need), self._shares[queue])

@@ -107,6 +107,17 @@ class QueueOrder:
         flags = ((over * 2 + rich) * _PRIORITIES + priority + _PRIORITIES // 2) * 2 + unentitled
         return flags.astype(np.int64), _largest_ahead(bound, then), _largest_ahead(bound, now)
 
+    def keys_behind(
+        self, queue: int, allocated: Amounts, lost: IntArray
+    ) -> tuple[tuple[bool, bool, int, bool], FloatArray]:
+        """Keys of ``queue`` as it loses ``lost`` (n, 3) one after the other, each before it does.
+
+        What stays of them, and what orders the rest, (n,): it never rises.
+        """
+        over, rich, priority, unentitled, _, _ = self.key(queue, allocated, NOTHING)
+        left = np.array(allocated, dtype=np.int64) - np.cumsum(lost, axis=0) + lost
+        return (over, rich, priority, unentitled), _largest_ahead(self._prepared[queue][3], left)
+
     def tie(self, queue: int) -> "Tie":
         """What decides between queues of equal keys: compares smaller where ``queue`` is served first."""
         return self._ties[queue]

@@ -61,7 +61,7 @@ class Chunker:
         self.shape = shape
         self.state = state
         self.pod_shape = pod_shape
-        self.lone = shape.leaves[0] if _is_flat(shape) else None
+        self.lone = shape.leaves[0] if is_flat(shape) else None
         self.position = {id(leaf): i for i, leaf in enumerate(shape.leaves)} if self.lone is None else {}
         self._avoided: frozenset[str] = frozenset()
 
@@ -203,7 +203,7 @@ class Chunker:
         return sum(self.is_satisfied(child) and bool(self._anchors(child)) for child in node.children), node.needed
 
 
-def _is_flat(shape: GangShape) -> bool:
+def is_flat(shape: GangShape) -> bool:
     """True for a gang of one podset and no choice: its minimum is the podset's."""
     root = shape.root
     return len(shape.leaves) == 1 and root.needed == 1 and root.children[0] is shape.leaves[0]

@@ -199,7 +199,17 @@ class Disruption:
         candidates = range(len(pool.units)) if units is None else units
         disturbed = [unit for unit in candidates if pool.is_disturbed(unit)]
         nobody = np.zeros(len(pool.units), dtype=np.bool_)
-        Evictor(pool, self.fits, self.rung, nobody).bring_all_home(pool.dearest_first(disturbed))
+        chosen = self._may_come_home(disturbed)
+        Evictor(pool, self.fits, self.rung, nobody).bring_all_home(pool.dearest_first(chosen))
+
+    def _may_come_home(self, units: list[int]) -> list[int]:
+        """The disturbed ``units`` without gangs of whom none could: where nobody moved, room only shrinks meanwhile."""
+        pool = self.pool
+        if not units or any(map(pool.is_moved, units)):
+            return units
+        could = self.state.could_return([pool.units[unit].pods[0] for unit in units])
+        gangs = {pool.units[unit].gang for unit, is_able in zip(units, could, strict=True) if is_able}
+        return [unit for unit in units if pool.units[unit].gang in gangs]
 
     def _before(self, who: Aggressor) -> _Before:
         if self.rung is not Rung.RECLAIM:

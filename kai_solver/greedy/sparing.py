@@ -18,10 +18,13 @@ def spare(outcome: Outcome) -> None:
     placer = Placer(state)
     stale = set(outcome.stale)
     gone: dict[int, list[int]] = {}
-    for pod in sorted(state.gone - state.places.keys()):
+    left = sorted(state.gone - state.places.keys())
+    could = state.could_return(left)
+    able = {state.problem.pod_gang[pod] for pod, is_able in zip(left, could, strict=True) if is_able}
+    for pod in left:
         gone.setdefault(state.problem.pod_gang[pod], []).append(pod)
     for gang, pods in gone.items():
-        if gang not in stale:
+        if gang in able and gang not in stale:
             _spare_gang(state, placer, state.problem.gangs[gang], pods)
     _spare_moves(outcome, placer)
 

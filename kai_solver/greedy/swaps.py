@@ -111,6 +111,7 @@ class _Batch:
         self.done = 0
         self._lines: dict[tuple[Kind, Standing], _Line] = {}
         self._same: dict[tuple[int, ...], _Line] = {}
+        self._is_stuck: dict[int, bool] = {}
 
     def run(self, turns: Turns | SizeTurns) -> None:
         """Serve until somebody has to be asked for alone, or the time ends."""
@@ -161,7 +162,11 @@ class _Batch:
         if len(self.state.gangs[victim.index].active[0]) > 1:
             return False
         shape = self.problem.pod_shape[self.pool.units[unit].pods[0]]
-        return not (self.problem.policy.consolidating_reclaim and self.fits.has_room(shape))
+        found = self._is_stuck.get(shape)
+        if found is None:
+            may_move = self.problem.policy.consolidating_reclaim
+            found = self._is_stuck[shape] = not (may_move and self.fits.has_room(shape))
+        return found
 
     def _swap(self, chunk: Chunk, unit: int) -> None:
         self.state.swap(self.pool.units[unit].pods[0], chunk.pods[0])

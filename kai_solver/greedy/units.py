@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from kai_solver.greedy.chunks import is_flat
 from kai_solver.greedy.state import State
 from kai_solver.reduction import GangShape, Leaf, Problem, TreeNode
 from kai_solver.reduction.charges import Charge, sum_of
@@ -35,6 +36,10 @@ def units_of(problem: Problem, state: State, gang: GangShape, first_index: int) 
     Pods placed in this cycle are no part of them: where a core leaves, they lose their places with it.
     """
     active = [[p for p in pods if p not in state.places] for pods in state.gangs[gang.index].active]
+    if len(active) == 1 and len(active[0]) == 1 and is_flat(gang) and gang.leaves[0].min_member > 0:
+        alone = tuple(active[0])  # Most gangs; nothing of it is surplus.
+        charge = problem.charges[alone[0]]
+        return [Unit(first_index, gang.index, alone, 0, True, work_lost(problem, gang, alone), charge)]
     position = {id(leaf): i for i, leaf in enumerate(gang.leaves)}
     steps = list(_surplus_steps(gang.root, active, position))
     gone = {pod for step in steps for pod in step}

@@ -2,119 +2,82 @@
 
 Queues level by level and gangs within the leaf in reverse of the order in which they are served, with each victim
 picked before taken off its queue. Of equal victims the policy's own is the one that users expect.
+
+A queue that loses holds less, so its key among its siblings never rises, and nor does that of a gang in its queue: the
+order in which they lose one after the other is that of all their keys, sorted.
 """
 
-import heapq
-from bisect import insort
 from collections.abc import Mapping, Sequence
 
-from kai_solver.fairness import gang_order_key, queue_key
-from kai_solver.fairness.order import QueueKey, Tie
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.fairness import gang_order_key
 from kai_solver.greedy.state import State
 from kai_solver.greedy.units import Unit
-from kai_solver.units import QUEUE_RESOURCES
 
-_TOP = -1
-"""Parent of the roots."""
-_Entry = tuple[QueueKey, Tie, int]
-_Reverse = tuple[int, int, float, "_ReverseText"]
+IntArray = NDArray[np.int64]
 
 
 def victim_ranks(state: State, units: Sequence[Unit], of_gang: Mapping[int, Sequence[int]]) -> list[int]:
     """Position of every unit in the order in which KAI would take them, 0 first; by unit index.
 
-    Cost: about 12 µs a unit with two queues (4,000 units), 40 µs with 200 in three levels (2026-11-21).
+    Cost: 12 ms for 4,000 units of two queues (CPU time of a busy hour, 2026-11-22), a quarter of taking one by one.
     """
-    order = _VictimOrder(state, units, of_gang)
-    rank = [0] * len(units)
-    for position in range(len(units)):
-        rank[order.pop()] = position
-    return rank
+    if not units:
+        return []
+    merger = _Merger(state, units, _lines(state, units, of_gang))
+    rank = np.empty(len(units), dtype=np.int64)
+    rank[merger.below(state.problem.queues.roots)] = np.arange(len(units))
+    found: list[int] = rank.tolist()
+    return found
 
 
-class _VictimOrder:
-    """Hands out units; a queue's place among its siblings moves as it loses."""
-
-    def __init__(self, state: State, units: Sequence[Unit], of_gang: Mapping[int, Sequence[int]]) -> None:
-        self._state = state
-        self._tree = state.problem.queues
-        self._units = units
-        self._left = {gang: list(reversed(own)) for gang, own in of_gang.items() if own}
-        self._active = {gang: sum(len(units[u].pods) for u in own) for gang, own in of_gang.items()}
-        self._lost = [[0] * len(QUEUE_RESOURCES) for _ in self._tree.names]
-        self._heaps: dict[int, list[tuple[_Reverse, int]]] = {}
-        self._waiting = [0] * len(self._tree.names)
-        for gang, own in self._left.items():
-            queue = state.problem.gangs[gang].queue
-            self._heaps.setdefault(queue, []).append((self._gang_key(gang), gang))
-            for ancestor in self._tree.path[queue]:
-                self._waiting[ancestor] += len(own)
-        for heap in self._heaps.values():
-            heapq.heapify(heap)
-        self._levels: dict[int, list[_Entry]] = {}
-        for queue, waiting in enumerate(self._waiting):
-            if waiting:
-                parent = self._tree.path[queue][1] if len(self._tree.path[queue]) > 1 else _TOP
-                self._levels.setdefault(parent, []).append(self._entry(queue))
-        for level in self._levels.values():
-            level.sort()
-
-    def pop(self) -> int:
-        """The next unit."""
-        queue = _TOP
-        while level := self._levels.get(queue):
-            queue = level[-1][-1]
-        unit = self._pop_from(queue)
-        for ancestor, parent in zip(self._tree.path[queue], (*self._tree.path[queue][1:], _TOP), strict=True):
-            level = self._levels[parent]
-            level.pop()
-            if self._waiting[ancestor]:
-                insort(level, self._entry(ancestor))
-        return unit
-
-    def _entry(self, queue: int) -> _Entry:
-        """The queue among its siblings; the greatest loses next."""
-        problem = self._state.problem
-        key = queue_key(
-            problem.queues,
-            problem.share,
-            problem.allocatable,
-            problem.total,
-            queue,
-            self._state.allocated[queue],
-            (0, 0, 0),
-            self._lost[queue],
-        )
-        return key, self._state.order.tie(queue), queue
-
-    def _pop_from(self, queue: int) -> int:
-        heap = self._heaps[queue]
-        gang = heap[0][1]
-        unit = self._left[gang].pop()
-        self._active[gang] -= len(self._units[unit].pods)
-        if self._left[gang]:
-            heapq.heapreplace(heap, (self._gang_key(gang), gang))
-        else:
-            heapq.heappop(heap)
-        for ancestor in self._tree.path[queue]:
-            self._waiting[ancestor] -= 1
-            self._lost[ancestor] = [a + c for a, c in zip(self._lost[ancestor], self._units[unit].charge, strict=True)]
-        return unit
-
-    def _gang_key(self, gang: int) -> _Reverse:
-        shape = self._state.problem.gangs[gang]
+def _lines(state: State, units: Sequence[Unit], of_gang: Mapping[int, Sequence[int]]) -> dict[int, IntArray]:
+    """By leaf queue, its units in the order in which they leave it."""
+    keys, names = [], []
+    for gang, own in of_gang.items():
+        shape = state.problem.gangs[gang]
+        g, name = shape.gang, shape.gang.uid or shape.gang.key
         minimum = sum(leaf.min_member for leaf in shape.leaves)
-        g = shape.gang
-        priority, elastic, created_s, uid = gang_order_key(
-            g.priority, self._active[gang], minimum, g.created_s, g.uid or g.key
-        )
-        return (-priority, -elastic, -created_s, _ReverseText(uid))
+        active = sum(len(units[unit].pods) for unit in own)
+        for unit in own:
+            priority, elastic, created_s, _ = gang_order_key(g.priority, active, minimum, g.created_s, name)
+            keys.append((units[unit].step, gang, 0, -created_s, -elastic, -priority, shape.queue, unit))
+            names.append(name)
+            active -= len(units[unit].pods)
+    place = {name: position for position, name in enumerate(sorted(set(names), reverse=True))}
+    columns = np.array(keys, dtype=np.float64).T
+    columns[2] = [place[name] for name in names]
+    order = np.lexsort(columns[:-1])
+    queues, chosen = columns[-2][order].astype(np.int64), columns[-1][order].astype(np.int64)
+    leaves, starts = np.unique(queues, return_index=True)
+    return dict(zip(leaves.tolist(), np.split(chosen, starts[1:]), strict=True))
 
 
-class _ReverseText(str):
-    """Text that sorts in reverse."""
+class _Merger:
+    def __init__(self, state: State, units: Sequence[Unit], lines: Mapping[int, IntArray]) -> None:
+        self.state = state
+        self.lines = lines
+        self.charges: IntArray = np.array([unit.charge for unit in units], dtype=np.int64).reshape(-1, 3)
+        self.busy = {above for leaf in lines for above in state.problem.queues.path[leaf]}
 
-    __slots__ = ()
+    def below(self, siblings: Sequence[int]) -> IntArray:
+        """Units of ``siblings`` and below, first to leave first; of equal queues the one served last."""
+        order, allocated = self.state.order, self.state.allocated
+        queues = sorted(self.busy.intersection(siblings), key=order.tie, reverse=True)
+        found = [self._of(queue) for queue in queues]
+        if len(found) == 1:
+            return found[0]
+        keys = [
+            order.keys_behind(queue, allocated[queue], self.charges[line])
+            for queue, line in zip(queues, found, strict=True)
+        ]
+        level = {flags: number for number, flags in enumerate(sorted({flags for flags, _ in keys}))}
+        levels = np.repeat([level[flags] for flags, _ in keys], [len(line) for line in found])
+        every: IntArray = np.concatenate(found)
+        return every[np.lexsort((-np.concatenate([shares for _, shares in keys]), -levels))]
 
-    def __lt__(self, other: str) -> bool:
-        return str.__gt__(self, other)
+    def _of(self, queue: int) -> IntArray:
+        children = self.state.problem.queues.children[queue]
+        return self.below(children) if children else self.lines[queue]
