@@ -154,6 +154,15 @@ def test_a_batch_gets_what_its_takers_would_get_one_by_one(snapshot: Snapshot) -
     assert decided(fast) == decided(slow)
 
 
+@given(snapshot=clusters())
+@settings(max_examples=50, deadline=None)
+def test_who_could_not_return_by_sums_does_not_fit_at_home(snapshot: Snapshot) -> None:
+    state = climbed(build_problem(snapshot), at_once=True)[0].state
+    gone = sorted(state.gone)
+    assert state.could_return([]) == []
+    assert not any(state.fits_home(pod) for pod, could in zip(gone, state.could_return(gone), strict=True) if not could)
+
+
 def two_queues(takers: int, victims: int, *, owed: int = 100, rung: Rung = Rung.RECLAIM, limit: int = -1) -> Problem:
     """Full nodes of four GPUs; takers of a queue that is owed so many GPUs, in preempt of the victims' own."""
     nodes = [a_node(f"n{index:02}", 4) for index in range(-(-victims // 4))]
@@ -198,6 +207,7 @@ def test_the_next_allocate_is_played_through_for_each_alone() -> None:
 def test_a_batch_can_be_taken_back() -> None:
     problem = two_queues(20, 24)
     state = climbed(problem, at_once=True)[0].state
+    assert not any(state.could_return(sorted(state.gone)))
     before = State(problem)
     state.rollback(0)
     assert (state.allocated, state.gangs, state.places, state.gone) == (before.allocated, before.gangs, {}, set())
