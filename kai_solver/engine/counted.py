@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.domain import Rung, Stage
-from kai_solver.formulation.stages import BUILT_IN, MOST_RANKED
+from kai_solver.formulation.stages import MOST_RANKED
 from kai_solver.greedy import Outcome, VictimPool
 from kai_solver.greedy.holds import HoldRows
 from kai_solver.reduction import Problem
@@ -23,6 +23,8 @@ BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
 
 WORK = "evicted-work/"
+COUNTED = frozenset(("disruption", "preference", "victim-order"))
+"""Stages of a model that sums may prove: what is left over has its own worth, and a package may count anything."""
 ROUNDING = 1e-12
 """Part by which a sum may be wrong."""
 
@@ -32,10 +34,10 @@ def proven_by_count(
 ) -> tuple[Stage, ...] | None:
     """The ``measured`` stages, each at its bound; None where sums do not prove them all.
 
-    ``names``: the model's stages. One of a package may count anything, and few victims are chosen by their order, too.
+    ``names``: the model's stages. Few victims are chosen by their order, too, which sums do not tell.
     """
     pool = outcome.pool
-    if pool is None or outcome.stale or len(rights.movable) <= MOST_RANKED or not set(names) <= set(BUILT_IN):
+    if pool is None or outcome.stale or len(rights.movable) <= MOST_RANKED or not COUNTED.issuperset(names):
         return None
     if any(stage.value and not stage.optimal for stage in measured if stage.name in ("moved-pods", "nodes-opened")):
         return None
