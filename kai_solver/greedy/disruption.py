@@ -14,6 +14,7 @@ from kai_solver.greedy.chunks import Chunk, Chunker
 from kai_solver.greedy.evicting import Evictor, never
 from kai_solver.greedy.fit import FitTable
 from kai_solver.greedy.outcome import Outcome, Refusal, proven
+from kai_solver.greedy.returning import could_return
 from kai_solver.greedy.room import RoomTable
 from kai_solver.greedy.rules import Aggressor, Eligibility, reclaim_allowed, refuses_reclaim, was_counted
 from kai_solver.greedy.saving import savings
@@ -207,7 +208,7 @@ class Disruption:
         pool = self.pool
         if not units or any(map(pool.is_moved, units)):
             return units
-        could = self.state.could_return([pool.units[unit].pods[0] for unit in units])
+        could = could_return(self.state, [pool.units[unit].pods[0] for unit in units])
         gangs = {pool.units[unit].gang for unit, is_able in zip(units, could, strict=True) if is_able}
         return [unit for unit in units if pool.units[unit].gang in gangs]
 

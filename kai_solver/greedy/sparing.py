@@ -8,6 +8,7 @@ from kai_solver.greedy.caps import within_limits
 from kai_solver.greedy.chunks import Chunker
 from kai_solver.greedy.outcome import Outcome
 from kai_solver.greedy.placing import Placer
+from kai_solver.greedy.returning import could_return
 from kai_solver.greedy.state import State
 from kai_solver.reduction import GangShape
 
@@ -19,7 +20,7 @@ def spare(outcome: Outcome) -> None:
     stale = set(outcome.stale)
     gone: dict[int, list[int]] = {}
     left = sorted(state.gone - state.places.keys())
-    could = state.could_return(left)
+    could = could_return(state, left)
     able = {state.problem.pod_gang[pod] for pod, is_able in zip(left, could, strict=True) if is_able}
     for pod in left:
         gone.setdefault(state.problem.pod_gang[pod], []).append(pod)

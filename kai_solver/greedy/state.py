@@ -457,18 +457,6 @@ class State:
             return True
         return all(self.affinity.agrees(self.problem.pods[pod], place.node) for pod, place in self.places.items())
 
-    def could_return(self, pods: Sequence[int]) -> list[bool]:
-        """False for those of the evicted ``pods`` of which sums say that they do not fit where they ran."""
-        if not pods:
-            return []
-        problem, shapes = self.problem, [self.problem.pod_shape[pod] for pod in pods]
-        nodes = [problem.pod_node[pod] for pod in pods]
-        asked = np.array(self._requests)[shapes]
-        fits = np.logical_or(asked <= self.future[:, nodes].T, asked <= 0).all(axis=1)
-        asks_gpu = np.array([shape.gpu.devices > 0 for shape in problem.shapes.shapes], dtype=np.bool_)[shapes]
-        able: list[bool] = (fits & (~asks_gpu | (self.gpu_free[nodes] > 0))).tolist()
-        return able
-
     def fits_home(self, pod: int) -> bool:
         """True where there is room for an evicted ``pod`` where it ran."""
         problem = self.problem

@@ -20,6 +20,7 @@ from kai_solver.domain import (
     flat_gang,
 )
 from kai_solver.greedy import Ladder, Outcome, disruption, refused, swaps
+from kai_solver.greedy.returning import could_return
 from kai_solver.greedy.state import State
 from kai_solver.reduction import Problem, build_problem
 from kai_solver.search.oracle import OracleLadder
@@ -159,8 +160,10 @@ def test_a_batch_gets_what_its_takers_would_get_one_by_one(snapshot: Snapshot) -
 def test_who_could_not_return_by_sums_does_not_fit_at_home(snapshot: Snapshot) -> None:
     state = climbed(build_problem(snapshot), at_once=True)[0].state
     gone = sorted(state.gone)
-    assert state.could_return([]) == []
-    assert not any(state.fits_home(pod) for pod, could in zip(gone, state.could_return(gone), strict=True) if not could)
+    assert could_return(state, []) == []
+    assert not any(
+        state.fits_home(pod) for pod, could in zip(gone, could_return(state, gone), strict=True) if not could
+    )
 
 
 def two_queues(takers: int, victims: int, *, owed: int = 100, rung: Rung = Rung.RECLAIM, limit: int = -1) -> Problem:
@@ -207,7 +210,7 @@ def test_the_next_allocate_is_played_through_for_each_alone() -> None:
 def test_a_batch_can_be_taken_back() -> None:
     problem = two_queues(20, 24)
     state = climbed(problem, at_once=True)[0].state
-    assert not any(state.could_return(sorted(state.gone)))
+    assert not any(could_return(state, sorted(state.gone)))
     before = State(problem)
     state.rollback(0)
     assert (state.allocated, state.gangs, state.places, state.gone) == (before.allocated, before.gangs, {}, set())
