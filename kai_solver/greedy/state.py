@@ -159,7 +159,7 @@ class State:
         self.touched.extend(nodes)
 
     def swap(self, victim: int, pod: int) -> None:
-        """``pod`` is to run where its twin ``victim`` runs: as ``evict`` and ``put``, not now; what is free stays so."""
+        """``pod`` is to run where its twin ``victim`` runs: as ``evict`` and ``put``, not now; what is free stays."""
         node, seats = self.problem.pod_node[victim], self.problem.seats.get(victim, ())
         self._leave(victim, self.problem.charges[victim])
         self.gone.add(victim)
