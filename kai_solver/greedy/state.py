@@ -22,6 +22,7 @@ from kai_solver.greedy.zones import ZoneLedger
 from kai_solver.predicates import PodAffinityIndex
 from kai_solver.reduction import Leaf, Problem
 from kai_solver.reduction.charges import Charge, charge
+from kai_solver.reduction.gangs import leaf_positions
 from kai_solver.reduction.zones import ZoneTake
 from kai_solver.units import MILLI, PODS
 
@@ -73,7 +74,7 @@ class State:
         self.is_gone: BoolArray = np.zeros(len(problem.pods), dtype=np.bool_)
         self.is_out: BoolArray = np.zeros(len(problem.pods), dtype=np.bool_)
         self.gangs = [_standing(gang.leaves) for gang in problem.gangs]
-        self.leaf_of = _leaf_positions(problem)
+        self.leaf_of = leaf_positions(problem.gangs, len(problem.pods))
         self.order = QueueOrder(problem.queues, problem.share, problem.allocatable, problem.total)
         self.touched: list[int] = []
         self.journal: list[tuple[str, int, Place | None]] = []
@@ -483,16 +484,6 @@ def _standing(leaves: Sequence[Leaf]) -> GangState:
     if len(leaves) == 1:  # As in most gangs.
         return GangState([[*leaves[0].active]], [[*leaves[0].pending]])
     return GangState([[*leaf.active] for leaf in leaves], [[*leaf.pending] for leaf in leaves])
-
-
-def _leaf_positions(problem: Problem) -> list[int]:
-    """By pod, the position of its leaf among those of its gang."""
-    positions = [0] * len(problem.pods)
-    for gang in problem.gangs:
-        for position, leaf in enumerate(gang.leaves[1:] if len(gang.leaves) > 1 else (), start=1):
-            for pod in (*leaf.active, *leaf.pending):
-                positions[pod] = position
-    return positions
 
 
 def _affinity(problem: Problem, *, leaving: bool) -> PodAffinityIndex | None:

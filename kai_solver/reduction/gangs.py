@@ -1,6 +1,6 @@
 """Gang trees flattened to indices: which pods belong to which leaf, and what every inner node needs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -192,3 +192,13 @@ def leaves_below(node: TreeNode | Leaf) -> tuple[Leaf, ...]:
     if isinstance(node, Leaf):
         return (node,)
     return tuple(leaf for child in node.children for leaf in leaves_below(child))
+
+
+def leaf_positions(gangs: Iterable[GangShape], pods: int) -> list[int]:
+    """By pod, of so many, the position of its leaf among those of its gang."""
+    positions = [0] * pods
+    for gang in gangs:
+        for position, leaf in enumerate(gang.leaves[1:] if len(gang.leaves) > 1 else (), start=1):
+            for pod in (*leaf.active, *leaf.pending):
+                positions[pod] = position
+    return positions
