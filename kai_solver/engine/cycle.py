@@ -18,7 +18,7 @@ from kai_solver.domain import Plan, Snapshot, SolverModel, Stage
 from kai_solver.domain.plan import Source
 from kai_solver.engine.climbing import Climb, better, seconds_for_questions
 from kai_solver.engine.counted import proven_by_count
-from kai_solver.engine.first import FIRST_S, as_if_ended
+from kai_solver.engine.first import FIRST_S, as_if_ended, is_worth_it
 from kai_solver.engine.pace import Pace
 from kai_solver.engine.progress import Fault, Progress
 from kai_solver.engine.retreat import NOBODY, RETREATS, blame
@@ -272,6 +272,8 @@ class _Run:
         """
         is_time = FIRST_S <= self.clock() - self.start_s <= self.budget_s / 2
         if not is_time or self._first is not None or self.model.search.deterministic:
+            return
+        if not is_worth_it(outcome, self.clock() - self._phase_s):
             return
         self._phase("greedy")
         decided = _Decided(as_if_ended(outcome, self.model.ladder), None, ())
