@@ -7,9 +7,10 @@ from kai_solver.bench.measure import Run
 from kai_solver.domain import Stage
 from kai_solver.instances_io.bench_schema import Figure
 
-WORK, DISRUPTION = ("evicted-work",), ("evicted-work", "gangs-broken", "evicted-pods", "moved-pods")
+WORK, GPUS = ("evicted-work",), ("evicted-gpus",)
+DISRUPTION = ("evicted-work", "evicted-gpus", "gangs-broken", "evicted-pods", "moved-pods")
 COUNTS: tuple[Figure, ...] = ("unproven", "pending", "evicted", "moved")
-GAPS: tuple[Figure, ...] = ("admission-gap", "work-gap", "disruption-gap")
+GAPS: tuple[Figure, ...] = ("admission-gap", "work-gap", "gpus-gap", "disruption-gap")
 """Figures that are neither, nor ``memory``, are seconds."""
 
 
@@ -37,6 +38,8 @@ def _value(figure: Figure, run: Run) -> float | None:
             return run.unknown_gpus / run.pending_gpus if run.pending_gpus else 0.0
         case "work-gap":
             return kind_gap(run.stages, WORK)
+        case "gpus-gap":
+            return kind_gap(run.stages, GPUS)
         case "disruption-gap":
             return kind_gap(run.stages, DISRUPTION)
         case "unproven":

@@ -14,6 +14,7 @@ _OF_TEXT = {
     "slope": "",
     "admission-gap": "admission gap ",
     "work-gap": "gap of the evicted work ",
+    "gpus-gap": "gap of the evicted GPUs ",
     "disruption-gap": "disruption gap ",
 }
 

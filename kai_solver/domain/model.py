@@ -28,7 +28,7 @@ FAMILIES = (
 STAGES = ("disruption", "preference", "victim-order")
 """Objective stages of a model that names none."""
 
-OPTIONAL_STAGES = ("leftover",)
+OPTIONAL_STAGES = ("leftover", "disruption-gpus")
 """Stages that ship as well, for models that name them (more by entry points)."""
 
 

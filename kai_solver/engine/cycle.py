@@ -376,7 +376,8 @@ class _Run:
     def _stages(self, plan: Plan, decided: _Decided) -> tuple[Stage, ...]:
         """Admission first; then what the solver proved of each stage, or what the plan costs with trivial bounds."""
         found = {s.name: s for s in decided.refined.stages} if decided.refined is not None else {}
-        measured = measured_stages(decided.outcome)
+        by_gpus = any(stage.name == "disruption-gpus" for stage in self.model.stages)
+        measured = measured_stages(decided.outcome, by_gpus=by_gpus)
         merged = [_merged(stage, found.pop(stage.name, None)) for stage in measured]
         return (admission_stage(plan), *merged, *found.values())
 

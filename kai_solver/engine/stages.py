@@ -11,7 +11,7 @@ from kai_solver.greedy.losses import worth_lost
 from kai_solver.greedy.opening import opened_nodes, wholly_free
 from kai_solver.greedy.state import State
 from kai_solver.leftover import Outlook
-from kai_solver.units import MILLI
+from kai_solver.units import GPU, MILLI
 
 
 def admission_stage(plan: Plan) -> Stage:
@@ -20,9 +20,13 @@ def admission_stage(plan: Plan) -> Stage:
     return Stage("pending-gangs", len(plan.pending), bound, bound == len(plan.pending))
 
 
-def measured_stages(outcome: Outcome) -> list[Stage]:
-    """The outcome as it stands: evicted work by stratum, gangs broken, pods evicted and moved, then nodes or worth."""
+def measured_stages(outcome: Outcome, *, by_gpus: bool = False) -> list[Stage]:
+    """The outcome as it stands: evicted work by stratum, gangs broken, pods evicted and moved, then nodes or worth.
+
+    ``by_gpus``: thousandths of GPUs evicted in place of the work.
+    """
     pool, state = outcome.pool, outcome.state
+    name = "evicted-gpus" if by_gpus else "evicted-work"
     work: dict[int, int] = {}
     broken = evicted = moved = 0
     for unit in pool.units if pool is not None else []:
@@ -31,10 +35,11 @@ def measured_stages(outcome: Outcome) -> list[Stage]:
         moved += sum(not is_at_home(state.problem, pod, state.places[pod]) for pod in gone if pod in state.places)
         if lost and unit.gang not in outcome.stale:
             stratum = state.problem.gangs[unit.gang].gang.priority
-            work[stratum] = work.get(stratum, 0) + max(1, round(unit.work * len(lost) / len(unit.pods)))
+            cost = unit.charge[GPU] if by_gpus else unit.work
+            work[stratum] = work.get(stratum, 0) + max(int(not by_gpus), round(cost * len(lost) / len(unit.pods)))
             evicted += len(lost)
             broken += unit.is_core and len(lost) == len(unit.pods)
-    stages = [_zero_bound(f"evicted-work/{p}", work[p]) for p in sorted(work, reverse=True)]
+    stages = [_zero_bound(f"{name}/{p}", work[p]) for p in sorted(work, reverse=True)]
     counts = (("gangs-broken", broken), ("evicted-pods", evicted), ("moved-pods", moved))
     last = _worth_lost(state, outlook) if (outlook := state.problem.outlook) is not None else _opened(state)
     return [*stages, *(_zero_bound(name, value) for name, value in counts), last]

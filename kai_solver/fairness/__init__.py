@@ -13,6 +13,7 @@ from kai_solver.fairness.order import QueueKey, QueueOrder, compare_queues, domi
 from kai_solver.fairness.reclaim import (
     ReclaimLedger,
     Surplus,
+    exceeds,
     less_saturated,
     levelled,
     may_reclaim,
@@ -38,6 +39,7 @@ __all__ = [
     "compare_queues",
     "dominant_share",
     "exceeded",
+    "exceeds",
     "fair_share",
     "gang_order_key",
     "less_saturated",

@@ -67,7 +67,7 @@ def victim_queue_eligible(
     reclaimer, victim = levelled(tree, leaf_r, leaf_v)
     held, quota = allocated[victim], tree.quotas[victim]
     if not within_quota(tree, allocated, reclaimer, request):
-        return _exceeds(held, allocatable[victim])
+        return exceeds(held, allocatable[victim])
     over = any(r > 0 and h > q != UNLIMITED for r, h, q in zip(request, held, quota, strict=True))
     return over or not any(q != UNLIMITED and h < q for h, q in zip(held, quota, strict=True))
 
@@ -165,9 +165,9 @@ class ReclaimLedger:
         """
         reclaimer, victim = levelled(self._tree, self._leaf, victim_leaf)
         left = self._left[victim]
-        if _exceeds(left, self._allocatable[victim]):
+        if exceeds(left, self._allocatable[victim]):
             return True
-        return self._guaranteed[reclaimer] and _exceeds(left, self._tree.quotas[victim])
+        return self._guaranteed[reclaimer] and exceeds(left, self._tree.quotas[victim])
 
     def forget(self, leaf: int, charge: Amounts) -> None:
         """Places that were given in this cycle and are taken back: nobody is charged for them, nobody holds them."""
@@ -244,7 +244,7 @@ def _saturation(amount: int, fair: int) -> float:
     return amount / fair
 
 
-def _exceeds(amounts: Amounts, bounds: Amounts) -> bool:
+def exceeds(amounts: Amounts, bounds: Amounts) -> bool:
     """Whether some amount is above its bound; -1 is never exceeded."""
     return (
         (amounts[0] > bounds[0] != UNLIMITED)

@@ -13,7 +13,7 @@ s on site g (nodes folded, `formulation.sites`) and ``lie[k, d]`` owners of kind
 Every solution of the joint model gives one of this, at the same cost: what is minimised here bounds the stages there.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import gcd
 
@@ -24,6 +24,7 @@ from kai_solver.formulation.sites import Sites, fold
 from kai_solver.formulation.spec import ModelSpec, Term, Var
 from kai_solver.formulation.stages import Objective
 from kai_solver.formulation.variables import MoverClass, MoverUnit, Variables
+from kai_solver.units import GPU
 
 LARGEST = 100_000
 """Coefficients of the rows about resources are at most as large."""
@@ -36,16 +37,23 @@ Kind = tuple[int, int, bytes]
 
 @dataclass(slots=True)
 class Leavers:
-    """The model; ``gone`` by what may leave (a class, or a unit): how many of it leave; ``objectives`` in order."""
+    """The model; ``gone`` by what may leave (a class, or a unit): how many of it leave; ``objectives`` in order.
+
+    ``path``: by queue, it and all above it.
+    """
 
     spec: ModelSpec
+    path: Sequence[Sequence[int]]
     gone: list[tuple[MoverClass | MoverUnit, Var]] = field(default_factory=list)
     objectives: tuple[Objective, ...] = ()
 
-    def pin(self, spec: ModelSpec, values: IntArray) -> None:
-        """Ask of the whole model that just those leave who do so here."""
+    def evicted(self, values: IntArray) -> list[Mover]:
+        """Those who leave; of movers alike, any."""
+        found: list[Mover] = []
         for who, var in self.gone:
-            spec.add_eq([(1, who.out_reclaim), (1, who.out_preempt)], int(values[var]), family="leavers")
+            members = [m for at in who.members.values() for m in at] if isinstance(who, MoverClass) else [who.mover]
+            found += members[: int(values[var])]
+        return found
 
     def leaving(self, values: IntArray) -> frozenset[int]:
         """Units of which some leave in a solution: of alike ones, any of them may be meant."""
@@ -56,6 +64,44 @@ class Leavers:
             elif values[var] > 0 and isinstance(who, MoverClass):
                 found.update(mover.unit for members in who.members.values() for mover in members)
         return frozenset(found)
+
+    def pin(self, spec: ModelSpec, values: IntArray, preempted: Container[int]) -> None:
+        """Ask of the whole model that just those leave who do so here, the units ``preempted`` by preempt."""
+        rest = iter(self.evicted(values))
+        for who, var in self.gone:
+            count = int(values[var])
+            by_preempt = sum(next(rest).unit in preempted for _ in range(count))
+            spec.add_eq([(1, who.out_reclaim)], count - by_preempt, family="leavers")
+            spec.add_eq([(1, who.out_preempt)], by_preempt, family="leavers")
+
+    def spare(self, evicted: Sequence[Mover], left: Container[int], short: Mapping[int, tuple[int, int]]) -> None:
+        """Ask that less is taken where the units ``left`` have no taker among those ``evicted``.
+
+        ``short``: by queue, of which resource how much more it would have to hold. Where that is more than what is
+        left, and where nothing is known to be short, no more may go from the leaf queues than has found takers.
+        """
+        path = self.path
+        for leaf in {m.queue for m in evicted if m.unit in left}:
+            above = [q for q in path[leaf] if q in short]
+            queue = min(above, key=lambda q: short[q][1], default=leaf)
+            resource, missing = short.get(queue, (GPU, 1 << 40))
+            hers = [m for m in evicted if m.unit in left and queue in path[m.queue]]
+            leaves = {m.queue for m in evicted if queue in path[m.queue]}
+            if missing >= sum(m.charge[resource] for m in hers):
+                missing, leaves = sum(m.charge[resource] for m in hers if m.queue == leaf), {leaf}
+            goes = sum(m.charge[resource] for m in evicted if m.queue in leaves and not m.preemptable)
+            paid = [(_mover(who).charge[resource], var) for who, var in self.gone if _pays(who, leaves)]
+            terms, most = coarse([term for term in paid if term[0]], goes - max(1, missing))
+            self.spec.add_le(terms, most, family="leavers")
+
+
+def _mover(who: MoverClass | MoverUnit) -> Mover:
+    return who.first if isinstance(who, MoverClass) else who.mover
+
+
+def _pays(who: MoverClass | MoverUnit, leaves: Container[int]) -> bool:
+    mover = _mover(who)
+    return mover.queue in leaves and mover.reclaimable and not mover.preemptable
 
 
 @dataclass(slots=True)
@@ -84,7 +130,7 @@ class _Demand:
 def formulate_leavers(v: Variables, objectives: tuple[Objective, ...]) -> Leavers:
     """Build the model for the joint problem of ``v`` and those of its ``objectives`` that are about evictions."""
     spec = ModelSpec()
-    form = Leavers(spec)
+    form = Leavers(spec, v.joint.problem.queues.path)
     demand = _Demand()
     for group in v.classes:
         size = group.size
@@ -147,7 +193,7 @@ def _limits(v: Variables, form: Leavers) -> None:
         charged = sum(a.least[cap.resource] for a in coming)
         terms: list[Term] = []
         for who, var in form.gone:
-            mover = who.first if isinstance(who, MoverClass) else who.mover
+            mover = _mover(who)
             if cap.queue in path[mover.queue] and mover.charge[cap.resource]:
                 charged -= mover.saves[cap.resource] * (who.size if isinstance(who, MoverClass) else 1)
                 terms.append((mover.charge[cap.resource], var))

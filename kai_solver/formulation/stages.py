@@ -1,25 +1,27 @@
 """Objective stages of the joint model, all minimised, in lexicographic order.
 
 ``disruption`` unfolds into, by priority stratum from the highest down, evicted work; then gangs broken; evicted pods;
-moved pods. ``preference`` counts wholly free nodes that are opened: what stays whole can take the largest gangs.
-``leftover`` may stand in its place: the worth that the plan takes from pods that usually arrive. ``victim-order``
-picks, of plans that are equal so far, the one whose victims come first in the policy's victim order.
+moved pods. ``disruption-gpus`` is the same with the GPUs that are evicted in place of the work. ``preference`` counts
+wholly free nodes that are opened: what stays whole can take the largest gangs. ``leftover`` may stand in its place: the
+worth that the plan takes from pods that usually arrive. ``victim-order`` picks, of plans that are equal so far, the one
+whose victims come first in the policy's victim order.
 
 A package of your own may add a stage by an entry point in the group ``kai_solver.objective_stages`` whose object is
 a function from `Variables` to a list of `Objective`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 
 import numpy as np
 
+from kai_solver.formulation.joint import Mover
 from kai_solver.formulation.leftover import worth_lost
 from kai_solver.formulation.rows import NO_LOWER
 from kai_solver.formulation.spec import Term, Var
 from kai_solver.formulation.variables import Variables
-from kai_solver.units import MILLI
+from kai_solver.units import GPU, MILLI
 
 GROUP = "kai_solver.objective_stages"
 LEFTOVER = "worth-lost"
@@ -65,32 +67,47 @@ def stages(name: str) -> Stages:
     raise KeyError(name)
 
 
+@dataclass(frozen=True, slots=True)
+class _Eviction:
+    """What may be evicted, by variables that count it; ``gpus`` in thousandths."""
+
+    work: int
+    gpus: int
+    stratum: int
+    breaks: bool
+    pods: int
+    outs: tuple[Var, ...]
+
+
 def disruption(v: Variables) -> list[Objective]:
     """Evicted work per stratum, gangs broken, pods evicted, pods moved."""
+    return _disruption(v, "evicted-work", lambda eviction: eviction.work)
+
+
+def disruption_gpus(v: Variables) -> list[Objective]:
+    """Evicted thousandths of GPUs per stratum, gangs broken, pods evicted, pods moved."""
+    return _disruption(v, "evicted-gpus", lambda eviction: eviction.gpus)
+
+
+def _disruption(v: Variables, name: str, cost: Callable[[_Eviction], int]) -> list[Objective]:
     found: list[Objective] = []
-    outs = list(_evictions(v))
-    for stratum in sorted({s for _, s, _, _, _ in outs}, reverse=True):
-        work = tuple((w, var) for w, s, _, _, vs in outs if s == stratum for var in vs)
-        found.append(Objective(f"evicted-work/{stratum}", work, weight=WORK_WEIGHT))
-    if outs:
-        found.append(Objective("gangs-broken", tuple((1, var) for _, _, b, _, vs in outs if b for var in vs)))
-        found.append(Objective("evicted-pods", tuple((n, var) for _, _, _, n, vs in outs for var in vs)))
+    evictions = list(_evictions(v))
+    for stratum in sorted({e.stratum for e in evictions}, reverse=True):
+        lost = tuple((cost(e), var) for e in evictions if e.stratum == stratum for var in e.outs)
+        found.append(Objective(f"{name}/{stratum}", lost, weight=WORK_WEIGHT))
+    if evictions:
+        found.append(Objective("gangs-broken", tuple((1, var) for e in evictions if e.breaks for var in e.outs)))
+        found.append(Objective("evicted-pods", tuple((e.pods, var) for e in evictions for var in e.outs)))
     found.append(_moves(v))
     return found
 
 
-def _evictions(v: Variables) -> list[tuple[int, int, bool, int, tuple[Var, ...]]]:
-    """(work, stratum, breaks a gang, pods, variables) of everything that may be evicted."""
-    outs: list[tuple[int, int, bool, int, tuple[Var, ...]]] = []
-    for group in v.classes:
-        first = group.first
-        if first.reclaimable or first.preemptable:
-            outs.append((first.work, first.stratum, first.breaks, 1, (group.out_reclaim, group.out_preempt)))
-    for unit in v.units:
-        m = unit.mover
+def _evictions(v: Variables) -> Iterator[_Eviction]:
+    movers: list[tuple[Mover, tuple[Var, ...]]] = [(g.first, (g.out_reclaim, g.out_preempt)) for g in v.classes]
+    movers += [(unit.mover, (unit.out_reclaim, unit.out_preempt)) for unit in v.units]
+    for m, outs in movers:
         if m.reclaimable or m.preemptable:
-            outs.append((m.work, m.stratum, m.breaks, len(m.home), (unit.out_reclaim, unit.out_preempt)))
-    return outs
+            yield _Eviction(m.work, m.charge[GPU], m.stratum, m.breaks, len(m.home), outs)
 
 
 def _moves(v: Variables) -> Objective:
@@ -158,6 +175,7 @@ def victim_order(v: Variables) -> list[Objective]:
 
 BUILT_IN: dict[str, Stages] = {
     "disruption": disruption,
+    "disruption-gpus": disruption_gpus,
     "preference": preference,
     "leftover": leftover,
     "victim-order": victim_order,

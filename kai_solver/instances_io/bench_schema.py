@@ -88,15 +88,16 @@ BENCH_FORMAT = "kai-bench/v1"
 
 Figure = Literal[
     "decide", "first-plan", "cold", "steady", "build", "check", "memory",
-    "admission-gap", "work-gap", "disruption-gap", "unproven", "pending", "evicted", "moved",
+    "admission-gap", "work-gap", "gpus-gap", "disruption-gap", "unproven", "pending", "evicted", "moved",
 ]  # fmt: skip
 """What can be held against a limit. Times are seconds, gaps are shares, ``memory`` is MiB, the others are counts.
 
 ``decide``: median with a warm engine; ``first-plan``: until the first plan that the checker passed; ``cold``: the
 engine's first cycle; ``steady``: cycles on what the plan before made of the cluster, with 1% of the gangs exchanged.
 ``admission-gap``: GPUs of gangs whose answer is ``unknown``, of the GPUs pending. ``work-gap``: (value - bound) /
-max(1, bound) of the evicted work of all strata; ``disruption-gap``: the worst of evicted work, gangs broken, pods
-evicted, pods moved. ``unproven``: pending gangs without proof.
+max(1, bound) of the evicted work of all strata; ``gpus-gap``: of the evicted GPUs (model ``least-gpus``);
+``disruption-gap``: the worst of evicted work or GPUs, gangs broken, pods evicted, pods moved. ``unproven``: pending
+gangs without proof.
 """
 
 

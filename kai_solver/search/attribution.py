@@ -2,8 +2,7 @@
 
 The stages choose for all reclaimers together, by rights from before any of them, and a reclaim is allowed or not by
 what is taken for it (reference 3.5). Who took a unit before keeps it, or who takes its nodes. Where the reclaims would
-not be allowed so, what is too much for one is for a later one; and where that leaves some for nobody, each is for the
-first that may take it.
+not be allowed so, they are shared out anew (`greedy.sharing`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,10 +12,12 @@ from kai_solver.domain import Rung
 from kai_solver.formulation.expand import Decision
 from kai_solver.formulation.joint import Joint, Mover
 from kai_solver.greedy import Admission, Outcome
-from kai_solver.greedy.court import Toll, in_turn, reclaims_hold
+from kai_solver.greedy.court import reclaims_hold
+from kai_solver.greedy.sharing import Shared, Toll, share_out
 
 Able = Mapping[int, Sequence[int]]
 """By unit, the admissions (by number) that may take it."""
+EVICTING = (Rung.RECLAIM, Rung.PREEMPT)
 
 
 def attribute(outcome: Outcome, joint: Joint, decision: Decision, takers: Sequence[frozenset[int]]) -> bool:
@@ -26,21 +27,35 @@ def attribute(outcome: Outcome, joint: Joint, decision: Decision, takers: Sequen
     """
     movers = {m.unit: m for m in joint.movers}
     able = _able(outcome, decision, movers, takers)
-    given = _as_before(outcome, decision, movers, able)
-    outcome.admissions = given
+    outcome.admissions = _as_before(outcome, decision, movers, able)
     if reclaims_hold(outcome):
         return True
-    evicted = set(decision.preempted)
-    fixed = [replace(a, units=tuple(u for u in a.units if u in evicted)) for a in given]
-    first = {unit: number for number, a in reversed(list(enumerate(given))) for unit in a.units}
-    tolls = list(_tolls(decision, movers, able))
-    for least in (first, {}):
-        outcome.admissions = fixed
-        later = [replace(t, able=frozenset(n for n in t.able if n >= least.get(t.units[0], 0))) for t in tolls]
-        outcome.admissions, left = in_turn(outcome, later)
-        if not left and reclaims_hold(outcome):
-            return True
-    return False
+    shared = share_out(outcome, _tolls(decision, movers, able))
+    outcome.admissions = shared.admissions
+    return not shared.left and reclaims_hold(outcome)
+
+
+def share_victims(outcome: Outcome, evicted: Sequence[Mover], takers: Sequence[frozenset[int]]) -> Shared:
+    """For whom ``evicted`` could leave, before anybody has a seat."""
+    by_gang: dict[int, list[Mover]] = {}
+    for mover in evicted:
+        by_gang.setdefault(mover.gang, []).append(mover)
+    numbered = list(enumerate(zip(outcome.admissions, takers, strict=True)))
+    return share_out(
+        outcome,
+        [
+            Toll(
+                tuple(m.unit for m in movers),
+                frozenset(n for n, (a, takes) in numbered if all(_may_evict(a, m, takes) for m in movers)),
+            )
+            for movers in by_gang.values()
+        ],
+    )
+
+
+def _may_evict(admission: Admission, mover: Mover, takes: frozenset[int]) -> bool:
+    by_rung = mover.reclaimable if admission.rung is Rung.RECLAIM else mover.preemptable
+    return by_rung and admission.rung in EVICTING and _may_disturb(admission, mover, admission.rung, takes)
 
 
 def _able(
@@ -88,9 +103,12 @@ def _as_before(outcome: Outcome, decision: Decision, movers: Mapping[int, Mover]
 
 
 def _tolls(decision: Decision, movers: Mapping[int, Mover], able: Able) -> Iterator[Toll]:
-    """Reclaimed units of one gang together, moved ones each alone."""
-    by_gang: dict[int, list[int]] = {}
-    for unit in decision.reclaimed:
-        by_gang.setdefault(movers[unit].gang, []).append(unit)
-    for units in (*by_gang.values(), *([unit] for unit in decision.moved)):
-        yield Toll(tuple(units), frozenset.intersection(*(frozenset(able[u]) for u in units)))
+    """Units of one gang that are evicted by one rung together, moved ones each alone."""
+    for evicted in (decision.reclaimed, decision.preempted):
+        by_gang: dict[int, list[int]] = {}
+        for unit in evicted:
+            by_gang.setdefault(movers[unit].gang, []).append(unit)
+        for units in by_gang.values():
+            yield Toll(tuple(units), frozenset.intersection(*(frozenset(able[u]) for u in units)))
+    for unit in decision.moved:
+        yield Toll((unit,), frozenset(able[unit]), evicted=False)

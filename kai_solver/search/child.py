@@ -192,6 +192,9 @@ class SolverChild:
             if now >= kill_s:
                 raise SolverError("the solver process did not answer by the deadline and was killed")
             if not stopped and (now >= deadline_s or should_stop()):
+                if now < deadline_s and parameters.engine == "scip":
+                    self._drop()  # it does not hear that it should stop: ended without a word, and that is no fault
+                    return
                 channel.send(encode_frame("stop", {"id": answer.question}))
                 kill_s, stopped = min(kill_s, now + max(self._grace_s, _STOP_PATIENCE_S)), True
             self._watch_memory(channel)

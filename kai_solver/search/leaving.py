@@ -1,28 +1,42 @@
-"""Victims first, seats after: who leaves is decided without nodes, then everybody is seated with just these gone.
+"""Victims first, then takers, then seats: who leaves is decided without nodes, and for whom, before anybody is seated.
 
 On loaded clusters the whole joint model is too much for a cycle: with 1,000 nodes (700 that may be moved or evicted,
 309 admitted, 9,600 variables) CP-SAT proves nothing in 40 s and SCIP needs 13 s of CPU for the first two stages.
-Without nodes all four stages about evictions are proven in 2.1 s, and CP-SAT seats everybody beside these victims in
-4 s; with 500 nodes in 1.1 s and 2.1 s, no pod moved (2026-11-21, 2 cores, load 8). Where nobody may move, seats are
-found in 1.2 s with 500 nodes, against 3 to 5 s with moves to be minimised (the same day, load 11): that is asked
-first. Where no seats are found the bounds remain.
+Without nodes all four stages about evictions are proven in 0.6 to 1 s of CPU. Whether the reclaims would be allowed to
+take these victims is asked next (`greedy.sharing`, 0.07 s): where some find no taker, their queues must keep so much
+more that one might be found, and SCIP is asked again. CP-SAT then seats everybody beside these victims in 4 s; with 500
+nodes in 2.1 s, no pod moved (2026-11-21, 2 cores, load 8). Where nobody may move, seats are found in 1.2 s with 500
+nodes, against 3 to 5 s with moves to be minimised (the same day, load 11): that is asked first.
+
+The bounds are those of the first answer, and hold whatever becomes of it: the rows of `formulation.leavers` are true
+of every plan for the same admissions, whoever takes whom in it. A bound of a later stage is for the costs that the
+earlier ones have there; where the plan so far stands, it is asked for anew, for the costs of that plan.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kai_solver.domain import FAMILIES
+from kai_solver.domain import FAMILIES, Rung
 from kai_solver.formulation.build import Formulation
-from kai_solver.formulation.leavers import formulate_leavers
+from kai_solver.formulation.joint import Mover
+from kai_solver.formulation.leavers import Leavers, formulate_leavers
 from kai_solver.formulation.rows import Ints
 from kai_solver.formulation.spec import ModelSpec
+from kai_solver.greedy.sharing import Shared
 from kai_solver.search.asker import Asker
-from kai_solver.search.session import StageObjective
+from kai_solver.search.session import SessionResult, StageObjective
 
 SMALLEST = 1_000
 """Variables below which the stages alone are as fast."""
 VICTIMS_PART, STILL_PART, SEATS_PART = 0.4, 0.7, 0.8
 """Most of the time that is left for who leaves; of what then is left, for seats with no pod moved, and with few."""
+HELD_PART = 0.2
+"""Most of the time that is left for a bound of one stage for the plan that stands."""
+ROUNDS = 8
+"""How often victims are chosen anew because some of them have no taker; one to four on loaded clusters."""
+
+Share = Callable[[Sequence[Mover]], Shared]
+"""Shares out evicted movers among the admissions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +44,21 @@ class Leaving:
     """``bounds`` of stages by name, each good while those before it are at theirs; a solution, if there is one.
 
     ``leaving``: units that leave where nodes do not count; None where that is not known.
+    ``held``: bounds of stages while those before it cost what they do in the plan so far; where there is no solution.
     """
 
     bounds: Mapping[str, int] = field(default_factory=dict)
     values: Ints | None = None
+    held: Mapping[str, int] = field(default_factory=dict)
     leaving: frozenset[int] | None = None
 
 
 def decide_leavers(
-    asker: Asker, form: Formulation, stages: Sequence[StageObjective], hint: Ints | None = None
+    asker: Asker, form: Formulation, stages: Sequence[StageObjective], main: Mapping[int, int], share: Share
 ) -> Leaving:
     """Look for a solution of ``form`` whose victims cost the least; not where the model is small or lacks a rule.
 
-    No seats are looked for where the victims of ``hint`` cost no more.
+    No seats are looked for where the victims of ``main``, the plan so far, cost no more.
     """
     if form.spec.size[0] < SMALLEST or not set(FAMILIES) <= set(asker.model.families):
         return Leaving()
@@ -55,22 +71,66 @@ def decide_leavers(
         return Leaving()
     result = asker.minimize_alone(leavers.spec, asked, VICTIMS_PART * asker.budget.left_s)
     bounds = {stage.name: stage.bound for stage in result.stages}
-    costs = [stage.value for stage in result.stages]
-    known = None if hint is None else [s.value_of(hint) for s in stages if s.name in mine]
-    if result.values is None or known == costs or asker.is_out_of_time:
-        return Leaving(bounds, None, None if result.values is None else leavers.leaving(result.values))
-    seated = form.spec.copy()
-    leavers.pin(seated, result.values)
-    values = seats(asker, seated, next((s for s in stages if s.name == "moved-pods"), None), hint)
-    return Leaving(bounds, values, leavers.leaving(result.values))
+    leaving = None if result.values is None else leavers.leaving(result.values)
+    costs = [s.constant + sum(c * main[var] for c, var in s.terms) for s in stages if s.name in mine]
+    whole = leavers.spec.copy()
+    found = _taken(asker, leavers, asked, result, share, costs)
+    values = None
+    if found is not None:
+        seated = form.spec.copy()
+        preempted = {unit for a in found[1].admissions if a.rung is Rung.PREEMPT for unit in a.units}
+        leavers.pin(seated, found[0], preempted)
+        values = seats(asker, seated, next((s for s in stages if s.name == "moved-pods"), None))
+    held = _held(asker, whole, asked, result, costs) if values is None else {}
+    return Leaving(bounds, values, held, leaving)
 
 
-def seats(asker: Asker, spec: ModelSpec, moves: StageObjective | None, hint: Ints | None) -> Ints | None:
+def _held(
+    asker: Asker, spec: ModelSpec, asked: Sequence[StageObjective], result: SessionResult, costs: Sequence[int]
+) -> dict[str, int]:
+    """Bounds of the stages, each while those before it cost no more than ``costs``."""
+    bounds: dict[str, int] = {}
+    is_same = True
+    for number, stage in enumerate(asked):
+        if asker.is_out_of_time:
+            break
+        if is_same and number < len(result.stages):
+            bounds[stage.name] = result.stages[number].bound
+        else:
+            found = asker.minimize_alone(spec, [stage], HELD_PART * asker.budget.left_s)
+            bounds.update((s.name, s.bound) for s in found.stages)
+        is_same = is_same and number < len(result.stages) and result.stages[number].value == costs[number]
+        spec.add_le(stage.terms, costs[number] - stage.constant, family="leavers")
+    return bounds
+
+
+def _taken(
+    asker: Asker,
+    leavers: Leavers,
+    asked: Sequence[StageObjective],
+    result: SessionResult,
+    share: Share,
+    most: Sequence[int],
+) -> tuple[Ints, Shared] | None:
+    """Victims that all have takers, cheaper than ``most``; None where none are found in time."""
+    for _ in range(ROUNDS):
+        costs = [stage.value for stage in result.stages if stage.value is not None]
+        if result.values is None or asker.is_out_of_time or costs >= list(most):
+            return None
+        movers = leavers.evicted(result.values)
+        shared = share(movers)
+        if not shared.left:
+            return result.values, shared
+        leavers.spare(movers, {u for toll in shared.left for u in toll.units}, shared.short)
+        result = asker.minimize_alone(leavers.spec, asked, VICTIMS_PART * asker.budget.left_s)
+    return None
+
+
+def seats(asker: Asker, spec: ModelSpec, moves: StageObjective | None) -> Ints | None:
     """Seats for all: with nobody moved, which is a much smaller question, or with few moves."""
     if moves is not None:
         still = spec.copy()
         still.add_le(moves.terms, -moves.constant, family="leavers")
-        still.hint(hint)
         found = asker.solve(still, STILL_PART * asker.budget.left_s, presolve="light").values
         if found is not None:
             return found

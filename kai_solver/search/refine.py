@@ -5,7 +5,7 @@ everybody admitted and minimises what is disturbed, in lexicographic order, from
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kai_solver.domain import FAMILIES, Rung, Stage
 from kai_solver.formulation.build import Formulation, formulate
@@ -15,7 +15,7 @@ from kai_solver.formulation.leftover import guests_of
 from kai_solver.formulation.rows import Ints
 from kai_solver.greedy import Outcome
 from kai_solver.search.asker import Asker
-from kai_solver.search.attribution import attribute
+from kai_solver.search.attribution import attribute, share_victims
 from kai_solver.search.joining import Joiner
 from kai_solver.search.leaving import decide_leavers
 from kai_solver.search.looseness import loose_gangs
@@ -24,8 +24,8 @@ from kai_solver.search.reseat import reseat
 from kai_solver.search.rights import Rights
 from kai_solver.search.session import Progress, SessionResult, StageObjective
 
-BUILD_S = 1e-4
-"""Seconds a variable to build the model: 0.06 ms on loaded clusters of 500 and 1,000 nodes (2026-11-21), with a margin.
+BUILD_S = 4e-5
+"""Seconds a variable to build the model: 0.02 ms on loaded clusters of 500 and 1,000 nodes (2026-11-22), with a margin.
 
 A budget is a promise, and nothing interrupts the building.
 """
@@ -47,7 +47,6 @@ class Refiner:
     def __init__(self, asker: Asker, progress: Progress | None = None, part: float = 1.0) -> None:
         """``part`` of the time that is left once it is known who leaves may go to the joint model with nodes."""
         self.part = part
-        self._leaving: frozenset[int] | None = None
         self.asker = asker
         self.model = asker.model
         self.progress = progress
@@ -64,25 +63,32 @@ class Refiner:
         joint = _joint(joiner, rights)
         form = formulate(joint, self.model.families, [s.name for s in self.model.stages])
         main = main_values(outcome, form)
-        hint = self._completed(form, main, outcome)
-        result = self._search(form, hint)
-        stages = _stages(result, joint, certain=not _is_loose(outcome, rights))
-        if (
-            result.values is None
-            or not result.improved
-            or (hint is None and not self._beats(form, result.values, main))
-        ):
-            reseat(outcome)
-            return Refined(stages if hint is not None else (), False, result.notes, self._leaving)
+        stages = self._objectives(form)
+        leaving = decide_leavers(
+            self.asker, form, stages, main, lambda evicted: share_victims(outcome, evicted, rights.takers)
+        )
+        hint = self._completed(form, main, outcome) if leaving.values is None else None
+        start = leaving.values if hint is None else hint
+        result = self.asker.minimize(
+            form, stages, start, self.progress, leaving.bounds, self.part * self.asker.budget.left_s
+        )
+        better = [v for v in (result.values, leaving.values) if v is not None and self._is_better(form, v, hint, main)]
+        fault, certain = "", not _is_loose(outcome, rights)
         mark, starting = outcome.state.mark(), _starting(outcome)
-        fault = _apply(outcome, joint, expand(form.variables, result.values), rights.takers)
-        if fault:
-            return Refined((), False, (*result.notes, fault), self._leaving)
-        if outcome.pool is None and _starting(outcome) < starting:
-            outcome.state.rollback(mark)
-            return Refined(stages, False, result.notes, self._leaving)
-        reseat(outcome)
-        return Refined(stages, True, result.notes, self._leaving)
+        for values in better:
+            fault = _apply(outcome, joint, expand(form.variables, values), rights.takers)
+            if not fault and outcome.pool is None and _starting(outcome) < starting:
+                outcome.state.rollback(mark)
+            elif not fault:
+                reseat(outcome)
+                told = _believed(_stages(stages, result, values), joint, certain=certain)
+                return Refined(told, True, result.notes, leaving.leaving)
+        if not better:
+            reseat(outcome)
+        known = self._completed(form, main, outcome) if hint is None and result.stages else hint
+        notes = (*result.notes, fault) if fault else result.notes
+        told = _believed(_stages(stages, result, known, leaving.held), joint, certain=certain)
+        return Refined(told, False, notes, leaving.leaving)
 
     def _completed(self, form: Formulation, main: dict[int, int], outcome: Outcome) -> Ints | None:
         """Greedy's plan as a solution: with the guests that it leaves room for, else with none."""
@@ -92,29 +98,23 @@ class Refiner:
         found = self.asker.complete(form, main | guests)
         return found if found is not None else self.asker.complete(form, main | dict.fromkeys(guests, 0))
 
-    def _search(self, form: Formulation, hint: Ints | None) -> SessionResult:
+    def _objectives(self, form: Formulation) -> list[StageObjective]:
         specs = {spec.name: spec for spec in self.model.stages}
         weights: dict[str, float] = {}
         for name, objective in zip(form.stage_of, form.objectives, strict=True):
             weights[name] = weights.get(name, 0.0) + objective.weight
-        objectives = [
+        return [
             StageObjective(
                 o.name, o.terms, o.constant, specs[name].share * o.weight / weights[name], specs[name].gap, o.least
             )
             for name, o in zip(form.stage_of, form.objectives, strict=True)
         ]
-        leaving = decide_leavers(self.asker, form, objectives, hint)
-        self._leaving = leaving.leaving
-        better = leaving.values if leaving.values is not None and _is_less(objectives, leaving.values, hint) else None
-        result = self.asker.minimize(
-            form,
-            objectives,
-            hint if better is None else better,
-            self.progress,
-            leaving.bounds,
-            self.part * self.asker.budget.left_s,
-        )
-        return result if better is None else replace(result, improved=True)
+
+    def _is_better(self, form: Formulation, values: Ints, hint: Ints | None, main: Mapping[int, int]) -> bool:
+        if hint is None:
+            return self._beats(form, values, main)
+        costs = [sum(c * (int(values[var]) - int(hint[var])) for c, var in o.terms) for o in form.objectives]
+        return next((cost < 0 for cost in costs if cost), False)
 
     def _beats(self, form: Formulation, values: Ints, main: Mapping[int, int]) -> bool:
         """Is the solution less disruptive than the plan of ``main``, of which the model knows no solution in full?
@@ -130,12 +130,6 @@ class Refiner:
             if ours != theirs:
                 return ours < theirs
         return False
-
-
-def _is_less(objectives: Sequence[StageObjective], values: Ints, other: Ints | None) -> bool:
-    """Is the solution less disruptive, stage by stage, than the other?"""
-
-    return other is None or [o.value_of(values) for o in objectives] < [o.value_of(other) for o in objectives]
 
 
 def _joint(joiner: Joiner, rights: Rights) -> Joint:
@@ -181,18 +175,17 @@ def _is_loose(outcome: Outcome, rights: Rights) -> bool:
     return outcome.pool is not None and bool(loose_gangs(outcome.state, outcome.pool, evictable))
 
 
-def _stages(result: SessionResult, joint: Joint, *, certain: bool) -> tuple[Stage, ...]:
+def _believed(stages: Sequence[Stage], joint: Joint, *, certain: bool) -> tuple[Stage, ...]:
     """Stages as told; where units might be others (not ``certain``), bounds count as long as nobody is evicted.
 
     The model moves units whole, where single pods of one may stay after all: no fewer units than the bound fills.
     """
     found: list[Stage] = []
-    for s in result.stages:
-        value = float(s.value if s.value is not None else 0)
+    for s in stages:
         certain = certain or (s.name == "moved-pods" and not any(stage.value for stage in found))
         bound = s.bound if certain else 0
-        bound = _fewest_moves(joint, bound) if s.name == "moved-pods" else bound
-        found.append(Stage(s.name, value, float(bound), s.optimal and bound == s.bound))
+        bound = _fewest_moves(joint, int(bound)) if s.name == "moved-pods" else bound
+        found.append(Stage(s.name, s.value, float(bound), s.optimal and bound == s.bound))
     return tuple(found)
 
 
@@ -203,6 +196,29 @@ def _fewest_moves(joint: Joint, pods: int) -> int:
     while pods > 0 and units < len(sizes):
         pods, units = pods - sizes[units], units + 1
     return units
+
+
+def _stages(
+    stages: Sequence[StageObjective], result: SessionResult, values: Ints | None, held: Mapping[str, int] | None = None
+) -> tuple[Stage, ...]:
+    """What is known of each stage at ``values``: bounds hold as long as no stage before costs more than it was held to.
+
+    ``held``: bounds that hold there in any case. ``values`` are None where not even the plan so far is known to be a
+    solution: then nothing that the model says may hold for it.
+    """
+    found: list[Stage] = []
+    known = dict(held or {})
+    is_held = True
+    for stage, reached in zip(stages, result.stages, strict=False):
+        if values is None:
+            break
+        value = stage.value_of(values)
+        bounds = [known[stage.name]] if stage.name in known else []
+        bounds += [reached.bound] if is_held else []
+        if bounds:
+            found.append(Stage(stage.name, float(value), float(max(bounds)), value == max(bounds)))
+        is_held = is_held and reached.value is not None and value <= reached.value
+    return tuple(found)
 
 
 def _apply(outcome: Outcome, joint: Joint, decision: Decision, takers: Sequence[frozenset[int]]) -> str:

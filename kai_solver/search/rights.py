@@ -1,12 +1,18 @@
 """Who could be disturbed for those that were admitted, by the numbers from before the disruptive rungs."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 from kai_solver.domain import Rung
+from kai_solver.fairness import levelled, within_quota
 from kai_solver.fairness import surplus as surplus_of
 from kai_solver.formulation.joint import QueueSurplus
 from kai_solver.greedy import Admission, Outcome, State, VictimPool
 from kai_solver.greedy.rules import Aggressor, Eligibility
+from kai_solver.reduction.charges import Charge, sum_of
+from kai_solver.units import UNLIMITED
 
 NOTHING: frozenset[int] = frozenset()
 
@@ -24,8 +30,9 @@ class Rights:
     takers
         By admission, the units that it may take.
     surplus
-        How much reclaim may take from each levelled queue: the least that any of the reclaimers allows, but never
-        less than what was in fact taken, which passed the rules one by one.
+        How much reclaim may take from each levelled queue, in all: what it holds when the last reclaimer comes that
+        may take from it, were nobody below it gone, above the least that it may keep. Whoever takes whom of those
+        that the admissions may take, in their order: no plan that is allowed reclaim by reclaim takes more.
     """
 
     movable: frozenset[int]
@@ -47,8 +54,37 @@ def rights_of(outcome: Outcome) -> Rights:
         movable=NOTHING.union(*survey.taken.values()),
         by_rung={rung: frozenset(units) - cores for rung, units in survey.taken.items()},
         takers=takers,
-        surplus=tuple(_at_least_taken(outcome, s) for s in survey.surplus.values()),
+        surplus=tuple(_surplus(outcome, survey, pool)),
     )
+
+
+def _surplus(outcome: Outcome, survey: "_Survey", pool: VictimPool) -> Iterator[QueueSurplus]:
+    problem, tree = outcome.state.problem, outcome.state.problem.queues
+    held, least = [list(row) for row in survey.before.allocated], [list(row) for row in survey.before.allocated]
+    for unit in NOTHING.union(*survey.taken.values()):
+        _add(least, tree.path[int(pool.queue_of[unit])], pool.units[unit].charge, -1)
+    amounts: dict[int, list[int]] = {}
+    for admission, leaves in zip(outcome.admissions, survey.leaves, strict=True):
+        queue = problem.gangs[admission.chunk.gang].queue
+        charge = sum_of(outcome.state.places[pod].charge for pod in admission.chunk.pods)
+        for mine, theirs in {levelled(tree, queue, leaf) for leaf in leaves}:
+            floors: list[Sequence[int]] = [problem.allocatable[theirs]]
+            if within_quota(tree, least, mine, charge):
+                floors.append(tree.quotas[theirs])
+            most = amounts.setdefault(theirs, [0, 0, 0])
+            for r in range(3):
+                lowest = min((floor[r] for floor in floors if floor[r] != UNLIMITED), default=held[theirs][r])
+                most[r] = max(most[r], held[theirs][r] - lowest)
+        if admission.rung is not Rung.ALLOCATE:
+            _add(held, tree.path[queue], charge, +1)
+    for theirs, (cpu, memory, gpu) in amounts.items():
+        below = frozenset(q for q, path in enumerate(tree.path) if theirs in path and tree.is_leaf[q])
+        yield QueueSurplus(theirs, below, (cpu, memory, gpu))
+
+
+def _add(table: list[list[int]], path: Iterable[int], charge: Charge, sign: int) -> None:
+    for queue in path:
+        table[queue] = [held + sign * amount for held, amount in zip(table[queue], charge, strict=True)]
 
 
 def reclaimable(state: State, eligibility: Eligibility, who: Aggressor) -> list[QueueSurplus]:
@@ -63,37 +99,40 @@ def reclaimable(state: State, eligibility: Eligibility, who: Aggressor) -> list[
 
 
 class _Survey:
-    """Goes over the admissions; those who may take the same are asked for once."""
+    """Goes over the admissions; those who may take the same are asked for once.
+
+    ``leaves``: by admission, the queues of those that it may reclaim.
+    """
 
     def __init__(self, before: State, pool: VictimPool) -> None:
+        self.before = before
         self.taken: dict[Rung, set[int]] = {}
-        self.surplus: dict[int, QueueSurplus] = {}
-        self._before = before
+        self.leaves: list[frozenset[int]] = []
+        self._pool = pool
         self._eligibility = Eligibility(before, pool)
-        self._known: dict[tuple[object, ...], frozenset[int]] = {}
+        self._known: dict[tuple[object, ...], tuple[frozenset[int], frozenset[int]]] = {}
 
     def add(self, admission: Admission) -> frozenset[int]:
         """Units that ``admission`` may take."""
         rung = admission.rung
         if rung is Rung.ALLOCATE:
+            self.leaves.append(NOTHING)
             return NOTHING
-        who = Aggressor.of(self._before.problem, admission.chunk)
+        who = Aggressor.of(self.before.problem, admission.chunk)
         gang = who.gang.gang
         own = who.gang.index if rung is Rung.CONSOLIDATION else -1
         key = (rung, who.queue, who.charge, gang.priority, gang.never_preempts, own)
         if key not in self._known:
-            self._known[key] = self._eligibility.units(rung, who)
-            self.taken.setdefault(rung, set()).update(self._known[key])
-            if rung is Rung.RECLAIM:
-                self._limit_surplus(who)
+            units = self._eligibility.units(rung, who)
+            self._known[key] = units, self._queues_of(units)
+            self.taken.setdefault(rung, set()).update(units)
         self.taken[rung].update(admission.units)
-        return self._known[key]
+        units, queues = self._known[key]
+        self.leaves.append(queues | self._queues_of(admission.units) if rung is Rung.RECLAIM else NOTHING)
+        return units
 
-    def _limit_surplus(self, who: Aggressor) -> None:
-        for found in reclaimable(self._before, self._eligibility, who):
-            known, new = self.surplus.get(found.queue, found).amounts, found.amounts
-            least = (min(known[0], new[0]), min(known[1], new[1]), min(known[2], new[2]))
-            self.surplus[found.queue] = replace(found, amounts=least)
+    def _queues_of(self, units: Collection[int]) -> frozenset[int]:
+        return frozenset(self._pool.queue_of[np.fromiter(units, dtype=np.int64, count=len(units))].tolist())
 
 
 def _before_disruption(outcome: Outcome) -> State:
@@ -107,12 +146,3 @@ def _before_disruption(outcome: Outcome) -> State:
                     row = before.allocated[queue]
                     before.allocated[queue] = [a + c for a, c in zip(row, place.charge, strict=True)]
     return before
-
-
-def _at_least_taken(outcome: Outcome, surplus: QueueSurplus) -> QueueSurplus:
-    pool, gangs = outcome.pool, outcome.state.problem.gangs
-    reclaimed = [u for a in outcome.admissions if a.rung is Rung.RECLAIM for u in a.units]
-    units = [pool.units[u] for u in reclaimed if pool.has_left(u)] if pool is not None else []
-    taken = [u.charge for u in units if gangs[u.gang].queue in surplus.leaves]
-    amounts = tuple(max(a, sum(c[r] for c in taken)) for r, a in enumerate(surplus.amounts))
-    return replace(surplus, amounts=(amounts[0], amounts[1], amounts[2]))

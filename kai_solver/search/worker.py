@@ -318,7 +318,7 @@ class Worker:
     def _solve_milp(self, frame: Frame, received: float) -> None:
         """Ask SCIP. Its solutions come when it ends; the parent checks them in integers, bounds are rounded down.
 
-        It keeps its time limit, but does not hear that it should stop earlier (OR-tools 9.15): then the parent kills.
+        It keeps its time limit, but does not hear that it should stop earlier (OR-tools 9.15): then the parent ends it.
         """
         helper = importlib.import_module("ortools.linear_solver.python.model_builder_helper")
         question, solver = frame.fields["id"], helper.ModelSolverHelper("scip")

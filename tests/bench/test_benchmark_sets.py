@@ -126,6 +126,8 @@ def test_gaps_are_counted_as_declared() -> None:
     run = replace(RUN, stages=stages, pending_gpus=200.0, unknown_gpus=10.0)
     assert figure_of("work-gap", [run]) == pytest.approx((40 - 20) / 20)
     assert figure_of("disruption-gap", [run]) == 3.0
+    by_gpus = replace(RUN, stages=(stage("evicted-gpus/75", 2000, 2000), stage("evicted-gpus/50", 3000, 2000)))
+    assert figure_of("gpus-gap", [by_gpus]) == figure_of("disruption-gap", [by_gpus]) == 0.25
     assert figure_of("admission-gap", [run]) == 0.05
     assert figure_of("unproven", [run]) == 1
     assert figure_of("steady", [run]) is None

@@ -1,5 +1,6 @@
 """Where features meet: each found by random clusters that cross them, told here in its smallest form."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -9,8 +10,9 @@ from kai_solver.check import check_plan
 from kai_solver.domain import Plan
 from kai_solver.engine import cycle
 from kai_solver.greedy import Ladder, State
-from kai_solver.greedy.court import Toll, in_turn, reclaims_hold
+from kai_solver.greedy.court import reclaims_hold
 from kai_solver.greedy.disruption import Disruption
+from kai_solver.greedy.sharing import Toll, share_out
 from kai_solver.instances_io import snapshot_from_native
 from kai_solver.modelfiles import load_model
 from kai_solver.reduction import build_problem
@@ -106,8 +108,8 @@ def test_victims_that_no_reclaim_may_take_are_not_taken() -> None:
     assert not reclaims_hold(outcome)
 
 
-def test_what_one_reclaim_may_not_take_is_for_a_later_one_or_for_nobody() -> None:
-    """Queues b and c are one GPU above their quota each; late0 takes one of both, and a second one of b may not go."""
+def test_victims_are_for_the_last_reclaim_that_may_take_them_or_for_nobody() -> None:
+    """Queues b and c are one GPU above their quota each: one of each may go, a second one of b may not."""
     running = [a_gang(f"{queue}{i}", queue, on("n"), minMember=1) for queue in "bc" for i in range(3)]
     late = [a_gang(f"late{i}", queue, {"gpus": 1}, minMember=1, created=i) for i, queue in enumerate("ad")]
     queues = [a_queue("a", 1), a_queue("b", 2), a_queue("c", 2), a_queue("d", 1)]
@@ -118,20 +120,16 @@ def test_what_one_reclaim_may_not_take_is_for_a_later_one_or_for_nobody() -> Non
     names = [problem.gangs[a.chunk.gang].gang.name for a in outcome.admissions]
     assert names == ["late0", "late1"]
     unit_of = {problem.gangs[u.gang].gang.name: u.index for u in outcome.pool.units}
-    outcome.admissions[:] = [replace(a, units=()) for a in outcome.admissions]
 
-    def shared_out(*tolls: tuple[str, set[int]]) -> tuple[list[tuple[int, ...]], list[Toll]]:
-        assert outcome.pool is not None
-        for unit in (unit_of[name] for name, _ in tolls):
-            if not outcome.pool.has_left(unit):
-                outcome.pool.leave(unit)
-        admissions, left = in_turn(outcome, [Toll((unit_of[name],), frozenset(able)) for name, able in tolls])
-        return [a.units for a in admissions], left
+    def shared_out(**able: set[int]) -> tuple[list[tuple[int, ...]], int, Mapping[int, tuple[int, int]]]:
+        shared = share_out(outcome, [Toll((unit_of[name],), frozenset(may)) for name, may in able.items()])
+        return [a.units for a in shared.admissions], len(shared.left), shared.short
 
-    b0, b1, c0 = unit_of["b0"], unit_of["b1"], unit_of["c0"]
-    assert shared_out(("b0", {0, 1}), ("c0", {0, 1})) == ([(b0, c0), ()], [])
-    assert shared_out(("b0", {0, 1}), ("c0", {1})) == ([(b0,), (c0,)], [])
-    assert shared_out(("b0", {0, 1}), ("b1", {0})) == ([(b1,), ()], [Toll((b0,), frozenset({0, 1}))])
+    b0, c0 = unit_of["b0"], unit_of["c0"]
+    assert shared_out(b0={0, 1}, c0={0, 1}) == ([(), (b0, c0)], 0, {})
+    assert shared_out(b0={0, 1}, c0={0}) == ([(c0,), (b0,)], 0, {})
+    (b,) = (q for q, name in enumerate(problem.queues.names) if name == "b")
+    assert shared_out(b0={0, 1}, b1={0}) == ([(), ()], 2, {b: (2, 1)})
 
 
 @pytest.mark.parametrize("taken", [0, 1, 2])
@@ -153,3 +151,19 @@ def test_surplus_that_stays_without_its_core_leaves_as_a_whole() -> None:
     assert pool.closure([first]) == [first]
     pool.leave(core)
     assert set(pool.closure([first])) == {first, second}
+
+
+@pytest.mark.parametrize(
+    ("model", "evicted", "stage"),
+    [("default", "new-0", ("evicted-work/50", 40)), ("least-gpus", "old-0", ("evicted-gpus/50", 1000))],
+)
+def test_whether_work_or_gpus_are_counted_says_who_is_evicted(model: str, evicted: str, stage: tuple[str, int]) -> None:
+    """Of 4 GPUs for 10 s and 1 GPU for 900 s, on nodes of their own, one makes room for a pod of 1 GPU."""
+    old = a_gang("old", "b", on("small", 1), minMember=1) | {"lastStart": 100.0}
+    new = a_gang("new", "b", on("large", 4), minMember=1) | {"lastStart": 990.0}
+    late = a_gang("late", "a", {"gpus": 1}, minMember=1)
+    nodes, queues = [a_node("small", 1), a_node("large", 4)], [a_queue("a", 1), a_queue("b", 4)]
+    plan = decided(model, nodes, queues, [old, new, late])
+    assert [eviction.pod for eviction in plan.evictions] == [f"default/{evicted}"]
+    found = next(s for s in plan.stages if s.name == stage[0])
+    assert (found.value, found.optimal) == (stage[1], True)

@@ -28,7 +28,7 @@ from kai_solver.formulation import variables
 from kai_solver.formulation.build import Formulation, formulate
 from kai_solver.formulation.expand import expand, hint_values
 from kai_solver.formulation.flows import Flows
-from kai_solver.formulation.joint import Joint
+from kai_solver.formulation.joint import Joint, QueueSurplus
 from kai_solver.formulation.leavers import LARGEST, Leavers, coarse, formulate_leavers
 from kai_solver.formulation.spec import ModelSpec, SpecAnswer
 from kai_solver.formulation.stages import Objective
@@ -247,7 +247,7 @@ def test_those_who_leave_without_nodes_leave_in_the_whole_model(child: SolverChi
     answer = least(child, leavers.spec, leavers.objectives[0])
     assert answer.values is not None
     pinned = form.spec.copy()
-    leavers.pin(pinned, answer.values)
+    leavers.pin(pinned, answer.values, ())
     work = next(o for o in form.objectives if o.name == leavers.objectives[0].name)
     found = least(child, pinned, work)
     assert found.objective == answer.objective == least(child, form.spec, work).objective
@@ -261,3 +261,36 @@ def test_only_objectives_about_evictions_are_for_leavers() -> None:
     _, joint, _ = question(Snapshot(1000.0, ResourceSchema(), nodes, (Queue("a"),), gangs), evict=True)
     form = formulate(joint, FAMILIES, ["disruption", "preference", "victim-order"])
     assert [o.name for o in leavers_of(form).objectives] == ["evicted-work/50", "gangs-broken", "evicted-pods"]
+
+
+def two_on_a_node(needed: int) -> Joint:
+    """A gang that needs so many GPUs of the only node, on which two gangs of 2 GPUs run; all of queue 0."""
+    gangs = seated([a_gang(0, [2], "", [0]), a_gang(1, [2], "", [0]), a_gang(2, [needed], "", None)])
+    _, joint, _ = question(Snapshot(1000.0, ResourceSchema(), (a_node(0, 0),), (Queue("a"),), gangs), evict=True)
+    return joint
+
+
+@pytest.mark.parametrize(("payers", "possible"), [((1,), False), ((2001,), True), ((1, 1), True), ((1, 0), False)])
+def test_a_unit_is_charged_to_one_of_the_queues_above_it(
+    child: SolverChild, payers: tuple[int, ...], possible: bool
+) -> None:
+    """A queue that may lose 1 loses one last chunk; two queues, one above the other, one each."""
+    surplus = tuple(QueueSurplus(queue, frozenset({0}), (0, 0, amount)) for queue, amount in enumerate(payers))
+    form = formulate(replace(two_on_a_node(4), surplus=surplus), FAMILIES, ["disruption"])
+    answer = child.solve(form.spec, SolverParameters(workers=1, presolve="none"), math.inf)
+    assert answer.status == ("optimal" if possible else "infeasible")
+
+
+@pytest.mark.parametrize("short", [{}, {0: (2, 1)}, {0: (2, 2001)}])
+@pytest.mark.parametrize(("needed", "status"), [(2, "optimal"), (4, "infeasible")])
+def test_less_is_taken_where_victims_find_no_taker(
+    child: SolverChild, short: dict[int, tuple[int, int]], needed: int, status: str
+) -> None:
+    """Of two that could leave one finds no taker: one may still go."""
+    leavers = leavers_of(formulate(two_on_a_node(needed), FAMILIES, ["disruption"]))
+    assert least(child, leavers.spec, leavers.objectives[0]).status == "optimal"
+    _, high = leavers.spec.domains
+    evicted = leavers.evicted(high)
+    assert len(evicted) == 2
+    leavers.spare(evicted, {evicted[0].unit}, short)
+    assert least(child, leavers.spec, leavers.objectives[0]).status == status

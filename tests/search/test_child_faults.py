@@ -2,6 +2,7 @@
 
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -256,6 +257,20 @@ def test_a_child_deaf_to_stop_is_killed_soon_after() -> None:
         )
     assert (answer.status, answer.objective) == ("feasible", 2)
     assert "killed" in answer.error
+
+
+def test_a_stop_that_scip_does_not_hear_is_no_fault() -> None:
+    asked: list[int] = []
+
+    def stop() -> bool:
+        asked.append(1)
+        return len(asked) > 5
+
+    with SolverChild(fake("question(); time.sleep(60)")) as child:
+        start_s = time.monotonic()
+        answer = child.solve(spec_of_two(), replace(PARAMETERS, engine="scip"), start_s + 30, should_stop=stop)
+        assert time.monotonic() - start_s < 20
+    assert (answer.status, answer.error) == ("unknown", "")
 
 
 def test_a_real_child_killed_in_the_middle_leaves_its_solution() -> None:

@@ -9,16 +9,23 @@ import pytest
 
 from kai_solver.bench import generated
 from kai_solver.check import check_plan
-from kai_solver.domain import Plan, Snapshot
+from kai_solver.domain import Plan, Rung, Snapshot
 from kai_solver.engine import Engine
+from kai_solver.formulation.build import formulate
 from kai_solver.formulation.leavers import Leavers, formulate_leavers
 from kai_solver.formulation.rows import Ints
 from kai_solver.formulation.spec import ModelSpec
+from kai_solver.greedy import Ladder
 from kai_solver.instances_io.bench_schema import LoadedDoc
 from kai_solver.modelfiles import load_model
+from kai_solver.reduction import build_problem
 from kai_solver.search import leaving
 from kai_solver.search.asker import Asker
 from kai_solver.search.budget import Budget
+from kai_solver.search.joining import Joiner
+from kai_solver.search.oracle import OracleLadder
+from kai_solver.search.refine import main_values
+from kai_solver.search.rights import rights_of
 from kai_solver.search.session import StageObjective
 
 SEEDS = (1, 2, 3)
@@ -87,7 +94,22 @@ def test_pods_are_moved_only_where_there_are_no_seats_without(engine: Engine, ne
             return engine.child.solve(spec, *of, **more)
 
     asker = Asker(engine.model, Counting(), Budget(5.0, time.monotonic, time.monotonic(), deterministic=True))
-    found: Ints | None = leaving.seats(asker, spec, moves, None)
+    found: Ints | None = leaving.seats(asker, spec, moves)
     assert found is not None
     assert int(found[stay]) == 3 - needed
     assert len(questions) == asked
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_plan_so_far_is_a_solution_of_the_stages(engine: Engine, seed: int) -> None:
+    """What the reclaimers have taken, one after the other, is within their rights taken together."""
+    model = engine.model
+    outcome = Ladder(build_problem(loaded(seed)), model.ladder, OracleLadder(None)).climb()
+    rights = rights_of(outcome)
+    chunks = [(a.chunk, a.rung) for a in outcome.admissions]
+    reclaim, preempt = (rights.by_rung.get(rung, frozenset()) for rung in (Rung.RECLAIM, Rung.PREEMPT))
+    joint = Joiner(outcome).join(chunks, rights.movable, reclaim, preempt, rights.surplus, may_move=True)
+    form = formulate(joint, model.families, ["disruption"])
+    budget = Budget(20.0, time.monotonic, time.monotonic(), deterministic=True)
+    assert any(a.rung is Rung.RECLAIM and a.units for a in outcome.admissions)
+    assert Asker(model, engine.child, budget).complete(form, main_values(outcome, form)) is not None

@@ -9,6 +9,9 @@ with at most one last chunk: KAI tests a chunk before it subtracts it, so the la
 design section 5). A chunk is a pod, or of one gang as many of each podset as its minimum, be they core or surplus::
 
     last[u] <= lastGang[g],   sum_g lastGang[g] <= 1,   sum_{u of g} pods[u, l] last[u] <= minimum[l]
+
+With reclaimers in several queues a unit may be charged to several levelled queues, one above the other: by one of them,
+``sum_V part[u, V] = out[u]``, and the rows of V count ``part[u, V]``.
 """
 
 from collections import defaultdict
@@ -18,24 +21,48 @@ from kai_solver.formulation.joint import Mover, QueueSurplus
 from kai_solver.formulation.spec import Term, Var
 from kai_solver.formulation.variables import MoverClass, MoverUnit, Variables
 
+Payer = MoverClass | MoverUnit
+Paid = list[tuple[Payer, Var]]
+"""Who pays for one levelled queue, and how many of it."""
+
 
 def add(v: Variables) -> None:
     """Add the rows."""
-    for group in v.classes:
-        if not group.first.reclaimable:
-            v.spec.add_le([(1, group.out_reclaim)], 0, family="entitlement")
-    for unit in v.units:
-        if not unit.mover.reclaimable:
-            v.spec.add_le([(1, unit.out_reclaim)], 0, family="entitlement")
+    for who in _all(v):
+        if not _mover(who).reclaimable:
+            v.spec.add_le([(1, who.out_reclaim)], 0, family="entitlement")
+    paid = _paid(v)
     for surplus in v.joint.surplus:
-        _surplus(v, surplus)
+        if surplus.queue in paid:
+            _surplus(v, surplus, paid[surplus.queue])
 
 
-def _surplus(v: Variables, surplus: QueueSurplus) -> None:
-    outs = _outs(v, surplus)
-    if not outs:
-        return
-    lasts = _lasts(v, surplus)
+def _all(v: Variables) -> list[Payer]:
+    return [*v.classes, *v.units]
+
+
+def _mover(who: Payer) -> Mover:
+    return who.first if isinstance(who, MoverClass) else who.mover
+
+
+def _paid(v: Variables) -> dict[int, Paid]:
+    paid: dict[int, Paid] = defaultdict(list)
+    for who in _all(v):
+        mover = _mover(who)
+        payers = [s.queue for s in v.joint.surplus if mover.queue in s.leaves] if mover.reclaimable else []
+        parts = [who.out_reclaim]
+        if len(payers) > 1:
+            size = who.size if isinstance(who, MoverClass) else 1
+            parts = [v.spec.int_var(0, size) for _ in payers]
+            v.spec.add_eq([(-1, who.out_reclaim), *((1, part) for part in parts)], 0, family="entitlement")
+        for payer, part in zip(payers, parts, strict=False):
+            paid[payer].append((who, part))
+    return paid
+
+
+def _surplus(v: Variables, surplus: QueueSurplus, paid: Paid) -> None:
+    outs = [(_mover(who).charge, out) for who, out in paid]
+    lasts = _lasts(v, paid)
     chosen = {r: v.spec.bool_var() for r in range(3) if surplus.amounts[r] > 0}
     anything = v.spec.bool_var()
     for _, out in outs:
@@ -51,20 +78,19 @@ def _surplus(v: Variables, surplus: QueueSurplus) -> None:
             v.spec.add_le(terms, (surplus.amounts[resource] - 1) // step, family="entitlement", only_if=(is_chosen,))
 
 
-def _lasts(v: Variables, surplus: QueueSurplus) -> list[tuple[tuple[int, int, int], Var]]:
+def _lasts(v: Variables, paid: Paid) -> list[tuple[tuple[int, int, int], Var]]:
     """(charge, variable) of what may be part of the last chunk."""
-    by_gang: dict[int, list[MoverUnit]] = defaultdict(list)
-    for unit in _units(v, surplus):
-        by_gang[unit.mover.gang].append(unit)
+    by_gang: dict[int, list[tuple[Mover, Var]]] = defaultdict(list)
     lasts: list[tuple[tuple[int, int, int], Var]] = []
     chunks: list[Var] = []
-    for group in _groups(v, surplus):
-        chunks.append(_last(v, group.out_reclaim))
-        lasts.append((group.first.charge, chunks[-1]))
-    for units in by_gang.values():
-        parts = [(unit.mover, _last(v, unit.out_reclaim)) for unit in units]
-        lasts += [(mover.charge, last) for mover, last in parts]
-        chunks.append(parts[0][1] if len(parts) == 1 else _together(v, parts))
+    for who, out in paid:
+        last = _last(v, out)
+        lasts.append((_mover(who).charge, last))
+        if isinstance(who, MoverUnit):
+            by_gang[who.mover.gang].append((who.mover, last))
+        else:
+            chunks.append(last)
+    chunks += [parts[0][1] if len(parts) == 1 else _together(v, parts) for parts in by_gang.values()]
     v.spec.at_most_one(chunks, family="entitlement")
     return lasts
 
@@ -88,16 +114,3 @@ def _together(v: Variables, parts: list[tuple[Mover, Var]]) -> Var:
     for podset, terms in of_podset.items():
         v.spec.add_le(terms, most[podset], family="entitlement")
     return is_last
-
-
-def _groups(v: Variables, surplus: QueueSurplus) -> list[MoverClass]:
-    return [g for g in v.classes if g.first.queue in surplus.leaves and g.first.reclaimable]
-
-
-def _units(v: Variables, surplus: QueueSurplus) -> list[MoverUnit]:
-    return [u for u in v.units if u.mover.queue in surplus.leaves and u.mover.reclaimable]
-
-
-def _outs(v: Variables, surplus: QueueSurplus) -> list[tuple[tuple[int, int, int], Var]]:
-    outs = [(g.first.charge, g.out_reclaim) for g in _groups(v, surplus)]
-    return outs + [(u.mover.charge, u.out_reclaim) for u in _units(v, surplus)]

@@ -1,0 +1,155 @@
+"""The bound on what victims cost, held against all ways to choose them on small random clusters."""
+
+import math
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from itertools import combinations, product
+from random import Random
+from typing import Any
+
+import pytest
+
+from kai_solver.domain import FAMILIES, Rung
+from kai_solver.formulation.build import formulate
+from kai_solver.formulation.leavers import formulate_leavers
+from kai_solver.greedy import Ladder, Outcome
+from kai_solver.greedy.court import reclaims_hold
+from kai_solver.instances_io import snapshot_from_native
+from kai_solver.modelfiles import load_model
+from kai_solver.reduction import build_problem
+from kai_solver.search.child import SolverChild
+from kai_solver.search.joining import Joiner
+from kai_solver.search.oracle import OracleLadder
+from kai_solver.search.parameters import SolverParameters
+from kai_solver.search.rights import Rights, rights_of
+
+SEEDS = range(40)
+
+
+@pytest.fixture(scope="module")
+def child() -> Iterator[SolverChild]:
+    with SolverChild() as child:
+        yield child
+
+
+def drawn(seed: int) -> Outcome:
+    """Two or three nodes of 4 GPUs, full of gangs of one pod of 1 or 2 GPUs; some more wait. Queues of two levels."""
+    rng = Random(seed)
+    queues: list[dict[str, Any]] = [{"name": name, "quota": _quota(rng.randint(1, 5))} for name in ("x", "y")]
+    leaves = ["xa", "xb", "ya", "yb"]
+    queues += [{"name": leaf, "parent": leaf[0], "quota": _quota(rng.randint(0, 3))} for leaf in leaves]
+    gangs = []
+    nodes = [f"n{i}" for i in range(rng.choice((2, 3)))]
+    for node in nodes:
+        free = 4
+        while free:
+            gpus = rng.choice((1, 2)) if free > 1 else 1
+            free -= gpus
+            start = float(rng.randint(1, 900))
+            gangs.append(_gang(f"run{len(gangs)}", rng.choice(leaves), {"gpus": gpus, "node": node}, lastStart=start))
+    for late in range(rng.randint(1, 3)):
+        pod = {"gpus": rng.choice((1, 2, 4))}
+        gangs += [_gang(f"late{late}", rng.choice(leaves), pod, priority=rng.choice((50, 60)))]
+    made = [{"name": name, "gpus": 4, "cpu": 64, "gpuMemory": 80_000} for name in nodes]
+    document = {"format": "kai-solver/v1", "now": 1000.0, "nodes": made, "queues": queues, "gangs": gangs}
+    problem = build_problem(snapshot_from_native(document))
+    return Ladder(problem, load_model("greedy-only").ladder, OracleLadder(None)).climb()
+
+
+def _quota(gpus: int) -> dict[str, Any]:
+    return {"cpu": "unlimited", "memory": "unlimited", "gpu": gpus}
+
+
+def _gang(name: str, queue: str, pod: dict[str, Any], **more: Any) -> dict[str, Any]:
+    status = {"status": "Running"} if "node" in pod else {}
+    pods = [{"name": f"{name}-0", "cpu": "100m"} | pod | status]
+    return {"name": name, "queue": queue, "pods": pods, "priority": 50, "created": 1.0, "minMember": 1} | more
+
+
+@dataclass
+class OnlyGone:
+    """A pool of which just these units have left."""
+
+    pool: Any
+    gone: frozenset[int]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.pool, name)
+
+    def has_left(self, unit: int) -> bool:
+        return unit in self.gone
+
+    def is_moved(self, _unit: int) -> bool:
+        return False
+
+
+def takers_of(outcome: Outcome, rights: Rights, gone: Sequence[int]) -> bool:
+    """Is there any way to give each of ``gone`` to an admission so that every reclaim is allowed?"""
+    numbered = list(enumerate(zip(outcome.admissions, rights.takers, strict=True)))
+    able = [[n for n, (a, takes) in numbered if unit in takes or unit in a.units] for unit in gone]
+    tried = copy(outcome)
+    tried.pool = OnlyGone(outcome.pool, frozenset(gone))  # type: ignore[assignment]
+    for takers in product(*able):
+        given = [tuple(u for u, t in zip(gone, takers, strict=True) if t == n) for n, _ in numbered]
+        tried.admissions = [replace(a, units=units) for a, units in zip(outcome.admissions, given, strict=True)]
+        if reclaims_hold(tried):
+            return True
+    return False
+
+
+def has_seats(outcome: Outcome, rights: Rights, gone: Sequence[int]) -> bool:
+    """Can all who came and all others run, where only those move who may be disturbed?"""
+    problem, pool = outcome.state.problem, outcome.pool
+    assert pool is not None
+    room = [4] * len(problem.nodes)
+    loose = [problem.charges[p][2] // 1000 for a in outcome.admissions for p in a.chunk.pods]
+    for unit in (u for u in pool.units if u.index not in gone):
+        if unit.index in rights.movable:
+            loose.append(unit.charge[2] // 1000)
+        else:
+            room[problem.pod_node[unit.pods[0]]] -= unit.charge[2] // 1000
+    return _packs(sorted(loose, reverse=True), room)
+
+
+def _packs(sizes: list[int], room: list[int]) -> bool:
+    if not sizes:
+        return True
+    for node in {free: node for node, free in enumerate(room) if free >= sizes[0]}.values():
+        room[node] -= sizes[0]
+        done = _packs(sizes[1:], room)
+        room[node] += sizes[0]
+        if done:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_choice_of_victims_costs_less_than_the_bound(child: SolverChild, seed: int) -> None:
+    outcome = drawn(seed)
+    pool = outcome.pool
+    if pool is None or not any(a.units for a in outcome.admissions):
+        pytest.skip("nobody is disturbed")
+    rights = rights_of(outcome)
+    joiner = Joiner(outcome)
+    reclaim, preempt = (rights.by_rung.get(rung, frozenset()) for rung in (Rung.RECLAIM, Rung.PREEMPT))
+    chunks = [(a.chunk, a.rung) for a in outcome.admissions]
+    form = formulate(
+        joiner.join(chunks, rights.movable, reclaim, preempt, rights.surplus, may_move=True), FAMILIES, ["disruption"]
+    )
+    leavers = formulate_leavers(form.variables, form.objectives)
+    bounds = []
+    for spec, objective in ((leavers.spec, leavers.objectives[0]), (form.spec, form.objectives[0])):
+        spec.minimize(objective.terms, objective.constant)
+        answer = child.solve(spec, SolverParameters(workers=1, presolve="none"), math.inf)
+        assert answer.status == "optimal"
+        bounds.append(answer.objective)
+    work = {u.index: max(1, round(u.work)) for u in pool.units}
+    mine = sorted(reclaim | preempt)
+    sets = [gone for size in range(len(mine) + 1) for gone in combinations(mine, size)]
+    cheapest = next(
+        sum(work[u] for u in gone)
+        for gone in sorted(sets, key=lambda gone: sum(work[u] for u in gone))
+        if has_seats(outcome, rights, gone) and takers_of(outcome, rights, gone)
+    )
+    assert max(bounds) <= cheapest
