@@ -17,7 +17,7 @@ SETS := instances/bench/sets
 BENCH_ARGS ?= --models default,fast --seeds 1..3
 TEST_ARGS ?=
 
-.PHONY: help env run test test-fast lint bench bench-scale conformance docs docs-check lock clean
+.PHONY: help env run test test-fast lint bench bench-scale conformance docs docs-check manifests lock clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -63,6 +63,9 @@ conformance: $(STAMP) ## Run the behaviour cases, our own and KAI's
 
 docs: docs-check ## Build the documentation into site/
 
+manifests: $(STAMP) ## Render deploy/manifests from the chart (helm is built where it is not there; needs Go)
+	$(BIN)/python -m tests.support.manifests
+
 docs-check: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
@@ -71,6 +74,8 @@ lock: ## Pin the packages of pyproject.toml anew, with hashes (needs uv)
 	  --no-emit-index-url pyproject.toml --output-file requirements/runtime.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	  --no-emit-index-url --group dev --group docs --all-extras pyproject.toml --output-file requirements/dev.txt
+	echo 'hatchling>=1.27' | uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	  --no-annotate --no-emit-index-url --constraints requirements/dev.txt - --output-file requirements/build.txt
 
 clean: ## Remove what was built, the environment too
 	rm -rf $(VENV) $(OUT) kai-solver-bundles site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage

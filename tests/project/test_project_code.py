@@ -108,16 +108,16 @@ def test_every_dependency_is_locked_with_hashes() -> None:
     locked = {pin.split("==")[0].lower() for pin in pins("dev.txt")}
     assert names_of([*project["dependencies"], *groups["dev"], *groups["docs"]]) <= locked
     assert names_of(project["dependencies"]) <= {pin.split("==")[0].lower() for pin in pins("runtime.txt")}
-    for file in ("dev.txt", "runtime.txt"):
+    for file in ("dev.txt", "runtime.txt", "build.txt"):
         text = (ROOT / "requirements" / file).read_text()
         assert all("--hash=sha256:" in block for block in re.split(r"\n(?=\S)", text.strip()))
 
 
 def test_development_uses_the_same_versions_as_production() -> None:
-    assert pins("runtime.txt") <= pins("dev.txt")
+    assert pins("runtime.txt") | pins("build.txt") <= pins("dev.txt")
 
 
-@pytest.mark.parametrize("file", ["dev.txt", "runtime.txt"])
+@pytest.mark.parametrize("file", ["dev.txt", "runtime.txt", "build.txt"])
 def test_locked_packages_name_no_registry(file: str) -> None:
     text = (ROOT / "requirements" / file).read_text()
     assert "://" not in text

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 BUILD_S = 1800.0
+GO_LANGUAGE = "1.22"
+"""Of our throwaway module; from 1.17 on modules that nothing is built from are not asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ def _build(tool: GoTool, program: Path) -> None:
 
 def _module_file(tool: GoTool) -> str:
     replaces = "".join(f"replace {module} => {module} {version}\n" for module, version in tool.replaces)
-    return f"module tools\n\nrequire {tool.module} {tool.version}\n\n{replaces}"
+    return f"module tools\n\ngo {GO_LANGUAGE}\n\nrequire {tool.module} {tool.version}\n\n{replaces}"
 
 
 def _go(tool: GoTool, work: str, *words: str) -> None:

@@ -1,0 +1,82 @@
+{{/* Name of everything in the release. */}}
+{{- define "kai-solver.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- else if contains "kai-solver" .Release.Name -}}
+{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-kai-solver" .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Name of cluster-wide objects: two releases of one name in two namespaces must not meet. */}}
+{{- define "kai-solver.clusterName" -}}
+{{- if eq .Release.Namespace (include "kai-solver.fullname" .) -}}
+{{- include "kai-solver.fullname" . -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Namespace (include "kai-solver.fullname" .) | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "kai-solver.serviceAccountName" -}}
+{{- default (include "kai-solver.fullname" .) .Values.serviceAccount.name -}}
+{{- end -}}
+
+{{- define "kai-solver.selectorLabels" -}}
+app.kubernetes.io/name: kai-solver
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "kai-solver.labels" -}}
+{{ include "kai-solver.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/part-of: kai-solver
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
+{{- end -}}
+
+{{- define "kai-solver.image" -}}
+{{- $at := ternary (printf "@%s" .Values.image.digest) (printf ":%s" (default .Chart.AppVersion .Values.image.tag)) (ne .Values.image.digest "") -}}
+{{- printf "%s%s" .Values.image.repository $at -}}
+{{- end -}}
+
+{{/* Name of a shard: the release's, and its node pool's. Call with a dict of root and shard. */}}
+{{- define "kai-solver.shardName" -}}
+{{- if .shard.nodePool -}}
+{{- printf "%s-%s" (include "kai-solver.fullname" .root) (.shard.nodePool | lower | replace "_" "-" | replace "." "-") | trunc 63 | trimSuffix "-" -}}
+{{- else -}}
+{{- include "kai-solver.fullname" .root -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The settings file of a shard, as YAML: the chart's, the shard's own over them, and what the release itself says. */}}
+{{- define "kai-solver.settings" -}}
+{{- $own := dict "node_pool" .shard.nodePool "namespace" .root.Release.Namespace -}}
+{{- $over := .shard.settings | default dict | deepCopy -}}
+{{- mergeOverwrite (deepCopy .root.Values.settings) $over $own | toYaml -}}
+{{- end -}}
+
+{{/* Names of Leases that KAI's own scheduler would hold for the same pods: they are looked at before the start. */}}
+{{- define "kai-solver.kaiLeases" -}}
+{{- range .Values.shards -}}
+{{- $name := (.settings | default dict).scheduler_name | default $.Values.settings.scheduler_name -}}
+- {{ ternary $name (printf "%s-%s" $name .nodePool) (empty .nodePool) | quote }}
+{{ end -}}
+{{- end -}}
+
+{{/* Whether nothing may be changed: all shards only look on. */}}
+{{- define "kai-solver.acts" -}}
+{{- range .Values.shards -}}
+{{- $stated := .settings | default dict -}}
+{{- if not (ternary $stated.dry_run $.Values.settings.dry_run (hasKey $stated "dry_run")) -}}yes{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "kai-solver.port" -}}
+{{- regexFind "[0-9]+$" . -}}
+{{- end -}}
+
+{{/* Dashboards and alerts name metrics by their default prefix. Call with a dict of root and text. */}}
+{{- define "kai-solver.prefixed" -}}
+{{- regexReplaceAll "\\bkai_" .text (printf "%s_" .root.Values.settings.metrics_namespace) -}}
+{{- end -}}

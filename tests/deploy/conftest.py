@@ -1,0 +1,58 @@
+"""Tools that the tests of the chart need, each with a loud skip where it cannot be had."""
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.gotools import HELM, KUBECONFORM, GoTool, ToolMissingError, go_tool
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "deploy" / "helm" / "kai-solver"
+Render = Callable[..., list[dict[str, Any]]]
+
+
+def _tool(tool: GoTool) -> Path:
+    try:
+        return go_tool(tool)
+    except ToolMissingError as error:
+        pytest.skip(f"NOT TESTED: {error}")
+
+
+@pytest.fixture(scope="session")
+def helm() -> Path:
+    return _tool(HELM)
+
+
+@pytest.fixture(scope="session")
+def kubeconform() -> Path:
+    return _tool(KUBECONFORM)
+
+
+@pytest.fixture(scope="session")
+def promtool() -> Path:
+    found = shutil.which("promtool")
+    if not found:
+        pytest.skip("NOT TESTED: promtool is not there (Debian: apt-get install prometheus)")
+    return Path(found)
+
+
+@pytest.fixture
+def render(helm: Path) -> Render:
+    """The chart's objects with values given as ``--set-json`` takes them."""
+
+    def rendered(**values: str) -> list[dict[str, Any]]:
+        done = run_helm(helm, *(word for key, value in values.items() for word in ("--set-json", f"{key}={value}")))
+        assert done.returncode == 0, done.stderr
+        return [found for found in yaml.safe_load_all(done.stdout) if found]
+
+    return rendered
+
+
+def run_helm(helm: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [str(helm), "template", "kai-solver", str(CHART), "--namespace", "kai-solver", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)

@@ -1,0 +1,242 @@
+"""The chart renders what it says, and what a cluster accepts."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from kubernetes import client
+from pydantic import BaseModel
+
+from kai_solver.controller.settings import load_settings
+from tests.deploy.conftest import CHART, ROOT, Render, run_helm
+from tests.support import manifests
+
+ALL = {
+    "serviceMonitor.enabled": "true",
+    "prometheusRule.enabled": "true",
+    "dashboard.enabled": "true",
+    "replicas": "2",
+    "models": '{"mine.toml": "extends = \\"default\\"\\nname = \\"mine\\"\\n"}',
+    "shards": '[{"nodePool": ""}, {"nodePool": "a100", "replicas": 1, "settings": {"model": "fast"}}]',
+}
+OTHERS = {"ServiceMonitor", "PrometheusRule", "Queue"}
+"""Kinds that the Kubernetes client has no model of."""
+
+
+def kind(objects: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    return [found for found in objects if found["kind"] == name]
+
+
+def model_of(value: dict[str, Any]) -> type[BaseModel]:
+    version = value["apiVersion"].rpartition("/")[2].capitalize()
+    found: type[BaseModel] = getattr(client, f"{version}{value['kind']}")
+    return found
+
+
+def test_helm_finds_nothing_wrong(helm: Path) -> None:
+    done = subprocess.run(
+        [str(helm), "lint", "--strict", str(CHART)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("values", [{}, ALL], ids=["default", "all"])
+def test_every_object_is_what_kubernetes_knows(render: Render, values: dict[str, str]) -> None:
+    objects = render(**values)
+    assert len(objects) > 10
+    for value in objects:
+        if value["kind"] not in OTHERS:
+            model_of(value).model_validate(value)
+
+
+def test_an_unknown_field_would_be_found(render: Render) -> None:
+    (deployment, *_) = kind(render(), "Deployment")
+    deployment["spec"]["template"]["spec"]["containers"][0]["imagePullPolize"] = "Always"
+    with pytest.raises(ValueError, match="imagePullPolize"):
+        client.V1Deployment.model_validate(deployment)
+
+
+def test_kubeconform_agrees(render: Render, kubeconform: Path, tmp_path: Path) -> None:
+    objects = render(**ALL)
+    for value in objects:
+        if value["kind"] not in OTHERS:
+            schema = model_of(value).model_json_schema(by_alias=True)
+            (tmp_path / f"{value['kind'].lower()}.json").write_text(json.dumps(schema))
+    (tmp_path / "queue.json").write_text(json.dumps(schema_of("queues.scheduling.run.ai")))
+    command = [str(kubeconform), "-strict", "-summary", "-skip", "ServiceMonitor,PrometheusRule"]
+    command += ["-schema-location", str(tmp_path / "{{.ResourceKind}}.json")]
+    done = subprocess.run(
+        command, input=yaml.safe_dump_all(objects), capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    valid = re.search(r"Valid: (\d+)", done.stdout)
+    assert valid is not None
+    assert int(valid[1]) == len(objects) - 2
+
+
+# -- one Deployment a shard --------------------------------------------------------------------------------------------
+
+
+def test_each_shard_has_a_deployment_and_settings_that_the_controller_reads(render: Render, tmp_path: Path) -> None:
+    objects = render(**ALL)
+    names = [found["metadata"]["name"] for found in kind(objects, "Deployment")]
+    assert names == ["kai-solver", "kai-solver-a100"]
+    files = {
+        found["metadata"]["name"]: found["data"]["settings.yaml"]
+        for found in kind(objects, "ConfigMap")
+        if "settings.yaml" in found["data"]
+    }
+    assert list(files) == names
+    pools = []
+    for name, text in files.items():
+        path = tmp_path / name
+        path.write_text(text)
+        settings = load_settings(path)
+        pools.append((settings.node_pool, settings.model, settings.namespace, settings.lease_name))
+    assert pools == [
+        ("", "default", "kai-solver", "kai-solver-kai-scheduler"),
+        ("a100", "fast", "kai-solver", "kai-solver-kai-scheduler-a100"),
+    ]
+
+
+def test_settings_that_change_restart_their_shard(render: Render) -> None:
+    def checksum(**values: str) -> str:
+        (deployment,) = kind(render(**values), "Deployment")
+        found: str = deployment["spec"]["template"]["metadata"]["annotations"]["checksum/settings"]
+        return found
+
+    assert checksum() != checksum(**{"settings.period": "2"})
+
+
+def test_kais_leases_are_looked_at_by_name_alone(render: Render) -> None:
+    (role,) = (
+        found for found in kind(render(**ALL), "ClusterRole") if found["metadata"]["name"].endswith("-beside-kai")
+    )
+    (rule,) = role["rules"]
+    assert (rule["resourceNames"], rule["verbs"]) == (["kai-scheduler", "kai-scheduler-a100"], ["get"])
+
+
+def test_who_only_looks_on_may_change_nothing(render: Render) -> None:
+    roles = kind(render(**{"settings.dry_run": "true"}), "ClusterRole")
+    verbs = {verb for role in roles for rule in role["rules"] for verb in rule["verbs"]}
+    assert verbs == {"get", "list", "watch"}
+    one_acts = '[{"nodePool": ""}, {"nodePool": "b", "settings": {"dry_run": false}}]'
+    roles = kind(render(**{"settings.dry_run": "true", "shards": one_acts}), "ClusterRole")
+    assert "create" in {verb for role in roles for rule in role["rules"] for verb in rule["verbs"]}
+
+
+def test_the_rights_are_those_of_the_files(render: Render) -> None:
+    roles = [found for found in kind(render(), "ClusterRole") if not found["metadata"]["name"].endswith("-beside-kai")]
+    files = {path.stem: yaml.safe_load(path.read_text()) for path in (CHART / "files" / "rbac").glob("*.yaml")}
+    found = {role["metadata"]["name"].removeprefix("kai-solver-"): role["rules"] for role in roles}
+    (lead,) = kind(render(), "Role")
+    assert found | {"lead": lead["rules"]} == files
+    assert lead["metadata"]["namespace"] == "kai-solver"
+
+
+def test_a_budget_only_where_there_are_several_replicas(render: Render) -> None:
+    assert kind(render(), "PodDisruptionBudget") == []
+    (budget,) = kind(render(**ALL), "PodDisruptionBudget")
+    assert budget["metadata"]["name"] == "kai-solver"
+
+
+def test_pods_are_restricted(render: Render) -> None:
+    for deployment in kind(render(**ALL), "Deployment"):
+        spec = deployment["spec"]["template"]["spec"]
+        (container,) = spec["containers"]
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert spec["securityContext"]["runAsUser"] == 65532
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+            "runAsNonRoot": True,
+        }
+
+
+def test_another_prefix_of_metrics_reaches_alerts_and_dashboard(render: Render) -> None:
+    objects = render(**ALL, **{"settings.metrics_namespace": '"gpu"'})
+    (rules,) = kind(objects, "PrometheusRule")
+    (dashboard,) = (found for found in kind(objects, "ConfigMap") if "kai-solver.json" in found["data"])
+    text = json.dumps(rules["spec"]) + dashboard["data"]["kai-solver.json"]
+    assert "gpu_queue_depth_total" in text
+    assert "gpu_solver_leader" in text
+    assert not re.search(r"\bkai_", text)
+    json.loads(dashboard["data"]["kai-solver.json"])
+
+
+def test_alerts_link_to_where_the_runbooks_are(render: Render) -> None:
+    (rules,) = kind(render(**ALL, **{"prometheusRule.runbooks": '"https://docs.example.org/r/"'}), "PrometheusRule")
+    links = [rule["annotations"]["runbook_url"] for rule in rules["spec"]["groups"][0]["rules"]]
+    assert all(re.fullmatch(r"https://docs\.example\.org/r/[a-z-]+\.md", link) for link in links)
+
+
+# -- values ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        'settings={"perriod": 1}',
+        'settings={"grouping": "mine"}',
+        "shards=[]",
+        'shards=[{"nodePool": "a b"}]',
+        'image={"digest": "latest"}',
+        'replica="2"',
+    ],
+)
+def test_a_mistake_in_the_values_is_refused(wrong: str, helm: Path) -> None:
+    done = run_helm(helm, "--set-json", wrong)
+    assert done.returncode != 0
+    assert "values don't meet the specifications of the schema" in done.stderr
+
+
+def test_the_schema_accepts_the_chart_s_own_values() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    jsonschema.validate(values, schema)
+    assert set(schema["properties"]) - {"global"} == set(values)
+
+
+def test_every_value_says_what_it_is() -> None:
+    """A comment in the style of helm-docs above each key, but for settings, which docs/controller.md explains."""
+    text = (CHART / "values.yaml").read_text()
+    before = ""
+    silent = []
+    in_settings = False
+    for line in text.splitlines():
+        found = re.match(r"( {0,2})(\w+):(.*)", line)
+        if found:
+            if not found[1]:
+                in_settings = found[2] == "settings"
+            is_leaf = bool(found[3].split("#")[0].strip())
+            if is_leaf and not (in_settings and found[1]) and not before.lstrip().startswith("#"):
+                inside = re.search(rf"# --[^\n]*\n(?:.*\n)*?{re.escape(line)}", text)
+                silent.append(line) if not inside else None
+        before = line
+    assert silent == []
+
+
+# -- manifests ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_manifests_are_what_the_chart_renders(helm: Path) -> None:
+    assert manifests.FILE.read_text() == manifests.rendered(helm), "python -m tests.support.manifests writes them anew"
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    version = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert version is not None
+    assert (chart["version"], chart["appVersion"]) == (version[1], version[1])
+
+
+def schema_of(name: str) -> dict[str, Any]:
+    crd = yaml.safe_load((CHART / "crds" / f"{name}.yaml").read_text())
+    schema: dict[str, Any] = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return schema

@@ -1,0 +1,93 @@
+"""Tables of docs/controller.md that are written from the code: settings and metrics.
+
+``python -m tests.support.reference`` writes them anew; tests/project compares.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from prometheus_client import Counter, Gauge, Histogram
+from pydantic import BaseModel
+
+from kai_solver.controller.settings import ControllerSettings
+from kai_solver.metrics import Metrics
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "controller.md"
+_TYPES: dict[Any, str] = {Counter: "counter", Gauge: "gauge", Histogram: "histogram"}
+
+
+def settings_table() -> str:
+    """Every key, its default and what it does."""
+    rows = (f"| `{key}` | `{value}` | {text} |" for key, value, text in _settings(ControllerSettings()))
+    return "\n".join(["| key | default | |", "|---|---|---|", *rows])
+
+
+def _settings(part: BaseModel, prefix: str = "") -> Iterator[tuple[str, str, str]]:
+    for name, field in type(part).model_fields.items():
+        value = getattr(part, name)
+        if isinstance(value, BaseModel):
+            yield from _settings(value, f"{prefix}{name}.")
+        else:
+            text = str(field.description).replace("<", "&lt;").replace("|", "\\|")
+            yield f"{prefix}{name}", yaml.safe_dump(value).removesuffix("...\n").strip(), text
+
+
+def metrics_table() -> str:
+    """Every metric as it is scraped, its labels, what it means, and whether anything fills it."""
+    used = _used()
+    rows = sorted(_metric_row(name, metric, name in used) for name, metric in metrics().items())
+    return "\n".join(["| metric | kind | labels | | |", "|---|---|---|---|---|", *rows])
+
+
+def metrics() -> dict[str, Any]:
+    """All metrics by their attribute of `Metrics`."""
+    return {name: value for name, value in vars(Metrics()).items() if isinstance(value, Counter | Gauge | Histogram)}
+
+
+def scraped_names(metric: Any) -> set[str]:
+    """Names of a metric's series."""
+    name, kind = metric.describe()[0].name, _TYPES[type(metric)]
+    series = {"counter": ["_total", "_created"], "gauge": [""], "histogram": ["_bucket", "_sum", "_count", "_created"]}
+    return {f"{name}{ending}" for ending in series[kind]}
+
+
+def _metric_row(attribute: str, metric: Any, is_filled: bool) -> str:
+    described, kind = metric.describe()[0], _TYPES[type(metric)]
+    name = described.name + ("_total" if kind == "counter" else "")
+    labels = ", ".join(f"`{label}`" for label in metric._labelnames)
+    return f"| `{name}` | {kind} | {labels} | {described.documentation} | {'' if is_filled else 'not filled yet'} |"
+
+
+def _used() -> set[str]:
+    """Attributes of `Metrics` that some module mentions."""
+    modules = (path for path in (ROOT / "kai_solver").rglob("*.py") if path.parent.name != "metrics")
+    return {name for module in modules for name in re.findall(r"metrics\.(\w+)", module.read_text())}
+
+
+TABLES = {"settings": settings_table, "metrics": metrics_table}
+
+
+def between(text: str, name: str) -> tuple[str, str, str]:
+    """A page before, in and after the table of this name."""
+    begin, end = f"<!-- {name}: begin -->\n\n", f"\n\n<!-- {name}: end -->"
+    found = re.fullmatch(f"(.*{begin})(.*)({end}.*)", text, re.DOTALL)
+    if found is None:
+        raise ValueError(f"there is no place for the table {name!r}")
+    return found[1], found[2], found[3]
+
+
+def main() -> None:
+    """Write both tables anew."""
+    text = PAGE.read_text()
+    for name, table in TABLES.items():
+        before, _, after = between(text, name)
+        text = before + table() + after
+    PAGE.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
