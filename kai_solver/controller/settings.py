@@ -4,6 +4,7 @@ A key of the file may be given as a variable, too: ``KAI_SOLVER_NODE_POOL=a100``
 ``KAI_SOLVER_EVICTIONS__PER_CYCLE=20``.
 """
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -114,7 +115,10 @@ class ControllerSettings(BaseSettings):
     def lease_name(self) -> str:
         """Name of our Lease, never that of KAI's own scheduler."""
         pool = f"-{self.node_pool}" if self.node_pool else ""
-        return self.leadership.name or f"kai-solver-{self.scheduler_name}{pool}"
+        usual = re.sub(
+            r"[^a-z0-9.-]", "-", f"kai-solver-{self.scheduler_name}{pool}".lower()
+        )  # as objects may be named
+        return self.leadership.name or usual
 
 
 def load_settings(file: Path | None = None, **flags: Any) -> ControllerSettings:

@@ -28,6 +28,10 @@ def test_a_file_says_what_differs(file: Path) -> None:
     assert found.lease_name == "kai-solver-kai-scheduler-a100"
 
 
+def test_a_lease_has_a_name_that_kubernetes_allows() -> None:
+    assert load_settings(node_pool="A100_80.G").lease_name == "kai-solver-kai-scheduler-a100-80.g"
+
+
 def test_the_environment_goes_before_the_file_and_flags_before_both(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

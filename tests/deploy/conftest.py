@@ -1,7 +1,6 @@
 """Tools that the tests of the chart need, each with a loud skip where it cannot be had."""
 
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import pytest
 import yaml
 
 from tests.support.gotools import HELM, KUBECONFORM, GoTool, ToolMissingError, go_tool
+from tests.support.manifests import template
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy" / "helm" / "kai-solver"
@@ -46,13 +46,8 @@ def render(helm: Path) -> Render:
     """The chart's objects with values given as ``--set-json`` takes them."""
 
     def rendered(**values: str) -> list[dict[str, Any]]:
-        done = run_helm(helm, *(word for key, value in values.items() for word in ("--set-json", f"{key}={value}")))
+        done = template(helm, *(word for key, value in values.items() for word in ("--set-json", f"{key}={value}")))
         assert done.returncode == 0, done.stderr
         return [found for found in yaml.safe_load_all(done.stdout) if found]
 
     return rendered
-
-
-def run_helm(helm: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [str(helm), "template", "kai-solver", str(CHART), "--namespace", "kai-solver", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)

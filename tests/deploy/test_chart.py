@@ -13,7 +13,7 @@ from kubernetes import client
 from pydantic import BaseModel
 
 from kai_solver.controller.settings import load_settings
-from tests.deploy.conftest import CHART, ROOT, Render, run_helm
+from tests.deploy.conftest import CHART, ROOT, Render
 from tests.support import manifests
 
 ALL = {
@@ -122,7 +122,8 @@ def test_kais_leases_are_looked_at_by_name_alone(render: Render) -> None:
 
 
 def test_who_only_looks_on_may_change_nothing(render: Render) -> None:
-    roles = kind(render(**{"settings.dry_run": "true"}), "ClusterRole")
+    objects = render(**{"settings.dry_run": "true"})
+    roles = kind(objects, "ClusterRole") + kind(objects, "Role")
     verbs = {verb for role in roles for rule in role["rules"] for verb in rule["verbs"]}
     assert verbs == {"get", "list", "watch"}
     one_acts = '[{"nodePool": ""}, {"nodePool": "b", "settings": {"dry_run": false}}]'
@@ -191,7 +192,7 @@ def test_alerts_link_to_where_the_runbooks_are(render: Render) -> None:
     ],
 )
 def test_a_mistake_in_the_values_is_refused(wrong: str, helm: Path) -> None:
-    done = run_helm(helm, "--set-json", wrong)
+    done = manifests.template(helm, "--set-json", wrong)
     assert done.returncode != 0
     assert "values don't meet the specifications of the schema" in done.stderr
 
@@ -226,7 +227,14 @@ def test_every_value_says_what_it_is() -> None:
 
 
 def test_the_manifests_are_what_the_chart_renders(helm: Path) -> None:
-    assert manifests.FILE.read_text() == manifests.rendered(helm), "python -m tests.support.manifests writes them anew"
+    stored = {name: (manifests.FOLDER / name).read_text() for name in ("defaults.yaml", "kai-solver.yaml")}
+    assert stored == manifests.rendered(helm), "python -m tests.support.manifests writes them anew"
+
+
+def test_the_manifests_that_are_applied_overwrite_nothing_of_others() -> None:
+    kinds = [found["kind"] for found in yaml.safe_load_all((manifests.FOLDER / "kai-solver.yaml").read_text())]
+    assert not {"PriorityClass", "Queue", "CustomResourceDefinition"} & set(kinds)
+    assert "Deployment" in kinds
 
 
 def test_the_version_is_that_of_the_package() -> None:

@@ -117,4 +117,6 @@ def test_what_cannot_be_meant_is_refused(name: str, value: dict[str, Any]) -> No
 
 
 def test_the_plain_file_has_them_all() -> None:
-    assert manifests.CRDS.read_text() == manifests.crds(), "python -m tests.support.manifests writes them anew"
+    assert (manifests.FOLDER / "crds.yaml").read_text() == manifests.crds(), (
+        "python -m tests.support.manifests writes them anew"
+    )

@@ -9,30 +9,47 @@ from pathlib import Path
 from tests.support.gotools import HELM, go_tool
 
 ROOT = Path(__file__).parents[2]
-FILE = ROOT / "deploy" / "manifests" / "kai-solver.yaml"
+FOLDER = ROOT / "deploy" / "manifests"
 HEAD = """\
-# Written by `python -m tests.support.manifests` from the chart in deploy/helm/kai-solver. Make the namespace first:
+# Written by `python -m tests.support.manifests` from the chart in deploy/helm/kai-solver. In this order;
+# create refuses, object by object, to touch what is there:
 #
 #   kubectl create namespace kai-solver
-#   kubectl create -f deploy/manifests/crds.yaml      # refuses, object by object, to touch what is there
+#   kubectl create -f deploy/manifests/crds.yaml
+#   kubectl create -f deploy/manifests/defaults.yaml
 #   kubectl apply -f deploy/manifests/kai-solver.yaml
 """
-CRDS = FILE.with_name("crds.yaml")
+DEFAULTS = ("priorityclasses.yaml", "queues.yaml")
+"""Templates of what may be there already, and belong to somebody else."""
+
+KUBERNETES = "1.34.0"
+"""helm as Go builds it believes in Kubernetes 1.20; its own release builds are told better."""
 
 
-def rendered(helm: Path) -> str:
-    """All objects of the chart but the CRDs."""
+def template(helm: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """The chart as helm renders it."""
     chart = ROOT / "deploy" / "helm" / "kai-solver"
     command = [str(helm), "template", "kai-solver", str(chart), "--namespace", "kai-solver"]
-    return HEAD + subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    command += ["--kube-version", KUBERNETES, *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def rendered(helm: Path) -> dict[str, str]:
+    """All objects of the chart but the CRDs, by file."""
+    done = template(helm)
+    done.check_returncode()
+    objects = ["---\n" + text for text in done.stdout.split("---\n") if text.strip()]
+    defaults = [text for text in objects if text.splitlines()[1].endswith(DEFAULTS)]
+    rest = [text for text in objects if text not in defaults]
+    return {"defaults.yaml": HEAD + "".join(defaults), "kai-solver.yaml": HEAD + "".join(rest)}
 
 
 def crds() -> str:
     """The chart's CRDs in one file."""
     files = sorted((ROOT / "deploy" / "helm" / "kai-solver" / "crds").glob("*.yaml"))
-    return "---\n".join(path.read_text() for path in files)
+    return HEAD + "".join("---\n" + path.read_text() for path in files)
 
 
 if __name__ == "__main__":
-    FILE.write_text(rendered(go_tool(HELM)))
-    CRDS.write_text(crds())
+    for name, text in (rendered(go_tool(HELM)) | {"crds.yaml": crds()}).items():
+        (FOLDER / name).write_text(text)
