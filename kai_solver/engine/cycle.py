@@ -16,7 +16,7 @@ from kai_solver.bounds.outlook import outlook_of
 from kai_solver.check import WASTE, Violation, check_plan
 from kai_solver.domain import Plan, Snapshot, SolverModel, Stage
 from kai_solver.domain.plan import Source
-from kai_solver.engine.climbing import Climb, better, seconds_for_questions
+from kai_solver.engine.climbing import Climb, are_few_unknown, better, seconds_for_questions
 from kai_solver.engine.counted import proven_by_count
 from kai_solver.engine.first import FIRST_S, as_if_ended, is_worth_it
 from kai_solver.engine.pace import Pace
@@ -230,7 +230,7 @@ class _Run:
         self._budgets.clear()
         climb = self._climb(problem, left_out, None, UNASKED if child is None else UNKNOWN)
         self._phase("greedy")
-        if child is not None and (climb.log.unknown or self.model.admission != "rank"):
+        if child is not None and self._is_asked_again(problem, climb):
             climb = self._climb_asking(problem, left_out, child, climb)
             self._phase("ladder")
         outcome = climb.outcome
@@ -280,6 +280,13 @@ class _Run:
         plan = self._assembled(outcome.state.problem, decided, explain=False)
         is_allowed = all(violation.rule in WASTE for violation in self._check(plan))
         self._first = (plan, self.clock() - self.start_s) if is_allowed else (None, 0.0)
+
+    def _is_asked_again(self, problem: Problem, floor: Climb) -> bool:
+        """Whether the solver may serve others than the greedy did, beyond what neighbourhoods will be asked."""
+        if self.model.admission != "rank":
+            return True
+        is_left_to_neighbourhoods = is_local(problem, self.model) and not floor.outcome.stopped
+        return bool(floor.log.unknown) and not (is_left_to_neighbourhoods and are_few_unknown(floor))
 
     def _climb_asking(self, problem: Problem, left_out: frozenset[str], child: SolverChild, floor: Climb) -> Climb:
         """Climb again with the solver to ask, where there is time; the better of the two."""
