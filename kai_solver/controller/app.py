@@ -22,6 +22,7 @@ from kai_solver.cluster.reflector import Reflector
 from kai_solver.cluster.resources import OWNER_KINDS, Resource
 from kai_solver.cluster.store import Store
 from kai_solver.cluster.view import FIELDS, View
+from kai_solver.controller.admission.webhook import Webhook
 from kai_solver.controller.deciding import Decider
 from kai_solver.controller.loop import Pace, Reporter, Scheduler
 from kai_solver.controller.reporting import LogReporter, MetricReporter, Reporters
@@ -81,6 +82,7 @@ class Controller:
         self.promises = Promises()
         self.stop = threading.Event()
         self.lost = False
+        self.webhook: Webhook | None = None
         self._clock = clock
         self._writes = ThreadPoolExecutor(settings.workers.writes, "write")
         self._gangs = ThreadPoolExecutor(settings.workers.gangs, "gang")
@@ -98,6 +100,7 @@ class Controller:
             An address cannot be served on.
         """
         servers = self._serve()
+        self.webhook = self._make_webhook()
         threads = [
             self._start(Reflector(self.api, kind, self.store, self.stop, self._complain).run) for kind in self._kinds()
         ]
@@ -108,7 +111,7 @@ class Controller:
                 self.scheduler.run(self.stop)
         finally:
             self._drain()
-            for server in servers:
+            for server in (*servers, *([self.webhook] if self.webhook else ())):
                 server.close()
         return not self.lost
 
@@ -129,7 +132,9 @@ class Controller:
     def not_ready(self) -> str:
         """What is missing before it can decide; empty where nothing is. A replica that waits to lead is ready."""
         missing = [kind.name for kind in self._kinds() if not self.store.is_synced((kind,))]
-        return f"not listed yet: {', '.join(missing)}" if missing else ""
+        if missing:
+            return f"not listed yet: {', '.join(missing)}"
+        return self.webhook.not_ready() if self.webhook else ""
 
     def snapshot(self) -> bytes:
         """What it sees now, as KAI's own ``/get-snapshot`` would write it."""
@@ -187,6 +192,12 @@ class Controller:
             }
         )
         return [Server(address, found) for address, found in routes.items() if address]
+
+    def _make_webhook(self) -> Webhook | None:
+        """Every replica serves it, whether it leads or not; a dry run must not refuse anything."""
+        if not self.settings.admission.enabled or self.settings.dry_run:
+            return None
+        return Webhook(self.api, self.store, self.settings, self._kube_settings(), self.metrics, self._clock)
 
     def _start(self, target: Callable[[], None]) -> threading.Thread:
         thread = threading.Thread(target=target, daemon=True)

@@ -1,10 +1,14 @@
-"""What the controller answers over HTTP: is it alive, is it ready, its metrics, and a snapshot of what it sees."""
+"""What the controller answers over HTTP: probes, metrics, a snapshot of what it sees; over TLS admission reviews."""
 
 import logging
-import threading
+import socket
+import ssl
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import TypeVar
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -12,6 +16,12 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from kai_solver.errors import InputError, KaiSolverError
 
 _LOG = logging.getLogger(__name__)
+
+LONGEST_BODY = 8 << 20
+"""Bytes; an admission review has an object before and after its change, and neither can be over 1.5 MiB."""
+
+PATIENCE_S = 15.0
+"""Seconds for a handshake, for a request's head, and for its body as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +35,9 @@ class Answer:
     """File name for whoever saves it."""
 
 
+Found = TypeVar("Found")
 Route = Callable[[], Answer]
+PostRoute = Callable[[bytes], Answer]
 
 
 def probe(problem: Callable[[], str]) -> Route:
@@ -55,6 +67,10 @@ class Server:
     ----------
     address
         ``host:port``; without a host on all addresses, with port 0 on any that is free.
+    routes, posts
+        What is answered to GET and to POST, by path.
+    tls
+        Serve HTTPS; a certificate that is loaded into it later holds for connections from then on.
 
     Raises
     ------
@@ -62,17 +78,25 @@ class Server:
         The address is malformed or taken.
     """
 
-    def __init__(self, address: str, routes: Mapping[str, Route]) -> None:
+    def __init__(
+        self,
+        address: str,
+        routes: Mapping[str, Route],
+        posts: Mapping[str, PostRoute] | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         host, _, port = address.rpartition(":")
         if not port.isdecimal():
             raise InputError(f"{address!r} is no address", cure="Write host:port, or :port for all addresses")
-        handler = type("Handler", (_Handler,), {"routes": dict(routes)})
+        handler = type("Handler", (_Handler,), {"routes": dict(routes), "posts": dict(posts or {})})
         try:
-            self._server = ThreadingHTTPServer((host.strip("[]"), int(port)), handler)
+            self._server = _HttpServer((host.strip("[]"), int(port)), handler)
         except (OSError, OverflowError) as error:
             raise InputError(f"cannot serve on {address}: {error}", cure="Choose another port") from error
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="http", daemon=True)
+        if tls is not None:
+            # Handshakes are the handlers': whoever connects and says nothing must not keep all others waiting.
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
+        self._thread = Thread(target=self._server.serve_forever, args=(0.1,), name="http", daemon=True)
         self._thread.start()
 
     @property
@@ -87,17 +111,78 @@ class Server:
         self._thread.join()
 
 
+class _HttpServer(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 - the library's signature
+        """Clients come and go: a failed handshake or a broken connection is worth a line at the lowest level only."""
+        _LOG.debug("connection from %s failed", client_address, exc_info=True)
+
+
 class _Handler(BaseHTTPRequestHandler):
     routes: Mapping[str, Route]
+    posts: Mapping[str, PostRoute]
+    connection: socket.socket
     protocol_version = "HTTP/1.1"
-    timeout = 30
+    timeout = PATIENCE_S
+
+    def setup(self) -> None:
+        """Shake hands first where the connection is a TLS one."""
+        super().setup()
+        if isinstance(self.connection, ssl.SSLSocket):
+            self.connection.do_handshake()
 
     def do_GET(self) -> None:
         """Answer one request; a failure of ours is a 500, and never ends the server."""
-        route = self.routes.get(self.path.partition("?")[0].rstrip("/") or "/")
+        route = self._found(self.routes)
+        if route is not None:
+            self._answer(route)
+
+    do_HEAD = do_GET  # noqa: N815 - the library's name
+
+    def do_POST(self) -> None:
+        """Answer one request with a body, which must say how long it is."""
+        route = self._found(self.posts)
+        if route is not None:
+            body = self._body()
+            if body is not None:
+                self._answer(lambda: route(body))
+
+    def _found(self, routes: Mapping[str, Found]) -> Found | None:
+        """What answers on this path; None after saying what there is."""
+        route = routes.get(self.path.partition("?")[0].rstrip("/") or "/")
         if route is None:
-            self._send(Answer(404, f"there is: {' '.join(sorted(self.routes))}\n".encode()))
-            return
+            self.close_connection = True  # a body would be taken for the next request
+            self._send(Answer(404, f"there is: {' '.join(sorted(routes))}\n".encode()))
+        return route
+
+    def _body(self) -> bytes | None:
+        """The body; None after saying what is wrong with it.
+
+        Raises
+        ------
+        TimeoutError
+            It does not come in time; the connection ends then.
+        """
+        length = self.headers.get("Content-Length", "")
+        problem = Answer(411, b"Content-Length is missing\n") if not length.isdecimal() else None
+        if problem is None and (len(length) > 12 or int(length) > LONGEST_BODY):
+            problem = Answer(413, f"more than {LONGEST_BODY} bytes\n".encode())
+        if problem is not None:
+            self.close_connection = True
+            self._send(problem)
+            return None
+        parts, missing, ends_s = [], int(length), time.monotonic() + PATIENCE_S
+        while missing:
+            part = self.rfile.read1(min(missing, 1 << 16))
+            if not part or time.monotonic() > ends_s:
+                raise TimeoutError("the body did not come in time")
+            parts.append(part)
+            missing -= len(part)
+        return b"".join(parts)
+
+    def _answer(self, route: Route) -> None:
         try:
             answer = route()
         except KaiSolverError as error:
@@ -106,8 +191,6 @@ class _Handler(BaseHTTPRequestHandler):
             _LOG.exception("answering %s failed", self.path)
             answer = Answer(500, b"internal error\n")
         self._send(answer)
-
-    do_HEAD = do_GET  # noqa: N815 - the library's name
 
     def _send(self, answer: Answer) -> None:
         self.send_response(answer.status)

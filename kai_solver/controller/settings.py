@@ -49,6 +49,50 @@ class Workers(_Part):
     gangs: int = Field(default=32, ge=1, le=1024, description="Gangs whose binding is under way at one time.")
 
 
+class Admission(_Part):
+    """The admission webhook: what is refused, warned of and filled in before an object is kept."""
+
+    enabled: bool = Field(default=False, description="Serve it; the webhook configurations are the chart's.")
+    bind_address: str = Field(default=":9443", description="Where it is served, over TLS.")
+    service: str = Field(
+        default="kai-solver-admission", min_length=1, description="Service in our namespace by which it is called."
+    )
+    configuration: str = Field(
+        default="kai-solver-admission",
+        min_length=1,
+        description="Name of our webhook configurations, whose caBundle is kept right; others are never touched.",
+    )
+    secret: str = Field(
+        default="kai-solver-admission", min_length=1, description="Secret in our namespace for our own certificate."
+    )
+    certificate_days: int = Field(
+        default=365, ge=1, le=3650, description="Life of our own certificate; it is renewed after two thirds of it."
+    )
+    cert_file: str = Field(default="", description="A given certificate (PEM), in place of our own; read when changed.")
+    key_file: str = Field(default="", description="Its key.")
+    ca_file: str = Field(
+        default="", description="Who signed it, for caBundle; empty: somebody else keeps that right (cert-manager)."
+    )
+    gpu_sharing: bool = Field(default=True, description="Allow pods that ask for a part of a GPU.")
+    queue_typo: Literal["refuse", "warn"] = Field(
+        default="refuse", description="What becomes of an object that names a queue that does not exist."
+    )
+    quota_warnings: bool = Field(
+        default=False, description="Warn where the quotas of a queue's children are above its own."
+    )
+    namespace_label: str = Field(
+        default="kai-solver/inject",
+        min_length=1,
+        description="Pods in namespaces where this label is 'enabled' get scheduler name, queue and GPU variables.",
+    )
+    queue: str = Field(
+        default="", description="Queue of such pods where neither they nor their namespace name one; empty: none."
+    )
+    runtime_class: str = Field(
+        default="nvidia", description="Runtime class of such pods that ask for a part of a GPU; empty: none."
+    )
+
+
 class ControllerSettings(BaseSettings):
     """Everything that can be set."""
 
@@ -98,6 +142,7 @@ class ControllerSettings(BaseSettings):
     evictions: Evictions = Field(default=Evictions(), description="How fast running pods may be sent away.")
     leadership: Leadership = Field(default=Leadership(), description="Which of several replicas acts.")
     workers: Workers = Field(default=Workers(), description="Threads.")
+    admission: Admission = Field(default=Admission(), description="The admission webhook.")
     kubeconfig: str = Field(default="", description="File of the cluster's address; empty: the pod's own account.")
     context: str = Field(default="", description="Context in the kubeconfig; empty: the current one.")
     metrics_bind_address: str = Field(default=":8080", description="Where /metrics is served; empty: nowhere.")

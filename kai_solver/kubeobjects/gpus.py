@@ -15,23 +15,26 @@ def gpu_request(whole_milli: int, annotations: Mapping[str, str]) -> GpuRequest:
     Raises
     ------
     InputError
-        What KAI's admission refuses: fraction and memory together or beside whole GPUs, a fraction outside
-        (0, 1), memory that is no positive number of MiB, a number of devices without either.
+        What KAI's admission refuses, in its words (reference 1.10): fraction and memory together or beside whole GPUs,
+        a fraction outside (0, 1), memory that is no positive number of MiB, a number of devices without either.
     """
     fraction = annotations.get(names.GPU_FRACTION)
     memory = annotations.get(names.GPU_MEMORY)
+    devices = annotations.get(names.GPU_FRACTION_DEVICES)
+    if fraction is not None and whole_milli:
+        problem = "cannot have both GPU fraction request and whole GPU resource request/limit"
+        raise _refuse(names.GPU_FRACTION, problem, "Keep one of them")
+    if memory is not None and (fraction is not None or whole_milli):
+        raise _refuse(names.GPU_MEMORY, "cannot request both GPU and GPU memory", "Keep one of them")
     if fraction is None and memory is None:
-        if names.GPU_FRACTION_DEVICES in annotations:
-            raise _refuse(names.GPU_FRACTION_DEVICES, "needs a gpu-fraction or gpu-memory", "Add one of them")
+        if devices is not None:
+            problem = "cannot request multiple fractional devices without specifying fraction portion or gpu-memory"
+            raise _refuse(names.GPU_FRACTION_DEVICES, problem, "Add one of them")
         return gpus_asked(whole_milli // MILLI) if whole_milli else NO_GPU
-    if fraction is not None and memory is not None:
-        raise _refuse(names.GPU_FRACTION, "stands beside gpu-memory", "Keep one of them")
-    if whole_milli:
-        raise _refuse(names.GPU_FRACTION, "a shared GPU stands beside whole GPUs", "Keep one of them")
-    devices = _positive(names.GPU_FRACTION_DEVICES, annotations.get(names.GPU_FRACTION_DEVICES, "1"))
-    if fraction is not None:
-        return gpus_asked(devices, _milli(fraction))
-    return gpus_asked(devices, 0, _positive(names.GPU_MEMORY, memory or ""))
+    portion_milli = _milli(fraction) if fraction is not None else 0
+    memory_mib = _positive(names.GPU_MEMORY, "gpu-memory", memory) if memory is not None else 0
+    count = _positive(names.GPU_FRACTION_DEVICES, "fraction count", devices) if devices is not None else 1
+    return gpus_asked(count, portion_milli, memory_mib)
 
 
 def gpu_groups(labels: Mapping[str, str]) -> tuple[str, ...]:
@@ -53,17 +56,19 @@ def _milli(text: str) -> int:
     """Thousandths of a device, rounded up so that a sum that fits does fit."""
     try:
         value = Decimal(text.strip())
-    except InvalidOperation as error:
-        raise _refuse(names.GPU_FRACTION, f"{text!r} is not a number", 'Write it like "0.5"') from error
+    except InvalidOperation:
+        value = Decimal("NaN")
     if not value.is_finite() or not 0 < value < 1:
-        cure = f"For whole GPUs ask for {GPU_RESOURCES[0]}"
-        raise _refuse(names.GPU_FRACTION, f"{text!r} is not between 0 and 1", cure)
+        problem = "gpu-fraction annotation value must be a positive number smaller than 1.0"
+        cure = f'{text!r} is none; write it like "0.5", and for whole GPUs ask for {GPU_RESOURCES[0]}'
+        raise _refuse(names.GPU_FRACTION, problem, cure)
     return int((value * MILLI).to_integral_value(rounding=ROUND_CEILING))
 
 
-def _positive(annotation: str, text: str) -> int:
+def _positive(annotation: str, name: str, text: str) -> int:
     if not text.strip().isdecimal() or len(text) > 12 or int(text) < 1:
-        raise _refuse(annotation, f"{text!r} is not a positive whole number", "Write one or more")
+        problem = f"{name} annotation value must be a positive integer greater than 0"
+        raise _refuse(annotation, problem, f"{text!r} is none")
     return int(text)
 
 

@@ -15,7 +15,7 @@ from kai_solver.kubeobjects.priorities import PriorityTable
 from kai_solver.kubeobjects.raw import Raw
 from kai_solver.kubeobjects.recall import Recall
 from kai_solver.kubeobjects.settings import KubeSettings, in_pool
-from kai_solver.kubeobjects.tree import read_tree
+from kai_solver.kubeobjects.tree import idle_minimums, read_tree
 
 _NO_BACKOFF = -1
 _DEFAULT_POOL = "default"
@@ -123,11 +123,8 @@ class GangReader:
         return queue not in self.guarded_queues and priority < self.settings.policy.non_preemptible_priority
 
     def _warn_unused(self, raw: Raw, key: str) -> None:
-        parents = {part.text("parent") for part in raw.items("spec.subGroups")}
-        for part in raw.items("spec.subGroups"):
-            if part.get("minMember") and part.text("name") in parents:
-                text = f"minMember of {part.text('name')!r}, which has subgroups, is not used"
-                self.notices.warn(f"PodGroup {key}", text)
+        for text in idle_minimums(raw.get("spec")):
+            self.notices.warn(f"PodGroup {key}", text)
 
 
 def _transition(condition: Raw) -> int:

@@ -18,6 +18,9 @@ _SCALE = {"cpu": 1.0, "memory": 1e6, "gpu": 1e3}
 
 _DEFAULT_PARENT = "default-parent-queue"
 
+NO_RESOURCES = "resources must be specified"
+"""What KAI's webhook says of a queue without ``spec.resources`` (reference 2.1)."""
+
 
 def read_queues(
     objects: tuple[Object, ...], settings: KubeSettings, notices: Notices, more: Mapping[str, Queue] | None = None
@@ -28,7 +31,7 @@ def read_queues(
     """
 
     def read(raw: Raw) -> Queue | None:
-        return _queue(raw, notices) if in_pool(raw.strings("metadata.labels"), settings) else None
+        return read_queue(raw, notices) if in_pool(raw.strings("metadata.labels"), settings) else None
 
     queues = read_each("Queue", objects, notices, read)
     found = {**(more or {}), **queues}
@@ -56,25 +59,31 @@ def noted(queues: dict[str, Queue], notices: Notices) -> tuple[Queue, ...]:
 
     KAI drops those with all below them (reference 3.0), and so does the engine; their work is told why.
     """
-    for queue in queues.values():
-        problem = _chain_problem(queue, queues)
+    parents = {queue.name: queue.parent for queue in queues.values()}
+    for name in parents:
+        problem = chain_problem(name, parents)
         if problem:
-            notices.set_aside(f"Queue {queue.name}", problem)
+            notices.set_aside(f"Queue {name}", problem)
     return tuple(queues.values())
 
 
 def read_topologies(objects: tuple[Object, ...], notices: Notices) -> tuple[Topology, ...]:
     """Read topologies; broken and doubled ones are set aside with a notice."""
-    return tuple(read_each("Topology", objects, notices, _topology).values())
+    return tuple(read_each("Topology", objects, notices, read_topology).values())
 
 
-def _queue(raw: Raw, notices: Notices) -> Queue:
+def read_queue(raw: Raw, notices: Notices) -> Queue:
+    """One queue.
+
+    Raises
+    ------
+    InputError
+        A field is of the wrong type or not usable; names the field.
+    """
     name = raw.required("metadata.name")
     resources = raw.get("spec.resources")
     if not resources:
-        text = (
-            "spec.resources: resources must be specified; without them nothing is allowed. Give quota, limit and weight"
-        )
+        text = f"spec.resources: {NO_RESOURCES}; without them nothing is allowed. Give quota, limit and weight"
         notices.warn(f"Queue {name}", text)
     return Queue(
         name=name,
@@ -128,21 +137,31 @@ def _usage(raw: Raw) -> tuple[float, float, float]:
     return cpu, memory, gpu
 
 
-def _chain_problem(queue: Queue, queues: dict[str, Queue]) -> str:
-    """Why the parents of ``queue`` do not lead to a root; empty where they do."""
-    seen = {queue.name}
-    here = queue
-    while here.parent:
-        if here.parent in seen:
-            return f"its parents form a loop at {here.parent!r}. Give one of them another parentQueue"
-        if here.parent not in queues:
-            return f"the parent queue {here.parent!r} does not exist. Create it, or correct spec.parentQueue"
-        here = queues[here.parent]
-        seen.add(here.name)
+def chain_problem(name: str, parents: Mapping[str, str]) -> str:
+    """Why the parents of a queue do not lead to a root; empty where they do.
+
+    ``parents``: by queue, empty for roots.
+    """
+    seen = {name}
+    here = parents[name]
+    while here:
+        if here in seen:
+            return f"its parents form a loop at {here!r}. Give one of them another parentQueue"
+        if here not in parents:
+            return f"the parent queue {here!r} does not exist. Create it, or correct spec.parentQueue"
+        seen.add(here)
+        here = parents[here]
     return ""
 
 
-def _topology(raw: Raw) -> Topology:
+def read_topology(raw: Raw) -> Topology:
+    """One topology.
+
+    Raises
+    ------
+    InputError
+        It has no levels, or two of one node label.
+    """
     levels = tuple(
         TopologyLevel(level.required("nodeLabel"), level.text("alias")) for level in raw.items("spec.levels")
     )

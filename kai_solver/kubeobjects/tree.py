@@ -1,5 +1,7 @@
-"""The tree of a PodGroup's subgroups (reference 2.2), with the rules of KAI's webhook."""
+"""The tree of a PodGroup's subgroups (reference 2.2), with the rules of KAI's webhook and in its words."""
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kai_solver.domain import PodSet, SubGroup, TopologyConstraint, flat_gang
@@ -29,7 +31,13 @@ def read_tree(spec: Raw) -> SubGroup:
         What KAI's webhook rejects: minMember and minSubGroup at one level, a doubled name, a missing parent, a
         loop, a leaf without minMember or with minSubGroup.
     """
-    _not_both(spec)
+    if _states_both(spec):
+        stated = spec.get("minMember")
+        raise InputError(
+            f"minMember and minSubGroup are mutually exclusive: set minMember ({stated.integer()}) to schedule a fixed "
+            "number of pods, or set minSubGroup to require a minimum number of child SubGroups, but not both",
+            field=stated.path,
+        )
     topology = read_topology(spec)
     parts = [_part(raw) for raw in spec.items("subGroups")]
     if not parts:
@@ -50,14 +58,43 @@ def read_topology(raw: Raw) -> TopologyConstraint | None:
     return TopologyConstraint(name, required, preferred)
 
 
+def idle_minimums(spec: Raw) -> Iterator[str]:
+    """Subgroups with subgroups of their own that state minMember, which nobody heeds: KAI refuses new ones."""
+    children = _children(spec)
+    for part in spec.items("subGroups"):
+        name = part.text("name")
+        if children[name] and part.get("minMember"):
+            yield (
+                f'subgroup "{name}": minMember cannot be set on a mid-level SubGroup (has child SubGroups); '
+                "use minSubGroup instead"
+            )
+
+
+def unreachable_minimums(spec: Raw) -> Iterator[str]:
+    """Where more subgroups are required than there are: KAI warns."""
+    children = _children(spec)
+    for part in (spec, *spec.items("subGroups")):
+        wanted, name = part.integer("minSubGroup"), "" if part is spec else part.text("name")
+        if wanted > children[name] and (children[name] or part is spec):
+            at = f'subgroup "{name}": ' if name else ""
+            yield f"{at}minSubGroup ({wanted}) exceeds the number of direct child SubGroups ({children[name]})"
+
+
+def _children(spec: Raw) -> Counter[str]:
+    """How many subgroups hang below each name; below none: those without a parent."""
+    return Counter(part.text("parent") for part in spec.items("subGroups"))
+
+
 def _part(raw: Raw) -> _Part:
-    _not_both(raw)
-    return _Part(raw, raw.required("name"), raw.text("parent"))
+    name = raw.required("name")
+    if _states_both(raw):
+        problem = f'subgroup "{name}": minMember and minSubGroup are mutually exclusive'
+        raise InputError(problem, field=raw.get("minMember").path, cure="Keep one of them")
+    return _Part(raw, name, raw.text("parent"))
 
 
-def _not_both(raw: Raw) -> None:
-    if raw.get("minMember") and raw.get("minSubGroup"):
-        raise InputError("stands beside minSubGroup", field=raw.get("minMember").path, cure="Keep one of them")
+def _states_both(raw: Raw) -> bool:
+    return bool(raw.get("minMember") and raw.get("minSubGroup"))
 
 
 def _linked(parts: list[_Part]) -> list[_Part]:
@@ -65,16 +102,15 @@ def _linked(parts: list[_Part]) -> list[_Part]:
     by_name: dict[str, _Part] = {}
     for part in parts:
         if part.name in by_name:
-            raise InputError(f"the name {part.name!r} is there twice", field=part.raw.path, cure="Rename one")
+            raise InputError(f"duplicate subgroup name {part.name}", field=part.raw.path, cure="Rename one")
         by_name[part.name] = part
     for part in parts:
         if not part.parent:
             continue
         parent = by_name.get(part.parent) or by_name.get(part.parent.lower())
         if parent is None:
-            raise InputError(
-                f"the parent {part.parent!r} does not exist", field=part.raw.path, cure="Add or correct it"
-            )
+            problem = f"parent {part.parent} of {part.name} was not found"
+            raise InputError(problem, field=part.raw.path, cure="Add or correct it")
         parent.children.append(part)
     roots = [part for part in parts if not part.parent]
     _check_shape(roots, len(parts))
@@ -88,7 +124,7 @@ def _check_shape(roots: list[_Part], total: int) -> None:
         reached, depth = reached + len(level), depth + 1
         level = [child for part in level for child in part.children]
     if reached < total:
-        raise InputError("the subgroups form a loop", field="spec.subGroups", cure="Correct the parents")
+        raise InputError("cycle detected in subgroups", field="spec.subGroups", cure="Correct the parents")
     if depth > MAX_DEPTH:
         raise InputError(f"the subgroups are {depth} deep", field="spec.subGroups", cure=f"Use at most {MAX_DEPTH}")
 
@@ -98,9 +134,10 @@ def _built(part: _Part) -> SubGroup | PodSet:
     if part.children:
         return SubGroup(part.name, tuple(_built(child) for child in part.children), _min_subgroups(raw), topology)
     if raw.get("minSubGroup"):
-        raise InputError("a leaf has no subgroups", field=raw.get("minSubGroup").path, cure="Write minMember instead")
+        problem = f'subgroup "{part.name}": minSubGroup cannot be set on a leaf SubGroup (no child SubGroups)'
+        raise InputError(problem, field=raw.get("minSubGroup").path, cure="Write minMember instead")
     if not raw.get("minMember"):
-        raise InputError("is missing on a leaf", field=raw.get("minMember").path, cure="Add it")
+        raise InputError(f"subgroup {part.name}: minMember is required", field=raw.get("minMember").path, cure="Add it")
     return PodSet(part.name, raw.count("minMember"), topology)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from kai_solver.domain import NodeTerm, Requirement
+from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.notices import Notices, namespaced_key, read_each
 from kai_solver.kubeobjects.objects import RawObjects
 from kai_solver.kubeobjects.raw import Raw
@@ -11,9 +12,6 @@ from kai_solver.kubeobjects.selectors import node_terms
 
 _ROOT_CERTIFICATES = "kube-root-ca.crt"
 """A ConfigMap that Kubernetes puts into every namespace, also where an export left it out."""
-_SHARED_GPU_MAP = "runai/shared-gpu-configmap"
-"""Annotation: prefix of the ConfigMaps that KAI's binder makes for a pod that shares a GPU."""
-
 
 ONE_POD = "rwop.kai-solver/"
 """Prefix of a label that stands for a claim with the access mode ReadWriteOncePod: no second pod may have it."""
@@ -58,8 +56,10 @@ class Claims:
         blocked += [f"VolumeBinding: {claim.trouble}" for claim in found if claim.trouble]
         missing = [name for name in sorted(_config_maps(pod)) if f"{namespace}/{name}" not in self.config_maps]
         if missing:
-            names = " ".join(missing)
-            blocked.append(f"ConfigMap: Missing required configmaps: [{names}]. Create them (or export ConfigMaps too)")
+            listed = " ".join(missing)
+            blocked.append(
+                f"ConfigMap: Missing required configmaps: [{listed}]. Create them (or export ConfigMaps too)"
+            )
         return PodNeeds(
             terms=tuple(claim.terms for claim in found if claim.terms is not None and not claim.trouble),
             blocked=tuple(dict.fromkeys(blocked)),
@@ -223,6 +223,6 @@ def _config_maps(pod: Raw) -> set[str]:
     for container in containers:
         references += [source.get("configMapRef") for source in container.items("envFrom")]
         references += [variable.get("valueFrom.configMapKeyRef") for variable in container.items("env")]
-    made = pod.strings("metadata.annotations").get(_SHARED_GPU_MAP, "")
+    made = pod.strings("metadata.annotations").get(names.SHARED_GPU_MAP, "")
     named = {reference.required("name") for reference in references if reference and not reference.flag("optional")}
     return {name for name in named - {_ROOT_CERTIFICATES} if not made or not name.startswith(made)}

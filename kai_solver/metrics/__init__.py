@@ -111,5 +111,9 @@ class Metrics:
         self.api_seconds = self._histogram(
             "solver_api_request_seconds", "Requests to the API server.", _SECONDS, "verb"
         )
+        self.admission = self._counter(
+            "solver_admission_reviews", "Admission reviews, by what became of them.", "kind", "operation", "outcome"
+        )
+        self.admission_seconds = self._histogram("solver_admission_seconds", "Time of an admission review.", _SECONDS)
         self.leader = self._gauge("solver_leader", "1 where this process leads.")
         self.beat = self._gauge("solver_last_cycle_timestamp_seconds", "When the last cycle ended.")

@@ -14,7 +14,7 @@ import urllib3
 
 from kai_solver.cluster.lease import Lease, holder_of, is_live
 from kai_solver.cluster.memory import MemoryApi
-from kai_solver.cluster.resources import LEASES, NODES, PODS, QUEUES
+from kai_solver.cluster.resources import LEASES, NODES, PODS, QUEUES, SECRETS
 from kai_solver.controller.app import Controller, refuse_beside_kai
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.errors import InputError
@@ -139,6 +139,18 @@ def test_probes_metrics_and_snapshot_are_served() -> None:
         archive = zipfile.ZipFile(io.BytesIO(get("/get-snapshot").data))
         members = json.loads(archive.read("snapshot.json"))["rawObjects"]
         assert [item["metadata"]["name"] for item in members["pods"]] == ["p"]
+
+
+def test_admission_is_served_by_every_replica_but_not_in_a_dry_run() -> None:
+    admission = {"enabled": True, "bind_address": "127.0.0.1:0"}
+    with running(cluster(), admission=admission) as replica:
+        until(lambda: not replica.not_ready())
+        assert replica.webhook is not None
+    api = cluster()
+    with running(api, admission=admission, dry_run=True) as replica:
+        until(lambda: not replica.not_ready())
+        assert replica.webhook is None
+        assert api.page(SECRETS).items == []
 
 
 def test_a_loop_that_is_stuck_is_not_healthy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,12 @@
 """Probes, metrics and downloads over HTTP."""
 
+import socket
 from collections.abc import Iterator
 
 import pytest
 import urllib3
 
+from kai_solver.controller import server as serving
 from kai_solver.controller.server import Answer, Server, download, metrics, probe
 from kai_solver.errors import InputError
 from kai_solver.metrics import Metrics
@@ -27,7 +29,7 @@ def server() -> Iterator[Server]:
         "/get-snapshot": download("snapshot.zip", "application/zip", lambda: b"PK"),
         "/broken": broken,
     }
-    server = Server("127.0.0.1:0", routes)
+    server = Server("127.0.0.1:0", routes, {"/echo": lambda body: Answer(200, body), "/broken": lambda _: broken()})
     yield server
     server.close()
 
@@ -58,6 +60,56 @@ def test_a_wrong_path_says_what_there_is_and_a_fault_of_ours_ends_nothing(server
     assert b"/healthz" in get(server, "/nonsense").data
     assert get(server, "/broken").status == 500
     assert get(server, "/healthz").status == 200
+
+
+def post(server: Server, path: str, body: bytes) -> urllib3.BaseHTTPResponse:
+    return urllib3.request("POST", f"http://127.0.0.1:{server.port}{path}", body=body, retries=False)
+
+
+def test_a_body_comes_whole(server: Server) -> None:
+    body = bytes(range(256)) * 4000
+    assert post(server, "/echo", body).data == body
+    assert post(server, "/echo", b"").data == b""
+    assert post(server, "/healthz", b"x").status == 404
+    assert post(server, "/broken", b"x").status == 500
+
+
+def test_a_connection_is_used_again(server: Server) -> None:
+    with urllib3.HTTPConnectionPool("127.0.0.1", server.port, maxsize=1) as pool:
+        for number in range(3):
+            assert pool.request("POST", "/echo", body=str(number)).data == str(number).encode()
+        assert pool.num_connections == 1
+
+
+def talk(server: Server, text: bytes) -> bytes:
+    """What comes back until the other side hangs up."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as line:
+        line.sendall(text)
+        parts = []
+        while part := line.recv(65536):
+            parts.append(part)
+        return b"".join(parts)
+
+
+@pytest.mark.parametrize(
+    ("length", "status"),
+    [(b"", b"411"), (b"Content-Length: x\r\n", b"411"), (b"Content-Length: -5\r\n", b"411")]
+    + [(b"Content-Length: %d\r\n" % size, b"413") for size in (serving.LONGEST_BODY + 1, 10**30)],
+)
+def test_a_body_of_unknown_or_absurd_length_is_not_read(server: Server, length: bytes, status: bytes) -> None:
+    found = talk(server, b"POST /echo HTTP/1.1\r\nHost: x\r\n" + length + b"\r\nGET /healthz HTTP/1.1\r\n\r\n")
+    assert found.split()[1] == status
+    assert found.count(b"HTTP/1.1") == 1, "the rest is no second request"
+
+
+def test_a_body_that_does_not_come_ends_the_connection(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving._Handler, "timeout", 0.2)
+    assert talk(server, b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc") == b""
+
+
+def test_a_body_that_drips_ends_the_connection(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "PATIENCE_S", 0.0)
+    assert talk(server, b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc") == b""
 
 
 @pytest.mark.parametrize("address", ["nowhere", ":port", "127.0.0.1:99999", "256.0.0.1:8080"])

@@ -24,6 +24,7 @@ ALL = {
     "models": '{"mine.toml": "extends = \\"default\\"\\nname = \\"mine\\"\\n"}',
     "shards": '[{"nodePool": ""}, {"nodePool": "a100", "replicas": 1, "settings": {"model": "fast"}}]',
 }
+ADMITTING = {"settings.admission.enabled": "true"}
 OTHERS = {"ServiceMonitor", "PrometheusRule", "Queue"}
 """Kinds that the Kubernetes client has no model of."""
 
@@ -45,7 +46,7 @@ def test_helm_finds_nothing_wrong(helm: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("values", [{}, ALL], ids=["default", "all"])
+@pytest.mark.parametrize("values", [{}, ALL | ADMITTING], ids=["default", "all"])
 def test_every_object_is_what_kubernetes_knows(render: Render, values: dict[str, str]) -> None:
     objects = render(**values)
     assert len(objects) > 10
@@ -62,7 +63,7 @@ def test_an_unknown_field_would_be_found(render: Render) -> None:
 
 
 def test_kubeconform_agrees(render: Render, kubeconform: Path, tmp_path: Path) -> None:
-    objects = render(**ALL)
+    objects = render(**ALL, **ADMITTING)
     for value in objects:
         if value["kind"] not in OTHERS:
             schema = model_of(value).model_json_schema(by_alias=True)
@@ -132,12 +133,75 @@ def test_who_only_looks_on_may_change_nothing(render: Render) -> None:
 
 
 def test_the_rights_are_those_of_the_files(render: Render) -> None:
-    roles = [found for found in kind(render(), "ClusterRole") if not found["metadata"]["name"].endswith("-beside-kai")]
+    objects = render(**ADMITTING)
+    roles = [found for found in kind(objects, "ClusterRole") if not found["metadata"]["name"].endswith("-beside-kai")]
     files = {path.stem: yaml.safe_load(path.read_text()) for path in (CHART / "files" / "rbac").glob("*.yaml")}
     found = {role["metadata"]["name"].removeprefix("kai-solver-"): role["rules"] for role in roles}
-    (lead,) = kind(render(), "Role")
-    assert found | {"lead": lead["rules"]} == files
-    assert lead["metadata"]["namespace"] == "kai-solver"
+    within = {role["metadata"]["name"].removeprefix("kai-solver-"): role["rules"] for role in kind(objects, "Role")}
+    assert {name: verbs(rules) for name, rules in (found | within).items()} == {
+        name: verbs(rules) for name, rules in files.items()
+    }
+    assert set(within) == {"lead", "certificate"}
+    assert {role["metadata"]["namespace"] for role in kind(objects, "Role")} == {"kai-solver"}
+
+
+def verbs(rules: list[dict[str, Any]]) -> list[Any]:
+    return [(rule["apiGroups"], rule["resources"], rule["verbs"]) for rule in rules]
+
+
+def test_what_has_a_name_is_granted_by_name(render: Render) -> None:
+    objects = render(**ADMITTING, **{"settings.admission.runtime_class": '"nvidia-cdi"'})
+    roles = {role["metadata"]["name"]: role["rules"] for role in kind(objects, "ClusterRole") + kind(objects, "Role")}
+    assert [rule["resourceNames"] for rule in roles["kai-solver-admission"] if "resourceNames" in rule] == [
+        ["nvidia-cdi"],
+        ["kai-solver-admission"],
+    ]
+    assert [rule.get("resourceNames") for rule in roles["kai-solver-certificate"]] == [None, ["kai-solver-admission"]]
+
+
+# -- admission ---------------------------------------------------------------------------------------------------------
+
+HOOKS = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
+
+
+def test_without_admission_nobody_is_called(render: Render) -> None:
+    for objects in (render(), render(**ADMITTING, **{"settings.dry_run": "true"})):
+        assert [found for name in HOOKS for found in kind(objects, name)] == []
+        assert len(kind(objects, "Service")) == 1
+
+
+def test_the_controller_serves_what_the_configurations_call(render: Render, tmp_path: Path) -> None:
+    objects = render(**ADMITTING)
+    service = {found["metadata"]["name"]: found for found in kind(objects, "Service")}["kai-solver-admission"]
+    (config,) = (found for found in kind(objects, "ConfigMap") if "settings.yaml" in found["data"])
+    (tmp_path / "settings.yaml").write_text(config["data"]["settings.yaml"])
+    stated = load_settings(tmp_path / "settings.yaml").admission
+    (deployment,) = kind(objects, "Deployment")
+    ports = {port["name"]: port for port in deployment["spec"]["template"]["spec"]["containers"][0]["ports"]}
+    assert stated.bind_address == f":{ports[service['spec']['ports'][0]['targetPort']]['containerPort']}"
+    for name in HOOKS:
+        (found,) = kind(objects, name)
+        assert found["metadata"]["name"] == stated.configuration
+        for hook in found["webhooks"]:
+            called = hook["clientConfig"]["service"]
+            assert (called["name"], called["namespace"]) == (stated.service, "kai-solver")
+            assert (hook["failurePolicy"], hook["sideEffects"]) == ("Ignore", "None")
+
+
+def test_only_our_pods_are_judged(render: Render) -> None:
+    shards = '[{"nodePool": ""}, {"nodePool": "b", "settings": {"scheduler_name": "second"}}]'
+    (found,) = kind(render(**ADMITTING, shards=shards), HOOKS[0])
+    (condition,) = found["webhooks"][0]["matchConditions"]
+    assert condition["expression"] == "object.spec.schedulerName in ['kai-scheduler', 'second']"
+
+
+def test_a_given_certificate_is_mounted_and_no_secret_is_granted(render: Render) -> None:
+    given = {"settings.admission.cert_file": '"/etc/kai-solver-certificate/tls.crt"', "webhook.certificate": '"mine"'}
+    objects = render(**ADMITTING, **given)
+    (deployment,) = kind(objects, "Deployment")
+    volumes = deployment["spec"]["template"]["spec"]["volumes"]
+    assert {"name": "certificate", "secret": {"secretName": "mine"}} in volumes
+    assert [role["metadata"]["name"] for role in kind(objects, "Role")] == ["kai-solver-lead"]
 
 
 def test_a_budget_only_where_there_are_several_replicas(render: Render) -> None:

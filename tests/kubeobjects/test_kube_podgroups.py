@@ -45,10 +45,10 @@ def test_a_tree_of_subgroups(build: Any) -> None:
     ("parts", "spec", "problem"),
     [
         ([], {"minMember": 1, "minSubGroup": 1}, "minSubGroup"),
-        ([leaf("a"), leaf("a")], {}, "twice"),
-        ([leaf("a", parent="x")], {}, "does not exist"),
-        ([leaf("a", parent="b"), leaf("b", parent="a"), leaf("c")], {}, "loop"),
-        ([leaf("a", None)], {}, "missing on a leaf"),
+        ([leaf("a"), leaf("a")], {}, "duplicate subgroup name a"),
+        ([leaf("a", parent="x")], {}, "parent x of a was not found"),
+        ([leaf("a", parent="b"), leaf("b", parent="a"), leaf("c")], {}, "cycle detected in subgroups"),
+        ([leaf("a", None)], {}, "subgroup a: minMember is required"),
         ([leaf("a", None, minSubGroup=1)], {}, "leaf"),
         ([leaf("a", 1, minSubGroup=1)], {}, "minSubGroup"),
         ([leaf("a", -1)], {}, "out of range"),
@@ -77,7 +77,7 @@ def test_a_broken_group_is_set_aside_and_its_running_pods_stay_load(
 def test_min_member_of_a_parent_is_a_warning(build: Any) -> None:
     found = build.read(group(build, leaf("a", 3), leaf("b", 1, parent="a")))
     assert not found.gangs[0].set_aside
-    assert any("minMember of 'a'" in text for text in build.texts(found, "warning"))
+    assert any('subgroup "a": minMember cannot be set' in text for text in build.texts(found, "warning"))
 
 
 def test_pods_sit_in_the_leaf_that_they_name(build: Any) -> None:

@@ -51,7 +51,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 
 {{/* The settings file of a shard, as YAML: the chart's, the shard's own over them, and what the release itself says. */}}
 {{- define "kai-solver.settings" -}}
-{{- $own := dict "node_pool" .shard.nodePool "namespace" .root.Release.Namespace -}}
+{{- $name := printf "%s-admission" (include "kai-solver.fullname" .root) -}}
+{{- $configuration := printf "%s-admission" (include "kai-solver.clusterName" .root) -}}
+{{- $admission := dict "service" $name "secret" $name "configuration" $configuration -}}
+{{- $own := dict "node_pool" .shard.nodePool "namespace" .root.Release.Namespace "admission" $admission -}}
 {{- $over := .shard.settings | default dict | deepCopy -}}
 {{- mergeOverwrite (deepCopy .root.Values.settings) $over $own | toYaml -}}
 {{- end -}}
@@ -79,4 +82,18 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{/* Dashboards and alerts name metrics by their default prefix. Call with a dict of root and text. */}}
 {{- define "kai-solver.prefixed" -}}
 {{- regexReplaceAll "\\bkai_" .text (printf "%s_" .root.Values.settings.metrics_namespace) -}}
+{{- end -}}
+
+{{/* Whether the admission webhook is served: it is enabled, and not everybody only looks on. */}}
+{{- define "kai-solver.admits" -}}
+{{- if and .Values.settings.admission.enabled (include "kai-solver.acts" .) -}}yes{{- end -}}
+{{- end -}}
+
+{{/* Names of our schedulers, as a list in CEL. */}}
+{{- define "kai-solver.schedulerNames" -}}
+{{- $names := list -}}
+{{- range .Values.shards -}}
+{{- $names = append $names (squote ((.settings | default dict).scheduler_name | default $.Values.settings.scheduler_name)) -}}
+{{- end -}}
+{{- $names | uniq | join ", " -}}
 {{- end -}}

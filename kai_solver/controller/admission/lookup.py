@@ -1,0 +1,139 @@
+"""What rules ask of the cluster: from memory where that will do, live before somebody is refused for it."""
+
+import difflib
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as TooLate
+from typing import TypeVar
+
+from kai_solver.cluster.api import Api, ApiError, Object, meta
+from kai_solver.cluster.resources import NAMESPACES, QUEUES, RUNTIME_CLASSES
+from kai_solver.cluster.store import Store
+from kai_solver.kubeobjects.raw import Raw
+
+PATIENCE_S = 2.0
+"""Seconds for a question to the API server; it waits for our answer meanwhile, and gives up after five."""
+
+REMEMBERED_S = 60.0
+"""How long the answer whether a runtime class exists is believed."""
+
+_LONGEST_NAME = 253
+_NAMED = 5
+
+Answer = TypeVar("Answer")
+
+
+class Lookup:
+    """Queues, namespaces and runtime classes, as far as admission needs them.
+
+    Parameters
+    ----------
+    store
+        What reflectors know; it may be a moment behind.
+    """
+
+    def __init__(self, api: Api, store: Store, patience_s: float = PATIENCE_S) -> None:
+        self._api = api
+        self._store = store
+        self._patience_s = patience_s
+        self._pool = ThreadPoolExecutor(4, "admission")
+        self._runtime_classes: dict[str, tuple[float, bool]] = {}
+
+    def queue(self, name: str) -> Object | None:
+        """A queue, as far as is known."""
+        return self._store.get(QUEUES, name)
+
+    def queues(self) -> tuple[Object, ...]:
+        """All queues that are known."""
+        return self._store.all(QUEUES)
+
+    def has_queue(self, name: str) -> bool:
+        """Whether there is a queue of this name; True, too, where nobody can tell."""
+        return self.queue(name) is not None or self._exists(lambda: self._api.get(QUEUES, "", name))
+
+    def children(self, queue: Object) -> tuple[str, ...]:
+        """Queues below this one, by name: as they are now, else as it is known, or as its status says."""
+        live = self._ask(self._listed)
+        if live is None:
+            stated = Raw(queue).get("status.childQueues").value
+            noted = {name for name in stated if isinstance(name, str)} if isinstance(stated, list) else set()
+            return tuple(sorted(noted | _below(str(meta(queue).get("name")), self.queues())))
+        return tuple(sorted(_below(str(meta(queue).get("name")), live)))
+
+    def namespace_labels(self, name: str) -> dict[str, str]:
+        """Labels of a namespace; none where it is not there, or nobody can tell."""
+        found = self._store.get(NAMESPACES, name) or self._ask(lambda: self._api.get(NAMESPACES, "", name))
+        return Raw(found).strings("metadata.labels") if found else {}
+
+    def has_runtime_class(self, name: str) -> bool:
+        """Whether there is a runtime class of this name; False, too, where nobody can tell."""
+        asked_s, found = self._runtime_classes.get(name, (0.0, False))
+        if not asked_s or time.monotonic() > asked_s + REMEMBERED_S:
+            found = self._ask(lambda: self._api.get(RUNTIME_CLASSES, "", name)) is not None
+            self._runtime_classes[name] = (time.monotonic(), found)
+        return found
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _listed(self) -> list[Object]:
+        items: list[Object] = []
+        page = self._api.page(QUEUES)
+        items.extend(page.items)
+        while page.continue_:
+            page = self._api.page(QUEUES, continue_=page.continue_)
+            items.extend(page.items)
+        return items
+
+    def _exists(self, get: Callable[[], Object]) -> bool:
+        """False only where the API server says that there is no such object."""
+        future = self._pool.submit(get)
+        try:
+            future.result(self._patience_s)
+        except ApiError as error:
+            return not error.is_missing
+        except TooLate:
+            future.cancel()
+        return True
+
+    def _ask(self, question: Callable[[], Answer]) -> Answer | None:
+        """The answer; None where there is none in time."""
+        future = self._pool.submit(question)
+        try:
+            return future.result(self._patience_s)
+        except (ApiError, TooLate):
+            future.cancel()
+            return None
+
+
+def _below(name: str, queues: Iterable[Object]) -> set[str]:
+    """Queues whose parent is ``name``; those that are being deleted do not count."""
+    return {
+        str(meta(queue).get("name"))
+        for queue in queues
+        if isinstance(spec := queue.get("spec"), dict)
+        and spec.get("parentQueue") == name
+        and not meta(queue).get("deletionTimestamp")
+    }
+
+
+def names_of(objects: Iterable[Object]) -> list[str]:
+    """Names, sorted."""
+    return sorted(str(meta(value).get("name", "")) for value in objects)
+
+
+def nearest(name: str, names: list[str]) -> str:
+    """The name that ``name`` was probably meant to be; empty where none is like it."""
+    close = difflib.get_close_matches(name, names, n=1) if len(name) <= _LONGEST_NAME else []
+    return close[0] if close else ""
+
+
+def hint(name: str, names: list[str]) -> str:
+    """``Did you mean ...?``, else what there is."""
+    close = nearest(name, names)
+    if close:
+        return f"Did you mean {close!r}?"
+    more = ", ..." if len(names) > _NAMED else ""
+    return f"There are: {', '.join(names[:_NAMED])}{more}" if names else "There is no other"

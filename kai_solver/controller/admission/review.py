@@ -1,0 +1,119 @@
+"""Admission reviews (``admission.k8s.io/v1``): read, decided, answered."""
+
+import base64
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from kai_solver.cluster.api import Object
+from kai_solver.controller.admission.verdict import FINE, Verdict
+from kai_solver.controller.server import Answer
+from kai_solver.errors import InputError
+from kai_solver.kubeobjects.raw import Raw
+
+API_VERSION = "admission.k8s.io/v1"
+_LONGEST_WARNING = 256
+"""Characters; the API server cuts off what is longer, and shows 4,096 at most."""
+
+_MOST_WARNINGS = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked: may this be done to that object?
+
+    ``resource`` is ``plural.group``; ``after`` is empty where the object is deleted, ``before`` where it is new.
+    """
+
+    uid: str
+    resource: str
+    operation: str
+    namespace: str
+    after: Object = field(default_factory=dict)
+    before: Object = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A verdict, and operations of a JSON patch where something is filled in."""
+
+    verdict: Verdict = FINE
+    patch: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def outcome(self) -> str:
+        """In one word."""
+        if self.verdict.refusals:
+            return "refused"
+        return "patched" if self.patch else "warned" if self.verdict.warnings else "admitted"
+
+
+def answered(body: bytes, decide: Callable[[Asked], Decision]) -> Answer:
+    """The answer to a review; 400 where it is none."""
+    try:
+        asked = read_review(body)
+    except InputError as error:
+        return Answer(400, f"this is no AdmissionReview of {API_VERSION}: {error}\n".encode())
+    return Answer(200, orjson.dumps(_response(asked, decide(asked))), "application/json")
+
+
+def read_review(body: bytes) -> Asked:
+    """What a review asks.
+
+    Raises
+    ------
+    InputError
+        It is not one of the version that we know, or lacks something.
+    """
+    try:
+        raw = Raw(orjson.loads(body))
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"it is not JSON: {error}") from error
+    if (raw.text("apiVersion"), raw.text("kind")) != (API_VERSION, "AdmissionReview"):
+        raise InputError(f"is {raw.text('apiVersion')!r}", field="apiVersion", cure=f"Write {API_VERSION}")
+    request = raw.get("request")
+    namespace, group = request.text("namespace"), request.text("resource.group")
+    plural = request.required("resource.resource")
+    return Asked(
+        uid=request.required("uid"),
+        resource=f"{plural}.{group}" if group else plural,
+        operation=request.required("operation"),
+        namespace=namespace,
+        after=_object(request.get("object"), request),
+        before=_object(request.get("oldObject"), request),
+    )
+
+
+def _object(raw: Raw, request: Raw) -> Object:
+    """An object with the namespace and name of the request, which new ones may lack."""
+    fields = dict(raw.fields())
+    if not fields:
+        return {}
+    metadata = {key: value.value for key, value in raw.fields("metadata")}
+    for key in ("namespace", "name"):
+        stated = request.text(key)
+        if stated and not metadata.get(key):
+            metadata[key] = stated
+    return {key: value.value for key, value in fields.items()} | {"metadata": metadata}
+
+
+def _response(asked: Asked, decision: Decision) -> dict[str, Any]:
+    verdict = decision.verdict
+    response: dict[str, Any] = {"uid": asked.uid, "allowed": not verdict.refusals}
+    if verdict.refusals:
+        response["status"] = {"code": 403, "reason": "Forbidden", "message": "\n".join(verdict.refusals)}
+    elif decision.patch:
+        response["patchType"] = "JSONPatch"
+        response["patch"] = base64.b64encode(orjson.dumps(list(decision.patch))).decode()
+    warnings = [_one_line(text) for text in dict.fromkeys(verdict.warnings)]
+    if warnings:
+        response["warnings"] = warnings[:_MOST_WARNINGS]
+    return {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response}
+
+
+def _one_line(text: str) -> str:
+    """Warnings become HTTP headers: one line each, without control characters."""
+    line = "".join(character if character.isprintable() else " " for character in text)
+    return line if len(line) <= _LONGEST_WARNING else f"{line[: _LONGEST_WARNING - 3]}..."

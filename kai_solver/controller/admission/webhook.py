@@ -1,0 +1,244 @@
+"""The webhook as a whole: routes to rules, answers over TLS, and the thread that keeps its certificate right."""
+
+import ssl
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from kai_solver.cluster.api import Api
+from kai_solver.cluster.store import Store
+from kai_solver.controller.admission.certificates import Bundle, given_bundle
+from kai_solver.controller.admission.filling import Wishes, filled, json_patch, wants_runtime_class
+from kai_solver.controller.admission.keeping import SecretKeeper, trust
+from kai_solver.controller.admission.lookup import Lookup
+from kai_solver.controller.admission.podgroups import pod_group_verdict
+from kai_solver.controller.admission.pods import PodPolicy, pod_verdict
+from kai_solver.controller.admission.queues import deletion_verdict, queue_verdict
+from kai_solver.controller.admission.review import Asked, Decision, answered
+from kai_solver.controller.admission.topologies import topology_verdict
+from kai_solver.controller.admission.verdict import FINE, Verdict, warn
+from kai_solver.controller.server import Answer, Server
+from kai_solver.controller.settings import ControllerSettings
+from kai_solver.errors import InputError, KaiSolverError
+from kai_solver.kubeobjects import KubeSettings
+from kai_solver.kubeobjects.raw import Raw
+from kai_solver.metrics import Metrics
+
+_LOG = structlog.get_logger(__name__)
+
+LOOK_S = 60.0
+"""How often the Secret or the files are looked at, and the caBundle is put right where somebody reset it."""
+
+RETRY_S = 5.0
+ENABLED = "enabled"
+"""Value of the namespace's label."""
+
+_KINDS = {
+    "pods": "Pod",
+    "queues.scheduling.run.ai": "Queue",
+    "podgroups.scheduling.run.ai": "PodGroup",
+    "topologies.kai.scheduler": "Topology",
+}
+
+
+class Judge:
+    """Decides reviews.
+
+    Parameters
+    ----------
+    kube
+        How the cluster's scheduler is set up.
+    """
+
+    def __init__(self, settings: ControllerSettings, kube: KubeSettings, lookup: Lookup) -> None:
+        stated = settings.admission
+        self._stated = stated
+        self._kube = kube
+        self._lookup = lookup
+        self._refuses = stated.queue_typo == "refuse"
+        self._policy = PodPolicy(kube, settings.namespace, stated.gpu_sharing, self._refuses, stated.namespace_label)
+        base = Wishes(kube.scheduler_name, kube.queue_label_key)
+        self._spared = base.spared | {settings.namespace}
+
+    def validate(self, asked: Asked) -> Decision:
+        """What the rules say of an object that is made, changed or deleted."""
+        if asked.operation == "DELETE":
+            is_queue = _KINDS.get(asked.resource) == "Queue" and asked.before
+            return Decision(deletion_verdict(asked.before, self._lookup) if is_queue else FINE)
+        if not asked.after or Raw(asked.after).get("metadata.deletionTimestamp"):
+            return Decision()
+        verdict = self._guarded(asked, is_after=True)
+        if asked.before and verdict.refusals:
+            verdict = verdict.excusing(self._guarded(asked, is_after=False))
+        return Decision(verdict)
+
+    def mutate(self, asked: Asked) -> Decision:
+        """What is filled into a new pod; never a refusal."""
+        if asked.resource != "pods" or asked.operation != "CREATE" or not asked.after:
+            return Decision()
+        labels = self._lookup.namespace_labels(asked.namespace)
+        if labels.get(self._stated.namespace_label) != ENABLED:
+            return Decision()
+        queue = labels.get(self._kube.queue_label_key) or self._stated.queue
+        try:
+            runtime_class, verdict = self._runtime_class(asked)
+            wishes = Wishes(self._kube.scheduler_name, self._kube.queue_label_key, queue, runtime_class, self._spared)
+            after = filled(asked.after, wishes, asked.uid)
+        except InputError as error:
+            return Decision(warn(InputError(error.problem, field=error.field, cure="Nothing was filled in")))
+        patch = tuple(json_patch(asked.after, after))
+        return Decision(verdict if patch else FINE, patch)
+
+    def _runtime_class(self, asked: Asked) -> tuple[str, Verdict]:
+        """The runtime class to fill in; one that does not exist would have the pod refused."""
+        name = self._stated.runtime_class
+        if not name or not wants_runtime_class(asked.after) or self._lookup.has_runtime_class(name):
+            return name, FINE
+        return "", warn(f"there is no runtime class {name!r}, so the pod is left without one")
+
+    def _guarded(self, asked: Asked, *, is_after: bool) -> Verdict:
+        """The verdict; what cannot even be read is the API server's to refuse."""
+        value = asked.after if is_after else asked.before
+        try:
+            return self._verdict(Raw(value), asked, is_after=is_after)
+        except InputError as error:
+            return warn(error)
+
+    def _verdict(self, raw: Raw, asked: Asked, *, is_after: bool) -> Verdict:
+        match _KINDS.get(asked.resource):
+            case "Pod":
+                return pod_verdict(raw, self._policy, self._lookup)
+            case "Queue":
+                return queue_verdict(
+                    raw,
+                    self._lookup,
+                    refuses_unknown=self._refuses,
+                    quota_warnings=self._stated.quota_warnings and is_after,
+                )
+            case "PodGroup":
+                is_new = asked.operation == "CREATE"
+                return pod_group_verdict(raw, self._lookup, is_new=is_new, refuses_unknown=self._refuses)
+            case "Topology":
+                return topology_verdict(raw, Raw(asked.before) if is_after and asked.before else None)
+            case _:
+                return FINE
+
+
+class Webhook:
+    """Serves `Judge` over TLS.
+
+    Raises
+    ------
+    InputError
+        The address cannot be served on.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        store: Store,
+        settings: ControllerSettings,
+        kube: KubeSettings,
+        metrics: Metrics,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._api = api
+        self._settings = settings
+        self._metrics = metrics
+        self._lookup = Lookup(api, store)
+        self._judge = Judge(settings, kube, self._lookup)
+        self._keeper = self._make_keeper(clock)
+        self._tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self._served = Bundle(b"", b"")
+        self._problem = "no certificate yet"
+        self._stop = threading.Event()
+        posts = {"/validate": self._route(self._judge.validate), "/mutate": self._route(self._judge.mutate)}
+        self.server = Server(settings.admission.bind_address, {}, posts, self._tls)
+        self._thread = threading.Thread(target=self._keep, name="certificate", daemon=True)
+        self._thread.start()
+
+    def not_ready(self) -> str:
+        """What is missing before it can be called; empty where nothing is."""
+        return f"admission: {self._problem}" if self._problem else ""
+
+    def close(self) -> None:
+        """Answer no more."""
+        self._stop.set()
+        self.server.close()
+        self._lookup.close()
+        self._thread.join(RETRY_S)
+
+    def refresh(self) -> None:
+        """Serve the certificate that is current, after those who call us were told to trust it.
+
+        Raises
+        ------
+        KaiSolverError
+            There is none that can be served.
+        """
+        stated = self._settings.admission
+        bundle = self._bundle()
+        if bundle.authorities:
+            for problem in trust(
+                self._api, stated.configuration, self._settings.namespace, stated.service, bundle.authorities
+            ):
+                _LOG.warning("the API server may not trust our certificate", error=problem)
+        if bundle != self._served:
+            _load(self._tls, bundle)
+            self._served = bundle
+            _LOG.info("serving a new certificate for admission")
+
+    def _bundle(self) -> Bundle:
+        stated = self._settings.admission
+        if stated.cert_file:
+            return given_bundle(stated.cert_file, stated.key_file, stated.ca_file)
+        return self._keeper.current()
+
+    def _make_keeper(self, clock: Callable[[], float]) -> SecretKeeper:
+        stated, namespace = self._settings.admission, self._settings.namespace
+        names = (f"{stated.service}.{namespace}.svc", f"{stated.service}.{namespace}.svc.cluster.local")
+        return SecretKeeper(self._api, namespace, stated.secret, names, stated.certificate_days, clock)
+
+    def _keep(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self.refresh()
+                self._problem = ""
+            except (KaiSolverError, ssl.SSLError, OSError) as error:
+                self._problem = "" if self._served.certificate else str(error)
+                _LOG.warning("admission has no new certificate", error=str(error))
+                self._stop.wait(RETRY_S)
+                continue
+            self._stop.wait(LOOK_S)
+
+    def _route(self, decide: Callable[[Asked], Decision]) -> Callable[[bytes], Answer]:
+        """Answers reviews and counts them; a fault of ours is a 500, upon which the API server goes on without us."""
+
+        def counted(asked: Asked) -> Decision:
+            began_s, outcome = time.perf_counter(), "error"
+            try:
+                decision = decide(asked)
+                outcome = decision.outcome
+            finally:
+                kind, operation = _KINDS.get(asked.resource, "other"), asked.operation.lower()
+                known = operation if operation in ("create", "update", "delete") else "other"
+                self._metrics.admission.labels(kind, known, outcome).inc()
+                self._metrics.admission_seconds.observe(time.perf_counter() - began_s)
+            if decision.verdict.refusals:
+                _LOG.info("refused", kind=kind, namespace=asked.namespace, why=decision.verdict.refusals)
+            return decision
+
+        return lambda body: answered(body, counted)
+
+
+def _load(tls: ssl.SSLContext, bundle: Bundle) -> None:
+    """The library reads certificates from files only; ours are there for a moment, for nobody else to read."""
+    with tempfile.TemporaryDirectory() as folder:
+        certificate, key = Path(folder, "tls.crt"), Path(folder, "tls.key")
+        certificate.write_bytes(bundle.certificate)
+        key.write_bytes(bundle.key)
+        tls.load_cert_chain(certificate, key)

@@ -1,0 +1,160 @@
+"""Rules on pods, each alone: KAI's words where it refuses."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kai_solver.cluster.resources import QUEUES
+from kai_solver.controller.admission.pods import PodPolicy, pod_verdict
+from kai_solver.controller.admission.verdict import Verdict
+from kai_solver.kubeobjects import KubeSettings
+from kai_solver.kubeobjects.raw import Raw
+
+GPU = "nvidia.com/gpu"
+QUEUE = "kai.scheduler/queue"
+BOTH_KINDS = "cannot have both GPU fraction request and whole GPU resource request/limit"
+FRACTION = "gpu-fraction annotation value must be a positive number smaller than 1.0"
+MEMORY = "gpu-memory annotation value must be a positive integer greater than 0"
+COUNT = "fraction count annotation value must be a positive integer greater than 0"
+ALONE = "cannot request multiple fractional devices without specifying fraction portion or gpu-memory"
+
+
+def judged(cluster: Any, pod: Any, **policy: Any) -> Verdict:
+    return pod_verdict(Raw(pod), PodPolicy(KubeSettings(), "kai-solver", **policy), cluster.lookup)
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {},
+        {"gpu-fraction": "0.5"},
+        {"gpu-memory": "2000"},
+        {"gpu-fraction": "0.3", "gpu-fraction-num-devices": "2"},
+        {"gpu-memory": "1000", "gpu-fraction-num-devices": "2"},
+        {"gpu-fraction": "0.5", "mps": "true"},
+        {"mps": "false"},
+        {"gpu-fraction": "0.5", "gpu-fraction-container-name": "main"},
+    ],
+)
+def test_what_can_be_understood_is_admitted(
+    cluster: Any, make_pod: Callable[..., Any], annotations: dict[str, str]
+) -> None:
+    assert judged(cluster, make_pod(annotations)).refusals == ()
+
+
+@pytest.mark.parametrize(
+    ("annotations", "limits", "message"),
+    [
+        ({"mps": "true"}, {}, "MPS is only supported with GPU fraction request"),
+        ({"mps": "true"}, {GPU: "1"}, "MPS is only supported with GPU fraction request"),
+        ({"gpu-fraction": "0.5"}, {GPU: "1"}, BOTH_KINDS),
+        ({"gpu-fraction": "0.5", "gpu-memory": "1"}, {}, "cannot request both GPU and GPU memory"),
+        ({"gpu-memory": "1"}, {GPU: "1"}, "cannot request both GPU and GPU memory"),
+        ({"gpu-memory": "-1"}, {}, MEMORY),
+        ({"gpu-memory": "0"}, {}, MEMORY),
+        ({"gpu-memory": "2Gi"}, {}, MEMORY),
+        ({"gpu-fraction": "-1"}, {}, FRACTION),
+        ({"gpu-fraction": "0"}, {}, FRACTION),
+        ({"gpu-fraction": "1"}, {}, FRACTION),
+        ({"gpu-fraction": "1.2"}, {}, FRACTION),
+        ({"gpu-fraction": "half"}, {}, FRACTION),
+        ({"gpu-fraction": "nan"}, {}, FRACTION),
+        ({"gpu-fraction-num-devices": "1"}, {}, ALONE),
+        ({"gpu-fraction-num-devices": "1.2", "gpu-fraction": "0.2"}, {}, COUNT),
+        ({"gpu-fraction-num-devices": "0", "gpu-memory": "10"}, {}, COUNT),
+        (
+            {"gpu-fraction": "0.5", "gpu-fraction-container-name": "other"},
+            {},
+            "container with name other not found for fraction request",
+        ),
+    ],
+)
+def test_what_kai_refuses_is_refused_in_its_words(
+    cluster: Any,
+    make_pod: Callable[..., Any],
+    annotations: dict[str, str],
+    limits: dict[str, str],
+    message: str,
+) -> None:
+    (refusal,) = judged(cluster, make_pod(annotations, limits=limits)).refusals
+    assert refusal.startswith(message)
+
+
+def test_whole_gpus_of_any_container_stand_in_the_way_of_a_part(cluster: Any, make_pod: Callable[..., Any]) -> None:
+    pod = make_pod({"gpu-fraction": "0.5"})
+    pod["spec"]["initContainers"] = [{"name": "init", "resources": {"limits": {GPU: "1"}}}]
+    assert judged(cluster, pod).refusals[0].startswith(BOTH_KINDS)
+
+
+def test_parts_may_be_switched_off(cluster: Any, make_pod: Callable[..., Any]) -> None:
+    (refusal,) = judged(cluster, make_pod({"gpu-fraction": "0.5"}), gpu_sharing=False).refusals
+    assert refusal.startswith(
+        "attempting to create a pod team/p with gpu sharing request, while GPU sharing is disabled"
+    )
+    assert judged(cluster, make_pod(limits={GPU: "1"}), gpu_sharing=False) == Verdict()
+
+
+def test_pods_of_other_schedulers_are_not_judged(cluster: Any, make_pod: Callable[..., Any]) -> None:
+    pod = make_pod({"gpu-fraction": "7"}, {QUEUE: "nowhere"}, namespace="kai-solver", schedulerName="default-scheduler")
+    assert judged(cluster, pod) == Verdict()
+
+
+def test_no_workloads_beside_the_scheduler(cluster: Any, make_pod: Callable[..., Any]) -> None:
+    (refusal,) = judged(cluster, make_pod(namespace="kai-solver")).refusals
+    assert refusal.startswith("namespace kai-solver is the scheduler's own")
+
+
+def test_a_part_without_variables_is_warned_of(cluster: Any, make_pod: Callable[..., Any]) -> None:
+    (warning,) = judged(cluster, make_pod({"gpu-fraction": "0.5"})).warnings
+    assert "kai-solver/inject=enabled" in warning
+    told = make_pod({"gpu-fraction": "0.5", "runai/shared-gpu-configmap": "p-abc-shared-gpu"})
+    assert judged(cluster, told) == Verdict()
+    own = make_pod({"gpu-fraction": "0.5"})
+    own["spec"]["containers"][0]["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "0"}]
+    assert judged(cluster, own) == Verdict()
+
+
+def test_a_queue_that_exists_is_fine(cluster: Any, make_pod: Callable[..., Any]) -> None:
+    assert judged(cluster, make_pod(labels={QUEUE: "research"})) == Verdict()
+
+
+def test_a_typo_is_refused_with_the_nearest_name(cluster: Any, make_pod: Callable[..., Any]) -> None:
+    verdict = judged(cluster, make_pod(labels={QUEUE: "reserch"}))
+    assert verdict.refusals == ("Queue 'reserch' does not exist. Did you mean 'research'?",)
+    verdict = judged(cluster, make_pod(labels={QUEUE: "xyz"}))
+    assert verdict.refusals == ("Queue 'xyz' does not exist. There are: research, root, training",)
+
+
+def test_a_typo_may_be_a_warning_only(cluster: Any, make_pod: Callable[..., Any]) -> None:
+    verdict = judged(cluster, make_pod(labels={QUEUE: "reserch"}), refuses_unknown_queues=False)
+    assert verdict == Verdict(warnings=("Queue 'reserch' does not exist. Did you mean 'research'?",))
+
+
+def test_a_queue_that_was_just_made_is_found(cluster: Any, make_pod: Callable[..., Any]) -> None:
+    cluster.create(QUEUES, "", {"metadata": {"name": "new"}, "spec": {}})
+    assert judged(cluster, make_pod(labels={QUEUE: "new"})) == Verdict()
+
+
+def test_nobody_is_refused_while_the_server_does_not_answer(cluster: Any, make_pod: Callable[..., Any]) -> None:
+    cluster.broken = True
+    assert judged(cluster, make_pod(labels={QUEUE: "reserch"})) == Verdict()
+    cluster.broken = False
+    cluster.hangs.clear()
+    assert judged(cluster, make_pod(labels={QUEUE: "reserch"})) == Verdict()
+
+
+def test_nobody_is_refused_before_queues_are_known(cluster: Any, make_pod: Callable[..., Any]) -> None:
+    cluster.store.replace(QUEUES, ())
+    assert judged(cluster, make_pod(labels={QUEUE: "default-queue"})) == Verdict()
+
+
+def test_the_podgroup_has_the_last_word_on_the_queue(cluster: Any, make_pod: Callable[..., Any]) -> None:
+    assert judged(cluster, make_pod({"pod-group-name": "g"}, {QUEUE: "reserch"})) == Verdict()
+
+
+def test_a_queue_with_children_is_warned_of(cluster: Any, make_pod: Callable[..., Any]) -> None:
+    cluster.patch(QUEUES, "", "root", {"status": {"childQueues": ["research"]}}, subresource="status")
+    cluster.listed()
+    (warning,) = judged(cluster, make_pod(labels={QUEUE: "root"})).warnings
+    assert "has child queues" in warning
