@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
+from kubernetes import client
+from pydantic import BaseModel
 
 from tests.support.gotools import HELM, KUBECONFORM, GoTool, ToolMissingError, go_tool
 from tests.support.manifests import template
@@ -14,6 +16,8 @@ from tests.support.manifests import template
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy" / "helm" / "kai-solver"
 Render = Callable[..., list[dict[str, Any]]]
+OTHERS = {"ServiceMonitor", "PrometheusRule", "Queue"}
+"""Kinds that the Kubernetes client has no model of."""
 
 
 def _tool(tool: GoTool) -> Path:
@@ -51,3 +55,10 @@ def render(helm: Path) -> Render:
         return [found for found in yaml.safe_load_all(done.stdout) if found]
 
     return rendered
+
+
+def model_of(value: dict[str, Any]) -> type[BaseModel]:
+    """The Kubernetes client's model of an object; it forbids what it does not know."""
+    version = value["apiVersion"].rpartition("/")[2].capitalize()
+    found: type[BaseModel] = getattr(client, f"{version}{value['kind']}")
+    return found

@@ -10,11 +10,12 @@ import jsonschema
 import pytest
 import yaml
 from kubernetes import client
-from pydantic import BaseModel
 
 from kai_solver.controller.settings import load_settings
-from tests.deploy.conftest import CHART, ROOT, Render
+from tests.deploy.conftest import CHART, OTHERS, ROOT, Render, model_of
 from tests.support import manifests
+
+pytestmark = pytest.mark.timeout(2400)  # whoever comes first builds helm
 
 ALL = {
     "serviceMonitor.enabled": "true",
@@ -25,18 +26,10 @@ ALL = {
     "shards": '[{"nodePool": ""}, {"nodePool": "a100", "replicas": 1, "settings": {"model": "fast"}}]',
 }
 ADMITTING = {"settings.admission.enabled": "true"}
-OTHERS = {"ServiceMonitor", "PrometheusRule", "Queue"}
-"""Kinds that the Kubernetes client has no model of."""
 
 
 def kind(objects: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
     return [found for found in objects if found["kind"] == name]
-
-
-def model_of(value: dict[str, Any]) -> type[BaseModel]:
-    version = value["apiVersion"].rpartition("/")[2].capitalize()
-    found: type[BaseModel] = getattr(client, f"{version}{value['kind']}")
-    return found
 
 
 def test_helm_finds_nothing_wrong(helm: Path) -> None:

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from kai_solver.engine import Engine
 from kai_solver.instances_io import load_instance
 from kai_solver.modelfiles import load_model
-from tests.deploy.conftest import CHART, ROOT
+from tests.deploy.conftest import CHART, OTHERS, ROOT, model_of
 
 EXAMPLES = sorted((ROOT / "deploy" / "examples").glob("*.yaml"))
 ALERTS = CHART / "files" / "alerts.yaml"
@@ -40,6 +40,14 @@ class Strict(yaml.SafeLoader):
         assert len(keys) == len(set(keys)), f"{node.start_mark}: a key twice"
         found: dict[Any, Any] = super().construct_mapping(node, deep)
         return found
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "deploy" / "manifests").glob("*.yaml")), ids=lambda file: file.name)
+def test_plain_manifests_are_what_kubernetes_knows(file: Path) -> None:
+    """The same as of the chart's objects, where there is no helm."""
+    for value in yaml.safe_load_all(file.read_text()):
+        if value["kind"] not in OTHERS:
+            model_of(value).model_validate(value)
 
 
 # -- alerts and dashboard ----------------------------------------------------------------------------------------------

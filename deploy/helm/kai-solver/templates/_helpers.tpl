@@ -97,3 +97,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- end -}}
 {{- $names | uniq | join ", " -}}
 {{- end -}}
+
+{{/* Whether an object is not there, or is this release's. Call with a dict of root and found. */}}
+{{- define "kai-solver.mayOwn" -}}
+{{- $notes := dig "metadata" "annotations" dict .found -}}
+{{- $owner := printf "%s/%s" (get $notes "meta.helm.sh/release-namespace") (get $notes "meta.helm.sh/release-name") -}}
+{{- if or (not .found) (eq $owner (printf "%s/%s" .root.Release.Namespace .root.Release.Name)) -}}yes{{- end -}}
+{{- end -}}
