@@ -152,6 +152,14 @@ def test_what_has_a_name_is_granted_by_name(render: Render) -> None:
     assert [rule.get("resourceNames") for rule in roles["kai-solver-certificate"]] == [None, ["kai-solver-admission"]]
 
 
+def test_shards_are_told_apart_in_metrics(render: Render) -> None:
+    objects = render(**ALL)
+    (monitor,) = kind(objects, "ServiceMonitor")
+    (label,) = monitor["spec"]["podTargetLabels"]
+    values = [found["spec"]["template"]["metadata"]["labels"][label] for found in kind(objects, "Deployment")]
+    assert values == ["kai-solver", "kai-solver-a100"]
+
+
 # -- admission ---------------------------------------------------------------------------------------------------------
 
 HOOKS = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
@@ -262,21 +270,16 @@ def test_the_schema_accepts_the_chart_s_own_values() -> None:
 
 
 def test_every_value_says_what_it_is() -> None:
-    """A comment in the style of helm-docs above each key, but for settings, which docs/controller.md explains."""
-    text = (CHART / "values.yaml").read_text()
-    before = ""
-    silent = []
-    in_settings = False
-    for line in text.splitlines():
-        found = re.match(r"( {0,2})(\w+):(.*)", line)
-        if found:
-            if not found[1]:
-                in_settings = found[2] == "settings"
-            is_leaf = bool(found[3].split("#")[0].strip())
-            if is_leaf and not (in_settings and found[1]) and not before.lstrip().startswith("#"):
-                inside = re.search(rf"# --[^\n]*\n(?:.*\n)*?{re.escape(line)}", text)
-                silent.append(line) if not inside else None
-        before = line
+    """In helm-docs' style, above the key or above the key that it is in."""
+    silent, told, above = [], "", False
+    for line in (CHART / "values.yaml").read_text().splitlines():
+        key = re.match(r"(?:  )?(\w+):(.*)", line)
+        if key and not line.startswith(" "):
+            told = key[1] if above else ""
+            silent += [line] if key[2].strip() and not above else []
+        elif key and not above and not told:
+            silent.append(line)
+        above = line.lstrip().startswith("#") and (above or "# -- " in line)
     assert silent == []
 
 
