@@ -126,6 +126,9 @@ class _Handler(BaseHTTPRequestHandler):
     connection: socket.socket
     protocol_version = "HTTP/1.1"
     timeout = PATIENCE_S
+    # Head and body in one piece, sent at once: in two the second waits 40 ms for the first to be acknowledged.
+    wbufsize = -1
+    disable_nagle_algorithm = True
 
     def setup(self) -> None:
         """Shake hands first where the connection is a TLS one."""

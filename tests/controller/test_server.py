@@ -74,6 +74,12 @@ def test_a_body_comes_whole(server: Server) -> None:
     assert post(server, "/broken", b"x").status == 500
 
 
+def test_an_answer_comes_in_one_piece(server: Server) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as line:
+        line.sendall(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello")
+        assert line.recv(65536).endswith(b"\r\n\r\nhello"), "in two the second waits for the first to be acknowledged"
+
+
 def test_a_connection_is_used_again(server: Server) -> None:
     with urllib3.HTTPConnectionPool("127.0.0.1", server.port, maxsize=1) as pool:
         for number in range(3):
