@@ -7,6 +7,7 @@ from kai_solver.domain import Proof, Rung
 from kai_solver.greedy.caps import costs_too_much, over_capacity
 from kai_solver.greedy.chunks import Chunk, Part
 from kai_solver.greedy.course import Course, of_choice
+from kai_solver.greedy.galloping import Gallop
 from kai_solver.greedy.outcome import Admission, Outcome, Refusal
 from kai_solver.greedy.refused import Refused
 from kai_solver.greedy.runs import Runs
@@ -41,6 +42,7 @@ class Allocation:
         """Place the gangs ``candidates``; those with surplus take turns again and again."""
         self._keep_promises(candidates)
         turns = self.course.turns(candidates)
+        gallop = Gallop(self.course, Rung.ALLOCATE)
         failed: dict[Signature, Refusal] = {}
         waiting: list[Chunk] = []
         refused = Refused(self.course, Rung.ALLOCATE)
@@ -56,6 +58,7 @@ class Allocation:
             if refusal is None or (chunk.is_choice and self._place_other(chunk)):
                 turns.again(gang)
                 refused.forget()
+                gallop.after(turns, chunk)
                 continue
             self.outcome.refuse(gang, Rung.ALLOCATE, of_choice(refusal, chunk), chunk.pods)
             waiting.append(chunk)

@@ -44,6 +44,12 @@ class Oracle(Protocol):
         """Can ``chunk`` run beside all admitted so far, with nobody disturbed whom ``rung`` protects?"""
         ...
 
+    def place_together(
+        self, outcome: Outcome, chunks: Sequence[Chunk], rung: Rung, disruption: Disruption | None
+    ) -> Answer:
+        """The same for all of ``chunks``; their places and units are theirs together."""
+        ...
+
 
 class Pace(Protocol):
     """When a rung has to give way to the next."""
@@ -125,6 +131,22 @@ class Course:
             self.outcome.admit(Admission(chunk, rung, answer.units, by_solver=True))
             return None
         return self._refusal(chunk, answer)
+
+    def ask_together(self, chunks: Sequence[Chunk], rung: Rung, disruption: Disruption | None) -> Answer:
+        """Ask the oracle for all of ``chunks``; on "yes" they are admitted, each with the units it took nodes from."""
+        answer = self._oracle.place_together(self.outcome, chunks, rung, disruption)
+        left = dict.fromkeys(answer.units)
+        for chunk in chunks if answer.verdict == "yes" else ():
+            mine = [unit for unit in left if chunk is chunks[-1] or self._made_room(unit, chunk)]
+            left = {unit: None for unit in left if unit not in mine}
+            self.outcome.admit(Admission(chunk, rung, tuple(mine), by_solver=True))
+        return answer
+
+    def _made_room(self, unit: int, chunk: Chunk) -> bool:
+        """Did pods of the unit run where some of the chunk go?"""
+        pool, home = self.outcome.pool, self.problem.pod_node
+        nodes = {self.state.places[pod].node for pod in chunk.pods}
+        return pool is not None and any(home[pod] in nodes for pod in pool.units[unit].pods)
 
     def refute(self, chunk: Chunk, rung: Rung) -> Refusal | None:
         """The refusal where a bound proves that nobody who could leave makes room; None where none does."""

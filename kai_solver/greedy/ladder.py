@@ -12,6 +12,7 @@ from kai_solver.greedy.caps import over_capacity
 from kai_solver.greedy.chunks import Chunk
 from kai_solver.greedy.course import Course, Oracle, Pace, of_choice
 from kai_solver.greedy.disruption import Disruption
+from kai_solver.greedy.galloping import Gallop
 from kai_solver.greedy.outcome import Admission, Outcome, Refusal
 from kai_solver.greedy.readiness import not_ready
 from kai_solver.greedy.refusals import LargestNode, within_delay
@@ -112,6 +113,7 @@ class Ladder:
             self.outcome, self.course.placer.fits, rung, self.course.chunkers, candidates, self.course.is_over
         )
         swaps, refused = Swaps(self.course, disruption), Refused(self.course, rung)
+        gallop = Gallop(self.course, rung, disruption, lambda chunk: self._may_ask(disruption, chunk))
         while not turns.is_over:
             if self.course.is_over() or self.course.is_fruitless():
                 self._late.append((rung, list(turns.rest())))
@@ -139,6 +141,7 @@ class Ladder:
                 refused.forget()
                 turns.refresh()
                 swaps.note(chunk, self.outcome.admissions[-1].units)
+                gallop.after(turns, chunk)
         disruption.settle()
 
     def _disturb_for(self, disruption: Disruption, rung: Rung, chunk: Chunk) -> Refusal | None:
@@ -176,6 +179,9 @@ class Ladder:
         if refusal is None or refusal.proof.method == "count":
             refusal = self.largest.refuses(chunk) or refusal
         return refusal
+
+    def _may_ask(self, disruption: Disruption, chunk: Chunk) -> bool:
+        return self._forbidden(disruption, Aggressor.of(self.problem, chunk), chunk) is None
 
     def _without_victims(self, rung: Rung, chunk: Chunk) -> list[int] | None:
         """Earlier victims may have left more room than was taken: then nobody has to go."""

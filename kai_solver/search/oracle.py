@@ -1,7 +1,7 @@
 """The oracle ladder for one question: a bound, then the aggregated model (the greedy has been asked before)."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -15,6 +15,7 @@ from kai_solver.greedy import Answer, Chunk, Outcome
 from kai_solver.greedy.disruption import Disruption
 from kai_solver.search.aggregating import Aggregator
 from kai_solver.search.asker import Asker
+from kai_solver.search.dominance import Refusals
 from kai_solver.search.joining import Joiner
 from kai_solver.search.parameters import Presolve
 from kai_solver.search.question import Question
@@ -48,12 +49,13 @@ MASTER_PRESOLVE: Presolve = "light"
 
 @dataclass(slots=True)
 class QuestionLog:
-    """How questions went, for the plan's notes and for metrics."""
+    """How questions went, for the plan's notes and for metrics. ``shared``: answered by an earlier "no"."""
 
     asked: int = 0
     yes: int = 0
     no: int = 0
     unknown: int = 0
+    shared: int = 0
 
 
 class OracleLadder:
@@ -66,6 +68,7 @@ class OracleLadder:
         self._joined: Joiner | None = None
         self._refuter: Refuter | None = None
         self._aggregated: Aggregator | None = None
+        self._refusals = Refusals()
         self._fruitless: Counter[tuple[Rung, int]] = Counter()
 
     def refute(self, outcome: Outcome, chunk: Chunk, rung: Rung) -> Answer | None:
@@ -95,6 +98,21 @@ class OracleLadder:
             return self.without
         return self._ask(self.asker, question)
 
+    def place_together(
+        self, outcome: Outcome, chunks: Sequence[Chunk], rung: Rung, disruption: Disruption | None
+    ) -> Answer:
+        """Can all of ``chunks`` run? Where that is not known it is no loss: each may be asked for alone."""
+        question = Question(self._joiner(outcome), outcome, chunks[-1], rung, disruption, beside=chunks[:-1])
+        if self.asker is None or question.size_estimate() > self.asker.model.search.max_variables:
+            return UNKNOWN
+        blocker = question.bound()
+        if blocker is not None:
+            return Answer("no", Proof("unknown" if question.is_rough else "proven", "count", (blocker,)))
+        unknown = self.log.unknown
+        answer = self._ask(self.asker, question)
+        self.log.unknown = unknown
+        return answer
+
     def _evidence(self, question: Question) -> Evidence | None:
         pool, joiner = question.outcome.pool, question.joiner
         kept: dict[int, Mapping[int, int]] = {}
@@ -115,31 +133,37 @@ class OracleLadder:
         return self._joined
 
     def _ask(self, asker: Asker, question: Question) -> Answer:
+        if self._refusals.cover(question):
+            self.log.shared += 1
+            return replace(REFUTED, evidence=self._solver_evidence(asker, question))
         if asker.is_out_of_time:
             self.log.unknown += 1
             return UNKNOWN
+        answer = self._search(asker, question)
+        if answer.proof.state == "proven" and answer.verdict == "no":
+            self._refusals.note(question)
+        self._count(answer)
+        return answer
+
+    def _search(self, asker: Asker, question: Question) -> Answer:
         size, most = question.size_estimate(), asker.model.search.max_variables
         moment = (question.rung, len(question.admitted))
         if size > most and self._fruitless[moment] >= PATIENCE:
-            self._count(TOO_LARGE)
             return TOO_LARGE
         purse = Purse.of(asker)
         if size > FOLD_FROM and self._is_refuted(purse, question, MOST_PLACES):
-            self._count(REFUTED)
             return REFUTED
         if size > most:
             is_refuted = size > FOLD_FROM and not purse.is_empty and self._is_refuted(purse, question, most)
             self._fruitless[moment] += not is_refuted
-            self._count(REFUTED if is_refuted else TOO_LARGE)
             return REFUTED if is_refuted else TOO_LARGE
         found = UNKNOWN
         for cautious in self._ways(question, size):
             found = self._decide(purse, question, cautious=cautious)
-            if found is REFUTED:
+            if found is REFUTED and not question.beside:
                 found = replace(REFUTED, evidence=self._solver_evidence(asker, question))
             if found.verdict == "yes" or found.proof.state == "proven":
                 break
-        self._count(found)
         return found
 
     def seat(self, question: Question) -> Answer | None:

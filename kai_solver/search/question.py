@@ -1,7 +1,7 @@
 """One question of the ladder: the chunk, everything admitted before it, and who may be disturbed."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -40,8 +40,12 @@ class Question:
         rung: Rung,
         disruption: Disruption | None,
         within: Neighbourhood | None = None,
+        beside: Sequence[Chunk] = (),
     ) -> None:
-        """``within``: only those of a neighbourhood are asked about; ``joiner`` is its own."""
+        """``within``: only those of a neighbourhood are asked about; ``joiner`` is its own.
+
+        ``beside``: chunks that must get places on this rung together with ``chunk``.
+        """
         self.joiner = joiner
         self.outcome = outcome
         self.state = outcome.state
@@ -57,7 +61,8 @@ class Question:
             admitted = [admitted[number] for number in within.admissions]
             self.eligible &= within.units
             self.disturbed &= within.units
-        self.admitted = [(a.chunk, a.rung) for a in admitted]
+        self.beside = beside
+        self.admitted = [*((a.chunk, a.rung) for a in admitted), *((other, rung) for other in beside)]
         self.served = self._served()
         self.is_rough = self.problem.snapshot.claims is not None and self.problem.snapshot.claims.is_rough
         is_blurred = self.is_rough or self.state.is_crossed

@@ -1,0 +1,153 @@
+"""A "no" of the solver, for all who ask for as much or more with no more rights while nothing is freed (design 5)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from kai_solver.domain import Rung
+from kai_solver.formulation.joint import QueueSurplus
+from kai_solver.greedy import Chunk, Outcome
+from kai_solver.greedy.chunks import Part
+from kai_solver.reduction import Problem
+from kai_solver.search.question import Question
+
+Levels = tuple[tuple[str, str], ...]
+"""Required topologies with their levels, from the outermost in."""
+
+KEEPING = (Rung.ALLOCATE, Rung.CONSOLIDATION)
+"""Rungs on which nobody loses what he holds."""
+MOST_KEPT = 200
+"""Refusals that are remembered; with more, the oldest are forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Pods by shape, all under one and the same topology levels."""
+
+    pods: Mapping[int, int]
+    levels: Levels
+
+    @classmethod
+    def of(cls, problem: Problem, chunk: Chunk) -> "Demand | None":
+        """What ``chunk`` asks for; None where it is bound to more than that."""
+        if chunk.root.anchors or problem.gangs[chunk.gang].placement.is_rule:
+            return None
+        levels = _levels(chunk.root)
+        return None if levels is None else cls(problem.by_shape(chunk.pods), levels)
+
+    def includes(self, problem: Problem, other: "Demand") -> bool:
+        """True where places for this one would be places for ``other``, too."""
+        if other.levels not in ((), self.levels):
+            return False
+        if all(self.pods.get(shape, 0) >= count for shape, count in other.pods.items()):
+            return True
+        if len(self.pods) > 1 or len(other.pods) > 1:
+            return False
+        (mine, many), (theirs, few) = *self.pods.items(), *other.pods.items()
+        return many >= few and _is_harder(problem, mine, theirs)
+
+
+def _levels(part: Part) -> Levels | None:
+    """Of a tree with all its pods in one part; None for others."""
+    top = part.topology
+    mine = () if top is None or not top.required else ((top.topology, top.required),)
+    if not part.parts:
+        return mine
+    below = _levels(part.parts[0]) if len(part.parts) == 1 and not part.pods else None
+    return None if below is None else (*mine, *below)
+
+
+def _is_harder(problem: Problem, mine: int, theirs: int) -> bool:
+    """Would one of ``theirs`` fit wherever one of shape ``mine`` does? NUMA zones may take more and refuse less."""
+    table = problem.shapes
+    if table.zones is not None:
+        return False
+    one, other = table.shapes[mine], table.shapes[theirs]
+    same_kind = replace(one.gpu, devices=other.gpu.devices) == other.gpu and one.gpu.devices >= other.gpu.devices
+    more = all(amount >= least for amount, least in zip(one.request, other.request, strict=True))
+    return same_kind and more and not (table.mask(mine) & ~table.mask(theirs)).any()
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A question as far as answers depend on it. ``admitted``: those who must have places beside it."""
+
+    rung: Rung
+    payer: tuple[int, bool]
+    demand: Demand
+    units: frozenset[int]
+    paying: frozenset[int]
+    droppable: frozenset[int]
+    surplus: Mapping[int, QueueSurplus]
+    admitted: Sequence[tuple[Chunk, Rung]]
+
+    @classmethod
+    def of(cls, question: Question, demand: Demand) -> "_Asked":
+        rights = {s.queue: s for s in question.surplus}
+        payer = (question.who.queue, question.who.gang.gang.preemptible)
+        units, paying, droppable = question.units, question.paying, question.droppable
+        return cls(question.rung, payer, demand, units, paying, droppable, rights, question.admitted)
+
+    def refutes(self, problem: Problem, other: "_Asked") -> bool:
+        """This one has no way: True where a way for ``other`` would be one for it."""
+        return (
+            self.rung is other.rung
+            and other.demand.includes(problem, self.demand)
+            and self._has_rights_of(other)
+            and self._is_before(other)
+        )
+
+    def _has_rights_of(self, other: "_Asked") -> bool:
+        """Caps are tested before questions where nobody is evicted; else they are part of it."""
+        return (
+            (self.payer == other.payer or self.rung in KEEPING)
+            and other.units <= self.units
+            and other.droppable <= self.droppable
+            and other.paying <= self.paying | self.droppable
+            and all(_is_within(surplus, self.surplus.get(queue)) for queue, surplus in other.surplus.items())
+        )
+
+    def _is_before(self, other: "_Asked") -> bool:
+        """Is everybody still there who was admitted, and has nothing been freed since?"""
+        length = len(self.admitted)
+        since = other.admitted[length:]
+        is_more = other.admitted[:length] == self.admitted and len(other.admitted) >= length
+        return is_more and (not since or (self.rung in KEEPING and all(rung in KEEPING for _, rung in since)))
+
+
+def _is_within(mine: QueueSurplus, theirs: QueueSurplus | None) -> bool:
+    """No more may be taken; a resource with nothing above the line gives no right, however far below it is."""
+    if theirs is None or not mine.leaves <= theirs.leaves:
+        return False
+    return all(a <= b or a <= 0 for a, b in zip(mine.amounts, theirs.amounts, strict=True))
+
+
+@dataclass(slots=True)
+class Refusals:
+    """What the solver refused in one climb."""
+
+    outcome: Outcome | None = None
+    _refused: list[_Asked] = field(default_factory=list)
+
+    def note(self, question: Question) -> None:
+        """The solver proved that there is no way for ``question``."""
+        asked = _read(question)
+        if question.outcome is not self.outcome:
+            self.outcome, self._refused = question.outcome, []
+        if asked is not None:
+            self._refused = [*self._refused[1 - MOST_KEPT :], asked]
+
+    def cover(self, question: Question) -> bool:
+        """True where an earlier "no" is one to ``question`` as well."""
+        if not self._refused or question.outcome is not self.outcome:
+            return False
+        asked = _read(question)
+        return asked is not None and any(refused.refutes(question.problem, asked) for refused in self._refused)
+
+
+def _read(question: Question) -> _Asked | None:
+    """None where more may fit than less, or where a "no" is not certain."""
+    state = question.state
+    if state.has_pod_rules or state.by_memory or not question.is_exact:
+        return None
+    demand = Demand.of(question.problem, question.chunk)
+    return None if demand is None else _Asked.of(question, demand)
