@@ -51,6 +51,16 @@ class Budget:
         """Wall moment by which an answer that may take ``seconds`` has to be there."""
         return self.end_s if self.deterministic else min(self.end_s, self.clock() + seconds)
 
+    def apart(self, seconds: float) -> "Budget":
+        """A budget of its own for a part of the work; what it cost is noted here by ``settle``."""
+        return Budget(seconds, self.clock, self.clock(), self.deterministic)
+
+    def settle(self, part: "Budget") -> None:
+        """Note what came of a part that had its own budget."""
+        self.spent_s += part.spent_s
+        self.failures += part.failures
+        self.errors.extend(part.errors)
+
     def blame(self, errors: Iterable[str]) -> None:
         """Note failures that were counted elsewhere."""
         self.errors.extend(errors)

@@ -5,7 +5,7 @@ everybody admitted and minimises what is disturbed, in lexicographic order, from
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kai_solver.domain import FAMILIES, Rung, Stage
 from kai_solver.formulation.build import Formulation, formulate
@@ -16,8 +16,9 @@ from kai_solver.formulation.rows import Ints
 from kai_solver.greedy import Outcome
 from kai_solver.search.asker import Asker
 from kai_solver.search.attribution import attribute, share_victims
+from kai_solver.search.components import components
 from kai_solver.search.joining import Joiner
-from kai_solver.search.leaving import decide_leavers
+from kai_solver.search.leaving import Leaving, decide_leavers
 from kai_solver.search.looseness import loose_gangs
 from kai_solver.search.realise import realise
 from kai_solver.search.reseat import reseat
@@ -29,6 +30,8 @@ BUILD_S = 4e-5
 
 A budget is a promise, and nothing interrupts the building.
 """
+PARTED_FROM = 1_000
+"""Variables (about) from which parts that share nothing are solved apart; a smaller problem takes milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,31 @@ class Refined:
     improved: bool
     notes: tuple[str, ...] = ()
     leaving: frozenset[int] | None = None
+
+
+@dataclass(slots=True)
+class _Part:
+    """What the search came to in one part of the problem: all of it, or what shares nothing with the rest.
+
+    ``better``: solutions that are less disruptive than the plan so far, the best first; ``plan``: that plan, where it
+    is known to be a solution; ``chosen``: the better one that is in effect.
+    """
+
+    form: Formulation
+    main: dict[int, int]
+    stages: list[StageObjective]
+    leaving: Leaving
+    result: SessionResult
+    better: list[Ints]
+    plan: Ints | None
+    chosen: Ints | None = None
+
+    def told(self, *, certain: bool) -> tuple[Stage, ...]:
+        """What is known of each stage at the plan that is in effect."""
+        is_kept = self.chosen is None
+        held = self.leaving.held if is_kept else None
+        found = _stages(self.stages, self.result, self.plan if is_kept else self.chosen, held)
+        return _believed(found, self.form.variables.joint, certain=certain)
 
 
 class Refiner:
@@ -61,7 +89,37 @@ class Refiner:
         if not self.model.search.deterministic and self.asker.budget.left_s < estimate * BUILD_S:
             return Refined((), False, (f"stages not searched: too little time for about {estimate} variables",))
         joint = _joint(joiner, rights)
-        form = formulate(joint, self.model.families, [s.name for s in self.model.stages])
+        parts = self._search(outcome, components(joint) if estimate >= PARTED_FROM else [joint], rights)
+        fault, improved = self._improve(outcome, joint, parts, rights)
+        if improved or not any(part.better for part in parts):
+            reseat(outcome)
+        certain = not _is_loose(outcome, rights)
+        notes = tuple(dict.fromkeys(note for part in parts for note in part.result.notes))
+        notes = (*notes, fault) if fault and not improved else notes
+        known = [part.leaving.leaving for part in parts if part.leaving.leaving is not None]
+        leaving = frozenset().union(*known) if known else None
+        return Refined(_added(parts, [part.told(certain=certain) for part in parts]), improved, notes, leaving)
+
+    def _search(self, outcome: Outcome, parts: Sequence[Joint], rights: Rights) -> list[_Part]:
+        """Search every part, with time by its size; what one does not use is the others'."""
+        names = [stage.name for stage in self.model.stages]
+        forms = [formulate(part, self.model.families, names) for part in parts]
+        if len(forms) == 1:
+            return [self._search_part(outcome, forms[0], rights)]
+        sizes, whole = [form.spec.size[0] for form in forms], self.asker
+        found: list[_Part] = []
+        for number, form in enumerate(forms):
+            rest = sizes if self.model.search.deterministic else sizes[number:]
+            budget = whole.budget.apart(max(0.0, whole.budget.left_s) * sizes[number] / max(1, sum(rest)))
+            self.asker = replace(whole, budget=budget)
+            found.append(self._search_part(outcome, form, rights))
+            if found[-1].plan is None:
+                found[-1].plan = self._completed(form, found[-1].main, outcome)
+            whole.budget.settle(budget)
+        self.asker = whole
+        return found
+
+    def _search_part(self, outcome: Outcome, form: Formulation, rights: Rights) -> _Part:
         main = main_values(outcome, form)
         stages = self._objectives(form)
         leaving = decide_leavers(
@@ -73,22 +131,27 @@ class Refiner:
             form, stages, start, self.progress, leaving.bounds, self.part * self.asker.budget.left_s
         )
         better = [v for v in (result.values, leaving.values) if v is not None and self._is_better(form, v, hint, main)]
-        fault, certain = "", not _is_loose(outcome, rights)
-        mark, starting = outcome.state.mark(), _starting(outcome)
-        for values in better:
-            fault = _apply(outcome, joint, expand(form.variables, values), rights.takers)
-            if not fault and outcome.pool is None and _starting(outcome) < starting:
-                outcome.state.rollback(mark)
-            elif not fault:
-                reseat(outcome)
-                told = _believed(_stages(stages, result, values), joint, certain=certain)
-                return Refined(told, True, result.notes, leaving.leaving)
-        if not better:
-            reseat(outcome)
-        known = self._completed(form, main, outcome) if hint is None and result.stages else hint
-        notes = (*result.notes, fault) if fault else result.notes
-        told = _believed(_stages(stages, result, known, leaving.held), joint, certain=certain)
-        return Refined(told, False, notes, leaving.leaving)
+        return _Part(form, main, stages, leaving, result, better, hint)
+
+    def _improve(self, outcome: Outcome, joint: Joint, parts: Sequence[_Part], rights: Rights) -> tuple[str, bool]:
+        """Put what is better into effect, part after part; what was in the way at last, and whether anything is."""
+        fault, starting = "", _starting(outcome)
+        for part in parts:
+            before = part.chosen
+            for values in part.better:
+                part.chosen = values
+                decision = _together(parts)
+                mark = outcome.state.mark()
+                fault = "a part has no plan" if decision is None else _apply(outcome, joint, decision, rights.takers)
+                is_late = not fault and outcome.pool is None and _starting(outcome) < starting
+                if is_late:
+                    outcome.state.rollback(mark)
+                if not fault and not is_late:
+                    break
+                part.chosen = before
+            if part.chosen is None and part.plan is None:
+                part.plan = self._completed(part.form, part.main, outcome) if part.result.stages else None
+        return fault, any(part.chosen is not None for part in parts)
 
     def _completed(self, form: Formulation, main: dict[int, int], outcome: Outcome) -> Ints | None:
         """Greedy's plan as a solution: with the guests that it leaves room for, else with none."""
@@ -130,6 +193,39 @@ class Refiner:
             if ours != theirs:
                 return ours < theirs
         return False
+
+
+def _together(parts: Sequence[_Part]) -> Decision | None:
+    """What is chosen in every part, or its plan so far, as one; None where that is not known."""
+    every = Decision()
+    for part in parts:
+        values = part.plan if part.chosen is None else part.chosen
+        if values is None:
+            return None
+        one = expand(part.form.variables, values)
+        every.moved += one.moved
+        every.reclaimed += one.reclaimed
+        every.preempted += one.preempted
+        every.places |= one.places
+        every.devices |= one.devices
+        every.zones |= one.zones
+    return every
+
+
+def _added(parts: Sequence[_Part], told: Sequence[tuple[Stage, ...]]) -> tuple[Stage, ...]:
+    """Stages of all parts by name: values and bounds add up, where each part that has the stage knows them."""
+    missing = {
+        stage.name
+        for part, stages in zip(parts, told, strict=True)
+        for stage in part.stages
+        if stage.name not in {known.name for known in stages}
+    }
+    found: dict[str, Stage] = {}
+    for stage in (stage for stages in told for stage in stages if stage.name not in missing):
+        other = found.get(stage.name, Stage(stage.name, 0.0, 0.0, True))
+        value, bound = stage.value + other.value, stage.bound + other.bound
+        found[stage.name] = Stage(stage.name, value, bound, stage.optimal and other.optimal)
+    return tuple(found.values())
 
 
 def _joint(joiner: Joiner, rights: Rights) -> Joint:
