@@ -115,6 +115,8 @@ class MemoryApi:
             wanted = meta(body).get("resourceVersion")
             if wanted is not None and wanted != value["metadata"]["resourceVersion"]:
                 raise ApiError(409, "Conflict", "the object has been modified; please apply your changes to the latest")
+            if meta(body).get("uid", meta(value).get("uid")) != meta(value).get("uid"):
+                raise ApiError(409, "Conflict", "the UID in the precondition does not match the UID in record")
             before = copy.deepcopy(value)
             writable = {part: body[part] for part in body if (part == "status") == (subresource == "status")}
             value = _merged(value, writable, by_type=kind == "strategic")

@@ -7,6 +7,7 @@ from typing import Any
 from kai_solver.cluster.api import Object, WatchEvent, key_of
 from kai_solver.cluster.resources import NODES, PODS, Resource
 from kai_solver.cluster.trim import trimmed
+from kai_solver.kubeobjects import names
 
 Listener = Callable[[Resource, str, Object | None, Object | None], None]
 """Told of a change: kind, key, the object before and after (None where there was, or is, none)."""
@@ -91,10 +92,20 @@ def is_worth_a_cycle(resource: Resource, before: Mapping[str, Any] | None, after
         return True  # malformed: the cycle names the object
 
 
+_NOTES = frozenset({names.LAST_START, names.LAST_EVICTION, names.STALE_SINCE})
+"""Annotations that we write ourselves, of what we know already."""
+
+
+def _told(annotations: Any) -> Any:
+    if not annotations or _NOTES.isdisjoint(annotations):
+        return annotations or None
+    return {name: value for name, value in annotations.items() if name not in _NOTES} or None
+
+
 def _essence(resource: Resource, value: Mapping[str, Any]) -> object:
     """What of an object a decision depends on."""
     metadata = value.get("metadata") or {}
-    named = (metadata.get("labels"), metadata.get("annotations"), metadata.get("deletionTimestamp"))
+    named = (metadata.get("labels"), _told(metadata.get("annotations")), metadata.get("deletionTimestamp"))
     status = value.get("status") or {}
     if resource == NODES:
         conditions = [(found.get("type"), found.get("status")) for found in status.get("conditions") or ()]

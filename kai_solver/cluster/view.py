@@ -10,6 +10,7 @@ from kai_solver.cluster.resources import Resource
 from kai_solver.cluster.store import Store
 from kai_solver.domain import Snapshot
 from kai_solver.kubeobjects import KubeSettings, RawObjects, Recall, snapshot_from_objects
+from kai_solver.kubeobjects.grouping import OwnGroup
 
 FIELDS: Mapping[Resource, str] = {
     resources.PODS: "pods",
@@ -74,6 +75,11 @@ class View:
         for overlay in self._overlays:
             pods = overlay(pods, now_s)
         return replace(found, pods=pods)
+
+    @property
+    def own_groups(self) -> Mapping[str, OwnGroup]:
+        """PodGroups that our groupers found in the newest snapshot, written by now or not."""
+        return self._recall.own_groups
 
     def snapshot(self, now_s: float) -> Snapshot:
         """The cluster in plain terms; what did not change since the last one is not read again."""

@@ -1,41 +1,52 @@
 """One replica of the controller, put together: who watches, who decides, who acts, who answers."""
 
+import functools
 import logging
 import os
 import platform
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
 
 import structlog
+from prometheus_client import Counter
 
 from kai_solver.cluster import lease
-from kai_solver.cluster.api import Api, ApiError
+from kai_solver.cluster.api import Api, ApiError, meta
 from kai_solver.cluster.assumed import Assumed
 from kai_solver.cluster.binding import Binder
 from kai_solver.cluster.evicting import Evictor, Rates
 from kai_solver.cluster.lease import Lease, LeaseTimes
 from kai_solver.cluster.promises import Promises
 from kai_solver.cluster.reflector import Reflector
-from kai_solver.cluster.resources import OWNER_KINDS, Resource
+from kai_solver.cluster.resources import OWNER_KINDS, POD_GROUPS, PRIORITY_CLASSES, Resource
 from kai_solver.cluster.store import Store
 from kai_solver.cluster.view import FIELDS, View
 from kai_solver.controller.admission.webhook import Webhook
 from kai_solver.controller.deciding import Decider
+from kai_solver.controller.endings import Endings
+from kai_solver.controller.gauges import ClusterGauges
 from kai_solver.controller.loop import Pace, Reporter, Scheduler
 from kai_solver.controller.reporting import LogReporter, MetricReporter, Reporters
 from kai_solver.controller.server import Route, Server, download, metrics, probe
 from kai_solver.controller.settings import ControllerSettings
+from kai_solver.controller.telling import Teller
+from kai_solver.controller.telling.setup import make_teller
 from kai_solver.engine.progress import Fault
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import KubeSettings, export_kai_snapshot
+from kai_solver.kubeobjects.grouping import OwnGroup
 from kai_solver.metrics import Metrics
 
 _LOG = structlog.get_logger(__name__)
 DRAIN_S = 20.0
 """How long a graceful stop waits for bindings under way."""
+
+TELL_S = 5.0
+"""How long it then takes to say what is left to say."""
 
 
 def configure_logs(settings: ControllerSettings) -> None:
@@ -89,7 +100,10 @@ class Controller:
         self._owners = _owners(api)
         self._decider = Decider(settings.model, settings.budget, self._note_fault)
         self._lease = self._make_lease()
-        self.scheduler = self._make_scheduler(Reporters((LogReporter(), MetricReporter(self.metrics), *reporters)))
+        self._own_groups: Callable[[], Mapping[str, OwnGroup]] = dict
+        self._telling: threading.Thread | None = None
+        self._teller = None if settings.dry_run else self._make_teller()
+        self.scheduler = self._make_scheduler(Reporters((*self._reporters(), *reporters)))
 
     def run(self) -> bool:
         """Run until told to stop; False where leadership was lost, so that the process must end.
@@ -104,6 +118,8 @@ class Controller:
         threads = [
             self._start(Reflector(self.api, kind, self.store, self.stop, self._complain).run) for kind in self._kinds()
         ]
+        if self._teller is not None:
+            self._telling = self._start(functools.partial(self._teller.run, self.stop))
         if self.settings.leadership.enabled and not self.settings.dry_run:
             threads.append(self._start(lambda: self._lease.run(self._on_lost)))
         try:
@@ -154,6 +170,50 @@ class Controller:
             default_queue=stated.default_queue,
         )
 
+    def _reporters(self) -> Iterator[Reporter]:
+        """Who is told what happens: logs, metrics, the cluster."""
+        endings = Endings(self.metrics, self.store)
+        self.store.listen(endings)
+        yield LogReporter()
+        yield MetricReporter(self.metrics, self._clock, self._priority_classes)
+        yield endings
+        totals: dict[Counter, Callable[[], int]] = {
+            self.metrics.assumed_expired: lambda: self.assumed.expired,
+            self.metrics.promises_broken: lambda: self.promises.broken,
+        }
+        if self._teller is not None:
+            counts = self._teller.writer.counts
+            totals |= {
+                self.metrics.status_writes.labels(outcome.name): functools.partial(getattr, counts, outcome.name)
+                for outcome in fields(counts)
+            }
+            yield self._teller
+        yield ClusterGauges(self.metrics, lambda: self._decider.problem, totals)
+
+    def _make_teller(self) -> Teller:
+        """Statuses and events: in the background, and only as the leader."""
+        return make_teller(
+            self.api,
+            self.store,
+            self.settings,
+            self.fence,
+            lambda: bool(self.scheduler.binder.open),
+            lambda: self._decider.problem,
+            lambda: self._own_groups(),
+            self._clock,
+        )
+
+    def _has_group(self, gang: str) -> bool:
+        """Whether a gang has a PodGroup, or will have one of ours."""
+        own = self._own_groups().get(gang)
+        teller = self._teller
+        return self.store.get(POD_GROUPS, gang) is not None or bool(own and teller and teller.groups.writes(own))
+
+    def _priority_classes(self) -> dict[int, str]:
+        """Names by value, the first by name of those that share one."""
+        found = ((item.get("value"), str(meta(item).get("name"))) for item in self.store.all(PRIORITY_CLASSES))
+        return {value: name for value, name in sorted(found, key=str, reverse=True) if isinstance(value, int)}
+
     def _make_lease(self) -> Lease:
         stated = self.settings.leadership
         times = LeaseTimes(stated.live, stated.renew, stated.retry)
@@ -163,10 +223,11 @@ class Controller:
     def _make_scheduler(self, reporter: Reporter) -> Scheduler:
         stated = self.settings
         rates = Rates(stated.evictions.per_cycle, stated.evictions.per_queue)
-        overlays = (self.promises.overlay,)
+        view = View(self.store, self.assumed, self._owners, self._kube_settings(), (self.promises.overlay,))
+        self._own_groups = lambda: view.own_groups
         return Scheduler(
             store=self.store,
-            view=View(self.store, self.assumed, self._owners, self._kube_settings(), overlays),
+            view=view,
             decide=self._decider,
             binder=Binder(self.api, self.assumed, self._writes, self.fence, reporter.bound),
             evictor=Evictor(self.api, self.assumed, self.fence, rates, self._clock),
@@ -177,6 +238,7 @@ class Controller:
             writes=self._writes,
             pace=Pace(stated.period, stated.settle, stated.idle),
             dry_run=stated.dry_run,
+            has_group=self._has_group,
             clock=self._clock,
         )
 
@@ -210,6 +272,9 @@ class Controller:
         ends_s = time.monotonic() + DRAIN_S
         while self.scheduler.binder.open and time.monotonic() < ends_s and not self.lost:
             time.sleep(0.05)
+        if self._teller is not None and self._telling is not None and not self.lost:
+            self._telling.join(TELL_S)
+            self._teller.drain(min(TELL_S, ends_s - time.monotonic()))
         self._lease.release()
         self._gangs.shutdown(wait=False, cancel_futures=True)
         self._writes.shutdown(wait=False, cancel_futures=True)

@@ -12,6 +12,7 @@ from kai_solver.engine import Engine
 from kai_solver.engine.progress import Fault
 from kai_solver.errors import ModelFileError
 from kai_solver.modelfiles import load_model
+from kai_solver.reduction import Problem
 
 LOOK_S = 10.0
 """How often the model's file is looked at."""
@@ -64,6 +65,11 @@ class Decider:
     def budget_s(self) -> float:
         """Seconds that a decision may take."""
         return self.model.budget_s if self._budget_s is None else self._budget_s
+
+    @property
+    def problem(self) -> Problem | None:
+        """The cluster of the newest decision as the engine saw it; None before the first."""
+        return self._engine.memo.problem
 
     def __call__(self, snapshot: Snapshot) -> Plan:
         """A checked plan."""

@@ -121,6 +121,8 @@ class Scheduler:
         Where gangs are bound, one thread each; ``writes``: where single writes run.
     dry_run
         Decide and report, change nothing.
+    has_group
+        Whether a gang has a PodGroup in the cluster, or will have one.
     """
 
     store: Store
@@ -135,6 +137,7 @@ class Scheduler:
     writes: Executor
     pace: Pace = Pace()
     dry_run: bool = False
+    has_group: Callable[[str], bool] = lambda _: False
     clock: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
     news: News = field(default_factory=News)
@@ -171,7 +174,7 @@ class Scheduler:
         snapshot = _without(self.view.snapshot(now_s), busy)
         seeing_s = self.monotonic() - began_s
         plan = self.decide(snapshot)
-        orders, outdated = still_holding(orders_of(snapshot, plan), nodes, self.store)
+        orders, outdated = still_holding(orders_of(snapshot, plan, self.has_group), nodes, self.store)
         departed, put_off = ((), orders.departures) if self.dry_run else self._act(orders)
         self._waiting = bool(plan.pending or plan.binds or put_off)
         if outdated or put_off:

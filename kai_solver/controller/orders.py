@@ -1,12 +1,13 @@
 """A plan as orders: which pods to bind together, which to send away, who is promised a place."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from kai_solver.cluster.binding import GangSeats, Seat
 from kai_solver.cluster.evicting import Departure
 from kai_solver.domain import Bind, Eviction, Gang, Move, Plan, Pod, Snapshot
+from kai_solver.kubeobjects import names
 
 RECEIVED = "received-resource-type"
 """Annotation of a bound pod: what it got (reference 2.7)."""
@@ -35,8 +36,11 @@ class Orders:
         return bool(self.binds or self.departures)
 
 
-def orders_of(snapshot: Snapshot, plan: Plan) -> Orders:
-    """The orders that carry ``plan`` out; it was made from ``snapshot``."""
+def orders_of(snapshot: Snapshot, plan: Plan, has_group: Callable[[str], bool] = lambda _: False) -> Orders:
+    """The orders that carry ``plan`` out; it was made from ``snapshot``.
+
+    ``has_group``: whether there is, or will be, a PodGroup of this key: then the pods are told its name.
+    """
     gangs = {gang.key: gang for gang in snapshot.gangs}
     pods = {pod.key: pod for gang in snapshot.gangs for pod in gang.pods}
     now: dict[str, list[Bind]] = {}
@@ -45,14 +49,14 @@ def orders_of(snapshot: Snapshot, plan: Plan) -> Orders:
             now.setdefault(bind.gang, []).append(bind)
     leaving: tuple[Eviction | Move, ...] = (*plan.evictions, *plan.moves)
     return Orders(
-        binds=tuple(_seats(gangs[key], binds, pods) for key, binds in now.items()),
+        binds=tuple(_seats(gangs[key], binds, pods, has_group(key)) for key, binds in now.items()),
         departures=tuple(_departure(entry, gangs[entry.gang], pods[entry.pod]) for entry in leaving),
         nominations={b.pod: (_uid(pods[b.pod]), b.node) for b in plan.binds if b.nominated},
     )
 
 
-def _seats(gang: Gang, binds: list[Bind], pods: Mapping[str, Pod]) -> GangSeats:
-    seats = tuple(_seat(bind, pods[bind.pod]) for bind in binds)
+def _seats(gang: Gang, binds: list[Bind], pods: Mapping[str, Pod], has_group: bool) -> GangSeats:
+    seats = tuple(_seat(bind, pods[bind.pod], gang.name if has_group else "") for bind in binds)
     return GangSeats(gang.key, seats, min(_needed(gang, len(seats)), len(seats)))
 
 
@@ -66,17 +70,23 @@ def _needed(gang: Gang, seats: int) -> int:
     return 0 if is_whole else seats
 
 
-def _seat(bind: Bind, pod: Pod) -> Seat:
+def _seat(bind: Bind, pod: Pod, group: str) -> Seat:
     received = "Fraction" if pod.gpu.is_shared else "MigInstance" if pod.quota_gpu_milli else "Regular"
     return Seat(
         namespace=pod.namespace,
         name=pod.name,
         uid=_uid(pod),
         node=bind.node,
-        annotations=((RECEIVED, received),),
+        annotations=((RECEIVED, received), *_membership(pod, group)),
         devices=tuple((device.index, device.milli) for device in bind.devices),
         claims=tuple((grant.claim, grant.devices) for grant in bind.claims),
     )
+
+
+def _membership(pod: Pod, group: str) -> tuple[tuple[str, str], ...]:
+    """The name of its PodGroup, for tools of KAI's; not where it would need the label of a subgroup that it lacks."""
+    is_complete = pod.podset in ("default", pod.labels.get(names.SUBGROUP))
+    return ((names.POD_GROUP, group),) if group and is_complete else ()
 
 
 def _departure(entry: Eviction | Move, gang: Gang, pod: Pod) -> Departure:

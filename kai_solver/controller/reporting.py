@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
@@ -77,17 +77,25 @@ class LogReporter:
 
 
 class MetricReporter:
-    """Keeps the metrics of `Metrics` that come from cycles."""
+    """Keeps the metrics of `Metrics` that come from cycles. ``classes``: names of priority classes by value."""
 
-    def __init__(self, metrics: Metrics, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        metrics: Metrics,
+        clock: Callable[[], float] = time.time,
+        classes: Callable[[], Mapping[int, str]] = dict,
+    ) -> None:
         self._metrics = metrics
         self._clock = clock
+        self._classes = classes
+        self._names: Mapping[int, str] = {}
         self._waits: deque[float] = deque(maxlen=_REMEMBERED)
         self._turns: dict[int, Counter[str]] = {}
 
     def cycle(self, cycle: Cycle) -> None:
         """All of a cycle."""
         metrics, plan = self._metrics, cycle.plan
+        self._names = self._classes()
         metrics.cycles.labels(plan.source).inc()
         metrics.e2e_ms.set(cycle.seconds * 1e3)
         metrics.open_session_ms.set(cycle.seeing_s * 1e3)
@@ -102,9 +110,10 @@ class MetricReporter:
             gap = relative_gap(stage.value, stage.bound)
             metrics.stage_gap.labels(stage.name).set(float("nan") if gap is None else gap)
         metrics.beat.set(self._clock())
-        self._admitted(cycle)
-        self._pending(cycle)
-        self._evicted(cycle)
+        gangs = {gang.key: gang for gang in cycle.snapshot.gangs}
+        self._admitted(cycle, gangs)
+        self._pending(cycle, gangs)
+        self._evicted(cycle, gangs)
 
     def bound(self, outcome: GangBound) -> None:
         """Pods by outcome."""
@@ -113,43 +122,48 @@ class MetricReporter:
         for _ in outcome.bound:
             self._metrics.bind_ms.observe(outcome.seconds * 1e3)
 
-    def _admitted(self, cycle: Cycle) -> None:
-        gangs = {gang.key: gang for gang in cycle.snapshot.gangs}
-        for key, rung in cycle.plan.admitted:
-            self._metrics.scheduled.labels(rung.value).inc()
-            self._metrics.decisions.labels("accept").inc()
-            gang = gangs[key]
-            self._turn(gang, "served")
+    def _admitted(self, cycle: Cycle, gangs: Mapping[str, Gang]) -> None:
+        metrics, admitted = self._metrics, cycle.plan.admitted
+        for rung, count in Counter(rung for _, rung in admitted).items():
+            metrics.scheduled.labels(rung.value).inc(count)
+        metrics.decisions.labels("accept").inc(len(admitted))
+        self._turned("served", [gangs[key] for key, _ in admitted])
+        for gang in (gangs[key] for key, _ in admitted):
             if gang.created_s and not any(pod.status.is_active for pod in gang.pods):
                 wait_s = max(0.0, cycle.snapshot.now_s - gang.created_s)
-                self._metrics.wait.observe(wait_s)
-                self._metrics.task_ms.observe(wait_s * 1e3)
+                metrics.wait.observe(wait_s)
+                metrics.task_ms.observe(wait_s * 1e3)
                 self._waits.append(wait_s)
         if self._waits:
-            self._metrics.wait_p99.set(sorted(self._waits)[int(0.99 * (len(self._waits) - 1))])
+            metrics.wait_p99.set(sorted(self._waits)[int(0.99 * (len(self._waits) - 1))])
 
-    def _pending(self, cycle: Cycle) -> None:
-        metrics, gangs = self._metrics, {gang.key: gang for gang in cycle.snapshot.gangs}
+    def _pending(self, cycle: Cycle, gangs: Mapping[str, Gang]) -> None:
+        metrics = self._metrics
         waiting = [pending for pending in cycle.plan.pending if pending.gang not in cycle.busy]
-        for pending in waiting:
-            metrics.decisions.labels(_decision(pending)).inc()
-            self._turn(gangs[pending.gang], "waits")
+        for decision, count in Counter(_decision(pending) for pending in waiting).items():
+            metrics.decisions.labels(decision).inc(count)
+        self._turned("waits", [gangs[pending.gang] for pending in waiting])
         depth = Counter(gangs[pending.gang].priority for pending in waiting)
         metrics.depth.clear()
         for priority, count in depth.items():
-            metrics.depth.labels(str(priority)).set(count)
+            metrics.depth.labels(self._class(priority)).inc(count)
         metrics.depth_total.set(len(waiting))
         metrics.proofs.clear()
         for state, count in Counter(pending.proof.state for pending in waiting).items():
             metrics.proofs.labels(state).set(count)
 
-    def _turn(self, gang: Gang, outcome: str) -> None:
-        turns = self._turns.setdefault(gang.priority, Counter())
-        turns[outcome] += 1
-        self._metrics.gang_success.labels(str(gang.priority)).set(turns["served"] / turns.total())
+    def _class(self, priority: int) -> str:
+        """Name of the priority class; the number where no class has it."""
+        return self._names.get(priority, str(priority))
 
-    def _evicted(self, cycle: Cycle) -> None:
-        gangs = {gang.key: gang for gang in cycle.snapshot.gangs}
+    def _turned(self, outcome: str, gangs: Sequence[Gang]) -> None:
+        """Gangs had their turn; the rate of success is over all turns so far."""
+        for priority, count in Counter(gang.priority for gang in gangs).items():
+            turns = self._turns.setdefault(priority, Counter())
+            turns[outcome] += count
+            self._metrics.gang_success.labels(self._class(priority)).set(turns["served"] / turns.total())
+
+    def _evicted(self, cycle: Cycle, gangs: Mapping[str, Gang]) -> None:
         done = [outcome.departure for outcome in cycle.departed if not outcome.refused]
         if done:
             self._metrics.preemption_attempts.inc()
@@ -158,7 +172,7 @@ class MetricReporter:
         self._metrics.evictions.labels("put-off").inc(len(cycle.put_off))
         for departure in done:
             gang = gangs[departure.gang]
-            self._metrics.preemptions.labels(str(gang.priority)).inc()
+            self._metrics.preemptions.labels(self._class(gang.priority)).inc()
             self._metrics.evicted.labels(gang.name, gang.namespace, gang.uid, "default", departure.rule).inc()
 
 

@@ -138,6 +138,9 @@ class ControllerSettings(BaseSettings):
     write_pod_groups: bool = Field(
         default=False, description="Write a PodGroup for plain pods, too: one more write for each of them."
     )
+    status_rate: float = Field(
+        default=100.0, ge=1, le=10_000, description="Statuses and events a second at the most; a tenth during bindings."
+    )
     dry_run: bool = Field(default=False, description="Decide and report, change nothing: beside another scheduler.")
     evictions: Evictions = Field(default=Evictions(), description="How fast running pods may be sent away.")
     leadership: Leadership = Field(default=Leadership(), description="Which of several replicas acts.")

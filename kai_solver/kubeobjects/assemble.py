@@ -238,7 +238,7 @@ class _Finish:
             reason = f"its pod {lost[0].key} runs on node {lost[0].node!r}, which does not exist"
             self.notices.set_aside(f"PodGroup {gang.key}", f"{reason}. Export that node too")
             return replace(gang, pods=pods, set_aside=reason)
-        return replace(gang, pods=pods)
+        return self.recall.gathered(gang, pods)
 
     def _stands(self, pod: RawPod) -> bool:
         """Whether the pod takes part: it waits, is finished, or holds resources of a node of ours."""

@@ -3,11 +3,22 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from kai_solver.domain import Gang, inherited
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
-from kai_solver.kubeobjects.grouping import Claimed, Member, Surroundings, claim_of, claimed, podsets_by_family
+from kai_solver.kubeobjects.grouping import (
+    Claimed,
+    Member,
+    OwnGroup,
+    Surroundings,
+    claim_of,
+    claimed,
+    followed,
+    is_own,
+    podsets_by_family,
+)
 from kai_solver.kubeobjects.notices import Notices, namespaced_key
 from kai_solver.kubeobjects.objects import Object
 from kai_solver.kubeobjects.owners import OwnerIndex, top_owner
@@ -37,21 +48,38 @@ def assign(
 
     A pod belongs to the PodGroup that its annotation names, else to the one PodGroup of its owner, else to the
     gang that its family makes of it. A pod that refers to something that does not exist stays loose, with a notice.
+    PodGroups that we wrote follow what the family says by now.
     """
     outcome = Membership(reader.read_all(pod_groups), _elsewhere(pod_groups, reader))
+    own = {namespaced_key(Raw(value)): value for value in pod_groups if is_own(value)}
+    others = tuple(value for value in pod_groups if not is_own(value)) if own else pod_groups
     unnamed: list[Member] = []
     for pod in pods:
         named = pod.annotations.get(names.POD_GROUP, "")
-        if named:
+        if named and not _is_of_our_making(pod, f"{pod.namespace}/{named}", owners, outcome, own):
             _seat(outcome, pod, f"{pod.namespace}/{named}", pod.labels.get(names.SUBGROUP) or "default", reader.notices)
             continue
         member = _member(pod, owners, outcome, reader.notices, around)
         if member is not None:
             unnamed.append(member)
-    ungrouped = _join(outcome, unnamed, _Made(_gangs_by_owner(pod_groups), owners), reader.notices)
-    _group(outcome, ungrouped, reader, around)
+    ungrouped = _join(outcome, unnamed, _Made(_gangs_by_owner(others), owners), reader.notices)
+    _group(outcome, ungrouped, reader, around, own)
     _hear_pods(outcome, reader.notices)
     return outcome
+
+
+def _is_of_our_making(
+    pod: RawPod, named: str, owners: OwnerIndex, outcome: Membership, own: Mapping[str, Object]
+) -> bool:
+    """Whether the PodGroup that a pod names is one that we wrote, or are still to write."""
+    if named in own:
+        return True
+    if named in outcome.gangs or named in outcome.elsewhere:
+        return False
+    try:
+        return f"{pod.namespace}/{claim_of(Member(pod, owners.chain(pod.raw)))}" == named
+    except InputError:
+        return False
 
 
 def _hear_pods(outcome: Membership, notices: Notices) -> None:
@@ -179,12 +207,20 @@ class _Grouped:
     gang: Gang
     podsets: Mapping[str, str]
     is_fallback: bool
+    own: OwnGroup | None
 
 
-def _group(outcome: Membership, members: list[Member], reader: GangReader, around: Surroundings) -> None:
+def _group(
+    outcome: Membership, members: list[Member], reader: GangReader, around: Surroundings, own: Mapping[str, Object]
+) -> None:
     """Pods that nobody has grouped, into new gangs; a PodGroup of that name takes them instead."""
     for found in claimed(members):
-        grouped = reader.recall.made(found.key, found.made_of, reader.notices, lambda: _read(found, reader, around))  # noqa: B023
+        make = partial(_read, found, reader, around)
+        grouped = reader.recall.made(f"own {found.key}", found.made_of, reader.notices, make)
+        if grouped.own is not None:
+            reader.recall.own_groups[found.key] = grouped.own
+            if found.key in own:
+                _follow(outcome, found.key, own[found.key], grouped.own, reader)
         if found.key not in outcome.gangs:
             outcome.gangs[found.key] = grouped.gang
             if grouped.is_fallback:
@@ -195,7 +231,14 @@ def _group(outcome: Membership, members: list[Member], reader: GangReader, aroun
             _seat(outcome, member.pod, found.key, podset, reader.notices)
 
 
+def _follow(outcome: Membership, key: str, stands: Object, wanted: OwnGroup, reader: GangReader) -> None:
+    """A PodGroup of ours counts as it will be written: its workload may have changed."""
+    differing = followed(stands, wanted.document)
+    if differing:
+        outcome.gangs[key] = reader.read(Raw({**stands, "spec": {**stands["spec"], **differing}}))
+
+
 def _read(found: Claimed, reader: GangReader, around: Surroundings) -> _Grouped:
     grouped = found.group(around)
     gang = replace(reader.read(Raw(grouped.pod_group)), queue_source=grouped.queue.source)
-    return _Grouped(gang, grouped.podsets, grouped.queue.is_fallback)
+    return _Grouped(gang, grouped.podsets, grouped.queue.is_fallback, grouped.own)

@@ -94,7 +94,7 @@ class GangReader:
             priority=priority.value,
             preemptible=self._preemptible(raw, bare.key, queue, priority.value),
             never_preempts=priority.never_preempts,
-            created_s=raw.time_s("metadata.creationTimestamp") or 0.0,
+            created_s=_annotated_time_s(raw, names.OWN_CREATED) or raw.time_s("metadata.creationTimestamp") or 0.0,
             last_start_s=_annotated_time_s(raw, names.LAST_START),
             last_eviction_s=_annotated_time_s(raw, names.LAST_EVICTION),
             stale_since_s=_annotated_time_s(raw, names.STALE_SINCE),

@@ -9,10 +9,11 @@ reading depends on more (claims of devices, volumes, a deletion's age, a shared 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
-from kai_solver.domain import Constraints, Pod
+from kai_solver.domain import Constraints, Gang, Pod
+from kai_solver.kubeobjects.grouping.written import OwnGroup
 from kai_solver.kubeobjects.notices import Notices
 from kai_solver.kubeobjects.objects import Object
 from kai_solver.kubeobjects.pods import PodReader, RawPod
@@ -45,24 +46,30 @@ class Recall:
     constraints: dict[Constraints, Constraints] = field(default_factory=dict)
     """Equal ones are one object, over many readings too."""
 
+    own_groups: dict[str, OwnGroup] = field(default_factory=dict)
+    """PodGroups of the newest reading that groupers made, whether somebody has written them by now or not."""
+
     _around: object = None
     _schema: ResourceSchema | None = None
     _pods: dict[str, _Seen] = field(default_factory=dict)
     _fresh: dict[str, _Seen] = field(default_factory=dict)
+    _gangs: dict[str, tuple[Gang, Gang]] = field(default_factory=dict)
+    _fresh_gangs: dict[str, tuple[Gang, Gang]] = field(default_factory=dict)
     _made: dict[str, tuple[tuple[object, ...], object]] = field(default_factory=dict)
     _fresh_made: dict[str, tuple[tuple[object, ...], object]] = field(default_factory=dict)
 
     def begin(self, around: object) -> None:
         """A new reading; where ``around`` differs from the last one's, everything is read anew."""
         if around != self._around:
-            self._pods, self._made = {}, {}
+            self._pods, self._made, self._gangs = {}, {}, {}
         self._around = around
-        self._fresh, self._fresh_made = {}, {}
+        self.own_groups = {}
+        self._fresh, self._fresh_made, self._fresh_gangs = {}, {}, {}
 
     def end(self) -> None:
         """The reading is over: what it did not come across is forgotten."""
-        self._pods, self._made = self._fresh, self._fresh_made
-        self._fresh, self._fresh_made = {}, {}
+        self._pods, self._made, self._gangs = self._fresh, self._fresh_made, self._fresh_gangs
+        self._fresh, self._fresh_made, self._fresh_gangs = {}, {}, {}
         if len(self.constraints) > _MOST_CONSTRAINTS + 2 * len(self._pods):
             self.constraints.clear()
 
@@ -103,6 +110,16 @@ class Recall:
         if done is None:
             done = found.finished[podset] = pod.finish(schema, podset)
         return done
+
+    def gathered(self, gang: Gang, pods: tuple[Pod, ...]) -> Gang:
+        """The gang with its pods, the very same object while both are: so that the engine knows it again."""
+        known = self._gangs.get(gang.key)
+        if known is not None and known[0] is gang and _are_same(known[1].pods, pods):
+            self._fresh_gangs[gang.key] = known
+            return known[1]
+        found = replace(gang, pods=pods)
+        self._fresh_gangs[gang.key] = gang, found
+        return found
 
     def made(self, key: str, made_of: tuple[object, ...], notices: Notices, make: Callable[[], Thing]) -> Thing:
         """What ``make`` gives, from memory where it would be made of the very same things and told nobody anything."""

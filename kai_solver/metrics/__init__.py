@@ -107,6 +107,7 @@ class Metrics:
         self.set_aside = self._gauge("solver_objects_set_aside", "Objects that cannot be used, by kind.", "kind")
         self.assumed_expired = self._counter("solver_assumptions_expired", "Writes that no watch ever showed.")
         self.promises_broken = self._counter("solver_promises_broken", "Moved pods that never came back.")
+        self.status_writes = self._counter("solver_status_writes", "Statuses and events, by outcome.", "outcome")
         self.relists = self._counter("solver_watch_faults", "Lists and watches that failed.", "resource", "reason")
         self.api_seconds = self._histogram(
             "solver_api_request_seconds", "Requests to the API server.", _SECONDS, "verb"

@@ -7,6 +7,7 @@ What left the cluster is forgotten with the next problem.
 """
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from kai_solver.domain import Policy, Queue, Snapshot
 from kai_solver.fairness import QueueTree
@@ -16,6 +17,9 @@ from kai_solver.reduction.kinds import Kinds
 from kai_solver.reduction.occupancy import Occupancy
 from kai_solver.reduction.roster import Roster
 
+if TYPE_CHECKING:
+    from kai_solver.reduction.problem import Problem
+
 _SPARE = 1000
 """Objects of earlier cycles that may be held on to beside as many as there were at first."""
 
@@ -24,6 +28,8 @@ class Memo:
     """Of one cluster and its problems one after the other; not for two at once."""
 
     def __init__(self) -> None:
+        self.problem: Problem | None = None
+        """The newest."""
         self._ground: Ground | None = None
         self._grown: tuple[tuple[Queue, ...], Policy, QueueTree] | None = None
         self._kinds: Kinds | None = None

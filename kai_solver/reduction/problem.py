@@ -132,7 +132,7 @@ def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
     total = _total(snapshot, ground, table)
     allocated, fixed, request = _queue_loads(tree, table)
     share = fair_share(tree, total, request, snapshot.policy.k_value)
-    return Problem(
+    memo.problem = Problem(
         snapshot=snapshot,
         nodes=ground.nodes,
         node_index=ground.index,
@@ -166,6 +166,7 @@ def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
         domains=ground.domains,
         zones=table.shapes.zones,
     )
+    return memo.problem
 
 
 def _total(snapshot: Snapshot, ground: Ground, table: PodTable) -> tuple[int, int, int]:

@@ -13,6 +13,7 @@ from kai_solver.errors import InputError
 from kai_solver.kubeobjects.grouping.inherit import QueueChoice, Surroundings, choose_queue, pod_group_object
 from kai_solver.kubeobjects.grouping.model import Group, Member, Part, PodGrouper
 from kai_solver.kubeobjects.grouping.registry import BUILT_IN, ENTRY_POINTS, by_priority, groupers
+from kai_solver.kubeobjects.grouping.written import OwnGroup, followed, is_own, own_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +30,15 @@ class Grouped:
         The queue and who named it.
     grouper
         Name of the family.
+    own
+        The PodGroup as it may be written into the cluster; None where it may not.
     """
 
     pod_group: dict[str, Any]
     podsets: Mapping[str, str]
     queue: QueueChoice
     grouper: str
+    own: OwnGroup | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,8 @@ class Claimed:
         group = _shape(self.family, self.members)
         queue = choose_queue(self.members, around)
         written = pod_group_object(self.name, group, self.members, queue.queue, around)
-        return Grouped(written, group.podsets, queue, self.family.name)
+        own = own_group(written, group, self.members)
+        return Grouped(written, group.podsets, queue, self.family.name, own)
 
 
 def claimed(members: Iterable[Member], families: Sequence[PodGrouper] | None = None) -> list[Claimed]:
@@ -113,6 +118,7 @@ __all__ = [
     "Group",
     "Grouped",
     "Member",
+    "OwnGroup",
     "Part",
     "PodGrouper",
     "QueueChoice",
@@ -121,7 +127,9 @@ __all__ = [
     "choose_queue",
     "claim_of",
     "claimed",
+    "followed",
     "groupers",
+    "is_own",
     "pod_group_object",
     "podsets_by_family",
 ]

@@ -1,0 +1,156 @@
+"""Kubernetes events (``v1``): the same thing said again raises a count, and is written again only now and then.
+
+An event's name follows from what it says about whom, so that a process that starts anew finds those of its predecessor.
+"""
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from kai_solver.cluster.api import Api, ApiError
+from kai_solver.cluster.resources import EVENTS, Resource
+from kai_solver.cluster.writer import Order, Wish, Writer
+from kai_solver.kubeobjects.raw import format_time
+
+AGAIN_S = 600.0
+"""Between two writes of the same event, however often it is told."""
+
+CHANGED_S = 60.0
+"""Between two events about one object with the same reason that only say it in other words."""
+
+LONGEST = 1024
+"""Characters of a message that an API server takes."""
+
+_REMEMBERED = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """The object that an event is about; ``uid`` may be empty where it is not known."""
+
+    resource: Resource
+    namespace: str
+    name: str
+    uid: str = ""
+
+
+@dataclass(slots=True)
+class _Tally:
+    """How often an event was told, and whether the server has it."""
+
+    name: str
+    count: int = 0
+    first_s: float = 0.0
+    last_s: float = 0.0
+    is_there: bool = False
+
+
+@dataclass(slots=True)
+class Events:
+    """Tells events; for one thread. ``component``: in whose name."""
+
+    api: Api
+    writer: Writer
+    component: str
+    clock: Callable[[], float] = time.time
+    _tallies: dict[tuple[str, ...], _Tally] = field(default_factory=dict)
+    _latest: dict[tuple[str, ...], _Tally] = field(default_factory=dict)
+
+    def tell(
+        self,
+        about: About,
+        severity: Literal["Normal", "Warning"],
+        reason: str,
+        message: str,
+        annotations: Mapping[str, str] | None = None,
+        *,
+        state: bool = False,
+        order: Order = Order.LATER,
+    ) -> None:
+        """Tell an event.
+
+        Parameters
+        ----------
+        state
+            It says how things are, not what happened: of several that wait to be written only the newest is.
+        """
+        message = message if len(message) <= LONGEST else f"{message[: LONGEST - 3]}..."
+        tally = self._count(about, reason, message)
+        subject = (about.resource.kind, about.namespace, about.name, about.uid, reason)
+        is_same = self._latest.get(subject) is tally
+        self._latest[subject] = tally
+        body = self._body(about, severity, reason, message, annotations or {})
+        key = (EVENTS.name, *subject) if state else (EVENTS.name, *subject, tally.name)
+        every_s = AGAIN_S if is_same or not state else CHANGED_S
+        self.writer.wish(Wish(key, lambda: self._write(tally, body), order, every_s))
+
+    def _count(self, about: About, reason: str, message: str) -> _Tally:
+        identity = (about.resource.kind, about.namespace, about.name, about.uid, reason, message)
+        tally = self._tallies.pop(identity, None)
+        if tally is None:
+            digest = hashlib.sha256("\0".join(identity).encode()).hexdigest()[:16]
+            tally = _Tally(f"{about.name[:230]}.{digest}", first_s=self.clock())
+        self._tallies[identity] = tally
+        tally.count += 1
+        tally.last_s = self.clock()
+        for kept in (self._tallies, self._latest):
+            while len(kept) > _REMEMBERED:
+                del kept[next(iter(kept))]
+        return tally
+
+    def _body(
+        self, about: About, severity: str, reason: str, message: str, annotations: Mapping[str, str]
+    ) -> dict[str, Any]:
+        subject = {
+            "apiVersion": about.resource.api_version,
+            "kind": about.resource.kind,
+            "namespace": about.namespace,
+            "name": about.name,
+            "uid": about.uid,
+        }
+        return {
+            "metadata": {"namespace": about.namespace or "default", "annotations": dict(annotations)},
+            "involvedObject": {name: value for name, value in subject.items() if value},
+            "type": severity,
+            "reason": reason,
+            "message": message,
+            "source": {"component": self.component},
+            "reportingComponent": self.component,
+            "reportingInstance": self.component,
+        }
+
+    def _write(self, tally: _Tally, body: dict[str, Any]) -> bool:
+        """Make the event, or raise its count."""
+        namespace = body["metadata"]["namespace"]
+        try:
+            if tally.is_there or not self._made(tally, body):
+                self.api.patch(EVENTS, namespace, tally.name, self._times(tally))
+        except ApiError as error:
+            if not (error.is_missing and tally.is_there):
+                raise
+            tally.is_there, tally.count = False, 1  # the server forgets events after an hour
+            return self._write(tally, body)
+        tally.is_there = True
+        return True
+
+    def _made(self, tally: _Tally, body: dict[str, Any]) -> bool:
+        """Whether the event was made; else it was there already, and what it counted is added."""
+        namespace = body["metadata"]["namespace"]
+        metadata = {**body["metadata"], "name": tally.name}
+        times = {**self._times(tally), "firstTimestamp": format_time(int(tally.first_s))}
+        try:
+            self.api.create(EVENTS, namespace, {**body, **times, "metadata": metadata})
+        except ApiError as error:
+            if not error.is_conflict:
+                raise
+            before = self.api.get(EVENTS, namespace, tally.name).get("count")
+            tally.count += before if isinstance(before, int) else 0
+            tally.is_there = True
+            return False
+        return True
+
+    @staticmethod
+    def _times(tally: _Tally) -> dict[str, Any]:
+        return {"count": tally.count, "lastTimestamp": format_time(int(tally.last_s))}

@@ -1,0 +1,193 @@
+"""Writes that can wait: statuses, events and notes on objects, in the background, few and late.
+
+A wish that is not yet written is replaced by a newer one for the same thing. Between two writes there is a pause, ten
+times as long while gangs are being bound. What fails for a while is tried again; what fails for good is dropped and
+counted: it is told, not done, and the next cycle tells anew.
+"""
+
+import heapq
+import itertools
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from kai_solver.cluster.api import ApiError
+
+LONGEST_WAIT_S = 30.0
+_FIRST_WAIT_S = 0.2
+_BUSY = 10
+"""How many times as long the pauses are while gangs are being bound."""
+
+_REMEMBERED_S = 900.0
+_IDLE_S = 0.5
+
+
+class Order(IntEnum):
+    """What is written first."""
+
+    NOW = 0
+    SOON = 1
+    LATER = 2
+    LAST = 3
+
+
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Something to write.
+
+    Attributes
+    ----------
+    key
+        What it is about: a newer wish with the same key takes its place.
+    act
+        Does it; False where there was nothing to do. May raise `ApiError`.
+    every_s
+        Not sooner than so long after the last write with this key.
+    """
+
+    key: Key
+    act: Callable[[], bool]
+    order: Order = Order.SOON
+    every_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Counts:
+    """How many wishes were written, dropped since the server refused them for good, or since there were too many."""
+
+    written: int = 0
+    refused: int = 0
+    dropped: int = 0
+
+
+@dataclass(slots=True)
+class Writer:
+    """Wishes and who writes them: one thread calls `step` again and again; any thread may wish.
+
+    Attributes
+    ----------
+    fence
+        Nothing is written where it says no.
+    busy
+        Whether gangs are being bound: they come first.
+    rate
+        Writes a second at the most.
+    most
+        So many may wait; beyond it those that come last (`Order.LAST`) are dropped.
+    complain
+        Told of wishes that were refused for good, each kind of refusal once.
+    """
+
+    fence: Callable[[], bool]
+    busy: Callable[[], bool] = lambda: False
+    rate: float = 100.0
+    most: int = 10_000
+    monotonic: Callable[[], float] = time.monotonic
+    complain: Callable[[Key, ApiError], None] = lambda _key, _error: None
+    counts: Counts = field(default_factory=Counts)
+    _wishes: dict[Key, Wish] = field(default_factory=dict)
+    _ready: list[tuple[int, int, Key]] = field(default_factory=list)
+    _later: list[tuple[float, int, Key]] = field(default_factory=list)
+    _written_s: dict[Key, float] = field(default_factory=dict)
+    _told: set[tuple[str, str]] = field(default_factory=set)
+    _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
+    _failures: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __len__(self) -> int:
+        return len(self._wishes)
+
+    def wish(self, wish: Wish) -> None:
+        """Write it when its turn comes, instead of an older one with this key."""
+        with self._lock:
+            known = self._wishes.get(wish.key)
+            if known is None and wish.order is Order.LAST and len(self._wishes) >= self.most:
+                self.counts.dropped += 1
+                return
+            self._wishes[wish.key] = wish
+            if known is None or wish.order < known.order:
+                self._queue(wish)
+
+    def cancel(self, key: Key) -> None:
+        """There is nothing to write any more."""
+        with self._lock:
+            self._wishes.pop(key, None)
+
+    def step(self) -> float | None:
+        """Write the next wish; seconds to pause before the next one, None where none is due."""
+        if not self.fence():
+            return _IDLE_S
+        wish = self._next()
+        if wish is None:
+            return None
+        try:
+            written = wish.act()
+        except ApiError as error:
+            return self._failed(wish, error)
+        self._failures = 0
+        if not written:
+            return 0.0
+        with self._lock:
+            self.counts.written += 1
+            self._written_s[wish.key] = self.monotonic()
+            self._forget()
+        return (_BUSY if self.busy() else 1) / self.rate
+
+    def drain(self, limit_s: float) -> None:
+        """Write what is due without pauses, for so long at the most; a server that fails ends it."""
+        ends_s = self.monotonic() + limit_s
+        while self._failures == 0 and self.monotonic() < ends_s and self.fence() and self.step() is not None:
+            pass
+
+    def _queue(self, wish: Wish) -> None:
+        due_s = self._due_s(wish)
+        if due_s <= self.monotonic():
+            heapq.heappush(self._ready, (wish.order, next(self._numbers), wish.key))
+        else:
+            heapq.heappush(self._later, (due_s, next(self._numbers), wish.key))
+
+    def _next(self) -> Wish | None:
+        """The first of those that are due, which is taken off; a key in a heap without a wish was cancelled."""
+        with self._lock:
+            while self._later and self._later[0][0] <= self.monotonic():
+                key = heapq.heappop(self._later)[2]
+                if key in self._wishes:
+                    heapq.heappush(self._ready, (self._wishes[key].order, next(self._numbers), key))
+            while self._ready:
+                key = heapq.heappop(self._ready)[2]
+                wish = self._wishes.get(key)
+                if wish is not None and self._due_s(wish) > self.monotonic():
+                    heapq.heappush(self._later, (self._due_s(wish), next(self._numbers), key))
+                elif wish is not None:
+                    return self._wishes.pop(key)
+        return None
+
+    def _due_s(self, wish: Wish) -> float:
+        last_s = self._written_s.get(wish.key)
+        return float("-inf") if last_s is None else last_s + wish.every_s
+
+    def _failed(self, wish: Wish, error: ApiError) -> float:
+        if not error.is_passing:
+            self.counts.refused += 1
+            kind = (wish.key[0], error.reason)
+            if kind not in self._told:
+                self._told.add(kind)
+                self.complain(wish.key, error)
+            return 1 / self.rate
+        with self._lock:
+            if wish.key not in self._wishes:
+                self._wishes[wish.key] = wish
+                heapq.heappush(self._ready, (wish.order, next(self._numbers), wish.key))
+        self._failures += 1
+        wait_s = _FIRST_WAIT_S * 2 ** min(self._failures, 10)
+        return min(LONGEST_WAIT_S, max(wait_s, error.retry_after_s or 0.0))
+
+    def _forget(self) -> None:
+        if len(self._written_s) > 2 * self.most:
+            since_s = self.monotonic() - _REMEMBERED_S
+            self._written_s = {key: at_s for key, at_s in self._written_s.items() if at_s > since_s}

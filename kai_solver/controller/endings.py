@@ -1,0 +1,95 @@
+"""How work ends: whether who was evicted went by itself or was killed, and how long finished gangs took in all."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from kai_solver.cluster.api import Object, meta
+from kai_solver.cluster.binding import GangBound
+from kai_solver.cluster.resources import PODS, Resource
+from kai_solver.cluster.store import Store
+from kai_solver.controller.loop import Cycle
+from kai_solver.domain import Gang, PodStatus
+from kai_solver.metrics import Metrics
+
+_DEFAULT_GRACE_S = 30.0
+_GIVEN_UP_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaver:
+    since_s: float
+    grace_s: float
+
+
+@dataclass(slots=True)
+class Endings:
+    """A `Reporter`, and a listener of the store.
+
+    A pod whose containers still run when its grace is over is killed; the API server forgets it then. So who is gone
+    before has ended by itself, and who is gone only after was killed.
+    """
+
+    metrics: Metrics
+    store: Store
+    monotonic: Callable[[], float] = time.monotonic
+    _leaving: dict[tuple[str, str], _Leaver] = field(default_factory=dict)
+    _complete: set[tuple[str, str]] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def cycle(self, cycle: Cycle) -> None:
+        """Who was sent away, and which gangs are complete."""
+        now_s = self.monotonic()
+        for outcome in cycle.departed:
+            departure = outcome.departure
+            if not outcome.refused:
+                pod = self.store.get(PODS, departure.key)
+                with self._lock:
+                    self._leaving[departure.key, departure.uid] = _Leaver(now_s, _grace_s(pod))
+                if pod is None or meta(pod).get("uid") != departure.uid:
+                    self._ended(departure.key, departure.uid)
+        if len(self._leaving) > len(cycle.departed):
+            with self._lock:
+                self._leaving = {k: v for k, v in self._leaving.items() if now_s - v.since_s < _GIVEN_UP_S}
+        self._completed(cycle)
+
+    def bound(self, outcome: GangBound) -> None:
+        """Nothing."""
+
+    def __call__(self, resource: Resource, key: str, before: Object | None, after: Object | None) -> None:
+        """A change in the store."""
+        if resource == PODS and before is not None and self._leaving:
+            uid = str(meta(before).get("uid", ""))
+            if after is None or meta(after).get("uid") != uid:
+                self._ended(key, uid)
+
+    def _ended(self, key: str, uid: str) -> None:
+        with self._lock:
+            leaver = self._leaving.pop((key, uid), None)
+        if leaver is not None:
+            took_s = self.monotonic() - leaver.since_s
+            self.metrics.grace.observe(took_s)
+            self.metrics.kills.labels("gracefully" if took_s < leaver.grace_s else "killed").inc()
+
+    def _completed(self, cycle: Cycle) -> None:
+        """Gangs all of whose pods succeeded, each once."""
+        ending = [gang for gang in cycle.snapshot.gangs if gang.pods and gang.pods[0].status is PodStatus.SUCCEEDED]
+        done = {(gang.key, gang.uid): gang for gang in ending if _is_complete(gang)}
+        for identity, gang in done.items():
+            if identity not in self._complete and gang.created_s:
+                self.metrics.completion.labels(gang.queue).observe(max(0.0, cycle.snapshot.now_s - gang.created_s))
+        self._complete = set(done)
+
+
+def _is_complete(gang: Gang) -> bool:
+    return all(pod.status is PodStatus.SUCCEEDED for pod in gang.pods)
+
+
+def _grace_s(pod: Object | None) -> float:
+    """Seconds that the pod has to end: as its deletion says, else as its spec does."""
+    stated = meta(pod).get("deletionGracePeriodSeconds") if pod is not None else None
+    spec: object = pod.get("spec") if pod is not None else None
+    if stated is None and isinstance(spec, Mapping):
+        stated = spec.get("terminationGracePeriodSeconds")
+    return float(stated) if isinstance(stated, int | float) else _DEFAULT_GRACE_S

@@ -1,0 +1,122 @@
+"""What the cluster is told: conditions, events, statuses, PodGroups. Few writes, late, and binds first.
+
+One thread of its own works out what is to be said and writes it, so that the loop only hands over what happened. Of
+several cycles that wait to be told, all say who left, and the newest says how things are.
+"""
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import structlog
+
+from kai_solver.cluster.binding import GangBound
+from kai_solver.cluster.writer import Writer
+from kai_solver.controller.loop import Cycle
+from kai_solver.controller.telling.desk import Desk
+from kai_solver.controller.telling.groups import Groups
+from kai_solver.controller.telling.leaving import Leaving
+from kai_solver.controller.telling.placing import Placing
+from kai_solver.controller.telling.queues import Queues
+from kai_solver.controller.telling.waiting import Waiting
+from kai_solver.kubeobjects.grouping import OwnGroup
+from kai_solver.reduction import Problem
+
+_LOG = structlog.get_logger(__name__)
+_IDLE_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """A cycle with what it was decided from."""
+
+    cycle: Cycle
+    problem: Problem | None
+    own: Mapping[str, OwnGroup]
+
+
+@dataclass(slots=True)
+class Teller:
+    """A `Reporter` for the cluster.
+
+    Attributes
+    ----------
+    problem
+        The problem of the newest cycle, for sums by queue; None where there is none.
+    own
+        PodGroups that our groupers found in the newest reading.
+    """
+
+    desk: Desk
+    writer: Writer
+    groups: Groups
+    placing: Placing
+    problem: Callable[[], Problem | None] = lambda: None
+    own: Callable[[], Mapping[str, OwnGroup]] = dict
+    _inbox: "queue.SimpleQueue[_Told | GangBound]" = field(default_factory=queue.SimpleQueue)
+    _bell: threading.Event = field(default_factory=threading.Event)
+    _waiting: Waiting = field(init=False)
+    _leaving: Leaving = field(init=False)
+    _queues: Queues = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._waiting, self._leaving, self._queues = Waiting(self.desk), Leaving(self.desk), Queues(self.desk)
+
+    def cycle(self, cycle: Cycle) -> None:
+        """Hand over a cycle."""
+        self._inbox.put(_Told(cycle, self.problem(), self.own()))
+        self._bell.set()
+
+    def bound(self, outcome: GangBound) -> None:
+        """Hand over what became of a binding."""
+        self._inbox.put(outcome)
+        self._bell.set()
+
+    def run(self, stop: threading.Event) -> None:
+        """Tell until told to stop."""
+        while not stop.is_set():
+            self._bell.clear()
+            self.hear()
+            pause_s = self.writer.step()
+            if pause_s is None:
+                self._bell.wait(_IDLE_S)  # something happens, or what was put off is due
+            elif pause_s:
+                stop.wait(pause_s)
+
+    def drain(self, limit_s: float) -> None:
+        """Tell what is left, for so long at the most; only when `run` has ended."""
+        ends_s = time.monotonic() + limit_s
+        self.hear()
+        self.writer.drain(ends_s - time.monotonic())
+
+    def hear(self) -> None:
+        """Work out what is to be said of all that happened since the last call; a fault spares the rest."""
+        cycles: list[_Told] = []
+        while not self._inbox.empty():
+            told = self._inbox.get()
+            if isinstance(told, GangBound):
+                self._guarded(lambda: self.placing.bound(told))  # noqa: B023 - runs at once
+                continue
+            cycles.append(told)
+            self._guarded(lambda: self._leaving.victims(told.cycle))  # noqa: B023
+        if cycles:
+            self._state(cycles[-1])
+
+    def _state(self, told: _Told) -> None:
+        """How things are."""
+        self._guarded(lambda: self.placing.cycle(told.cycle))
+        self._guarded(lambda: self._waiting.cycle(told.cycle))
+        self._guarded(lambda: self._leaving.promises(told.cycle))
+        self._guarded(lambda: self.groups.cycle(told.cycle, told.own))
+        problem = told.problem
+        if problem is not None:
+            self._guarded(lambda: self._queues.cycle(problem))
+
+    @staticmethod
+    def _guarded(tell: Callable[[], None]) -> None:
+        try:
+            tell()
+        except Exception:
+            _LOG.exception("telling the cluster failed")

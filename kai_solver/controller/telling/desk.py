@@ -1,0 +1,57 @@
+"""What those who tell have in common: where objects are looked up, and where wishes and events go."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from kai_solver.cluster.api import Object, meta
+from kai_solver.cluster.events import About, Events
+from kai_solver.cluster.resources import POD_GROUPS, PODS
+from kai_solver.cluster.statuses import Statuses
+from kai_solver.cluster.store import Store
+from kai_solver.cluster.writer import Order
+from kai_solver.explain import Event
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """One cluster's; ``pool``: the name of the node pool in texts and conditions."""
+
+    store: Store
+    statuses: Statuses
+    events: Events
+    pool: str
+    clock: Callable[[], float] = time.time
+
+    def pod_group(self, gang: str) -> Object | None:
+        """The PodGroup of a gang; None where there is none, as for plain pods."""
+        return self.statuses.known(POD_GROUPS, gang)
+
+    def about_pod(self, key: str) -> About:
+        """The pod, as far as it is known."""
+        return About(PODS, *key.split("/", 1), _uid(self.store.get(PODS, key)))
+
+    def event(
+        self, event: Event, *, state: bool = False, order: Order = Order.LATER, also: Mapping[str, str] | None = None
+    ) -> None:
+        """Tell an event of a plan; one about a PodGroup that nobody wrote is told of nobody."""
+        annotations = event.annotations | dict(also or {})
+        if event.kind == "Pod":
+            about = self.about_pod(event.object)
+        else:
+            found = self.pod_group(event.object)
+            if found is None:
+                return
+            about = About(POD_GROUPS, *event.object.split("/", 1), _uid(found))
+        self.events.tell(about, event.type, event.reason, event.message, annotations, state=state, order=order)
+
+    def tell_gang(self, gang: str, severity: Literal["Normal", "Warning"], reason: str, message: str) -> None:
+        """Tell an event of ours about a gang that has a PodGroup."""
+        found = self.pod_group(gang)
+        if found is not None:
+            self.events.tell(About(POD_GROUPS, *gang.split("/", 1), _uid(found)), severity, reason, message)
+
+
+def _uid(value: Object | None) -> str:
+    return str(meta(value).get("uid", "")) if value is not None else ""

@@ -1,0 +1,122 @@
+"""PodGroups: those that we write ourselves, and what the others say of their pods (reference 1.7, 1.11, 3.13)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kai_solver.cluster.api import Object
+from kai_solver.cluster.resources import POD_GROUPS
+from kai_solver.cluster.writer import Order
+from kai_solver.controller.loop import Cycle
+from kai_solver.controller.telling import changes
+from kai_solver.controller.telling.desk import Desk
+from kai_solver.controller.telling.placing import Placing
+from kai_solver.domain import Gang, Plan, Pod, PodStatus, Snapshot
+from kai_solver.explain import is_stale, plan_events, resource_list
+from kai_solver.kubeobjects import names
+from kai_solver.kubeobjects.grouping import OwnGroup, followed
+from kai_solver.kubeobjects.raw import format_time
+from kai_solver.units import CPU, MEMORY
+
+SUMS_S = 30.0
+"""How often the sums of a PodGroup's pods are written at the most."""
+
+
+@dataclass(slots=True)
+class Groups:
+    """Tells what changed of gangs that have PodGroups.
+
+    Attributes
+    ----------
+    write, write_plain
+        Whether PodGroups that our groupers found are written; those of plain pods, too.
+    """
+
+    desk: Desk
+    placing: Placing
+    write: bool = False
+    write_plain: bool = False
+    _pods: dict[str, tuple[Pod, ...]] = field(default_factory=dict)
+    _own: dict[str, OwnGroup] = field(default_factory=dict)
+
+    def writes(self, own: OwnGroup) -> bool:
+        """Whether a PodGroup that our groupers found is to be written."""
+        return self.write and (self.write_plain or not own.is_plain)
+
+    def cycle(self, cycle: Cycle, own: Mapping[str, OwnGroup]) -> None:
+        """PodGroups to write, and gangs whose pods changed."""
+        for key, group in own.items():
+            if self.writes(group) and self._own.get(key) is not group:
+                self._keep(key, group)
+        self._own = dict(own)
+        before, self._pods = self._pods, {gang.key: gang.pods for gang in cycle.snapshot.gangs}
+        for gang in cycle.snapshot.gangs:
+            if gang.key not in cycle.busy and before.get(gang.key) != gang.pods:
+                found = own.get(gang.key)
+                self._tell(cycle.snapshot, gang, may_come=found is None or self.writes(found))
+
+    def _keep(self, key: str, group: OwnGroup) -> None:
+        """Write it once, and after that only what its workload changed."""
+        if self.desk.pod_group(key) is None:
+            self.desk.statuses.create(POD_GROUPS, self._started(key, group.document), order=Order.LATER)
+            return
+
+        def follow(stands: Object) -> Mapping[str, Any] | None:
+            differing = followed(stands, group.document) if _is_ours(stands) else {}
+            return {"spec": differing} if differing else None
+
+        self.desk.statuses.patch(POD_GROUPS, key, follow, topic="spec", subresource="")
+
+    def _started(self, key: str, document: Mapping[str, Any]) -> Object:
+        """With the time at which the gang began, where it has begun already."""
+        since = self.placing.started.get(key)
+        metadata = document["metadata"]
+        more = {names.LAST_START: since} if since else {}
+        return {**document, "metadata": {**metadata, "annotations": {**metadata["annotations"], **more}}}
+
+    def _tell(self, snapshot: Snapshot, gang: Gang, *, may_come: bool) -> None:
+        if self.desk.pod_group(gang.key) is None:
+            if may_come:
+                self._pods.pop(gang.key, None)  # told once it is there
+            return
+        self._stale(snapshot, gang)
+        change = changes.status({"resourcesStatus": sums(gang, snapshot)})
+        self.desk.statuses.patch(POD_GROUPS, gang.key, change, topic="sums", order=Order.LAST, every_s=SUMS_S)
+
+    def _stale(self, snapshot: Snapshot, gang: Gang) -> None:
+        """Since when the gang runs below its minimum; no word of it where it does not."""
+        stale = is_stale(gang)
+        if stale and gang.stale_since_s is not None:
+            return
+        since = format_time(int(self.desk.clock())) if stale else None
+        change = changes.annotated(names.STALE_SINCE, since)
+        self.desk.statuses.patch(POD_GROUPS, gang.key, change, topic="stale", subresource="", order=Order.NOW)
+        alone = Snapshot(snapshot.now_s, snapshot.schema, (), (), (gang,))
+        for event in plan_events(alone, Plan(), self.desk.pool):
+            self.desk.event(event, state=True)
+
+
+def sums(gang: Gang, snapshot: Snapshot) -> dict[str, dict[str, str]]:
+    """``status.resourcesStatus``: what its pods hold and ask for."""
+    gpu_name, schema = snapshot.policy.gpu_resources[0], snapshot.schema
+    active = [pod for pod in gang.pods if pod.status.is_active]
+    asking = [pod for pod in gang.pods if pod.status.is_alive or pod.status is PodStatus.BINDING]
+    allocated = _sum(active, gpu_name, schema.names)
+    return {
+        "allocated": allocated,
+        "allocatedNonPreemptible": {} if gang.preemptible else allocated,
+        "requested": _sum(asking, gpu_name, schema.names),
+    }
+
+
+def _sum(pods: list[Pod], gpu_name: str, resource_names: tuple[str, ...]) -> dict[str, str]:
+    if not pods:
+        return {}
+    total = [sum(column) for column in zip(*(pod.request for pod in pods), strict=True)]
+    gpu = sum(pod.gpu.devices * pod.gpu.milli + pod.quota_gpu_milli for pod in pods)
+    extended = {name: str(total[at]) for at, name in enumerate(resource_names) if at > 3 and total[at]}
+    return resource_list((total[CPU], total[MEMORY], gpu), gpu_name) | extended
+
+
+def _is_ours(stands: Object) -> bool:
+    return names.OWN_CREATED in (stands.get("metadata", {}).get("annotations") or {})

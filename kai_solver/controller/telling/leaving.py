@@ -1,0 +1,96 @@
+"""Who leaves, for whom and by which rule; who is promised a place (reference 1.13)."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from kai_solver.cluster.evicting import Departure
+from kai_solver.cluster.resources import POD_GROUPS, PODS
+from kai_solver.cluster.writer import Order
+from kai_solver.controller.loop import Cycle
+from kai_solver.controller.telling import changes
+from kai_solver.controller.telling.desk import Desk
+from kai_solver.domain import Eviction, Move, Plan, Snapshot
+from kai_solver.explain import Event, plan_events
+from kai_solver.kubeobjects import names
+from kai_solver.kubeobjects.raw import format_time
+
+_NAMED = 5
+
+
+@dataclass(slots=True)
+class Leaving:
+    """Tells of victims, of those for whom they go, and of promises."""
+
+    desk: Desk
+    _promised: dict[str, str] = field(default_factory=dict)
+    _has_looked: bool = False
+
+    def victims(self, cycle: Cycle) -> None:
+        """Pods that were evicted in this cycle; one that was refused stays, and nothing is said of it."""
+        done = {outcome.departure.key: outcome.departure for outcome in cycle.departed if not outcome.refused}
+        plan = cycle.plan
+        entries: list[Eviction | Move] = [entry for entry in (*plan.evictions, *plan.moves) if entry.pod in done]
+        told = Plan(
+            evictions=tuple(entry for entry in entries if isinstance(entry, Eviction)),
+            moves=tuple(entry for entry in entries if isinstance(entry, Move)),
+        )
+        events = plan_events(_nobody(cycle.snapshot), told, self.desk.pool)
+        for entry, event in zip(entries, events, strict=False):
+            self._victim(done[entry.pod], event)
+        for event in events:  # where those go that move
+            self.desk.event(event)
+        self._helped(list(done.values()))
+
+    def _victim(self, departure: Departure, event: Event) -> None:
+        now_s, statuses = self.desk.clock(), self.desk.statuses
+        text = f"{departure.rule}: {event.message}"
+        change = changes.leaves(text, now_s)
+        statuses.patch(
+            PODS, departure.key, change, topic="leaving", uid=departure.uid, kind="strategic", order=Order.NOW
+        )
+        since = changes.annotated(names.LAST_EVICTION, format_time(int(now_s)))
+        statuses.patch(POD_GROUPS, departure.gang, since, topic="last-eviction", subresource="")
+        self.desk.event(event, order=Order.SOON)
+        self.desk.event(Event("Pod", departure.key, event.type, event.reason, event.message, event.annotations))
+
+    def _helped(self, departures: list[Departure]) -> None:
+        """Those for whom pods leave hear of it, too."""
+        by_gang: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for departure in departures:
+            for gang in departure.helps:
+                by_gang[gang, departure.rule].append(departure.key)
+        for (gang, rule), pods in by_gang.items():
+            self.desk.tell_gang(gang, "Normal", "Preempting", f"{rule}: makes room by evicting {_listed(pods)}")
+
+    def promises(self, cycle: Cycle) -> None:
+        """Nominated nodes: set, kept and taken back."""
+        plan, now_s = cycle.plan, self.desk.clock()
+        wanted = cycle.orders.nominations
+        nominated = Plan(binds=tuple(bind for bind in plan.binds if bind.pod in wanted and bind.nominated))
+        for event in plan_events(_nobody(cycle.snapshot), nominated, self.desk.pool):
+            self.desk.event(event, state=True)
+        for key, (uid, node) in wanted.items():
+            self.desk.statuses.cancel(PODS, key, "promise")
+            change = changes.promised(node, f"Waits on node {node} until others have left it", now_s)
+            self.desk.statuses.patch(PODS, key, change, topic="scheduled", uid=uid, kind="strategic", order=Order.NOW)
+        for key in self._void(cycle):
+            self.desk.statuses.patch(PODS, key, changes.not_promised, topic="promise", kind="strategic")
+        self._promised = {key: uid for key, (uid, _) in wanted.items()}
+
+    def _void(self, cycle: Cycle) -> list[str]:
+        """Pods whose promise holds no longer; at first, those that an earlier process promised something, too."""
+        before = set(self._promised)
+        if not self._has_looked:
+            before |= {pod.key for gang in cycle.snapshot.gangs for pod in gang.pods if pod.nominated_node}
+            self._has_looked = True
+        return sorted(before - cycle.orders.nominations.keys())
+
+
+def _nobody(snapshot: Snapshot) -> Snapshot:
+    """No gang is looked at: what is told is about entries of the plan alone."""
+    return Snapshot(snapshot.now_s, snapshot.schema, (), (), ())
+
+
+def _listed(pods: list[str]) -> str:
+    shown = ", ".join(pods[:_NAMED])
+    return shown + (f" and {len(pods) - _NAMED} more" if len(pods) > _NAMED else "")

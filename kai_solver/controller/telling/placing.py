@@ -1,0 +1,61 @@
+"""Who got its place, and whose binding failed (reference 1.13)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kai_solver.cluster.binding import GangBound
+from kai_solver.cluster.resources import POD_GROUPS
+from kai_solver.cluster.writer import Order
+from kai_solver.controller.loop import Cycle
+from kai_solver.controller.telling import changes
+from kai_solver.controller.telling.desk import Desk
+from kai_solver.domain import Bind, Gang, Plan, Snapshot
+from kai_solver.explain import plan_events
+from kai_solver.kubeobjects import names
+from kai_solver.kubeobjects.raw import format_time
+from kai_solver.units import ResourceSchema
+
+_EMPTY = Snapshot(0.0, ResourceSchema(), (), (), ())
+
+
+@dataclass(slots=True)
+class Placing:
+    """Tells of bindings. ``started``: when gangs began, for those whose PodGroup is still to be written."""
+
+    desk: Desk
+    started: dict[str, str] = field(default_factory=dict)
+    _gangs: Mapping[str, Gang] = field(default_factory=dict)
+
+    def cycle(self, cycle: Cycle) -> None:
+        """Who ran before."""
+        self._gangs = {gang.key: gang for gang in cycle.snapshot.gangs}
+        self.started = {key: since for key, since in self.started.items() if key in self._gangs}
+
+    def bound(self, outcome: GangBound) -> None:
+        """Pods bound, pods that failed."""
+        binds = tuple(Bind(seat.key, outcome.gang, seat.node) for seat in outcome.bound)
+        for event in plan_events(_EMPTY, Plan(binds=binds), self.desk.pool):
+            self.desk.event(event, order=Order.LAST)
+        for seat, why in outcome.failed:
+            text = f"Failed to bind pod {seat.key} to node {seat.node}: {why}"
+            self.desk.events.tell(self.desk.about_pod(seat.key), "Warning", "BindingError", text)
+        if outcome.failed:
+            self._failed(outcome)
+        if outcome.bound and not self._ran(outcome.gang):
+            self._start(outcome.gang)
+
+    def _failed(self, outcome: GangBound) -> None:
+        text = f"{len(outcome.failed)} of {len(outcome.failed) + len(outcome.bound)} pods could not be bound"
+        if outcome.released:
+            text += "; those that were bound are released, as too few are left of the gang"
+        self.desk.tell_gang(outcome.gang, "Warning", "FailedBinding", f"{text}: {outcome.failed[0][1]}")
+
+    def _ran(self, key: str) -> bool:
+        gang = self._gangs.get(key)
+        return gang is not None and any(pod.status.is_active for pod in gang.pods)
+
+    def _start(self, gang: str) -> None:
+        now = format_time(int(self.desk.clock()))
+        self.started[gang] = now
+        change = changes.annotated(names.LAST_START, now)
+        self.desk.statuses.patch(POD_GROUPS, gang, change, topic="last-start", subresource="")

@@ -1,0 +1,35 @@
+"""Queues in numbers, on the Queues themselves (reference 1.11, 2.1)."""
+
+from dataclasses import dataclass
+
+from kai_solver.cluster.resources import QUEUES
+from kai_solver.cluster.writer import Order
+from kai_solver.controller.telling import changes
+from kai_solver.controller.telling.desk import Desk
+from kai_solver.explain import queue_line, resource_list
+from kai_solver.reduction import Problem
+
+EVERY_S = 5.0
+"""How often the status of one queue is written at the most."""
+
+
+@dataclass(slots=True)
+class Queues:
+    """Tells what queues hold and ask for, where it changed."""
+
+    desk: Desk
+
+    def cycle(self, problem: Problem) -> None:
+        """All queues that take part."""
+        tree, gpu_name = problem.queues, problem.policy.gpu_resources[0]
+        for index, name in enumerate(tree.names):
+            line = queue_line(problem, problem, index)
+            wanted = {
+                "childQueues": sorted(tree.names[child] for child in tree.children[index]),
+                "allocated": resource_list(line.allocated, gpu_name),
+                "allocatedNonPreemptible": resource_list(line.non_preemptible, gpu_name),
+                "requested": resource_list(line.requested, gpu_name),
+            }
+            self.desk.statuses.patch(
+                QUEUES, name, changes.status(wanted), topic="status", order=Order.LATER, every_s=EVERY_S
+            )

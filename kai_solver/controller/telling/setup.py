@@ -1,0 +1,43 @@
+"""The teller of one controller, put together."""
+
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from kai_solver.cluster.api import Api, ApiError
+from kai_solver.cluster.events import Events
+from kai_solver.cluster.statuses import Statuses
+from kai_solver.cluster.store import Store
+from kai_solver.cluster.writer import Writer
+from kai_solver.controller.settings import ControllerSettings
+from kai_solver.controller.telling import Teller
+from kai_solver.controller.telling.desk import Desk
+from kai_solver.controller.telling.groups import Groups
+from kai_solver.controller.telling.placing import Placing
+from kai_solver.kubeobjects.grouping import OwnGroup
+from kai_solver.reduction import Problem
+
+_LOG = structlog.get_logger(__name__)
+
+
+def make_teller(
+    api: Api,
+    store: Store,
+    settings: ControllerSettings,
+    fence: Callable[[], bool],
+    busy: Callable[[], bool],
+    problem: Callable[[], Problem | None],
+    own: Callable[[], Mapping[str, OwnGroup]],
+    clock: Callable[[], float],
+) -> Teller:
+    """Tells the cluster while ``fence`` holds, slowly while ``busy``; the rest as `Teller` has it."""
+
+    def complain(key: tuple[str, ...], error: ApiError) -> None:
+        _LOG.warning("a status or event was refused", object=key, error=str(error))
+
+    writer = Writer(fence, busy, settings.status_rate, complain=complain)
+    events = Events(api, writer, settings.scheduler_name, clock)
+    desk = Desk(store, Statuses(api, store, writer), events, settings.node_pool or "default", clock)
+    placing = Placing(desk)
+    groups = Groups(desk, placing, write=settings.grouping == "own", write_plain=settings.write_pod_groups)
+    return Teller(desk, writer, groups, placing, problem, own)

@@ -1,0 +1,82 @@
+"""Who waits, and why: conditions and events of pods and PodGroups (reference 1.13)."""
+
+from dataclasses import dataclass, field
+
+from kai_solver.cluster.resources import POD_GROUPS, PODS
+from kai_solver.controller.loop import Cycle
+from kai_solver.controller.telling import changes
+from kai_solver.controller.telling.desk import Desk
+from kai_solver.domain import Gang, Pending, Plan, Pod, PodStatus, Reason, Snapshot
+from kai_solver.explain import pending_text, plan_events, scheduling_condition
+
+OTHER_WORDS_S = 30.0
+"""A condition that only says the same in other words is written no more often."""
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Tells what changed since the last cycle; a gang of which the same is to be said costs nothing."""
+
+    desk: Desk
+    _said: dict[str, tuple[Pending, tuple[Pod, ...]]] = field(default_factory=dict)
+    _has_looked: bool = False
+
+    def cycle(self, cycle: Cycle) -> None:
+        """Gangs that wait now, and those that wait no longer."""
+        gangs = {gang.key: gang for gang in cycle.snapshot.gangs}
+        waiting = {entry.gang: entry for entry in cycle.plan.pending if entry.gang in gangs}
+        placed = {bind.pod for bind in cycle.plan.binds}
+        for key, pending in waiting.items():
+            said = pending, gangs[key].pods
+            if key not in cycle.busy and self._said.get(key) != said:
+                self._said[key] = said
+                self._tell(cycle.snapshot, gangs[key], pending, placed)
+        over = [key for key in self._said if key not in waiting and key not in cycle.busy]
+        for key in over:
+            del self._said[key]
+        if not self._has_looked:
+            over += self._left_by_others(waiting.keys() | cycle.busy)
+            self._has_looked = True
+        for key in over:
+            change = changes.scheduling(None, self.desk.pool, self.desk.clock())
+            self.desk.statuses.patch(POD_GROUPS, key, change, topic="waiting")
+
+    def _left_by_others(self, waiting: set[str]) -> list[str]:
+        """PodGroups with a condition that an earlier process wrote and that holds no longer."""
+        found = (f"{item['metadata'].get('namespace')}/{item['metadata'].get('name')}" for item in self._conditioned())
+        return [key for key in found if key not in waiting]
+
+    def _conditioned(self) -> list[changes.Object]:
+        items = self.desk.store.all(POD_GROUPS)
+        return [item for item in items if changes.has_scheduling(item, self.desk.pool)]
+
+    def _tell(self, snapshot: Snapshot, gang: Gang, pending: Pending, placed: set[str]) -> None:
+        alone = Snapshot(snapshot.now_s, snapshot.schema, (), (), (gang,))
+        for event in plan_events(alone, Plan(pending=(pending,)), self.desk.pool):
+            if event.object not in placed and event.reason != "StaleJob":
+                self.desk.event(event, state=True)
+        self._mark_gang(snapshot, gang, pending)
+        group = self.desk.pod_group(gang.key)
+        if pending.reason is Reason.NOT_READY or (group is not None and _is_unmarked(group)):
+            return
+        change = changes.waits("Unschedulable", pending_text(pending), self.desk.clock())
+        for pod in gang.pods:
+            if pod.status is PodStatus.PENDING and pod.key not in placed:
+                self._mark(pod, change)
+
+    def _mark(self, pod: Pod, change: changes.Change) -> None:
+        self.desk.statuses.patch(
+            PODS, pod.key, change, topic="scheduled", uid=pod.order[2], kind="strategic", every_s=OTHER_WORDS_S
+        )
+
+    def _mark_gang(self, snapshot: Snapshot, gang: Gang, pending: Pending) -> None:
+        condition = scheduling_condition(gang, pending, snapshot.policy.gpu_resources[0], self.desk.pool)
+        if condition is not None:
+            change = changes.scheduling(condition, self.desk.pool, self.desk.clock())
+            self.desk.statuses.patch(POD_GROUPS, gang.key, change, topic="waiting", every_s=OTHER_WORDS_S)
+
+
+def _is_unmarked(group: changes.Object) -> bool:
+    """Whether its owner wants no conditions on pods, so that no autoscaler heeds them (reference 2.2)."""
+    spec = group.get("spec")
+    return isinstance(spec, dict) and spec.get("markUnschedulable") is False

@@ -1,0 +1,88 @@
+"""PodGroups of our own making as objects of the cluster: whom they belong to, and what may be changed of them later."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kai_solver.kubeobjects import names
+from kai_solver.kubeobjects.grouping.model import Group, Member
+
+_MANAGED = ("minMember", "minSubGroup", "subGroups", "priorityClassName", "preemptibility", "topologyConstraint")
+"""What follows the workload. All else of a spec is left as it stands, as KAI leaves it: the queue, above all (1.7)."""
+
+_MOST_OWNERS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class OwnGroup:
+    """A PodGroup to be written. ``is_plain``: of a pod that nobody owns, which needs none."""
+
+    document: Mapping[str, Any]
+    is_plain: bool
+
+
+def own_group(pod_group: Mapping[str, Any], group: Group, members: list[Member]) -> OwnGroup | None:
+    """The object to write for what a grouper found; None where the group is not to be used as it stands."""
+    if group.problem:
+        return None
+    metadata, spec = pod_group["metadata"], pod_group["spec"]
+    annotations = {**metadata["annotations"], names.OWN_CREATED: metadata["creationTimestamp"]}
+    top = members[0].top
+    if top is not None:
+        fields = {"name": top.name, "uid": top.uid, "group": top.group, "kind": top.kind}
+        annotations[names.TOP_OWNER] = "".join(f"{name}: {value}\n" for name, value in fields.items())
+    written = {
+        "name": metadata["name"],
+        "namespace": metadata["namespace"],
+        "labels": metadata["labels"],
+        "annotations": annotations,
+        "ownerReferences": list(_owners(members, one_each=bool(group.workload))),
+    }
+    kept = {name: value for name, value in spec.items() if value not in ("", None)}
+    if not any(spec["topologyConstraint"].values()):
+        kept.pop("topologyConstraint", None)
+    return OwnGroup({"metadata": written, "spec": kept}, is_plain=top is None and len(members) == 1)
+
+
+def is_own(value: Mapping[str, Any]) -> bool:
+    """Whether we wrote a PodGroup."""
+    metadata = value.get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    return isinstance(annotations, dict) and names.OWN_CREATED in annotations
+
+
+def followed(stands: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a spec that have to change so that a PodGroup of ours follows its workload; None: to be removed.
+
+    A topology that stands there stays where the workload names none.
+    """
+    spec = stands.get("spec")
+    spec = spec if isinstance(spec, dict) else {}
+    differing = {name: wanted["spec"].get(name) for name in _MANAGED if spec.get(name) != wanted["spec"].get(name)}
+    if differing.get("topologyConstraint", ...) is None:
+        del differing["topologyConstraint"]
+    return differing
+
+
+def _owners(members: list[Member], *, one_each: bool) -> Iterator[dict[str, Any]]:
+    """Whose end is the PodGroup's end: the top owners, the pods themselves where they have none or are replicas."""
+    seen: set[str] = set()
+    for member in members:
+        top = member.top
+        if top is None or one_each:
+            found = {"apiVersion": "v1", "kind": "Pod", "name": member.pod.name, "uid": member.pod.uid}
+        else:
+            found = {"apiVersion": _api_version(member), "kind": top.kind, "name": top.name, "uid": top.uid}
+        if found["uid"] and found["apiVersion"] and found["uid"] not in seen and len(seen) < _MOST_OWNERS:
+            seen.add(found["uid"])
+            yield found
+
+
+def _api_version(member: Member) -> str:
+    """Of the top owner: as its object says, else as the one that refers to it does."""
+    chain = [member.pod.raw, *(owner.raw for owner in member.owners)]
+    top = member.owners[-1]
+    stated = top.raw.text("apiVersion")
+    below = chain[len(member.owners) - 1]
+    references = (r for r in below.items("metadata.ownerReferences") if r.text("uid") == top.uid)
+    return stated or next((r.text("apiVersion") for r in references), "")

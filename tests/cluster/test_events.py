@@ -1,0 +1,105 @@
+"""Events: one for the same thing, counted; few writes for what is told again and again."""
+
+from kai_solver.cluster.events import AGAIN_S, CHANGED_S, LONGEST, About, Events
+from kai_solver.cluster.memory import MemoryApi
+from kai_solver.cluster.resources import EVENTS, PODS
+from kai_solver.cluster.writer import Writer
+
+
+class Clock:
+    now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class World:
+    def __init__(self, api: MemoryApi | None = None) -> None:
+        self.api, self.clock = api or MemoryApi(), Clock()
+        self.writer = Writer(lambda: True, monotonic=self.clock)
+        self.events = Events(self.api, self.writer, "kai-scheduler", self.clock)
+
+    def tell(
+        self, message: str = "text", *, name: str = "p", reason: str = "Unschedulable", state: bool = True
+    ) -> None:
+        self.events.tell(About(PODS, "n", name, "u"), "Warning", reason, message, {"a": "b"}, state=state)
+
+    def after(self, seconds: float = 0.0) -> dict[str, int]:
+        """Counts by message."""
+        self.clock.now += seconds
+        while self.writer.step() is not None:
+            pass
+        return {item["message"]: item["count"] for item in self.api.page(EVENTS).items}
+
+
+def test_an_event_says_who_what_and_when() -> None:
+    world = World()
+    world.tell()
+    world.after()
+    (event,) = world.api.page(EVENTS).items
+    assert event["involvedObject"] == {"apiVersion": "v1", "kind": "Pod", "namespace": "n", "name": "p", "uid": "u"}
+    assert (event["type"], event["reason"], event["count"]) == ("Warning", "Unschedulable", 1)
+    assert event["firstTimestamp"] == event["lastTimestamp"] == "1970-01-12T13:46:40Z"
+    assert event["source"] == {"component": "kai-scheduler"}
+    assert event["metadata"]["annotations"] == {"a": "b"}
+    assert event["metadata"]["namespace"] == "n"
+
+
+def test_the_same_again_is_counted_and_written_now_and_then() -> None:
+    world = World()
+    for _ in range(5):
+        world.tell()
+        assert world.after(1.0) == {"text": 1}
+    assert world.after(AGAIN_S) == {"text": 5}
+    assert world.writer.counts.written == 2
+
+
+def test_a_state_in_other_words_is_told_once_a_while_and_only_the_newest() -> None:
+    world = World()
+    for number in range(5):
+        world.tell(f"{number} nodes")
+        world.after(1.0)
+    assert world.after() == {"0 nodes": 1}
+    assert world.after(CHANGED_S) == {"0 nodes": 1, "4 nodes": 1}
+
+
+def test_what_happened_is_told_each_time() -> None:
+    world = World()
+    for number in range(3):
+        world.tell(f"node {number}", reason="Evict", state=False)
+    assert world.after() == {"node 0": 1, "node 1": 1, "node 2": 1}
+
+
+def test_pods_have_events_of_their_own() -> None:
+    world = World()
+    world.tell(name="p")
+    world.tell(name="q")
+    world.after()
+    assert len(world.api.page(EVENTS).items) == 2
+
+
+def test_a_new_process_goes_on_counting() -> None:
+    world = World()
+    world.tell()
+    world.after()
+    second = World(world.api)
+    second.tell()
+    second.tell()
+    assert second.after() == {"text": 3}
+
+
+def test_an_event_that_the_server_has_forgotten_is_made_anew() -> None:
+    world = World()
+    world.tell()
+    world.after()
+    (event,) = world.api.page(EVENTS).items
+    world.api.delete(EVENTS, "n", event["metadata"]["name"])
+    world.tell()
+    assert world.after(AGAIN_S) == {"text": 1}
+
+
+def test_a_message_is_no_longer_than_servers_take() -> None:
+    world = World()
+    world.tell("x" * 5000)
+    (message,) = world.after()
+    assert len(message) == LONGEST

@@ -1,0 +1,154 @@
+"""Writes that wait: newest first wins, order, pauses, failures, the fence."""
+
+from kai_solver.cluster.api import ApiError
+from kai_solver.cluster.writer import Order, Wish, Writer
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class World:
+    def __init__(self, rate: float = 10.0) -> None:
+        self.clock, self.done, self.leads, self.is_busy = Clock(), [], True, False
+        self.faults: list[ApiError] = []
+        self.writer = Writer(lambda: self.leads, lambda: self.is_busy, rate, monotonic=self.clock)
+        self.done: list[str] = []
+
+    def wish(
+        self, name: str, text: str = "", order: Order = Order.SOON, every_s: float = 0.0, written: bool = True
+    ) -> None:
+        def act() -> bool:
+            if self.faults:
+                raise self.faults.pop()
+            self.done.append(text or name)
+            return written
+
+        self.writer.wish(Wish((name,), act, order, every_s))
+
+    def all(self) -> list[str]:
+        while self.writer.step() is not None:
+            pass
+        return self.done
+
+
+def test_a_newer_wish_takes_the_place_of_an_older_one() -> None:
+    world = World()
+    world.wish("a", "old")
+    world.wish("b")
+    world.wish("a", "new")
+    assert world.all() == ["new", "b"]
+
+
+def test_what_is_urgent_goes_first_also_when_it_becomes_urgent() -> None:
+    world = World()
+    world.wish("event", order=Order.LAST)
+    world.wish("status")
+    world.wish("b", order=Order.LATER)
+    world.wish("victim", order=Order.NOW)
+    world.wish("event", order=Order.NOW)
+    assert world.all() == ["victim", "event", "status", "b"]
+
+
+def test_pauses_are_longer_while_gangs_are_bound() -> None:
+    world = World(rate=10.0)
+    world.wish("a")
+    world.wish("b")
+    assert world.writer.step() == 0.1
+    world.is_busy = True
+    assert world.writer.step() == 1.0
+    assert world.writer.step() is None
+
+
+def test_what_turns_out_to_be_needless_costs_no_pause() -> None:
+    world = World()
+    world.wish("a", written=False)
+    assert world.writer.step() == 0.0
+    assert world.writer.counts.written == 0
+
+
+def test_the_same_thing_is_not_written_more_often_than_wanted() -> None:
+    world = World()
+    world.wish("a", "1", every_s=5.0)
+    world.wish("b", every_s=5.0)
+    assert world.all() == ["1", "b"]
+    world.wish("a", "2", every_s=5.0)
+    world.wish("a", "3", every_s=5.0)
+    assert world.all() == ["1", "b"]
+    world.clock.now += 5.0
+    assert world.all() == ["1", "b", "3"]
+
+
+def test_a_wish_taken_back_is_not_written() -> None:
+    world = World()
+    world.wish("a")
+    world.writer.cancel(("a",))
+    assert world.all() == []
+
+
+def test_failures_that_pass_are_tried_again_ever_later_and_yield_to_newer_wishes() -> None:
+    world = World()
+    world.faults = [ApiError(503, "Unavailable")] * 3
+    world.wish("a", "old")
+    pauses = [world.writer.step() for _ in range(2)]
+    assert pauses == [0.4, 0.8]
+    world.wish("a", "new")
+    assert world.writer.step() == 1.6
+    assert world.all() == ["new"]
+
+
+def test_the_server_is_left_alone_for_as_long_as_it_asks() -> None:
+    world = World()
+    world.faults = [ApiError(429, "TooManyRequests", retry_after_s=7.0)]
+    world.wish("a")
+    assert world.writer.step() == 7.0
+    assert world.all() == ["a"]
+
+
+def test_what_is_refused_for_good_is_dropped_and_told_once() -> None:
+    world = World()
+    told: list[tuple[str, ...]] = []
+    world.writer.complain = lambda key, _: told.append(key)
+    world.faults = [ApiError(403, "Forbidden")] * 2
+    world.wish("a")
+    world.writer.step()
+    world.wish("a")
+    assert world.all() == []
+    assert told == [("a",)]
+    assert world.writer.counts.refused == 2
+
+
+def test_nothing_is_written_without_leadership() -> None:
+    world = World()
+    world.leads = False
+    world.wish("a")
+    assert world.writer.step() == 0.5
+    world.writer.drain(10.0)
+    assert world.done == []
+    world.leads = True
+    assert world.all() == ["a"]
+
+
+def test_where_too_many_wait_the_last_are_dropped() -> None:
+    world = World()
+    world.writer.most = 2
+    for name in "abc":
+        world.wish(name, order=Order.LAST)
+    world.wish("d")
+    assert world.all() == ["d", "a", "b"]
+    assert world.writer.counts.dropped == 1
+
+
+def test_draining_writes_all_that_is_due_and_ends_with_a_failing_server() -> None:
+    world = World()
+    for name in "abc":
+        world.wish(name)
+    world.writer.drain(1.0)
+    assert world.done == ["a", "b", "c"]
+    world.faults = [ApiError(0, "Refused")] * 100
+    world.wish("d")
+    world.writer.drain(1e9)
+    assert world.done == ["a", "b", "c"]

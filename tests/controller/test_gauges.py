@@ -1,0 +1,156 @@
+"""Gauges of queues and nodes, ends of evicted pods and of finished gangs, names of priority classes."""
+
+from typing import Any
+
+import pytest
+
+from kai_solver.cluster.api import Object
+from kai_solver.cluster.evicting import Departed, Departure
+from kai_solver.cluster.resources import PODS
+from kai_solver.cluster.store import Store
+from kai_solver.controller.endings import Endings
+from kai_solver.controller.gauges import ClusterGauges
+from kai_solver.controller.loop import Cycle
+from kai_solver.controller.orders import Orders
+from kai_solver.controller.reporting import MetricReporter
+from kai_solver.domain import Gang, Notice, Pending, Plan, Pod, PodStatus, Proof, Reason, Snapshot, flat_gang
+from kai_solver.metrics import Metrics
+from kai_solver.units import ResourceSchema
+from tests.controller.telling_world import World
+
+
+def cycle(
+    gangs: tuple[Gang, ...] = (),
+    departed: tuple[Departed, ...] = (),
+    notices: tuple[Notice, ...] = (),
+    pending: tuple[Pending, ...] = (),
+) -> Cycle:
+    snapshot = Snapshot(1000.0, ResourceSchema(), (), (), gangs, notices=notices)
+    return Cycle(1, snapshot, Plan(pending=pending), Orders(), departed, (), frozenset(), 0.0, 0.0)
+
+
+def sample(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(name, labels)
+
+
+def measured(world: World) -> Metrics:
+    metrics = Metrics()
+    ClusterGauges(metrics, lambda: world.engine.memo.problem).cycle(world.cycle())
+    return metrics
+
+
+def test_queues_have_kais_gauges_and_those_of_the_articles() -> None:
+    world = World()
+    world.queue("q", quota=4)
+    world.node("a")
+    world.pod("p", gpus=2)
+    world.round()
+    metrics = measured(world)
+    labels = {"queue_name": "q", "queue_metadata_name": "q", "queue_display_name": ""}
+    assert sample(metrics, "kai_queue_info", **labels) == 1
+    assert sample(metrics, "kai_queue_deserved_gpus", **labels) == 4
+    assert sample(metrics, "kai_queue_allocated_gpus", **labels) == 2
+    assert sample(metrics, "kai_queue_fair_share_gpu", **labels) == 4
+    assert sample(metrics, "kai_queue_gpu_usage", **labels) == 0
+    assert sample(metrics, "kai_quota_usage_percent", team="q") == 50
+    assert sample(metrics, "kai_fairshare_quota_usage", team="q") == 0.5
+
+
+def test_unlimited_quota_is_minus_one() -> None:
+    world = World()
+    world.queue("q")
+    world.node("a")
+    labels = {"queue_name": "q", "queue_metadata_name": "q", "queue_display_name": ""}
+    assert sample(measured(world), "kai_queue_quota_memory_bytes", **labels) == -1
+
+
+def test_the_largest_free_row_of_gpus_is_told_by_node() -> None:
+    world = World()
+    world.queue("q")
+    world.node("a")
+    world.node("cpu-only", gpus=0)
+    for _ in range(3):
+        world.pod(f"p{_}", gpus=1)
+    world.round()
+    metrics = measured(world)
+    assert sample(metrics, "kai_solver_largest_free_block_gpus", node="a") == 5
+    assert sample(metrics, "kai_solver_largest_free_block_gpus", node="cpu-only") is None
+
+
+def test_what_is_gone_is_no_longer_measured_and_what_is_counted_elsewhere_grows() -> None:
+    metrics, expired = Metrics(), [2]
+    gauges = ClusterGauges(metrics, lambda: None, {metrics.assumed_expired: lambda: expired[0]})
+    gauges.cycle(cycle(notices=(Notice("set-aside", "Pod n/p", "x"), Notice("warning", "Node a", "x"))))
+    assert sample(metrics, "kai_solver_objects_set_aside", kind="Pod") == 1
+    assert sample(metrics, "kai_solver_objects_set_aside", kind="Node") is None
+    expired[0] = 5
+    gauges.cycle(cycle())
+    assert sample(metrics, "kai_solver_objects_set_aside", kind="Pod") is None
+    assert sample(metrics, "kai_solver_assumptions_expired_total") == 5
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def pod(uid: str = "u", **spec: Any) -> Object:
+    return {"metadata": {"namespace": "n", "name": "p", "uid": uid}, "spec": spec}
+
+
+@pytest.mark.parametrize(("took_s", "how"), [(9.0, "gracefully"), (11.0, "killed")])
+def test_who_left_within_his_grace_was_not_killed(took_s: float, how: str) -> None:
+    metrics, store, clock = Metrics(), Store(), Clock()
+    endings = Endings(metrics, store, clock)
+    store.listen(endings)
+    store.replace(PODS, [pod(terminationGracePeriodSeconds=10)])
+    endings.cycle(cycle(departed=(Departed(Departure("n", "p", "u", "n/g", "q", "reclaim")),)))
+    clock.now = took_s
+    store.replace(PODS, [pod(terminationGracePeriodSeconds=10)])
+    store.replace(PODS, [pod("another of that name")])
+    store.replace(PODS, [])
+    assert sample(metrics, "kai_solver_evicted_pods_ended_total", how=how) == 1
+    assert sample(metrics, "kai_preemption_grace_period_seconds_sum") == took_s
+
+
+def test_who_was_refused_or_is_not_known_does_not_count() -> None:
+    metrics, store = Metrics(), Store()
+    endings = Endings(metrics, store)
+    store.listen(endings)
+    store.replace(PODS, [pod()])
+    endings.cycle(cycle(departed=(Departed(Departure("n", "p", "u", "n/g", "q", "reclaim"), "no"),)))
+    store.replace(PODS, [])
+    assert sample(metrics, "kai_preemption_grace_period_seconds_count") == 0
+
+
+def test_who_is_gone_before_we_look_has_ended() -> None:
+    metrics = Metrics()
+    Endings(metrics, Store()).cycle(cycle(departed=(Departed(Departure("n", "p", "u", "n/g", "q", "reclaim")),)))
+    assert sample(metrics, "kai_solver_evicted_pods_ended_total", how="gracefully") == 1
+
+
+def gang(*statuses: PodStatus) -> Gang:
+    pods = tuple(Pod("n", f"p{at}", (0, 0, 0, 1), status=status) for at, status in enumerate(statuses))
+    return Gang("n", "g", "team", flat_gang(1), pods, created_s=400.0, priority=75)
+
+
+def test_a_finished_gang_counts_once() -> None:
+    metrics = Metrics()
+    endings = Endings(metrics, Store())
+    endings.cycle(cycle((gang(PodStatus.SUCCEEDED, PodStatus.RUNNING),)))
+    assert sample(metrics, "kai_gang_job_completion_time_seconds_count", team="team") is None
+    for _ in range(3):
+        endings.cycle(cycle((gang(PodStatus.SUCCEEDED, PodStatus.SUCCEEDED),)))
+    assert sample(metrics, "kai_gang_job_completion_time_seconds_count", team="team") == 1
+    assert sample(metrics, "kai_gang_job_completion_time_seconds_sum", team="team") == 600
+
+
+def test_priorities_bear_the_names_of_their_classes() -> None:
+    metrics = Metrics()
+    waits = (Pending("n/g", Reason.NOT_ENOUGH_RESOURCES, "", Proof("proven")),)
+    MetricReporter(metrics, classes=lambda: {75: "build"}).cycle(cycle((gang(PodStatus.PENDING),), pending=waits))
+    assert sample(metrics, "kai_queue_depth", priority="build") == 1
+    MetricReporter(metrics).cycle(cycle((gang(PodStatus.PENDING),), pending=waits))
+    assert sample(metrics, "kai_queue_depth", priority="75") == 1

@@ -1,0 +1,325 @@
+"""What the cluster is told: what is written, what is not written again, in which order, and by whom."""
+
+import pytest
+
+from kai_solver.cluster.api import ApiError
+from kai_solver.cluster.resources import EVENTS, JOBS, POD_GROUPS, PODS, QUEUES
+from tests.controller.telling_world import World
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    made.queue("q")
+    return made
+
+
+def test_a_pod_that_waits_says_why_and_says_it_once(world: World) -> None:
+    world.node("a", gpus=4)
+    world.pod("p")
+    first = world.round()
+    assert "patch pods/status p" in first
+    condition = world.condition("p")
+    assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
+    assert "MaxNodePoolResources" in condition["message"]
+    assert world.events("p")["Unschedulable"] == condition["message"]
+    assert [world.round() for _ in range(3)] == [[], [], []]
+
+
+def test_the_time_of_a_condition_stays_when_only_its_words_change(world: World) -> None:
+    world.node("a", gpus=4)
+    world.pod("p")
+    world.round()
+    since = world.condition("p")["lastTransitionTime"]
+    world.node("b", gpus=6)
+    world.round()
+    assert "topped at 4" in world.condition("p")["message"], "other words are written no more often"
+    world.teller.writer.monotonic = lambda: 1e12
+    world.round()
+    world.told()
+    assert "topped at 6" in world.condition("p")["message"]
+    assert world.condition("p")["lastTransitionTime"] == since
+
+
+def test_a_bound_pod_without_a_pod_group_costs_its_binding_and_an_event(world: World) -> None:
+    world.node("a")
+    world.pod("p")
+    world.cycle()
+    assert [note for note in world.api.notes if "binding" in note] == ["create pods/binding p"]
+    told = world.told()
+    assert [note for note in told if "events" not in note] == ["patch queues/status q"]
+    assert world.events("p") == {"Scheduled": "Successfully assigned pod n/p to node a at node-pool default"}
+
+
+def test_where_no_node_has_gpus_the_cure_is_named(world: World) -> None:
+    world.node("a", gpus=0)
+    world.pod("p", gpus=1)
+    world.round()
+    assert "install the device plugin, or the GPU operator" in world.condition("p")["message"]
+    world.node("b", gpus=1)
+    world.pod("r", gpus=2)
+    world.round()
+    assert "advertises" not in world.condition("r")["message"]
+
+
+def test_a_pod_group_says_why_it_waits_and_no_longer_once_it_is_placed(world: World) -> None:
+    world.node("a")
+    world.gang("g", 2)
+    world.round()
+    (condition,) = world.get(POD_GROUPS, "g")["status"]["schedulingConditions"]
+    assert condition["type"] == "UnschedulableOnNodePool"
+    assert condition["nodePool"] == "default"
+    assert (condition["transitionID"], condition["status"]) == ("1", "True")
+    assert condition["reasons"][0]["reason"] == "PodSchedulingErrors"
+    assert [note for note in world.round() if "podgroups" in note] == []
+    world.node("b")
+    world.round()
+    assert not world.get(POD_GROUPS, "g")["status"]["schedulingConditions"]
+
+
+def test_conditions_of_other_node_pools_stay_and_numbers_grow(world: World) -> None:
+    world.node("a")
+    world.gang("g", 2)
+    theirs = {"type": "UnschedulableOnNodePool", "nodePool": "other", "transitionID": "7"}
+    world.api.patch(POD_GROUPS, "n", "g", {"status": {"schedulingConditions": [theirs]}}, subresource="status")
+    world.round()
+    before, own = world.get(POD_GROUPS, "g")["status"]["schedulingConditions"]
+    assert before == theirs
+    assert own["transitionID"] == "8"
+    world.node("b")
+    world.round()
+    assert world.get(POD_GROUPS, "g")["status"]["schedulingConditions"] == [theirs]
+
+
+def test_what_an_earlier_process_said_is_cleared(world: World) -> None:
+    world.node("a")
+    world.gang("g", 1)
+    stands = {"type": "UnschedulableOnNodePool", "nodePool": "default", "transitionID": "1"}
+    world.api.patch(POD_GROUPS, "n", "g", {"status": {"schedulingConditions": [stands]}}, subresource="status")
+    world.round()
+    assert not world.get(POD_GROUPS, "g")["status"]["schedulingConditions"]
+
+
+def test_pods_are_not_marked_where_their_group_does_not_want_it(world: World) -> None:
+    world.node("a")
+    world.gang("g", 2, markUnschedulable=False)
+    world.round()
+    assert world.condition("g-0") == {}
+    assert world.get(POD_GROUPS, "g")["status"]["schedulingConditions"]
+
+
+def test_a_gang_that_is_not_ready_says_so_alone(world: World) -> None:
+    world.node("a")
+    world.gang("g", 1)
+    world.api.patch(POD_GROUPS, "n", "g", {"spec": {"minMember": 2}})
+    world.round()
+    assert world.events("g")["NotReady"].startswith("Job is not ready for scheduling. Waiting for 2 pods")
+    assert world.condition("g-0") == {}
+
+
+def victims(world: World) -> None:
+    """A poor queue reclaims the only node from a rich one."""
+    world.node("a")
+    world.queue("rich", quota=0)
+    world.queue("poor", quota=8)
+    world.gang("taken", 1, queue="rich")
+    world.round()
+    world.run("taken-0")
+    world.gang("entitled", 1, queue="poor")
+
+
+def test_victim_and_preemptor_hear_who_why_and_by_which_rule(world: World) -> None:
+    victims(world)
+    told = world.round()
+    assert told[0] == "patch pods/status taken-0", "victims first"
+    condition = world.condition("taken-0", "DisruptionTarget")
+    assert condition["reason"] == "PreemptionByScheduler"
+    assert condition["message"].startswith("reclaim: Pod n/taken-0 was preempted by workload n/entitled.")
+    assert world.events("taken")["Evict"] == world.events("taken-0")["Evict"]
+    (event,) = [
+        e for e in world.api.page(EVENTS).items if e["involvedObject"]["name"] == "taken" and e["reason"] == "Evict"
+    ]
+    assert event["metadata"]["annotations"] == {
+        "num-evicted-pods": "1",
+        "evictor-action-type": "reclaim",
+        "evictor-pod-group-name": "entitled",
+        "evictor-pod-group-namespace": "n",
+    }
+    assert world.events("entitled")["Preempting"] == "reclaim: makes room by evicting n/taken-0"
+    assert "kai.scheduler/last-eviction-timestamp" in world.get(POD_GROUPS, "taken")["metadata"]["annotations"]
+
+
+def test_a_promised_place_stands_on_the_pod_until_it_is_void(world: World) -> None:
+    victims(world)
+    world.round()
+    assert world.get(PODS, "entitled-0")["status"]["nominatedNodeName"] == "a"
+    assert world.condition("entitled-0")["reason"] == "Pipelined"
+    assert world.events("entitled-0")["Pipelined"] == "Pod n/entitled-0 was pipelined to node a"
+    assert [note for note in world.round() if "entitled" in note] == []
+    world.api.patch(QUEUES, "", "poor", {"spec": {"resources": {"gpu": {"limit": 0}}}})
+    world.round()
+    assert "nominatedNodeName" not in world.get(PODS, "entitled-0")["status"]
+    assert world.condition("entitled-0")["reason"] == "Unschedulable"
+
+
+def test_who_may_not_be_evicted_is_not_told_that_he_is(world: World) -> None:
+    victims(world)
+    world.api.refuse = lambda note: ApiError(429, "TooManyRequests", "budget") if "eviction" in note else None
+    world.round()
+    assert world.condition("taken-0", "DisruptionTarget") == {}
+    assert "Evict" not in world.events("taken")
+
+
+def test_start_and_staleness_stand_on_the_pod_group(world: World) -> None:
+    for name in "ab":
+        world.node(name)
+    world.gang("g", 2)
+    world.round()
+    annotations = world.get(POD_GROUPS, "g")["metadata"]["annotations"]
+    assert annotations == {"kai.scheduler/last-start-timestamp": "1970-01-12T13:46:40Z"}
+    for name in ("g-0", "g-1"):
+        world.run(name)
+    world.api.delete(PODS, "n", "g-1", grace_s=0)
+    world.round()
+    stale = world.get(POD_GROUPS, "g")["metadata"]["annotations"]["kai.scheduler/stale-podgroup-timestamp"]
+    assert world.events("g")["StaleJob"] == "Job is stale. 1 pods are active, minMember is 2"
+    world.pod("g-2", group="g")
+    world.round()
+    assert world.get(POD_GROUPS, "g")["metadata"]["annotations"]["kai.scheduler/stale-podgroup-timestamp"] == stale
+    world.round()
+    assert "kai.scheduler/stale-podgroup-timestamp" not in world.get(POD_GROUPS, "g")["metadata"]["annotations"]
+
+
+def test_sums_of_a_pod_group_follow_its_pods(world: World) -> None:
+    world.node("a")
+    world.gang("g", 1)
+    world.round()
+    world.round()
+    found = world.get(POD_GROUPS, "g")["status"]["resourcesStatus"]
+    assert found["requested"]["nvidia.com/gpu"] == "8"
+    world.teller.writer.monotonic = lambda: 1e12
+    world.run("g-0")
+    world.round()
+    assert world.get(POD_GROUPS, "g")["status"]["resourcesStatus"]["allocated"]["nvidia.com/gpu"] == "8"
+
+
+def test_a_queue_says_what_it_holds_every_few_seconds(world: World) -> None:
+    world.node("a")
+    world.pod("p", gpus=2)
+    world.round()
+    status = world.get(QUEUES, "q")["status"]
+    assert status["childQueues"] == []
+    assert (status["allocated"]["nvidia.com/gpu"], status["requested"]["nvidia.com/gpu"]) == ("0", "2")
+    assert [note for note in world.round() if "queues" in note] == [], "not at once again"
+    world.teller.writer.monotonic = lambda: 1e12
+    world.round()
+    assert world.get(QUEUES, "q")["status"]["allocated"]["nvidia.com/gpu"] == "2"
+
+
+def test_a_binding_that_fails_is_told_on_pod_and_pod_group(world: World) -> None:
+    world.node("a")
+    world.gang("g", 1)
+    world.api.refuse = lambda note: ApiError(422, "Invalid", "no") if "binding" in note else None
+    world.round()
+    assert world.events("g-0")["BindingError"] == "Failed to bind pod n/g-0 to node a: 422 Invalid: no"
+    assert world.events("g")["FailedBinding"].startswith("1 of 1 pods could not be bound")
+
+
+def test_who_does_not_lead_tells_nothing(world: World) -> None:
+    world.node("a", gpus=4)
+    world.pod("p")
+    world.cycle()
+    world.leads = False
+    assert world.told() == []
+    world.leads = True
+    assert "patch pods/status p" in world.told()
+
+
+def test_a_server_that_fails_for_a_while_is_told_in_the_end(world: World) -> None:
+    world.node("a", gpus=4)
+    world.pod("p")
+    world.api.refuse = lambda _: ApiError(503, "Unavailable")
+    world.round()
+    assert world.condition("p") == {}
+    world.api.refuse = lambda _: None
+    while world.teller.writer.step() is not None:
+        pass
+    assert world.condition("p")["reason"] == "Unschedulable"
+
+
+# -- PodGroups of our own making ---------------------------------------------------------------------------------------
+
+
+def test_a_job_gets_a_pod_group_once_and_its_pods_know_its_name(world: World) -> None:
+    world.node("a")
+    world.node("b")
+    job = world.job("j", size=2, minimum=2)
+    told = world.round()
+    name = f"pg-j-{job['metadata']['uid']}"
+    assert [note for note in told if note.startswith("create podgroups")] == [f"create podgroups {name}"]
+    made = world.get(POD_GROUPS, name)
+    assert made["metadata"]["ownerReferences"] == [
+        {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": job["metadata"]["uid"]}
+    ]
+    assert (made["spec"]["minMember"], made["spec"]["queue"]) == (2, "q")
+    assert "kai.scheduler/last-start-timestamp" in made["metadata"]["annotations"]
+    assert world.get(PODS, "j-0")["metadata"]["annotations"]["pod-group-name"] == name
+    cycle = world.cycle()
+    assert [(gang.key, len(gang.pods)) for gang in cycle.snapshot.gangs] == [(f"n/{name}", 2)]
+    assert [note for note in world.told() if "create" in note or "patch podgroups " in note] == []
+
+
+def test_pods_whose_group_is_not_written_yet_are_no_strangers(world: World) -> None:
+    world.node("a")
+    world.job("j")
+    world.cycle()
+    cycle = world.cycle()  # bound, with the annotation; nothing was told
+    assert world.api.page(POD_GROUPS).items == []
+    assert [len(gang.pods) for gang in cycle.snapshot.gangs] == [1]
+    assert not cycle.snapshot.foreign
+
+
+def test_a_pod_group_of_ours_follows_its_workload_but_not_what_others_set(world: World) -> None:
+    world.node("a")
+    job = world.job("j", size=2, minimum=2)
+    name = f"pg-j-{job['metadata']['uid']}"
+    world.round()
+    theirs = {"queue": "other", "schedulingBackoff": 1, "markUnschedulable": False}
+    world.api.patch(POD_GROUPS, "n", name, {"spec": theirs})
+    body = {"metadata": {"annotations": {"kai.scheduler/batch-min-member": "1"}}}
+    world.api.patch(JOBS, "n", "j", body)
+    cycle = world.cycle()
+    (gang,) = cycle.snapshot.gangs
+    assert next(gang.root.podsets()).min_member == 1, "it counts at once"
+    world.told()
+    spec = world.get(POD_GROUPS, name)["spec"]
+    assert spec["minMember"] == 1
+    assert {key: spec[key] for key in theirs} == theirs
+
+
+def test_pod_groups_of_others_are_not_changed(world: World) -> None:
+    world.node("a")
+    world.gang("g", 2)
+    before = world.get(POD_GROUPS, "g")["spec"]
+    world.round()
+    assert world.get(POD_GROUPS, "g")["spec"] == before
+
+
+def test_a_plain_pod_gets_a_group_only_where_that_is_wanted() -> None:
+    for wanted in (False, True):
+        world = World(write_pod_groups=wanted)
+        world.queue("q")
+        world.node("a")
+        world.pod("p")
+        world.round()
+        assert bool(world.api.page(POD_GROUPS).items) is wanted
+        assert ("pod-group-name" in world.get(PODS, "p")["metadata"].get("annotations", {})) is wanted
+
+
+def test_none_is_written_where_kais_grouper_does() -> None:
+    world = World(grouping="external")
+    world.queue("q")
+    world.node("a")
+    world.job("j")
+    world.round()
+    assert world.api.page(POD_GROUPS).items == []
