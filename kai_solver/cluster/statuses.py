@@ -58,7 +58,7 @@ class Statuses:
         """
         name = (resource.name, key, topic)
         current = self.known(resource, key)
-        if not _is(current, uid) or change(current) is None:
+        if current is None or not _is(current, uid) or change(current) is None:
             self._writer.cancel(name)
             return
 
@@ -108,7 +108,7 @@ class Statuses:
         namespace, _, name = key.rpartition("/")
         current = self.known(resource, key)
         for _ in range(TRIES):
-            body = change(current) if _is(current, uid) else None
+            body = change(current) if current is not None and _is(current, uid) else None
             if body is None:
                 return False
             if uid:
@@ -152,8 +152,8 @@ def condition_of(value: Mapping[str, Any], kind: str) -> Mapping[str, Any] | Non
     return None
 
 
-def _is(value: Object | None, uid: str) -> bool:
-    return value is not None and (not uid or meta(value).get("uid") == uid)
+def _is(value: Object, uid: str) -> bool:
+    return not uid or meta(value).get("uid") == uid
 
 
 def _number(value: Object) -> int:

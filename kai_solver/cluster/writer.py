@@ -184,7 +184,7 @@ class Writer:
                 self._wishes[wish.key] = wish
                 heapq.heappush(self._ready, (wish.order, next(self._numbers), wish.key))
         self._failures += 1
-        wait_s = _FIRST_WAIT_S * 2 ** min(self._failures, 10)
+        wait_s: float = _FIRST_WAIT_S * 2 ** min(self._failures, 10)
         return min(LONGEST_WAIT_S, max(wait_s, error.retry_after_s or 0.0))
 
     def _forget(self) -> None:

@@ -22,7 +22,7 @@ from kai_solver.cluster.evicting import Evictor, Rates
 from kai_solver.cluster.lease import Lease, LeaseTimes
 from kai_solver.cluster.promises import Promises
 from kai_solver.cluster.reflector import Reflector
-from kai_solver.cluster.resources import OWNER_KINDS, POD_GROUPS, PRIORITY_CLASSES, Resource
+from kai_solver.cluster.resources import OWNER_KINDS, PRIORITY_CLASSES, Resource
 from kai_solver.cluster.store import Store
 from kai_solver.cluster.view import FIELDS, View
 from kai_solver.controller.admission.webhook import Webhook
@@ -203,12 +203,6 @@ class Controller:
             self._clock,
         )
 
-    def _has_group(self, gang: str) -> bool:
-        """Whether a gang has a PodGroup, or will have one of ours."""
-        own = self._own_groups().get(gang)
-        teller = self._teller
-        return self.store.get(POD_GROUPS, gang) is not None or bool(own and teller and teller.groups.writes(own))
-
     def _priority_classes(self) -> dict[int, str]:
         """Names by value, the first by name of those that share one."""
         found = ((item.get("value"), str(meta(item).get("name"))) for item in self.store.all(PRIORITY_CLASSES))
@@ -238,7 +232,7 @@ class Controller:
             writes=self._writes,
             pace=Pace(stated.period, stated.settle, stated.idle),
             dry_run=stated.dry_run,
-            has_group=self._has_group,
+            has_group=self._teller.has_group if self._teller is not None else lambda _: False,
             clock=self._clock,
         )
 

@@ -1,7 +1,7 @@
 """Gauges of queues, nodes and what could not be used; what did not change is not set again."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -70,7 +70,7 @@ class ClusterGauges:
     def _columns(
         self,
         gauges: tuple[prometheus.Gauge, ...],
-        labels: list[Labels],
+        labels: Sequence[Labels],
         amounts: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]",
         scale: tuple[float, ...],
     ) -> None:

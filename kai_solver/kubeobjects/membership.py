@@ -51,7 +51,7 @@ def assign(
     PodGroups that we wrote follow what the family says by now.
     """
     outcome = Membership(reader.read_all(pod_groups), _elsewhere(pod_groups, reader))
-    own = {namespaced_key(Raw(value)): value for value in pod_groups if is_own(value)}
+    own = _own(outcome, pod_groups)
     others = tuple(value for value in pod_groups if not is_own(value)) if own else pod_groups
     unnamed: list[Member] = []
     for pod in pods:
@@ -66,6 +66,17 @@ def assign(
     _group(outcome, ungrouped, reader, around, own)
     _hear_pods(outcome, reader.notices)
     return outcome
+
+
+def _own(outcome: Membership, pod_groups: tuple[Object, ...]) -> dict[str, Object]:
+    """PodGroups that we wrote, as far as they can be read, by ``namespace/name``."""
+    found = {}
+    for value in pod_groups:
+        if is_own(value):
+            key = f"{value['metadata'].get('namespace') or 'default'}/{value['metadata'].get('name')}"
+            if key in outcome.gangs and not outcome.gangs[key].set_aside:
+                found[key] = value
+    return found
 
 
 def _is_of_our_making(
@@ -235,7 +246,7 @@ def _follow(outcome: Membership, key: str, stands: Object, wanted: OwnGroup, rea
     """A PodGroup of ours counts as it will be written: its workload may have changed."""
     differing = followed(stands, wanted.document)
     if differing:
-        outcome.gangs[key] = reader.read(Raw({**stands, "spec": {**stands["spec"], **differing}}))
+        outcome.gangs[key] = reader.read(Raw({**stands, "spec": {**(stands.get("spec") or {}), **differing}}))
 
 
 def _read(found: Claimed, reader: GangReader, around: Surroundings) -> _Grouped:

@@ -80,6 +80,7 @@ class World:
             fence=lambda: self.leads,
             gangs=gangs,
             writes=writes,
+            has_group=self.teller.has_group,
             clock=lambda: self.now,
         )
 

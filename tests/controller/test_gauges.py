@@ -50,10 +50,10 @@ def test_queues_have_kais_gauges_and_those_of_the_articles() -> None:
     assert sample(metrics, "kai_queue_info", **labels) == 1
     assert sample(metrics, "kai_queue_deserved_gpus", **labels) == 4
     assert sample(metrics, "kai_queue_allocated_gpus", **labels) == 2
-    assert sample(metrics, "kai_queue_fair_share_gpu", **labels) == 4
+    assert sample(metrics, "kai_queue_fair_share_gpu", **labels) == 2, "no more than it asks for"
     assert sample(metrics, "kai_queue_gpu_usage", **labels) == 0
     assert sample(metrics, "kai_quota_usage_percent", team="q") == 50
-    assert sample(metrics, "kai_fairshare_quota_usage", team="q") == 0.5
+    assert sample(metrics, "kai_fairshare_quota_usage", team="q") == 1
 
 
 def test_unlimited_quota_is_minus_one() -> None:

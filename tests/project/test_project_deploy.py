@@ -39,9 +39,16 @@ def watched() -> set[Right]:
 
 
 WEBHOOKS = ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
-ANY_KIND = {
+KAI = "scheduling.run.ai"
+TOLD: set[Right] = {("", "pods/status", "patch"), (KAI, "podgroups", "patch")}
+TOLD |= {(KAI, "podgroups/status", "patch"), (KAI, "queues/status", "patch")}
+
+ANY_KIND: dict[tuple[str, str], set[Right]] = {
     ("reflector.py", "page"): watched(),
     ("reflector.py", "watch"): watched(),
+    ("statuses.py", "patch"): TOLD,
+    ("statuses.py", "get"): {("", "pods", "get"), (KAI, "podgroups", "get"), (KAI, "queues", "get")},
+    ("statuses.py", "create"): {(KAI, "podgroups", "create")},
     ("keeping.py", "get"): {("admissionregistration.k8s.io", kind, "get") for kind in WEBHOOKS},
     ("keeping.py", "patch"): {("admissionregistration.k8s.io", kind, "patch") for kind in WEBHOOKS},
 }

@@ -74,6 +74,11 @@ class Teller:
         self._inbox.put(outcome)
         self._bell.set()
 
+    def has_group(self, gang: str) -> bool:
+        """Whether a gang has a PodGroup, or will have one of ours; asked by whoever binds its pods."""
+        own = self.own().get(gang)
+        return self.desk.pod_group(gang) is not None or (own is not None and self.groups.writes(own))
+
     def run(self, stop: threading.Event) -> None:
         """Tell until told to stop."""
         while not stop.is_set():

@@ -7,7 +7,7 @@ from typing import Literal
 
 from kai_solver.cluster.api import Object, meta
 from kai_solver.cluster.events import About, Events
-from kai_solver.cluster.resources import POD_GROUPS, PODS
+from kai_solver.cluster.resources import POD_GROUPS, PODS, Resource
 from kai_solver.cluster.statuses import Statuses
 from kai_solver.cluster.store import Store
 from kai_solver.cluster.writer import Order
@@ -30,7 +30,7 @@ class Desk:
 
     def about_pod(self, key: str) -> About:
         """The pod, as far as it is known."""
-        return About(PODS, *key.split("/", 1), _uid(self.store.get(PODS, key)))
+        return _about(PODS, key, self.store.get(PODS, key))
 
     def event(
         self, event: Event, *, state: bool = False, order: Order = Order.LATER, also: Mapping[str, str] | None = None
@@ -43,15 +43,16 @@ class Desk:
             found = self.pod_group(event.object)
             if found is None:
                 return
-            about = About(POD_GROUPS, *event.object.split("/", 1), _uid(found))
+            about = _about(POD_GROUPS, event.object, found)
         self.events.tell(about, event.type, event.reason, event.message, annotations, state=state, order=order)
 
     def tell_gang(self, gang: str, severity: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         """Tell an event of ours about a gang that has a PodGroup."""
         found = self.pod_group(gang)
         if found is not None:
-            self.events.tell(About(POD_GROUPS, *gang.split("/", 1), _uid(found)), severity, reason, message)
+            self.events.tell(_about(POD_GROUPS, gang, found), severity, reason, message)
 
 
-def _uid(value: Object | None) -> str:
-    return str(meta(value).get("uid", "")) if value is not None else ""
+def _about(resource: Resource, key: str, value: Object | None) -> About:
+    namespace, _, name = key.partition("/")
+    return About(resource, namespace, name, str(meta(value).get("uid", "")) if value is not None else "")

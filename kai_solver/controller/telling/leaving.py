@@ -29,7 +29,8 @@ class Leaving:
         """Pods that were evicted in this cycle; one that was refused stays, and nothing is said of it."""
         done = {outcome.departure.key: outcome.departure for outcome in cycle.departed if not outcome.refused}
         plan = cycle.plan
-        entries: list[Eviction | Move] = [entry for entry in (*plan.evictions, *plan.moves) if entry.pod in done]
+        leaving: tuple[Eviction | Move, ...] = (*plan.evictions, *plan.moves)
+        entries = [entry for entry in leaving if entry.pod in done]
         told = Plan(
             evictions=tuple(entry for entry in entries if isinstance(entry, Eviction)),
             moves=tuple(entry for entry in entries if isinstance(entry, Move)),

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass, field
 
+from kai_solver.cluster.api import Object
 from kai_solver.cluster.resources import POD_GROUPS, PODS
+from kai_solver.cluster.statuses import Change, condition_of
 from kai_solver.controller.loop import Cycle
 from kai_solver.controller.telling import changes
 from kai_solver.controller.telling.desk import Desk
@@ -46,7 +48,7 @@ class Waiting:
         found = (f"{item['metadata'].get('namespace')}/{item['metadata'].get('name')}" for item in self._conditioned())
         return [key for key in found if key not in waiting]
 
-    def _conditioned(self) -> list[changes.Object]:
+    def _conditioned(self) -> list[Object]:
         items = self.desk.store.all(POD_GROUPS)
         return [item for item in items if changes.has_scheduling(item, self.desk.pool)]
 
@@ -64,19 +66,23 @@ class Waiting:
             if pod.status is PodStatus.PENDING and pod.key not in placed:
                 self._mark(pod, change)
 
-    def _mark(self, pod: Pod, change: changes.Change) -> None:
+    def _mark(self, pod: Pod, change: Change) -> None:
+        stands = condition_of(self.desk.statuses.known(PODS, pod.key) or {}, "PodScheduled") or {}
+        every_s = OTHER_WORDS_S if stands.get("reason") == "Unschedulable" else 0.0
         self.desk.statuses.patch(
-            PODS, pod.key, change, topic="scheduled", uid=pod.order[2], kind="strategic", every_s=OTHER_WORDS_S
+            PODS, pod.key, change, topic="scheduled", uid=pod.order[2], kind="strategic", every_s=every_s
         )
 
     def _mark_gang(self, snapshot: Snapshot, gang: Gang, pending: Pending) -> None:
         condition = scheduling_condition(gang, pending, snapshot.policy.gpu_resources[0], self.desk.pool)
         if condition is not None:
             change = changes.scheduling(condition, self.desk.pool, self.desk.clock())
-            self.desk.statuses.patch(POD_GROUPS, gang.key, change, topic="waiting", every_s=OTHER_WORDS_S)
+            says_so = changes.has_scheduling(self.desk.pod_group(gang.key) or {}, self.desk.pool)
+            every_s = OTHER_WORDS_S if says_so else 0.0
+            self.desk.statuses.patch(POD_GROUPS, gang.key, change, topic="waiting", every_s=every_s)
 
 
-def _is_unmarked(group: changes.Object) -> bool:
+def _is_unmarked(group: Object) -> bool:
     """Whether its owner wants no conditions on pods, so that no autoscaler heeds them (reference 2.2)."""
     spec = group.get("spec")
     return isinstance(spec, dict) and spec.get("markUnschedulable") is False

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.grouping.model import Group, Member
 
@@ -22,7 +23,11 @@ class OwnGroup:
 
 
 def own_group(pod_group: Mapping[str, Any], group: Group, members: list[Member]) -> OwnGroup | None:
-    """The object to write for what a grouper found; None where the group is not to be used as it stands."""
+    """The object to write for what a grouper found; None where it cannot be said in full, or is not to be used."""
+    try:
+        owners = list(_owners(members, one_each=bool(group.workload)))
+    except InputError:
+        return None
     if group.problem:
         return None
     metadata, spec = pod_group["metadata"], pod_group["spec"]
@@ -36,7 +41,7 @@ def own_group(pod_group: Mapping[str, Any], group: Group, members: list[Member])
         "namespace": metadata["namespace"],
         "labels": metadata["labels"],
         "annotations": annotations,
-        "ownerReferences": list(_owners(members, one_each=bool(group.workload))),
+        "ownerReferences": owners,
     }
     kept = {name: value for name, value in spec.items() if value not in ("", None)}
     if not any(spec["topologyConstraint"].values()):
@@ -46,7 +51,7 @@ def own_group(pod_group: Mapping[str, Any], group: Group, members: list[Member])
 
 def is_own(value: Mapping[str, Any]) -> bool:
     """Whether we wrote a PodGroup."""
-    metadata = value.get("metadata")
+    metadata = value.get("metadata") if isinstance(value, dict) else None
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
     return isinstance(annotations, dict) and names.OWN_CREATED in annotations
 

@@ -1,0 +1,102 @@
+"""PodGroups of our own making: whom they belong to, what is written of them, what follows their workload."""
+
+from typing import Any
+
+from kai_solver.kubeobjects import RawObjects, Recall, snapshot_from_objects
+from kai_solver.kubeobjects.grouping import OwnGroup, followed
+
+Object = dict[str, Any]
+
+
+def pod(name: str, *owners: Object, **labels: str) -> Object:
+    metadata = {"namespace": "n", "name": name, "uid": f"uid-{name}", "labels": labels, "ownerReferences": list(owners)}
+    return {
+        "metadata": {**metadata, "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"schedulerName": "kai-scheduler", "containers": [{"name": "c"}]},
+    }
+
+
+def owned(kind: str, name: str, api_version: str = "apps/v1") -> Object:
+    return {"apiVersion": api_version, "kind": kind, "name": name, "uid": f"uid-{name}", "controller": True}
+
+
+def written(*pods: Object, other: tuple[Object, ...] = ()) -> dict[str, OwnGroup]:
+    recall = Recall()
+    snapshot_from_objects(RawObjects(pods=pods, other=other), now_s=0.0, recall=recall)
+    return recall.own_groups
+
+
+def owners_of(group: OwnGroup) -> list[tuple[str, str, str]]:
+    return [(o["apiVersion"], o["kind"], o["name"]) for o in group.document["metadata"]["ownerReferences"]]
+
+
+def test_a_pod_group_belongs_to_the_top_owner() -> None:
+    cron: Object = {
+        "apiVersion": "batch/v1",
+        "kind": "JobSet",
+        "metadata": {"namespace": "n", "name": "s", "uid": "uid-s"},
+    }
+    job: Object = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"namespace": "n", "name": "j", "uid": "uid-j", "ownerReferences": [owned("StatefulSet", "top")]},
+    }
+    (group,) = written(pod("p", owned("Job", "j", "batch/v1")), other=(cron, job)).values()
+    assert owners_of(group) == [("apps/v1", "StatefulSet", "top")]
+    assert not group.is_plain
+    assert "name: top\n" in group.document["metadata"]["annotations"]["kai.scheduler/top-owner-metadata"]
+
+
+def test_replicas_of_a_deployment_have_one_each_that_goes_with_its_pod() -> None:
+    replica_set = owned("ReplicaSet", "d-abc")
+    found = written(
+        pod("d-1", replica_set, **{"pod-template-hash": "abc"}), pod("d-2", replica_set, **{"pod-template-hash": "abc"})
+    )
+    assert sorted(owners_of(group) for group in found.values()) == [[("v1", "Pod", "d-1")], [("v1", "Pod", "d-2")]]
+
+
+def test_pods_without_owners_own_their_group_together() -> None:
+    labels = {"kai.nvidia.com/job-id": "x", "kai.nvidia.com/job-size": "2"}
+    (group,) = written(pod("a", **labels), pod("b", **labels)).values()
+    assert owners_of(group) == [("v1", "Pod", "a"), ("v1", "Pod", "b")]
+    assert not group.is_plain
+    (alone,) = written(pod("a")).values()
+    assert alone.is_plain
+
+
+def test_what_cannot_be_used_as_it_stands_is_not_written() -> None:
+    sizes = [{"kai.nvidia.com/job-id": "x", "kai.nvidia.com/job-size": size} for size in "23"]
+    assert written(pod("a", **sizes[0]), pod("b", **sizes[1])) == {}
+
+
+def test_a_group_that_was_written_is_as_old_as_its_gang() -> None:
+    objects = RawObjects(pods=(pod("a"),))
+    recall = Recall()
+    (before,) = snapshot_from_objects(objects, now_s=0.0, recall=recall).gangs
+    (group,) = recall.own_groups.values()
+    metadata = {**group.document["metadata"], "uid": "new", "creationTimestamp": "2026-06-01T00:00:00Z"}
+    stands = {**group.document, "metadata": metadata}
+    named = pod("a")
+    named["metadata"]["annotations"] = {"pod-group-name": metadata["name"]}
+    for member in (pod("a"), named):
+        (after,) = snapshot_from_objects(RawObjects(pods=(member,), pod_groups=(stands,)), now_s=0.0).gangs
+        assert (after.key, after.created_s, after.queue) == (before.key, before.created_s, before.queue)
+        assert len(after.pods) == 1
+
+
+def test_only_what_follows_the_workload_is_changed() -> None:
+    wanted = {"spec": {"minMember": 2, "queue": "q", "priorityClassName": "train"}}
+    stands = {
+        "spec": {
+            "minMember": 1,
+            "queue": "other",
+            "preemptibility": "preemptible",
+            "markUnschedulable": False,
+            "topologyConstraint": {"topology": "t"},
+        }
+    }
+    assert followed(stands, wanted) == {"minMember": 2, "priorityClassName": "train", "preemptibility": None}
+    assert followed(wanted, wanted) == {}
+    assert followed(stands, {"spec": {**stands["spec"], "topologyConstraint": {"topology": "u"}}}) == {
+        "topologyConstraint": {"topology": "u"}
+    }
