@@ -11,11 +11,15 @@ _TOPOLOGY = "topologyConstraint"
 
 
 def pod_group_verdict(pod_group: Raw, lookup: Lookup, *, is_new: bool, refuses_unknown: bool = True) -> Verdict:
-    """All rules on a PodGroup that is made or changed."""
+    """All rules on a PodGroup that is made or changed.
+
+    One with an owner was made by a pod grouper: its queue is not refused, as without a PodGroup nobody could tell the
+    pods why they wait.
+    """
     spec = pod_group.get("spec")
-    queue = spec.text("queue")
+    queue, is_made = spec.text("queue"), bool(pod_group.items("metadata.ownerReferences"))
     verdict = _tree(spec, is_new) + _topologies(spec)
-    return verdict + named_queue(queue, lookup, refuses=refuses_unknown) if queue else verdict
+    return verdict + named_queue(queue, lookup, refuses=refuses_unknown and not is_made) if queue else verdict
 
 
 def _tree(spec: Raw, is_new: bool) -> Verdict:

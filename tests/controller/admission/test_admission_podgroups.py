@@ -99,3 +99,9 @@ def test_a_level_without_a_topology_is_a_warning(cluster: Any) -> None:
 def test_the_queue_must_exist(cluster: Any) -> None:
     assert judged(cluster, queue="research") == Verdict()
     assert judged(cluster, queue="reserch").refusals == ("Queue 'reserch' does not exist. Did you mean 'research'?",)
+
+
+def test_the_queue_of_one_that_a_grouper_made_is_a_warning(cluster: Any) -> None:
+    made = {"metadata": {"name": "g", "ownerReferences": [{"kind": "Job"}]}, "spec": {"queue": "reserch"}}
+    text = "Queue 'reserch' does not exist. Did you mean 'research'?"
+    assert pod_group_verdict(Raw(made), cluster.lookup, is_new=True) == Verdict(warnings=(text,))
