@@ -20,6 +20,9 @@ from kai_solver.kubeobjects.raw import format_time
 KEPT_EVENTS = 100_000
 """Changes kept for watches; who is further behind must list again."""
 
+EVENT_OBJECTS = 5_000
+"""Objects of the kind Event that are kept."""
+
 BUILT_IN: tuple[Resource, ...] = tuple(value for value in vars(resources).values() if isinstance(value, Resource))
 
 
@@ -95,7 +98,15 @@ class MemoryApi:
             metadata |= {"uid": str(uuid.uuid4()), "creationTimestamp": format_time(self._now())}
             if resource == resources.PODS:
                 value.setdefault("status", {}).setdefault("phase", "Pending")
+            if resource == resources.EVENTS:
+                self._forget_events()
             return self._write("ADDED", resource, key, value)
+
+    def _forget_events(self) -> None:
+        """Servers keep events for an hour; here it is the newest that are kept."""
+        kept = self._objects.get(resources.EVENTS, {})
+        while len(kept) >= EVENT_OBJECTS:
+            del kept[next(iter(kept))]
 
     def patch(
         self,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kai_solver.cluster.api import Api, ApiError, Object, WatchEvent, key_of, meta, version_of
-from kai_solver.cluster.resources import JOBS, NODES, PODS, PRIORITY_CLASSES, QUEUES, Resource
+from kai_solver.cluster.resources import JOBS, NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES, Resource
 
 RUN_SECONDS = "kai-solver.dev/run-seconds"
 """Annotation of a pod: how long it runs; without it, for ever."""
@@ -97,9 +97,16 @@ class JobController:
             for pod in pods:
                 self._api.delete(PODS, namespace, str(meta(pod)["name"]))
             self._api.delete(JOBS, namespace, str(meta(job)["name"]))
+            self._collect(uid, namespace)
             return
         for _ in range(int(job["spec"]["parallelism"]) - len(pods)):
             self._api.create(PODS, namespace, self._pod(job))
+
+    def _collect(self, uid: str, namespace: str) -> None:
+        """What belonged to a Job goes with it, as Kubernetes' garbage collector has it."""
+        for group in self._api.page(POD_GROUPS, namespace=namespace, limit=100_000).items:
+            if _owner(group) == uid:
+                self._api.delete(POD_GROUPS, namespace, str(meta(group)["name"]))
 
     def _pod(self, job: Object) -> dict[str, Any]:
         name = f"{meta(job)['name']}-{next(self._counter)}"
@@ -184,6 +191,6 @@ def _following(api: Api, resource: Resource, stop: threading.Event) -> Iterator[
         yield None
 
 
-def _owner(pod: Object) -> str:
-    owners = meta(pod).get("ownerReferences") or [{}]
+def _owner(item: Object) -> str:
+    owners = meta(item).get("ownerReferences") or [{}]
     return str(owners[0].get("uid", ""))

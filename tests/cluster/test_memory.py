@@ -6,7 +6,7 @@ import pytest
 
 from kai_solver.cluster.api import ApiError
 from kai_solver.cluster.memory import MemoryApi
-from kai_solver.cluster.resources import DISRUPTION_BUDGETS, NODES, PODS, QUEUES
+from kai_solver.cluster.resources import DISRUPTION_BUDGETS, EVENTS, NODES, PODS, QUEUES
 
 
 def pod(name: str = "p", **spec: Any) -> dict[str, Any]:
@@ -137,3 +137,11 @@ def test_a_kind_that_is_not_installed_is_missing() -> None:
     with pytest.raises(ApiError) as caught:
         MemoryApi(served=(PODS,)).page(NODES)
     assert caught.value.is_missing
+
+
+def test_only_the_newest_events_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kai_solver.cluster.memory.EVENT_OBJECTS", 2)
+    api = MemoryApi()
+    for name in "abc":
+        api.create(EVENTS, "n", {"metadata": {"name": name}})
+    assert [item["metadata"]["name"] for item in api.page(EVENTS).items] == ["b", "c"]

@@ -14,7 +14,7 @@ import urllib3
 
 from kai_solver.cluster.lease import Lease, holder_of, is_live
 from kai_solver.cluster.memory import MemoryApi
-from kai_solver.cluster.resources import LEASES, NODES, PODS, QUEUES, SECRETS
+from kai_solver.cluster.resources import EVENTS, LEASES, NODES, PODS, QUEUES, SECRETS
 from kai_solver.controller.app import Controller, refuse_beside_kai
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.errors import InputError
@@ -77,6 +77,19 @@ def test_a_replica_leads_and_schedules_and_lets_go() -> None:
         until(lambda: bound(api) == {"p"})
         assert replica.fence()
     assert holder_of(api, "kai-solver", "kai-solver-kai-scheduler") == "", "the next one may begin at once"
+
+
+def test_what_is_left_to_say_is_said_on_a_graceful_stop() -> None:
+    api = cluster()
+    limits = {"nvidia.com/gpu": "9"}
+    spec = {"schedulerName": "kai-scheduler", "containers": [{"name": "c", "resources": {"limits": limits}}]}
+    api.create(PODS, "n", {"metadata": {"name": "p", "labels": {"kai.scheduler/queue": "q"}}, "spec": spec})
+    with running(api, status_rate=1.0) as replica:
+        until(lambda: replica.metrics.registry.get_sample_value("kai_queue_depth_total") == 1.0)
+    (condition,) = api.get(PODS, "n", "p")["status"]["conditions"]
+    assert (condition["type"], condition["reason"]) == ("PodScheduled", "Unschedulable")
+    assert {event["reason"] for event in api.page(EVENTS).items} == {"Unschedulable"}
+    assert api.get(QUEUES, "", "q")["status"]["requested"]["nvidia.com/gpu"] == "9"
 
 
 def test_of_two_replicas_one_acts_and_the_other_follows() -> None:

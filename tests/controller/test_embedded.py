@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from kai_solver.cli.app import app
 from kai_solver.cluster.memory import MemoryApi
-from kai_solver.cluster.resources import JOBS, PODS
+from kai_solver.cluster.resources import JOBS, POD_GROUPS, PODS
 from kai_solver.controller.app import Controller
-from kai_solver.controller.embedded import Demo, start
+from kai_solver.controller.embedded import Demo, JobController, start
 from kai_solver.controller.settings import ControllerSettings
 
 
@@ -66,6 +66,21 @@ def until(condition: Callable[[], bool], limit_s: float = 20.0) -> None:
     while not condition():
         assert time.monotonic() < end_s, "never came true"
         time.sleep(0.05)
+
+
+def test_a_finished_job_takes_its_pods_and_pod_group_with_it() -> None:
+    api = MemoryApi()
+    jobs = [api.create(JOBS, "n", {"metadata": {"name": name}, "spec": {"parallelism": 1}}) for name in ("j", "other")]
+    for job in jobs:
+        name, uid = job["metadata"]["name"], job["metadata"]["uid"]
+        owned = {"name": name, "ownerReferences": [{"kind": "Job", "name": name, "uid": uid}]}
+        api.create(POD_GROUPS, "n", {"metadata": owned})
+        phase = "Succeeded" if name == "j" else "Running"
+        api.create(PODS, "n", {"metadata": owned, "spec": {}, "status": {"phase": phase}})
+        JobController(api)._complete(job)
+    assert [[item["metadata"]["name"] for item in api.page(kind).items] for kind in (JOBS, PODS, POD_GROUPS)] == [
+        ["other"]
+    ] * 3
 
 
 def test_work_comes_and_goes_and_nothing_is_promised_twice() -> None:
