@@ -34,8 +34,7 @@ class Memo:
         self._grown: tuple[tuple[Queue, ...], Policy, QueueTree] | None = None
         self._kinds: Kinds | None = None
         self._first_size = 0
-        self._roster: Roster | None = None
-        self._occupancy: Occupancy | None = None
+        self._tenants: tuple[Roster, Occupancy] | None = None
 
     def ground(self, snapshot: Snapshot) -> Ground:
         """The nodes of ``snapshot``."""
@@ -70,23 +69,23 @@ class Memo:
             known = self._kinds = Kinds(aligned=aligned)
         return known
 
-    def roster(self, snapshot: Snapshot, ground: Ground, kinds: Kinds) -> Roster:
-        """Who is there."""
-        known = self._roster
-        is_new = known is None or known.kinds is not kinds
-        if known is None or is_new:
-            known = self._roster = Roster(kinds)
-        known.call(snapshot.gangs, snapshot.foreign, ground.index)
-        if is_new:
-            self._first_size = kinds.size
-        return known
+    def tenants(self, snapshot: Snapshot, ground: Ground, kinds: Kinds) -> tuple[Roster, Occupancy]:
+        """Who is there, and what they hold.
 
-    def occupancy(self, roster: Roster, ground: Ground) -> Occupancy:
-        """What they hold."""
-        known = self._occupancy
-        if known is None or not known.serves(ground, roster.kinds):
-            known = self._occupancy = Occupancy(ground, roster.kinds)
-            known.update(ground, [*roster.rows, roster.foreign], [])
+        Both are changed step by step, and only together: where a step fails, neither is kept.
+        """
+        known, self._tenants = self._tenants, None
+        if known is None or known[0].kinds is not kinds:
+            roster, occupancy = Roster(kinds), None
         else:
-            known.update(ground, roster.come, roster.gone)
-        return known
+            roster, occupancy = known
+        roster.call(snapshot.gangs, snapshot.foreign, ground.index)
+        if known is None or known[0] is not roster:
+            self._first_size = kinds.size
+        if occupancy is not None and occupancy.serves(ground, kinds):
+            occupancy.update(ground, roster.come, roster.gone)
+        else:
+            occupancy = Occupancy(ground, kinds)
+            occupancy.update(ground, [*roster.rows, roster.foreign], [])
+        self._tenants = roster, occupancy
+        return self._tenants

@@ -123,9 +123,8 @@ def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
     """
     memo = memo or Memo()
     ground, tree, kinds = memo.ground(snapshot), memo.tree(snapshot), memo.kinds(snapshot)
-    roster = memo.roster(snapshot, ground, kinds)
+    roster, occupancy = memo.tenants(snapshot, ground, kinds)
     table = PodTable(snapshot, roster, kinds, ground, tree)
-    occupancy = memo.occupancy(roster, ground)
     held, releasing = occupancy.held_with_reservations()
     if table.shapes.zones is not None:
         table.shapes.zones.occupy(table.pods, table.pod_node)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -321,6 +322,19 @@ def test_a_field_changes(name: str, change: Callable[[Snapshot, Draw, str], Snap
         build_problem(before, memo)
         after = change(before, draw, name)
         assert told(build_problem(after, memo)) == told(build_problem(after))
+
+
+@pytest.mark.parametrize(
+    "fails", ["kai_solver.reduction.problem.PodTable", "kai_solver.reduction.memo.Occupancy.update"]
+)
+def test_a_cycle_that_fails_midway_leaves_a_memo_that_is_right(fails: str) -> None:
+    draw, memo = Random(1), Memo()
+    before = a_cluster(draw)
+    build_problem(before, memo)
+    after = come_and_gone(before, draw)
+    with patch(fails, side_effect=MemoryError), pytest.raises(MemoryError):
+        build_problem(after, memo)
+    assert told(build_problem(after, memo)) == told(build_problem(after))
 
 
 @given(seed=st.integers(0, 2**32), steps=st.lists(st.sampled_from(range(len(STEPS))), min_size=1, max_size=12))
