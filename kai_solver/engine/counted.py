@@ -1,8 +1,9 @@
 """Least disruption by sums: where counting proves the greedy's plan the best of all stages, none need be searched.
 
 With the admitted set fixed, newcomers must fit what is free and what the evicted held; who is moved still takes as much
-as before. So of every resource the evicted give at least what the newcomers lack, and the cheapest way to give that
-much, units being divisible, is a bound of each stage.
+as before (nothing is claimed where one of them asks for GPU memory: he takes less of a larger device). So of every
+resource the evicted give at least what the newcomers lack, and the cheapest way to give that much, units being
+divisible, is a bound of each stage.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,6 +17,7 @@ from kai_solver.formulation.stages import MOST_RANKED
 from kai_solver.greedy import Outcome, VictimPool
 from kai_solver.greedy.holds import HoldRows
 from kai_solver.reduction import Problem
+from kai_solver.search.looseness import loose_gangs
 from kai_solver.search.rights import Rights
 from kai_solver.units import GPU, MILLI, PODS
 
@@ -34,7 +36,8 @@ def proven_by_count(
 ) -> tuple[Stage, ...] | None:
     """The ``measured`` stages, each at its bound; None where sums do not prove them all.
 
-    ``names``: the model's stages. Few victims are chosen by their order, too, which sums do not tell.
+    ``names``: the model's stages. Few victims are chosen by their order, too, which sums do not tell; nor do they tell
+    what elastic gangs of unlike pods could give up instead.
     """
     pool = outcome.pool
     if pool is None or outcome.stale or len(rights.movable) <= MOST_RANKED or not COUNTED.issuperset(names):
@@ -42,6 +45,11 @@ def proven_by_count(
     if any(stage.value and not stage.optimal for stage in measured if stage.name in ("moved-pods", "nodes-opened")):
         return None
     evictable = rights.by_rung.get(Rung.RECLAIM, frozenset()) | rights.by_rung.get(Rung.PREEMPT, frozenset())
+    by_memory = set(outcome.state.by_memory)
+    if any(not by_memory.isdisjoint(pool.units[unit].pods) for unit in rights.movable if by_memory):
+        return None
+    if loose_gangs(outcome.state, pool, evictable, anywhere=True):
+        return None
     sums = _Sums(outcome, pool, np.array(sorted(evictable), dtype=np.int64))
     bounds = sums.bounds({stage.name: int(stage.value) for stage in measured})
     if any(bounds.get(stage.name, stage.bound) < stage.value for stage in measured):

@@ -7,13 +7,16 @@ subgroups: a better set of victims may keep others.
 from kai_solver.greedy import State, VictimPool
 
 
-def loose_gangs(state: State, pool: VictimPool, evictable: frozenset[int]) -> frozenset[int]:
-    """Gangs of ``evictable`` units that could give up others of their pods, and it would make a difference."""
+def loose_gangs(state: State, pool: VictimPool, evictable: frozenset[int], *, anywhere: bool = False) -> frozenset[int]:
+    """Gangs of ``evictable`` units that could give up others of their pods, and it would make a difference.
+
+    ``anywhere``: it makes none where pods run.
+    """
     gangs = {pool.units[unit].gang for unit in evictable}
-    return frozenset(gang for gang in gangs if _is_loose(state, pool, gang, evictable))
+    return frozenset(gang for gang in gangs if _is_loose(state, pool, gang, evictable, anywhere=anywhere))
 
 
-def _is_loose(state: State, pool: VictimPool, gang: int, evictable: frozenset[int]) -> bool:
+def _is_loose(state: State, pool: VictimPool, gang: int, evictable: frozenset[int], *, anywhere: bool) -> bool:
     problem, units = state.problem, [pool.units[unit] for unit in pool.of_gang[gang]]
     pods = [pod for unit in units for pod in unit.pods]
     leaves = problem.gangs[gang].leaves
@@ -22,5 +25,7 @@ def _is_loose(state: State, pool: VictimPool, gang: int, evictable: frozenset[in
         is_single = len(leaves) == 1 or not any(unit.is_core for unit in units)
         if len(units) == 1 or (is_single and all(unit.index in evictable for unit in units)):
             return False
+    if anywhere:
+        return len({(problem.pod_shape[p], state.leaf_of[p]) for p in pods}) > 1
     places = {(problem.pod_shape[p], state.leaf_of[p], problem.pod_node[p], problem.seats.get(p)) for p in pods}
     return len(places) > 1

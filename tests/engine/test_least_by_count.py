@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kai_solver.domain import Plan, Rung, Snapshot
+from kai_solver.domain import GpuRequest, Plan, Rung, Snapshot
 from kai_solver.engine import Engine, counted
 from kai_solver.engine.counted import WORK, proven_by_count
 from kai_solver.engine.stages import measured_stages
@@ -17,7 +17,7 @@ from kai_solver.reduction import build_problem
 from kai_solver.search.oracle import OracleLadder
 from kai_solver.search.rights import rights_of
 from kai_solver.units import UNLIMITED
-from tests.greedy.support import a_gang, a_node, a_queue, a_snapshot
+from tests.greedy.support import a_gang, a_node, a_pod, a_queue, a_snapshot
 
 NAMES = ("disruption", "preference", "victim-order")
 
@@ -98,6 +98,22 @@ def test_sums_prove_nothing_where_what_is_free_lies_apart() -> None:
         assert len(outcome.admissions) == 1
         found = proven_by_count(outcome, rights_of(outcome), NAMES, measured_stages(outcome))
         assert (found is not None) is is_proven
+
+
+def test_sums_prove_nothing_of_pods_that_take_less_elsewhere_or_gangs_that_could_give_up_others() -> None:
+    full = many(2)
+    assert _is_proven(full)
+    for gpus in (1, 0):
+        gang = a_gang("old-0", "theirs", 3, node="n00", need=2)
+        gang = replace(gang, pods=(*gang.pods[:2], a_pod("old-0", 2, gpus=gpus, node="n00")))
+        assert _is_proven(replace(full, gangs=(gang, *full.gangs[2 + gpus :]))) is (gpus == 1)
+    by_memory = replace(full.gangs[0].pods[0], gpu=GpuRequest(1, 0, memory_mib=100))
+    assert not _is_proven(replace(full, gangs=(replace(full.gangs[0], pods=(by_memory,)), *full.gangs[1:])))
+
+
+def _is_proven(snapshot: Snapshot) -> bool:
+    outcome = climbed(snapshot)
+    return proven_by_count(outcome, rights_of(outcome), NAMES, measured_stages(outcome)) is not None
 
 
 def test_few_victims_and_stages_of_ones_own_are_searched() -> None:
