@@ -31,6 +31,9 @@ STAGES = ("disruption", "preference", "victim-order")
 OPTIONAL_STAGES = ("leftover", "disruption-gpus")
 """Stages that ship as well, for models that name them (more by entry points)."""
 
+DISRUPTING = ("disruption", "disruption-gpus")
+"""Of all these, those about who is evicted or moved."""
+
 
 @dataclass(frozen=True, slots=True)
 class StageSpec:
@@ -120,6 +123,11 @@ class SolverModel:
     usual: tuple[UsualPod, ...] = ()
     budget_s: float = 2.0
     hash: str = ""
+
+    @property
+    def disrupting(self) -> tuple[str, ...]:
+        """Its stages about who is evicted or moved, in order."""
+        return tuple(stage.name for stage in self.stages if stage.name in DISRUPTING)
 
     @property
     def prices_leftover(self) -> bool:

@@ -44,7 +44,6 @@ Clock = Callable[[], float]
 READY_S = 10.0
 """Longest wait for the solver's start: 0.4 s on a quiet machine, a few seconds on a busy one (2026-11-21)."""
 
-
 MOST_KEPT = 0.25
 """Part of the budget that the climb leaves to the plan and its check at the most."""
 
@@ -346,7 +345,8 @@ class _Run:
     def _refine_locally(self, outcome: Outcome, child: SolverChild | None, refined: Refined | None) -> Refined | None:
         """Improve by neighbourhoods what the stages could not prove, until the budget ends."""
         pool, search = outcome.pool, self.model.search
-        is_open = is_local(outcome.state.problem, self.model) and (refined is None or is_unproven(refined.stages))
+        is_asked = is_local(outcome.state.problem, self.model) and bool(self.model.disrupting)
+        is_open = is_asked and (refined is None or is_unproven(refined.stages))
         seconds = search.neighbourhoods * self._left_s() if search.deterministic else self._left_s() - self.kept_s
         if child is None or pool is None or not is_open or self._is_too_late_for(seconds):
             return refined
@@ -383,7 +383,7 @@ class _Run:
     def _stages(self, plan: Plan, decided: _Decided) -> tuple[Stage, ...]:
         """Admission first; then what the solver proved of each stage, or what the plan costs with trivial bounds."""
         found = {s.name: s for s in decided.refined.stages} if decided.refined is not None else {}
-        by_gpus = any(stage.name == "disruption-gpus" for stage in self.model.stages)
+        by_gpus = "disruption-gpus" in self.model.disrupting
         measured = measured_stages(decided.outcome, by_gpus=by_gpus)
         merged = [_merged(stage, found.pop(stage.name, None)) for stage in measured]
         return (admission_stage(plan), *merged, *found.values())

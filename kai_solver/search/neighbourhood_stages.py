@@ -37,7 +37,9 @@ LEAST_S = 0.02
 """Deterministic seconds that a neighbourhood costs beside the solver's: without them a search of many would not end."""
 FRUITLESS = 100
 """Neighbourhoods without success, one after the other, after which the search ends."""
-DISRUPTING = ("evicted-work/", "gangs-broken", "evicted-pods", "moved-pods")
+EVICTED = ("evicted-work/", "evicted-gpus/")
+"""What a plan is to evict the least of; which, a model says."""
+DISRUPTING = (*EVICTED, "gangs-broken", "evicted-pods", "moved-pods")
 NOBODY: frozenset[int] = frozenset()
 
 OnBetter = Callable[[int, int], None]
@@ -104,7 +106,7 @@ class LocalStages:
             return False
         joiner = LocalJoiner(self.outcome, hood)
         joint = self._joint(joiner, hood)
-        form = formulate(joint, self.asker.model.families, ["disruption"])
+        form = formulate(joint, self.asker.model.families, self.asker.model.disrupting)
         if not self.chooser.last.is_wide:
             self._keep_by_queue(form, hood)
         values, proven = self._less(form)
@@ -113,7 +115,7 @@ class LocalStages:
         return done
 
     def _less(self, form: Formulation) -> tuple[Ints | None, bool]:
-        """A less disruptive solution, or None; and whether the least work was proven.
+        """A less disruptive solution, or None; and whether the least work (or GPUs) was proven.
 
         First the work alone: the counts after it take most of the time and are seldom what is gained.
         """
@@ -121,7 +123,7 @@ class LocalStages:
         if hint is None:
             return None, True
         stages = [StageObjective(o.name, o.terms, o.constant, o.weight, 0.0, o.least) for o in form.objectives]
-        work = [stage for stage in stages if stage.name.startswith("evicted-work")]
+        work = [stage for stage in stages if stage.name.startswith(EVICTED)]
         first = self.asker.minimize(form, work, hint, seconds=WORK_S)
         best = hint if first.values is None else first.values
         reached = {stage.name: stage.value_of(best) for stage in work}

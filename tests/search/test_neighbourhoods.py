@@ -9,7 +9,20 @@ import pytest
 
 from kai_solver.bench import generated
 from kai_solver.check import check_plan
-from kai_solver.domain import Gang, GpuRequest, Node, Pod, PodStatus, Queue, Rung, Snapshot, Stage, flat_gang
+from kai_solver.domain import (
+    Gang,
+    GpuRequest,
+    Node,
+    Pod,
+    PodStatus,
+    Queue,
+    Rung,
+    Snapshot,
+    SolverModel,
+    Stage,
+    StageSpec,
+    flat_gang,
+)
 from kai_solver.engine import Engine
 from kai_solver.engine.stages import measured_stages
 from kai_solver.formulation.expand import Decision
@@ -98,19 +111,24 @@ CHOICE = a_cluster(
 """Urgent may have the node of dear (990 s more are lost), or that of cheap."""
 
 
-def with_the_dear_victim() -> tuple[Outcome, VictimPool]:
-    """A climb that took the wrong victim."""
-    outcome = Ladder(build_problem(CHOICE), (Rung.ALLOCATE,), OracleLadder(None)).climb()
+def with_the_victim(victim: str, cluster: Snapshot = CHOICE, node: int = 0) -> tuple[Outcome, VictimPool]:
+    """A climb that took ``victim`` on ``node``."""
+    outcome = Ladder(build_problem(cluster), (Rung.ALLOCATE,), OracleLadder(None)).climb()
     pool = outcome.pool = Disruption.pool_of(outcome.state)
     gangs = {gang.gang.name: gang.index for gang in outcome.state.problem.gangs}
-    (dear,) = pool.of_gang[gangs["dear"]]
+    (unit,) = pool.of_gang[gangs[victim]]
     state = outcome.state
     chunk = Chunker(state.problem.gangs[gangs["urgent"]], state.gangs[gangs["urgent"]], state.problem.pod_shape).next()
     assert chunk is not None
-    pool.leave(dear)
-    state.put(chunk.pods[0], 0, now=False)
-    outcome.admit(Admission(chunk, Rung.PREEMPT, (dear,)))
+    pool.leave(unit)
+    state.put(chunk.pods[0], node, now=False)
+    outcome.admit(Admission(chunk, Rung.PREEMPT, (unit,)))
     return outcome, pool
+
+
+def with_the_dear_victim() -> tuple[Outcome, VictimPool]:
+    """A climb that took the wrong victim."""
+    return with_the_victim("dear")
 
 
 def names(outcome: Outcome, units: Sequence[int]) -> set[str]:
@@ -162,10 +180,10 @@ def stages_of(outcome: Outcome) -> list[Stage]:
     return measured_stages(outcome)
 
 
-def an_asker(solver: SolverChild | Silent, seconds: float = 5.0, seed: int = 0) -> Asker:
+def an_asker(solver: SolverChild | Silent, seconds: float = 5.0, seed: int = 0, model: SolverModel = LOCAL) -> Asker:
     if isinstance(solver, Silent):
         return Asker(load_model("default"), solver, Budget(seconds, solver.clock, solver.now), seed)
-    return Asker(LOCAL, solver, Budget(seconds, time.monotonic, time.monotonic(), deterministic=True), seed)
+    return Asker(model, solver, Budget(seconds, time.monotonic, time.monotonic(), deterministic=True), seed)
 
 
 def test_a_cheaper_victim_is_found(child: SolverChild) -> None:
@@ -176,6 +194,22 @@ def test_a_cheaper_victim_is_found(child: SolverChild) -> None:
     assert names(outcome, outcome.admissions[0].units) == {"cheap"}
     assert stages_of(outcome)[0].value == 4 * 10
     assert told[-1] == (told[-1][0], search.improved)
+
+
+@pytest.mark.parametrize(("stage", "left"), [("disruption", {"large"}), ("disruption-gpus", {"old", "older"})])
+def test_what_is_to_be_evicted_least_is_what_the_model_says(child: SolverChild, stage: str, left: set[str]) -> None:
+    cluster = a_cluster(
+        2,
+        a_gang("old", 2, on="n0", since_s=0.0),
+        a_gang("older", 2, on="n0", since_s=-100.0),
+        a_gang("large", 4, on="n1", since_s=990.0),
+        a_gang("urgent", 2, priority=60),
+    )
+    outcome, pool = with_the_victim("large", cluster, node=1)
+    model = replace(LOCAL, stages=(StageSpec(stage),))
+    LocalStages(an_asker(child, model=model), outcome, pool, rights_of(outcome)).run()
+    (taken,) = names(outcome, outcome.admissions[0].units)
+    assert taken in left
 
 
 def test_where_nobody_is_disturbed_nothing_is_asked() -> None:
