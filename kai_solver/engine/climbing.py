@@ -45,8 +45,7 @@ that time (2026-11-22). 500 loaded nodes: 9 of 40, and up to 12 more are served.
 
 def are_few_unknown(climb: Climb) -> bool:
     """Whether nearly all gangs that wait in the end have an answer that is proven."""
-    state, refusals = climb.outcome.state, climb.outcome.refusals
-    waiting = [g.index for g in state.problem.gangs if g.waits and any(state.gangs[g.index].pending)]
+    waiting, refusals = climb.outcome.waiting, climb.outcome.refusals
     unknown = sum(any(r.proof.state == "unknown" for r in refusals.get(gang, {}).values()) for gang in waiting)
     return unknown <= FEW * len(waiting)
 

@@ -10,7 +10,6 @@ from kai_solver.greedy.course import BUDGET_ENDED
 FIRST_S = 0.1
 """Seconds after which a cycle that still climbs makes its first plan; those that end before have none but their own."""
 
-
 WORTH_S = 0.15
 """A first plan costs about as much as assembling and checking the last one: it is made where the climb, at the pace at
 which it has admitted gangs so far, goes on for longer than that (4,000 jobs on 500 empty nodes: 0.1 s, 2026-11-22)."""
@@ -18,16 +17,12 @@ which it has admitted gangs so far, goes on for longer than that (4,000 jobs on 
 
 def is_worth_it(outcome: Outcome, climbed_s: float) -> bool:
     """Whether so much of the climb is still to come that a plan of what there is by now is worth its time."""
-    gangs, state = outcome.state.problem.gangs, outcome.state
-    waiting = sum(gang.waits and any(state.gangs[gang.index].pending) for gang in gangs)
-    return climbed_s * waiting >= WORTH_S * len(outcome.admissions)
+    return climbed_s * len(outcome.waiting) >= WORTH_S * len(outcome.admissions)
 
 
 def as_if_ended(outcome: Outcome, rungs: Iterable[Rung]) -> Outcome:
     """``outcome`` as if time had ended here: of whom a rung has not answered, it knows nothing. Shares its state."""
     asked = [rung for rung in rungs if rung is not Rung.STALE]
-    gangs, state = outcome.state.problem.gangs, outcome.state
-    waiting = [gang.index for gang in gangs if gang.waits and any(state.gangs[gang.index].pending)]
     late = dict.fromkeys(asked, BUDGET_ENDED)
-    refusals = outcome.refusals | {gang: late | outcome.refusals.get(gang, {}) for gang in waiting}
+    refusals = outcome.refusals | {gang: late | outcome.refusals.get(gang, {}) for gang in outcome.waiting}
     return replace(outcome, refusals=refusals, stopped=True)

@@ -114,6 +114,12 @@ class Outcome:
         if self.pool is not None:
             self.pool.pinned.discard(admission.chunk.gang)
 
+    @property
+    def waiting(self) -> list[int]:
+        """Gangs with pods that might be placed still."""
+        gangs = self.state.gangs
+        return [gang.index for gang in self.state.problem.gangs if gang.waits and any(gangs[gang.index].pending)]
+
     def has_admitted(self) -> frozenset[int]:
         """Gangs that got places in this cycle."""
         return frozenset(a.chunk.gang for a in self.admissions)
