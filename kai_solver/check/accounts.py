@@ -37,6 +37,12 @@ def paid(pod: Pod, node: Node | None) -> Amount:
     return request[CPU], request[MEMORY], milli
 
 
+def smallest_devices(scene: Scene) -> Node | None:
+    """A node whose GPUs have the least memory: as there count requests by memory without a place (reference 3.11)."""
+    nodes = [node for node in scene.snapshot.nodes if node.gpus and node.gpu_memory_mib]
+    return min(nodes, key=lambda node: node.gpu_memory_mib, default=None)
+
+
 @dataclass(frozen=True, slots=True)
 class QueueTree:
     """Queues that can hold gangs, and the way from each to its root.

@@ -4,7 +4,18 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from kai_solver.check.accounts import RESOURCES, ZERO, Amount, Ledger, QueueTree, minus, paid, plus, total
+from kai_solver.check.accounts import (
+    RESOURCES,
+    ZERO,
+    Amount,
+    Ledger,
+    QueueTree,
+    minus,
+    paid,
+    plus,
+    smallest_devices,
+    total,
+)
 from kai_solver.check.scene import Scene
 from kai_solver.check.victims import EVICTING, Toll, TollBook, judge_runtime
 from kai_solver.check.violation import Violation
@@ -40,6 +51,7 @@ class Court:
 
     def __init__(self, scene: Scene, tree: QueueTree, book: TollBook, before: Ledger, shares: Shares) -> None:
         self._scene = scene
+        self._smallest = smallest_devices(scene)
         self._book = book
         self._tree = tree
         self._ledger = before.copy()
@@ -53,11 +65,11 @@ class Court:
         """Violations of all claims, in the order of admission."""
         for key, rung in dict.fromkeys(self._scene.plan.admitted):
             change = self._scene.changes[key]
-            need = self._amount([bind for bind in change.binds if bind.rung is rung])
+            come = [bind for bind in change.binds if bind.rung is rung]
             tolls = self._book.tolls(key, rung) if rung in EVICTING else []
             if rung is Rung.RECLAIM and tolls:
-                yield from self._judge(self._claim(change.gang, need, tolls))
-            self._ledger.add(change.gang, need)
+                yield from self._judge(self._claim(change.gang, self._asked(come), tolls))
+            self._ledger.add(change.gang, self._amount(come))
             for toll in tolls:
                 self._remove(toll)
 
@@ -78,6 +90,10 @@ class Court:
             entry = entries[0]
             return paid(pods[entry.pod], nodes[entry.source if isinstance(entry, Move) else entry.node])
         return total((pods[e.pod], nodes[e.source if isinstance(e, Move) else e.node]) for e in entries)
+
+    def _asked(self, come: list[Bind]) -> Amount:
+        """What rights are asked for, before anybody has a place: requests by GPU memory as on the smallest devices."""
+        return total((self._scene.pods[bind.pod], self._smallest) for bind in come)
 
     def _remove(self, toll: Toll) -> None:
         fresh = [eviction for eviction in toll.evictions if eviction.pod not in self._gone]

@@ -2,7 +2,18 @@
 
 import numpy as np
 
-from kai_solver.check.accounts import ZERO, Amount, Counts, Ledger, book, count_paid, minus, paid, plus
+from kai_solver.check.accounts import (
+    ZERO,
+    Amount,
+    Counts,
+    Ledger,
+    book,
+    count_paid,
+    minus,
+    paid,
+    plus,
+    smallest_devices,
+)
 from kai_solver.check.scene import Scene
 from kai_solver.domain import PodStatus, Rung, counted_gpu_milli
 from kai_solver.fairness import QueueTree as Queues
@@ -40,8 +51,7 @@ def _pending(scene: Scene, before: Ledger) -> Ledger:
     Requests by GPU memory count as on the smallest GPU.
     """
     ledger = before.copy()
-    devices = [node for node in scene.snapshot.nodes if node.gpus and node.gpu_memory_mib]
-    smallest = min(devices, key=lambda node: node.gpu_memory_mib, default=None)
+    smallest = smallest_devices(scene)
     counts: Counts = {}
     for gang in scene.snapshot.gangs:
         waiting = [pod for pod in gang.pods if pod.status is PodStatus.PENDING]

@@ -8,6 +8,7 @@ from kai_solver.domain import Rung
 from kai_solver.fairness import ReclaimLedger, may_reclaim
 from kai_solver.greedy.outcome import Admission, Outcome
 from kai_solver.greedy.rules import reclaim_allowed
+from kai_solver.greedy.units import charge_of
 from kai_solver.greedy.victims import VictimPool
 from kai_solver.reduction.charges import Charge, sum_of
 
@@ -56,9 +57,13 @@ class Books:
         """What the admission costs its queue at its places."""
         return sum_of(self.state.places[pod].charge for pod in admission.chunk.pods)
 
+    def asked_by(self, admission: Admission) -> Charge:
+        """What its rights to reclaim are asked for: requests by GPU memory count on the smallest devices."""
+        return charge_of(self.problem, admission.chunk.pods)
+
     def _is_allowed(self, admission: Admission) -> bool:
         """With victims that it shares with an earlier one still in their places."""
-        charge = self.charge_of(admission)
+        charge = self.asked_by(admission)
         problem, gang = self.problem, self.problem.gangs[admission.chunk.gang]
         shared = [unit for unit in admission.units if unit in self.gone]
         for unit in shared:

@@ -107,7 +107,7 @@ class _Sharing:
 
     def _taken(self, admission: Admission, able: list[_Parcel]) -> list[_Parcel]:
         """Those of ``able`` that the admission takes; they are back in their queues then."""
-        gang, charge = self.problem.gangs[admission.chunk.gang], self.books.charge_of(admission)
+        gang, charge = self.problem.gangs[admission.chunk.gang], self.books.asked_by(admission)
         if able and admission.rung is Rung.RECLAIM:
             books, free = self.books, gang.gang.preemptible
             share = self.problem.share

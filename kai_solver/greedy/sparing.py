@@ -14,9 +14,20 @@ from kai_solver.reduction import GangShape
 
 
 def spare(outcome: Outcome) -> None:
-    """Let evicted pods stay that are in nobody's way and leave their gang whole; stale gangs go as they are."""
+    """Let evicted pods stay that are in nobody's way and leave their gang whole; stale gangs go as they are.
+
+    Then moved ones, and evicted ones once more where some of these left their new places.
+    """
+    placer = Placer(outcome.state)
+    _spare_evicted(outcome, placer)
+    before = len(outcome.state.places)
+    _spare_moves(outcome, placer)
+    if len(outcome.state.places) < before:
+        _spare_evicted(outcome, placer)
+
+
+def _spare_evicted(outcome: Outcome, placer: Placer) -> None:
     state = outcome.state
-    placer = Placer(state)
     stale = set(outcome.stale)
     gone: dict[int, list[int]] = {}
     left = sorted(state.gone - state.places.keys())
@@ -27,7 +38,6 @@ def spare(outcome: Outcome) -> None:
     for gang, pods in gone.items():
         if gang in able and gang not in stale:
             _spare_gang(state, placer, state.problem.gangs[gang], pods)
-    _spare_moves(outcome, placer)
 
 
 def _spare_moves(outcome: Outcome, placer: Placer) -> None:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from kai_solver.domain import PodStatus
 from kai_solver.errors import InternalError
 from kai_solver.fairness import QueueOrder
+from kai_solver.greedy.overload import Overload
 from kai_solver.greedy.spacing import Crowds, admitting, is_kept
 from kai_solver.greedy.zones import ZoneLedger
 from kai_solver.predicates import PodAffinityIndex
@@ -84,6 +85,7 @@ class State:
         self.is_crossed = self.affinity is not None and self.affinity.is_crossed()
         self.zones = ZoneLedger(problem, problem.zones) if problem.zones is not None else None
         self.crowds = Crowds(problem)
+        self.overload = Overload(problem)
         self._plain: dict[int, bool] = {}
         self._requests = [np.array(s.request, dtype=np.int64) for s in problem.shapes.shapes]
         self.asked = [[(r, a) for r, a in enumerate(s.request) if a > 0] for s in problem.shapes.shapes]
@@ -459,14 +461,13 @@ class State:
         """True where there is room for an evicted ``pod`` where it ran."""
         problem = self.problem
         node, shape = problem.pod_node[pod], problem.pod_shape[pod]
-        seats = problem.seats.get(pod, ())
+        seats, excused = problem.seats.get(pod, ()), self.overload.excused(node, self.places)
         if seats:
-            milli = problem.shapes.milli(shape)[node]
-            free = self.device_future[node]
-            if any(free[device] < milli for device in seats) or not self._has_slots(pod, node, seats):
+            milli, free = problem.shapes.milli(shape)[node], self.device_future[node]
+            has_slots = PODS in excused or self._has_slots(pod, node, seats)
+            if not has_slots or any(free[device] < milli for device in seats):
                 return False
-        future = self.future
-        if any(future[resource, node] < amount for resource, amount in self.asked[shape]):
+        if any(self.future[r, node] < amount and r not in excused for r, amount in self.asked[shape]):
             return False
         return self.zones is None or self.zones.has_room_at_home(pod)
 

@@ -307,6 +307,13 @@ class Joiner:
         over = {u for u in units if any(self.violated[home[p]] for p in pool.units[u].pods)}
         return units - frozenset(u for u in over if not pool.has_left(u) and not pool.is_moved(u))
 
+    def is_partial(self, units: frozenset[int]) -> bool:
+        """True where some of ``units`` run on nodes that hold more than they have: not all they may do is modelled."""
+        pool, home = self.outcome.pool, self.problem.pod_node
+        if pool is None or not self.violated.any():
+            return False
+        return any(self.violated[home[p]] for u in units for p in pool.units[u].pods)
+
     def _violated(self) -> BoolArray:
         """(N,) nodes that hold more than they have, as when a node shrank."""
         problem = self.problem

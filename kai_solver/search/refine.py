@@ -98,7 +98,8 @@ class Refiner:
         notes = (*notes, fault) if fault and not improved else notes
         known = [part.leaving.leaving for part in parts if part.leaving.leaving is not None]
         leaving = frozenset().union(*known) if known else None
-        return Refined(_added(parts, [part.told(certain=certain) for part in parts]), improved, notes, leaving)
+        told = _added(parts, [part.told(certain=certain) for part in parts])
+        return Refined(() if joiner.is_partial(rights.movable) else told, improved, notes, leaving)
 
     def _search(self, outcome: Outcome, parts: Sequence[Joint], rights: Rights) -> list[_Part]:
         """Search every part, with time by its size; what one does not use is the others'."""

@@ -11,7 +11,8 @@ from kai_solver.fairness import surplus as surplus_of
 from kai_solver.formulation.joint import QueueSurplus
 from kai_solver.greedy import Admission, Outcome, State, VictimPool
 from kai_solver.greedy.rules import Aggressor, Eligibility
-from kai_solver.reduction.charges import Charge, sum_of
+from kai_solver.greedy.units import charge_of
+from kai_solver.reduction.charges import Charge
 from kai_solver.units import UNLIMITED
 
 NOTHING: frozenset[int] = frozenset()
@@ -66,7 +67,7 @@ def _surplus(outcome: Outcome, survey: "_Survey", pool: VictimPool) -> Iterator[
     amounts: dict[int, list[int]] = {}
     for admission, leaves in zip(outcome.admissions, survey.leaves, strict=True):
         queue = problem.gangs[admission.chunk.gang].queue
-        charge = sum_of(outcome.state.places[pod].charge for pod in admission.chunk.pods)
+        charge = charge_of(problem, admission.chunk.pods)  # The most that it may cost, wherever it is seated.
         for mine, theirs in {levelled(tree, queue, leaf) for leaf in leaves}:
             floors: list[Sequence[int]] = [problem.allocatable[theirs]]
             if within_quota(tree, least, mine, charge):

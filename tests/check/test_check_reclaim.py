@@ -10,8 +10,10 @@ from kai_solver.domain import (
     Device,
     Eviction,
     Gang,
+    GpuRequest,
     Move,
     Node,
+    Plan,
     Policy,
     Queue,
     Rung,
@@ -192,3 +194,25 @@ def test_a_queue_whose_pods_only_move_pays_nothing(consolidating: bool, rules: l
     here = snapshot(nodes, gangs, queues=queues, policy=Policy(consolidating_reclaim=consolidating))
     moved = Move("ns/b0-0", "ns/b0", "n1", "n2", (Device(0, 1000),), ("ns/g",), Rung.RECLAIM)
     assert [rule for rule in broken(here, plan(reclaim(0), moves=(moved,))) if rule != "needless"] == rules
+
+
+def by_memory(pods: int) -> Snapshot:
+    """Four GPUs of 80 GB that ``b`` has, one of 40 GB that ``a`` has; pods of ``a`` wait for 30 GB each."""
+    claimant = gang("g", pods)
+    asked = tuple(replace(pod, gpu=GpuRequest(1, 0, 30_000)) for pod in claimant.pods)
+    small = replace(node("n2", 1), gpu_memory_mib=40_000)
+    gangs = [replace(claimant, pods=asked), *singles("b", *FULL), *singles("a", "n2")]
+    return snapshot([node("n1", 4), small], gangs)
+
+
+def seats_by_memory(pods: int) -> Plan:
+    """The pods share the device of the first victim; each takes 0.38 of it."""
+    shares = [reclaim(index=number) for number in range(pods)]
+    binds = [replace(share, devices=(Device(0, 380),)) for share in shares]
+    return plan(*binds, evictions=(evict("b0", 0, "n1", "g"),))
+
+
+@pytest.mark.parametrize(("pods", "rules"), [(1, []), (2, ["entitlement"])])
+def test_rights_are_asked_for_requests_by_memory_as_on_the_smallest_devices(pods: int, rules: list[str]) -> None:
+    """0.75 of a small device each: one stays within the share of two GPUs, two do not, whatever they take at last."""
+    assert broken(by_memory(pods), seats_by_memory(pods)) == rules

@@ -10,6 +10,7 @@ from kai_solver.domain import (
     Bind,
     Constraints,
     Device,
+    Eviction,
     Gang,
     GpuRequest,
     Node,
@@ -378,3 +379,24 @@ def test_slices_are_moved_though_they_are_no_devices(engine: Engine, model: str,
     plan = cycle(moved, load_model(model), child=engine.child)
     assert rungs(plan) == {"ns/large": Rung.CONSOLIDATION}
     assert check_plan(moved, plan) == ()
+
+
+@LADDERS
+@pytest.mark.parametrize(("pods", "expected"), [(1, {"ns/w": Rung.RECLAIM}), (2, {})])
+def test_rights_by_memory_are_asked_alike_by_bounds_and_checker(
+    engine: Engine, model: str, pods: int, expected: dict[str, Rung]
+) -> None:
+    """Two pods of 30 GB would take 0.76 of a large device; they are asked for 1.5, beside one of a share of two."""
+    large, small = a_node("a", 4, memory_mib=80_000), a_node("b", 1, memory_mib=40_000)
+    victims = [a_gang(f"v{i}", a_pod(f"v{i}", 1, "a", devices=(i,)), queue="v") for i in range(4)]
+    held = a_gang("h", a_pod("h0", 1, "b", devices=(0,)))
+    waiting = a_gang("w", *(a_pod(f"w{i}", gpu=GpuRequest(1, 0, 30_000), order=i) for i in range(pods)))
+    queues = tuple(Queue(name, quota=(UNLIMITED, UNLIMITED, 2000)) for name in "qv")
+    snapshot = replace(a_snapshot([large, small], *victims, held, waiting), queues=queues)
+    plan = cycle(snapshot, load_model(model), child=engine.child)
+    assert rungs(plan) == expected
+    assert check_plan(snapshot, plan) == ()
+    binds = tuple(Bind(f"ns/w{i}", "ns/w", "a", (Device(0, 380),), True, Rung.RECLAIM) for i in range(pods))
+    evicted = (Eviction("ns/v0", "ns/v0", "a", "reclaim", ("ns/w",)),)
+    by_hand = Plan(binds=binds, evictions=evicted, admitted=(("ns/w", Rung.RECLAIM),))
+    assert (check_plan(snapshot, by_hand) == ()) == bool(expected)

@@ -82,3 +82,15 @@ def test_a_move_that_made_room_stays() -> None:
     spare(outcome)
     assert len(outcome.state.gone) == 1
     assert len(outcome.state.places) == 2
+
+
+def test_who_was_evicted_for_a_move_stays_once_that_is_taken_back() -> None:
+    gangs = [a_gang(name, "v", gpus=3, node=node) for name, node in (("old", "large"), ("gone", "s"))]
+    problem = build_problem(a_snapshot([a_node(name, 3) for name in ("large", "s")], [a_queue("v", 9)], gangs))
+    outcome = Outcome(State(problem))
+    old, gone = (next(p for p, pod in enumerate(problem.pods) if pod.key == f"ns/{name}-0") for name in ("old", "gone"))
+    outcome.state.evict(gone)
+    outcome.state.evict(old)
+    outcome.state.put(old, 1, now=False)
+    spare(outcome)
+    assert not outcome.state.gone
