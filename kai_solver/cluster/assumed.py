@@ -20,13 +20,17 @@ LONGEST_S = 30.0
 
 @dataclass(slots=True)
 class _Assumption:
-    """One pod's: bound to ``node`` (empty: not), leaving; the last object that it was laid over, and the result."""
+    """One pod's: bound to ``node`` (empty: not), leaving; the last object that it was laid over, and the result.
+
+    ``held``: its binding is under way, however long that takes.
+    """
 
     uid: str
     since_s: float
     node: str = ""
     groups: tuple[str, ...] = ()
     leaving: bool = False
+    held: bool = False
     over: Object | None = None
     result: Object | None = None
 
@@ -40,10 +44,19 @@ class Assumed:
         self.expired = 0
         """How many were never confirmed."""
 
-    def bound(self, key: str, uid: str, node: str, now_s: float, groups: tuple[str, ...] = ()) -> None:
-        """The pod is being bound to ``node``, sharing the devices of ``groups`` there."""
+    def bound(
+        self, key: str, uid: str, node: str, now_s: float, groups: tuple[str, ...] = (), *, held: bool = False
+    ) -> None:
+        """The pod is being bound to ``node``, sharing the devices of ``groups`` there; ``held``: until it ``ended``."""
         with self._lock:
-            self._pods[key] = _Assumption(uid, now_s, node=node, groups=groups)
+            self._pods[key] = _Assumption(uid, now_s, node=node, groups=groups, held=held)
+
+    def ended(self, key: str, now_s: float) -> None:
+        """The pod was bound: the watch should show it soon."""
+        with self._lock:
+            assumption = self._pods.get(key)
+            if assumption is not None:
+                assumption.held, assumption.since_s = False, now_s
 
     def leaves(self, key: str, uid: str, now_s: float) -> None:
         """The pod is being evicted."""
@@ -72,7 +85,7 @@ class Assumed:
 
     def _expire(self, now_s: float) -> None:
         for key, assumption in list(self._pods.items()):
-            if now_s - assumption.since_s > LONGEST_S:
+            if not assumption.held and now_s - assumption.since_s > LONGEST_S:
                 del self._pods[key]
                 self.expired += 1
 

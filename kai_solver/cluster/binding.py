@@ -17,6 +17,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_de
 from kai_solver.cluster.api import Api, ApiError, meta
 from kai_solver.cluster.assumed import Assumed
 from kai_solver.cluster.resources import PODS
+from kai_solver.domain import Allotted
 from kai_solver.errors import KaiSolverError
 
 TRY_S = 20.0
@@ -37,7 +38,8 @@ class FenceError(KaiSolverError):
 class Seat:
     """A pod and the place that a plan gives it; ``annotations`` go onto the pod with its binding.
 
-    ``devices``: indices of shared devices with their thousandths; ``claims``: devices by resource claim.
+    ``devices``: indices of its devices with their thousandths; ``groups``: names of the shared ones, in order (none
+    for whole devices); ``claims``: devices by resource claim.
     """
 
     namespace: str
@@ -46,7 +48,8 @@ class Seat:
     node: str
     annotations: tuple[tuple[str, str], ...] = ()
     devices: tuple[tuple[int, int], ...] = ()
-    claims: tuple[tuple[str, Any], ...] = ()
+    claims: tuple[tuple[str, tuple[Allotted, ...]], ...] = ()
+    groups: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -84,6 +87,10 @@ class Preparation(Protocol):
         """Whether the pod needs it."""
         ...
 
+    def assume(self, seat: Seat) -> None:
+        """Count it as done from now on, before anything is written: the next cycle may begin at once."""
+        ...
+
     def prepare(self, seat: Seat) -> None:
         """Make it so; ends when it is. Done twice it must do no harm. `BindError` or `ApiError` where it cannot be."""
         ...
@@ -107,6 +114,8 @@ class Binder:
         What must be so before a pod is bound, in order.
     done
         Told, in some thread, what became of each gang.
+    waits
+        Where pods are prepared, which may take minutes; None: in ``pool``, too.
     """
 
     api: Api
@@ -115,6 +124,7 @@ class Binder:
     fence: Callable[[], bool]
     done: Callable[[GangBound], None]
     steps: Sequence[Preparation] = ()
+    waits: Executor | None = None
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
     _open: set[str] = field(default_factory=set)
@@ -132,7 +142,9 @@ class Binder:
         with self._lock:
             self._open.add(gang.gang)
         for seat in gang.seats:
-            self.assumed.bound(seat.key, seat.uid, seat.node, now_s)
+            self.assumed.bound(seat.key, seat.uid, seat.node, now_s, seat.groups, held=True)
+            for step in self._steps_of(seat):
+                step.assume(seat)
         runner.submit(self._guarded, gang)
 
     def _guarded(self, gang: GangSeats) -> None:
@@ -144,13 +156,16 @@ class Binder:
             self._forget(gang.seats)
             raise
         finally:
+            for seat in outcome.bound:
+                self.assumed.ended(seat.key, self.clock())
             with self._lock:
                 self._open.discard(gang.gang)
             self.done(GangBound(outcome.gang, outcome.bound, outcome.failed, outcome.released, self.clock() - began_s))
 
     def bind(self, gang: GangSeats) -> GangBound:
         """Prepare all, then bind all; release what is bound where that is too little."""
-        failed = self._each(gang.seats, self._prepare)
+        unready = [seat for seat in gang.seats if self._steps_of(seat)]
+        failed = self._each(unready, self._prepare, self.waits)
         ready = [seat for seat in gang.seats if seat.key not in failed]
         if len(ready) >= gang.needed:
             failed |= self._each(ready, self._bind)
@@ -168,9 +183,9 @@ class Binder:
         reasons = {seat.key: failed.get(seat.key, too_few) for seat in gang.seats}
         return GangBound(gang.gang, (), tuple((seat, reasons[seat.key]) for seat in gang.seats), tried and bool(bound))
 
-    def _each(self, seats: Sequence[Seat], act: Callable[[Seat], None]) -> dict[str, str]:
+    def _each(self, seats: Sequence[Seat], act: Callable[[Seat], None], pool: Executor | None = None) -> dict[str, str]:
         """Do it to all at once; why it failed by pod."""
-        futures: dict[Future[None], Seat] = {self.pool.submit(act, seat): seat for seat in seats}
+        futures: dict[Future[None], Seat] = {(pool or self.pool).submit(act, seat): seat for seat in seats}
         wait(futures)
         failed: dict[str, str] = {}
         for future, seat in futures.items():
@@ -181,15 +196,18 @@ class Binder:
                 raise error
         return failed
 
+    def _steps_of(self, seat: Seat) -> list[Preparation]:
+        return [step for step in self.steps if step.concerns(seat)]
+
     def _prepare(self, seat: Seat) -> None:
-        for step in self.steps:
-            if step.concerns(seat):
-                self._trying(lambda: step.prepare(seat))  # noqa: B023 - runs at once
+        for step in self._steps_of(seat):
+            self._trying(lambda: step.prepare(seat))  # noqa: B023 - runs at once
 
     def _undo(self, seats: Sequence[Seat]) -> None:
+        """Take back what was prepared; who no longer leads leaves it to the next leader."""
         for seat in seats:
-            for step in reversed(self.steps):
-                if step.concerns(seat):
+            for step in reversed(self._steps_of(seat)):
+                if self.fence():
                     step.undo(seat)
 
     def _forget(self, seats: Sequence[Seat]) -> None:

@@ -49,6 +49,8 @@ class View:
         None: as the objects in the cluster say.
     overlays
         Laid over the pods after ``assumed``, in turn: promised places, for example.
+    claims
+        Laid over the resource claims: devices that are being given away.
     """
 
     def __init__(
@@ -58,11 +60,13 @@ class View:
         owners: tuple[Resource, ...] = (),
         settings: KubeSettings | None = None,
         overlays: tuple[Overlay, ...] = (),
+        claims: Overlay | None = None,
     ) -> None:
         self._store = store
         self._owners = owners
         self._settings = settings
         self._overlays: tuple[Overlay, ...] = (assumed.overlay, *overlays)
+        self._claims = claims
         self._recall = Recall()
 
     def objects(self, now_s: float) -> RawObjects:
@@ -74,7 +78,10 @@ class View:
         pods: tuple[Object, ...] = found.pods  # type: ignore[assignment]
         for overlay in self._overlays:
             pods = overlay(pods, now_s)
-        return replace(found, pods=pods)
+        if self._claims is None:
+            return replace(found, pods=pods)
+        claims: tuple[Object, ...] = found.resource_claims  # type: ignore[assignment]
+        return replace(found, pods=pods, resource_claims=self._claims(claims, now_s))
 
     @property
     def own_groups(self) -> Mapping[str, OwnGroup]:

@@ -30,6 +30,7 @@ from kai_solver.controller.deciding import Decider
 from kai_solver.controller.endings import Endings
 from kai_solver.controller.gauges import ClusterGauges
 from kai_solver.controller.loop import Pace, Reporter, Scheduler
+from kai_solver.controller.preparing import preparing
 from kai_solver.controller.reporting import LogReporter, MetricReporter, Reporters
 from kai_solver.controller.server import Route, Server, download, metrics, probe
 from kai_solver.controller.settings import ControllerSettings
@@ -97,7 +98,9 @@ class Controller:
         self._clock = clock
         self._writes = ThreadPoolExecutor(settings.workers.writes, "write")
         self._gangs = ThreadPoolExecutor(settings.workers.gangs, "gang")
+        self._waits = ThreadPoolExecutor(settings.workers.waits, "wait")
         self._owners = _owners(api)
+        self._preparing = preparing(api, self.store, settings, self.fence)
         self._decider = Decider(settings.model, settings.budget, self._note_fault)
         self._lease = self._make_lease()
         self._own_groups: Callable[[], Mapping[str, OwnGroup]] = dict
@@ -122,6 +125,8 @@ class Controller:
             self._telling = self._start(functools.partial(self._teller.run, self.stop))
         if self.settings.leadership.enabled and not self.settings.dry_run:
             threads.append(self._start(lambda: self._lease.run(self._on_lost)))
+        if not self.settings.dry_run:
+            threads.append(self._start(lambda: self._preparing.sharing.run(self.stop)))
         try:
             with self._decider:
                 self.scheduler.run(self.stop)
@@ -217,13 +222,14 @@ class Controller:
     def _make_scheduler(self, reporter: Reporter) -> Scheduler:
         stated = self.settings
         rates = Rates(stated.evictions.per_cycle, stated.evictions.per_queue)
-        view = View(self.store, self.assumed, self._owners, self._kube_settings(), (self.promises.overlay,))
+        overlays, claims = (self.promises.overlay,), self._preparing.devices.overlay
+        view = View(self.store, self.assumed, self._owners, self._kube_settings(), overlays, claims)
         self._own_groups = lambda: view.own_groups
         return Scheduler(
             store=self.store,
             view=view,
             decide=self._decider,
-            binder=Binder(self.api, self.assumed, self._writes, self.fence, reporter.bound),
+            binder=self._make_binder(reporter),
             evictor=Evictor(self.api, self.assumed, self.fence, rates, self._clock),
             promises=self.promises,
             reporter=reporter,
@@ -234,6 +240,17 @@ class Controller:
             dry_run=stated.dry_run,
             has_group=self._teller.has_group if self._teller is not None else lambda _: False,
             clock=self._clock,
+        )
+
+    def _make_binder(self, reporter: Reporter) -> Binder:
+        return Binder(
+            api=self.api,
+            assumed=self.assumed,
+            pool=self._writes,
+            fence=self.fence,
+            done=reporter.bound,
+            steps=self._preparing.steps,
+            waits=self._waits,
         )
 
     def _serve(self) -> list[Server]:
@@ -272,6 +289,7 @@ class Controller:
         self._lease.release()
         self._gangs.shutdown(wait=False, cancel_futures=True)
         self._writes.shutdown(wait=False, cancel_futures=True)
+        self._waits.shutdown(wait=False, cancel_futures=True)
         self.api.close()
 
     def _on_lost(self) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from kai_solver.cluster.binding import GangSeats, Seat
 from kai_solver.cluster.evicting import Departure
+from kai_solver.controller.groups import Groups
 from kai_solver.domain import Bind, Eviction, Gang, Move, Plan, Pod, Snapshot
 from kai_solver.kubeobjects import names
 
@@ -47,16 +48,17 @@ def orders_of(snapshot: Snapshot, plan: Plan, has_group: Callable[[str], bool] =
     for bind in plan.binds:
         if not bind.nominated:
             now.setdefault(bind.gang, []).append(bind)
+    groups = Groups(snapshot)
     leaving: tuple[Eviction | Move, ...] = (*plan.evictions, *plan.moves)
     return Orders(
-        binds=tuple(_seats(gangs[key], binds, pods, has_group(key)) for key, binds in now.items()),
+        binds=tuple(_seats(gangs[key], binds, pods, has_group(key), groups) for key, binds in now.items()),
         departures=tuple(_departure(entry, gangs[entry.gang], pods[entry.pod]) for entry in leaving),
         nominations={b.pod: (_uid(pods[b.pod]), b.node) for b in plan.binds if b.nominated},
     )
 
 
-def _seats(gang: Gang, binds: list[Bind], pods: Mapping[str, Pod], has_group: bool) -> GangSeats:
-    seats = tuple(_seat(bind, pods[bind.pod], gang.name if has_group else "") for bind in binds)
+def _seats(gang: Gang, binds: list[Bind], pods: Mapping[str, Pod], has_group: bool, groups: Groups) -> GangSeats:
+    seats = tuple(_seat(bind, pods[bind.pod], gang.name if has_group else "", groups) for bind in binds)
     return GangSeats(gang.key, seats, min(_needed(gang, len(seats)), len(seats)))
 
 
@@ -70,7 +72,7 @@ def _needed(gang: Gang, seats: int) -> int:
     return 0 if is_whole else seats
 
 
-def _seat(bind: Bind, pod: Pod, group: str) -> Seat:
+def _seat(bind: Bind, pod: Pod, group: str, groups: Groups) -> Seat:
     received = "Fraction" if pod.gpu.is_shared else "MigInstance" if pod.quota_gpu_milli else "Regular"
     return Seat(
         namespace=pod.namespace,
@@ -80,6 +82,7 @@ def _seat(bind: Bind, pod: Pod, group: str) -> Seat:
         annotations=((RECEIVED, received), *_membership(pod, group)),
         devices=tuple((device.index, device.milli) for device in bind.devices),
         claims=tuple((grant.claim, grant.devices) for grant in bind.claims),
+        groups=groups.of(bind, pod),
     )
 
 

@@ -47,6 +47,20 @@ class Workers(_Part):
 
     writes: int = Field(default=16, ge=1, le=256, description="Requests to the API server at one time.")
     gangs: int = Field(default=32, ge=1, le=1024, description="Gangs whose binding is under way at one time.")
+    waits: int = Field(
+        default=64, ge=1, le=1024, description="Pods that wait for volumes, shared devices or claims at one time."
+    )
+
+
+class Sharing(_Part):
+    """Pods with a part of a GPU."""
+
+    image: str = Field(
+        default="", description="Image of the reservation pods, KAI's resource-reservation; empty: no GPU is shared."
+    )
+    service_account: str = Field(default="kai-resource-reservation", description="Account of the reservation pods.")
+    runtime_class: str = Field(default="", description="Runtime class of the reservation pods; empty: the node's own.")
+    wait: Seconds = Field(default=40.0, description="How long a reservation pod may take to learn its device.")
 
 
 class Admission(_Part):
@@ -142,6 +156,8 @@ class ControllerSettings(BaseSettings):
         default=100.0, ge=1, le=10_000, description="Statuses and events a second at the most; a tenth during bindings."
     )
     dry_run: bool = Field(default=False, description="Decide and report, change nothing: beside another scheduler.")
+    volume_wait: Seconds = Field(default=120.0, description="How long the volumes of a pod may take to be bound.")
+    sharing: Sharing = Field(default=Sharing(), description="Pods with a part of a GPU.")
     evictions: Evictions = Field(default=Evictions(), description="How fast running pods may be sent away.")
     leadership: Leadership = Field(default=Leadership(), description="Which of several replicas acts.")
     workers: Workers = Field(default=Workers(), description="Threads.")

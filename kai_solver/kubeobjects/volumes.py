@@ -126,7 +126,7 @@ class _ClaimReader:
         if kind is None or not kind.waits:
             trouble = f'pod has unbound immediate PersistentVolumeClaims: "{name}" is not bound to a volume yet'
             return Claim(trouble, one_pod=one_pod)
-        selected = raw.strings("metadata.annotations").get(_SELECTED_NODE, "")
+        selected = raw.strings("metadata.annotations").get(SELECTED_NODE, "")
         if selected:
             return Claim(terms=((Requirement("metadata.name", "In", (selected,)),),), one_pod=one_pod)
         if kind.provisions:
@@ -153,9 +153,9 @@ class _ClaimReader:
         ]
 
 
-_SELECTED_NODE = "volume.kubernetes.io/selected-node"
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
 """Annotation of a claim whose volume is being made for this node."""
-_MAKES_NONE = "kubernetes.io/no-provisioner"
+MAKES_NONE = "kubernetes.io/no-provisioner"
 
 
 def _volume(raw: Raw) -> _Volume:
@@ -183,7 +183,7 @@ def _class(raw: Raw) -> _Class:
     )
     return _Class(
         waits=raw.text("volumeBindingMode") == "WaitForFirstConsumer",
-        provisions=raw.text("provisioner") != _MAKES_NONE,
+        provisions=raw.text("provisioner") != MAKES_NONE,
         terms=terms if topologies else None,
     )
 
@@ -191,6 +191,12 @@ def _class(raw: Raw) -> _Class:
 def needs_objects(pod: Raw) -> bool:
     """Whether the pod names claims or ConfigMaps, so that what it needs depends on those."""
     return any(True for _ in _claim_names(pod)) or any(True for _ in _own_claim_names(pod)) or bool(_config_maps(pod))
+
+
+def claim_keys(pod: Raw) -> tuple[str, ...]:
+    """Claims of the pod, those of its ephemeral volumes among them, as ``namespace/name``."""
+    namespace = pod.text("metadata.namespace") or "default"
+    return tuple(f"{namespace}/{name}" for name in dict.fromkeys((*_claim_names(pod), *_own_claim_names(pod))))
 
 
 def _claim_names(pod: Raw) -> Iterator[str]:

@@ -58,10 +58,12 @@ class DeviceLedger:
 def seat_running(node: Node, pods: list[tuple[int, Pod]]) -> tuple[dict[int, tuple[int, ...]], list[int]]:
     """Devices of every pod of ``node`` that holds resources, and what is free afterwards (thousandths).
 
-    Pods that name their devices or groups are seated first, then whole GPUs, then shares, largest first.
+    Pods that name their devices or groups are seated first, then whole GPUs, then shares, largest first. The order in
+    which the pods come makes no difference: who asks again is told the same.
     """
     ledger = DeviceLedger(node)
     known = [(i, p) for i, p in pods if p.devices or p.gpu_groups]
+    known.sort(key=lambda ip: (not ip[1].devices, ip[1].order, ip[1].key))
     unknown = [(i, p) for i, p in pods if not (p.devices or p.gpu_groups)]
     unknown.sort(key=lambda ip: (-ip[1].gpu.milli_on(node.gpu_memory_mib), ip[1].order, ip[1].key))
     return {i: ledger.seat(p) for i, p in (*known, *unknown)}, ledger.free

@@ -1,5 +1,6 @@
 """Gangs are bound all or nothing, whatever the API server does."""
 
+import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -165,11 +166,15 @@ class Step:
 
     def __init__(self, *bad: str) -> None:
         self.bad = bad
+        self.assumed: list[str] = []
         self.prepared: list[str] = []
         self.undone: list[str] = []
 
     def concerns(self, seat: Seat) -> bool:
         return seat.name != "p0"
+
+    def assume(self, seat: Seat) -> None:
+        self.assumed.append(seat.name)
 
     def prepare(self, seat: Seat) -> None:
         if seat.name in self.bad:
@@ -205,3 +210,50 @@ def test_a_fault_of_our_own_leaves_no_gang_open() -> None:
     bench = Bench(Broken())
     assert len(bench.run().failed) == 4
     assert len(bench.assumed) == 0
+
+
+def test_a_place_is_kept_however_long_its_preparation_takes() -> None:
+    bench = Bench()
+    seat = bench.seats[0]
+    bench.assumed.bound(seat.key, seat.uid, seat.node, 0.0, ("g",), held=True)
+    (pod, *_) = bench.assumed.overlay(bench.api.page(PODS).items, 1e6)
+    assert pod["spec"]["nodeName"] == "node0"
+    assert pod["metadata"]["labels"] == {"runai-gpu-group": "g"}
+    bench.assumed.ended(seat.key, 1e6)
+    assert bench.assumed.overlay(bench.api.page(PODS).items, 1e6 + 29)[0]["spec"].get("nodeName") == "node0"
+    assert bench.assumed.overlay(bench.api.page(PODS).items, 1e6 + 31)[0]["spec"].get("nodeName") is None
+
+
+def test_all_is_assumed_before_anything_is_done() -> None:
+    step = Step()
+    bench = Bench(step)
+    bench.leads = False
+    bench.run()
+    assert step.assumed == ["p1", "p2", "p3"]
+    assert step.prepared == []
+
+
+def test_long_preparations_do_not_hold_up_other_binds() -> None:
+    class Slow(Step):
+        def prepare(self, seat: Seat) -> None:
+            seen.append(threading.current_thread().name)
+
+    seen: list[str] = []
+    bench = Bench(Slow())
+    with ThreadPoolExecutor(2, "wait") as waits:
+        bench.binder.waits = waits
+        assert len(bench.run().bound) == 4
+    assert len(seen) == 3
+    assert all(name.startswith("wait") for name in seen)
+
+
+def test_who_stops_leading_takes_nothing_back() -> None:
+    class Deposed(Step):
+        def prepare(self, seat: Seat) -> None:
+            bench.leads = False
+            super().prepare(seat)
+
+    step = Deposed("p2")
+    bench = Bench(step)
+    assert bench.run().failed
+    assert step.undone == []

@@ -124,6 +124,51 @@ def test_two_scheduler_names_take_their_own_pods() -> None:
         assert bound(api) == {"ours"}
 
 
+def agents(api: MemoryApi, stop: threading.Event) -> None:
+    """What runs in reservation pods: each writes which device it got; leaving ones are gone."""
+    while not stop.wait(0.02):
+        for found in api.page(PODS, namespace="kai-resource-reservation").items:
+            name = found["metadata"]["name"]
+            if "deletionTimestamp" in found["metadata"]:
+                api.delete(PODS, "kai-resource-reservation", name, grace_s=0)
+                continue
+            body = {"metadata": {"annotations": {"run.ai/reserve_for_gpu_index": "5"}}}
+            api.patch(PODS, "kai-resource-reservation", name, body)
+
+
+def test_pods_share_a_device_and_give_it_back() -> None:
+    api, stop = cluster(), threading.Event()
+    thread = threading.Thread(target=agents, args=(api, stop))
+    thread.start()
+
+    def half(name: str) -> None:
+        metadata = {"name": name, "labels": {"kai.scheduler/queue": "q"}, "annotations": {"gpu-fraction": "0.5"}}
+        spec = {"schedulerName": "kai-scheduler", "containers": [{"name": "c"}]}
+        api.create(PODS, "n", {"metadata": metadata, "spec": spec})
+
+    def groups() -> list[str]:
+        found = api.page(PODS, namespace="n").items
+        return [item["metadata"]["labels"].get("runai-gpu-group", "") for item in found]
+
+    def reservations() -> int:
+        return len(api.page(PODS, namespace="kai-resource-reservation").items)
+
+    half("first")
+    half("second")
+    with running(api, sharing={"image": "agent"}):
+        until(lambda: {"first", "second"} <= bound(api))
+        assert len(set(groups())) == 1, "both fit on one device"
+        half("third")
+        until(lambda: "third" in bound(api))
+        assert len(set(groups())) == 2
+        assert reservations() == 2
+        for name in ("first", "second", "third"):
+            api.delete(PODS, "n", name, grace_s=0)
+        until(lambda: reservations() == 0)
+    stop.set()
+    thread.join(5)
+
+
 def test_a_dry_run_needs_no_lease_and_writes_nothing() -> None:
     api = cluster()
     pod(api, "p")

@@ -26,6 +26,7 @@ ALL = {
     "shards": '[{"nodePool": ""}, {"nodePool": "a100", "replicas": 1, "settings": {"model": "fast"}}]',
 }
 ADMITTING = {"settings.admission.enabled": "true"}
+SHARING = {"settings.sharing.image": '"agent"'}
 
 
 def kind(objects: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
@@ -126,16 +127,20 @@ def test_who_only_looks_on_may_change_nothing(render: Render) -> None:
 
 
 def test_the_rights_are_those_of_the_files(render: Render) -> None:
-    objects = render(**ADMITTING)
+    objects = render(**ADMITTING, **SHARING)
     roles = [found for found in kind(objects, "ClusterRole") if not found["metadata"]["name"].endswith("-beside-kai")]
     files = {path.stem: yaml.safe_load(path.read_text()) for path in (CHART / "files" / "rbac").glob("*.yaml")}
     found = {role["metadata"]["name"].removeprefix("kai-solver-"): role["rules"] for role in roles}
-    within = {role["metadata"]["name"].removeprefix("kai-solver-"): role["rules"] for role in kind(objects, "Role")}
+    own = [role for role in kind(objects, "Role") if not role["metadata"]["name"].endswith("-reservation-pods")]
+    within = {role["metadata"]["name"].removeprefix("kai-solver-"): role["rules"] for role in own}
     assert {name: verbs(rules) for name, rules in (found | within).items()} == {
         name: verbs(rules) for name, rules in files.items()
     }
-    assert set(within) == {"lead", "certificate"}
-    assert {role["metadata"]["namespace"] for role in kind(objects, "Role")} == {"kai-solver"}
+    assert {role["metadata"]["name"]: role["metadata"]["namespace"] for role in own} == {
+        "kai-solver-lead": "kai-solver",
+        "kai-solver-certificate": "kai-solver",
+        "kai-solver-share": "kai-resource-reservation",
+    }
 
 
 def verbs(rules: list[dict[str, Any]]) -> list[Any]:
@@ -203,6 +208,13 @@ def test_a_given_certificate_is_mounted_and_no_secret_is_granted(render: Render)
     volumes = deployment["spec"]["template"]["spec"]["volumes"]
     assert {"name": "certificate", "secret": {"secretName": "mine"}} in volumes
     assert [role["metadata"]["name"] for role in kind(objects, "Role")] == ["kai-solver-lead"]
+
+
+def test_without_shared_gpus_nothing_of_them_is_made(render: Render) -> None:
+    assert "kai-resource-reservation" not in {found["metadata"].get("namespace") for found in render()}
+    assert kind(render(), "Namespace") == []
+    (made,) = kind(render(**SHARING), "Namespace")
+    assert made["metadata"]["name"] == "kai-resource-reservation"
 
 
 def test_a_budget_only_where_there_are_several_replicas(render: Render) -> None:

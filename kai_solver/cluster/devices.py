@@ -1,0 +1,194 @@
+"""Resource claims of a pod (``resource.k8s.io/v1``): allocated as planned and reserved for the pod before it is bound.
+
+As kube-scheduler's plugin DynamicResources does, in the claim's status, with optimistic locking. Until the watch shows
+an allocation the next cycles count it all the same, or they would give its devices away a second time.
+"""
+
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from kai_solver.cluster.api import Api, ApiError, Object, key_of, meta, version_of
+from kai_solver.cluster.binding import BindError, Seat
+from kai_solver.cluster.locking import locking
+from kai_solver.cluster.resources import DEVICE_CLASSES, RESOURCE_CLAIMS
+from kai_solver.cluster.store import Store
+from kai_solver.domain import MOST_CONSUMERS, Allotted
+from kai_solver.kubeobjects.raw import Raw
+
+FINALIZER = "resource.kubernetes.io/delete-protection"
+"""A claim that holds devices is not deleted before they are given back."""
+
+_STRIPES = 64
+_REMEMBERED = 4096
+
+
+@dataclass(slots=True)
+class Devices:
+    """`Preparation` of resource claims."""
+
+    api: Api
+    store: Store
+    _wanted: dict[str, dict[str, Object]] = field(default_factory=dict)
+    """Allocations by claim that no watch has shown, each by the pods that wait for it."""
+    _wrote: dict[str, None] = field(default_factory=dict)
+    """Claims (their uid) that were allocated here, the last ones: unused, they are given back."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _stripes: Sequence[threading.Lock] = field(default_factory=lambda: [threading.Lock() for _ in range(_STRIPES)])
+
+    def concerns(self, seat: Seat) -> bool:
+        """Whether the pod has claims."""
+        return bool(seat.claims)
+
+    def assume(self, seat: Seat) -> None:
+        """Count the devices as given."""
+        with self._lock:
+            for key, devices in seat.claims:
+                if devices and not _is_allocated(self.store.get(RESOURCE_CLAIMS, key)):
+                    self._wanted.setdefault(key, {})[seat.key] = allocation_of(self.store, key, devices, seat.node)
+
+    def overlay(self, claims: tuple[Object, ...], _now_s: float) -> tuple[Object, ...]:
+        """The claims as they will be; those that nothing is assumed of are the very same objects."""
+        with self._lock:
+            if not self._wanted:
+                return claims
+            known = {key_of(claim): claim for claim in claims}
+            for key in [key for key in self._wanted if key not in known or _is_allocated(known[key])]:
+                del self._wanted[key]
+            if not self._wanted:
+                return claims
+            wanted = {key: next(iter(found.values())) for key, found in self._wanted.items() if found}
+        return tuple(_with(claim, wanted.get(key_of(claim))) for claim in claims)
+
+    def prepare(self, seat: Seat) -> None:
+        """Allocate every claim that is not, and reserve all of them for the pod.
+
+        Raises
+        ------
+        BindError
+            A claim was allocated otherwise meanwhile, or has too many users.
+        """
+        for key, devices in seat.claims:
+            namespace, _, name = key.partition("/")
+            with self._stripe(key):
+                locking(
+                    lambda: self._protected(namespace, name),  # noqa: B023 - runs at once
+                    lambda claim: self._write(claim, seat, key, devices),  # noqa: B023
+                )
+
+    def undo(self, seat: Seat) -> None:
+        """Release the pod's reservations, and devices that this attempt gave to claims that nobody else uses."""
+        for key, _ in seat.claims:
+            namespace, _, name = key.partition("/")
+            with self._lock:
+                self._wanted.get(key, {}).pop(seat.key, None)
+                if not self._wanted.get(key):
+                    self._wanted.pop(key, None)
+            with suppress(ApiError), self._stripe(key):
+                locking(
+                    lambda: self.api.get(RESOURCE_CLAIMS, namespace, name),  # noqa: B023 - runs at once
+                    lambda claim: self._release(claim, seat),
+                )
+
+    def _stripe(self, key: str) -> threading.Lock:
+        """Pods of a gang that share a claim take turns: each changes it."""
+        return self._stripes[hash(key) % _STRIPES]
+
+    def _protected(self, namespace: str, name: str) -> Object:
+        """The claim as it is, with the finalizer of allocated ones."""
+        claim = self.api.get(RESOURCE_CLAIMS, namespace, name)
+        finalizers = list(meta(claim).get("finalizers") or ())
+        if FINALIZER in finalizers or _is_allocated(claim):
+            return claim
+        metadata = {"resourceVersion": version_of(claim), "finalizers": [*finalizers, FINALIZER]}
+        return self.api.patch(RESOURCE_CLAIMS, namespace, name, {"metadata": metadata})
+
+    def _write(self, claim: Object, seat: Seat, key: str, devices: tuple[Allotted, ...]) -> None:
+        raw = Raw(claim)
+        status: dict[str, Any] = {}
+        if raw.get("metadata.deletionTimestamp"):
+            raise BindError(f'resource claim "{key}" is being deleted')
+        if not _is_allocated(claim):
+            status["allocation"] = allocation_of(self.store, key, devices, seat.node)
+        elif _given(raw) != {(found.request, *found.id) for found in devices}:
+            raise BindError(f'resource claim "{key}" was allocated otherwise meanwhile')
+        users = [user.value for user in raw.items("status.reservedFor")]
+        if all(Raw(user).text("uid") != seat.uid for user in users):
+            if len(users) >= MOST_CONSUMERS:
+                raise BindError(f'resource claim "{key}" has {len(users)} users, and may not have more')
+            status["reservedFor"] = [*users, {"resource": "pods", "name": seat.name, "uid": seat.uid}]
+        if not status:
+            return
+        body = {"metadata": {"resourceVersion": version_of(claim)}, "status": status}
+        self.api.patch(
+            RESOURCE_CLAIMS, raw.text("metadata.namespace"), raw.text("metadata.name"), body, subresource="status"
+        )
+        if "allocation" in status:
+            with self._lock:
+                self._wrote[raw.text("metadata.uid")] = None
+                while len(self._wrote) > _REMEMBERED:
+                    del self._wrote[next(iter(self._wrote))]
+
+    def _release(self, claim: Object, seat: Seat) -> None:
+        raw = Raw(claim)
+        users = [user.value for user in raw.items("status.reservedFor")]
+        left = [user for user in users if Raw(user).text("uid") != seat.uid]
+        with self._lock:
+            is_ours = raw.text("metadata.uid") in self._wrote
+        if len(left) == len(users) and (left or not is_ours):
+            return
+        status: dict[str, Any] = {"reservedFor": left or None}
+        if is_ours and not left:
+            status["allocation"] = None
+        body = {"metadata": {"resourceVersion": version_of(claim)}, "status": status}
+        self.api.patch(
+            RESOURCE_CLAIMS, raw.text("metadata.namespace"), raw.text("metadata.name"), body, subresource="status"
+        )
+        if not left:
+            with self._lock:
+                self._wrote.pop(raw.text("metadata.uid"), None)
+
+
+def allocation_of(store: Store, key: str, devices: tuple[Allotted, ...], node: str) -> Object:
+    """``status.allocation`` of the claim ``key``: its devices, for one node, and what their driver is told."""
+    results = [{"request": d.request, "driver": d.driver, "pool": d.pool, "device": d.device} for d in devices]
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    found: Object = {"results": results}
+    config = _config(store, Raw(store.get(RESOURCE_CLAIMS, key) or {}))
+    if config:
+        found["config"] = config
+    return {"devices": found, "nodeSelector": {"nodeSelectorTerms": [term]}}
+
+
+def _config(store: Store, claim: Raw) -> list[Object]:
+    """Of the classes first, then of the claim itself: drivers let the later one win."""
+    config: list[Object] = []
+    for request in claim.items("spec.devices.requests"):
+        name = (request.get("exactly") or request).text("deviceClassName")
+        told = Raw(store.get(DEVICE_CLASSES, name) or {}).items("spec.config")
+        config += [{"source": "FromClass", "requests": [request.text("name")], **_fields(entry)} for entry in told]
+    own = claim.items("spec.devices.config")
+    return config + [{"source": "FromClaim", **_fields(entry)} for entry in own]
+
+
+def _fields(entry: Raw) -> Object:
+    return dict(entry.value) if isinstance(entry.value, dict) else {}
+
+
+def _is_allocated(claim: Object | None) -> bool:
+    return bool(Raw(claim or {}).get("status.allocation"))
+
+
+def _given(claim: Raw) -> set[tuple[str, str, str, str]]:
+    """Request, driver, pool and device of all that the claim holds, those for administration excepted."""
+    results = (found for found in claim.items("status.allocation.devices.results") if not found.flag("adminAccess"))
+    return {(r.text("request"), r.text("driver"), r.text("pool"), r.text("device")) for r in results}
+
+
+def _with(claim: Object, allocation: Object | None) -> Object:
+    if allocation is None:
+        return claim
+    status = claim.get("status")
+    return {**claim, "status": {**(status if isinstance(status, dict) else {}), "allocation": allocation}}

@@ -1,0 +1,36 @@
+"""Waiting for what others do, no longer than it is worth, and never when this process no longer leads."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kai_solver.cluster.binding import FenceError
+
+LOOK_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long to wait, in seconds, and the clock; what is waited for is looked at in the store, not asked for."""
+
+    limit_s: float
+    fence: Callable[[], bool]
+    sleep: Callable[[float], None] = time.sleep
+    monotonic: Callable[[], float] = time.monotonic
+
+    def until(self, done: Callable[[], bool]) -> bool:
+        """Wait until it is so; False where it took too long.
+
+        Raises
+        ------
+        FenceError
+            This process stopped leading meanwhile.
+        """
+        ends_s = self.monotonic() + self.limit_s
+        while not done():
+            if self.monotonic() >= ends_s:
+                return False
+            self.sleep(LOOK_S)
+            if not self.fence():
+                raise FenceError("this process no longer leads")
+        return True

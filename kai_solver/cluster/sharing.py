@@ -1,0 +1,362 @@
+"""Shared GPUs, as KAI's binder reserves them, so that its runtime parts work unchanged (reference 1.5, 1.9, 2.7).
+
+A group is one device of one node that pods share. A reservation pod holds it whole, and an agent in it writes which one
+it got into an annotation. Pods carry the name of their group as a label, and read the device from ConfigMaps that their
+containers refer to. A reservation pod that nobody uses any more is deleted, or its device would be lost.
+"""
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from kai_solver.cluster.api import Api, ApiError, Object, key_of, meta
+from kai_solver.cluster.binding import BindError, FenceError, Seat
+from kai_solver.cluster.patience import Patience
+from kai_solver.cluster.resources import CONFIG_MAPS, NODES, PODS, Resource
+from kai_solver.cluster.store import Store
+from kai_solver.errors import InputError
+from kai_solver.kubeobjects import names
+from kai_solver.kubeobjects.gpus import gpu_groups, group_labels
+from kai_solver.kubeobjects.raw import Raw
+from kai_solver.units import MILLI
+
+APP = "kai-resource-reservation"
+KEPT = "karpenter.sh/do-not-disrupt"
+MADE_BY = "app.kubernetes.io/managed-by"
+
+FLIGHT_S = 300.0
+"""A pod whose binding began and was never seen to end counts as a user for so long."""
+
+STRANGE_S = 120.0
+"""A reservation pod that somebody else made is an orphan only when it is so old: its user may be on its way."""
+
+LOOK_S = 30.0
+SETTLE_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationPod:
+    """How reservation pods are made. ``made_by``: a name of this scheduler's own."""
+
+    made_by: str
+    image: str
+    service_account: str = APP
+    runtime_class: str = ""
+    gpu_resource: str = "nvidia.com/gpu"
+
+    def body(self, name: str, seat: Seat, group: str, tolerations: list[object]) -> Object:
+        """A pod on the node of ``seat`` that holds one whole device; its agent may write on itself alone."""
+        amounts = {self.gpu_resource: "1"}
+        reference = {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace", "NODE_NAME": "spec.nodeName"}
+        container = {
+            "name": "resource-reservation",
+            "image": self.image,
+            "imagePullPolicy": "IfNotPresent",
+            "env": [{"name": k, "valueFrom": {"fieldRef": {"fieldPath": path}}} for k, path in reference.items()],
+            "resources": {"requests": amounts, "limits": amounts},
+        }
+        labels = {"app": APP, names.GPU_GROUP: group, MADE_BY: self.made_by}
+        spec: Object = {
+            "nodeName": seat.node,
+            "serviceAccountName": self.service_account,
+            "terminationGracePeriodSeconds": 1,
+            "tolerations": tolerations,
+            "containers": [container],
+        }
+        if self.runtime_class:
+            spec["runtimeClassName"] = self.runtime_class
+        metadata = {"name": name, "namespace": names.RESERVATION_NAMESPACE, "labels": labels}
+        return {"metadata": {**metadata, "annotations": {KEPT: "true"}}, "spec": spec}
+
+
+@dataclass(slots=True)
+class Sharing:
+    """`Preparation` of shared devices, and the collector of orphans; listens to ``store`` from the beginning.
+
+    ``is_ours``: whether a node is one of this scheduler's.
+    """
+
+    api: Api
+    store: Store
+    patience: Patience
+    kind: ReservationPod
+    is_ours: Callable[[str], bool] = lambda _: True
+    clock: Callable[[], float] = time.time
+    _reservations: dict[str, Object] = field(default_factory=dict)
+    """By key of the reservation pod."""
+    _users: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Groups by pod that holds a part of them."""
+    _flying: dict[str, tuple[tuple[str, ...], float]] = field(default_factory=dict)
+    """Groups by pod that is being bound, and until when that is believed."""
+    _leaving: set[str] = field(default_factory=set)
+    """Uids of reservation pods that we deleted."""
+    _news: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def __post_init__(self) -> None:
+        """Hear of every pod."""
+        self.store.listen(self._hear)
+
+    # -- preparing -----------------------------------------------------------------------------------------------------
+
+    def concerns(self, seat: Seat) -> bool:
+        """Whether the pod shares devices, or needs whole ones where an orphan may hold one."""
+        return bool(seat.groups) or bool(seat.devices and self._orphans(seat.node))
+
+    def assume(self, seat: Seat) -> None:
+        """Count the pod as a user of its groups."""
+        if seat.groups:
+            with self._lock:
+                self._flying[seat.key] = seat.groups, self.clock() + FLIGHT_S
+
+    def prepare(self, seat: Seat) -> None:
+        """Have the devices of the pod's groups reserved, and tell the pod which they are.
+
+        Raises
+        ------
+        BindError
+            No device was reserved in time, or the node refused to.
+        """
+        if not seat.groups:
+            self.collect(seat.node)
+            if not self.patience.until(lambda: not self._is_leaving_from(seat.node)):
+                raise BindError(f"a device of node {seat.node!r} is still held by a reservation pod without users")
+            return
+        self.assume(seat)
+        pod = self._pod(seat)
+        indices = [self._device(seat, group, pod) for group in seat.groups]
+        labels = group_labels(seat.groups)
+        have = gpu_label_names(pod)
+        if have != labels:
+            wanted = {**dict.fromkeys(have), **labels}
+            self.api.patch(PODS, seat.namespace, seat.name, {"metadata": {"labels": wanted}})
+        self._write_maps(pod, seat, indices)
+
+    def undo(self, seat: Seat) -> None:
+        """Take the labels off the pod, and give back devices that nobody else uses."""
+        with self._lock:
+            self._flying.pop(seat.key, None)
+        pod = self.store.get(PODS, seat.key)
+        if pod is not None and meta(pod).get("uid") == seat.uid and gpu_label_names(pod):
+            with suppress(ApiError):
+                off = dict.fromkeys(gpu_label_names(pod))
+                self.api.patch(PODS, seat.namespace, seat.name, {"metadata": {"labels": off}})
+        with suppress(ApiError):
+            self.collect(seat.node)
+
+    def _pod(self, seat: Seat) -> Object:
+        pod = self.store.get(PODS, seat.key)
+        if pod is None or meta(pod).get("uid") != seat.uid:
+            raise BindError("the pod is gone")
+        return pod
+
+    def _device(self, seat: Seat, group: str, pod: Object) -> int:
+        """Index of the group's device on its node; its reservation pod is made where there is none."""
+        if not self.kind.image:
+            raise BindError("shared GPUs are switched off: no image of reservation pods is set (sharing.image)")
+        name = f"gpu-reservation-{hashlib.sha256(f'{seat.node}/{group}'.encode()).hexdigest()[:16]}"
+        found: list[int] = []
+
+        def is_known() -> bool:
+            reservation = self._reservation(group, seat.node)
+            if reservation is None:
+                if self.store.get(PODS, f"{names.RESERVATION_NAMESPACE}/{name}") is None:
+                    self._make(name, seat, group, pod)
+                return False
+            if Raw(reservation).text("status.phase") == "Failed":
+                why = Raw(reservation).text("status.message") or Raw(reservation).text("status.reason")
+                raise BindError(f"node {seat.node!r} gave no device to reserve: {why}")
+            index = Raw(reservation).strings("metadata.annotations").get(names.RESERVED_INDEX, "")
+            found[:] = [int(index)] if index.isdecimal() else []
+            return bool(found)
+
+        if not self.patience.until(is_known):
+            limit_s = self.patience.limit_s
+            raise BindError(f"no device was reserved on node {seat.node!r} within {limit_s:.0f} s")
+        return found[0]
+
+    def _reservation(self, group: str, node: str) -> Object | None:
+        """The group's reservation pod that is not leaving."""
+        with self._lock:
+            for pod in self._reservations.values():
+                gone = meta(pod).get("deletionTimestamp") or meta(pod).get("uid") in self._leaving
+                if _group_of(pod) == group and Raw(pod).text("spec.nodeName") == node and not gone:
+                    return pod
+        return None
+
+    def _make(self, name: str, seat: Seat, group: str, pod: Object) -> None:
+        tolerations = [entry.value for entry in Raw(pod).items("spec.tolerations")]
+        body = self.kind.body(name, seat, group, tolerations)
+        try:
+            self.api.create(PODS, names.RESERVATION_NAMESPACE, body)
+        except ApiError as error:
+            if error.is_missing:
+                raise BindError(f"namespace {names.RESERVATION_NAMESPACE} does not exist: {error.message}") from error
+            if not error.is_conflict:  # made by another pod of the group, or not seen yet
+                raise
+
+    def _write_maps(self, pod: Object, seat: Seat, indices: list[int]) -> None:
+        """The ConfigMaps that the pod's containers read their devices from, as far as they refer to any."""
+        devices, portion = ",".join(map(str, indices)), f"{seat.devices[0][1] / MILLI:g}" if seat.devices else "1"
+        data = {
+            "NVIDIA_VISIBLE_DEVICES": devices,
+            "RUNAI-VISIBLE-DEVICES": devices,
+            "RUNAI_NUM_OF_GPUS": portion,
+            "GPU_PORTION": portion,
+        }
+        for name, has_devices in config_maps(pod).items():
+            owner = {"apiVersion": "v1", "kind": "Pod", "name": seat.name, "uid": seat.uid}
+            metadata = {"name": name, "namespace": seat.namespace, "ownerReferences": [owner]}
+            body = {"metadata": metadata, "data": data if has_devices else {}}
+            try:
+                self.api.create(CONFIG_MAPS, seat.namespace, body)
+            except ApiError as error:
+                if not error.is_conflict:
+                    raise
+                self.api.patch(CONFIG_MAPS, seat.namespace, name, body)
+
+    # -- collecting ----------------------------------------------------------------------------------------------------
+
+    def run(self, stop: threading.Event) -> None:
+        """Delete orphans whenever a user left, until told to stop; only while this process leads."""
+        while not stop.is_set():
+            self._news.wait(LOOK_S)
+            if stop.wait(SETTLE_S):
+                return
+            self._news.clear()
+            if self.store.is_synced((PODS, NODES)) and self.patience.fence():
+                with suppress(ApiError, FenceError):
+                    self.collect()
+
+    def collect(self, node: str = "") -> int:
+        """Delete reservation pods without users, of one node or of all of ours; how many."""
+        with self._lock:
+            orphans = self._orphans(node)
+            used = {group for pod in self.store.all(PODS) for group in _used_by(pod)} if orphans else set()
+            orphans = [pod for pod in orphans if _group_of(pod) not in used]
+            self._leaving |= {str(meta(pod).get("uid")) for pod in orphans}
+        for pod in orphans:
+            uid = str(meta(pod).get("uid"))
+            try:
+                self.api.delete(PODS, names.RESERVATION_NAMESPACE, str(meta(pod).get("name")), uid=uid)
+            except ApiError as error:
+                if not (error.is_missing or error.is_conflict):
+                    with self._lock:
+                        self._leaving.discard(uid)
+                    raise
+        return len(orphans)
+
+    def _orphans(self, node: str = "") -> list[Object]:
+        """Reservation pods without users, those that leave already excepted."""
+        with self._lock:
+            if not self._reservations:
+                return []
+            now_s = self.clock()
+            self._flying = {key: found for key, found in self._flying.items() if found[1] > now_s}
+            used = {group for groups in self._users.values() for group in groups}
+            used |= {group for groups, _ in self._flying.values() for group in groups}
+            return [pod for pod in self._reservations.values() if self._is_orphan(pod, used, node, now_s)]
+
+    def _is_orphan(self, pod: Object, used: set[str], node: str, now_s: float) -> bool:
+        raw = Raw(pod)
+        where = raw.text("spec.nodeName")
+        if _group_of(pod) in used or (node and where != node) or not self.is_ours(where):
+            return False
+        if raw.get("metadata.deletionTimestamp") or raw.text("metadata.uid") in self._leaving:
+            return False
+        is_own = raw.strings("metadata.labels").get(MADE_BY) == self.kind.made_by
+        return is_own or now_s - (raw.time_s("metadata.creationTimestamp") or 0.0) > STRANGE_S
+
+    def _is_leaving_from(self, node: str) -> bool:
+        with self._lock:
+            return any(
+                Raw(pod).text("spec.nodeName") == node and meta(pod).get("uid") in self._leaving
+                for pod in self._reservations.values()
+            )
+
+    def _hear(self, resource: Resource, key: str, _before: Object | None, after: Object | None) -> None:
+        if resource != PODS:
+            return
+        if key.startswith(f"{names.RESERVATION_NAMESPACE}/"):
+            self._hear_reservation(key, after)
+            return
+        groups = _used_by(after) if after is not None else ()
+        if not groups and key not in self._users:
+            return
+        with self._lock:
+            if groups:
+                self._users[key] = groups
+                self._flying.pop(key, None)
+            else:
+                self._users.pop(key, None)
+                self._news.set()
+
+    def _hear_reservation(self, key: str, after: Object | None) -> None:
+        with self._lock:
+            before = self._reservations.pop(key, None)
+            if before is not None and (after is None or meta(after).get("uid") != meta(before).get("uid")):
+                self._leaving.discard(str(meta(before).get("uid")))
+            if after is not None and _group_of(after):
+                self._reservations[key] = after
+        self._news.set()
+
+
+def gpu_label_names(pod: Object) -> dict[str, str]:
+    """The labels of a pod that name groups."""
+    labels = meta(pod).get("labels")
+    found = labels if isinstance(labels, dict) else {}
+    return {k: v for k, v in found.items() if k == names.GPU_GROUP or k.startswith(names.GPU_GROUP_PREFIX)}
+
+
+def config_maps(pod: Object) -> dict[str, bool]:
+    """ConfigMaps of a pod that tell of its devices, by name, and whether they hold the devices or further variables."""
+    raw = Raw(pod)
+    prefix = raw.strings("metadata.annotations").get(names.SHARED_GPU_MAP, "")
+    if not prefix:
+        return {}
+    found: dict[str, bool] = {}
+    for name, has_devices in _references(raw):
+        if name.startswith(prefix):
+            found[name] = found.get(name, False) or has_devices
+    return found
+
+
+def _references(pod: Raw) -> Iterator[tuple[str, bool]]:
+    for container in (*pod.items("spec.containers"), *pod.items("spec.initContainers")):
+        for variable in container.items("env"):
+            yield variable.text("valueFrom.configMapKeyRef.name"), True
+        for source in container.items("envFrom"):
+            yield source.text("configMapRef.name"), False
+    for volume in pod.items("spec.volumes"):
+        yield volume.text("configMap.name"), True
+
+
+def _used_by(pod: Object) -> tuple[str, ...]:
+    """Groups whose devices the pod holds a part of: it has a node, and is not finished."""
+    labels = gpu_label_names(pod)
+    if not labels or key_of(pod).startswith(f"{names.RESERVATION_NAMESPACE}/"):
+        return ()
+    try:
+        raw = Raw(pod)
+        holds = raw.text("spec.nodeName") and raw.text("status.phase") not in ("Succeeded", "Failed")
+    except InputError:
+        return gpu_groups(labels)
+    return gpu_groups(labels) if holds else ()
+
+
+def _group_of(reservation: Object) -> str:
+    labels = meta(reservation).get("labels")
+    return str(labels.get(names.GPU_GROUP, "")) if isinstance(labels, dict) else ""
+
+
+def node_pool(store: Store, key: str, value: str) -> Callable[[str], bool]:
+    """Whether a node is one of the node pool's; nodes that are gone are everybody's."""
+
+    def is_ours(name: str) -> bool:
+        node = store.get(NODES, name)
+        return node is None or Raw(node).strings("metadata.labels").get(key, "") == value
+
+    return is_ours

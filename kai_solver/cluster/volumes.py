@@ -1,0 +1,238 @@
+"""Volumes of a pod: claims that wait for their first consumer are told the node, and bound before the pod is.
+
+As kube-scheduler's plugin VolumeBinding does: a free volume of the claim's class that the node can reach is kept for
+the claim (``claimRef``); where there is none the claim is annotated with the node, and its provisioner makes one. A
+provisioner that cannot takes the annotation off again.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from kai_solver.cluster.api import Api, ApiError, Object, key_of, meta, version_of
+from kai_solver.cluster.binding import BindError, Seat
+from kai_solver.cluster.locking import locking
+from kai_solver.cluster.patience import Patience
+from kai_solver.cluster.resources import (
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    PODS,
+    STORAGE_CLASSES,
+)
+from kai_solver.cluster.store import Store
+from kai_solver.errors import InputError
+from kai_solver.kubeobjects.raw import Raw
+from kai_solver.kubeobjects.selectors import label_selector, node_terms
+from kai_solver.kubeobjects.volumes import MAKES_NONE, SELECTED_NODE, claim_keys
+from kai_solver.predicates import labels_match
+
+BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+
+
+@dataclass(slots=True)
+class Volumes:
+    """`Preparation` of volumes; claims and volumes are looked at in ``store``."""
+
+    api: Api
+    store: Store
+    patience: Patience
+    _asked: dict[tuple[str, str], str] = field(default_factory=dict)
+    """By pod and claim that we asked for: the volume kept for it, or empty where one is to be made."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def concerns(self, seat: Seat) -> bool:
+        """Whether a claim of the pod has no volume yet."""
+        try:
+            return any(not _is_bound(self.store.get(PERSISTENT_VOLUME_CLAIMS, key)) for key in self._claims(seat))
+        except InputError:
+            return False  # what cannot be read no plan was made for
+
+    def assume(self, seat: Seat) -> None:
+        """Nothing: who else uses the claim is judged when the claim is asked for."""
+
+    def prepare(self, seat: Seat) -> None:
+        """Have all claims of the pod bound, to volumes that its node can reach.
+
+        Raises
+        ------
+        BindError
+            A claim is missing, has no volume and no provisioner, or its volume was not made in time.
+        """
+        keys = self._claims(seat)
+        if not self.patience.until(lambda: all(self.store.get(PERSISTENT_VOLUME_CLAIMS, key) for key in keys)):
+            raise BindError(f"not all claims of the pod exist: {', '.join(keys)}")
+        for key in keys:
+            self._ask(seat, key)
+        seen: set[str] = set()
+        if not self.patience.until(lambda: all(self._is_done(seat, key, seen) for key in keys)):
+            raise BindError(f"its volumes were not bound within {self.patience.limit_s:.0f} s")
+        with self._lock:
+            for key in keys:
+                self._asked.pop((seat.key, key), None)
+
+    def undo(self, seat: Seat) -> None:
+        """Take back what was asked for and not done; volumes that are bound stay the claims'."""
+        for key in self._claims(seat):
+            with self._lock:
+                volume = self._asked.pop((seat.key, key), None)
+            claim = self.store.get(PERSISTENT_VOLUME_CLAIMS, key)
+            if volume is None or claim is None or _is_bound(claim):
+                continue
+            with suppress(ApiError):
+                if volume:
+                    self._let_go(volume, str(meta(claim).get("uid")))
+                else:
+                    self._select(key, "")
+
+    def _claims(self, seat: Seat) -> tuple[str, ...]:
+        pod = self.store.get(PODS, seat.key)
+        return claim_keys(Raw(pod)) if pod is not None and meta(pod).get("uid") == seat.uid else ()
+
+    def _ask(self, seat: Seat, key: str) -> None:
+        claim = self.store.get(PERSISTENT_VOLUME_CLAIMS, key)
+        if claim is None or _is_bound(claim) or self._is_kept(claim):
+            return
+        selected = Raw(claim).strings("metadata.annotations").get(SELECTED_NODE, "")
+        if selected == seat.node:
+            return
+        if selected:
+            raise BindError(f'the volume of claim "{key}" is being made for node {selected!r}')
+        if (seat.key, key) in self._asked:
+            return  # asked before; what became of it `_is_done` says
+        name = Raw(claim).text("spec.storageClassName")
+        kind = self.store.get(STORAGE_CLASSES, name)
+        if kind is None or Raw(kind).text("volumeBindingMode") != "WaitForFirstConsumer":
+            return  # bound without us, or never
+        volume = self._keep(claim, seat)
+        if not volume:
+            if Raw(kind).text("provisioner") == MAKES_NONE:
+                raise BindError(f'no volume of class {name!r} is free for claim "{key}" on node {seat.node!r}')
+            self._select(key, seat.node)
+        with self._lock:
+            self._asked[seat.key, key] = volume
+
+    def _select(self, key: str, node: str) -> None:
+        """Write the node on the claim, or take it off where ``node`` is empty; nobody else's is overwritten."""
+
+        def write(claim: Object) -> None:
+            selected = Raw(claim).strings("metadata.annotations").get(SELECTED_NODE, "")
+            if node and selected not in ("", node):
+                raise BindError(f'the volume of claim "{key}" is being made for node {selected!r}')
+            metadata = {"resourceVersion": version_of(claim), "annotations": {SELECTED_NODE: node or None}}
+            self.api.patch(PERSISTENT_VOLUME_CLAIMS, namespace, name, {"metadata": metadata})
+
+        namespace, _, name = key.partition("/")
+        locking(lambda: self.api.get(PERSISTENT_VOLUME_CLAIMS, namespace, name), write)
+
+    # -- volumes that are there already --------------------------------------------------------------------------------
+
+    def _is_kept(self, claim: Object) -> bool:
+        """Whether a volume waits for the claim already; Kubernetes binds the two."""
+        return any(_holder(volume) == key_of(claim) for volume in self.store.all(PERSISTENT_VOLUMES))
+
+    def _keep(self, claim: Object, seat: Seat) -> str:
+        """Keep the smallest free volume that fits for the claim; its name, empty where there is none."""
+        metadata = meta(claim)
+        reference = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "namespace": metadata.get("namespace"),
+            "name": metadata.get("name"),
+            "uid": metadata.get("uid"),
+        }
+        for volume in sorted(self._fitting(claim, seat), key=lambda found: (_capacity(found), key_of(found))):
+            marks = {"resourceVersion": version_of(volume), "annotations": {BOUND_BY_CONTROLLER: "yes"}}
+            body = {"metadata": marks, "spec": {"claimRef": reference}}
+            try:
+                self.api.patch(PERSISTENT_VOLUMES, "", key_of(volume), body)
+            except ApiError as error:
+                if not (error.is_conflict or error.is_missing):
+                    raise
+                continue  # somebody else has it
+            return key_of(volume)
+        return ""
+
+    def _fitting(self, claim: Object, seat: Seat) -> Iterator[Object]:
+        asked = Raw(claim)
+        size, modes = asked.get("spec.resources.requests.storage"), _modes(asked)
+        least = size.quantity() if size else 0
+        selector = label_selector(asked.get("spec.selector")) if asked.get("spec.selector") else ()
+        for volume in self.store.all(PERSISTENT_VOLUMES):
+            raw = Raw(volume)
+            try:
+                if (
+                    not raw.get("spec.claimRef")
+                    and not raw.get("metadata.deletionTimestamp")
+                    and raw.text("status.phase", "Available") in ("", "Available")
+                    and raw.text("spec.storageClassName") == asked.text("spec.storageClassName")
+                    and raw.text("spec.volumeMode", "Filesystem") == asked.text("spec.volumeMode", "Filesystem")
+                    and _capacity(volume) >= least
+                    and modes <= _modes(raw)
+                    and labels_match(selector, raw.strings("metadata.labels"))
+                    and self._reaches(seat.node, raw)
+                ):
+                    yield volume
+            except InputError:
+                continue  # malformed: it is nobody's
+
+    def _reaches(self, node: str, volume: Raw) -> bool:
+        required = volume.get("spec.nodeAffinity.required")
+        if not required:
+            return True
+        found = self.store.get(NODES, node)
+        labels = Raw(found or {}).strings("metadata.labels") | {"metadata.name": node}
+        return any(labels_match(term, labels) for term in node_terms(required.get("nodeSelectorTerms")))
+
+    def _let_go(self, name: str, uid: str) -> None:
+        def write(volume: Object) -> None:
+            if Raw(volume).text("spec.claimRef.uid") == uid:
+                marks = {"resourceVersion": version_of(volume), "annotations": {BOUND_BY_CONTROLLER: None}}
+                self.api.patch(PERSISTENT_VOLUMES, "", name, {"metadata": marks, "spec": {"claimRef": None}})
+
+        locking(lambda: self.api.get(PERSISTENT_VOLUMES, "", name), write)
+
+    # -- waiting -------------------------------------------------------------------------------------------------------
+
+    def _is_done(self, seat: Seat, key: str, seen: set[str]) -> bool:
+        """Whether the claim is bound to a volume that the node can reach.
+
+        ``seen``: claims whose selected node was seen; where it is gone later the provisioner gave up.
+        """
+        pod, claim = self.store.get(PODS, seat.key), self.store.get(PERSISTENT_VOLUME_CLAIMS, key)
+        if pod is None or meta(pod).get("uid") != seat.uid or meta(pod).get("deletionTimestamp"):
+            raise BindError("the pod is gone")
+        if claim is None:
+            raise BindError(f'persistentvolumeclaim "{key}" was deleted')
+        if not _is_bound(claim):
+            selected = Raw(claim).strings("metadata.annotations").get(SELECTED_NODE, "")
+            if selected == seat.node:
+                seen.add(key)
+            elif key in seen:
+                raise BindError(f'no volume could be made for claim "{key}" on node {seat.node!r}')
+            return False
+        volume = self.store.get(PERSISTENT_VOLUMES, Raw(claim).text("spec.volumeName"))
+        if volume is not None and not self._reaches(seat.node, Raw(volume)):
+            raise BindError(f'the volume of claim "{key}" cannot be reached from node {seat.node!r}')
+        return volume is not None
+
+
+def _is_bound(claim: Object | None) -> bool:
+    found = Raw(claim or {})
+    return bool(found.text("spec.volumeName")) and found.text("status.phase") == "Bound"
+
+
+def _modes(raw: Raw) -> frozenset[str]:
+    return frozenset(mode.text() for mode in raw.items("spec.accessModes"))
+
+
+def _capacity(volume: Object) -> int:
+    found = Raw(volume).get("spec.capacity.storage")
+    return found.quantity() if found else 0
+
+
+def _holder(volume: Object) -> str:
+    spec = volume.get("spec")
+    reference = spec.get("claimRef") if isinstance(spec, dict) else None
+    return f"{reference.get('namespace')}/{reference.get('name')}" if isinstance(reference, dict) else ""

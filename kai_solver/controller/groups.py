@@ -1,0 +1,63 @@
+"""Which group a shared device of a plan is: a plan has indices, the cluster has names."""
+
+import uuid
+from collections import defaultdict
+from collections.abc import Callable
+from functools import cached_property
+
+from kai_solver.domain import Bind, Node, Pod, Snapshot
+from kai_solver.reduction.devices import seat_running
+
+
+def _new() -> str:
+    return str(uuid.uuid4())
+
+
+class Groups:
+    """Names of the devices that the pods of one plan share.
+
+    Parameters
+    ----------
+    snapshot
+        What the plan was made from.
+    new
+        Makes the name of a device that nobody shares yet.
+    """
+
+    def __init__(self, snapshot: Snapshot, new: Callable[[], str] = _new) -> None:
+        self._snapshot = snapshot
+        self._new = new
+        self._known: dict[str, dict[int, str]] = {}
+
+    def of(self, bind: Bind, pod: Pod) -> tuple[str, ...]:
+        """One name for each device of ``bind``; empty where the pod has its devices for itself."""
+        if not pod.gpu.is_shared:
+            return ()
+        known = self._known.setdefault(bind.node, {})
+        if not known:
+            known.update(self._taken(bind.node))
+        return tuple(known.setdefault(device.index, self._new()) for device in bind.devices)
+
+    def _taken(self, name: str) -> dict[int, str]:
+        """Groups of the node by device index: as the devices were given out for the plan."""
+        pods = self._by_node[name]
+        seats, _ = seat_running(self._nodes[name], list(enumerate(pods)))
+        found: dict[int, str] = {}
+        for at, pod in enumerate(pods):
+            devices = seats.get(at, ())
+            if len(devices) == len(pod.gpu_groups):
+                found |= dict(zip(devices, pod.gpu_groups, strict=True))
+        return found
+
+    @cached_property
+    def _nodes(self) -> dict[str, Node]:
+        return {node.name: node for node in self._snapshot.nodes}
+
+    @cached_property
+    def _by_node(self) -> dict[str, list[Pod]]:
+        found: dict[str, list[Pod]] = defaultdict(list)
+        for pods in (*(gang.pods for gang in self._snapshot.gangs), self._snapshot.foreign):
+            for pod in pods:
+                if pod.gpu.devices and pod.status.holds_resources:
+                    found[pod.node].append(pod)
+        return found

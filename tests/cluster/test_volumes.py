@@ -1,0 +1,222 @@
+"""Claims are bound to volumes that the pod's node can reach, before the pod is bound."""
+
+from typing import Any
+
+import pytest
+
+from kai_solver.cluster.api import ApiError
+from kai_solver.cluster.binding import BindError, FenceError, Seat
+from kai_solver.cluster.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
+from kai_solver.cluster.volumes import Volumes
+from tests.cluster.preparing_world import World
+
+SELECTED = "volume.kubernetes.io/selected-node"
+
+
+class Bench(World):
+    def __init__(self, provisioner: str = "csi.example.org") -> None:
+        super().__init__()
+        self.volumes = Volumes(self.api, self.store, self.patience(120))
+        kind = {"metadata": {"name": "fast"}, "provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
+        self.api.create(STORAGE_CLASSES, "", kind)
+        self.node("a", zone="1")
+        self.node("b", zone="2")
+        self.claim("data")
+
+    def claim(self, name: str) -> None:
+        spec = {"storageClassName": "fast", "accessModes": ["ReadWriteOnce"]}
+        body = {"metadata": {"name": name}, "spec": spec | {"resources": {"requests": {"storage": "10Gi"}}}}
+        self.api.create(PERSISTENT_VOLUME_CLAIMS, "n", body)
+        self.see()
+
+    def volume(self, name: str, size: str = "10Gi", zone: str = "") -> None:
+        spec: dict[str, Any] = {"storageClassName": "fast", "accessModes": ["ReadWriteOnce"]}
+        if zone:
+            term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}
+            spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [term]}}
+        body = {"metadata": {"name": name}, "spec": spec | {"capacity": {"storage": size}}}
+        self.api.create(PERSISTENT_VOLUMES, "", body)
+        self.see()
+
+    def user(self, name: str = "p", node: str = "a") -> Seat:
+        return self.pod(name, node, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
+
+    def provision(self, zone: str = "1") -> None:
+        """What a provisioner does, and the controller of volumes."""
+        if self.selected() and not self.api.page(PERSISTENT_VOLUMES).items:
+            self.volume("made", zone=zone)
+            self.finish("made")
+
+    def finish(self, volume: str, name: str = "data") -> None:
+        self.api.patch(PERSISTENT_VOLUME_CLAIMS, "n", name, {"spec": {"volumeName": volume}})
+        self.api.patch(PERSISTENT_VOLUME_CLAIMS, "n", name, {"status": {"phase": "Bound"}}, subresource="status")
+
+    def selected(self) -> str:
+        annotations = self.api.get(PERSISTENT_VOLUME_CLAIMS, "n", "data")["metadata"].get("annotations") or {}
+        return str(annotations.get(SELECTED, ""))
+
+    def holders(self) -> dict[str, str]:
+        found = self.api.page(PERSISTENT_VOLUMES).items
+        return {v["metadata"]["name"]: v["spec"].get("claimRef", {}).get("name", "") for v in found}
+
+
+def test_a_provisioner_is_told_the_node_and_waited_for() -> None:
+    bench = Bench()
+    seat = bench.user()
+    bench.while_waiting = lambda now_s: bench.provision() if now_s > 5 else None
+    assert bench.volumes.concerns(seat)
+    bench.volumes.prepare(seat)
+    assert bench.selected() == "a"
+    assert 5 < bench.now_s < 6
+    assert not bench.volumes.concerns(seat), "nothing is left to do"
+    bench.volumes.undo(seat)
+    assert bench.selected() == "a", "what is bound stays"
+
+
+def test_a_pod_without_claims_or_with_bound_ones_is_no_concern() -> None:
+    bench = Bench()
+    bench.finish("old")
+    bench.see()
+    assert not bench.volumes.concerns(bench.user())
+    assert not bench.volumes.concerns(bench.pod("q", "a"))
+
+
+def test_too_long_is_too_long_and_is_taken_back() -> None:
+    bench = Bench()
+    seat = bench.user()
+    with pytest.raises(BindError, match="not bound within 120 s"):
+        bench.volumes.prepare(seat)
+    assert bench.now_s == pytest.approx(120, abs=1)
+    bench.volumes.undo(seat)
+    assert bench.selected() == ""
+
+
+def test_a_provisioner_that_gives_up_ends_the_waiting() -> None:
+    bench = Bench()
+    seat = bench.user()
+
+    def give_up(now_s: float) -> None:
+        if now_s > 3:
+            bench.api.patch(PERSISTENT_VOLUME_CLAIMS, "n", "data", {"metadata": {"annotations": {SELECTED: None}}})
+
+    bench.while_waiting = give_up
+    with pytest.raises(BindError, match="no volume could be made"):
+        bench.volumes.prepare(seat)
+    assert bench.now_s < 5
+
+
+def test_a_free_volume_is_kept_the_smallest_that_the_node_reaches() -> None:
+    bench = Bench("kubernetes.io/no-provisioner")
+    for name, size, zone in (("far", "10Gi", "2"), ("small", "1Gi", "1"), ("large", "1Ti", "1"), ("fits", "20Gi", "1")):
+        bench.volume(name, size, zone)
+    seat = bench.user()
+    bench.while_waiting = lambda now_s: bench.finish("fits") if bench.holders()["fits"] else None
+    bench.volumes.prepare(seat)
+    assert bench.holders() == {"far": "", "small": "", "large": "", "fits": "data"}
+    assert bench.selected() == ""
+
+
+def test_without_a_volume_and_a_provisioner_it_cannot_be() -> None:
+    bench = Bench("kubernetes.io/no-provisioner")
+    bench.volume("far", zone="2")
+    with pytest.raises(BindError, match="no volume of class 'fast' is free"):
+        bench.volumes.prepare(bench.user())
+    assert bench.now_s == 0
+
+
+def test_a_volume_that_nobody_bound_is_let_go() -> None:
+    bench = Bench("kubernetes.io/no-provisioner")
+    bench.volume("one", zone="1")
+    seat = bench.user()
+    with pytest.raises(BindError):
+        bench.volumes.prepare(seat)
+    assert bench.holders() == {"one": "data"}
+    bench.volumes.undo(seat)
+    assert bench.holders() == {"one": ""}
+
+
+def test_a_volume_that_somebody_else_took_first_is_left_to_him() -> None:
+    bench = Bench("kubernetes.io/no-provisioner")
+    bench.volume("one", zone="1")
+    bench.volume("two", zone="1")
+    seat = bench.user()
+    bench.api.patch(PERSISTENT_VOLUMES, "", "one", {"spec": {"claimRef": {"name": "other", "namespace": "m"}}})
+    bench.while_waiting = lambda _: bench.finish("two")
+    bench.volumes.prepare(seat)
+    assert bench.holders() == {"one": "other", "two": "data"}
+
+
+def test_two_pods_of_one_claim_cannot_be_on_two_nodes() -> None:
+    bench = Bench()
+    first, second = bench.user("p", "a"), bench.user("q", "b")
+    bench.while_waiting = lambda _: bench.provision()
+    bench.volumes.prepare(first)
+    bench.api.patch(PERSISTENT_VOLUME_CLAIMS, "n", "data", {"status": {"phase": "Pending"}}, subresource="status")
+    bench.see()
+    with pytest.raises(BindError, match="is being made for node 'a'"):
+        bench.volumes.prepare(second)
+
+
+def test_a_volume_out_of_reach_is_no_volume() -> None:
+    bench = Bench()
+    seat = bench.user()
+    bench.while_waiting = lambda _: bench.provision(zone="2")
+    with pytest.raises(BindError, match="cannot be reached from node 'a'"):
+        bench.volumes.prepare(seat)
+
+
+def test_a_pod_that_goes_meanwhile_ends_the_waiting() -> None:
+    bench = Bench()
+    seat = bench.user()
+
+    def leave(_: float) -> None:
+        if any(True for _ in bench.api.page(PODS).items):
+            bench.api.delete(PODS, "n", "p")
+
+    bench.while_waiting = leave
+    with pytest.raises(BindError, match="the pod is gone"):
+        bench.volumes.prepare(seat)
+
+
+def test_who_stops_leading_waits_no_longer() -> None:
+    bench = Bench()
+    seat = bench.user()
+    bench.while_waiting = lambda _: setattr(bench, "leads", False)
+    with pytest.raises(FenceError):
+        bench.volumes.prepare(seat)
+
+
+def test_a_claim_of_an_ephemeral_volume_is_waited_for() -> None:
+    bench = Bench()
+    seat = bench.pod("e", "a", volumes=[{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}])
+    assert bench.volumes.concerns(seat)
+
+    def make(now_s: float) -> None:
+        if now_s > 1 and not any(c["metadata"]["name"] == "e-scratch" for c in claims()):
+            bench.claim("e-scratch")
+            bench.volume("scratch", zone="1")
+        elif now_s > 2:
+            bench.finish("scratch", "e-scratch")
+
+    def claims() -> list[dict[str, Any]]:
+        return bench.api.page(PERSISTENT_VOLUME_CLAIMS).items
+
+    bench.while_waiting = make
+    bench.volumes.prepare(seat)
+    assert not bench.volumes.concerns(seat)
+
+
+def test_an_answer_that_fails_passes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    seat = bench.user()
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise ApiError(503, "ServiceUnavailable")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bench.api, "patch", refuse)
+        with pytest.raises(ApiError):
+            bench.volumes.prepare(seat)
+    bench.while_waiting = lambda _: bench.provision()
+    bench.volumes.prepare(seat)
+    assert bench.selected() == "a", "the next try goes on where the first one stopped"
