@@ -7,7 +7,7 @@ everybody admitted and minimises what is disturbed, in lexicographic order, from
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kai_solver.domain import FAMILIES, Rung, Stage
+from kai_solver.domain import FAMILIES, OPTIONAL_STAGES, STAGES, Rung, Stage
 from kai_solver.formulation.build import Formulation, formulate
 from kai_solver.formulation.expand import Decision, expand, hint_values
 from kai_solver.formulation.joint import Joint
@@ -89,7 +89,8 @@ class Refiner:
         if not self.model.search.deterministic and self.asker.budget.left_s < estimate * BUILD_S:
             return Refined((), False, (f"stages not searched: too little time for about {estimate} variables",))
         joint = _joint(joiner, rights)
-        parts = self._search(outcome, components(joint) if estimate >= PARTED_FROM else [joint], rights)
+        may_part = estimate >= PARTED_FROM and self._is_of_ours()
+        parts = self._search(outcome, components(joint) if may_part else [joint], rights)
         fault, improved = self._improve(outcome, joint, parts, rights)
         if improved or not any(part.better for part in parts):
             reseat(outcome)
@@ -100,6 +101,11 @@ class Refiner:
         leaving = frozenset().union(*known) if known else None
         told = _added(parts, [part.told(certain=certain) for part in parts])
         return Refined(() if joiner.is_partial(rights.movable) else told, improved, notes, leaving)
+
+    def _is_of_ours(self) -> bool:
+        """Whether all rules and stages are known here: one of the user's may tie together what shares nothing else."""
+        stages = {stage.name for stage in self.model.stages}
+        return set(self.model.families) <= set(FAMILIES) and stages <= {*STAGES, *OPTIONAL_STAGES}
 
     def _search(self, outcome: Outcome, parts: Sequence[Joint], rights: Rights) -> list[_Part]:
         """Search every part, with time by its size; what one does not use is the others'."""
@@ -214,7 +220,11 @@ def _together(parts: Sequence[_Part]) -> Decision | None:
 
 
 def _added(parts: Sequence[_Part], told: Sequence[tuple[Stage, ...]]) -> tuple[Stage, ...]:
-    """Stages of all parts by name: values and bounds add up, where each part that has the stage knows them."""
+    """Stages of all parts by name: values and bounds add up, where each part that has the stage knows them.
+
+    A later stage's bound holds for what the parts reached before, each for itself; until all of that is optimal the
+    whole might trade it between parts, and later bounds are not told.
+    """
     missing = {
         stage.name
         for part, stages in zip(parts, told, strict=True)
@@ -226,7 +236,9 @@ def _added(parts: Sequence[_Part], told: Sequence[tuple[Stage, ...]]) -> tuple[S
         other = found.get(stage.name, Stage(stage.name, 0.0, 0.0, True))
         value, bound = stage.value + other.value, stage.bound + other.bound
         found[stage.name] = Stage(stage.name, value, bound, stage.optimal and other.optimal)
-    return tuple(found.values())
+    added = tuple(found.values())
+    first_open = next((number for number, stage in enumerate(added, 1) if not stage.optimal), len(added))
+    return added if len(parts) == 1 else added[:first_open]
 
 
 def _joint(joiner: Joiner, rights: Rights) -> Joint:
