@@ -17,7 +17,7 @@ SETS := instances/bench/sets
 BENCH_ARGS ?= --models default,fast --seeds 1..3
 TEST_ARGS ?=
 
-.PHONY: help env run test test-fast lint bench bench-scale conformance docs docs-check manifests lock clean
+.PHONY: help env run test test-fast lint bench bench-scale bench-cluster conformance docs docs-check manifests lock clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -45,7 +45,7 @@ lint: $(STAMP) ## Format, style, types and layers
 	$(BIN)/lint-imports
 
 test: lint docs-check ## Everything: lint, the documentation, and all tests
-	$(BIN)/python -m pytest -n 2 $(TEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup $(TEST_ARGS)
 
 test-fast: $(STAMP) ## Tests that take less than about five seconds each
 	$(BIN)/python -m pytest -n 2 -m "not slow" $(TEST_ARGS)
@@ -56,6 +56,9 @@ bench: $(STAMP) ## Measure models on instances/bench against greedy and against 
 bench-scale: $(STAMP) ## Measure the set at scale (about 6 minutes, on a quiet machine) and write it into set, docs and plot
 	$(BIN)/kai-solver bench $(SETS)/scale.yaml --save instances/bench/runs/scale.json \
 	  --plot docs/images/scale.svg --record docs/benchmarks.md
+
+bench-cluster: $(STAMP) ## Measure the controller on a real control plane, 500 nodes and 4,000 pods (needs Go once, about 5 minutes)
+	$(BIN)/python -m tests.cluster.plane.bench
 
 conformance: $(STAMP) ## Run the behaviour cases, our own and KAI's
 	$(BIN)/kai-solver conformance instances/behaviour

@@ -138,10 +138,18 @@ class RestApi:
         self._call("DELETE", resource.path(namespace, name), body=body)
 
     def installed(self) -> frozenset[Resource]:
-        """All kinds that the server serves, in the versions it prefers."""
-        groups = self._call("GET", "/apis").get("groups", [])
-        versions = ["/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups)]
-        return frozenset(found for path in versions for found in self._served(path))
+        """All kinds that the server serves, each in the version it prefers.
+
+        Kinds of one group may be served in different versions (Queue v2, PodGroup v2alpha2): all are asked for.
+        """
+        found: dict[tuple[str, str], Resource] = {}
+        for path in (
+            "/api/v1",
+            *(path for group in self._call("GET", "/apis").get("groups", []) for path in _paths(group)),
+        ):
+            for kind in self._served(path):
+                found.setdefault((kind.group, kind.plural), kind)
+        return frozenset(found.values())
 
     def close(self) -> None:
         """Close all connections; watches in other threads end."""
@@ -211,6 +219,12 @@ class RestApi:
         """The bearer token, renewed by the library where it expires."""
         token = self._settings.get_api_key_with_prefix("BearerToken", alias="authorization")
         return {"Authorization": token} if token else {}
+
+
+def _paths(group: Mapping[str, Any]) -> Iterator[str]:
+    """Where a group's kinds are listed, the version that the server prefers first."""
+    versions = (group["preferredVersion"], *group.get("versions", ()))
+    return (f"/apis/{name}" for name in dict.fromkeys(one["groupVersion"] for one in versions))
 
 
 def _events(answer: urllib3.BaseHTTPResponse) -> Iterator[WatchEvent]:

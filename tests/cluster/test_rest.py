@@ -193,6 +193,23 @@ def test_what_is_installed_is_read_from_the_server() -> None:
         assert api.installed() == {PODS, Resource("batch", "v1", "jobs", "Job")}
 
 
+def test_a_kind_is_found_in_another_version_than_its_group_prefers() -> None:
+    def served(version: str, *kinds: tuple[str, str]) -> dict[str, Any]:
+        named = [{"name": plural, "kind": kind, "namespaced": True} for plural, kind in kinds]
+        return {"groupVersion": f"example.org/{version}", "resources": named}
+
+    versions = [{"groupVersion": f"example.org/{version}"} for version in ("v1beta1", "v2")]
+    answers: dict[str, Any] = {
+        "GET /apis": {"groups": [{"preferredVersion": versions[1], "versions": versions}]},
+        "GET /api/v1": {"groupVersion": "v1", "resources": []},
+        "GET /apis/example.org/v2": served("v2", ("both", "Both")),
+        "GET /apis/example.org/v1beta1": served("v1beta1", ("both", "Both"), ("olds", "Old")),
+    }
+    with serving(answers) as (api, _):
+        found = api.installed()
+    assert found == {Resource("example.org", "v2", "both", "Both"), Resource("example.org", "v1beta1", "olds", "Old")}
+
+
 def test_no_configuration_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="--kubeconfig"):
         connect(str(tmp_path / "none"))

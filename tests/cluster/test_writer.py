@@ -13,7 +13,7 @@ class Clock:
 
 class World:
     def __init__(self, rate: float = 10.0) -> None:
-        self.clock, self.done, self.leads, self.is_busy = Clock(), [], True, False
+        self.clock, self.leads, self.is_busy = Clock(), True, False
         self.faults: list[ApiError] = []
         self.writer = Writer(lambda: self.leads, lambda: self.is_busy, rate, monotonic=self.clock)
         self.done: list[str] = []

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.gotools import GoTool, ToolMissingError, go_tool, main
+from tests.support.gotools import KUBERNETES, KWOK, GoModule, GoTool, ToolMissingError, go_module, go_tool, main
 
 TOOL = GoTool("hello", "example.org/hello", "v1.2.3", "example.org/hello/cmd/hello", (("example.org/a", "v0.1.0"),))
 
@@ -64,6 +64,48 @@ def test_without_go_what_is_there_is_used(tmp_path: Path, monkeypatch: pytest.Mo
     program.parent.mkdir(parents=True)
     program.write_text("")
     assert go_tool(TOOL, tmp_path / "cache") == program
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> GoModule:
+    folder = tmp_path / "module"
+    folder.mkdir()
+    for name in ("go.mod", "go.sum", "tools.go"):
+        (folder / name).write_text(name)
+    programs = {"one": "example.org/a/cmd/one", "two": "example.org/b"}
+    return GoModule("pair", "v1.2.3", folder, programs, "-X example.org/version=v1.2.3")
+
+
+def test_programs_of_a_module_of_ours_are_built_once(tmp_path: Path, log: Path, module: GoModule) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        found = set(threads.map(lambda _: go_module(module, tmp_path / "cache"), range(4)))
+    assert [path.read_text() for path in (found.pop() / "one", tmp_path / "cache/tools/pair/v1.2.3/two")] == [
+        "program\n"
+    ] * 2
+    first, second = log.read_text().splitlines()
+    assert "-X example.org/version=v1.2.3" in first
+    assert first.endswith(" example.org/a/cmd/one")
+    assert second.endswith(" example.org/b")
+
+
+def test_only_what_is_missing_of_a_module_is_built(tmp_path: Path, log: Path, module: GoModule) -> None:
+    folder = tmp_path / "cache" / "tools" / "pair" / "v1.2.3"
+    folder.mkdir(parents=True)
+    (folder / "one").write_text("kept")
+    assert (go_module(module, tmp_path / "cache") / "one").read_text() == "kept"
+    assert len(log.read_text().splitlines()) == 1
+
+
+def test_a_module_without_go_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: GoModule) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ToolMissingError, match=r"pair v1\.2\.3 .* no Go"):
+        go_module(module, tmp_path / "cache")
+
+
+@pytest.mark.parametrize("pinned", [KUBERNETES, KWOK], ids=lambda found: found.name)
+def test_what_is_named_is_what_is_pinned(pinned: GoModule) -> None:
+    stated = (pinned.folder / "go.mod").read_text()
+    assert any(f"{package.split('/cmd/')[0]} {pinned.version}" in stated for package in pinned.programs.values())
 
 
 def test_the_command_ends_with_1_where_a_program_is_missing(

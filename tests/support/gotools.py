@@ -1,7 +1,7 @@
 """Programs that tests run and Go builds: pinned, built once into a cache that the next run finds again.
 
 The cache is ``$KAI_SOLVER_CACHE``, else ``~/.cache/kai-solver``; each program is in ``tools/NAME/VERSION/NAME`` there.
-``python -m tests.support.gotools helm kubeconform`` builds by hand.
+``python -m tests.support.gotools helm kubernetes`` builds by hand, without names all of them.
 """
 
 import fcntl
@@ -45,6 +45,25 @@ class GoTool:
     ldflags: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class GoModule:
+    """Programs that are built together from a module of ours, whose ``go.mod`` and ``go.sum`` pin everything.
+
+    Attributes
+    ----------
+    folder
+        Where ``go.mod``, ``go.sum`` and the file that imports what is pinned are.
+    programs
+        Name of each program, and the ``main`` package that it is built from.
+    """
+
+    name: str
+    version: str
+    folder: Path
+    programs: Mapping[str, str]
+    ldflags: str = ""
+
+
 class ToolMissingError(Exception):
     """The program is not there and cannot be built; says why."""
 
@@ -53,7 +72,23 @@ HELM = GoTool("helm", "helm.sh/helm/v3", "v3.22.0", "helm.sh/helm/v3/cmd/helm")
 KUBECONFORM = GoTool(
     "kubeconform", "github.com/yannh/kubeconform", "v0.8.0", "github.com/yannh/kubeconform/cmd/kubeconform"
 )
-TOOLS: Mapping[str, GoTool] = {tool.name: tool for tool in (HELM, KUBECONFORM)}
+_PLANE = Path(__file__).parents[1] / "cluster" / "plane"
+_STAMP = "k8s.io/component-base/version.git"
+KUBERNETES = GoModule(
+    "kubernetes",
+    "v1.34.4",
+    _PLANE / "kubernetes",
+    {
+        "etcd": "go.etcd.io/etcd/server/v3",
+        **{
+            name: f"k8s.io/kubernetes/cmd/{name}"
+            for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+        },
+    },
+    f"-X {_STAMP}Version=v1.34.4 -X {_STAMP}Major=1 -X {_STAMP}Minor=34",
+)
+KWOK = GoModule("kwok", "v0.8.0", _PLANE / "kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"})
+TOOLS: Mapping[str, GoTool | GoModule] = {tool.name: tool for tool in (HELM, KUBECONFORM, KUBERNETES, KWOK)}
 
 
 def cache_folder() -> Path:
@@ -83,23 +118,48 @@ def go_tool(tool: GoTool, cache: Path | None = None) -> Path:
     return program
 
 
+def go_module(module: GoModule, cache: Path | None = None) -> Path:
+    """Folder of the module's programs; those that are not in the cache yet are built, by one process at a time.
+
+    Raises
+    ------
+    ToolMissingError
+        There is no Go, or a build failed.
+    """
+    folder = (cache or cache_folder()) / "tools" / module.name / module.version
+    if all((folder / name).is_file() for name in module.programs):
+        return folder
+    if not shutil.which("go"):
+        raise ToolMissingError(f"{module.name} {module.version} is not in {folder} and there is no Go to build it")
+    folder.mkdir(parents=True, exist_ok=True)
+    with _locked(folder / ".lock"):
+        _build_module(module, folder)
+    return folder
+
+
+def _build_module(module: GoModule, folder: Path) -> None:
+    """Build in a copy, so that Go can never change what is pinned."""
+    with tempfile.TemporaryDirectory(prefix=f"build-{module.name}-") as work:
+        for file in ("go.mod", "go.sum", "tools.go"):
+            shutil.copy(module.folder / file, work)
+        for name, package in module.programs.items():
+            if not (folder / name).is_file():
+                built = folder / f".{name}.{os.getpid()}"
+                _go(module, work, *_build_words(module.ldflags, built, package), mode="readonly")
+                built.replace(folder / name)
+
+
+def _build_words(ldflags: str, target: Path, package: str) -> tuple[str, ...]:
+    return "build", "-trimpath", "-ldflags", f"-s -w {ldflags}".strip(), "-o", str(target), package
+
+
 def _build(tool: GoTool, program: Path) -> None:
     """Build in a module of our own (``go install`` refuses programs with replacements), and move into place at once."""
     with tempfile.TemporaryDirectory(prefix=f"build-{tool.name}-") as work:
         (Path(work) / "go.mod").write_text(_module_file(tool))
         built = program.with_name(f".{tool.name}.{os.getpid()}")
         _go(tool, work, "get", f"{tool.package}@{tool.version}")
-        _go(
-            tool,
-            work,
-            "build",
-            "-trimpath",
-            "-ldflags",
-            f"-s -w {tool.ldflags}".strip(),
-            "-o",
-            str(built),
-            tool.package,
-        )
+        _go(tool, work, *_build_words(tool.ldflags, built, tool.package))
         built.replace(program)
 
 
@@ -108,9 +168,9 @@ def _module_file(tool: GoTool) -> str:
     return f"module tools\n\ngo {GO_LANGUAGE}\n\nrequire {tool.module} {tool.version}\n\n{replaces}"
 
 
-def _go(tool: GoTool, work: str, *words: str) -> None:
+def _go(tool: GoTool | GoModule, work: str, *words: str, mode: str = "mod") -> None:
     command = ["nice", "-n", "19", "go", *words] if shutil.which("nice") else ["go", *words]
-    env = os.environ | {"GOWORK": "off", "CGO_ENABLED": "0", "GOFLAGS": "-mod=mod -buildvcs=false"}
+    env = os.environ | {"GOWORK": "off", "CGO_ENABLED": "0", "GOFLAGS": f"-mod={mode} -buildvcs=false"}
     try:
         done = subprocess.run(command, cwd=work, env=env, capture_output=True, text=True, timeout=BUILD_S, check=False)
     except subprocess.TimeoutExpired:
@@ -132,7 +192,8 @@ def main(names: list[str]) -> int:
     """Build what is named, all where nothing is."""
     for name in names or TOOLS:
         try:
-            print(go_tool(TOOLS[name]))
+            tool = TOOLS[name]
+            print(go_tool(tool) if isinstance(tool, GoTool) else go_module(tool))
         except ToolMissingError as error:
             print(error, file=sys.stderr)
             return 1

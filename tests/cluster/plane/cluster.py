@@ -1,0 +1,312 @@
+"""What tests do with the control plane: objects, replicas of our controller, and a clean table afterwards."""
+
+import http.client
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from kai_solver.cluster.api import ApiError, Object, meta
+from kai_solver.cluster.resources import (
+    DISRUPTION_BUDGETS,
+    JOBS,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    QUEUES,
+    TOPOLOGIES,
+    Resource,
+)
+from tests.cluster.plane.checker import GANG, GPU, LEAST, Checker
+from tests.cluster.plane.plane import ADMIN, OURS, ROOT, Component, Plane, free_ports, wait_for
+from tests.cluster.plane.proxy import Proxy
+
+SPACE = "work"
+CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
+_RBAC = "rbac.authorization.k8s.io"
+_INSTALLED = {
+    "ServiceAccount": Resource("", "v1", "serviceaccounts", "ServiceAccount"),
+    "ClusterRole": Resource(_RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False),
+    "ClusterRoleBinding": Resource(_RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False),
+    "Role": Resource(_RBAC, "v1", "roles", "Role"),
+    "RoleBinding": Resource(_RBAC, "v1", "rolebindings", "RoleBinding"),
+    "PriorityClass": Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False),
+    "Queue": QUEUES,
+    "CustomResourceDefinition": CRDS,
+}
+CLEARED = (JOBS, POD_GROUPS, DISRUPTION_BUDGETS, QUEUES, TOPOLOGIES, NODES)
+
+
+def install(plane: Plane) -> None:
+    """What ``kubectl apply -f deploy/manifests`` would, but for what needs an image: CRDs, rights, defaults."""
+    for name in ("kai-solver", SPACE):
+        plane.api.create(NAMESPACES, "", {"metadata": {"name": name}})
+    found = [
+        one
+        for file in ("crds", "kai-solver", "defaults")
+        for one in yaml.safe_load_all((ROOT / "deploy" / "manifests" / f"{file}.yaml").read_text())
+        if one and one["kind"] in _INSTALLED
+    ]
+    for one in [one for one in found if one["kind"] == "CustomResourceDefinition"]:
+        plane.api.create(CRDS, "", one)
+    wait_for("the CRDs are served", lambda: {QUEUES, POD_GROUPS, TOPOLOGIES} <= plane.api.installed())
+    for one in [one for one in found if one["kind"] not in ("CustomResourceDefinition", "Queue")]:
+        plane.api.create(_INSTALLED[one["kind"]], str(meta(one).get("namespace", "")), one)
+
+
+@dataclass(slots=True)
+class Cluster:
+    """One test's cluster: nodes and work on the shared control plane, its checker, its replicas."""
+
+    plane: Plane
+    folder: Path
+    checker: Checker
+    replicas: list["Replica"] = field(default_factory=list)
+    proxies: list[Proxy] = field(default_factory=list)
+    over: threading.Event = field(default_factory=threading.Event)
+    wanted: str = ""
+    """What the checker is to object to, in tests of the checker."""
+
+    def complaints(self) -> list[str]:
+        """What it objects to beside what is wanted."""
+        return [found for found in self.checker.complaints if not self.wanted or self.wanted not in found]
+
+    def node(self, name: str, gpus: int = 8, **labels: str) -> None:
+        """A node whose kubelet is kwok's."""
+        room = {"cpu": "128", "memory": "1Ti", "pods": "110"} | ({GPU: str(gpus)} if gpus else {})
+        named = {"kubernetes.io/hostname": name} | {key.replace("__", "/"): value for key, value in labels.items()}
+        self.plane.api.create(
+            NODES, "", {"metadata": {"name": name, "labels": named}, "status": {"allocatable": room, "capacity": room}}
+        )
+
+    def nodes(self, count: int, gpus: int = 8) -> None:
+        """``count`` nodes alike, ready for work."""
+        for index in range(count):
+            self.node(f"node-{index}", gpus)
+        self.wait_nodes(count)
+
+    def wait_nodes(self, count: int) -> None:
+        """Wait until so many nodes are ready and lost the taint that new nodes have."""
+        wait_for(
+            f"{count} nodes are ready",
+            lambda: sum(_is_ready(node) for node in self.plane.api.page(NODES, limit=10_000).items) >= count,
+        )
+
+    def queue(self, name: str, gpus: int = -1, parent: str = "all", limit: int = -1) -> None:
+        """A queue with a quota of GPUs."""
+        amounts = {"quota": gpus, "limit": limit, "overQuotaWeight": 1}
+        free = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+        spec: dict[str, Any] = {"resources": {"gpu": amounts, "cpu": free, "memory": free}}
+        spec |= {"parentQueue": parent} if parent else {}
+        self.plane.api.create(
+            QUEUES, "", {"apiVersion": QUEUES.api_version, "kind": "Queue", "metadata": {"name": name}, "spec": spec}
+        )
+
+    def queues(self, **quotas: int) -> None:
+        """One root, and a queue of it for each name with its quota."""
+        self.queue("all", parent="")
+        for name, quota in quotas.items():
+            self.queue(name, quota)
+
+    def pod(self, name: str, queue: str, gpus: int = 1, **more: Any) -> Object:
+        """A plain pod."""
+        return self.plane.api.create(PODS, SPACE, pod(name, queue, gpus, **more))
+
+    def pods(self, count: int, queue: str, prefix: str = "pod", gpus: int = 1, threads: int = 8) -> None:
+        """Many plain pods, as fast as the API server takes them."""
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(lambda index: self.pod(f"{prefix}-{index}", queue, gpus), range(count)))
+
+    def job(
+        self, name: str, queue: str, size: int, least: int | None = None, gpus: int = 1, **annotations: str
+    ) -> Object:
+        """A Job whose pods start together, at least ``least`` of them."""
+        fewest = size if least is None else least
+        template = pod("", queue, gpus, labels={GANG: name, LEAST: str(fewest)})
+        stated = {"kai.scheduler/batch-min-member": str(fewest)}
+        stated |= {f"kai.scheduler/{key.replace('_', '-')}": value for key, value in annotations.items()}
+        spec = {"parallelism": size, "completions": size, "backoffLimit": 100, "template": template}
+        metadata = {"name": name, "labels": {"kai.scheduler/queue": queue}, "annotations": stated}
+        return self.plane.api.create(JOBS, SPACE, {"metadata": metadata, "spec": spec})
+
+    def controller(self, proxied: bool = False, start: bool = True, kept: bool = False, **settings: Any) -> "Replica":
+        """A replica of our controller, with the rights of the chart; ``kept``: started again whenever it ends."""
+        url = ""
+        if proxied:
+            self.proxies.append(Proxy(self.plane.url, self.plane.authority))
+            url = self.proxies[-1].url
+        kubeconfig = self.plane.write_kubeconfig(f"ours-{len(self.replicas)}", OURS, url)
+        replica = Replica.make(f"controller-{len(self.replicas)}", kubeconfig, self.folder, settings)
+        self.replicas.append(replica)
+        if start:
+            replica.start()
+        if kept:
+            threading.Thread(target=self._keep, args=(replica,), daemon=True).start()
+        return replica
+
+    def _keep(self, replica: "Replica") -> None:
+        """What a kubelet does for a Deployment's pod."""
+        while not self.over.wait(0.5):
+            if not replica.component.runs:
+                replica.component.start()
+
+    def on(self, node: str) -> list[Object]:
+        """Pods that hold a place on this node."""
+        return self.checker.bound(lambda found: found["spec"]["nodeName"] == node)
+
+    def wait_bound(self, count: int, prefix: str = "", limit_s: float = 60.0) -> None:
+        """Wait until so many pods whose name begins with ``prefix`` hold a place."""
+        what = f"{count} pods {prefix}* are bound"
+        wait_for(what, lambda: len(self.bound(prefix)) >= count, limit_s)
+
+    def bound(self, prefix: str = "") -> list[Object]:
+        """Pods whose name begins with ``prefix`` and that hold a place."""
+        return self.checker.bound(lambda found: str(found["metadata"]["name"]).startswith(prefix))
+
+    def stays_pending(self, name: str, for_s: float = 3.0) -> bool:
+        """Whether this pod has no place for a while."""
+        time.sleep(for_s)
+        return not self.plane.api.get(PODS, SPACE, name)["spec"].get("nodeName")
+
+    def end(self) -> None:
+        """End replicas and proxies, look a last time, and clear the table."""
+        self.over.set()
+        time.sleep(0.6 if self.replicas else 0.0)  # nobody is started again after this
+        for replica in self.replicas:
+            replica.component.kill()
+        for proxy in self.proxies:
+            proxy.close()
+        self.checker.stop()
+        clear(self.plane)
+
+
+@dataclass(slots=True)
+class Replica:
+    """A controller in a process of its own."""
+
+    component: Component
+    health: str
+
+    @classmethod
+    def make(cls, name: str, kubeconfig: Path, folder: Path, settings: Mapping[str, Any]) -> "Replica":
+        """Write its settings; it is not started yet."""
+        health, metrics = free_ports(2)
+        stated = {
+            "health_bind_address": f"127.0.0.1:{health}",
+            "metrics_bind_address": f"127.0.0.1:{metrics}",
+            "budget": "1s",
+            "idle": "2s",
+            "leadership": {"live": "4s", "renew": "3s", "retry": "500ms"},
+            **settings,
+        }
+        file = folder / f"{name}.yaml"
+        file.write_text(yaml.safe_dump(stated))
+        words = ["-m", "kai_solver", "controller", "--kubeconfig", str(kubeconfig), "--config", str(file)]
+        env = {"PYTHONPATH": str(ROOT)}
+        return cls(Component(name, [sys.executable, *words], folder, env), f"127.0.0.1:{health}")
+
+    def start(self) -> None:
+        """Start, and wait until it has seen the cluster."""
+        self.component.start()
+        wait_for(f"the controller is ready, see {self.component.log}", self.is_ready)
+
+    def is_ready(self) -> bool:
+        """Whether it has listed everything; fails at once where its process ended."""
+        assert self.component.runs, self.component.log.read_text()[-2000:]
+        return self.answers("/readyz")
+
+    def answers(self, path: str) -> bool:
+        """Whether it answers this address well."""
+        connection = http.client.HTTPConnection(self.health, timeout=5)
+        try:
+            connection.request("GET", path)
+            return connection.getresponse().status == 200
+        except OSError:
+            return False
+        finally:
+            connection.close()
+
+    def said(self) -> Iterator[dict[str, Any]]:
+        """Its log, line by line."""
+        for line in self.component.log.read_text().splitlines():
+            if line.startswith("{"):
+                yield json.loads(line)
+
+
+def pod(
+    name: str,
+    queue: str,
+    gpus: int = 1,
+    *,
+    scheduler: str = "kai-scheduler",
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    priority: str = "train",
+    grace_s: int = 1,
+    **spec: Any,
+) -> dict[str, Any]:
+    """A pod, or without a name a template of pods."""
+    limits = {"cpu": "1", "memory": "1Gi"} | ({GPU: str(gpus)} if gpus else {})
+    metadata: dict[str, Any] = {"labels": {"kai.scheduler/queue": queue, **(labels or {})}}
+    metadata |= {"annotations": dict(annotations)} if annotations else {}
+    metadata |= {"name": name} if name else {}
+    whole = {
+        "schedulerName": scheduler,
+        "priorityClassName": priority,
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": grace_s,
+        "containers": [{"name": "main", "image": "busybox", "resources": {"limits": limits}}],
+        **spec,
+    }
+    return {"metadata": metadata, "spec": whole}
+
+
+def checker_of(plane: Plane, may_leave: Callable[[Object], bool], partly_s: float) -> Checker:
+    """A checker of this control plane."""
+    return Checker(plane.url, plane.authority, ADMIN, may_leave, partly_s)
+
+
+def clear(plane: Plane) -> None:
+    """Remove what tests made; the control plane itself stays."""
+    clear_work(plane)
+    for kind in CLEARED:
+        wait_for(f"no {kind.name} is left", lambda kind=kind: not _remove_all(plane, kind))  # type: ignore[misc]
+    for lease in plane.api.page(LEASES, namespace="kai-solver").items:
+        plane.api.delete(LEASES, "kai-solver", str(meta(lease)["name"]))
+
+
+def clear_work(plane: Plane) -> None:
+    """Remove all Jobs and pods."""
+    _remove_all(plane, JOBS)
+    wait_for("no pod is left", lambda: not _remove_all(plane, PODS))
+
+
+def _remove_all(plane: Plane, kind: Resource) -> int:
+    """Ask for everything of a kind to go, at once; how many were there."""
+    items = plane.api.page(kind, limit=50_000).items
+
+    def remove(item: Object) -> None:
+        try:
+            plane.api.delete(kind, str(meta(item).get("namespace", "")), str(meta(item)["name"]), grace_s=0)
+        except ApiError as error:
+            if not error.is_missing:
+                raise
+
+    with ThreadPoolExecutor(16) as threads:
+        list(threads.map(remove, items))
+    return len(items)
+
+
+def _is_ready(node: Object) -> bool:
+    conditions = node.get("status", {}).get("conditions") or ()
+    taints = node["spec"].get("taints") or ()
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions) and not taints

@@ -1,0 +1,57 @@
+"""A control plane for all tests of this folder, and a clean cluster with its checker for each."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kai_solver.cluster.api import Object
+from tests.cluster.plane.cluster import Cluster, checker_of, install
+from tests.cluster.plane.plane import Plane
+from tests.support.gotools import KUBERNETES, KWOK, ToolMissingError, go_module
+
+TEST_S = 300
+Make = Callable[..., Cluster]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One worker runs all of these, so that there is one control plane; the first of them may have to build it."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("plane"))
+            item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.timeout(TEST_S, func_only=True))
+
+
+@pytest.fixture(scope="session")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    try:
+        programs = go_module(KUBERNETES), go_module(KWOK)
+    except ToolMissingError as error:
+        pytest.skip(f"NOT TESTED against a real control plane: {error}")
+    found = Plane(programs, tmp_path_factory.mktemp("plane"))
+    try:
+        found.start()
+        install(found)
+        yield found
+    finally:
+        found.stop()
+
+
+@pytest.fixture
+def make_cluster(plane: Plane, tmp_path: Path) -> Iterator[Make]:
+    """Make the test's cluster; what its checker objects to fails the test."""
+    made: list[Cluster] = []
+
+    def make(may_leave: Callable[[Object], bool] = lambda pod: False, partly_s: float = 15.0) -> Cluster:
+        checker = checker_of(plane, may_leave, partly_s)
+        cluster = Cluster(plane, tmp_path, checker)
+        made.append(cluster)
+        checker.start()
+        return cluster
+
+    yield make
+    for cluster in made:
+        cluster.end()
+        assert cluster.complaints() == [], f"logs: {tmp_path}"

@@ -1,0 +1,76 @@
+"""The checker objects where it should: who trusts a silent guard must have heard it once."""
+
+import time
+
+from kai_solver.cluster.resources import PODS
+from tests.cluster.plane.checker import GANG, LEAST
+from tests.cluster.plane.cluster import SPACE, Cluster, checker_of, pod
+from tests.cluster.plane.conftest import Make
+from tests.cluster.plane.plane import Plane, wait_for
+
+
+def bind(cluster: Cluster, name: str, node: str) -> None:
+    target = {"apiVersion": "v1", "kind": "Node", "name": node}
+    cluster.plane.api.create(
+        PODS,
+        SPACE,
+        {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target},
+        subresource="binding",
+    )
+
+
+def objection(cluster: Cluster, text: str) -> None:
+    """Wait until it objects with these words, which is wanted."""
+    cluster.wanted = text
+    wait_for(f"the checker says: {text}", lambda: any(text in found for found in cluster.checker.complaints), 20)
+
+
+def test_it_objects_to_a_gpu_promised_twice(make_cluster: Make) -> None:
+    cluster = make_cluster()
+    cluster.nodes(1, gpus=2)
+    for name in ("a", "b"):
+        cluster.pod(name, "research", 2)
+        bind(cluster, name, "node-0")
+    objection(cluster, "has 2 GPUs and promised")
+
+
+def test_it_objects_to_a_gang_in_part(make_cluster: Make) -> None:
+    cluster = make_cluster(partly_s=0.5)
+    cluster.nodes(1)
+    for name in ("a", "b"):
+        made = pod(name, "research", labels={GANG: "g", LEAST: "2"})
+        cluster.plane.api.create(PODS, SPACE, made)
+    bind(cluster, "a", "node-0")
+    wait_for("it is seen", lambda: len(cluster.bound()) == 1)
+    time.sleep(0.6)
+    cluster.checker.look(time.monotonic())
+    objection(cluster, "runs in part")
+    bind(cluster, "b", "node-0")
+
+
+def test_it_objects_to_an_eviction_without_a_cause(make_cluster: Make) -> None:
+    cluster = make_cluster()
+    cluster.nodes(1)
+    cluster.pod("a", "research")
+    bind(cluster, "a", "node-0")
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "a", "namespace": SPACE}}
+    cluster.plane.api.create(PODS, SPACE, body, subresource="eviction")
+    objection(cluster, "evicted without a cause")
+
+
+def test_it_sees_what_was_there_and_goes_on_over_a_restart(make_cluster: Make, plane: Plane) -> None:
+    cluster = make_cluster()
+    cluster.nodes(1, gpus=1)
+    cluster.pod("a", "research")
+    bind(cluster, "a", "node-0")
+    late = checker_of(plane, lambda found: False, 15.0)
+    late.start()
+    assert len(late.bound()) == 1
+    plane.apiserver.kill()
+    plane.apiserver.start()
+    plane.wait_ready()
+    cluster.pod("b", "research")
+    bind(cluster, "b", "node-0")
+    objection(cluster, "has 1 GPUs and promised")
+    wait_for("the late one says so, too", lambda: bool(late.complaints), 20)
+    late.stop()

@@ -1,0 +1,241 @@
+"""Numbered faults. After each: nothing twice, nothing in part for long, everybody placed in the end."""
+
+import random
+import time
+from typing import Any
+
+import pytest
+
+from kai_solver.cluster.resources import NODES, PODS
+from tests.cluster.plane.cluster import SPACE, Cluster, pod
+from tests.cluster.plane.conftest import Make
+from tests.cluster.plane.plane import wait_for
+from tests.cluster.plane.proxy import Fault, Proxy
+
+LONG_S = 120.0
+
+
+def work(cluster: Cluster, gangs: int = 6, size: int = 4, nodes: int = 4) -> None:
+    """Nodes for half of the work, queues, and a part of it at once; the rest comes with `more`."""
+    cluster.nodes(nodes)
+    cluster.queues(research=8 * nodes)
+    for index in range(gangs):
+        cluster.job(f"gang-{index}", "research", size)
+
+
+def proxied(cluster: Cluster) -> Proxy:
+    return cluster.proxies[-1]
+
+
+def test_01_api_server_killed_and_restarted(make_cluster: Make) -> None:
+    cluster = make_cluster(partly_s=40)
+    cluster.controller(kept=True)
+    work(cluster, gangs=8)
+    wait_for("it began", lambda: len(cluster.bound()) > 0)
+    cluster.plane.apiserver.kill()
+    time.sleep(2)
+    cluster.plane.apiserver.start()
+    cluster.plane.wait_ready()
+    cluster.wait_bound(32, limit_s=LONG_S)
+
+
+def test_02_etcd_restarted(make_cluster: Make) -> None:
+    cluster = make_cluster(partly_s=40)
+    cluster.controller(kept=True)
+    work(cluster, gangs=8)
+    wait_for("it began", lambda: len(cluster.bound()) > 0)
+    cluster.plane.etcd.kill()
+    time.sleep(2)
+    cluster.plane.etcd.start()
+    cluster.plane.wait_ready()
+    cluster.wait_bound(32, limit_s=LONG_S)
+
+
+def test_03_watch_dropped(make_cluster: Make) -> None:
+    cluster = make_cluster()
+    cluster.controller(proxied=True)
+    work(cluster, gangs=2)
+    cluster.wait_bound(8)
+    assert proxied(cluster).drop_watches() > 3
+    for index in range(2, 6):
+        cluster.job(f"gang-{index}", "research", 4)
+        proxied(cluster).drop_watches()
+    cluster.wait_bound(24, limit_s=LONG_S)
+
+
+def test_04_history_expired(make_cluster: Make) -> None:
+    cluster = make_cluster()
+    cluster.controller(proxied=True)
+    work(cluster, gangs=2)
+    cluster.wait_bound(8)
+    proxied(cluster).rule = lambda method, path: Fault(410) if "watch=1" in path and "pods" in path else None
+    proxied(cluster).drop_watches()
+    cluster.job("gang-2", "research", 4)
+    wait_for("it was told so", lambda: proxied(cluster).faults["410"] > 2)
+    proxied(cluster).heal()
+    cluster.wait_bound(12, limit_s=LONG_S)
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [("05", 429), ("06", 500), ("07", 409)], ids=["05-429", "06-500", "07-409"]
+)
+def test_writes_refused_at_random(make_cluster: Make, number: str, status: int) -> None:
+    cluster = make_cluster(partly_s=40)
+    cluster.controller(proxied=True)
+    draw = random.Random(int(number))
+
+    def rule(method: str, path: str) -> Fault | None:
+        return Fault(status) if path.endswith("/binding") and draw.random() < 0.4 else None
+
+    proxied(cluster).rule = rule
+    work(cluster)
+    wait_for("some were refused", lambda: proxied(cluster).faults[str(status)] > 2)
+    proxied(cluster).heal()
+    cluster.wait_bound(24, limit_s=LONG_S)
+
+
+def test_08_slow_answers(make_cluster: Make) -> None:
+    cluster = make_cluster()
+    cluster.controller(proxied=True, kept=True)
+    proxied(cluster).rule = lambda method, path: Fault(wait_s=1.0) if "lease" not in path else None
+    work(cluster)
+    cluster.wait_bound(24, limit_s=LONG_S)
+    assert proxied(cluster).faults["wait"] > 10
+
+
+def test_09_half_open_connection(make_cluster: Make) -> None:
+    """Nothing passes for longer than the lease lives: the replica ends rather than act late; its successor goes on."""
+    cluster = make_cluster(partly_s=40)
+    first = cluster.controller(proxied=True)
+    work(cluster, gangs=3)
+    cluster.wait_bound(12)
+    proxied(cluster).frozen.set()
+    cluster.job("gang-3", "research", 4)
+    wait_for("it ended by itself", lambda: not first.component.runs, LONG_S)
+    proxied(cluster).heal()
+    cluster.controller()
+    cluster.wait_bound(16, limit_s=LONG_S)
+
+
+def test_09b_answers_of_binds_lost(make_cluster: Make) -> None:
+    """The server binds, and the scheduler never hears of it."""
+    cluster = make_cluster(partly_s=40)
+    cluster.controller(proxied=True)
+    draw = random.Random(9)
+
+    def rule(method: str, path: str) -> Fault | None:
+        lost = path.endswith("/binding") and draw.random() < 0.4
+        return Fault(hang_up=True, after=True) if lost else None
+
+    proxied(cluster).rule = rule
+    work(cluster)
+    cluster.wait_bound(24, limit_s=LONG_S)
+    assert proxied(cluster).faults["hang up"] > 2
+
+
+def test_10_leader_killed(make_cluster: Make) -> None:
+    """Between evictions and binds, with a second replica waiting."""
+    cluster = make_cluster(may_leave=lambda found: found["metadata"]["name"].startswith("big"), partly_s=60)
+    first = cluster.controller()
+    cluster.nodes(2, gpus=4)
+    cluster.queues(borrower=0, lender=8)
+    cluster.job("big", "borrower", 8, least=1)
+    cluster.wait_bound(8, "big")
+    cluster.controller()
+    cluster.job("back", "lender", 8)
+    wait_for("evictions began", lambda: len(cluster.checker.evicted) > 0)
+    first.component.kill()
+    cluster.wait_bound(8, "back", limit_s=LONG_S)
+
+
+def test_11_leader_paused_beyond_its_lease(make_cluster: Make) -> None:
+    cluster = make_cluster(partly_s=60)
+    first = cluster.controller()
+    work(cluster, gangs=2)
+    cluster.wait_bound(8)
+    cluster.controller()
+    first.component.pause()
+    for index in range(2, 5):
+        cluster.job(f"gang-{index}", "research", 4)
+    cluster.wait_bound(20, limit_s=LONG_S)
+    first.component.resume()
+    cluster.job("gang-5", "research", 4)
+    cluster.wait_bound(24, limit_s=LONG_S)
+    wait_for("the one that slept ended by itself", lambda: not first.component.runs, LONG_S)
+
+
+def test_15_malformed_object(make_cluster: Make) -> None:
+    """What the API server lets through and makes no sense: it is set aside and spares the rest."""
+    cluster = make_cluster()
+    cluster.controller()
+    work(cluster, gangs=1)
+    odd: list[dict[str, Any]] = [
+        pod("odd-fraction", "research", 0, annotations={"gpu-fraction": "many"}),
+        pod("odd-least", "research", annotations={"kai.scheduler/batch-min-member": "-x"}),
+        pod("odd-queue", "no-such-queue"),
+        pod("odd-topology", "research", annotations={"kai.scheduler/topology-required-placement": "nowhere"}),
+    ]
+    for one in odd:
+        cluster.plane.api.create(PODS, SPACE, one)
+    cluster.job("gang-1", "research", 4)
+    cluster.wait_bound(8, "gang")
+
+
+def test_16_hostile_object(make_cluster: Make) -> None:
+    """Huge labels, absurd quantities."""
+    cluster = make_cluster()
+    cluster.controller()
+    work(cluster, gangs=1)
+    big = "9" * 12
+    hostile = [
+        pod("huge", "research", annotations={f"x{index}": "y" * 40_000 for index in range(6)}),
+        pod("labels", "research", labels={f"l{index}": "z" * 63 for index in range(500)}),
+        pod("absurd", "research", int(big)),
+    ]
+    hostile[0]["spec"]["nodeSelector"] = {"nowhere": "at-all"}
+    hostile[1]["spec"]["nodeSelector"] = {"nowhere": "at-all"}
+    for one in hostile:
+        cluster.plane.api.create(PODS, SPACE, one)
+    room = {"cpu": big, "memory": "1Ei", "pods": big, "nvidia.com/gpu": "0"}
+    cluster.plane.api.create(NODES, "", {"metadata": {"name": "odd"}, "status": {"allocatable": room}})
+    cluster.job("gang-1", "research", 4)
+    cluster.wait_bound(8, "gang")
+    assert cluster.stays_pending("absurd", 1)
+
+
+def test_17_thousands_of_events_at_once(make_cluster: Make) -> None:
+    cluster = make_cluster()
+    cluster.controller()
+    work(cluster, gangs=1, nodes=8)
+    for index in range(5):  # 5,000 changes: 1,000 pods of another scheduler made, changed, and removed
+        for step in range(200):
+            cluster.plane.api.create(PODS, SPACE, pod(f"noise-{index}-{step}", "research", scheduler="another"))
+    cluster.job("gang-1", "research", 8)
+    for index in range(5):
+        for step in range(200):
+            name = f"noise-{index}-{step}"
+            for value in range(3):
+                cluster.plane.api.patch(PODS, SPACE, name, {"metadata": {"annotations": {"n": str(value)}}})
+            cluster.plane.api.delete(PODS, SPACE, name, grace_s=0)
+    cluster.wait_bound(12, "gang", limit_s=LONG_S)
+
+
+def test_19_a_bind_that_fails_for_good_in_mid_gang(make_cluster: Make) -> None:
+    """One pod of the gang is refused for ever: the others are released, and go when the cause is gone."""
+    cluster = make_cluster(may_leave=lambda found: True, partly_s=40)
+    cluster.controller(proxied=True)
+    refused: set[str] = set()
+
+    def rule(method: str, path: str) -> Fault | None:
+        if not path.endswith("/binding"):
+            return None
+        if not refused:
+            refused.add(path)
+        return Fault(422, message="refused for good") if path in refused else None
+
+    proxied(cluster).rule = rule
+    work(cluster, gangs=1)
+    wait_for("one was refused", lambda: proxied(cluster).faults["422"] > 0)
+    time.sleep(5)
+    proxied(cluster).heal()
+    cluster.wait_bound(4, limit_s=LONG_S)
