@@ -39,7 +39,7 @@ def engine() -> Iterator[Engine]:
 def a_cluster(seed: int) -> Snapshot:
     """Up to four nodes of whole GPUs, some pods running, up to four gangs of one pod that come."""
     rng = random.Random(seed)
-    nodes = [
+    nodes: list[Document] = [
         {"name": f"n{i}", "gpus": rng.randint(1, 4), "cpu": rng.choice([8, 16, 32])} for i in range(rng.randint(2, 4))
     ]
     sizes = [(rng.randint(1, 2), rng.choice([1, 4, 8, 12])) for _ in range(3)]

@@ -78,6 +78,11 @@ class Unasked:
     def place(self, _outcome: Outcome, _chunk: Chunk, _rung: Rung, _disruption: Disruption | None) -> Answer:
         return Answer("no", Proof("unasked", "greedy"))
 
+    def place_together(
+        self, _outcome: Outcome, _chunks: Sequence[Chunk], _rung: Rung, _disruption: Disruption | None
+    ) -> Answer:
+        return Answer("no", Proof("unasked", "greedy"))
+
 
 def climb(*gangs: Gang, queue: Queue | None = None) -> Outcome:
     return Ladder(a_state(*gangs, queue=queue).problem, LADDER, Unasked()).climb()

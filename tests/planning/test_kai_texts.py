@@ -54,6 +54,11 @@ class Unasked:
     def place(self, _outcome: Outcome, _chunk: Chunk, _rung: Rung, _disruption: Disruption | None) -> Answer:
         return Answer("no", Proof("unasked", "greedy"))
 
+    def place_together(
+        self, _outcome: Outcome, _chunks: Sequence[Chunk], _rung: Rung, _disruption: Disruption | None
+    ) -> Answer:
+        return Answer("no", Proof("unasked", "greedy"))
+
 
 def node(name: str, gpus: int = 2, cores: int = 8, gb: int = 16, pods: int = 110, **more: object) -> Node:
     made = Node(name, (cores * MILLI, gb * GB, gpus * MILLI, pods), gpus=gpus, gpu_memory_mib=1000)

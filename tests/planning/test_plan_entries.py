@@ -45,6 +45,11 @@ class Unasked:
     def place(self, _outcome: Outcome, _chunk: Chunk, _rung: Rung, _disruption: Disruption | None) -> Answer:
         return Answer("no", Proof("unasked", "greedy"))
 
+    def place_together(
+        self, _outcome: Outcome, _chunks: Sequence[Chunk], _rung: Rung, _disruption: Disruption | None
+    ) -> Answer:
+        return Answer("no", Proof("unasked", "greedy"))
+
 
 def a_node(name: str, gpus: int, uuids: tuple[str, ...] = ()) -> Node:
     return Node(name, (32_000, 64 * GIB, gpus * MILLI, 20), gpus=gpus, gpu_memory_mib=100, gpu_uuids=uuids)

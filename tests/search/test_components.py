@@ -49,7 +49,7 @@ def a_gang(name: str, pool: str, *gpus: int, on: str = "", **more: Any) -> Gang:
         for i, g in enumerate(gpus)
     )
     fields = {"queue": f"q{pool}", "last_start_s": 0.0 if on else None} | more
-    return replace(Gang("ns", name, "q", flat_gang(len(pods)), pods), **fields)  # type: ignore[arg-type]
+    return replace(Gang("ns", name, "q", flat_gang(len(pods)), pods), **fields)
 
 
 def a_half(pool: str) -> tuple[list[Node], list[Gang]]:
@@ -60,7 +60,8 @@ def a_half(pool: str) -> tuple[list[Node], list[Gang]]:
 
 
 def a_cluster(*halves: tuple[Sequence[Node], Sequence[Gang]], queues: Sequence[Queue] = ()) -> Snapshot:
-    nodes, gangs = ([item for half in halves for item in half[at]] for at in (0, 1))
+    nodes = [node for half in halves for node in half[0]]
+    gangs = [gang for half in halves for gang in half[1]]
     names = dict.fromkeys(gang.queue for gang in gangs)
     queues = queues or [Queue(name, created_s=float(i), quota=FREE) for i, name in enumerate(names)]
     return Snapshot(1000.0, ResourceSchema(), tuple(nodes), tuple(queues), tuple(gangs))
