@@ -16,6 +16,7 @@ KAI_SNAPSHOT := instances/kai-snapshots/before-reclaim.zip
 SETS := instances/bench/sets
 BENCH_ARGS ?= --models default,fast --seeds 1..3
 TEST_ARGS ?=
+PLANE := tests/cluster/plane
 
 .PHONY: help env run test test-fast lint bench bench-scale bench-cluster conformance docs docs-check manifests lock clean
 
@@ -44,8 +45,9 @@ lint: $(STAMP) ## Format, style, types and layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: lint docs-check ## Everything: lint, the documentation, and all tests
-	$(BIN)/python -m pytest -n 2 --dist loadgroup $(TEST_ARGS)
+test: lint docs-check ## Everything: lint, the documentation, all tests, and those on a real control plane by themselves
+	$(BIN)/python -m pytest -n 2 --ignore=$(PLANE) $(TEST_ARGS)
+	$(BIN)/python -m pytest $(PLANE) $(TEST_ARGS)
 
 test-fast: $(STAMP) ## Tests that take less than about five seconds each
 	$(BIN)/python -m pytest -n 2 -m "not slow" $(TEST_ARGS)

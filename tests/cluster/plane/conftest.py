@@ -15,11 +15,10 @@ Make = Callable[..., Cluster]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One worker runs all of these, so that there is one control plane; the first of them may have to build it."""
+    """All of these are slow: `make test` runs them by themselves, in one process, so that there is one control plane."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("plane"))
             item.add_marker(pytest.mark.slow)
             item.add_marker(pytest.mark.timeout(TEST_S, func_only=True))
 
