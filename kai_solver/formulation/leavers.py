@@ -13,7 +13,7 @@ s on site g (nodes folded, `formulation.sites`) and ``lie[k, d]`` owners of kind
 Every solution of the joint model gives one of this, at the same cost: what is minimised here bounds the stages there.
 """
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import gcd
 
@@ -74,6 +74,26 @@ class Leavers:
             spec.add_eq([(1, who.out_reclaim)], count - by_preempt, family="leavers")
             spec.add_eq([(1, who.out_preempt)], by_preempt, family="leavers")
 
+    def pin_most(self, spec: ModelSpec, values: IntArray, numbers: Iterable[int]) -> None:
+        """Ask of the whole model that of those with ``numbers`` (in ``gone``) no more leave than here."""
+        for who, var in (self.gone[number] for number in numbers):
+            spec.add_le([(1, who.out_reclaim), (1, who.out_preempt)], int(values[var]), family="leavers")
+
+    def stayers(self, values: IntArray) -> list[int]:
+        """Numbers of those of whom more could leave, by where they run."""
+        _, high = self.spec.domains
+        numbers = [number for number, (_, var) in enumerate(self.gone) if values[var] < high[var]]
+        return sorted(numbers, key=lambda number: _home(self.gone[number][0]))
+
+    def cut(self, spec: ModelSpec, values: IntArray, numbers: Iterable[int]) -> None:
+        """Ask of ``spec``, a copy of this model, that of some of ``numbers`` more leave than in ``values``."""
+        more: list[Term] = []
+        for _, var in (self.gone[number] for number in numbers):
+            is_more = spec.bool_var()
+            spec.add_ge([(1, var), (-int(values[var]) - 1, is_more)], 0, family="cut")
+            more.append((1, is_more))
+        spec.add_ge(more, 1, family="cut")
+
     def spare(self, evicted: Sequence[Mover], left: Container[int], short: Mapping[int, tuple[int, int]]) -> None:
         """Ask that less is taken where the units ``left`` have no taker among those ``evicted``.
 
@@ -97,6 +117,10 @@ class Leavers:
 
 def _mover(who: MoverClass | MoverUnit) -> Mover:
     return who.first if isinstance(who, MoverClass) else who.mover
+
+
+def _home(who: MoverClass | MoverUnit) -> int:
+    return min(who.mover.home) if isinstance(who, MoverUnit) else min(node for node, _, _ in who.members)
 
 
 def _pays(who: MoverClass | MoverUnit, leaves: Container[int]) -> bool:

@@ -14,14 +14,14 @@ earlier ones have there; where the plan so far stands, it is asked for anew, for
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kai_solver.domain import FAMILIES, Rung
 from kai_solver.formulation.build import Formulation
 from kai_solver.formulation.joint import Mover
 from kai_solver.formulation.leavers import Leavers, formulate_leavers
 from kai_solver.formulation.rows import Ints
-from kai_solver.formulation.spec import ModelSpec
+from kai_solver.formulation.spec import ModelSpec, SpecAnswer
 from kai_solver.greedy.sharing import Shared
 from kai_solver.search.asker import Asker
 from kai_solver.search.session import SessionResult, StageObjective
@@ -32,6 +32,9 @@ VICTIMS_PART, STILL_PART, SEATS_PART = 0.4, 0.7, 0.8
 """Most of the time that is left for who leaves; of what then is left, for seats with no pod moved, and with few."""
 HELD_PART = 0.2
 """Most of the time that is left for a bound of one stage for the plan that stands."""
+CUTS, HALVINGS, CUT_PART = 3, 4, 0.1
+"""How often victims are chosen anew because they leave no seats; halvings of those who are to blame for it; most of the
+time that is left for each question about that."""
 ROUNDS = 8
 """How often victims are chosen anew because some of them have no taker; one to four on loaded clusters."""
 
@@ -69,20 +72,63 @@ def decide_leavers(
     ]
     if not asked:
         return Leaving()
-    result = asker.minimize_alone(leavers.spec, asked, VICTIMS_PART * asker.budget.left_s)
-    bounds = {stage.name: stage.bound for stage in result.stages}
-    leaving = None if result.values is None else leavers.leaving(result.values)
     costs = [s.constant + sum(c * main[var] for c, var in s.terms) for s in stages if s.name in mine]
-    whole = leavers.spec.copy()
-    found = _taken(asker, leavers, asked, result, share, costs)
-    values = None
-    if found is not None:
+    moves = next((s for s in stages if s.name == "moved-pods"), None)
+    uncut, whole = leavers.spec.copy(), leavers.spec
+    first: SessionResult | None = None
+    for _ in range(CUTS + 1):
+        leavers.spec = whole.copy()
+        result = asker.minimize_alone(leavers.spec, asked, VICTIMS_PART * asker.budget.left_s)
+        first = first or result
+        found = _taken(asker, leavers, asked, result, share, costs)
+        if found is None:
+            break
         seated = form.spec.copy()
         preempted = {unit for a in found[1].admissions if a.rung is Rung.PREEMPT for unit in a.units}
         leavers.pin(seated, found[0], preempted)
-        values = seats(asker, seated, next((s for s in stages if s.name == "moved-pods"), None))
-    held = _held(asker, whole, asked, result, costs) if values is None else {}
-    return Leaving(bounds, values, held, leaving)
+        answer = seats(asker, seated, moves)
+        if answer.values is not None:
+            return replace(_bounded(leavers, first), values=answer.values)
+        if answer.status != "infeasible" or not _cut_off(asker, form, leavers, found[0], whole):
+            break
+    return (
+        Leaving() if first is None else replace(_bounded(leavers, first), held=_held(asker, uncut, asked, first, costs))
+    )
+
+
+def _bounded(leavers: Leavers, first: SessionResult) -> Leaving:
+    """What the first answer bounds: later ones keep cuts, which come from the joint model and hold for it alone.
+
+    Its rows of who may take from whom are stricter than the rights, and a bound is told of every plan.
+    """
+    bounds = {stage.name: stage.bound for stage in first.stages}
+    return Leaving(bounds, leaving=None if first.values is None else leavers.leaving(first.values))
+
+
+def _cut_off(asker: Asker, form: Formulation, leavers: Leavers, values: Ints, whole: ModelSpec) -> bool:
+    """Cut off the victims of ``values``, who leave no seats for all, from ``whole``; False where nothing is proven.
+
+    The cut: of some who stay, more must leave. Of as few as some questions tell, half of them at a time by node, since
+    what is short is short somewhere.
+    """
+
+    def is_refuted(numbers: Sequence[int]) -> bool:
+        """Are there no seats where of ``numbers`` no more leave, whoever else does?"""
+        spec = form.spec.copy()
+        leavers.pin_most(spec, values, numbers)
+        return asker.solve(spec, CUT_PART * asker.budget.left_s, presolve="light").status == "infeasible"
+
+    numbers = leavers.stayers(values)
+    if not numbers or not is_refuted(numbers):
+        return False
+    for _ in range(HALVINGS):
+        halves = (numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :])
+        smaller = next(filter(is_refuted, filter(None, halves)), None) if len(numbers) > 1 else None
+        if smaller is None:
+            break
+        numbers = smaller
+    leavers.cut(whole, values, numbers)
+    return True
 
 
 def _held(
@@ -126,13 +172,13 @@ def _taken(
     return None
 
 
-def seats(asker: Asker, spec: ModelSpec, moves: StageObjective | None) -> Ints | None:
+def seats(asker: Asker, spec: ModelSpec, moves: StageObjective | None) -> SpecAnswer:
     """Seats for all: with nobody moved, which is a much smaller question, or with few moves."""
     if moves is not None:
         still = spec.copy()
         still.add_le(moves.terms, -moves.constant, family="leavers")
-        found = asker.solve(still, STILL_PART * asker.budget.left_s, presolve="light").values
-        if found is not None:
+        found = asker.solve(still, STILL_PART * asker.budget.left_s, presolve="light")
+        if found.values is not None:
             return found
         spec.minimize(moves.terms, moves.constant)
-    return asker.solve(spec, SEATS_PART * asker.budget.left_s, presolve="light").values
+    return asker.solve(spec, SEATS_PART * asker.budget.left_s, presolve="light")

@@ -3,13 +3,15 @@
 import math
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kai_solver.bench import generated
 from kai_solver.check import check_plan
-from kai_solver.domain import Plan, Rung, Snapshot
+from kai_solver.domain import Gang, GpuRequest, Node, Plan, Pod, PodStatus, Policy, Queue, Rung, Snapshot, flat_gang
+from kai_solver.domain.constraints import Constraints, PodAffinityTerm, Requirement
 from kai_solver.engine import Engine
 from kai_solver.formulation.build import formulate
 from kai_solver.formulation.leavers import Leavers, formulate_leavers
@@ -19,7 +21,7 @@ from kai_solver.greedy import Ladder
 from kai_solver.instances_io.bench_schema import LoadedDoc
 from kai_solver.modelfiles import load_model
 from kai_solver.reduction import build_problem
-from kai_solver.search import leaving
+from kai_solver.search import leaving, refine
 from kai_solver.search.asker import Asker
 from kai_solver.search.budget import Budget
 from kai_solver.search.joining import Joiner
@@ -27,6 +29,7 @@ from kai_solver.search.oracle import OracleLadder
 from kai_solver.search.refine import main_values
 from kai_solver.search.rights import rights_of
 from kai_solver.search.session import StageObjective
+from kai_solver.units import MILLI, ResourceSchema
 
 SEEDS = (1, 2, 3)
 
@@ -94,7 +97,7 @@ def test_pods_are_moved_only_where_there_are_no_seats_without(engine: Engine, ne
             return engine.child.solve(spec, *of, **more)
 
     asker = Asker(engine.model, Counting(), Budget(5.0, time.monotonic, time.monotonic(), deterministic=True))
-    found: Ints | None = leaving.seats(asker, spec, moves)
+    found: Ints | None = leaving.seats(asker, spec, moves).values
     assert found is not None
     assert int(found[stay]) == 3 - needed
     assert len(questions) == asked
@@ -113,3 +116,70 @@ def test_the_plan_so_far_is_a_solution_of_the_stages(engine: Engine, seed: int) 
     budget = Budget(20.0, time.monotonic, time.monotonic(), deterministic=True)
     assert any(a.rung is Rung.RECLAIM and a.units for a in outcome.admissions)
     assert Asker(model, engine.child, budget).complete(form, main_values(outcome, form)) is not None
+
+
+# -- cuts ----------------------------------------------------------------------------------------------------------
+
+GIB = 2**30
+HOST = "kubernetes.io/hostname"
+ALONE = Constraints(anti_affinity=(PodAffinityTerm((Requirement("app", "In", ("guard",)),), HOST),))
+
+
+def a_gang(
+    name: str, on: str = "", *, since_s: float = 0.0, priority: int = 50, rule: Constraints | None = None
+) -> Gang:
+    status = PodStatus.RUNNING if on else PodStatus.PENDING
+    labels = {"app": name}
+    pod = Pod("ns", name, (100, GIB, 0, 1), GpuRequest(2), status=status, node=on, constraints=rule or Constraints())
+    pod = replace(pod, labels=labels)
+    gang = Gang("ns", name, "q", flat_gang(1), (pod,), priority=priority, preemptible=priority < 100)
+    return replace(gang, last_start_s=since_s if on else None)
+
+
+def guarded(others: int) -> Snapshot:
+    """Whoever leaves n0 costs least, but "guard" stays there, beside whom the newcomer may not be; nobody moves."""
+    names = [f"n{i}" for i in range(1 + others)]
+    nodes = tuple(
+        Node(name, (32_000, 64 * GIB, 4 * MILLI, 20), gpus=4, gpu_memory_mib=100, labels={HOST: name}) for name in names
+    )
+    gangs = [a_gang("guard", "n0", priority=100), a_gang("cheap", "n0", since_s=900.0)]
+    for i, name in enumerate(names[1:]):
+        gangs += [a_gang(f"fixed{i}", name, priority=100), a_gang(f"dear{i}", name, since_s=100.0 * i)]
+    gangs.append(a_gang("new", priority=60, rule=ALONE))
+    queues, policy = (Queue("q", quota=(-1, -1, -1)),), Policy(consolidating_reclaim=False)
+    return Snapshot(1000.0, ResourceSchema(), nodes, queues, tuple(gangs), policy=policy)
+
+
+def tried(engine: Engine, snapshot: Snapshot, cuts: int) -> tuple[Plan, list[int], leaving.Leaving]:
+    """The plan, the evicted work of all victims that were chosen without nodes, in turn, and what is told of them."""
+    works: list[int] = []
+    told: list[leaving.Leaving] = []
+    taken, decide = leaving._taken, leaving.decide_leavers
+
+    def noting(*of: Any) -> Any:
+        works.append(of[3].stages[0].value)
+        return taken(*of)
+
+    def deciding(*of: Any) -> leaving.Leaving:
+        told.append(decide(*of))
+        return told[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leaving, "SMALLEST", 0)
+        patch.setattr(leaving, "CUTS", cuts)
+        patch.setattr(leaving, "_taken", noting)
+        patch.setattr(refine, "decide_leavers", deciding)
+        plan = engine.cycle(snapshot)
+    (only,) = told
+    return plan, works, only
+
+
+@pytest.mark.parametrize("others", [1, 3])
+def test_victims_that_leave_no_seats_are_cut_off_and_others_are_looked_for(engine: Engine, others: int) -> None:
+    snapshot = guarded(others)
+    plan, works, cut = tried(engine, snapshot, 3)
+    _, once, uncut = tried(engine, snapshot, 0)
+    assert [e.gang for e in plan.evictions] == [f"ns/dear{others - 1}"]
+    assert works[0] < works[-1] == plan.stages[1].value
+    assert once == works[:1]
+    assert cut.bounds == uncut.bounds, "a cut is the joint model's: it makes no bound for plans"
