@@ -18,7 +18,7 @@ BENCH_ARGS ?= --models default,fast --seeds 1..3
 TEST_ARGS ?=
 PLANE := tests/cluster/plane
 
-.PHONY: help env run test test-fast lint bench bench-scale bench-cluster conformance docs docs-check manifests lock clean
+.PHONY: help env run test test-cluster tools test-fast lint bench bench-scale bench-cluster conformance docs docs-check manifests lock clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -45,9 +45,15 @@ lint: $(STAMP) ## Format, style, types and layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: lint docs-check ## Everything: lint, the documentation, all tests, and those on a real control plane by themselves
+test: lint docs-check tools ## Everything: lint, the documentation, and all tests but those on a real control plane
 	$(BIN)/python -m pytest -n 2 --ignore=$(PLANE) $(TEST_ARGS)
+
+test-cluster: $(STAMP) ## Tests on a real control plane, which Go builds once (about 10 minutes, cached)
+	-$(BIN)/python -m tests.support.gotools kubernetes kwok
 	$(BIN)/python -m pytest $(PLANE) $(TEST_ARGS)
+
+tools: $(STAMP)
+	-$(BIN)/python -m tests.support.gotools helm kubeconform
 
 test-fast: $(STAMP) ## Tests that take less than about five seconds each
 	$(BIN)/python -m pytest -n 2 -m "not slow" $(TEST_ARGS)

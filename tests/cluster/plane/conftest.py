@@ -15,7 +15,7 @@ Make = Callable[..., Cluster]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All of these are slow: `make test` runs them by themselves, in one process: there is one control plane."""
+    """All of these are slow; `make test-cluster` runs them in one process, so that there is one control plane."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
