@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from kai_solver.domain import Rung, SearchSpec, Snapshot, SolverModel, StageSpec
+from kai_solver.domain import Rung, SearchSpec, Snapshot, SolverModel, StageSpec, UsualPod
 from kai_solver.errors import InputError
 from kai_solver.instances_io.fields import Strict, validate
 from kai_solver.instances_io.limits import DEFAULT_LIMITS, Limits
@@ -59,6 +59,7 @@ class _Model(Strict):
     search: dict[str, Any]
     budget_s: float
     hash: str
+    usual: tuple[UsualPod, ...] = ()
 
 
 class _Cycle(Strict):
@@ -153,4 +154,5 @@ def _solver_model(doc: _Model, file: str) -> SolverModel:
         search=search,
         budget_s=doc.budget_s,
         hash=doc.hash,
+        usual=doc.usual,
     )

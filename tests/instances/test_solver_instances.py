@@ -37,11 +37,21 @@ def test_the_solver_reaches_what_is_expected(
     assert check_plan(loaded.snapshot, plan) == ()
 
 
+UNPROVEN = {
+    # The model moves gangs whole; of several pods some may stay where they are, and its count is no bound then.
+    "moves-one-gang-frees-two-nodes": {"moved-pods"},
+    "moves-two-gangs-into-two-racks": {"moved-pods"},
+    # The core of an elastic gang is one choice of its pods among several, so others could go instead.
+    "victims-second-replica-of-a-service": {"evicted-work/50", "evicted-pods"},
+}
+"""Stages that are not claimed to be the least, and why."""
+
+
 @each
 def test_the_least_disruption_is_proven(path: Path, plan_of: Callable[..., Plan]) -> None:
     stages = plan_of(path, "deterministic").stages
-    open_ones = [s.name for s in stages if s.name.partition("/")[0] in DISRUPTION and not s.optimal]
-    assert open_ones == []
+    open_ones = {s.name for s in stages if s.name.partition("/")[0] in DISRUPTION and not s.optimal}
+    assert open_ones == UNPROVEN.get(path.stem, set())
 
 
 @each
