@@ -118,15 +118,14 @@ class Controller:
         """
         servers = self._serve()
         self.webhook = self._make_webhook()
-        threads = [
-            self._start(Reflector(self.api, kind, self.store, self.stop, self._complain).run) for kind in self._kinds()
-        ]
+        for kind in self._kinds():
+            self._start(Reflector(self.api, kind, self.store, self.stop, self._complain).run)
         if self._teller is not None:
             self._telling = self._start(functools.partial(self._teller.run, self.stop))
         if self.settings.leadership.enabled and not self.settings.dry_run:
-            threads.append(self._start(lambda: self._lease.run(self._on_lost)))
+            self._start(lambda: self._lease.run(self._on_lost))
         if not self.settings.dry_run:
-            threads.append(self._start(lambda: self._preparing.sharing.run(self.stop)))
+            self._start(lambda: self._preparing.sharing.run(self.stop))
         try:
             with self._decider:
                 self.scheduler.run(self.stop)

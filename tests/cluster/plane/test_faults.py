@@ -27,26 +27,16 @@ def proxied(cluster: Cluster) -> Proxy:
     return cluster.proxies[-1]
 
 
-def test_01_api_server_killed_and_restarted(make_cluster: Make) -> None:
+@pytest.mark.parametrize("name", ["apiserver", "etcd"], ids=["01-api-server", "02-etcd"])
+def test_a_server_is_killed_and_restarted(make_cluster: Make, name: str) -> None:
     cluster = make_cluster(partly_s=40)
     cluster.controller(kept=True)
     work(cluster, gangs=8)
     wait_for("it began", lambda: len(cluster.bound()) > 0)
-    cluster.plane.apiserver.kill()
+    server = getattr(cluster.plane, name)
+    server.kill()
     time.sleep(2)
-    cluster.plane.apiserver.start()
-    cluster.plane.wait_ready()
-    cluster.wait_bound(32, limit_s=LONG_S)
-
-
-def test_02_etcd_restarted(make_cluster: Make) -> None:
-    cluster = make_cluster(partly_s=40)
-    cluster.controller(kept=True)
-    work(cluster, gangs=8)
-    wait_for("it began", lambda: len(cluster.bound()) > 0)
-    cluster.plane.etcd.kill()
-    time.sleep(2)
-    cluster.plane.etcd.start()
+    server.start()
     cluster.plane.wait_ready()
     cluster.wait_bound(32, limit_s=LONG_S)
 
