@@ -20,8 +20,12 @@ _REJECTED = frozenset({Reason.QUEUE_DOES_NOT_EXIST, Reason.QUEUE_NOT_LEAF, Reaso
 class Reporters:
     """Several as one; a fault of one is logged and spares the others."""
 
-    def __init__(self, reporters: Sequence[Reporter]) -> None:
-        self._reporters = tuple(reporters)
+    def __init__(self) -> None:
+        self._reporters: tuple[Reporter, ...] = ()
+
+    def add(self, reporter: Reporter) -> None:
+        """Tell ``reporter``, too, after those that are there."""
+        self._reporters = (*self._reporters, reporter)
 
     def cycle(self, cycle: Cycle) -> None:
         """Tell all."""

@@ -104,7 +104,7 @@ def test_of_two_replicas_one_acts_and_the_other_follows() -> None:
     pod(api, "p")
     until(lambda: bound(api) == {"p"})
     first.api = second.api  # what they share stays open
-    first._lease.release()
+    first._parts.lease.release()
     first.stop.set()
     until(second.fence)
     pod(api, "q")

@@ -1,0 +1,206 @@
+"""Who is connected to whom in a replica: every part is made here, once, each with what it needs of the others."""
+
+import functools
+import os
+import platform
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, fields
+
+import structlog
+from prometheus_client import Counter
+
+from kai_solver.cluster.api import Api, meta
+from kai_solver.cluster.assumed import Assumed
+from kai_solver.cluster.binding import Binder
+from kai_solver.cluster.evicting import Evictor, Rates
+from kai_solver.cluster.lease import Lease, LeaseTimes
+from kai_solver.cluster.promises import Promises
+from kai_solver.cluster.resources import OWNER_KINDS, PRIORITY_CLASSES, Resource
+from kai_solver.cluster.store import Store
+from kai_solver.cluster.view import FIELDS, View
+from kai_solver.controller.deciding import Decider
+from kai_solver.controller.endings import Endings
+from kai_solver.controller.gauges import ClusterGauges
+from kai_solver.controller.loop import Pace, Reporter, Scheduler
+from kai_solver.controller.preparing import Preparing, preparing
+from kai_solver.controller.reporting import LogReporter, MetricReporter, Reporters
+from kai_solver.controller.settings import ControllerSettings
+from kai_solver.controller.telling import Teller
+from kai_solver.controller.telling.setup import make_teller
+from kai_solver.engine.progress import Fault
+from kai_solver.kubeobjects import KubeSettings
+from kai_solver.metrics import Metrics
+
+_LOG = structlog.get_logger(__name__)
+
+Clock = Callable[[], float]
+Fence = Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Pools:
+    """Threads: one for each write, for each gang that is being bound, for each pod that waits for something."""
+
+    writes: Executor
+    gangs: Executor
+    waits: Executor
+
+    def close(self) -> None:
+        """Begin nothing new."""
+        for pool in (self.gangs, self.writes, self.waits):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a replica knows: the cluster as it is watched, and what was done and is not seen yet."""
+
+    store: Store
+    assumed: Assumed
+    promises: Promises
+    owners: tuple[Resource, ...]
+    """Kinds of pods' owners that are installed."""
+
+    @property
+    def kinds(self) -> tuple[Resource, ...]:
+        """All kinds that are listed and watched."""
+        return (*FIELDS, *self.owners)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a replica is made of; ``teller`` is None where nothing may be written."""
+
+    known: Known
+    metrics: Metrics
+    lease: Lease
+    fence: Fence
+    decider: Decider
+    preparing: Preparing
+    scheduler: Scheduler
+    teller: Teller | None
+    pools: Pools
+
+
+def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...], clock: Clock) -> Parts:
+    """Make all parts; nothing runs yet. ``reporters`` are told of cycles beside logs, metrics and the cluster."""
+    metrics = Metrics(namespace=settings.metrics_namespace)
+    known = Known(Store(), Assumed(), Promises(), _owners(api))
+    lease = _lease(api, settings)
+    fence = functools.partial(_may_act, lease, metrics, settings.dry_run or not settings.leadership.enabled)
+    before = preparing(api, known.store, settings, fence)
+    view = _view(known, before, settings)
+    decider = Decider(settings.model, settings.budget, functools.partial(_note_fault, metrics))
+    pools = Pools(**{name: ThreadPoolExecutor(size, name) for name, size in settings.workers})
+    told = Reporters()
+    binder = Binder(api, known.assumed, pools.writes, fence, told.bound, before.steps, pools.waits)
+    teller = None if settings.dry_run else _teller(api, known.store, settings, fence, binder, decider, view, clock)
+    for reporter in (*_reporters(known, metrics, decider, teller, clock), *reporters):
+        told.add(reporter)
+    evictor = Evictor(api, known.assumed, fence, _rates(settings), clock)
+    scheduler = Scheduler(
+        store=known.store,
+        view=view,
+        decide=decider,
+        binder=binder,
+        evictor=evictor,
+        promises=known.promises,
+        reporter=told,
+        fence=fence,
+        gangs=pools.gangs,
+        writes=pools.writes,
+        pace=Pace(settings.period, settings.settle, settings.idle),
+        dry_run=settings.dry_run,
+        has_group=teller.has_group if teller is not None else lambda _: False,
+        clock=clock,
+    )
+    return Parts(known, metrics, lease, fence, decider, before, scheduler, teller, pools)
+
+
+def kube_settings(settings: ControllerSettings) -> KubeSettings:
+    """How the cluster's objects are read."""
+    return KubeSettings(
+        scheduler_name=settings.scheduler_name,
+        queue_label_key=settings.queue_label_key,
+        node_pool_key=settings.node_pool_key,
+        node_pool=settings.node_pool,
+        default_queue=settings.default_queue,
+    )
+
+
+def _owners(api: Api) -> tuple[Resource, ...]:
+    found = (kind for kind in api.installed() if (kind.group, kind.kind) in OWNER_KINDS)
+    return tuple(sorted(found, key=lambda kind: kind.name))
+
+
+def _lease(api: Api, settings: ControllerSettings) -> Lease:
+    stated = settings.leadership
+    times = LeaseTimes(stated.live, stated.renew, stated.retry)
+    identity = f"{platform.node()}_{os.getpid()}_{os.urandom(4).hex()}"
+    return Lease(api, settings.namespace, settings.lease_name, identity, times)
+
+
+def _may_act(lease: Lease, metrics: Metrics, is_alone: bool) -> bool:
+    """The fence: whether this replica may act now."""
+    leads = is_alone or lease.is_held
+    metrics.leader.set(leads)
+    return leads
+
+
+def _view(known: Known, before: Preparing, settings: ControllerSettings) -> View:
+    overlays, claims = (known.promises.overlay,), before.devices.overlay
+    return View(known.store, known.assumed, known.owners, kube_settings(settings), overlays, claims)
+
+
+def _teller(
+    api: Api,
+    store: Store,
+    settings: ControllerSettings,
+    fence: Fence,
+    binder: Binder,
+    decider: Decider,
+    view: View,
+    clock: Clock,
+) -> Teller:
+    """Statuses and events: in the background, only as the leader, and slowly while pods are bound."""
+    busy, problem, own = lambda: bool(binder.open), lambda: decider.problem, lambda: view.own_groups
+    return make_teller(api, store, settings, fence, busy, problem, own, clock)
+
+
+def _rates(settings: ControllerSettings) -> Rates:
+    return Rates(settings.evictions.per_cycle, settings.evictions.per_queue)
+
+
+def _reporters(
+    known: Known, metrics: Metrics, decider: Decider, teller: Teller | None, clock: Clock
+) -> Iterator[Reporter]:
+    """Who is told what happens: logs, metrics, the cluster."""
+    endings = Endings(metrics, known.store)
+    known.store.listen(endings)
+    yield LogReporter()
+    yield MetricReporter(metrics, clock, functools.partial(_priority_classes, known.store))
+    yield endings
+    totals: dict[Counter, Callable[[], int]] = {
+        metrics.assumed_expired: lambda: known.assumed.expired,
+        metrics.promises_broken: lambda: known.promises.broken,
+    }
+    if teller is not None:
+        counts = teller.writer.counts
+        totals |= {
+            metrics.status_writes.labels(outcome.name): functools.partial(getattr, counts, outcome.name)
+            for outcome in fields(counts)
+        }
+        yield teller
+    yield ClusterGauges(metrics, lambda: decider.problem, totals)
+
+
+def _priority_classes(store: Store) -> Mapping[int, str]:
+    """Names by value, the first by name of those that share one."""
+    found = ((item.get("value"), str(meta(item).get("name"))) for item in store.all(PRIORITY_CLASSES))
+    return {value: name for value, name in sorted(found, key=str, reverse=True) if isinstance(value, int)}
+
+
+def _note_fault(metrics: Metrics, fault: Fault) -> None:
+    metrics.fallbacks.labels("solver").inc()
+    _LOG.error("the solver failed; the cycle goes on without it", error=fault.error)
