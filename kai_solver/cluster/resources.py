@@ -77,32 +77,3 @@ JOBS = Resource("batch", "v1", "jobs", "Job")
 REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet")
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
-
-OWNER_KINDS: frozenset[tuple[str, str]] = frozenset(
-    {
-        ("batch", "Job"),
-        ("batch", "CronJob"),
-        ("apps", "ReplicaSet"),
-        ("apps", "Deployment"),
-        ("apps", "StatefulSet"),
-        ("jobset.x-k8s.io", "JobSet"),
-        ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"),
-        ("kubeflow.org", "PyTorchJob"),
-        ("kubeflow.org", "TFJob"),
-        ("kubeflow.org", "MPIJob"),
-        ("kubeflow.org", "XGBoostJob"),
-        ("kubeflow.org", "JAXJob"),
-        ("kubeflow.org", "Notebook"),
-        ("trainer.kubeflow.org", "TrainJob"),
-        ("ray.io", "RayCluster"),
-        ("ray.io", "RayJob"),
-        ("ray.io", "RayService"),
-        ("serving.knative.dev", "Revision"),
-        ("serving.knative.dev", "Service"),
-        ("argoproj.io", "Workflow"),
-        ("grove.io", "PodCliqueSet"),
-        ("grove.io", "PodGangSet"),
-        ("scheduler.grove.io", "PodGang"),
-    }
-)
-"""(group, kind) of those that make pods, as far as their objects say more of a gang than a reference to them does."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from kai_solver.cluster.api import Object
 from kai_solver.cluster.resources import CONFIG_MAPS, NODES, PODS, Resource
+from kai_solver.kubeobjects.owners import OWNER_KINDS
 
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _POD_STATUS = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses", "podIPs", "hostIPs")
@@ -24,6 +25,8 @@ def trimmed(resource: Resource, value: Object) -> Object:
         annotations = metadata.get("annotations")
         if isinstance(annotations, dict):
             annotations.pop(_LAST_APPLIED, None)
+    if (resource.group, resource.kind) in OWNER_KINDS:
+        value.pop("status", None)  # how far a workload is says nothing of how its pods are grouped
     trim = _TRIMS.get(resource)
     if trim is not None:
         trim(value)

@@ -16,7 +16,7 @@ from kai_solver.cluster.binding import Binder
 from kai_solver.cluster.evicting import Evictor, Rates
 from kai_solver.cluster.lease import Lease, LeaseTimes
 from kai_solver.cluster.promises import Promises
-from kai_solver.cluster.resources import OWNER_KINDS, PRIORITY_CLASSES, Resource
+from kai_solver.cluster.resources import PRIORITY_CLASSES, Resource
 from kai_solver.cluster.store import Store
 from kai_solver.cluster.view import FIELDS, View
 from kai_solver.controller.deciding import Decider
@@ -30,6 +30,7 @@ from kai_solver.controller.telling import Teller
 from kai_solver.controller.telling.setup import make_teller
 from kai_solver.engine.progress import Fault
 from kai_solver.kubeobjects import KubeSettings
+from kai_solver.kubeobjects.owners import OWNER_KINDS
 from kai_solver.metrics import Metrics
 
 _LOG = structlog.get_logger(__name__)

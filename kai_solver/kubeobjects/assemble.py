@@ -17,7 +17,7 @@ from kai_solver.kubeobjects.membership import Membership, assign
 from kai_solver.kubeobjects.nodes import NodeReading, RawNode, read_nodes
 from kai_solver.kubeobjects.notices import Notices, namespaced_key, object_name, read_each
 from kai_solver.kubeobjects.objects import Object, RawObjects, group_of, kind_of
-from kai_solver.kubeobjects.owners import PASSED_THROUGH, OwnerIndex
+from kai_solver.kubeobjects.owners import OWNER_KINDS, OwnerIndex
 from kai_solver.kubeobjects.podgroups import GangReader
 from kai_solver.kubeobjects.pods import PodReader, RawPod
 from kai_solver.kubeobjects.priorities import read_priorities
@@ -69,14 +69,14 @@ def snapshot_from_objects(
     zones = _zones(objects, settings, notices)
     book = read_claim_book(objects, settings, notices)
     priorities = read_priorities(objects.priority_classes, settings, notices)
-    around = Surroundings(settings, labels, frozenset(nvidia.queues))
+    around = Surroundings(settings, labels, frozenset(nvidia.queues), frozenset(priorities.classes))
     recall = recall or Recall()
     has_zones = settings.numa and bool(objects.node_resource_topologies)
     recall.begin((around, priorities, nvidia.guarded, nodes.has_single_mig, nodes.sharing, has_zones))
     pods = _read_pods(objects, nodes, Namespaces(labels), settings, now_s, notices, book, recall)
     ours, foreign = _by_scheduler(pods, settings, notices)
     reader = GangReader(priorities, settings, notices, frozenset(nvidia.guarded), recall)
-    membership = assign(ours, objects.pod_groups, OwnerIndex.of(objects.other), reader, around)
+    membership = assign(ours, objects.pod_groups, OwnerIndex.of(objects.other, objects.pods), reader, around)
     finish = _Finish(_schema(pods, nodes, settings.policy), nodes, notices, recall)
     queues = read_queues(objects.queues, settings, notices, nvidia.queues)
     if not objects.queues:
@@ -154,11 +154,12 @@ def _group_devices(pods: Iterable[Object]) -> Mapping[str, int]:
 
 def _name_unused(objects: RawObjects, notices: Notices) -> None:
     """Objects of kinds that neither make pods nor say anything to a scheduler, kind by kind."""
-    used = TEMPLATES.keys() | PASSED_THROUGH | {TEMPLATE} | _owner_kinds(objects.pods)
+    used = TEMPLATES.keys() | {TEMPLATE} | _owner_kinds(objects.pods)
     unused: dict[str, list[str]] = defaultdict(list)
     for value in objects.other:
         kind = kind_of(value)
-        if kind not in used and not (kind and group_of(value.get("apiVersion")) in (GROUP, shards.GROUP)):
+        group = group_of(value.get("apiVersion")) if kind else ""
+        if kind not in used and (group, kind) not in OWNER_KINDS and group not in (GROUP, shards.GROUP):
             unused[kind or "Object"].append(object_name(kind, Raw(value)).removeprefix(f"{kind} "))
     for kind, found in unused.items():
         notices.warn(kind, f"kai-solver does not use such objects: {_listed(found)}")

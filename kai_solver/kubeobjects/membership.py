@@ -88,9 +88,21 @@ def _is_of_our_making(
     if named in outcome.gangs or named in outcome.elsewhere:
         return False
     try:
-        return f"{pod.namespace}/{claim_of(Member(pod, owners.chain(pod.raw)))}" == named
+        return f"{pod.namespace}/{claim_of(_member_of(pod, owners))}" == named
     except InputError:
         return False
+
+
+def _member_of(pod: RawPod, owners: OwnerIndex) -> Member:
+    """The pod with its owners.
+
+    Raises
+    ------
+    InputError
+        A reference to an owner cannot be read.
+    """
+    chain = owners.chain(pod.raw)
+    return Member(pod, chain.owners, chain.above)
 
 
 def _hear_pods(outcome: Membership, notices: Notices) -> None:
@@ -109,7 +121,7 @@ def _member(
 ) -> Member | None:
     """The pod with its owners; None where it is of another node pool, or waits for a PodGroup that somebody writes."""
     try:
-        member = Member(pod, owners.chain(pod.raw))
+        member = _member_of(pod, owners)
     except InputError as error:
         notices.set_aside(f"Pod {pod.key}", error)
         outcome.loose.append(pod)
@@ -193,7 +205,7 @@ class _Made:
         if not seated:
             return True
         pod = seated[0][0]
-        return claim_of(Member(pod, self.owners.chain(pod.raw))) == claim_of(member)
+        return claim_of(_member_of(pod, self.owners)) == claim_of(member)
 
 
 def _join(outcome: Membership, members: list[Member], made: _Made, notices: Notices) -> list[Member]:

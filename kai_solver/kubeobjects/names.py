@@ -15,6 +15,7 @@ STALENESS_GRACE = "kai.scheduler/staleness-grace-period"
 TOPOLOGY = "kai.scheduler/topology"
 TOPOLOGY_REQUIRED = "kai.scheduler/topology-required-placement"
 TOPOLOGY_PREFERRED = "kai.scheduler/topology-preferred-placement"
+TOPOLOGIES = (TOPOLOGY, TOPOLOGY_REQUIRED, TOPOLOGY_PREFERRED)
 BATCH_MIN_MEMBER = "kai.scheduler/batch-min-member"
 GPU_FRACTION = "gpu-fraction"
 GPU_MEMORY = "gpu-memory"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kai_solver.cluster.api import WatchEvent
-from kai_solver.cluster.resources import NODES, PODS, QUEUES, Resource
+from kai_solver.cluster.resources import JOBS, NODES, PODS, QUEUES, Resource
 from kai_solver.cluster.store import Store, is_worth_a_cycle
 
 
@@ -87,3 +87,12 @@ def node(**status: Any) -> dict[str, Any]:
 )
 def test_heartbeats_and_notes_are_no_news(resource: Resource, before: Any, after: Any, worth: bool) -> None:
     assert is_worth_a_cycle(resource, before, after) is worth
+
+
+def test_how_far_an_owner_is_is_no_news_and_what_it_asks_for_is() -> None:
+    store, news = Store(), []
+    store.listen(lambda resource, _key, before, after: news.append(is_worth_a_cycle(resource, before, after)))
+    store.replace(JOBS, [pod("job", status={"active": 1})])
+    store.apply(JOBS, WatchEvent("MODIFIED", pod("job", status={"active": 2})))
+    store.apply(JOBS, WatchEvent("MODIFIED", pod("job", spec={"parallelism": 2})))
+    assert news == [True, False, True]

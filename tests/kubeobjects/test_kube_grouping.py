@@ -124,7 +124,7 @@ def replicas(**counts: int) -> dict[str, Any]:
             {"pytorchReplicaSpecs": replicas(Master=1, Worker=3), "elasticPolicy": {"minReplicas": 2}},
             {"master": 1, "worker": 1},
         ),
-        ("PyTorchJob", {"pytorchReplicaSpecs": replicas(Worker=3)}, {"default": 3}),
+        ("PyTorchJob", {"pytorchReplicaSpecs": replicas(Worker=3)}, {"worker": 3}),
         ("TFJob", {"tfReplicaSpecs": replicas(PS=2, Worker=4)}, {"default": 6}),
         (
             "TFJob",
@@ -458,7 +458,7 @@ def test_default_priorities_that_cannot_be_read_change_nothing(
     assert any(said in text for text in build.texts(found, level))
 
 
-@pytest.mark.parametrize(("kind", "api"), [("SPOTRequest", "egx.nvidia.io/v1"), ("Service", "serving.knative.dev/v1")])
+@pytest.mark.parametrize(("kind", "api"), [("SPOTRequest", "egx.nvidia.io/v1"), ("Revision", "serving.knative.dev/v1")])
 def test_services_of_other_kinds_have_the_priority_of_inference(build: Any, kind: str, api: str) -> None:
     assert build.one_gang(build.pod("p", owner=build.owner(kind, api=api))).priority == 125
 

@@ -151,7 +151,7 @@ def test_the_templates_topology_comes_before_the_jobs(build: Any) -> None:
 
 def test_workers_without_a_master_are_segmented_too(build: Any) -> None:
     assert leaves(pytorch(build, 4, {SIZE: "2"}, masters=0)) == {"worker-0": 2, "worker-1": 2}
-    assert leaves(pytorch(build, 4, {}, masters=0)) == {"default": 4}
+    assert leaves(pytorch(build, 4, {}, masters=0)) == {"worker": 4}
 
 
 @pytest.mark.parametrize("size", ["1", "5", "0", "-2", "two"])

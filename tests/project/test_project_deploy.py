@@ -12,9 +12,10 @@ import yaml
 from pydantic import BaseModel
 
 from kai_solver.cluster import resources
-from kai_solver.cluster.resources import OWNER_KINDS, Resource
+from kai_solver.cluster.resources import Resource
 from kai_solver.cluster.view import FIELDS
 from kai_solver.controller.settings import ControllerSettings
+from kai_solver.kubeobjects.owners import OWNER_KINDS
 from tests.support import reference
 
 ROOT = Path(__file__).parents[2]

@@ -60,7 +60,8 @@ class Claimed:
         """All that `group` looks at; where these are the very same objects, so is the answer."""
         heeds_status = getattr(self.family, "heeds_status", True)
         pods = (member.pod if heeds_status else member.pod.labels for member in self.members)
-        return (*pods, *(owner.raw.value for member in self.members for owner in member.owners))
+        owners = (owner for member in self.members for owner in (*member.owners, *member.above))
+        return (*pods, *(owner.raw.value for owner in owners))
 
     def group(self, around: Surroundings) -> Grouped:
         """The PodGroup of these pods."""

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.grouping.model import Group, Member, named_after
-from kai_solver.kubeobjects.grouping.read import positive
+from kai_solver.kubeobjects.grouping.read import stated_minimum
 
 
 class JobGrouper:
@@ -16,8 +15,16 @@ class JobGrouper:
     def claim(self, member: Member) -> str | None:
         """Pods whose top owner is a Job."""
         top = member.top
-        return named_after(top.name, top.uid, top.kind) if top and top.kind == "Job" else None
+        return named_after(top.name, top.uid, top.kind) if top and top.is_a("batch", "Job") else None
 
     def group(self, members: Sequence[Member]) -> Group:
-        """The stated minimum, else 1."""
-        return Group(min_member=positive(members[0].stated(names.BATCH_MIN_MEMBER)) or 1)
+        """The minimum that the Job states, its pods where the Job itself is not there; else 1.
+
+        Raises
+        ------
+        InputError
+            The minimum is no positive number. KAI's pod grouper refuses such a Job too.
+        """
+        top = members[0].top
+        annotations = top.annotations if top and top.raw else members[0].pod.annotations
+        return Group(min_member=stated_minimum(annotations) or 1)

@@ -18,8 +18,8 @@ class DeploymentGrouper:
         top = member.top
         if top is None:
             return None
-        by_hash = top.kind == "ReplicaSet" and _MADE_BY_DEPLOYMENT in member.pod.labels
-        if top.kind == "Deployment" or by_hash:
+        by_hash = top.is_a("apps", "ReplicaSet") and _MADE_BY_DEPLOYMENT in member.pod.labels
+        if top.is_a("apps", "Deployment") or by_hash:
             return named_after(member.pod.name, member.pod.uid, "Pod")
         return None
 

@@ -6,11 +6,10 @@ from typing import Any
 
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.grouping.model import Group, Member, Part
-from kai_solver.kubeobjects.kinddefaults import default_of
+from kai_solver.kubeobjects.kinddefaults import KindDefault, default_of
+from kai_solver.kubeobjects.owners import Owner
 from kai_solver.kubeobjects.raw import format_time
 from kai_solver.kubeobjects.settings import KubeSettings
-
-_RAY_PRIORITY_CLASS = "ray.io/priority-class-name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,23 +25,26 @@ class QueueChoice:
 class Surroundings:
     """What groups need to know beside their pods.
 
-    ``namespace_labels`` by namespace; ``namespace_queues``: queues that belong to the namespace of their name.
+    ``namespace_labels`` by namespace; ``namespace_queues``: queues that belong to the namespace of their name;
+    ``classes``: the priority classes that there are.
     """
 
     settings: KubeSettings
     namespace_labels: Mapping[str, Mapping[str, str]]
     namespace_queues: frozenset[str] = frozenset()
+    classes: frozenset[str] = frozenset()
 
 
 def choose_queue(members: Sequence[Member], around: Surroundings) -> QueueChoice:
     """Owner's label, pod's label, label ``project``, the namespace, the default queue: the first that is there."""
     key, pool = around.settings.queue_label_key, around.settings.node_pool
-    for owner in reversed(members[0].owners):
-        if owner.labels.get(key):
-            return QueueChoice(owner.labels[key], f"label {key} of {owner.kind} {owner.name}")
-    for member in members:
-        if member.pod.labels.get(key):
-            return QueueChoice(member.pod.labels[key], f"label {key} of the pods")
+    first = members[0]
+    by_owner = _queue_of(first.speaking, key)
+    by_pods = next((member.pod.labels[key] for member in members if member.pod.labels.get(key)), "")
+    labelled = by_owner or (QueueChoice(by_pods, f"label {key} of the pods") if by_pods else None)
+    labelled = labelled or _queue_of(first.fallbacks, key)
+    if labelled is not None:
+        return labelled
     project = _stated(members, names.PROJECT)
     if project:
         return QueueChoice(f"{project}-{pool}" if pool else project, f"label {names.PROJECT}")
@@ -55,12 +57,17 @@ def choose_queue(members: Sequence[Member], around: Surroundings) -> QueueChoice
     return QueueChoice(around.settings.default_queue, "nobody named one", is_fallback=True)
 
 
+def _queue_of(owners: tuple[Owner, ...], key: str) -> QueueChoice | None:
+    found = next((owner for owner in owners if owner.labels.get(key)), None)
+    return None if found is None else QueueChoice(found.labels[key], f"label {key} of {found.kind} {found.name}")
+
+
 def pod_group_object(
     name: str, group: Group, members: Sequence[Member], queue: str, around: Surroundings
 ) -> dict[str, Any]:
     """The PodGroup that KAI's pod grouper would write for these pods."""
     first, settings = members[0], around.settings
-    default = default_of(*_kind_of(first), settings.kind_defaults)
+    default = _kind_default(first, settings)
     labels = {settings.node_pool_key: settings.node_pool} if settings.node_pool else {}
     copied = (names.PREEMPTION_DELAY, names.STALENESS_GRACE, *names.PLACEMENT, names.OWN_WORKLOAD)
     annotations = {key: first.stated(key) for key in copied}
@@ -75,13 +82,12 @@ def pod_group_object(
         "labels": labels,
         "annotations": {key: value for key, value in annotations.items() if value},
     }
+    levels = said(names.TOPOLOGY), said(names.TOPOLOGY_REQUIRED), said(names.TOPOLOGY_PREFERRED)
     spec = {
         "queue": queue,
-        "priorityClassName": _priority_class(group, members, default.priority_class, settings),
+        "priorityClassName": _priority_class(group, members, default.priority_class, around),
         "preemptibility": _stated(members, names.PREEMPTIBILITY) or default.preemptibility,
-        "topologyConstraint": _topology(
-            said(names.TOPOLOGY), said(names.TOPOLOGY_REQUIRED), said(names.TOPOLOGY_PREFERRED)
-        ),
+        "topologyConstraint": _topology(*(group.topology if any(group.topology[1:]) else levels)),
         **_shape(group, first),
     }
     return {"metadata": metadata, "spec": spec}
@@ -107,16 +113,27 @@ def _topology(name: str, required: str, preferred: str) -> dict[str, str]:
     return {"topology": name, "requiredTopologyLevel": required, "preferredTopologyLevel": preferred}
 
 
-def _kind_of(member: Member) -> tuple[str, str]:
-    """Kind and API group of whom the gang is made for."""
-    return (member.top.kind, member.top.group) if member.top else ("Pod", "")
+def _kind_default(member: Member, settings: KubeSettings) -> KindDefault:
+    """Of the kind that made whom the gang is made for and is not grouped by, else of the latter."""
+    kinds = [(owner.kind, owner.group) for owner in member.above]
+    kinds.append((member.top.kind, member.top.group) if member.top else ("Pod", ""))
+    found = [default_of(kind, group, settings.kind_defaults) for kind, group in kinds]
+    return KindDefault(
+        *kinds[-1],
+        next((default.priority_class for default in found if default.priority_class), ""),
+        next((default.preemptibility for default in found if default.preemptibility), ""),
+    )
 
 
-def _priority_class(group: Group, members: Sequence[Member], of_kind: str, settings: KubeSettings) -> str:
-    """Stated by label, by Ray's label, by the pod's own class; else as set for the kind, else as it has (1.3)."""
-    labelled = _stated(members, names.PRIORITY_CLASS) or _stated(members, _RAY_PRIORITY_CLASS)
+def _priority_class(group: Group, members: Sequence[Member], of_kind: str, around: Surroundings) -> str:
+    """Stated by the workload, by a label, by the pod's own class; else as set for the kind, else as it has (1.3).
+
+    As in KAI, who states a class that does not exist has said nothing.
+    """
     of_pod = members[0].pod.raw.text("spec.priorityClassName")
-    return labelled or of_pod or of_kind or group.priority_class or settings.default_priority_class
+    stated = (group.own_priority_class, _stated(members, names.PRIORITY_CLASS), of_pod, of_kind)
+    known = (name for name in stated if name in around.classes)
+    return next(known, "") or group.priority_class or around.settings.default_priority_class
 
 
 def _stated(members: Sequence[Member], name: str) -> str:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.grouping.model import Group, Member, Part, named_after
-from kai_solver.kubeobjects.grouping.read import natural, positive
+from kai_solver.kubeobjects.grouping.read import natural, stated_minimum
 from kai_solver.kubeobjects.owners import Owner
 from kai_solver.kubeobjects.raw import Raw
 
+_GROUP = "jobset.x-k8s.io"
 NAME = "jobset.sigs.k8s.io/jobset-name"
 REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
 JOB_INDEX = "jobset.sigs.k8s.io/job-index"
@@ -20,11 +21,16 @@ MOST_REPLICAS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class _ReplicatedJob:
-    """Replicas of a job, and the pods that each needs at once."""
+    """Replicas of a job, the pods that each needs at once, and the topology (name, levels) that each keeps to."""
 
     name: str
     replicas: int
     needed: int
+    topology: tuple[str, str, str] = ("", "", "")
+
+    def leaf(self, index: int) -> Part:
+        """One replica."""
+        return Part(_leaf(self.name, index), self.needed, None, self.name, *self.topology)
 
 
 class JobSetGrouper:
@@ -35,22 +41,27 @@ class JobSetGrouper:
 
     def claim(self, member: Member) -> str | None:
         """Pods below a JobSet, or with its labels where only their Job is known."""
-        owner = member.owner_of_kind("JobSet")
-        if owner:
-            return named_after(owner.name, owner.uid, owner.kind)
+        if member.top is not None and member.is_of(_GROUP, "JobSet"):
+            return named_after(member.top.name, member.top.uid, "JobSet")
         name = member.pod.labels.get(NAME)
-        return named_after(name, "", "JobSet") if name else None
+        return named_after(name, "", "JobSet") if name and member.is_known_by_labels else None
 
     def group(self, members: Sequence[Member]) -> Group:
-        """From the set's spec where it is there, else by the pods that are."""
+        """From the set's spec where it is there, else by the pods that are.
+
+        Raises
+        ------
+        InputError
+            A minimum is no positive number. KAI's pod grouper refuses such a set too.
+        """
         owner = members[0].owner_of_kind("JobSet")
         jobs = _stated(owner) or _counted(members)
         parts: list[Part] = []
         for job in jobs:
             parts.append(Part(job.name, min_subgroup=job.replicas))
-            parts += [Part(_leaf(job.name, i), min_member=job.needed, parent=job.name) for i in range(job.replicas)]
+            parts += [job.leaf(index) for index in range(job.replicas)]
         podsets = {member.pod.key: _leaf_of(member) for member in members}
-        return Group(parts=tuple(parts), min_subgroup=_at_once(owner, members[0], len(jobs)), podsets=podsets)
+        return Group(parts=tuple(parts), min_subgroup=_at_once(owner, len(jobs)), podsets=podsets)
 
 
 def _stated(owner: Owner | None) -> list[_ReplicatedJob]:
@@ -60,11 +71,11 @@ def _stated(owner: Owner | None) -> list[_ReplicatedJob]:
 
 
 def _replicated(raw: Raw) -> _ReplicatedJob:
-    stated = raw.strings("template.metadata.annotations").get(names.BATCH_MIN_MEMBER, "")
-    parallelism = raw.count("template.spec.parallelism", 1)
-    return _ReplicatedJob(
-        raw.required("name"), raw.count("replicas", 1, MOST_REPLICAS), positive(stated) or parallelism
-    )
+    annotations = raw.strings("template.metadata.annotations")
+    needed = stated_minimum(annotations) or raw.count("template.spec.parallelism", 1)
+    topology, required, preferred = (annotations.get(name, "") for name in names.TOPOLOGIES)
+    levels = (topology, required, preferred) if topology else ("", "", "")
+    return _ReplicatedJob(raw.required("name"), raw.count("replicas", 1, MOST_REPLICAS), needed, levels)
 
 
 def _counted(members: Sequence[Member]) -> list[_ReplicatedJob]:
@@ -75,8 +86,8 @@ def _counted(members: Sequence[Member]) -> list[_ReplicatedJob]:
     return [_ReplicatedJob(name, max(jobs) + 1, max(jobs.values())) for name, jobs in sorted(seen.items())]
 
 
-def _at_once(owner: Owner | None, member: Member, jobs: int) -> int:
-    stated = positive(member.stated(names.BATCH_MIN_MEMBER)) if owner else None
+def _at_once(owner: Owner | None, jobs: int) -> int:
+    stated = stated_minimum(owner.annotations) if owner else None
     if stated:
         return min(stated, jobs)
     in_order = owner is not None and owner.raw.text("spec.startupPolicy.startupPolicyOrder") == "InOrder"

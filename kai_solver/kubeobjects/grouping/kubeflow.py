@@ -9,6 +9,7 @@ from kai_solver.kubeobjects.grouping.segments import plan_segments, segment_of, 
 from kai_solver.kubeobjects.owners import Owner
 from kai_solver.kubeobjects.raw import Raw
 
+_GROUP = "kubeflow.org"
 REPLICA_SPECS = {
     "PyTorchJob": "pytorchReplicaSpecs",
     "TFJob": "tfReplicaSpecs",
@@ -29,20 +30,21 @@ class KubeflowGrouper:
     priority = 700
 
     def claim(self, member: Member) -> str | None:
-        """Pods owned by one of the kinds."""
-        owner = member.owner_of_kind(*REPLICA_SPECS)
-        return named_after(owner.name, owner.uid, owner.kind) if owner else None
+        """Pods whose top owner is one of the kinds."""
+        top = member.top
+        return named_after(top.name, top.uid, top.kind) if top and top.is_a(_GROUP, *REPLICA_SPECS) else None
 
     def group(self, members: Sequence[Member]) -> Group:
         """From the owner where it is there, else by the pods that are."""
-        owner = members[0].owner_of_kind(*REPLICA_SPECS)
+        owner = members[0].top
         if owner is None:
             return Group(min_member=len(members))
         counts = replicas(owner) or sizes(_type(member) for member in members)
-        if owner.kind == "MPIJob" and owner.raw.text("spec.launcherCreationPolicy") == _WAITS:
+        waits = owner.kind == "MPIJob" and owner.raw.text("spec.launcherCreationPolicy") == _WAITS
+        if waits and not any(_is_launcher(member) for member in members):
             counts.pop("launcher", None)
         needed = _needed(owner, counts)
-        if owner.kind == "PyTorchJob" and "worker" in counts and set(counts) <= {"master", "worker"}:
+        if owner.kind == "PyTorchJob" and set(counts) <= {"master", "worker"}:
             return _pytorch(members, owner, counts, needed)
         return Group(min_member=needed)
 
@@ -67,15 +69,15 @@ def _pytorch(members: Sequence[Member], owner: Owner, counts: dict[str, int], ne
     """Master and workers as parts of their own; workers perhaps in segments."""
     masters = counts.get("master", 0)
     workers = [member for member in members if _type(member) == "worker"]
-    plan = plan_segments(workers or members, _template(owner, "worker"), counts["worker"], None)
-    if plan is None and not masters:
-        return Group(min_member=needed)
+    count = counts.get("worker", 0)
+    plan = plan_segments(workers or members, _template(owner, "worker"), count, None) if count else None
     podsets = {}
     for member in members:
         index = natural(member.pod.labels.get(REPLICA_INDEX, "")) or 0
-        podsets[member.pod.key] = "master" if _type(member) == "master" else segment_of(plan, "worker", index)
+        is_master = _type(member) == "master" or not count
+        podsets[member.pod.key] = "master" if is_master else segment_of(plan, "worker", index)
     master = (Part("master", min_member=masters),) if masters else ()
-    parts = segments(plan, "worker", counts["worker"], max(needed - masters, 0))
+    parts = segments(plan, "worker", count, max(needed - masters, 0)) if "worker" in counts else ()
     return Group(parts=(*master, *parts), podsets=podsets)
 
 
@@ -83,6 +85,13 @@ def _template(owner: Owner, replica_type: str) -> Raw:
     """The pod template of one type of replicas; empty where the job is not there."""
     specs = owner.raw.get("spec").fields(REPLICA_SPECS[owner.kind])
     return next((spec.get("template") for name, spec in specs if name.lower() == replica_type), Raw(None))
+
+
+def _is_launcher(member: Member) -> bool:
+    """Whether it is the launcher of an MPIJob, and there to stay."""
+    labels = member.pod.labels
+    is_one = labels.get(names.JOB_ROLE) == "launcher" or labels.get(names.REPLICA_TYPE, "").lower() == "launcher"
+    return is_one and not member.pod.raw.get("metadata.deletionTimestamp")
 
 
 def _type(member: Member) -> str:

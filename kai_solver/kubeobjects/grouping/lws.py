@@ -10,6 +10,7 @@ from kai_solver.kubeobjects.grouping.segments import SegmentPlan, plan_segments
 from kai_solver.kubeobjects.owners import Owner
 from kai_solver.kubeobjects.raw import Raw
 
+_GROUP = "leaderworkerset.x-k8s.io"
 NAME = "leaderworkerset.sigs.k8s.io/name"
 GROUP_INDEX = "leaderworkerset.sigs.k8s.io/group-index"
 WORKER_INDEX = "leaderworkerset.sigs.k8s.io/worker-index"
@@ -29,7 +30,7 @@ class LeaderWorkerSetGrouper:
     def claim(self, member: Member) -> str | None:
         """Pods with the set's labels."""
         labels = member.pod.labels
-        if not labels.get(NAME):
+        if not labels.get(NAME) or not (member.is_of(_GROUP, "LeaderWorkerSet") or member.is_known_by_labels):
             return None
         owner = member.owner_of_kind("LeaderWorkerSet")
         name = named_after(labels[NAME], owner.uid if owner else "", "LeaderWorkerSet")
@@ -47,7 +48,7 @@ class LeaderWorkerSetGrouper:
         raw = owner.raw if owner else Raw(None)
         size = raw.count(f"{_TEMPLATE}.size", 1) if raw else positive(members[0].stated(SIZE)) or len(members)
         if size < 2:
-            return Group(min_member=size)
+            return Group(parts=(Part(LEADER, min_member=size),), podsets={m.pod.key: LEADER for m in members})
         waits = raw.text("spec.startupPolicy") == _AWAITS_LEADER
         leader_runs = any(member.pod.status.is_active for member in members if _index(member) == 0)
         plan = _segment_plan(members, owner, size)

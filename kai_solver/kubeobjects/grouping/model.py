@@ -10,31 +10,57 @@ from kai_solver.kubeobjects.pods import RawPod
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A pod with its owners, nearest first."""
+    """A pod with its owners, nearest first. ``above``: who made those and is not grouped by, nearest first."""
 
     pod: RawPod
     owners: tuple[Owner, ...]
+    above: tuple[Owner, ...] = ()
 
     @property
     def top(self) -> Owner | None:
         """The owner to group by; None for a plain pod."""
         return self.owners[-1] if self.owners else None
 
+    @property
+    def speaking(self) -> tuple[Owner, ...]:
+        """Owners that speak for the pod, the first to be heard in front; none for a plain pod."""
+        return (self.owners[-1], *self.above, *self.owners[-2::-1]) if self.owners else ()
+
+    @property
+    def fallbacks(self) -> tuple[Owner, ...]:
+        """Who speaks for a pod that nobody is grouped by for, where it says nothing itself."""
+        return () if self.owners else self.above
+
     def owner_of_kind(self, *kinds: str) -> Owner | None:
         """The nearest owner of one of these kinds."""
         return next((owner for owner in self.owners if owner.kind in kinds), None)
 
+    def is_of(self, group: str, *kinds: str) -> bool:
+        """Whether the owner to group by is one of these kinds."""
+        return self.top is not None and self.top.is_a(group, *kinds)
+
+    @property
+    def is_known_by_labels(self) -> bool:
+        """Whether only labels can say what it is of: nothing is known of an owner above those that make pods."""
+        top = self.top
+        return top is None or not top.raw or (top.group, top.kind) in _MAKE_PODS
+
     def stated(self, name: str) -> str:
         """A label or annotation, of the top owner first, of the pod last; empty where nobody states it."""
-        return self.stated_by_owner(name) or self.pod.labels.get(name) or self.pod.annotations.get(name) or ""
+        of_pod = self.pod.labels.get(name) or self.pod.annotations.get(name)
+        return self.stated_by_owner(name) or of_pod or _first_stated(self.fallbacks, name)
 
     def stated_by_owner(self, name: str) -> str:
-        """A label or annotation of the topmost owner that has it; empty where none has."""
-        for owner in reversed(self.owners):
-            value = owner.labels.get(name) or owner.annotations.get(name)
-            if value:
-                return value
-        return ""
+        """A label or annotation of the first owner that has it; empty where none has."""
+        return _first_stated(self.speaking, name)
+
+
+_MAKE_PODS = frozenset({("batch", "Job"), ("apps", "StatefulSet"), ("", "Pod")})
+
+
+def _first_stated(owners: tuple[Owner, ...], name: str) -> str:
+    found = (owner.labels.get(name) or owner.annotations.get(name) for owner in owners)
+    return next((value for value in found if value), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +95,10 @@ class Group:
         What the pods' templates say of topologies is about their parts, and not about the whole gang.
     priority_class
         Of the workload's kind, where nobody states one; empty: the settings' default.
+    own_priority_class
+        As the workload states it in a field of its own, which comes before all else; empty for most.
+    topology
+        The same: topology, required and preferred level of the whole gang; no levels for most.
     workload
         Name of the workload of which this gang is one of many replicas; empty for most.
     problem
@@ -81,6 +111,8 @@ class Group:
     podsets: Mapping[str, str] = field(default_factory=dict)
     templates_speak_for_parts: bool = False
     priority_class: str = ""
+    own_priority_class: str = ""
+    topology: tuple[str, str, str] = ("", "", "")
     workload: str = ""
     problem: str = ""
 

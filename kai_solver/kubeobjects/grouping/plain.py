@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from kai_solver.kubeobjects.grouping.model import Group, Member, named_after
 
-_KNATIVE = "serving.knative.dev"
+_PRIORITIES = {("egx.nvidia.io", "SPOTRequest"): "inference", ("kubeflow.org", "Notebook"): "build"}
+"""Priority class by kind, where it is not that of training."""
 
 
 class DefaultGrouper:
@@ -24,7 +25,5 @@ class DefaultGrouper:
     def group(self, members: Sequence[Member]) -> Group:
         """At least one pod."""
         top = members[0].top
-        if top is None:
-            return Group(min_member=1)
-        serves = top.kind == "SPOTRequest" or top.group == _KNATIVE
-        return Group(min_member=1, priority_class="inference" if serves else "build" if top.kind == "Notebook" else "")
+        kind = (top.group, top.kind) if top else ("", "Pod")
+        return Group(min_member=1, priority_class=_PRIORITIES.get(kind, ""))

@@ -8,6 +8,8 @@ from kai_solver.kubeobjects.grouping.model import Group, Member, Part, named_aft
 from kai_solver.kubeobjects.grouping.read import sizes
 from kai_solver.kubeobjects.raw import Raw
 
+_GROUP = "ray.io"
+_PRIORITY_CLASS = "ray.io/priority-class-name"
 KINDS = ("RayCluster", "RayJob", "RayService")
 HEAD = "headgroup"
 
@@ -19,19 +21,26 @@ class RayGrouper:
     priority = 600
 
     def claim(self, member: Member) -> str | None:
-        """Pods below a RayCluster, RayJob or RayService; the topmost names the gang."""
+        """Pods whose top owner is a RayCluster, RayJob or RayService.
+
+        The Job that hands a RayJob in has no place in the cluster's parts and is a gang of its own.
+        """
         top = member.top
-        if top is None or member.owner_of_kind(*KINDS) is None:
+        if top is None or not top.is_a(_GROUP, *KINDS):
             return None
-        return named_after(top.name, top.uid, top.kind)
+        nearest = member.owners[0] if _is_submitter(member) else top
+        return named_after(nearest.name, nearest.uid, nearest.kind)
 
     def group(self, members: Sequence[Member]) -> Group:
         """From the cluster's spec where it is there, else by the pods that are."""
+        own_class = members[0].stated_by_owner(_PRIORITY_CLASS)
+        if _is_submitter(members[0]):
+            return Group(min_member=1, own_priority_class=own_class)
         counts = _stated(members[0]) or sizes(_part(member) for member in members)
         said = _said_by_parts(members)
         parts = tuple(_with_levels(Part(name, min_member=count), said.get(name, {})) for name, count in counts.items())
         podsets = {member.pod.key: _part(member) for member in members}
-        return Group(parts=parts, podsets=podsets, templates_speak_for_parts=True)
+        return Group(parts=parts, podsets=podsets, templates_speak_for_parts=True, own_priority_class=own_class)
 
 
 def cluster_spec(kind: str, raw: Raw) -> Raw:
@@ -44,7 +53,7 @@ def worker_groups(cluster: Raw) -> dict[str, int]:
     """Pods that each worker group needs: its minimum (else its replicas) times the hosts of a replica."""
     needed = {}
     for worker in cluster.items("workerGroupSpecs"):
-        least = worker.count("minReplicas") or worker.count("replicas")
+        least = 0 if worker.flag("suspended") else worker.count("minReplicas") or worker.count("replicas")
         needed[worker.required("groupName")] = least * worker.count("numOfHosts", 1)
     return needed
 
@@ -75,6 +84,10 @@ def _stated(member: Member) -> dict[str, int]:
         if owner.kind in KINDS and cluster_spec(owner.kind, owner.raw):
             return {HEAD: 1, **worker_groups(cluster_spec(owner.kind, owner.raw))}
     return {}
+
+
+def _is_submitter(member: Member) -> bool:
+    return member.owners[0].is_a("batch", "Job")
 
 
 def _part(member: Member) -> str:

@@ -6,12 +6,15 @@ from importlib.metadata import EntryPoint, entry_points
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects.grouping.batch import JobGrouper
 from kai_solver.kubeobjects.grouping.deployment import DeploymentGrouper
+from kai_solver.kubeobjects.grouping.grove import GroveGrouper
 from kai_solver.kubeobjects.grouping.jobid import JobIdGrouper
 from kai_solver.kubeobjects.grouping.jobset import JobSetGrouper
+from kai_solver.kubeobjects.grouping.knative import KnativeGrouper
 from kai_solver.kubeobjects.grouping.kubeflow import KubeflowGrouper
 from kai_solver.kubeobjects.grouping.lws import LeaderWorkerSetGrouper
 from kai_solver.kubeobjects.grouping.model import PodGrouper
 from kai_solver.kubeobjects.grouping.plain import DefaultGrouper
+from kai_solver.kubeobjects.grouping.platforms import AmlGrouper, RunaiJobGrouper
 from kai_solver.kubeobjects.grouping.ray import RayGrouper
 from kai_solver.kubeobjects.grouping.spark import SparkGrouper
 
@@ -23,8 +26,12 @@ BUILT_IN: tuple[PodGrouper, ...] = (
     LeaderWorkerSetGrouper(),
     JobSetGrouper(),
     KubeflowGrouper(),
+    GroveGrouper(),
     RayGrouper(),
+    KnativeGrouper(),
     DeploymentGrouper(),
+    AmlGrouper(),
+    RunaiJobGrouper(),
     JobGrouper(),
     DefaultGrouper(),
 )

@@ -15,9 +15,14 @@ class SparkGrouper:
     priority = 900
 
     def claim(self, member: Member) -> str | None:
-        """Pods with both of Spark's labels; the selector is the gang's name."""
+        """Pods with both of Spark's labels; the selector is the gang's name.
+
+        As in KAI only where nobody but a driver made them: what Spark's operator makes goes by its SparkApplication.
+        """
         labels = member.pod.labels
-        return labels.get(_SELECTOR) if labels.get(_APP_NAME) and labels.get(_SELECTOR) else None
+        if not labels.get(_APP_NAME) or not member.is_known_by_labels:
+            return None
+        return labels.get(_SELECTOR) or None
 
     def group(self, members: Sequence[Member]) -> Group:  # noqa: ARG002  (the shape is the same for all)
         """At least one pod."""
