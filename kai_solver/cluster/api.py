@@ -116,6 +116,10 @@ class Api(Protocol):
         """All kinds that the server serves, in the versions it prefers."""
         ...
 
+    def within(self, limit_s: float) -> "Api":
+        """The same server by a connection of its own, on which no answer is waited for longer than this."""
+        ...
+
     def close(self) -> None:
         """Nothing more is wanted of it; watches end, at the latest when the server next says something."""
         ...

@@ -30,6 +30,10 @@ class BindError(KaiSolverError):
     """A pod cannot be bound as planned, and trying again will not help. The message is for the pod's event."""
 
 
+class _UnsettledError(KaiSolverError):
+    """The server refused as if the pod had changed, and it has not: worth another try."""
+
+
 class FenceError(KaiSolverError):
     """This process is not the leader (any more): nothing may be written."""
 
@@ -116,6 +120,8 @@ class Binder:
         Told, in some thread, what became of each gang.
     waits
         Where pods are prepared, which may take minutes; None: in ``pool``, too.
+    has_node
+        Whether a node is there: a pod that is bound to one that is not would hold its gang up.
     """
 
     api: Api
@@ -125,6 +131,7 @@ class Binder:
     done: Callable[[GangBound], None]
     steps: Sequence[Preparation] = ()
     waits: Executor | None = None
+    has_node: Callable[[str], bool] = lambda _: True
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
     _open: set[str] = field(default_factory=set)
@@ -145,13 +152,13 @@ class Binder:
             self.assumed.bound(seat.key, seat.uid, seat.node, now_s, seat.groups, held=True)
             for step in self._steps_of(seat):
                 step.assume(seat)
-        runner.submit(self._guarded, gang)
+        runner.submit(self._guarded, gang, self.bind)
 
-    def _guarded(self, gang: GangSeats) -> None:
+    def _guarded(self, gang: GangSeats, act: Callable[[GangSeats], GangBound]) -> None:
         began_s = self.clock()
         outcome = GangBound(gang.gang, (), tuple((seat, "the binding broke off") for seat in gang.seats))
         try:
-            outcome = self.bind(gang)
+            outcome = act(gang)
         except BaseException:
             self._forget(gang.seats)
             raise
@@ -161,6 +168,19 @@ class Binder:
             with self._lock:
                 self._open.discard(gang.gang)
             self.done(GangBound(outcome.gang, outcome.bound, outcome.failed, outcome.released, self.clock() - began_s))
+
+    def strand(self, gang: GangSeats, why: str, runner: Executor) -> None:
+        """Release pods that were bound and will never begin; their controllers make them anew."""
+        now_s = self.clock()
+        with self._lock:
+            self._open.add(gang.gang)
+        for seat in gang.seats:
+            self.assumed.leaves(seat.key, seat.uid, now_s)
+        runner.submit(self._guarded, gang, lambda found: self._stranded(found, why))
+
+    def _stranded(self, gang: GangSeats, why: str) -> GangBound:
+        self._each(gang.seats, self._release)
+        return GangBound(gang.gang, (), tuple((seat, why) for seat in gang.seats), released=True)
 
     def bind(self, gang: GangSeats) -> GangBound:
         """Prepare all, then bind all; release what is bound where that is too little."""
@@ -222,26 +242,48 @@ class Binder:
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
 
         def post() -> None:
+            if not self.has_node(seat.node):
+                raise BindError(f"node {seat.node} is gone")
             try:
                 self.api.create(PODS, seat.namespace, body, subresource="binding")
             except ApiError as error:
-                if not (error.is_conflict and self._is_there(seat)):
+                if not error.is_conflict:
                     raise
+                self._judge(seat, error)
 
         self._trying(post)
 
-    def _is_there(self, seat: Seat) -> bool:
-        """Whether an earlier try, whose answer got lost, had bound the pod as wanted."""
+    def _judge(self, seat: Seat, conflict: ApiError) -> None:
+        """What a conflict comes to, by the pod as it is now: no error where it is bound as wanted.
+
+        An earlier try may have bound it, whose answer got lost.
+
+        Raises
+        ------
+        BindError
+            It is gone, leaves, is bound elsewhere, or is gated: no try will bind it.
+        _UnsettledError
+            Nothing is in the way any more.
+        """
         pod = self.api.get(PODS, seat.namespace, seat.name)
-        spec = pod.get("spec")
-        return meta(pod).get("uid") == seat.uid and isinstance(spec, dict) and spec.get("nodeName") == seat.node
+        spec = pod.get("spec") or {}
+        if meta(pod).get("uid") != seat.uid or meta(pod).get("deletionTimestamp"):
+            raise BindError("the pod is gone, or leaves")
+        node = spec.get("nodeName")
+        if node and node != seat.node:
+            raise BindError(f"somebody else bound the pod to node {node}")
+        if spec.get("schedulingGates"):
+            raise BindError("the pod has scheduling gates")
+        if not node:
+            raise _UnsettledError(str(conflict))
 
     def _release(self, seat: Seat) -> None:
         """The pod must start anew; its controller makes it again, and it waits with its gang."""
+        grace_s = None if self.has_node(seat.node) else 0  # nobody is there who would end it
 
         def delete() -> None:
             try:
-                self.api.delete(PODS, seat.namespace, seat.name, uid=seat.uid)
+                self.api.delete(PODS, seat.namespace, seat.name, uid=seat.uid, grace_s=grace_s)
             except ApiError as error:
                 if not (error.is_missing or error.is_conflict):
                     raise
@@ -268,12 +310,16 @@ class Binder:
             act()
 
         Retrying(
-            retry=retry_if_exception(lambda error: isinstance(error, ApiError) and error.is_passing),
+            retry=retry_if_exception(_is_passing),
             wait=_wait_as_told,
             stop=stop_after_delay(TRY_S),
             sleep=self.sleep,
             reraise=True,
         )(fenced)
+
+
+def _is_passing(error: BaseException) -> bool:
+    return isinstance(error, _UnsettledError) or (isinstance(error, ApiError) and error.is_passing)
 
 
 _BACKOFF = wait_random_exponential(multiplier=FIRST_WAIT_S, max=5.0)

@@ -1,5 +1,10 @@
-"""Evictions through the Eviction API: budgets hold, rates are limited, whoever is refused is left alone for a while."""
+"""Evictions through the Eviction API: budgets hold, rates are limited, whoever is refused is left alone for a while.
 
+First the pod is told why (condition ``DisruptionTarget``, as kube-scheduler does it), then it is evicted: no pod ever
+leaves without its cause. Who may stay after all is told that, too.
+"""
+
+import contextlib
 import threading
 import time
 from collections import Counter
@@ -9,6 +14,10 @@ from dataclasses import dataclass, field
 from kai_solver.cluster.api import Api, ApiError
 from kai_solver.cluster.assumed import Assumed
 from kai_solver.cluster.resources import PODS
+from kai_solver.kubeobjects.raw import format_time
+
+TARGET, REASON = "DisruptionTarget", "PreemptionByScheduler"
+"""Condition of a pod that is to leave, and its reason as kube-scheduler has it."""
 
 FIRST_WAIT_S = 5.0
 LONGEST_WAIT_S = 300.0
@@ -37,6 +46,12 @@ class Departure:
     def key(self) -> str:
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def cause(self) -> str:
+        """By which rule, why, and for whom."""
+        where = f"; it goes to {self.target} for {', '.join(self.helps)}" if self.target else ""
+        return f"{self.rule}: {self.message}{where}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,16 +117,11 @@ class Evictor:
 
     def evict(self, departure: Departure) -> Departed:
         """Ask for one eviction; a failure is told, never raised."""
-        if not self.fence():
-            return Departed(departure, "this process no longer leads")
-        body = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": departure.name, "namespace": departure.namespace},
-            "deleteOptions": {"preconditions": {"uid": departure.uid}},
-        }
         try:
-            self.api.create(PODS, departure.namespace, body, subresource="eviction")
+            for act in (self._announce, self._send):
+                if not self.fence():
+                    return Departed(departure, "this process no longer leads")
+                act(departure)
         except ApiError as error:
             return self._failed(departure, error)
         self.assumed.leaves(departure.key, departure.uid, self.clock())
@@ -119,9 +129,31 @@ class Evictor:
             self._refusals.pop(departure.key, None)
         return Departed(departure)
 
+    def _announce(self, departure: Departure) -> None:
+        self._tell(departure, "True", REASON, departure.cause)
+
+    def _send(self, departure: Departure) -> None:
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": departure.name, "namespace": departure.namespace},
+            "deleteOptions": {"preconditions": {"uid": departure.uid}},
+        }
+        self.api.create(PODS, departure.namespace, body, subresource="eviction")
+
+    def _tell(self, departure: Departure, status: str, reason: str, message: str) -> None:
+        """Say on the pod whether it is to leave, and why."""
+        condition = {"type": TARGET, "status": status, "reason": reason, "message": message}
+        condition["lastTransitionTime"] = format_time(int(self.clock()))
+        metadata = {"uid": departure.uid} if departure.uid else {}
+        body = {"metadata": metadata, "status": {"conditions": [condition]}}
+        self.api.patch(PODS, departure.namespace, departure.name, body, kind="strategic", subresource="status")
+
     def _failed(self, departure: Departure, error: ApiError) -> Departed:
         if error.is_missing or error.is_conflict:
             return Departed(departure, "the pod is gone")
+        with contextlib.suppress(ApiError):  # Kubernetes itself takes it back after two minutes
+            self._tell(departure, "False", "EvictionRefused", str(error))
         by_budget = error.status == 429 and "budget" in error.message.lower()
         with self._lock:
             refusal = self._refusals.setdefault(departure.key, _Refusal())

@@ -26,6 +26,11 @@ class LeaseTimes:
     renew_s: float = 10.0
     retry_s: float = 2.0
 
+    @property
+    def answer_s(self) -> float:
+        """How long one answer is waited for: a connection that died leaves time for another try on a new one."""
+        return self.renew_s / 4
+
 
 @dataclass(slots=True)
 class _Seen:
@@ -40,6 +45,8 @@ class Lease:
 
     Parameters
     ----------
+    api
+        Asked by connections of our own, and never for longer than `LeaseTimes.answer_s`.
     identity
         Unique among candidates.
     monotonic, wall
@@ -56,11 +63,11 @@ class Lease:
         monotonic: Clock = time.monotonic,
         wall: Clock = time.time,
     ) -> None:
-        self._api = api
         self.namespace = namespace
         self.name = name
         self.identity = identity
         self.times = times or LeaseTimes()
+        self._api = api.within(self.times.answer_s)
         self._monotonic = monotonic
         self._wall = wall
         self._seen = _Seen()

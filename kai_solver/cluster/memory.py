@@ -156,6 +156,10 @@ class MemoryApi:
         """All kinds that are served."""
         return self._served
 
+    def within(self, limit_s: float) -> "MemoryApi":  # noqa: ARG002 - as the protocol has it
+        """Itself: it answers at once."""
+        return self
+
     def close(self) -> None:
         """End all watches."""
         with self._changed:
@@ -167,13 +171,21 @@ class MemoryApi:
         if (resource, subresource) == (resources.PODS, "binding"):
             return self._bind(namespace, name, body)
         if (resource, subresource) == (resources.PODS, "eviction"):
-            with self._changed:
-                self._heed_budgets(self._one(resource, namespace, name))
             options = body.get("deleteOptions") or {}
             uid = str((options.get("preconditions") or {}).get("uid", ""))
+            with self._changed:
+                self._heed_budgets(self._one(resource, namespace, name))
+                self._note_eviction(namespace, name, uid)
             self.delete(resource, namespace, name, uid=uid, grace_s=options.get("gracePeriodSeconds"))
             return {"kind": "Status", "status": "Success"}
         raise ApiError(404, "NotFound", f"there is no subresource {subresource} of {resource.plural}")
+
+    def _note_eviction(self, namespace: str, name: str, uid: str) -> None:
+        """The server's own condition takes the place of whoever wrote one before."""
+        said = {"reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}
+        condition = {"type": "DisruptionTarget", "status": "True", **said}
+        body = {"metadata": {"uid": uid} if uid else {}, "status": {"conditions": [condition]}}
+        self.patch(resources.PODS, namespace, name, body, kind="strategic", subresource="status")
 
     def _bind(self, namespace: str, name: str, body: Mapping[str, Any]) -> Object:
         """As the registry of pods does: once, never where the pod is being deleted or gated."""

@@ -22,7 +22,9 @@ from kai_solver.cluster.store import Store, is_worth_a_cycle
 from kai_solver.cluster.view import View
 from kai_solver.controller.freshness import still_holding
 from kai_solver.controller.orders import Orders, orders_of
+from kai_solver.controller.stranded import Stranded
 from kai_solver.domain import Plan, Snapshot
+from kai_solver.explain import is_stale
 
 NOT_YET_S = 0.1
 """Between looks whether this process leads, and knows its cluster, by now."""
@@ -143,12 +145,14 @@ class Scheduler:
     news: News = field(default_factory=News)
     beat_s: float = 0.0
     """When the loop was last alive, by ``monotonic``."""
+    stranded: Stranded = field(default_factory=Stranded)
     _number: int = 0
     _waiting: bool = True
 
     def run(self, stop: threading.Event) -> None:
         """Cycle after cycle, until told to stop; a cycle under way is finished."""
         self.store.listen(self.news)
+        self.store.listen(self.stranded)
         self.news.tell()
         last_s, due_s = float("-inf"), float("inf")
         while not stop.is_set():
@@ -176,7 +180,7 @@ class Scheduler:
         plan = self.decide(snapshot)
         orders, outdated = still_holding(orders_of(snapshot, plan, self.has_group), nodes, self.store)
         departed, put_off = ((), orders.departures) if self.dry_run else self._act(orders)
-        self._waiting = bool(plan.pending or plan.binds or put_off)
+        self._waiting = bool(plan.pending or plan.binds or put_off) or any(map(is_stale, snapshot.gangs))
         if outdated or put_off:
             self.news.tell()
         seconds = self.monotonic() - began_s
@@ -189,6 +193,9 @@ class Scheduler:
     def _act(self, orders: Orders) -> tuple[list[Departed], list[Departure]]:
         """Send away first, then bind; a gang whose place somebody holds who was not sent away only waits longer."""
         self.promises.nominate(orders.nominations)
+        if self.stranded.release(self.store, self.binder, self.gangs):
+            self.news.tell()
+        self.stranded.watch(orders.binds)
         going, put_off = self.evictor.within_rates(orders.departures)
         pods = {item.key: self.store.get(PODS, item.key) for item in going if item.target}
         futures = [self.writes.submit(self.evictor.evict, departure) for departure in going]

@@ -16,7 +16,7 @@ from kai_solver.cluster.binding import Binder
 from kai_solver.cluster.evicting import Evictor, Rates
 from kai_solver.cluster.lease import Lease, LeaseTimes
 from kai_solver.cluster.promises import Promises
-from kai_solver.cluster.resources import PRIORITY_CLASSES, Resource
+from kai_solver.cluster.resources import NODES, PRIORITY_CLASSES, Resource
 from kai_solver.cluster.store import Store
 from kai_solver.cluster.view import FIELDS, View
 from kai_solver.controller.deciding import Decider
@@ -95,7 +95,8 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
     decider = Decider(settings.model, settings.budget, functools.partial(_note_fault, metrics))
     pools = Pools(**{name: ThreadPoolExecutor(size, name) for name, size in settings.workers})
     told = Reporters()
-    binder = Binder(api, known.assumed, pools.writes, fence, told.bound, before.steps, pools.waits)
+    has_node = functools.partial(_has_node, known.store)
+    binder = Binder(api, known.assumed, pools.writes, fence, told.bound, before.steps, pools.waits, has_node)
     teller = None if settings.dry_run else _teller(api, known.store, settings, fence, binder, decider, view, clock)
     for reporter in (*_reporters(known, metrics, decider, teller, clock), *reporters):
         told.add(reporter)
@@ -147,6 +148,10 @@ def _may_act(lease: Lease, metrics: Metrics, is_alone: bool) -> bool:
     leads = is_alone or lease.is_held
     metrics.leader.set(leads)
     return leads
+
+
+def _has_node(store: Store, name: str) -> bool:
+    return store.get(NODES, name) is not None
 
 
 def _view(known: Known, before: Preparing, settings: ControllerSettings) -> View:

@@ -111,6 +111,60 @@ def test_an_answer_that_got_lost_is_no_second_bind() -> None:
     assert not outcome.failed
 
 
+def test_a_conflict_that_nothing_explains_is_tried_again() -> None:
+    bench = Bench()
+    bench.api.before = once("p1", ApiError(409, "Conflict", "the object has been modified"))
+    assert len(bench.run().bound) == 4
+    assert len(bench.slept) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, "gone, or leaves"),
+        ({"spec": {"nodeName": "elsewhere"}}, "elsewhere"),
+        ({"spec": {"schedulingGates": [{"name": "quota"}]}}, "gates"),
+    ],
+)
+def test_a_conflict_that_the_pod_explains_is_final(change: dict[str, Any], why: str) -> None:
+    bench = Bench()
+    bench.api.patch(PODS, "n", "p3", change)
+    outcome = bench.run()
+    assert not bench.slept
+    assert why in {seat.name: text for seat, text in outcome.failed}["p3"]
+    assert outcome.released
+
+
+def test_a_pod_made_anew_under_its_name_is_not_the_one() -> None:
+    bench = Bench()
+    bench.api.delete(PODS, "n", "p3")
+    bench.api.create(PODS, "n", {"metadata": {"name": "p3"}, "spec": {}})
+    assert "gone, or leaves" in {seat.name: why for seat, why in bench.run().failed}["p3"]
+    assert bench.nodes()[3] == ""
+
+
+def test_nobody_is_bound_to_a_node_that_went() -> None:
+    bench = Bench()
+    bench.binder.has_node = lambda name: name != "node3"
+    outcome = bench.run()
+    assert outcome.released
+    assert "node3 is gone" in {seat.name: why for seat, why in outcome.failed}["p3"]
+    assert bench.nodes()[3] == ""
+
+
+def test_stranded_pods_go_at_once_and_others_stay() -> None:
+    bench = Bench()
+    bench.run()
+    bench.binder.has_node = lambda name: name != "node3"
+    bench.binder.pool = ThreadPoolExecutor(1)
+    with ThreadPoolExecutor(1) as runner:
+        bench.binder.strand(GangSeats("n/g", (bench.seats[3],), 0), "its node is gone", runner)
+    assert bench.nodes() == ["node0", "node1", "node2"]
+    assert bench.outcomes[-1].released
+    assert not bench.leaving()
+    assert not bench.binder.open
+
+
 def test_one_that_fails_for_good_releases_the_rest() -> None:
     bench = Bench()
     bench.api.before = lambda name: ApiError(403, "Forbidden") if name == "p3" else None

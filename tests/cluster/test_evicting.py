@@ -1,11 +1,16 @@
 """Evictions: budgets hold, rates are limited, the fence is asked."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
+from kai_solver.cluster.api import ApiError, Object
 from kai_solver.cluster.assumed import Assumed
 from kai_solver.cluster.evicting import Departure, Evictor, Rates
 from kai_solver.cluster.memory import MemoryApi
-from kai_solver.cluster.resources import DISRUPTION_BUDGETS, PODS
+from kai_solver.cluster.resources import DISRUPTION_BUDGETS, PODS, Resource
 
 
 class Clock:
@@ -55,6 +60,64 @@ def test_a_budget_refuses_and_the_pod_is_left_alone_ever_longer() -> None:
     assert waits[:4] == [5, 10, 20, 40]
     assert waits[-1] == 300
     assert len(evictor.assumed) == 0
+
+
+class Noting(MemoryApi):
+    """Notes what pods are told, in order; refuses what it should."""
+
+    def __init__(self, refused: str = "") -> None:
+        super().__init__()
+        self.notes: list[str] = []
+        self.refused = refused
+
+    def _note(self, note: str) -> None:
+        self.notes.append(note)
+        if note == self.refused:
+            raise ApiError(500, "Broken")
+
+    def create(self, resource: Resource, namespace: str, body: Mapping[str, Any], *, subresource: str = "") -> Object:
+        self._note(subresource or "create")
+        return super().create(resource, namespace, body, subresource=subresource)
+
+    def patch(self, resource: Resource, namespace: str, name: str, body: Any, **options: Any) -> Object:
+        (condition,) = body["status"]["conditions"]
+        self._note(f"{condition['type']} {condition['status']}: {condition['message']}")
+        return super().patch(resource, namespace, name, body, **options)
+
+
+def test_a_pod_is_told_why_before_it_is_evicted() -> None:
+    api = Noting()
+    uid = running(api, "p")
+    Evictor(api, Assumed(), lambda: True).evict(replace(departure("p", uid=uid), message="for the better"))
+    assert api.notes[1:3] == ["DisruptionTarget True: reclaim: for the better", "eviction"]
+
+
+def test_a_move_says_where_to_and_for_whom() -> None:
+    moved = replace(departure("p", helps=("n/h", "n/i")), rule="consolidation", message="room", target="n2")
+    assert moved.cause == "consolidation: room; it goes to n2 for n/h, n/i"
+
+
+def test_where_the_cause_cannot_be_written_nobody_is_evicted() -> None:
+    api = Noting(refused="DisruptionTarget True: reclaim: ")
+    uid = running(api, "p")
+    assert "Broken" in Evictor(api, Assumed(), lambda: True).evict(departure("p", uid=uid)).refused
+    assert "eviction" not in api.notes
+    assert "deletionTimestamp" not in api.get(PODS, "n", "p")["metadata"]
+
+
+def test_who_is_refused_hears_that_he_stays() -> None:
+    api = Noting(refused="eviction")
+    uid = running(api, "p")
+    Evictor(api, Assumed(), lambda: True).evict(departure("p", uid=uid))
+    (condition,) = api.get(PODS, "n", "p")["status"]["conditions"]
+    assert (condition["status"], condition["reason"]) == ("False", "EvictionRefused")
+
+
+def test_who_stops_leading_between_the_cause_and_the_eviction_does_not_evict() -> None:
+    api, leads = Noting(), [False, True]
+    uid = running(api, "p")
+    assert "leads" in Evictor(api, Assumed(), leads.pop).evict(departure("p", uid=uid)).refused
+    assert "eviction" not in api.notes
 
 
 def test_another_pod_of_that_name_is_not_evicted() -> None:

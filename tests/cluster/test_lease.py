@@ -123,6 +123,20 @@ def test_of_two_that_grasp_at_once_one_gets_it() -> None:
     assert holder_of(api, "kai", "kai-solver") == "c"
 
 
+def test_answers_are_waited_for_so_shortly_that_two_more_tries_are_left() -> None:
+    class Measured(MemoryApi):
+        limit_s = 0.0
+
+        def within(self, limit_s: float) -> MemoryApi:
+            self.limit_s = limit_s
+            return self
+
+    api = Measured()
+    times = candidate(api, "a", Clock()).times
+    assert api.limit_s > 0
+    assert 2 * (times.retry_s + api.limit_s) < times.renew_s
+
+
 def test_losing_is_told_once_and_ends_the_run() -> None:
     api, clock = Shaky(), Clock()
     first = candidate(api, "a", clock)

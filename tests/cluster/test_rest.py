@@ -150,6 +150,16 @@ def test_a_silent_watch_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(heard) <= 1
 
 
+def test_an_answer_is_waited_for_no_longer_than_one_likes() -> None:
+    silence = threading.Event()
+    path = "/api/v1/nodes/a"
+    with serving({f"GET {path}": (200, {"Content-Length": "5"}, b"{")}, silence) as (api, _):
+        with pytest.raises(ApiError) as caught:
+            api.within(0.2).get(NODES, "", "a")
+        silence.set()
+    assert caught.value.is_passing
+
+
 def test_nobody_listening_is_no_answer() -> None:
     with serving({}) as (api, _):
         pass

@@ -48,7 +48,14 @@ class World:
             store=self.store,
             view=View(self.store, self.assumed, overlays=(self.promises.overlay,)),
             decide=engine.cycle,
-            binder=Binder(self.api, self.assumed, writes, self.fence, self.notes.bound),
+            binder=Binder(
+                self.api,
+                self.assumed,
+                writes,
+                self.fence,
+                self.notes.bound,
+                has_node=lambda name: self.store.get(NODES, name) is not None,
+            ),
             evictor=Evictor(self.api, self.assumed, self.fence),
             promises=self.promises,
             reporter=self.notes,
@@ -177,6 +184,45 @@ def test_a_cycle_before_the_watch_has_caught_up_gives_nothing_twice(world: World
     assert [pending.gang.split("/")[1][:9] for pending in cycle.plan.pending] == ["pg-second"]
 
 
+def test_pods_on_a_node_that_went_before_they_began_start_anew(world: World) -> None:
+    for name in "ab":
+        world.node(name)
+    world.gang("g", 2)
+    world.start()
+    world.until(lambda: len(world.places()) == 2)
+    lost = next(name for name, node in world.places().items() if node == "b")
+    (stays,) = world.places().keys() - {lost}
+    world.api.delete(NODES, "", "b")
+    world.until(lambda: lost not in {item["metadata"]["name"] for item in world.api.page(PODS).items})
+    assert set(world.places()) == {stays}
+    world.until(lambda: any("node is gone" in why for done in world.notes.outcomes for _, why in done.failed))
+
+
+def test_pods_that_run_on_a_node_that_went_are_the_garbage_collectors(world: World) -> None:
+    world.node("a")
+    world.gang("g", 1)
+    world.start()
+    world.until(lambda: len(world.places()) == 1)
+    world.api.patch(PODS, "n", "g-0", {"status": {"phase": "Running"}}, subresource="status")
+    world.seen()
+    done = len(world.notes.cycles)
+    world.api.delete(NODES, "", "a")
+    world.until(lambda: len(world.notes.cycles) > done + 1 or not world.scheduler.news.wait(0.3))
+    assert len(world.places()) == 1
+
+
+def test_a_gang_in_part_is_looked_at_though_nobody_waits(world: World) -> None:
+    world.node("a")
+    world.gang("g", 2)
+    world.start()
+    world.api.create(PODS, "n", {"metadata": {"name": "g-0"}, "target": {"name": "a"}}, subresource="binding")
+    world.api.delete(PODS, "n", "g-1")
+    world.until(lambda: len(world.notes.cycles) > 0 and not world.notes.cycles[-1].plan.pending)
+    world.seen()
+    done = len(world.notes.cycles)
+    world.until(lambda: len(world.notes.cycles) > done + 3)
+
+
 def test_who_does_not_lead_decides_nothing(world: World) -> None:
     world.leads = False
     world.node("a")
@@ -228,6 +274,7 @@ def test_victims_leave_and_their_place_is_promised() -> None:
         world.api.patch(PODS, "n", "taken", {"status": {"phase": "Running"}}, subresource="status")
         world.pod("entitled", queue="poor")
         world.until(lambda: "deletionTimestamp" in world.api.get(PODS, "n", "taken")["metadata"])
+        world.until(lambda: any(cycle.departed for cycle in world.notes.cycles))
         (outcome,) = [d for cycle in world.notes.cycles for d in cycle.departed]
         assert outcome.departure.rule == "reclaim"
         assert not outcome.refused

@@ -166,7 +166,8 @@ def test_who_may_not_be_evicted_is_not_told_that_he_is(world: World) -> None:
     victims(world)
     world.api.refuse = lambda note: ApiError(429, "TooManyRequests", "budget") if "eviction" in note else None
     world.round()
-    assert world.condition("taken-0", "DisruptionTarget") == {}
+    told = world.condition("taken-0", "DisruptionTarget")
+    assert (told["status"], told["reason"]) == ("False", "EvictionRefused")
     assert "Evict" not in world.events("taken")
 
 

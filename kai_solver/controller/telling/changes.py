@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kai_solver.cluster.api import Object, meta, version_of
+from kai_solver.cluster.evicting import REASON, TARGET
 from kai_solver.cluster.statuses import Change, condition_of
 from kai_solver.kubeobjects.raw import format_time
 
@@ -26,10 +27,10 @@ def waits(reason: str, message: str, now_s: float) -> Change:
 
 
 def leaves(message: str, now_s: float) -> Change:
-    """A pod's ``DisruptionTarget``: after the API server's own, which only says that somebody asked for an eviction."""
+    """A pod's ``DisruptionTarget``, again: the API server wrote over ours that somebody asked for an eviction."""
 
     def change(pod: Object) -> Mapping[str, Any] | None:
-        condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+        condition = {"type": TARGET, "status": "True", "reason": REASON}
         return _with_condition(pod, condition | {"message": message})
 
     return _stamped(change, now_s)

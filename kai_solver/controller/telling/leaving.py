@@ -44,8 +44,7 @@ class Leaving:
 
     def _victim(self, departure: Departure, event: Event) -> None:
         now_s, statuses = self.desk.clock(), self.desk.statuses
-        text = f"{departure.rule}: {event.message}"
-        change = changes.leaves(text, now_s)
+        change = changes.leaves(departure.cause, now_s)
         statuses.patch(
             PODS, departure.key, change, topic="leaving", uid=departure.uid, kind="strategic", order=Order.NOW
         )
