@@ -71,7 +71,8 @@ def controller(
 
 
 def _run(settings: "ControllerSettings", embedded: bool, seconds: float | None) -> Exit:
-    from kai_solver.controller.app import Controller, configure_logs, refuse_beside_kai
+    from kai_solver.controller.app import Controller, refuse_beside_kai
+    from kai_solver.controller.logs import configure_logs
 
     if embedded:
         from kai_solver.cli.embedded import run_embedded

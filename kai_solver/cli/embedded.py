@@ -13,8 +13,9 @@ from kai_solver.cli.controller import stopping
 from kai_solver.cli.exits import Exit
 from kai_solver.cluster.binding import GangBound
 from kai_solver.cluster.memory import MemoryApi
-from kai_solver.controller.app import Controller, configure_logs
+from kai_solver.controller.app import Controller
 from kai_solver.controller.embedded import Demo, start
+from kai_solver.controller.logs import configure_logs
 from kai_solver.controller.loop import Cycle
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.domain import PodStatus, Snapshot

@@ -7,18 +7,25 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kai_solver.cli.exits import Exit, guarded
-from kai_solver.cli.options import Actions, AsJson, Budget, Instance, Limit, Model, Quiet, Seed
+from kai_solver.cli.options import Actions, AsJson, Budget, Limit, Model, Quiet, Seed
+from kai_solver.errors import InputError
 
 if TYPE_CHECKING:
     from kai_solver.cli.inputs import Request
     from kai_solver.domain import Plan
+    from kai_solver.explain import Explanation
 
 
 @guarded
 def explain(
-    instance: Instance,
+    instance: Annotated[
+        Path, typer.Argument(help="Instance, in any form that `solve` takes; with --server the pod, namespace/name.")
+    ],
     gang: Annotated[
         str | None, typer.Argument(help="Gang as namespace/name, or its name alone; none: every pending gang.")
+    ] = None,
+    server: Annotated[
+        str | None, typer.Option("--server", help="Ask a running controller about a pod: http://localhost:8081.")
     ] = None,
     plan: Annotated[
         Path | None, typer.Option("--plan", help="Plan file to explain; none: the instance is solved first.")
@@ -36,39 +43,70 @@ def explain(
     Of a gang that does not wait: what the plan does to its pods, and for whom. Of one named gang that waits, everything
     that blocks it is eased in turn and the cluster planned anew, to see what would make it fit.
 
+    Asked of a running controller (--server): what its newest decision says of a pod's gang; nothing is tried out there.
+
     \b
     Examples:
       kai-solver explain snapshot.zip team-a/train-7
       kai-solver explain cluster.yaml --plan plan.json --json
+      kai-solver explain team-a/train-7-0 --server http://localhost:8081
     """
-    from kai_solver.cli.explained import print_explanations
+    if server is not None:
+        if gang is not None or plan is not None:
+            raise InputError("with --server there is neither a gang nor a plan", cure="Name the pod alone")
+        return _ask(server, str(instance), as_json)
     from kai_solver.cli.inputs import read_request
-    from kai_solver.engine import Engine
-    from kai_solver.explain import Explainer, find_gang
 
     request = read_request(instance, model, budget, actions, limit)
-    if gang is not None:
-        find_gang(request.loaded.snapshot, gang)  # a wrong name is told before anything is solved
-    found = _plan(request, plan, seed, quiet)
-    if gang is not None:
-        with Engine(request.model) as engine:
-            engine.wait()
-            replan = partial(engine.cycle, budget_s=request.budget_s, seed=seed)
-            explanations = [Explainer(request.loaded.snapshot, found, replan).explain(gang)]
-    else:
-        explainer = Explainer(request.loaded.snapshot, found)
-        explanations = [explainer.explain(name) for name in explainer.pending_gangs()]
+    found = _explained(request, gang, plan, seed, quiet)
     if as_json:
-        import orjson
-
-        documents = [explanation.document() for explanation in explanations]
-        document = documents[0] if gang is not None else documents
-        typer.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
-    elif explanations:
-        print_explanations(explanations)
+        documents = [explanation.document() for explanation in found]
+        _print_json(documents[0] if gang is not None else documents)
+    elif found:
+        _print(found)
     else:
         typer.echo("no gang is pending")
     return Exit.FINE
+
+
+def _explained(request: "Request", gang: str | None, plan: Path | None, seed: int, quiet: bool) -> "list[Explanation]":
+    """The named gang with what would help tried out, else all that wait."""
+    from kai_solver.engine import Engine
+    from kai_solver.explain import Explainer, find_gang
+
+    if gang is not None:
+        find_gang(request.loaded.snapshot, gang)  # a wrong name is told before anything is solved
+    found = _plan(request, plan, seed, quiet)
+    if gang is None:
+        explainer = Explainer(request.loaded.snapshot, found)
+        return [explainer.explain(name) for name in explainer.pending_gangs()]
+    with Engine(request.model) as engine:
+        engine.wait()
+        replan = partial(engine.cycle, budget_s=request.budget_s, seed=seed)
+        return [Explainer(request.loaded.snapshot, found, replan).explain(gang)]
+
+
+def _ask(server: str, pod: str, as_json: bool) -> Exit:
+    from kai_solver.cli.served import ask, explanation_of
+
+    document = ask(server, pod)
+    if as_json:
+        _print_json(document)
+    else:
+        _print([explanation_of(document)])
+    return Exit.FINE
+
+
+def _print(explanations: "list[Explanation]") -> None:
+    from kai_solver.cli.explained import print_explanations
+
+    print_explanations(explanations)
+
+
+def _print_json(document: object) -> None:
+    import orjson
+
+    typer.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
 
 
 def _plan(request: "Request", plan: Path | None, seed: int, quiet: bool) -> "Plan":

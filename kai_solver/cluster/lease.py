@@ -73,11 +73,18 @@ class Lease:
         self._seen = _Seen()
         self._held_until_s = 0.0
         self._stop = threading.Event()
+        self._turn = threading.Lock()
+        """One request after the other: a renewal that is under way must not take back what is being let go."""
 
     @property
     def is_held(self) -> bool:
         """Whether effects are allowed now: the fence. False once ``renew_s`` passed since the last renewal began."""
         return self._monotonic() < self._held_until_s
+
+    @property
+    def holder(self) -> str:
+        """Who else held it when we last looked; empty where nobody did."""
+        return str(self._seen.record[0] or "") if self._seen.record else ""
 
     def run(self, on_lost: Callable[[], None]) -> None:
         """Try to get and keep the lease until `release`; ``on_lost`` is called, once, when it was held and is not."""
@@ -91,21 +98,26 @@ class Lease:
             self._stop.wait(self.times.retry_s)
 
     def attempt(self) -> bool:
-        """One try to get or renew; a failure of the server leaves what is held to run out."""
-        began_s = self._monotonic()
-        try:
-            held = self._acquire(began_s)
-        except ApiError:
-            return self.is_held
-        self._held_until_s = began_s + self.times.renew_s if held else 0.0
-        return held
+        """One try to get or renew; a failure of the server leaves what is held to run out. None after `release`."""
+        with self._turn:
+            began_s = self._monotonic()
+            try:
+                held = not self._stop.is_set() and self._acquire(began_s)
+            except ApiError:
+                return self.is_held
+            self._held_until_s = began_s + self.times.renew_s if held else 0.0
+            return held
 
     def release(self) -> None:
         """Let another candidate take over at once; the fence closes first."""
         self._stop.set()
         held, self._held_until_s = self._held_until_s > 0, 0.0
-        if not held:
-            return
+        with self._turn:
+            held, self._held_until_s = held or self._held_until_s > 0, 0.0
+            if held:
+                self._let_go()
+
+    def _let_go(self) -> None:
         try:
             current = self._api.get(LEASES, self.namespace, self.name)
             if _spec(current).get("holderIdentity") == self.identity:

@@ -1,11 +1,9 @@
 """One replica of the controller: run, stop, health. What it is made of: `wiring`."""
 
 import functools
-import logging
-import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import structlog
 
@@ -15,8 +13,9 @@ from kai_solver.cluster.reflector import Reflector
 from kai_solver.cluster.resources import Resource
 from kai_solver.cluster.view import View
 from kai_solver.controller.admission.webhook import Webhook
+from kai_solver.controller.explaining import Explaining
 from kai_solver.controller.loop import Reporter, Scheduler
-from kai_solver.controller.server import Route, Server, download, metrics, probe
+from kai_solver.controller.server import Answer, Route, Server, download, metrics, probe
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.controller.wiring import kube_settings, wire
 from kai_solver.errors import InputError
@@ -29,22 +28,6 @@ DRAIN_S = 20.0
 
 TELL_S = 5.0
 """How long it then takes to say what is left to say."""
-
-
-def configure_logs(settings: ControllerSettings) -> None:
-    """Structured logs on standard error: JSON, or lines for people."""
-    render = structlog.processors.JSONRenderer() if settings.log_format == "json" else structlog.dev.ConsoleRenderer()
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            render,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[settings.log_level.upper()]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
 
 
 class Controller:
@@ -73,7 +56,8 @@ class Controller:
         self.lost = False
         self.webhook: Webhook | None = None
         self._clock = clock
-        self._parts = wire(api, settings, reporters, clock)
+        self._explaining = Explaining()
+        self._parts = wire(api, settings, (self._explaining, *reporters), clock)
         self._telling: threading.Thread | None = None
 
     @property
@@ -133,6 +117,18 @@ class Controller:
             return f"not listed yet: {', '.join(missing)}"
         return self.webhook.not_ready() if self.webhook else ""
 
+    def explain(self, query: Mapping[str, str]) -> Answer:
+        """Why the pod of this ``namespace`` and name (``pod``) waits, by the newest decision; JSON, or 4xx and 503."""
+        problem = self.not_ready() or ("" if self.fence() else self._who_leads())
+        if problem:
+            return Answer(503, f"{problem}\n".encode())
+        return self._explaining.answer(query, self._parts.known.store, kube_settings(self.settings))
+
+    def _who_leads(self) -> str:
+        holder = self._parts.lease.holder
+        leader = f"{holder} does" if holder else "nobody does yet"
+        return f"this replica waits to lead and decides nothing; {leader}"
+
     def snapshot(self) -> bytes:
         """What it sees now, as KAI's own ``/get-snapshot`` would write it."""
         known = self._parts.known
@@ -146,6 +142,7 @@ class Controller:
             {
                 "/healthz": probe(self.not_healthy),
                 "/readyz": probe(self.not_ready),
+                "/explain": self.explain,
                 "/get-snapshot": download("snapshot.zip", "application/zip", self.snapshot),
             }
         )

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from kai_solver.cluster.api import Object, key_of
@@ -20,6 +20,7 @@ from kai_solver.cluster.promises import Promises
 from kai_solver.cluster.resources import NODES, PODS, Resource
 from kai_solver.cluster.store import Store, is_worth_a_cycle
 from kai_solver.cluster.view import View
+from kai_solver.controller.apart import Apart
 from kai_solver.controller.freshness import still_holding
 from kai_solver.controller.orders import Orders, orders_of
 from kai_solver.controller.stranded import Stranded
@@ -121,6 +122,8 @@ class Scheduler:
         Whether this process leads; no cycle without it.
     gangs
         Where gangs are bound, one thread each; ``writes``: where single writes run.
+    apart
+        Whom a cycle leaves alone.
     dry_run
         Decide and report, change nothing.
     has_group
@@ -138,6 +141,7 @@ class Scheduler:
     gangs: Executor
     writes: Executor
     pace: Pace = Pace()
+    apart: Apart = field(default_factory=Apart)
     dry_run: bool = False
     has_group: Callable[[str], bool] = lambda _: False
     clock: Callable[[], float] = time.time
@@ -175,7 +179,7 @@ class Scheduler:
         self._number += 1
         busy = self.binder.open
         nodes = {key_of(node): node for node in self.store.all(NODES)}
-        snapshot = _without(self.view.snapshot(now_s), busy)
+        snapshot = self.apart(self.view.snapshot(now_s), busy)
         seeing_s = self.monotonic() - began_s
         plan = self.decide(snapshot)
         orders, outdated = still_holding(orders_of(snapshot, plan, self.has_group), nodes, self.store)
@@ -211,12 +215,3 @@ class Scheduler:
         pod = pods.get(outcome.departure.key)
         if pod is not None and not outcome.refused:
             self.promises.move(pod, outcome.departure.target)
-
-
-def _without(snapshot: Snapshot, busy: frozenset[str]) -> Snapshot:
-    """The cluster, with gangs that are being bound left alone: what becomes of them decides the next cycle."""
-    if not busy:
-        return snapshot
-    reason = "its pods are being bound"
-    gangs = tuple(replace(gang, set_aside=reason) if gang.key in busy else gang for gang in snapshot.gangs)
-    return replace(snapshot, gangs=gangs)

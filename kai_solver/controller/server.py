@@ -1,21 +1,23 @@
 """What the controller answers over HTTP: probes, metrics, a snapshot of what it sees; over TLS admission reviews."""
 
-import logging
 import socket
 import ssl
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import TypeVar
+from urllib.parse import parse_qsl
 
+import structlog
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from kai_solver.errors import InputError, KaiSolverError
 
-_LOG = logging.getLogger(__name__)
+_LOG = structlog.get_logger(__name__)
 
 LONGEST_BODY = 8 << 20
 """Bytes; an admission review has an object before and after its change, and neither can be over 1.5 MiB."""
@@ -36,14 +38,16 @@ class Answer:
 
 
 Found = TypeVar("Found")
-Route = Callable[[], Answer]
+Route = Callable[[Mapping[str, str]], Answer]
+"""Given the parameters of the address, the last of each name."""
+
 PostRoute = Callable[[bytes], Answer]
 
 
 def probe(problem: Callable[[], str]) -> Route:
     """``ok``, or 503 with what ``problem`` says is wrong."""
 
-    def answer() -> Answer:
+    def answer(_: Mapping[str, str]) -> Answer:
         text = problem()
         return Answer(503, f"{text}\n".encode()) if text else Answer(200, b"ok\n")
 
@@ -52,12 +56,12 @@ def probe(problem: Callable[[], str]) -> Route:
 
 def metrics(registry: CollectorRegistry) -> Route:
     """All metrics, as Prometheus reads them."""
-    return lambda: Answer(200, generate_latest(registry), CONTENT_TYPE_LATEST)
+    return lambda _: Answer(200, generate_latest(registry), CONTENT_TYPE_LATEST)
 
 
 def download(name: str, content: str, body: Callable[[], bytes]) -> Route:
     """A file."""
-    return lambda: Answer(200, body(), content, name)
+    return lambda _: Answer(200, body(), content, name)
 
 
 class Server:
@@ -117,7 +121,11 @@ class _HttpServer(ThreadingHTTPServer):
 
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 - the library's signature
         """Clients come and go: a failed handshake or a broken connection is worth a line at the lowest level only."""
-        _LOG.debug("connection from %s failed", client_address, exc_info=True)
+        error = sys.exception()
+        if isinstance(error, OSError):
+            _LOG.debug("a connection ended early", client=str(client_address), error=f"{type(error).__name__}: {error}")
+        else:
+            _LOG.error("a connection failed", client=str(client_address), exc_info=True)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -140,7 +148,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer one request; a failure of ours is a 500, and never ends the server."""
         route = self._found(self.routes)
         if route is not None:
-            self._answer(route)
+            query = dict(parse_qsl(self.path.partition("?")[2]))
+            self._answer(lambda: route(query))
 
     do_HEAD = do_GET  # noqa: N815 - the library's name
 
@@ -185,13 +194,13 @@ class _Handler(BaseHTTPRequestHandler):
             missing -= len(part)
         return b"".join(parts)
 
-    def _answer(self, route: Route) -> None:
+    def _answer(self, route: Callable[[], Answer]) -> None:
         try:
             answer = route()
         except KaiSolverError as error:
             answer = Answer(500, f"{error}\n".encode())
         except Exception:
-            _LOG.exception("answering %s failed", self.path)
+            _LOG.exception("answering failed", path=self.path)
             answer = Answer(500, b"internal error\n")
         self._send(answer)
 
@@ -207,4 +216,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
         """Probes come every few seconds: they are worth a line at the lowest level only."""
-        _LOG.debug(format, *args)
+        _LOG.debug("http", client=self.client_address[0], said=format % args)
+
+    def log_error(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
+        """Nothing: wrong requests are answered, and a connection that nobody uses any more is no error."""

@@ -166,7 +166,7 @@ class ControllerSettings(BaseSettings):
     context: str = Field(default="", description="Context in the kubeconfig; empty: the current one.")
     metrics_bind_address: str = Field(default=":8080", description="Where /metrics is served; empty: nowhere.")
     health_bind_address: str = Field(
-        default=":8081", description="Where /healthz, /readyz and /get-snapshot are served; empty: nowhere."
+        default=":8081", description="Where /healthz, /readyz, /explain and /get-snapshot are served; empty: nowhere."
     )
     stuck_after: Seconds = Field(
         default=60.0, description="A loop that does not move for so long, over its budget, is not healthy any more."

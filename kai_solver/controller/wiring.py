@@ -19,6 +19,7 @@ from kai_solver.cluster.promises import Promises
 from kai_solver.cluster.resources import NODES, PRIORITY_CLASSES, Resource
 from kai_solver.cluster.store import Store
 from kai_solver.cluster.view import FIELDS, View
+from kai_solver.controller.apart import Apart
 from kai_solver.controller.deciding import Decider
 from kai_solver.controller.endings import Endings
 from kai_solver.controller.gauges import ClusterGauges
@@ -113,6 +114,7 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
         gangs=pools.gangs,
         writes=pools.writes,
         pace=Pace(settings.period, settings.settle, settings.idle),
+        apart=Apart(settings.namespace, settings.scheduler_name),
         dry_run=settings.dry_run,
         has_group=teller.has_group if teller is not None else lambda _: False,
         clock=clock,

@@ -1,5 +1,6 @@
 """What an explanation consists of; ``document`` is its published JSON form."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -7,6 +8,8 @@ from kai_solver.domain import Proof, QueueVector
 from kai_solver.explain.cures import Cure
 from kai_solver.explain.events import Event
 from kai_solver.units import QUEUE_RESOURCES
+
+_AMOUNTS = ("quota", "limit", "weight", "usage", "fair_share", "allocated", "non_preemptible", "requested")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +45,21 @@ class QueueLine:
     def document(self) -> dict[str, Any]:
         """Amounts by resource name."""
         entry: dict[str, Any] = {"name": self.name, "depth": self.depth, "priority": self.priority}
-        for key in ("quota", "limit", "weight", "usage", "fair_share", "allocated", "non_preemptible", "requested"):
+        for key in _AMOUNTS:
             entry[key] = dict(zip(QUEUE_RESOURCES, getattr(self, key), strict=True))
         return entry
+
+    @classmethod
+    def of_document(cls, entry: Mapping[str, Any]) -> "QueueLine":
+        """The line that `document` wrote.
+
+        Raises
+        ------
+        KeyError, TypeError
+            It is none.
+        """
+        amounts = {key: tuple(entry[key][resource] for resource in QUEUE_RESOURCES) for key in _AMOUNTS}
+        return cls(name=entry["name"], depth=entry["depth"], priority=entry["priority"], **amounts)
 
 
 @dataclass(frozen=True, slots=True)

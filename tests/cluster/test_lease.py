@@ -1,5 +1,8 @@
 """Leadership: one at a time, whatever the clocks and the server do."""
 
+import threading
+from typing import Any
+
 import pytest
 
 from kai_solver.cluster.api import ApiError, Object
@@ -96,6 +99,34 @@ def test_letting_go_lets_another_begin_at_once() -> None:
     first.release()
     assert not first.is_held
     assert second.attempt()
+
+
+def test_a_renewal_that_is_under_way_does_not_take_back_what_is_let_go() -> None:
+    class Slow(MemoryApi):
+        """Somebody lets go while this answer is on its way."""
+
+        asked, answered = threading.Event(), threading.Event()
+
+        def patch(self, resource: Resource, namespace: str, name: str, body: Any, **more: Any) -> Object:
+            self.asked.set()
+            self.answered.wait(10)
+            return super().patch(resource, namespace, name, body, **more)
+
+    api, clock = Slow(), Clock()
+    first = candidate(api, "a", clock)
+    first.attempt()
+    renewal, release = threading.Thread(target=first.attempt), threading.Thread(target=first.release)
+    renewal.start()
+    assert api.asked.wait(10)
+    release.start()
+    while first.is_held:
+        release.join(0.01)
+    api.answered.set()
+    for thread in (renewal, release):
+        thread.join(10)
+    assert not first.is_held
+    assert holder_of(api, "kai", "kai-solver") == ""
+    assert not first.attempt(), "who let go does not come back"
 
 
 def test_of_two_that_grasp_at_once_one_gets_it() -> None:

@@ -5,69 +5,17 @@ import json
 import threading
 import time
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
 
 import pytest
 import urllib3
 
 from kai_solver.cluster.lease import Lease, holder_of, is_live
 from kai_solver.cluster.memory import MemoryApi
-from kai_solver.cluster.resources import EVENTS, LEASES, NODES, PODS, QUEUES, SECRETS
+from kai_solver.cluster.resources import EVENTS, LEASES, PODS, QUEUES, SECRETS
 from kai_solver.controller.app import Controller, refuse_beside_kai
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.errors import InputError
-
-QUICK: dict[str, Any] = {
-    "model": "greedy-only",
-    "period": 0.05,
-    "settle": 0.01,
-    "metrics_bind_address": "",
-    "health_bind_address": "",
-    "leadership": {"live": 1.0, "renew": 0.7, "retry": 0.1},
-}
-
-
-def until(condition: Callable[[], bool], limit_s: float = 20.0) -> None:
-    end_s = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < end_s, "never came true"
-        time.sleep(0.01)
-
-
-def cluster() -> MemoryApi:
-    api = MemoryApi()
-    allocatable = {"cpu": "64", "memory": "256Gi", "nvidia.com/gpu": "8", "pods": "100"}
-    api.create(NODES, "", {"metadata": {"name": "a"}, "spec": {}, "status": {"allocatable": allocatable}})
-    amounts = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
-    api.create(
-        QUEUES, "", {"metadata": {"name": "q"}, "spec": {"resources": dict.fromkeys(("cpu", "memory", "gpu"), amounts)}}
-    )
-    return api
-
-
-def pod(api: MemoryApi, name: str, scheduler: str = "kai-scheduler") -> None:
-    spec = {"schedulerName": scheduler, "containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}
-    api.create(PODS, "n", {"metadata": {"name": name, "labels": {"kai.scheduler/queue": "q"}}, "spec": spec})
-
-
-def bound(api: MemoryApi) -> set[str]:
-    return {item["metadata"]["name"] for item in api.page(PODS).items if item["spec"].get("nodeName")}
-
-
-@contextmanager
-def running(api: MemoryApi, **settings: Any) -> Iterator[Controller]:
-    replica = Controller(api, ControllerSettings(**{**QUICK, **settings}))
-    outcome: list[bool] = []
-    thread = threading.Thread(target=lambda: outcome.append(replica.run()))
-    thread.start()
-    try:
-        yield replica
-    finally:
-        replica.stop.set()
-        thread.join(20)
-        assert not thread.is_alive()
+from tests.controller.replicas import QUICK, bound, cluster, pod, running, until
 
 
 def test_a_replica_leads_and_schedules_and_lets_go() -> None:
@@ -122,6 +70,21 @@ def test_two_scheduler_names_take_their_own_pods() -> None:
         until(lambda: bound(api) == {"ours"})
         time.sleep(0.3)
         assert bound(api) == {"ours"}
+
+
+def test_workloads_in_our_own_namespace_wait_and_are_told_why() -> None:
+    api = cluster()
+    pod(api, "misplaced", namespace="kai-solver")
+    pod(api, "fine")
+
+    def said() -> str:
+        conditions = api.get(PODS, "kai-solver", "misplaced").get("status", {}).get("conditions", [{}])
+        return str(conditions[0].get("message", ""))
+
+    with running(api):
+        until(lambda: bound(api) == {"fine"} and bool(said()))
+    assert "namespace kai-solver is the scheduler's own" in said()
+    assert bound(api) == {"fine"}
 
 
 def agents(api: MemoryApi, stop: threading.Event) -> None:

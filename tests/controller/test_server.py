@@ -1,10 +1,12 @@
 """Probes, metrics and downloads over HTTP."""
 
 import socket
+import struct
 from collections.abc import Iterator
 
 import pytest
 import urllib3
+from structlog.testing import capture_logs
 
 from kai_solver.controller import server as serving
 from kai_solver.controller.server import Answer, Server, download, metrics, probe
@@ -14,7 +16,7 @@ from kai_solver.metrics import Metrics
 PROBLEM = [""]
 
 
-def broken() -> Answer:
+def broken(_: object) -> Answer:
     raise ZeroDivisionError
 
 
@@ -28,8 +30,9 @@ def server() -> Iterator[Server]:
         "/metrics": metrics(found.registry),
         "/get-snapshot": download("snapshot.zip", "application/zip", lambda: b"PK"),
         "/broken": broken,
+        "/asked": lambda query: Answer(200, repr(sorted(query.items())).encode()),
     }
-    server = Server("127.0.0.1:0", routes, {"/echo": lambda body: Answer(200, body), "/broken": lambda _: broken()})
+    server = Server("127.0.0.1:0", routes, {"/echo": lambda body: Answer(200, body), "/broken": broken})
     yield server
     server.close()
 
@@ -56,6 +59,11 @@ def test_a_download_has_a_name(server: Server) -> None:
     assert get(server, "/get-snapshot", "HEAD").data == b""
 
 
+def test_an_address_has_parameters(server: Server) -> None:
+    assert get(server, "/asked?pod=a%2Fb&pod=c&empty=").data == b"[('pod', 'c')]"
+    assert get(server, "/asked").data == b"[]"
+
+
 def test_a_wrong_path_says_what_there_is_and_a_fault_of_ours_ends_nothing(server: Server) -> None:
     assert b"/healthz" in get(server, "/nonsense").data
     assert get(server, "/broken").status == 500
@@ -72,6 +80,25 @@ def test_a_body_comes_whole(server: Server) -> None:
     assert post(server, "/echo", b"").data == b""
     assert post(server, "/healthz", b"x").status == 404
     assert post(server, "/broken", b"x").status == 500
+
+
+@pytest.mark.parametrize("text", [b"GET /healthz HTTP/1.1\r\n", b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"])
+def test_who_hangs_up_early_is_worth_one_line_at_the_lowest_level(server: Server, text: bytes) -> None:
+    at_once = struct.pack("ii", 1, 0)  # hanging up is a reset, as probes do that have waited long enough
+    with capture_logs() as said:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as line:
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+            line.sendall(text)
+        assert get(server, "/healthz").status == 200
+    assert {entry["log_level"] for entry in said} <= {"debug"}
+    assert not any("exc_info" in entry for entry in said)
+
+
+def test_a_fault_of_ours_is_told_with_its_place(server: Server) -> None:
+    with capture_logs() as said:
+        get(server, "/broken")
+    (fault,) = [entry for entry in said if entry["log_level"] == "error"]
+    assert (fault["event"], fault["path"], fault["exc_info"]) == ("answering failed", "/broken", True)
 
 
 def test_an_answer_comes_in_one_piece(server: Server) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from kai_solver.controller.admission.lookup import Lookup
 from kai_solver.controller.admission.queues import named_queue
 from kai_solver.controller.admission.verdict import FINE, Verdict, refuse, warn
+from kai_solver.controller.apart import own_namespace_text
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import KubeSettings, names
 from kai_solver.kubeobjects.gpus import gpu_request
@@ -49,10 +50,7 @@ def own_namespace(pod: Raw, policy: PodPolicy) -> Verdict:
     """Workloads do not belong beside the scheduler: they would share its quota, its secrets and its network rules."""
     if pod.text("metadata.namespace") != policy.namespace:
         return FINE
-    return refuse(
-        f"namespace {policy.namespace} is the scheduler's own: its pods are not scheduled by "
-        f"{policy.kube.scheduler_name}. Create the pod in another namespace"
-    )
+    return refuse(own_namespace_text(policy.namespace, policy.kube.scheduler_name))
 
 
 def sharing(pod: Raw, policy: PodPolicy) -> Verdict:

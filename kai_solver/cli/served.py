@@ -1,0 +1,65 @@
+"""Explanations of a running controller, asked for over HTTP."""
+
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import Any
+
+import orjson
+from pydantic import TypeAdapter, ValidationError
+
+from kai_solver.errors import InputError
+from kai_solver.explain import Explanation, QueueLine
+
+PATIENCE_S = 60.0
+"""A large cluster is worked out anew for the first who asks about a decision."""
+
+FORWARD = "kubectl --namespace kai-solver port-forward deployment/kai-solver 8081"
+
+
+def ask(server: str, pod: str) -> dict[str, Any]:
+    """The document of a pod, ``namespace/name`` or its name alone.
+
+    Raises
+    ------
+    InputError
+        The controller cannot be reached, or says why it has no answer.
+    """
+    namespace, _, name = pod.rpartition("/")
+    query = urllib.parse.urlencode({"namespace": namespace, "pod": name})
+    address = f"{server.rstrip('/')}/explain?{query}"
+    if urllib.parse.urlsplit(address).scheme not in ("http", "https"):
+        raise InputError(f"{server!r} is no address of a controller", cure="Write http://localhost:8081")
+    try:
+        with urllib.request.urlopen(address, timeout=PATIENCE_S) as answer:  # noqa: S310 - the scheme is looked at
+            return _document(answer.read(), server)
+    except urllib.error.HTTPError as error:
+        raise InputError(error.read().decode(errors="replace").strip() or str(error)) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        cure = f"Make its health address reachable: {FORWARD}"
+        raise InputError(f"the controller at {server} does not answer: {reason}", cure=cure) from error
+
+
+def explanation_of(document: dict[str, Any]) -> Explanation:
+    """The explanation that a document was made of.
+
+    Raises
+    ------
+    InputError
+        It is of another version, or none.
+    """
+    try:
+        lines = tuple(QueueLine.of_document(entry) for entry in document["queues"])
+        return TypeAdapter(Explanation).validate_python(document | {"queues": lines})
+    except (KeyError, TypeError, ValidationError) as error:
+        raise InputError(
+            f"the controller answers in another form: {error}", cure="Use the kai-solver of its version, or --json"
+        ) from error
+
+
+def _document(body: bytes, server: str) -> dict[str, Any]:
+    found = orjson.loads(body)
+    if not isinstance(found, dict):
+        raise InputError(f"{server} is no controller of kai-solver: it does not answer with an explanation")
+    return found

@@ -1,0 +1,63 @@
+"""Replicas that run in threads, over an API server in memory with one node and one queue."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from kai_solver.cluster.memory import MemoryApi
+from kai_solver.cluster.resources import NODES, PODS, QUEUES
+from kai_solver.controller.app import Controller
+from kai_solver.controller.settings import ControllerSettings
+
+QUICK: dict[str, Any] = {
+    "model": "greedy-only",
+    "period": 0.05,
+    "settle": 0.01,
+    "metrics_bind_address": "",
+    "health_bind_address": "",
+    "leadership": {"live": 1.0, "renew": 0.7, "retry": 0.1},
+}
+
+
+def until(condition: Callable[[], bool], limit_s: float = 20.0) -> None:
+    end_s = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < end_s, "never came true"
+        time.sleep(0.01)
+
+
+def cluster() -> MemoryApi:
+    api = MemoryApi()
+    allocatable = {"cpu": "64", "memory": "256Gi", "nvidia.com/gpu": "8", "pods": "100"}
+    api.create(NODES, "", {"metadata": {"name": "a"}, "spec": {}, "status": {"allocatable": allocatable}})
+    amounts = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+    api.create(
+        QUEUES, "", {"metadata": {"name": "q"}, "spec": {"resources": dict.fromkeys(("cpu", "memory", "gpu"), amounts)}}
+    )
+    return api
+
+
+def pod(api: MemoryApi, name: str, scheduler: str = "kai-scheduler", namespace: str = "n", gpus: int = 1) -> None:
+    limits = {"nvidia.com/gpu": str(gpus)}
+    spec = {"schedulerName": scheduler, "containers": [{"name": "c", "resources": {"limits": limits}}]}
+    api.create(PODS, namespace, {"metadata": {"name": name, "labels": {"kai.scheduler/queue": "q"}}, "spec": spec})
+
+
+def bound(api: MemoryApi) -> set[str]:
+    return {item["metadata"]["name"] for item in api.page(PODS).items if item["spec"].get("nodeName")}
+
+
+@contextmanager
+def running(api: MemoryApi, **settings: Any) -> Iterator[Controller]:
+    replica = Controller(api, ControllerSettings(**{**QUICK, **settings}))
+    outcome: list[bool] = []
+    thread = threading.Thread(target=lambda: outcome.append(replica.run()))
+    thread.start()
+    try:
+        yield replica
+    finally:
+        replica.stop.set()
+        thread.join(20)
+        assert not thread.is_alive()

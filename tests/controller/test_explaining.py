@@ -1,0 +1,157 @@
+"""Why a pod waits, asked of a running controller: over HTTP, and by the command."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import orjson
+import pytest
+import urllib3
+from structlog.testing import capture_logs
+from typer.testing import CliRunner
+
+from kai_solver.cli.app import app
+from kai_solver.cli.served import explanation_of
+from kai_solver.cluster.lease import Lease
+from kai_solver.cluster.memory import MemoryApi
+from kai_solver.cluster.resources import PODS
+from kai_solver.controller.app import Controller
+from kai_solver.controller.settings import ControllerSettings
+from kai_solver.errors import InputError
+from kai_solver.explain import Explainer
+from tests.cluster.plane.plane import free_ports
+from tests.controller.replicas import QUICK, bound, cluster, pod, running, until
+
+
+class Asked:
+    """A controller with one pod that runs and one that asks for more than the node has."""
+
+    def __init__(self, api: MemoryApi, replica: Controller, server: str) -> None:
+        self.api, self.replica, self.server = api, replica, server
+
+    def get(self, query: str) -> urllib3.BaseHTTPResponse:
+        return urllib3.request("GET", f"{self.server}/explain{query}", retries=False)
+
+    def says(self, query: str) -> tuple[int, str]:
+        answer = self.get(query)
+        return answer.status, answer.data.decode().strip()
+
+
+@pytest.fixture
+def asked() -> Iterator[Asked]:
+    api, (port,) = cluster(), free_ports(1)
+    pod(api, "runs")
+    pod(api, "waits", gpus=9)
+    with capture_logs(), running(api, health_bind_address=f"127.0.0.1:{port}") as replica:
+        found = Asked(api, replica, f"http://127.0.0.1:{port}")
+        until(lambda: bound(api) == {"runs"} and found.says("?pod=waits")[0] == 200)
+        yield found
+
+
+def test_who_waits_is_explained_as_offline(asked: Asked) -> None:
+    document = orjson.loads(asked.get("?namespace=n&pod=waits").data)
+    assert (document["state"], document["queue"]) == ("pending", "q")
+    assert "9 GPUs" in document["message"] or "nvidia.com/gpu" in document["message"]
+    cycle = asked.replica._explaining._cycle
+    assert cycle is not None
+    expected = Explainer(cycle.snapshot, cycle.plan).explain(document["gang"])
+    assert explanation_of(document) == expected
+    assert document == orjson.loads(orjson.dumps(expected.document()))
+
+
+def test_who_runs_is_explained_too(asked: Asked) -> None:
+    until(lambda: orjson.loads(asked.get("?pod=runs").data)["state"] in ("placed", "running"))
+
+
+def test_the_namespace_is_needed_only_where_names_meet(asked: Asked) -> None:
+    pod(asked.api, "waits", namespace="other")
+    until(lambda: asked.says("?pod=waits")[0] == 400)
+    assert asked.says("?pod=waits")[1] == "several pods are named waits: n/waits, other/waits"
+    until(lambda: asked.says("?pod=waits&namespace=other")[0] == 200)
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "words"),
+    [
+        ("", 400, "name the pod: /explain?namespace=team-a&pod=train-0"),
+        ("?pod=wai", 404, "there is no pod wai in any namespace. Pods that begin so: n/waits"),
+        ("?pod=waits&namespace=m", 404, "there is no pod waits in namespace m"),
+    ],
+)
+def test_a_wrong_name_is_told(asked: Asked, query: str, status: int, words: str) -> None:
+    assert asked.says(query) == (status, words)
+
+
+def test_pods_that_are_not_ours_are_told(asked: Asked) -> None:
+    pod(asked.api, "theirs", scheduler="another")
+    pod(asked.api, "done")
+    asked.api.patch(PODS, "n", "done", {"status": {"phase": "Succeeded"}}, subresource="status")
+
+    def said(name: str, words: str) -> Callable[[], bool]:
+        return lambda: words in asked.says(f"?pod={name}")[1]
+
+    until(said("theirs", "pod n/theirs is of the scheduler 'another', this one is 'kai-scheduler'"))
+    until(lambda: asked.says("?pod=theirs")[0] == 404)
+    labels = {"kai.scheduler/queue": "q", "kai.scheduler/node-pool": "elsewhere"}
+    asked.api.patch(PODS, "n", "waits", {"metadata": {"labels": labels, "creationTimestamp": "2026-01-01T00:00:00Z"}})
+    until(said("waits", "is not of the nodes without a node pool"))
+
+
+def test_a_replica_that_does_not_lead_says_who_does() -> None:
+    api = cluster()
+    Lease(api, "kai-solver", "kai-solver-kai-scheduler", "the-other").attempt()
+    stated: dict[str, Any] = {**QUICK, "leadership": {"live": 60.0, "renew": 50.0, "retry": 0.1}}
+    replica = Controller(api, ControllerSettings(**stated))
+    answer = replica.explain({"pod": "p"})
+    assert answer.status == 503
+    assert answer.body.startswith(b"not listed yet: pods, nodes, ")
+    with running(api, leadership=stated["leadership"]) as second:
+        until(lambda: b"the-other does" in second.explain({"pod": "p"}).body)
+        assert second.explain({"pod": "p"}).status == 503
+    replica._drain()
+
+
+def test_before_the_first_decision_there_is_no_answer(asked: Asked) -> None:
+    asked.replica._explaining._cycle = None
+    assert asked.says("?pod=waits")[0] == 503
+
+
+def run(*words: str) -> Any:
+    return CliRunner().invoke(app, ["explain", *words])
+
+
+def test_the_command_prints_what_the_controller_says(asked: Asked) -> None:
+    done = run("n/waits", "--server", asked.server)
+    assert done.exit_code == 0, done.output
+    for words in (
+        "n/waits",
+        "pending in queue q",
+        "Nodes, for 1 waiting pod",
+        "What would have to change",
+        "fair share",
+    ):
+        assert words in done.stdout, words
+    document = json.loads(run("waits", "--server", asked.server + "/", "--json").stdout)
+    assert document == orjson.loads(asked.get("?pod=waits").data)
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["n/nobody", "--server", "{server}"], "there is no pod nobody in namespace n"),
+        (["n/waits", "again", "--server", "{server}"], "neither a gang nor a plan"),
+        (["n/waits", "--server", "localhost:1"], "is no address of a controller"),
+        (["n/waits", "--server", "http://127.0.0.1:1"], "does not answer"),
+    ],
+)
+def test_what_is_wrong_is_one_line_and_exit_code_2(asked: Asked, words: list[str], problem: str) -> None:
+    done = run(*(word.format(server=asked.server) for word in words))
+    assert done.exit_code == 2
+    assert problem in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("document", [{}, {"queues": [{}]}, {"queues": [], "gang": "g", "state": "nonsense"}])
+def test_another_form_of_answer_is_told(document: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="another form"):
+        explanation_of(document)
