@@ -210,6 +210,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(answer.body)))
         if answer.name:
             self.send_header("Content-Disposition", f'attachment; filename="{answer.name}"')
+        if self.close_connection:
+            self.send_header("Connection", "close")  # or the client would send its next request into nothing
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(answer.body)

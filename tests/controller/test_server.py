@@ -107,6 +107,12 @@ def test_an_answer_comes_in_one_piece(server: Server) -> None:
         assert line.recv(65536).endswith(b"\r\n\r\nhello"), "in two the second waits for the first to be acknowledged"
 
 
+def test_a_connection_that_ends_says_so(server: Server) -> None:
+    assert get(server, "/nonsense").headers["Connection"] == "close"
+    assert post(server, "/healthz", b"x").headers["Connection"] == "close"
+    assert "Connection" not in get(server, "/healthz").headers
+
+
 def test_a_connection_is_used_again(server: Server) -> None:
     with urllib3.HTTPConnectionPool("127.0.0.1", server.port, maxsize=1) as pool:
         for number in range(3):
