@@ -128,7 +128,7 @@ def test_locked_packages_name_no_registry(file: str) -> None:
 
 USERS = {
     "ortools": {"bounds", "formulation", "search"},
-    "networkx": {"topology"},
+    "networkx": {"links", "topology"},
     "pydantic": {"bench", "cli", "conformance", "controller", "instances_io", "kubeobjects", "modelfiles"},
     "kubernetes": {"cluster"},
 }

@@ -1,0 +1,63 @@
+"""Links between a node's GPUs, and which GPUs a pod gets."""
+
+from kai_solver.links.choice import (
+    WISHES,
+    Choice,
+    RowWish,
+    alternatives,
+    choose,
+    gpus_of,
+    largest_free_row,
+    mask_of,
+    row_masks,
+)
+from kai_solver.links.graph import MOST_GPUS, PATHS, LinkGraph, gb_s, pcie_paths, unknown_graph
+from kai_solver.links.library import Product, product_named, product_of, products
+from kai_solver.links.sources import (
+    CLIQUE_LABEL,
+    COUNT_LABEL,
+    PRODUCT_LABEL,
+    ROW_ANNOTATION,
+    TOPOLOGY_ANNOTATION,
+    NodeLinks,
+    graph_of_devices,
+    graph_of_node,
+    graph_of_text,
+)
+from kai_solver.links.survey import LinkTables, Survey
+from kai_solver.links.tables import LinkTable, usual_sizes
+
+__all__ = [
+    "CLIQUE_LABEL",
+    "COUNT_LABEL",
+    "MOST_GPUS",
+    "PATHS",
+    "PRODUCT_LABEL",
+    "ROW_ANNOTATION",
+    "TOPOLOGY_ANNOTATION",
+    "WISHES",
+    "Choice",
+    "LinkGraph",
+    "LinkTable",
+    "LinkTables",
+    "NodeLinks",
+    "Product",
+    "RowWish",
+    "Survey",
+    "alternatives",
+    "choose",
+    "gb_s",
+    "gpus_of",
+    "graph_of_devices",
+    "graph_of_node",
+    "graph_of_text",
+    "largest_free_row",
+    "mask_of",
+    "pcie_paths",
+    "product_named",
+    "product_of",
+    "products",
+    "row_masks",
+    "unknown_graph",
+    "usual_sizes",
+]

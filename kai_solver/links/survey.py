@@ -1,0 +1,88 @@
+"""All nodes at once, for whoever chooses among them: what a pod's GPUs would be worth there, and what it would cost.
+
+One table for each kind of graph; a node is the number of its kind and a mask of free GPUs. Answers are looked up; only
+a state of free GPUs that nobody has asked about before is worked out, once.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.links.choice import Choice, RowWish, choose
+from kai_solver.links.graph import STEP, LinkGraph
+from kai_solver.links.tables import LinkTable
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Survey:
+    """What ``count`` GPUs would be on each of N nodes.
+
+    Attributes
+    ----------
+    grade
+        Grade of the weakest link of the best set, shape (N,); -1 where so many are not free. Higher is better, and
+        comparable between kinds of nodes.
+    gb_s
+        Its bandwidth in GB/s, shape (N,); -1 where so many are not free.
+    loss
+        Leftover of the node before less after, shape (N,): lower is better. One size of pods made impossible on the
+        node is `FULL` times its weight.
+    leftover
+        Leftover after, shape (N,).
+    """
+
+    grade: NDArray[np.int64]
+    gb_s: NDArray[np.int64]
+    loss: NDArray[np.int64]
+    leftover: NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class LinkTables:
+    """Tables of the kinds of nodes of a cluster; graphs in which every choice is the same share one."""
+
+    sizes: Mapping[int, int] | None = None
+    tables: list[LinkTable] = field(default_factory=list)
+    _by_key: dict[bytes, int] = field(default_factory=dict)
+
+    def add(self, graph: LinkGraph) -> int:
+        """Number of the graph's kind."""
+        if graph.key not in self._by_key:
+            self._by_key[graph.key] = len(self.tables)
+            self.tables.append(LinkTable.of(graph, self.sizes))
+        return self._by_key[graph.key]
+
+    def survey(self, kinds: NDArray[np.int64], free: NDArray[np.uint64], count: int) -> Survey:
+        """Best set of ``count`` GPUs on every node.
+
+        Parameters
+        ----------
+        kinds
+            Number of each node's kind (`add`), shape (N,); -1: a node without GPUs.
+        free
+            Masks of the free GPUs, shape (N,).
+        """
+        grade, loss, leftover = np.full((3, len(kinds)), -1, dtype=np.int64)
+        for kind in np.unique(kinds[kinds >= 0]).tolist():
+            table, nodes = self.tables[kind], np.flatnonzero(kinds == kind)
+            before = table.classes.state_of(free[nodes])
+            chosen = table.chosen(before, count)
+            nodes, before, chosen = nodes[chosen >= 0], before[chosen >= 0], chosen[chosen >= 0]
+            grade[nodes] = table.grade[chosen]
+            leftover[nodes] = table.leftover[before - chosen]
+            loss[nodes] = table.leftover[before] - leftover[nodes]
+        return Survey(grade, grade // STEP, loss, leftover)
+
+    def choose(self, kind: int, free: int, count: int, wish: RowWish | None = None) -> Choice | None:
+        """The set that `survey` speaks of, on one node; ``wish``: GPUs in a row."""
+        return choose(self.tables[kind], free, count, wish)
+
+    def best(self, preferred: Sequence[int], found: Survey) -> int | None:
+        """The node with the best set, then the least loss, then first in ``preferred``; None: nowhere is room."""
+        nodes = np.array([node for node in preferred if found.grade[node] >= 0], dtype=np.int64)
+        if not len(nodes):
+            return None
+        order = np.lexsort((np.arange(len(nodes)), found.loss[nodes], -found.grade[nodes]))
+        return int(nodes[order[0]])
