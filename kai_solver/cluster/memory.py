@@ -40,7 +40,8 @@ class MemoryApi:
     def __init__(self, served: tuple[Resource, ...] = BUILT_IN, now: Callable[[], float] = time.time) -> None:
         self._served = frozenset(served)
         self._now = now
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._news = {resource: threading.Condition(self._lock) for resource in served}
         self._version = 0
         self._closed = False
         self._objects: dict[Resource, dict[str, Object]] = {resource: {} for resource in served}
@@ -48,7 +49,7 @@ class MemoryApi:
 
     def page(self, resource: Resource, *, namespace: str = "", limit: int = 500, continue_: str = "") -> Page:
         """One page; pages go on at a position, as nothing is expected to change between them."""
-        with self._changed:
+        with self._lock:
             found = [item for item in self._kind(resource).values() if not namespace or _namespace(item) == namespace]
             start = int(continue_ or 0)
             page = [copy.deepcopy(item) for item in found[start : start + limit]]
@@ -59,7 +60,7 @@ class MemoryApi:
         """Changes since ``resource_version``; waits for more until ``timeout_s``."""
         seen, ends_s = int(resource_version or 0), time.monotonic() + timeout_s
         while True:
-            with self._changed:
+            with self._lock:
                 self._kind(resource)  # installed at all?
                 if self._history and len(self._history) == KEPT_EVENTS and seen < self._history[0][0] - 1:
                     raise ApiError(410, "Expired", f"too old resource version: {seen}")
@@ -68,7 +69,7 @@ class MemoryApi:
                     left_s = ends_s - time.monotonic()
                     if left_s <= 0 or self._closed:
                         return
-                    self._changed.wait(left_s)
+                    self._news[resource].wait(left_s)
                     continue
             for version, event in news:
                 seen = version
@@ -76,14 +77,14 @@ class MemoryApi:
 
     def get(self, resource: Resource, namespace: str, name: str) -> Object:
         """One object."""
-        with self._changed:
+        with self._lock:
             return copy.deepcopy(self._one(resource, namespace, name))
 
     def create(self, resource: Resource, namespace: str, body: Mapping[str, Any], *, subresource: str = "") -> Object:
         """A new object, a binding or an eviction."""
         if subresource:
             return self._act(resource, namespace, body, subresource)
-        with self._changed:
+        with self._lock:
             value: Object = {"apiVersion": resource.api_version, "kind": resource.kind, **copy.deepcopy(dict(body))}
             metadata = value.setdefault("metadata", {})
             if resource.namespaced:
@@ -121,7 +122,7 @@ class MemoryApi:
         """Merge ``body`` into an object: its status by ``status`` alone, and no other part of it by that."""
         if not isinstance(body, Mapping):
             raise ApiError(415, "UnsupportedMediaType", "only merge and strategic patches are kept in memory")
-        with self._changed:
+        with self._lock:
             value = copy.deepcopy(self._one(resource, namespace, name))
             wanted = meta(body).get("resourceVersion")
             if wanted is not None and wanted != value["metadata"]["resourceVersion"]:
@@ -138,7 +139,7 @@ class MemoryApi:
         self, resource: Resource, namespace: str, name: str, *, uid: str = "", grace_s: int | None = None
     ) -> None:
         """Delete an object; a pod on a node only gets its deletionTimestamp, its kubelet ends it."""
-        with self._changed:
+        with self._lock:
             value = copy.deepcopy(self._one(resource, namespace, name))
             if uid and meta(value).get("uid") != uid:
                 raise ApiError(409, "Conflict", "the UID in the precondition does not match the UID in record")
@@ -162,9 +163,10 @@ class MemoryApi:
 
     def close(self) -> None:
         """End all watches."""
-        with self._changed:
+        with self._lock:
             self._closed = True
-            self._changed.notify_all()
+            for news in self._news.values():
+                news.notify_all()
 
     def _act(self, resource: Resource, namespace: str, body: Mapping[str, Any], subresource: str) -> Object:
         name = str(meta(body).get("name", ""))
@@ -173,7 +175,7 @@ class MemoryApi:
         if (resource, subresource) == (resources.PODS, "eviction"):
             options = body.get("deleteOptions") or {}
             uid = str((options.get("preconditions") or {}).get("uid", ""))
-            with self._changed:
+            with self._lock:
                 self._heed_budgets(self._one(resource, namespace, name))
                 self._note_eviction(namespace, name, uid)
             self.delete(resource, namespace, name, uid=uid, grace_s=options.get("gracePeriodSeconds"))
@@ -189,7 +191,7 @@ class MemoryApi:
 
     def _bind(self, namespace: str, name: str, body: Mapping[str, Any]) -> Object:
         """As the registry of pods does: once, never where the pod is being deleted or gated."""
-        with self._changed:
+        with self._lock:
             value = copy.deepcopy(self._one(resources.PODS, namespace, name))
             uid = meta(body).get("uid")
             if uid and uid != meta(value)["uid"]:
@@ -235,7 +237,7 @@ class MemoryApi:
         else:
             self._objects[resource][key] = value
         self._history.append((self._version, resource, WatchEvent(kind, copy.deepcopy(value))))
-        self._changed.notify_all()
+        self._news[resource].notify_all()
         return copy.deepcopy(value)
 
     def _since(self, resource: Resource, seen: int) -> list[tuple[int, WatchEvent]]:

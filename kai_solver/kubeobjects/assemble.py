@@ -1,5 +1,6 @@
 """From raw objects to a snapshot: the one way in, for files and for the cluster alike."""
 
+import functools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -127,7 +128,8 @@ def _read_pods(
             return None
         return recall.read(raw, namespaced_key(raw), reader)
 
-    return list(read_each("Pod", objects.pods, notices, read, namespaced_key).values())
+    again = functools.partial(recall.known, reader=reader)
+    return list(read_each("Pod", objects.pods, notices, read, namespaced_key, again).values())
 
 
 def _zones(objects: RawObjects, settings: KubeSettings, notices: Notices) -> Mapping[str, RawZones]:
@@ -154,12 +156,15 @@ def _group_devices(pods: Iterable[Object]) -> Mapping[str, int]:
 
 def _name_unused(objects: RawObjects, notices: Notices) -> None:
     """Objects of kinds that neither make pods nor say anything to a scheduler, kind by kind."""
-    used = TEMPLATES.keys() | {TEMPLATE} | _owner_kinds(objects.pods)
+    used = TEMPLATES.keys() | {TEMPLATE}
+    owning = functools.cache(lambda: _owner_kinds(objects.pods))  # rarely needed, and all pods are looked at
     unused: dict[str, list[str]] = defaultdict(list)
     for value in objects.other:
         kind = kind_of(value)
         group = group_of(value.get("apiVersion")) if kind else ""
-        if kind not in used and (group, kind) not in OWNER_KINDS and group not in (GROUP, shards.GROUP):
+        if kind in used or (group, kind) in OWNER_KINDS or group in (GROUP, shards.GROUP):
+            continue
+        if kind not in owning():
             unused[kind or "Object"].append(object_name(kind, Raw(value)).removeprefix(f"{kind} "))
     for kind, found in unused.items():
         notices.warn(kind, f"kai-solver does not use such objects: {_listed(found)}")

@@ -3,6 +3,7 @@
 Only objects without a uid are manifests; one that has a uid comes from a cluster, where its controller makes the pods.
 """
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,13 +31,13 @@ class Replicas:
 
 def manifest_pods(objects: RawObjects, notices: Notices) -> tuple[Object, ...]:
     """Pending pods of all workloads that are manifests and have no pods in the input; each workload is noticed."""
-    owned = _owned(objects.pods)
+    owned = functools.cache(lambda: _owned(objects.pods))  # a cluster has no manifests and need not know
     made: list[Object] = []
     for value in objects.other:
         raw = Raw(value)
         kind = kind_of(value)
         try:
-            if kind not in TEMPLATES or raw.text("metadata.uid") or _identity(raw, kind) in owned:
+            if kind not in TEMPLATES or raw.text("metadata.uid") or _identity(raw, kind) in owned():
                 continue
             pods = list(_pods(raw, kind, TEMPLATES[kind](raw)))
         except InputError as error:

@@ -55,21 +55,28 @@ def cluster_key(raw: Raw) -> str:
     return raw.required("metadata.name")
 
 
+def _read(raw: Raw, key: Callable[[Raw], str], read: Callable[[Raw], Thing | None]) -> tuple[str, Thing | None]:
+    return key(raw), read(raw)
+
+
 def read_each(
     kind: str,
     objects: Iterable[object],
     notices: Notices,
     read: Callable[[Raw], Thing | None],
     key: Callable[[Raw], str] = cluster_key,
+    known: Callable[[object], tuple[str, Thing] | None] = lambda _: None,
 ) -> dict[str, Thing]:
-    """Read every object by its key; broken and doubled ones are set aside with a notice, None is left out."""
+    """Read every object by its key; broken and doubled ones are set aside with a notice, None is left out.
+
+    ``known``: key and thing of an object that need not be read, because it was before.
+    """
     things: dict[str, Thing] = {}
     for value in objects:
-        raw = Raw(value)
         try:
-            name, thing = key(raw), read(raw)
+            name, thing = known(value) or _read(Raw(value), key, read)
         except InputError as error:
-            notices.set_aside(object_name(kind, raw), error)
+            notices.set_aside(object_name(kind, Raw(value)), error)
             continue
         if name in things:
             notices.set_aside(f"{kind} {name}", "a second one of that name; the first one counts. Remove one")

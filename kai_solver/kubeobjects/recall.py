@@ -8,6 +8,7 @@ Remembered is only what depends on the object itself and on what `Recall.begin` 
 reading depends on more (claims of devices, volumes, a deletion's age, a shared device) are read each time.
 """
 
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
@@ -34,6 +35,7 @@ _SPEC_ALONE = frozenset({"nodeName"})
 class _Seen:
     """A pod as it was read, the object that it was read from, and its domain form in its podset."""
 
+    key: str
     value: Object
     pod: RawPod
     finished: dict[str, Pod] = field(default_factory=dict)
@@ -52,6 +54,9 @@ class Recall:
     _around: object = None
     _schema: ResourceSchema | None = None
     _pods: dict[str, _Seen] = field(default_factory=dict)
+    _by_object: dict[int, _Seen] = field(default_factory=dict)
+    """The same by the identity of the object, which is kept here and so cannot be another's."""
+
     _fresh: dict[str, _Seen] = field(default_factory=dict)
     _gangs: dict[str, tuple[Gang, Gang]] = field(default_factory=dict)
     _fresh_gangs: dict[str, tuple[Gang, Gang]] = field(default_factory=dict)
@@ -61,7 +66,7 @@ class Recall:
     def begin(self, around: object) -> None:
         """A new reading; where ``around`` differs from the last one's, everything is read anew."""
         if around != self._around:
-            self._pods, self._made, self._gangs = {}, {}, {}
+            self._pods, self._by_object, self._made, self._gangs = {}, {}, {}, {}
         self._around = around
         self.own_groups = {}
         self._fresh, self._fresh_made, self._fresh_gangs = {}, {}, {}
@@ -69,12 +74,21 @@ class Recall:
     def end(self) -> None:
         """The reading is over: what it did not come across is forgotten."""
         self._pods, self._made, self._gangs = self._fresh, self._fresh_made, self._fresh_gangs
+        self._by_object = {id(seen.value): seen for seen in self._pods.values()}
         self._fresh, self._fresh_made, self._fresh_gangs = {}, {}, {}
         if len(self.constraints) > _MOST_CONSTRAINTS + 2 * len(self._pods):
             self.constraints.clear()
 
+    def known(self, value: object, reader: PodReader) -> tuple[str, RawPod] | None:
+        """Key and pod of an object that was read before and must still give the same."""
+        seen = self._by_object.get(id(value))
+        if seen is None or seen.key in reader.bindings:
+            return None
+        self._fresh[seen.key] = seen
+        return seen.key, seen.pod
+
     def read(self, raw: Raw, key: str, reader: PodReader) -> RawPod:
-        """The pod, from memory where that must give the same.
+        """The pod, from what is known of it where only its state and its node changed.
 
         Raises
         ------
@@ -83,18 +97,14 @@ class Recall:
         """
         seen = self._pods.get(key)
         value = raw.value
-        if seen is not None and key not in reader.bindings and isinstance(value, dict):
-            if seen.value is value:
-                self._fresh[key] = seen
-                return seen.pod
-            if _is_alike(seen.value, value) and not value["metadata"].get("deletionTimestamp"):
-                pod = reader.read_again(seen.pod, raw)
-                self._fresh[key] = _Seen(value, pod)
-                return pod
+        if seen is not None and key not in reader.bindings and isinstance(value, dict) and _is_alike(seen.value, value):
+            pod = reader.read_again(seen.pod, raw)
+            self._fresh[key] = _Seen(key, value, pod)
+            return pod
         told = reader.notices.count
         pod = reader.read(raw)
         if isinstance(value, dict) and reader.notices.count == told and _stands_alone(pod, key, reader):
-            self._fresh[key] = _Seen(value, pod)
+            self._fresh[key] = _Seen(key, value, pod)
         return pod
 
     def finish(self, pod: RawPod, schema: ResourceSchema, podset: str) -> Pod:
@@ -135,17 +145,17 @@ class Recall:
 
 
 def _are_same(old: tuple[object, ...], new: tuple[object, ...]) -> bool:
-    return len(old) == len(new) and all(one is other for one, other in zip(old, new, strict=True))
+    return len(old) == len(new) and all(map(operator.is_, old, new))
 
 
 def _is_alike(old: Object, new: Mapping[str, Any]) -> bool:
-    """Whether two states of a pod differ in nothing that is costly to read: same pod, labels, spec but for its node."""
+    """Whether a pod stays and differs in nothing that is costly to read: same labels, same spec but for its node."""
     was, now = old.get("metadata"), new.get("metadata")
     before, after = old.get("spec"), new.get("spec")
     if not (isinstance(was, dict) and isinstance(now, dict) and isinstance(before, dict) and isinstance(after, dict)):
         return False
     named = ("uid", "labels", "annotations", "creationTimestamp", "ownerReferences")
-    if any(was.get(name) != now.get(name) for name in named):
+    if now.get("deletionTimestamp") or any(was.get(name) != now.get(name) for name in named):
         return False
     return all(before.get(name) == after.get(name) for name in (before.keys() | after.keys()) - _SPEC_ALONE)
 

@@ -94,11 +94,12 @@ class Cluster:
             self.node(f"node-{index}", gpus)
         self.wait_nodes(count)
 
-    def wait_nodes(self, count: int) -> None:
+    def wait_nodes(self, count: int, limit_s: float = 60.0) -> None:
         """Wait until so many nodes are ready and lost the taint that new nodes have."""
         wait_for(
             f"{count} nodes are ready",
             lambda: sum(_is_ready(node) for node in self.plane.api.page(NODES, limit=10_000).items) >= count,
+            limit_s,
         )
 
     def queue(self, name: str, gpus: int = -1, parent: str = "all", limit: int = -1) -> None:
