@@ -7,7 +7,7 @@ released: a part of a gang that runs alone holds GPUs for nothing.
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -104,6 +104,77 @@ class Preparation(Protocol):
         ...
 
 
+class Way(Protocol):
+    """How a pod gets its node."""
+
+    def bind(self, seat: Seat) -> None:
+        """Bind it, or ask for that. Done twice it must do no harm. `BindError` or `ApiError` where it cannot be."""
+        ...
+
+    def outcome(self, seats: Sequence[Seat], needed: int) -> Mapping[str, str]:
+        """Wait for those asked for: why pods are not bound, by pod. With fewer than ``needed`` it ends early."""
+        ...
+
+    def take_back(self, seat: Seat) -> None:
+        """Ask no more for a pod that is not bound; `ApiError` where that fails."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Directly:
+    """`Way` of our own: a Binding. ``has_node``: whether a node is there."""
+
+    api: Api
+    has_node: Callable[[str], bool] = lambda _: True
+
+    def bind(self, seat: Seat) -> None:
+        """Bind it."""
+        metadata: dict[str, Any] = {"name": seat.name, "namespace": seat.namespace, "uid": seat.uid}
+        if seat.annotations:
+            metadata["annotations"] = dict(seat.annotations)
+        target = {"apiVersion": "v1", "kind": "Node", "name": seat.node}
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+        if not self.has_node(seat.node):
+            raise BindError(f"node {seat.node} is gone")
+        try:
+            self.api.create(PODS, seat.namespace, body, subresource="binding")
+        except ApiError as error:
+            if not error.is_conflict:
+                raise
+            self._judge(seat, error)
+
+    def outcome(self, seats: Sequence[Seat], needed: int) -> Mapping[str, str]:  # noqa: ARG002 - `Way`
+        """They are bound."""
+        return {}
+
+    def take_back(self, seat: Seat) -> None:
+        """Nothing was asked for."""
+
+    def _judge(self, seat: Seat, conflict: ApiError) -> None:
+        """What a conflict comes to, by the pod as it is now: no error where it is bound as wanted.
+
+        An earlier try may have bound it, whose answer got lost.
+
+        Raises
+        ------
+        BindError
+            It is gone, leaves, is bound elsewhere, or is gated: no try will bind it.
+        _UnsettledError
+            Nothing is in the way any more.
+        """
+        pod = self.api.get(PODS, seat.namespace, seat.name)
+        spec = pod.get("spec") or {}
+        if meta(pod).get("uid") != seat.uid or meta(pod).get("deletionTimestamp"):
+            raise BindError("the pod is gone, or leaves")
+        node = spec.get("nodeName")
+        if node and node != seat.node:
+            raise BindError(f"somebody else bound the pod to node {node}")
+        if spec.get("schedulingGates"):
+            raise BindError("the pod has scheduling gates")
+        if not node:
+            raise _UnsettledError(str(conflict))
+
+
 @dataclass(slots=True)
 class Binder:
     """Binds gangs in the background.
@@ -122,6 +193,8 @@ class Binder:
         Where pods are prepared, which may take minutes; None: in ``pool``, too.
     has_node
         Whether a node is there: a pod that is bound to one that is not would hold its gang up.
+    way
+        How pods get their nodes; None: by bindings of our own.
     """
 
     api: Api
@@ -132,9 +205,12 @@ class Binder:
     steps: Sequence[Preparation] = ()
     waits: Executor | None = None
     has_node: Callable[[str], bool] = lambda _: True
+    way: Way | None = None
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
     _open: set[str] = field(default_factory=set)
+    _asked: set[str] = field(default_factory=set)
+    """Of these, gangs that wait for somebody else's binding."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -142,6 +218,12 @@ class Binder:
         """Gangs whose binding has not ended: a cycle leaves their pods alone."""
         with self._lock:
             return frozenset(self._open)
+
+    @property
+    def at_work(self) -> bool:
+        """Whether anything is being done here that should be finished before this process ends."""
+        with self._lock:
+            return bool(self._open - self._asked)
 
     def submit(self, gang: GangSeats, runner: Executor) -> None:
         """Assume the pods bound, and bind them in ``runner``, which waits for ``pool``."""
@@ -188,7 +270,7 @@ class Binder:
         failed = self._each(unready, self._prepare, self.waits)
         ready = [seat for seat in gang.seats if seat.key not in failed]
         if len(ready) >= gang.needed:
-            failed |= self._each(ready, self._bind)
+            failed |= self._bind(gang, ready)
         bound = [seat for seat in ready if seat.key not in failed]
         if len(bound) >= gang.needed:
             lost = [seat for seat in gang.seats if seat.key in failed]
@@ -216,6 +298,22 @@ class Binder:
                 raise error
         return failed
 
+    def _bind(self, gang: GangSeats, seats: Sequence[Seat]) -> dict[str, str]:
+        """Bind all that are ready; why it failed by pod."""
+        way = self.way or Directly(self.api, self.has_node)
+        failed = self._each(seats, lambda seat: self._trying(lambda: way.bind(seat)))
+        asked = [seat for seat in seats if seat.key not in failed]
+        with self._lock:
+            self._asked.add(gang.gang)
+        try:
+            failed |= way.outcome(asked, gang.needed)
+        finally:
+            with self._lock:
+                self._asked.discard(gang.gang)
+        lost = [seat for seat in asked if seat.key in failed]
+        self._each(lost, lambda seat: self._trying(lambda: way.take_back(seat)))
+        return failed
+
     def _steps_of(self, seat: Seat) -> list[Preparation]:
         return [step for step in self.steps if step.concerns(seat)]
 
@@ -233,49 +331,6 @@ class Binder:
     def _forget(self, seats: Sequence[Seat]) -> None:
         for seat in seats:
             self.assumed.forget(seat.key)
-
-    def _bind(self, seat: Seat) -> None:
-        metadata: dict[str, Any] = {"name": seat.name, "namespace": seat.namespace, "uid": seat.uid}
-        if seat.annotations:
-            metadata["annotations"] = dict(seat.annotations)
-        target = {"apiVersion": "v1", "kind": "Node", "name": seat.node}
-        body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
-
-        def post() -> None:
-            if not self.has_node(seat.node):
-                raise BindError(f"node {seat.node} is gone")
-            try:
-                self.api.create(PODS, seat.namespace, body, subresource="binding")
-            except ApiError as error:
-                if not error.is_conflict:
-                    raise
-                self._judge(seat, error)
-
-        self._trying(post)
-
-    def _judge(self, seat: Seat, conflict: ApiError) -> None:
-        """What a conflict comes to, by the pod as it is now: no error where it is bound as wanted.
-
-        An earlier try may have bound it, whose answer got lost.
-
-        Raises
-        ------
-        BindError
-            It is gone, leaves, is bound elsewhere, or is gated: no try will bind it.
-        _UnsettledError
-            Nothing is in the way any more.
-        """
-        pod = self.api.get(PODS, seat.namespace, seat.name)
-        spec = pod.get("spec") or {}
-        if meta(pod).get("uid") != seat.uid or meta(pod).get("deletionTimestamp"):
-            raise BindError("the pod is gone, or leaves")
-        node = spec.get("nodeName")
-        if node and node != seat.node:
-            raise BindError(f"somebody else bound the pod to node {node}")
-        if spec.get("schedulingGates"):
-            raise BindError("the pod has scheduling gates")
-        if not node:
-            raise _UnsettledError(str(conflict))
 
     def _release(self, seat: Seat) -> None:
         """The pod must start anew; its controller makes it again, and it waits with its gang."""

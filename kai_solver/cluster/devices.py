@@ -46,7 +46,7 @@ class Devices:
         """Count the devices as given."""
         with self._lock:
             for key, devices in seat.claims:
-                if devices and not _is_allocated(self.store.get(RESOURCE_CLAIMS, key)):
+                if devices and not is_allocated(self.store.get(RESOURCE_CLAIMS, key)):
                     self._wanted.setdefault(key, {})[seat.key] = allocation_of(self.store, key, devices, seat.node)
 
     def overlay(self, claims: tuple[Object, ...], _now_s: float) -> tuple[Object, ...]:
@@ -55,12 +55,12 @@ class Devices:
             if not self._wanted:
                 return claims
             known = {key_of(claim): claim for claim in claims}
-            for key in [key for key in self._wanted if key not in known or _is_allocated(known[key])]:
+            for key in [key for key in self._wanted if key not in known or is_allocated(known[key])]:
                 del self._wanted[key]
             if not self._wanted:
                 return claims
             wanted = {key: next(iter(found.values())) for key, found in self._wanted.items() if found}
-        return tuple(_with(claim, wanted.get(key_of(claim))) for claim in claims)
+        return tuple(with_allocation(claim, wanted.get(key_of(claim))) for claim in claims)
 
     def prepare(self, seat: Seat) -> None:
         """Allocate every claim that is not, and reserve all of them for the pod.
@@ -80,17 +80,22 @@ class Devices:
 
     def undo(self, seat: Seat) -> None:
         """Release the pod's reservations, and devices that this attempt gave to claims that nobody else uses."""
+        self.forget(seat)
         for key, _ in seat.claims:
             namespace, _, name = key.partition("/")
-            with self._lock:
-                self._wanted.get(key, {}).pop(seat.key, None)
-                if not self._wanted.get(key):
-                    self._wanted.pop(key, None)
             with suppress(ApiError), self._stripe(key):
                 locking(
                     lambda: self.api.get(RESOURCE_CLAIMS, namespace, name),  # noqa: B023 - runs at once
                     lambda claim: self._release(claim, seat),
                 )
+
+    def forget(self, seat: Seat) -> None:
+        """Count the devices as given no longer."""
+        with self._lock:
+            for key, _ in seat.claims:
+                self._wanted.get(key, {}).pop(seat.key, None)
+                if not self._wanted.get(key):
+                    self._wanted.pop(key, None)
 
     def _stripe(self, key: str) -> threading.Lock:
         """Pods of a gang that share a claim take turns: each changes it."""
@@ -100,7 +105,7 @@ class Devices:
         """The claim as it is, with the finalizer of allocated ones."""
         claim = self.api.get(RESOURCE_CLAIMS, namespace, name)
         finalizers = list(meta(claim).get("finalizers") or ())
-        if FINALIZER in finalizers or _is_allocated(claim):
+        if FINALIZER in finalizers or is_allocated(claim):
             return claim
         metadata = {"resourceVersion": version_of(claim), "finalizers": [*finalizers, FINALIZER]}
         return self.api.patch(RESOURCE_CLAIMS, namespace, name, {"metadata": metadata})
@@ -110,7 +115,7 @@ class Devices:
         status: dict[str, Any] = {}
         if raw.get("metadata.deletionTimestamp"):
             raise BindError(f'resource claim "{key}" is being deleted')
-        if not _is_allocated(claim):
+        if not is_allocated(claim):
             status["allocation"] = allocation_of(self.store, key, devices, seat.node)
         elif _given(raw) != {(found.request, *found.id) for found in devices}:
             raise BindError(f'resource claim "{key}" was allocated otherwise meanwhile')
@@ -177,7 +182,8 @@ def _fields(entry: Raw) -> Object:
     return dict(entry.value) if isinstance(entry.value, dict) else {}
 
 
-def _is_allocated(claim: Object | None) -> bool:
+def is_allocated(claim: Object | None) -> bool:
+    """Whether the claim has its devices."""
     return bool(Raw(claim or {}).get("status.allocation"))
 
 
@@ -187,7 +193,8 @@ def _given(claim: Raw) -> set[tuple[str, str, str, str]]:
     return {(r.text("request"), r.text("driver"), r.text("pool"), r.text("device")) for r in results}
 
 
-def _with(claim: Object, allocation: Object | None) -> Object:
+def with_allocation(claim: Object, allocation: Object | None) -> Object:
+    """The claim as it would be, or the very same where there is nothing to add."""
     if allocation is None:
         return claim
     status = claim.get("status")

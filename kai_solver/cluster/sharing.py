@@ -103,8 +103,10 @@ class Sharing:
     # -- preparing -----------------------------------------------------------------------------------------------------
 
     def concerns(self, seat: Seat) -> bool:
-        """Whether the pod shares devices, or needs whole ones where an orphan may hold one."""
-        return bool(seat.groups) or bool(seat.devices and self._orphans(seat.node))
+        """Whether the pod shares devices, or needs whole ones where a reservation pod without users may hold one."""
+        if seat.groups or not seat.devices:
+            return bool(seat.groups)
+        return self._is_leaving_from(seat.node) or bool(self._orphans(seat.node))
 
     def assume(self, seat: Seat) -> None:
         """Count the pod as a user of its groups."""
@@ -155,8 +157,6 @@ class Sharing:
 
     def _device(self, seat: Seat, group: str, pod: Object) -> int:
         """Index of the group's device on its node; its reservation pod is made where there is none."""
-        if not self.kind.image:
-            raise BindError("shared GPUs are switched off: no image of reservation pods is set (sharing.image)")
         name = f"gpu-reservation-{hashlib.sha256(f'{seat.node}/{group}'.encode()).hexdigest()[:16]}"
         found: list[int] = []
 
@@ -182,8 +182,7 @@ class Sharing:
         """The group's reservation pod that is not leaving."""
         with self._lock:
             for pod in self._reservations.values():
-                gone = meta(pod).get("deletionTimestamp") or meta(pod).get("uid") in self._leaving
-                if _group_of(pod) == group and Raw(pod).text("spec.nodeName") == node and not gone:
+                if _group_of(pod) == group and Raw(pod).text("spec.nodeName") == node and not self._leaves(pod):
                     return pod
         return None
 
@@ -265,7 +264,7 @@ class Sharing:
         where = raw.text("spec.nodeName")
         if _group_of(pod) in used or (node and where != node) or not self.is_ours(where):
             return False
-        if raw.get("metadata.deletionTimestamp") or raw.text("metadata.uid") in self._leaving:
+        if self._leaves(pod):
             return False
         is_own = raw.strings("metadata.labels").get(MADE_BY) == self.kind.made_by
         return is_own or now_s - (raw.time_s("metadata.creationTimestamp") or 0.0) > STRANGE_S
@@ -273,9 +272,11 @@ class Sharing:
     def _is_leaving_from(self, node: str) -> bool:
         with self._lock:
             return any(
-                Raw(pod).text("spec.nodeName") == node and meta(pod).get("uid") in self._leaving
-                for pod in self._reservations.values()
+                Raw(pod).text("spec.nodeName") == node and self._leaves(pod) for pod in self._reservations.values()
             )
+
+    def _leaves(self, pod: Object) -> bool:
+        return bool(meta(pod).get("deletionTimestamp")) or meta(pod).get("uid") in self._leaving
 
     def _hear(self, resource: Resource, key: str, _before: Object | None, after: Object | None) -> None:
         if resource != PODS:

@@ -3,9 +3,11 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from kai_solver.claims import lower
 from kai_solver.cluster import resources
 from kai_solver.cluster.api import Object
 from kai_solver.cluster.assumed import Assumed
+from kai_solver.cluster.bindrequests import unfinished
 from kai_solver.cluster.resources import Resource
 from kai_solver.cluster.store import Store
 from kai_solver.domain import Snapshot
@@ -89,5 +91,8 @@ class View:
         return self._recall.own_groups
 
     def snapshot(self, now_s: float) -> Snapshot:
-        """The cluster in plain terms; what did not change since the last one is not read again."""
-        return snapshot_from_objects(self.objects(now_s), now_s=now_s, settings=self._settings, recall=self._recall)
+        """The cluster in plain terms, claims as amounts; what did not change since the last one is not read again."""
+        found = self.objects(now_s)
+        requests: tuple[Object, ...] = found.bind_requests  # type: ignore[assignment]
+        found = replace(found, bind_requests=unfinished(requests, self._store))
+        return lower(snapshot_from_objects(found, now_s=now_s, settings=self._settings, recall=self._recall))

@@ -88,7 +88,7 @@ class Controller:
         if acts and self.settings.leadership.enabled:
             _start(lambda: parts.lease.run(self._on_lost))
         if acts:
-            _start(lambda: parts.preparing.sharing.run(self.stop))
+            _start(lambda: parts.preparing.clean(self.stop))
         try:
             with parts.decider:
                 parts.scheduler.run(self.stop)
@@ -159,12 +159,13 @@ class Controller:
         """Let bindings under way end, and another replica begin: what was half done is finished, nothing new begins."""
         self.stop.set()
         parts, ends_s = self._parts, time.monotonic() + DRAIN_S
-        while self.scheduler.binder.open and time.monotonic() < ends_s and not self.lost:
+        while self.scheduler.binder.at_work and time.monotonic() < ends_s and not self.lost:
             time.sleep(0.05)
         if parts.teller is not None and self._telling is not None and not self.lost:
             self._telling.join(TELL_S)
             parts.teller.drain(min(TELL_S, ends_s - time.monotonic()))
         parts.lease.release()
+        parts.over.set()
         parts.pools.close()
         self.api.close()
 

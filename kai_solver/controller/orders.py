@@ -10,9 +10,6 @@ from kai_solver.controller.groups import Groups
 from kai_solver.domain import Bind, Eviction, Gang, Move, Plan, Pod, Snapshot
 from kai_solver.kubeobjects import names
 
-RECEIVED = "received-resource-type"
-"""Annotation of a bound pod: what it got (reference 2.7)."""
-
 
 @dataclass(frozen=True, slots=True)
 class Orders:
@@ -79,7 +76,7 @@ def _seat(bind: Bind, pod: Pod, group: str, groups: Groups) -> Seat:
         name=pod.name,
         uid=_uid(pod),
         node=bind.node,
-        annotations=((RECEIVED, received), *_membership(pod, group)),
+        annotations=((names.RECEIVED_TYPE, received), *_membership(pod, group)),
         devices=tuple((device.index, device.milli) for device in bind.devices),
         claims=tuple((grant.claim, grant.devices) for grant in bind.claims),
         groups=groups.of(bind, pod),

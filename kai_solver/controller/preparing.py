@@ -1,39 +1,56 @@
-"""What must be so before a pod is bound, as the settings have it."""
+"""How pods get their nodes, and what must be so before, as the settings have it."""
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from kai_solver.cluster.api import Api
-from kai_solver.cluster.binding import Preparation
+from kai_solver.cluster.binding import Preparation, Way
+from kai_solver.cluster.bindrequests import BindRequests, Reckoned
 from kai_solver.cluster.devices import Devices
 from kai_solver.cluster.patience import Patience
 from kai_solver.cluster.sharing import ReservationPod, Sharing, node_pool
 from kai_solver.cluster.store import Store
+from kai_solver.cluster.view import Overlay
 from kai_solver.cluster.volumes import Volumes
 from kai_solver.controller.settings import ControllerSettings
+
+NO_SHARES = "no GPU is shared here: set sharing.image to KAI's image of reservation pods"
 
 
 @dataclass(frozen=True, slots=True)
 class Preparing:
-    """Volumes, claims of devices, shared devices."""
+    """What a binder is made of.
 
-    volumes: Volumes
-    devices: Devices
-    sharing: Sharing
+    Attributes
+    ----------
+    steps
+        In KAI's order, but reservations last: what they hold is lost to everybody else.
+    way
+        None: pods are bound here.
+    claims
+        Resource claims as they will be when what was begun is done.
+    clean
+        Takes away what nobody uses any more, until told to stop.
+    """
 
-    @property
-    def steps(self) -> tuple[Preparation, ...]:
-        """In KAI's order, but reservations last: what they hold is lost to everybody else."""
-        return self.volumes, self.devices, self.sharing
+    steps: tuple[Preparation, ...]
+    way: Way | None
+    claims: Overlay
+    clean: Callable[[threading.Event], None]
 
 
 def preparing(api: Api, store: Store, settings: ControllerSettings, fence: Callable[[], bool]) -> Preparing:
     """Put them together; before ``store`` hears of anything."""
+    devices = Devices(api, store)
+    if settings.binding == "bindrequest":
+        pool = settings.node_pool_key, settings.node_pool
+        patience = Patience(settings.binder_wait, fence)
+        requests = BindRequests(api, store, patience, devices, pool, settings.scheduler_name)
+        return Preparing((Reckoned(devices),), requests, requests.overlay, requests.run)
     stated = settings.sharing
     kind = ReservationPod(settings.lease_name[:63], stated.image, stated.service_account, stated.runtime_class)
     is_ours = node_pool(store, settings.node_pool_key, settings.node_pool)
-    return Preparing(
-        volumes=Volumes(api, store, Patience(settings.volume_wait, fence)),
-        devices=Devices(api, store),
-        sharing=Sharing(api, store, Patience(stated.wait, fence), kind, is_ours),
-    )
+    volumes = Volumes(api, store, Patience(settings.volume_wait, fence))
+    sharing = Sharing(api, store, Patience(stated.wait, fence), kind, is_ours)
+    return Preparing((volumes, devices, sharing), None, devices.overlay, sharing.run)

@@ -56,7 +56,8 @@ class Sharing(_Part):
     """Pods with a part of a GPU."""
 
     image: str = Field(
-        default="", description="Image of the reservation pods, KAI's resource-reservation; empty: no GPU is shared."
+        default="ghcr.io/kai-scheduler/kai-scheduler/resourcereservation:v0.16.9",
+        description="Image of the reservation pods, KAI's resourcereservation; empty: no GPU is shared.",
     )
     service_account: str = Field(default="kai-resource-reservation", description="Account of the reservation pods.")
     runtime_class: str = Field(default="", description="Runtime class of the reservation pods; empty: the node's own.")
@@ -157,6 +158,9 @@ class ControllerSettings(BaseSettings):
     )
     dry_run: bool = Field(default=False, description="Decide and report, change nothing: beside another scheduler.")
     volume_wait: Seconds = Field(default=120.0, description="How long the volumes of a pod may take to be bound.")
+    binder_wait: Seconds = Field(
+        default=300.0, description="How long KAI's binder may take for a pod, with binding: bindrequest."
+    )
     sharing: Sharing = Field(default=Sharing(), description="Pods with a part of a GPU.")
     evictions: Evictions = Field(default=Evictions(), description="How fast running pods may be sent away.")
     leadership: Leadership = Field(default=Leadership(), description="Which of several replicas acts.")

@@ -3,6 +3,7 @@
 import functools
 import os
 import platform
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, fields
@@ -24,7 +25,7 @@ from kai_solver.controller.deciding import Decider
 from kai_solver.controller.endings import Endings
 from kai_solver.controller.gauges import ClusterGauges
 from kai_solver.controller.loop import Pace, Reporter, Scheduler
-from kai_solver.controller.preparing import Preparing, preparing
+from kai_solver.controller.preparing import NO_SHARES, Preparing, preparing
 from kai_solver.controller.reporting import LogReporter, MetricReporter, Reporters
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.controller.telling import Teller
@@ -72,7 +73,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a replica is made of; ``teller`` is None where nothing may be written."""
+    """What a replica is made of; ``teller`` is None where nothing may be written; ``over``: nothing may any more."""
 
     known: Known
     metrics: Metrics
@@ -83,6 +84,7 @@ class Parts:
     scheduler: Scheduler
     teller: Teller | None
     pools: Pools
+    over: threading.Event
 
 
 def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...], clock: Clock) -> Parts:
@@ -90,14 +92,16 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
     metrics = Metrics(namespace=settings.metrics_namespace)
     known = Known(Store(), Assumed(), Promises(), _owners(api))
     lease = _lease(api, settings)
-    fence = functools.partial(_may_act, lease, metrics, settings.dry_run or not settings.leadership.enabled)
+    over = threading.Event()
+    fence = functools.partial(_may_act, lease, metrics, over, settings.dry_run or not settings.leadership.enabled)
     before = preparing(api, known.store, settings, fence)
     view = _view(known, before, settings)
     decider = Decider(settings.model, settings.budget, functools.partial(_note_fault, metrics))
     pools = Pools(**{name: ThreadPoolExecutor(size, name) for name, size in settings.workers})
     told = Reporters()
     has_node = functools.partial(_has_node, known.store)
-    binder = Binder(api, known.assumed, pools.writes, fence, told.bound, before.steps, pools.waits, has_node)
+    steps, way = before.steps, before.way
+    binder = Binder(api, known.assumed, pools.writes, fence, told.bound, steps, pools.waits, has_node, way)
     teller = None if settings.dry_run else _teller(api, known.store, settings, fence, binder, decider, view, clock)
     for reporter in (*_reporters(known, metrics, decider, teller, clock), *reporters):
         told.add(reporter)
@@ -119,7 +123,7 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
         has_group=teller.has_group if teller is not None else lambda _: False,
         clock=clock,
     )
-    return Parts(known, metrics, lease, fence, decider, before, scheduler, teller, pools)
+    return Parts(known, metrics, lease, fence, decider, before, scheduler, teller, pools, over)
 
 
 def kube_settings(settings: ControllerSettings) -> KubeSettings:
@@ -130,6 +134,7 @@ def kube_settings(settings: ControllerSettings) -> KubeSettings:
         node_pool_key=settings.node_pool_key,
         node_pool=settings.node_pool,
         default_queue=settings.default_queue,
+        no_shares="" if settings.sharing.image or settings.binding == "bindrequest" else NO_SHARES,
     )
 
 
@@ -145,9 +150,9 @@ def _lease(api: Api, settings: ControllerSettings) -> Lease:
     return Lease(api, settings.namespace, settings.lease_name, identity, times)
 
 
-def _may_act(lease: Lease, metrics: Metrics, is_alone: bool) -> bool:
+def _may_act(lease: Lease, metrics: Metrics, over: threading.Event, is_alone: bool) -> bool:
     """The fence: whether this replica may act now."""
-    leads = is_alone or lease.is_held
+    leads = (is_alone or lease.is_held) and not over.is_set()
     metrics.leader.set(leads)
     return leads
 
@@ -157,7 +162,7 @@ def _has_node(store: Store, name: str) -> bool:
 
 
 def _view(known: Known, before: Preparing, settings: ControllerSettings) -> View:
-    overlays, claims = (known.promises.overlay,), before.devices.overlay
+    overlays, claims = (known.promises.overlay,), before.claims
     return View(known.store, known.assumed, known.owners, kube_settings(settings), overlays, claims)
 
 

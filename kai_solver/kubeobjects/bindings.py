@@ -37,7 +37,7 @@ def _pod_key(raw: Raw) -> str:
 
 
 def _live(raw: Raw, gpu_resources: tuple[str, ...]) -> Binding | None:
-    if raw.text("status.phase") == "Failed" and _is_given_up(raw):
+    if is_given_up(raw):
         return None
     owners = [owner.text("uid") for owner in raw.items("metadata.ownerReferences") if owner.text("kind") == "Pod"]
     groups = tuple(group.text() for group in raw.items("spec.selectedGPUGroups"))
@@ -45,6 +45,8 @@ def _live(raw: Raw, gpu_resources: tuple[str, ...]) -> Binding | None:
     return Binding(owners[0] if owners else "", raw.required("spec.selectedNode"), groups, zones)
 
 
-def _is_given_up(raw: Raw) -> bool:
+def is_given_up(raw: Raw) -> bool:
+    """Whether a request failed, and will not be tried again."""
     limit = raw.get("spec.backoffLimit")
-    return not limit or raw.count("status.failedAttempts") >= limit.integer()
+    has_failed = raw.text("status.phase") == "Failed"
+    return has_failed and (not limit or raw.count("status.failedAttempts") >= limit.integer())

@@ -121,6 +121,8 @@ class PodReader:
         claims, single = bool(raw.items("spec.resourceClaims")), self.nodes.has_single_mig
         implied = implied_terms(gpu, paid_milli, self.settings.policy, claims=claims, single_mig=single)
         constraints = self.constraints.read(raw, labels, implied)
+        if gpu.is_shared and self.settings.no_shares:
+            lacking = (*lacking, self.settings.no_shares)
         if lacking:
             constraints = replace(constraints, blocked=(*constraints.blocked, *lacking))
         groups = gpu_groups(labels) or (binding.gpu_groups if binding and status.holds_resources else ())

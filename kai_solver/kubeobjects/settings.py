@@ -30,6 +30,8 @@ class KubeSettings:
     numa, numa_ignored, numa_reconstruct
         Heed the NUMA zones that NodeResourceTopology objects report; resources that are not aligned all the same
         (KAI: ``ignoreList``); reckon what is free there from the pods (``reconstructAvailable``).
+    no_shares
+        Why pods that ask for a part of a GPU cannot be served, with the cure; empty where they can.
     notices
         What could not be taken over from where the settings came from.
     """
@@ -46,6 +48,7 @@ class KubeSettings:
     numa: bool = True
     numa_ignored: frozenset[str] = frozenset()
     numa_reconstruct: bool = True
+    no_shares: str = ""
     notices: tuple[Notice, ...] = ()
 
 

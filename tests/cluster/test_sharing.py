@@ -20,17 +20,17 @@ INDEX = "run.ai/reserve_for_gpu_index"
 class Bench(World):
     """An agent writes the device into each reservation pod ``after_s`` seconds; negative: never."""
 
-    def __init__(self, image: str = "agent", after_s: float = 1.0) -> None:
+    def __init__(self, after_s: float = 1.0) -> None:
         super().__init__()
         self.after_s = after_s
         self.while_waiting = self.agents
-        self.sharing = self.scheduler(image)
+        self.sharing = self.scheduler()
         self.node("a")
         self.node("b", **{"kai.scheduler/node-pool": "other"})
 
-    def scheduler(self, image: str = "agent", made_by: str = "us") -> Sharing:
+    def scheduler(self) -> Sharing:
         is_ours = node_pool(self.store, "kai.scheduler/node-pool", "")
-        kind = ReservationPod(made_by, image)
+        kind = ReservationPod("us", "agent")
         found = Sharing(self.api, self.store, self.patience(40), kind, is_ours, lambda: time.time() + self.now_s)
         self.see()
         return found
@@ -176,13 +176,6 @@ def test_a_node_that_refuses_ends_the_waiting() -> None:
     assert bench.now_s < 1
 
 
-def test_without_an_image_nothing_is_shared() -> None:
-    bench = Bench(image="")
-    with pytest.raises(BindError, match=r"sharing\.image"):
-        bench.sharing.prepare(bench.user("p", "g"))
-    assert bench.reservations() == []
-
-
 def test_who_may_not_make_reservation_pods_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench()
     seat = bench.user("p", "g")
@@ -264,6 +257,20 @@ def test_whole_devices_wait_until_an_orphan_is_gone() -> None:
     assert bench.sharing.concerns(whole)
     bench.sharing.prepare(whole)
     assert bench.reservations() == []
+
+
+def test_whole_devices_wait_also_where_somebody_else_sent_it_away() -> None:
+    bench = Bench()
+    bench.ready("p", "g")
+    bench.sharing._flying.clear()
+    whole = replace(bench.pod("w", "a"), devices=((0, 1000),))
+    (reservation,) = bench.reservations()
+    bench.api.delete(PODS, RESERVED, reservation["metadata"]["name"])
+    bench.see()
+    assert bench.sharing.concerns(whole), "its device is free only when it is gone"
+    bench.sharing.prepare(whole)
+    assert bench.reservations() == []
+    assert not bench.sharing.concerns(whole)
 
 
 def test_a_group_whose_reservation_leaves_gets_a_new_one() -> None:

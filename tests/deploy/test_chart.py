@@ -26,7 +26,7 @@ ALL = {
     "shards": '[{"nodePool": ""}, {"nodePool": "a100", "replicas": 1, "settings": {"model": "fast"}}]',
 }
 ADMITTING = {"settings.admission.enabled": "true"}
-SHARING = {"settings.sharing.image": '"agent"'}
+BOTH_WAYS = {"shards": '[{"nodePool": ""}, {"nodePool": "b", "settings": {"binding": "bindrequest"}}]'}
 
 
 def kind(objects: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
@@ -127,7 +127,7 @@ def test_who_only_looks_on_may_change_nothing(render: Render) -> None:
 
 
 def test_the_rights_are_those_of_the_files(render: Render) -> None:
-    objects = render(**ADMITTING, **SHARING)
+    objects = render(**ADMITTING, **BOTH_WAYS)
     roles = [found for found in kind(objects, "ClusterRole") if not found["metadata"]["name"].endswith("-beside-kai")]
     files = {path.stem: yaml.safe_load(path.read_text()) for path in (CHART / "files" / "rbac").glob("*.yaml")}
     found = {role["metadata"]["name"].removeprefix("kai-solver-"): role["rules"] for role in roles}
@@ -207,14 +207,34 @@ def test_a_given_certificate_is_mounted_and_no_secret_is_granted(render: Render)
     (deployment,) = kind(objects, "Deployment")
     volumes = deployment["spec"]["template"]["spec"]["volumes"]
     assert {"name": "certificate", "secret": {"secretName": "mine"}} in volumes
-    assert [role["metadata"]["name"] for role in kind(objects, "Role")] == ["kai-solver-lead"]
+    assert "kai-solver-certificate" not in {role["metadata"]["name"] for role in kind(objects, "Role")}
 
 
-def test_without_shared_gpus_nothing_of_them_is_made(render: Render) -> None:
-    assert "kai-resource-reservation" not in {found["metadata"].get("namespace") for found in render()}
-    assert kind(render(), "Namespace") == []
-    (made,) = kind(render(**SHARING), "Namespace")
+@pytest.mark.parametrize(
+    "stated", [{"settings.sharing.image": '""'}, {"settings.dry_run": "true"}, {"settings.binding": '"bindrequest"'}]
+)
+def test_where_no_gpu_is_shared_by_us_nothing_of_that_is_made(stated: dict[str, str], render: Render) -> None:
+    objects = render(**stated)
+    assert "kai-resource-reservation" not in {found["metadata"].get("namespace") for found in objects}
+    assert kind(objects, "Namespace") == []
+
+
+def test_gpus_are_shared_without_further_ado(render: Render, tmp_path: Path) -> None:
+    objects = render()
+    (made,) = kind(objects, "Namespace")
     assert made["metadata"]["name"] == "kai-resource-reservation"
+    (config,) = (found for found in kind(objects, "ConfigMap") if "settings.yaml" in found["data"])
+    (tmp_path / "settings.yaml").write_text(config["data"]["settings.yaml"])
+    assert re.fullmatch(r"[^:]+/resourcereservation:v[0-9.]+", load_settings(tmp_path / "settings.yaml").sharing.image)
+
+
+@pytest.mark.parametrize(("binding", "granted"), [("own", {"bind"}), ("bindrequest", {"request"})])
+def test_who_asks_kais_binder_may_not_bind(binding: str, granted: set[str], render: Render) -> None:
+    roles = kind(render(**{"settings.binding": f'"{binding}"'}), "ClusterRole")
+    found = {role["metadata"]["name"].removeprefix("kai-solver-"): role["rules"] for role in roles}
+    assert found.keys() & {"bind", "request"} == granted
+    resources = {resource for rules in found.values() for rule in rules for resource in rule["resources"]}
+    assert ("pods/binding" in resources) == (binding == "own")
 
 
 def test_a_budget_only_where_there_are_several_replicas(render: Render) -> None:

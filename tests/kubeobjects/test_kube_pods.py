@@ -160,6 +160,15 @@ def test_a_fraction_beside_whole_gpus_is_set_aside(build: Any) -> None:
     assert found.gangs == ()
 
 
+def test_where_no_gpu_is_shared_a_part_of_one_waits_with_the_cure(build: Any) -> None:
+    settings = KubeSettings(no_shares="set the image")
+    part = build.pod("part", annotations={"gpu-fraction": "0.5"})
+    found = build.read(part, build.pod("whole", gpus=1), settings=settings)
+    blocked = {gang.pods[0].name: gang.pods[0].constraints.blocked for gang in found.gangs}
+    assert blocked == {"part": ("set the image",), "whole": ()}
+    assert build.read(part).gangs[0].pods[0].constraints.blocked == ()
+
+
 def test_mig_slices_are_resources_that_the_queue_pays_by_slice(build: Any) -> None:
     spec = {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/mig-2g.10gb": "3"}}}]}
     found = build.read(build.pod("p", {"spec": spec}))

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,22 @@ import yaml
 
 from kai_solver.cluster.api import ApiError, Object, meta
 from kai_solver.cluster.resources import (
+    BIND_REQUESTS,
+    DEVICE_CLASSES,
     DISRUPTION_BUDGETS,
     JOBS,
     LEASES,
     NAMESPACES,
     NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
     POD_GROUPS,
     PODS,
     QUEUES,
+    REPLICA_SETS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    STORAGE_CLASSES,
     TOPOLOGIES,
     Resource,
 )
@@ -34,6 +43,7 @@ SPACE = "work"
 CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
 _RBAC = "rbac.authorization.k8s.io"
 _INSTALLED = {
+    "Namespace": NAMESPACES,
     "ServiceAccount": Resource("", "v1", "serviceaccounts", "ServiceAccount"),
     "ClusterRole": Resource(_RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False),
     "ClusterRoleBinding": Resource(_RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False),
@@ -43,7 +53,24 @@ _INSTALLED = {
     "Queue": QUEUES,
     "CustomResourceDefinition": CRDS,
 }
-CLEARED = (JOBS, POD_GROUPS, DISRUPTION_BUDGETS, QUEUES, TOPOLOGIES, NODES)
+CLAIM_TEMPLATES = Resource("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate")
+MAKERS = (JOBS, REPLICA_SETS)
+CLEARED = (
+    *MAKERS,
+    POD_GROUPS,
+    BIND_REQUESTS,
+    DISRUPTION_BUDGETS,
+    QUEUES,
+    TOPOLOGIES,
+    RESOURCE_CLAIMS,
+    CLAIM_TEMPLATES,
+    RESOURCE_SLICES,
+    DEVICE_CLASSES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    STORAGE_CLASSES,
+    NODES,
+)
 
 
 def install(plane: Plane) -> None:
@@ -63,6 +90,18 @@ def install(plane: Plane) -> None:
         plane.api.create(_INSTALLED[one["kind"]], str(meta(one).get("namespace", "")), one)
 
 
+def grant(plane: Plane, part: str) -> None:
+    """Rights that the chart grants for a setting only: ``files/rbac/<part>.yaml``; asked twice it does no harm."""
+    rules = yaml.safe_load((ROOT / "deploy" / "helm" / "kai-solver" / "files" / "rbac" / f"{part}.yaml").read_text())
+    named = {"metadata": {"name": f"kai-solver-{part}"}}
+    role = {"apiGroup": _RBAC, "kind": "ClusterRole", "name": f"kai-solver-{part}"}
+    account = {"kind": "ServiceAccount", "name": "kai-solver", "namespace": "kai-solver"}
+    bound = named | {"roleRef": role, "subjects": [account]}
+    for kind, body in (("ClusterRole", named | {"rules": rules}), ("ClusterRoleBinding", bound)):
+        with suppress(ApiError):  # it is there
+            plane.api.create(_INSTALLED[kind], "", body)
+
+
 @dataclass(slots=True)
 class Cluster:
     """One test's cluster: nodes and work on the shared control plane, its checker, its replicas."""
@@ -80,9 +119,9 @@ class Cluster:
         """What it objects to beside what is wanted."""
         return [found for found in self.checker.complaints if not self.wanted or self.wanted not in found]
 
-    def node(self, name: str, gpus: int = 8, **labels: str) -> None:
-        """A node whose kubelet is kwok's."""
-        room = {"cpu": "128", "memory": "1Ti", "pods": "110"} | ({GPU: str(gpus)} if gpus else {})
+    def node(self, name: str, gpus: int = 8, more: Mapping[str, str] | None = None, /, **labels: str) -> None:
+        """A node whose kubelet is kwok's; ``more``: other resources that it advertises."""
+        room = {"cpu": "128", "memory": "1Ti", "pods": "110", **(more or {})} | ({GPU: str(gpus)} if gpus else {})
         named = {"kubernetes.io/hostname": name} | {key.replace("__", "/"): value for key, value in labels.items()}
         self.plane.api.create(
             NODES, "", {"metadata": {"name": name, "labels": named}, "status": {"allocatable": room, "capacity": room}}
@@ -253,10 +292,11 @@ def pod(
     annotations: Mapping[str, str] | None = None,
     priority: str = "train",
     grace_s: int = 1,
+    amounts: Mapping[str, str] | None = None,
     **spec: Any,
 ) -> dict[str, Any]:
-    """A pod, or without a name a template of pods."""
-    limits = {"cpu": "1", "memory": "1Gi"} | ({GPU: str(gpus)} if gpus else {})
+    """A pod, or without a name a template of pods; ``amounts``: other resources that it asks for."""
+    limits = {"cpu": "1", "memory": "1Gi", **(amounts or {})} | ({GPU: str(gpus)} if gpus else {})
     metadata: dict[str, Any] = {"labels": {"kai.scheduler/queue": queue, **(labels or {})}}
     metadata |= {"annotations": dict(annotations)} if annotations else {}
     metadata |= {"name": name} if name else {}
@@ -286,8 +326,9 @@ def clear(plane: Plane) -> None:
 
 
 def clear_work(plane: Plane) -> None:
-    """Remove all Jobs and pods."""
-    _remove_all(plane, JOBS)
+    """Remove all pods, and what makes them anew."""
+    for kind in MAKERS:
+        _remove_all(plane, kind)
     wait_for("no pod is left", lambda: not _remove_all(plane, PODS))
 
 

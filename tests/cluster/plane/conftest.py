@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kai_solver.cluster.api import Object
-from tests.cluster.plane.cluster import Cluster, checker_of, install
+from tests.cluster.plane.cluster import Cluster, checker_of, grant, install
 from tests.cluster.plane.plane import Plane
 from tests.support.gotools import KUBERNETES, KWOK, ToolMissingError, go_module
 
@@ -54,3 +54,9 @@ def make_cluster(plane: Plane, tmp_path: Path) -> Iterator[Make]:
     for cluster in made:
         cluster.end()
         assert cluster.complaints() == [], f"logs: {tmp_path}"
+
+
+@pytest.fixture
+def requesting(plane: Plane) -> None:
+    """The right to write BindRequests, which the chart grants where a shard asks KAI's binder."""
+    grant(plane, "request")

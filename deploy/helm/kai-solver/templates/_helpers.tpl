@@ -75,6 +75,22 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- end -}}
 {{- end -}}
 
+{{/* Whether any shard binds pods itself. */}}
+{{- define "kai-solver.binds" -}}
+{{- range .Values.shards -}}
+{{- $stated := mergeOverwrite (deepCopy $.Values.settings) (.settings | default dict) -}}
+{{- if and (not $stated.dry_run) (eq $stated.binding "own") -}}yes{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Whether any shard leaves that to KAI's binder. */}}
+{{- define "kai-solver.requests" -}}
+{{- range .Values.shards -}}
+{{- $stated := mergeOverwrite (deepCopy $.Values.settings) (.settings | default dict) -}}
+{{- if and (not $stated.dry_run) (eq $stated.binding "bindrequest") -}}yes{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "kai-solver.port" -}}
 {{- regexFind "[0-9]+$" . -}}
 {{- end -}}

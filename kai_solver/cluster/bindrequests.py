@@ -1,0 +1,303 @@
+"""BindRequests (``scheduling.run.ai/v1alpha2``): KAI's binder binds, we say what and where (reference 1.9, 2.3).
+
+A pod has its place once the watch shows its node; until then its request counts, ours by what is assumed, that of an
+earlier leader because it is read. KAI's scheduler sets no ``backoffLimit``, and neither do we: the first failure ends a
+request. It is deleted then, and the engine decides anew.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from kai_solver.cluster.api import Api, ApiError, Object, key_of, meta
+from kai_solver.cluster.binding import FenceError, Seat
+from kai_solver.cluster.devices import Devices, allocation_of, is_allocated, with_allocation
+from kai_solver.cluster.patience import Patience
+from kai_solver.cluster.resources import BIND_REQUESTS, NODES, PODS, RESOURCE_CLAIMS, Resource
+from kai_solver.cluster.store import Store
+from kai_solver.errors import InputError
+from kai_solver.kubeobjects import names
+from kai_solver.kubeobjects.bindings import is_given_up
+from kai_solver.kubeobjects.raw import Raw
+from kai_solver.units import MILLI
+
+NODE = "selected-node"
+LONGEST_LABEL = 63
+LOOK_S = 10.0
+SETTLE_S = 0.5
+
+
+@dataclass(slots=True)
+class BindRequests:
+    """A `Way` to bind pods; listens to ``store`` from the beginning.
+
+    Attributes
+    ----------
+    patience
+        How long KAI's binder may take for a pod: it makes volumes, and reserves devices.
+    devices
+        Reckons with devices that are given by request, until their claims say so.
+    pool
+        Label of our node pool, and its value; requests without it are another scheduler's.
+    scheduler
+        ``schedulerName`` of our pods.
+    """
+
+    api: Api
+    store: Store
+    patience: Patience
+    devices: Devices
+    pool: tuple[str, str] = (names.NODE_POOL, "")
+    scheduler: str = "kai-scheduler"
+    clock: Callable[[], float] = time.time
+    _made: dict[str, str] = field(default_factory=dict)
+    """Uids of the requests that somebody here waits for, by pod."""
+    _news: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        """Hear of every request."""
+        self.store.listen(self._hear)
+
+    # -- one gang ------------------------------------------------------------------------------------------------------
+
+    def bind(self, seat: Seat) -> None:
+        """Ask for one pod; a request of an earlier pod of that name, or for another place, makes way."""
+        self._name_group(seat)
+        body = self._request(seat)
+        try:
+            made = self.api.create(BIND_REQUESTS, seat.namespace, body)
+        except ApiError as error:
+            if not error.is_conflict:
+                raise
+            made = self.api.get(BIND_REQUESTS, seat.namespace, seat.name)
+            if not _is_same(made, body):
+                self.api.delete(BIND_REQUESTS, seat.namespace, seat.name, uid=_uid(made))
+                made = self.api.create(BIND_REQUESTS, seat.namespace, body)
+        with self._lock:
+            self._made[seat.key] = _uid(made)
+
+    def outcome(self, seats: Sequence[Seat], needed: int) -> dict[str, str]:
+        """Wait until all are bound, or fewer than ``needed`` can be; why those are not that are not, by pod."""
+        open_ = {seat.key: seat for seat in seats}
+        failed: dict[str, str] = {}
+        seen: set[str] = set()
+
+        def is_over() -> bool:
+            for key, seat in list(open_.items()):
+                said = self._look(seat, seen)
+                if said is not None:
+                    del open_[key]
+                    failed.update({key: said} if said else {})
+            return not open_ or len(seats) - len(failed) < needed
+
+        late = "the rest of its gang could not be bound"
+        try:
+            if not self.patience.until(is_over):
+                late = f"KAI's binder has not bound it within {self.patience.limit_s:.0f} s"
+        except FenceError as error:
+            late = str(error)
+        with self._lock:
+            for seat in seats:
+                if seat.key not in open_ and seat.key not in failed:
+                    self._made.pop(seat.key, None)
+        return failed | dict.fromkeys(open_, late)
+
+    def take_back(self, seat: Seat) -> None:
+        """Ask no more; a pod that is bound all the same counts where it is."""
+        with self._lock:
+            uid = self._made.pop(seat.key, "")
+        if uid:
+            self._delete(seat.namespace, seat.name, uid)
+
+    def _look(self, seat: Seat, seen: set[str]) -> str | None:
+        """Why the pod was not bound, empty where it was; None where nobody knows yet. ``seen``: requests shown."""
+        pod = self.store.get(PODS, seat.key)
+        if pod is None or _uid(pod) != seat.uid or meta(pod).get("deletionTimestamp"):
+            return "the pod is gone"
+        node = Raw(pod).text("spec.nodeName")
+        if node:
+            return "" if node == seat.node else f"the pod is on node {node!r} already"
+        with self._lock:
+            uid = self._made.get(seat.key, "")
+        request = self.store.get(BIND_REQUESTS, seat.key)
+        if request is None or _uid(request) != uid:
+            return "its BindRequest was deleted" if seat.key in seen else None
+        seen.add(seat.key)
+        if is_given_up(Raw(request)):
+            return f"KAI's binder could not: {Raw(request).text('status.reason') or 'it does not say why'}"
+        return None
+
+    # -- what is asked -------------------------------------------------------------------------------------------------
+
+    def _request(self, seat: Seat) -> Object:
+        """As KAI's scheduler writes it (``cache.createBindRequest``)."""
+        key, value = self.pool
+        labels = {NODE: seat.node} if len(seat.node) <= LONGEST_LABEL else {}
+        portion = seat.devices[0][1] / MILLI if seat.devices else 0.0
+        spec: Object = {
+            "podName": seat.name,
+            "selectedNode": seat.node,
+            "receivedResourceType": dict(seat.annotations).get(names.RECEIVED_TYPE, "Regular"),
+            "receivedGPU": {"count": len(seat.devices), "portion": f"{portion:.2f}"},
+        }
+        if seat.groups:
+            spec["selectedGPUGroups"] = list(seat.groups)
+        if seat.claims:
+            spec["resourceClaimAllocations"] = self._allocations(seat)
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": seat.name, "uid": seat.uid}
+        metadata = {"name": seat.name, "namespace": seat.namespace, "ownerReferences": [owner]}
+        return {"metadata": metadata | {"labels": labels | ({key: value} if value else {})}, "spec": spec}
+
+    def _allocations(self, seat: Seat) -> list[Object]:
+        """Of all claims of the pod, by what the pod calls them; of those that are allocated what they have."""
+        called = {key: name for name, key in claim_names(self.store.get(PODS, seat.key) or {}).items()}
+        found = []
+        for key, devices in seat.claims:
+            claim = self.store.get(RESOURCE_CLAIMS, key)
+            given = Raw(claim or {}).get("status.allocation").value
+            allocation = given or allocation_of(self.store, key, devices, seat.node)
+            if key in called:
+                found.append({"name": called[key], "allocation": allocation})
+        return found
+
+    def _name_group(self, seat: Seat) -> None:
+        """KAI's other parts know a pod's group by its annotation; its binder writes none."""
+        group = dict(seat.annotations).get(names.POD_GROUP)
+        stands = Raw(self.store.get(PODS, seat.key) or {}).strings("metadata.annotations")
+        if group and stands.get(names.POD_GROUP) != group:
+            body = {"metadata": {"annotations": {names.POD_GROUP: group}}}
+            self.api.patch(PODS, seat.namespace, seat.name, body)
+
+    # -- what others asked ---------------------------------------------------------------------------------------------
+
+    def overlay(self, claims: tuple[Object, ...], now_s: float) -> tuple[Object, ...]:
+        """The claims as they will be when what is asked for was done; others are the very same objects."""
+        claims = self.devices.overlay(claims, now_s)
+        asked = dict(self._asked())
+        return tuple(
+            with_allocation(claim, asked[key]) if (key := key_of(claim)) in asked and not is_allocated(claim) else claim
+            for claim in claims
+        )
+
+    def _asked(self) -> list[tuple[str, Object]]:
+        """Allocations in live requests, by claim."""
+        found: list[tuple[str, Object]] = []
+        for request in self.store.all(BIND_REQUESTS):
+            with suppress(InputError):
+                raw = Raw(request)
+                if not raw.get("spec.resourceClaimAllocations") or is_given_up(raw):
+                    continue
+                pod = self.store.get(PODS, f"{raw.text('metadata.namespace')}/{raw.text('spec.podName')}")
+                called = claim_names(pod or {})
+                for entry in raw.items("spec.resourceClaimAllocations"):
+                    allocation = entry.get("allocation").value
+                    if entry.text("name") in called and isinstance(allocation, dict):
+                        found.append((called[entry.text("name")], allocation))
+        return found
+
+    def run(self, stop: threading.Event) -> None:
+        """Delete stale requests, until told to stop; only while this process leads."""
+        while not stop.is_set():
+            self._news.wait(LOOK_S)
+            if stop.wait(SETTLE_S):
+                return
+            self._news.clear()
+            if self.store.is_synced((PODS, NODES, BIND_REQUESTS)) and self.patience.fence():
+                self.collect()
+
+    def collect(self) -> int:
+        """Delete requests for our pods that nobody here waits for and that lead nowhere; how many."""
+        stale = [request for request in self.store.all(BIND_REQUESTS) if self._is_stale(request)]
+        for request in stale:
+            self._delete(str(meta(request).get("namespace")), str(meta(request).get("name")), _uid(request))
+        return len(stale)
+
+    def _is_stale(self, request: Object) -> bool:
+        """Failed, for a node that is gone, or older than KAI's binder may take; of pods that are ours and wait."""
+        raw = Raw(request)
+        key, value = self.pool
+        with suppress(InputError):
+            pod = self.store.get(PODS, f"{raw.text('metadata.namespace')}/{raw.text('spec.podName')}")
+            if pod is None or Raw(pod).text("spec.schedulerName") != self.scheduler or Raw(pod).text("spec.nodeName"):
+                return False
+            if raw.strings("metadata.labels").get(key, "") != value:
+                return False
+            with self._lock:
+                if _uid(request) in self._made.values():
+                    return False
+            age_s = self.clock() - (raw.time_s("metadata.creationTimestamp") or 0.0)
+            is_gone = self.store.get(NODES, raw.text("spec.selectedNode")) is None
+            return is_given_up(raw) or is_gone or age_s > self.patience.limit_s
+        return False
+
+    def _delete(self, namespace: str, name: str, uid: str) -> None:
+        try:
+            self.api.delete(BIND_REQUESTS, namespace, name, uid=uid)
+        except ApiError as error:
+            if not (error.is_missing or error.is_conflict or error.is_passing):
+                raise  # what passes the collector tries again
+
+    def _hear(self, resource: Resource, _key: str, _before: Object | None, _after: Object | None) -> None:
+        if resource == BIND_REQUESTS:
+            self._news.set()
+
+
+@dataclass(frozen=True, slots=True)
+class Reckoned:
+    """`Preparation` of claims that KAI's binder allocates: their devices count as given, and nothing is written."""
+
+    devices: Devices
+
+    def concerns(self, seat: Seat) -> bool:
+        """Whether the pod has claims."""
+        return self.devices.concerns(seat)
+
+    def assume(self, seat: Seat) -> None:
+        """Count the devices as given."""
+        self.devices.assume(seat)
+
+    def prepare(self, seat: Seat) -> None:
+        """Nothing: the request says it."""
+
+    def undo(self, seat: Seat) -> None:
+        """Count them no longer."""
+        self.devices.forget(seat)
+
+
+def claim_names(pod: Object) -> Mapping[str, str]:
+    """Claims of a pod (``namespace/name``) by what the pod calls them; those made from templates as its status says."""
+    raw = Raw(pod)
+    stated = {s.text("name"): s.text("resourceClaimName") for s in raw.items("status.resourceClaimStatuses")}
+    found = {
+        entry.text("name"): entry.text("resourceClaimName") or stated.get(entry.text("name"), "")
+        for entry in raw.items("spec.resourceClaims")
+    }
+    return {name: f"{raw.text('metadata.namespace')}/{claim}" for name, claim in found.items() if claim}
+
+
+def unfinished(requests: tuple[Object, ...], store: Store) -> tuple[Object, ...]:
+    """Requests that still say something: KAI leaves those of bound pods where they are until the pods go."""
+    return tuple(request for request in requests if not _is_finished(request, store))
+
+
+def _is_finished(request: Object, store: Store) -> bool:
+    status = request.get("status")
+    if not isinstance(status, dict) or status.get("phase") != "Succeeded":
+        return False
+    pod = store.get(PODS, key_of(request))
+    spec = pod.get("spec") if pod is not None else None
+    return isinstance(spec, dict) and bool(spec.get("nodeName"))
+
+
+def _is_same(request: Object, body: Object) -> bool:
+    """Whether a request that is there asks for the same, for the same pod, and has not failed."""
+    owners = [owner.get("uid") for owner in meta(request).get("ownerReferences") or ()]
+    wanted = meta(body)["ownerReferences"][0]["uid"]
+    return owners == [wanted] and request.get("spec") == body["spec"] and not is_given_up(Raw(request))
+
+
+def _uid(value: Object) -> str:
+    return str(meta(value).get("uid", ""))

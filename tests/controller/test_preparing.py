@@ -1,0 +1,100 @@
+"""How pods get their nodes follows the settings: by a replica over an API server in memory."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from kai_solver.cluster.api import ApiError, Object
+from kai_solver.cluster.memory import MemoryApi
+from kai_solver.cluster.resources import BIND_REQUESTS, PODS
+from tests.controller.replicas import bound, cluster, pod, running, until
+
+REQUESTED: dict[str, Any] = {"binding": "bindrequest"}
+
+
+def requests(api: MemoryApi) -> list[Object]:
+    return api.page(BIND_REQUESTS).items
+
+
+@contextmanager
+def binder(api: MemoryApi, refused: set[str]) -> Iterator[None]:
+    """KAI's; what is ``refused`` fails once."""
+    over = threading.Event()
+
+    def serve(request: Object) -> None:
+        name = request["metadata"]["name"]
+        status = {"phase": "Failed", "reason": "no"} if name in refused else {"phase": "Succeeded"}
+        if name not in refused:
+            target = {"metadata": {"name": name}, "target": {"name": request["spec"]["selectedNode"]}}
+            api.create(PODS, "n", target, subresource="binding")
+        refused.discard(name)
+        api.patch(BIND_REQUESTS, "n", name, {"status": status}, subresource="status")
+
+    def work() -> None:
+        while not over.wait(0.01):
+            for request in requests(api):
+                if not request.get("status"):
+                    try:
+                        serve(request)
+                    except ApiError:
+                        continue
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(10)
+
+
+def test_kais_binder_binds_and_what_fails_is_asked_again() -> None:
+    api = cluster()
+    for name in ("p", "q"):
+        pod(api, name)
+    with binder(api, {"q"}), running(api, **REQUESTED) as replica:
+        until(lambda: bound(api) == {"p", "q"})
+        until(lambda: not replica.scheduler.binder.open)
+    assert {found["status"]["phase"] for found in requests(api)} == {"Succeeded"}
+
+
+def test_what_an_earlier_leader_asked_for_is_no_place_for_others() -> None:
+    api = cluster()
+    pod(api, "early")
+    with running(api, **REQUESTED) as first:
+        until(lambda: len(requests(api)) == 1)
+        first.lost = True  # it dies, and takes nothing back
+    api._closed = False  # the next one has a connection of its own
+    for index in range(8):
+        pod(api, f"late-{index}")
+    with running(api, **REQUESTED):
+        until(lambda: len(requests(api)) == 8)
+        with binder(api, set()):
+            until(lambda: len(bound(api)) == 8)
+        assert "early" in bound(api)
+
+
+@pytest.mark.parametrize("binding", ["own", "bindrequest"])
+def test_a_part_of_a_gpu_needs_an_image_unless_kais_binder_has_one(binding: str) -> None:
+    api = cluster()
+    annotations = {"gpu-fraction": "0.5"}
+    metadata = {"name": "half", "labels": {"kai.scheduler/queue": "q"}, "annotations": annotations}
+    spec = {"schedulerName": "kai-scheduler", "containers": [{"name": "c"}]}
+    api.create(PODS, "n", {"metadata": metadata, "spec": spec})
+
+    def told() -> str:
+        found = api.get(PODS, "n", "half").get("status", {}).get("conditions") or [{}]
+        return str(found[0].get("message"))
+
+    with running(api, binding=binding, sharing={"image": ""}):
+        if binding == "own":
+            until(lambda: "set sharing.image" in told())
+            assert api.page(PODS, namespace="kai-resource-reservation").items == []
+        else:
+            until(lambda: len(requests(api)) == 1)
+            (group,) = requests(api)[0]["spec"]["selectedGPUGroups"]
+            assert group
+            assert requests(api)[0]["spec"]["receivedGPU"] == {"count": 1, "portion": "0.50"}
