@@ -148,8 +148,10 @@ class BindRequests:
         if seat.claims:
             spec["resourceClaimAllocations"] = self._allocations(seat)
         owner = {"apiVersion": "v1", "kind": "Pod", "name": seat.name, "uid": seat.uid}
-        metadata = {"name": seat.name, "namespace": seat.namespace, "ownerReferences": [owner]}
-        return {"metadata": metadata | {"labels": labels | ({key: value} if value else {})}, "spec": spec}
+        metadata: Object = {"name": seat.name, "namespace": seat.namespace, "ownerReferences": [owner]}
+        metadata |= {"labels": labels | ({key: value} if value else {})}
+        kind = {"apiVersion": BIND_REQUESTS.api_version, "kind": BIND_REQUESTS.kind}
+        return {**kind, "metadata": metadata, "spec": spec}
 
     def _allocations(self, seat: Seat) -> list[Object]:
         """Of all claims of the pod, by what the pod calls them; of those that are allocated what they have."""
