@@ -104,6 +104,7 @@ def test_a_request_is_as_kais_scheduler_writes_it() -> None:
     bench.requests.bind(seat)
     found = bench.one()
     assert (found["metadata"]["name"], found["metadata"]["namespace"]) == ("p", "n")
+    assert bench.requests._request(seat)["kind"] == "BindRequest", "an API server asks for it, MemoryApi does not"
     assert found["metadata"]["labels"] == {"selected-node": "a", "kai.scheduler/node-pool": "a100"}
     assert found["metadata"]["ownerReferences"] == [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": seat.uid}]
     assert found["spec"] == {

@@ -9,7 +9,7 @@ import pytest
 
 from kai_solver.cluster.api import ApiError, Object
 from kai_solver.cluster.memory import MemoryApi
-from kai_solver.cluster.resources import BIND_REQUESTS, PODS
+from kai_solver.cluster.resources import BIND_REQUESTS, DEVICE_CLASSES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from tests.controller.replicas import bound, cluster, pod, running, until
 
 REQUESTED: dict[str, Any] = {"binding": "bindrequest"}
@@ -75,6 +75,29 @@ def test_what_an_earlier_leader_asked_for_is_no_place_for_others() -> None:
         with binder(api, set()):
             until(lambda: len(bound(api)) == 8)
         assert "early" in bound(api)
+
+
+DRIVER = "gpu.example.org"
+
+
+def test_a_claim_gets_the_device_that_its_selector_allows() -> None:
+    api = cluster()
+    selector = {"cel": {"expression": f"device.capacity['{DRIVER}'].memory.compareTo(quantity('40Gi')) >= 0"}}
+    api.create(DEVICE_CLASSES, "", {"metadata": {"name": "gpu"}, "spec": {}})
+    devices = [{"name": name, "capacity": {"memory": {"value": size}}} for name, size in (("s", "20Gi"), ("l", "80Gi"))]
+    spec = {"driver": DRIVER, "nodeName": "a", "pool": {"name": "a", "generation": 1, "resourceSliceCount": 1}}
+    api.create(RESOURCE_SLICES, "", {"metadata": {"name": "slice"}, "spec": {**spec, "devices": devices}})
+    exactly = {"deviceClassName": "gpu", "selectors": [selector]}
+    request = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
+    metadata = {"name": "c", "labels": {"kai.scheduler/queue": "q"}}
+    api.create(RESOURCE_CLAIMS, "n", {"metadata": metadata, "spec": request})
+    pod(api, "p", gpus=0)
+    api.patch(PODS, "n", "p", {"spec": {"resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}]}})
+    with running(api):
+        until(lambda: bound(api) == {"p"})
+    status = api.get(RESOURCE_CLAIMS, "n", "c")["status"]
+    assert [found["device"] for found in status["allocation"]["devices"]["results"]] == ["l"]
+    assert [found["name"] for found in status["reservedFor"]] == ["p"]
 
 
 @pytest.mark.parametrize("binding", ["own", "bindrequest"])
