@@ -19,6 +19,7 @@ from kai_solver.kubeobjects.nodes import NodeReading, RawNode, read_nodes
 from kai_solver.kubeobjects.notices import Notices, namespaced_key, object_name, read_each
 from kai_solver.kubeobjects.objects import Object, RawObjects, group_of, kind_of
 from kai_solver.kubeobjects.owners import OWNER_KINDS, OwnerIndex
+from kai_solver.kubeobjects.pluginonly import NO_OFFERS, PluginOnly, plugin_only
 from kai_solver.kubeobjects.podgroups import GangReader
 from kai_solver.kubeobjects.pods import PodReader, RawPod
 from kai_solver.kubeobjects.priorities import read_priorities
@@ -73,8 +74,11 @@ def snapshot_from_objects(
     around = Surroundings(settings, labels, frozenset(nvidia.queues), frozenset(priorities.classes))
     recall = recall or Recall()
     has_zones = settings.numa and bool(objects.node_resource_topologies)
-    recall.begin((around, priorities, nvidia.guarded, nodes.has_single_mig, nodes.sharing, has_zones))
-    pods = _read_pods(objects, nodes, Namespaces(labels), settings, now_s, notices, book, recall)
+    offers = NO_OFFERS
+    if not settings.extended_claims:
+        offers = plugin_only(book, nodes.nodes.values(), settings.policy.gpu_resources)
+    recall.begin((around, priorities, nvidia.guarded, nodes.has_single_mig, nodes.sharing, has_zones, offers))
+    pods = _read_pods(objects, nodes, Namespaces(labels), settings, now_s, notices, book, offers, recall)
     ours, foreign = _by_scheduler(pods, settings, notices)
     reader = GangReader(priorities, settings, notices, frozenset(nvidia.guarded), recall)
     membership = assign(ours, objects.pod_groups, OwnerIndex.of(objects.other, objects.pods), reader, around)
@@ -106,6 +110,7 @@ def _read_pods(
     now_s: float,
     notices: Notices,
     book: ClaimBook,
+    offers: PluginOnly,
     recall: Recall,
 ) -> list[RawPod]:
     """All pods that can be read, KAI's utility pods excepted: what they hold, the shared pods hold already."""
@@ -121,6 +126,7 @@ def _read_pods(
         notices=notices,
         has_zones=settings.numa and bool(objects.node_resource_topologies),
         claims=book,
+        plugin_only=offers,
     )
 
     def read(raw: Raw) -> RawPod | None:

@@ -12,6 +12,7 @@ from kai_solver.kubeobjects.constraints import ConstraintReader, marks
 from kai_solver.kubeobjects.gpus import gpu_groups, gpu_request
 from kai_solver.kubeobjects.nodes import NodeReading
 from kai_solver.kubeobjects.notices import Notices
+from kai_solver.kubeobjects.pluginonly import NO_OFFERS, PluginOnly
 from kai_solver.kubeobjects.raw import Raw
 from kai_solver.kubeobjects.resources import Amounts, pod_request
 from kai_solver.kubeobjects.settings import KubeSettings
@@ -97,6 +98,7 @@ class PodReader:
     notices: Notices
     has_zones: bool = False
     claims: ClaimBook = field(default_factory=ClaimBook)
+    plugin_only: PluginOnly = NO_OFFERS
 
     def read(self, raw: Raw) -> RawPod:
         """Read one pod.
@@ -120,7 +122,9 @@ class PodReader:
         keys, lacking = self.claims.of_pod(raw)
         claims, single = bool(raw.items("spec.resourceClaims")), self.nodes.has_single_mig
         implied = implied_terms(gpu, paid_milli, self.settings.policy, claims=claims, single_mig=single)
-        constraints = self.constraints.read(raw, labels, implied)
+        terms, refused = self.plugin_only.of_pod(amounts)
+        constraints = self.constraints.read(raw, labels, (*implied, *terms))
+        lacking = (*lacking, *refused)
         if gpu.is_shared and self.settings.no_shares:
             lacking = (*lacking, self.settings.no_shares)
         if lacking:

@@ -32,6 +32,8 @@ class KubeSettings:
         (KAI: ``ignoreList``); reckon what is free there from the pods (``reconstructAvailable``).
     no_shares
         Why pods that ask for a part of a GPU cannot be served, with the cure; empty where they can.
+    extended_claims
+        Extended resources that only a DeviceClass offers can be had: somebody makes the claims for them.
     notices
         What could not be taken over from where the settings came from.
     """
@@ -49,6 +51,7 @@ class KubeSettings:
     numa_ignored: frozenset[str] = frozenset()
     numa_reconstruct: bool = True
     no_shares: str = ""
+    extended_claims: bool = True
     notices: tuple[Notice, ...] = ()
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from kai_solver.claims import lower
-from kai_solver.domain import Snapshot
-from kai_solver.kubeobjects import objects_from_documents, snapshot_from_objects
+from kai_solver.domain import Requirement, Snapshot
+from kai_solver.kubeobjects import KubeSettings, objects_from_documents, snapshot_from_objects
 from kai_solver.kubeobjects.export import objects_from_snapshot
 
 API = "resource.k8s.io/v1"
@@ -208,3 +208,36 @@ def test_what_is_exported_is_read_again(seen: Any, build: Any) -> None:
     assert "firstAvailable" in again.claims.claims[1].problem
     assert again.gangs[0].pods[0].gpu == snapshot.gangs[0].pods[0].gpu
     assert again.schema == snapshot.schema
+
+
+# -- where nobody makes claims for extended resources ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "resource", ["nvidia.com/gpu", "example.org/thing", f"deviceclass.resource.kubernetes.io/{DRIVER}"]
+)
+def test_what_only_a_class_offers_is_refused_by_name(build: Any, resource: str) -> None:
+    offered: dict[str, Any] = {} if resource.endswith(DRIVER) else {"extendedResourceName": resource}
+    pod = build.pod("p", {"spec": {"containers": [{"name": "c", "resources": {"limits": {resource: "1"}}}]}})
+    plain = build.pod("plain")
+    everything = [build.node("n", gpus=0), pod, plain, device_class(**offered), a_slice([gpu("gpu-0")])]
+    found = objects_from_documents(("f", value) for value in everything)
+
+    def blocked(settings: KubeSettings) -> dict[str, tuple[str, ...]]:
+        gangs = snapshot_from_objects(found, now_s=build.now_s, settings=settings).gangs
+        return {gang.pods[0].name: gang.pods[0].constraints.blocked for gang in gangs}
+
+    refused = blocked(KubeSettings(extended_claims=False))
+    assert refused["p"][0].startswith(f"{resource} is offered only by DeviceClass {DRIVER}")
+    assert refused["plain"] == ()
+    assert blocked(KubeSettings()) == {"p": (), "plain": ()}
+
+
+def test_what_a_plugin_offers_too_comes_from_there(build: Any) -> None:
+    nodes = [build.node("n", gpus=0), build.node("m", gpus=2)]
+    everything = [*nodes, build.pod("p", gpus=1), device_class(extendedResourceName="nvidia.com/gpu")]
+    found = objects_from_documents(("f", value) for value in [*everything, a_slice([gpu("gpu-0")])])
+    snapshot = snapshot_from_objects(found, now_s=build.now_s, settings=KubeSettings(extended_claims=False))
+    constraints = snapshot.gangs[0].pods[0].constraints
+    assert constraints.blocked == ()
+    assert constraints.node_terms == (((Requirement("metadata.name", "In", ("m",)),),),)

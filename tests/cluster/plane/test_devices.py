@@ -105,3 +105,10 @@ def test_kais_binder_allocates_what_its_request_says(cluster: Cluster, requestin
         assert sorted(given(claim) for claim in claims) == [[], ["large"], ["large"]]
         (entry,) = next(iter(binder.seen.values()))["spec"]["resourceClaimAllocations"]
         assert entry["name"] == "gpu"
+
+
+def test_what_only_a_class_offers_is_refused_by_name(cluster: Cluster) -> None:
+    cluster.controller()
+    cluster.pod("asking", "research", 0, amounts={"deviceclass.resource.kubernetes.io/gpu": "1"})
+    wait_for("it is told", lambda: "offered only by DeviceClass gpu" in condition(cluster, "asking").get("message", ""))
+    assert cluster.bound() == []
