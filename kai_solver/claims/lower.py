@@ -265,7 +265,10 @@ class _Lowering:
         return replace(node, allocatable=tuple(allocatable), gpus=node.gpus + gpus)
 
     def _gang(self, gang: Gang) -> Gang:
-        return replace(gang, pods=tuple(self._pod(pod) for pod in gang.pods))
+        """The very same where nothing is added, so that whoever remembers it knows it again."""
+        pods = tuple(self._pod(pod) for pod in gang.pods)
+        is_same = all(one is other for one, other in zip(pods, gang.pods, strict=True))
+        return gang if is_same else replace(gang, pods=pods)
 
     def _pod(self, pod: Pod) -> Pod:
         change = self.changes.get(pod.key)
@@ -274,7 +277,8 @@ class _Lowering:
         if change is not None:
             held = self.demand.amounts_held(change.held), self.demand.amounts_plain(change.plain)
             rows = tuple(map(sum, zip(rows, *held, strict=True)))
-        pod = replace(pod, request=pod.request + rows)
+        if rows:
+            pod = replace(pod, request=pod.request + rows)
         if change is not None:
             pod = self._changed(pod, change)
         elsewhere = self.demand.no_shares_on

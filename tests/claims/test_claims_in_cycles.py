@@ -261,6 +261,13 @@ def test_what_was_put_on_top_is_taken_off_again(cluster: Cluster) -> None:
     assert snapshot_from_native(native_from_snapshot(snapshot)) == snapshot
 
 
+def test_where_nobody_claims_anything_gangs_are_the_very_same(cluster: Cluster) -> None:
+    bare = raised(cluster([{"name": "a"}, {"name": "b"}]))
+    lowered = lower(bare)
+    assert all(one is other for one, other in zip(lowered.gangs, bare.gangs, strict=True))
+    assert all(node.gpus == 2 for node in lowered.nodes), "their nodes have the devices all the same"
+
+
 def test_rounds_carry_allocations_and_give_up_those_of_the_evicted(cluster: Cluster, planned: Planned) -> None:
     gangs = [
         {"name": "r", "priority": 10, "lastStart": "1h", "pods": [{"claims": ["c"], "running": {"n0": 1}}]},
