@@ -19,7 +19,7 @@ from kai_solver.kubeobjects.nodes import NodeReading, RawNode, read_nodes
 from kai_solver.kubeobjects.notices import Notices, namespaced_key, object_name, read_each
 from kai_solver.kubeobjects.objects import Object, RawObjects, group_of, kind_of
 from kai_solver.kubeobjects.owners import OWNER_KINDS, OwnerIndex
-from kai_solver.kubeobjects.pluginonly import NO_OFFERS, PluginOnly, plugin_only
+from kai_solver.kubeobjects.pluginonly import PluginOnly, plugin_only
 from kai_solver.kubeobjects.podgroups import GangReader
 from kai_solver.kubeobjects.pods import PodReader, RawPod
 from kai_solver.kubeobjects.priorities import read_priorities
@@ -74,9 +74,7 @@ def snapshot_from_objects(
     around = Surroundings(settings, labels, frozenset(nvidia.queues), frozenset(priorities.classes))
     recall = recall or Recall()
     has_zones = settings.numa and bool(objects.node_resource_topologies)
-    offers = NO_OFFERS
-    if not settings.extended_claims:
-        offers = plugin_only(book, nodes.nodes.values(), settings.policy.gpu_resources)
+    offers = plugin_only(book, nodes, settings)
     recall.begin((around, priorities, nvidia.guarded, nodes.has_single_mig, nodes.sharing, has_zones, offers))
     pods = _read_pods(objects, nodes, Namespaces(labels), settings, now_s, notices, book, offers, recall)
     ours, foreign = _by_scheduler(pods, settings, notices)

@@ -3,14 +3,15 @@
 A pod gets such a resource from nodes whose device plugin offers it as well; where there is none it waits, and is told.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kai_solver.claims.extended import PREFIX
 from kai_solver.domain import NodeTerm, Requirement
 from kai_solver.kubeobjects.claims import ClaimBook
-from kai_solver.kubeobjects.nodes import RawNode
+from kai_solver.kubeobjects.nodes import NodeReading
 from kai_solver.kubeobjects.resources import Amounts
+from kai_solver.kubeobjects.settings import KubeSettings
 from kai_solver.units.resources import FIXED, GPU
 
 _TEXT = (
@@ -44,12 +45,12 @@ class PluginOnly:
 NO_OFFERS = PluginOnly({})
 
 
-def plugin_only(book: ClaimBook, nodes: Iterable[RawNode], gpu_resources: tuple[str, ...]) -> PluginOnly:
-    """What the classes of ``book`` offer, and who has it besides."""
+def plugin_only(book: ClaimBook, nodes: NodeReading, settings: KubeSettings) -> PluginOnly:
+    """What the classes of ``book`` offer, and who has it besides; empty where somebody makes the claims."""
     offers: dict[str, tuple[str, tuple[str, ...]]] = {}
-    known = list(nodes)
-    for found in sorted(book.classes, key=lambda one: one.name):
+    classes = () if settings.extended_claims else sorted(book.classes, key=lambda found: found.name)
+    for found in classes:
         for resource in filter(None, (found.extended_resource, PREFIX + found.name)):
-            having = tuple(node.name for node in known if node.amounts.get(resource))
+            having = tuple(node.name for node in nodes.nodes.values() if node.amounts.get(resource))
             offers.setdefault(resource, (found.name, having))
-    return PluginOnly(offers, gpu_resources[0])
+    return PluginOnly(offers, settings.policy.gpu_resources[0])
