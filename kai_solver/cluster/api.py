@@ -120,6 +120,10 @@ class Api(Protocol):
         """The same server by a connection of its own, on which no answer is waited for longer than this."""
         ...
 
+    def served(self, api_version: str) -> frozenset[Resource]:
+        """Kinds of one version of one group; none where it is not installed."""
+        ...
+
     def close(self) -> None:
         """Nothing more is wanted of it; watches end, at the latest when the server next says something."""
         ...

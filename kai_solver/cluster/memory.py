@@ -47,6 +47,13 @@ class MemoryApi:
         self._objects: dict[Resource, dict[str, Object]] = {resource: {} for resource in served}
         self._history: deque[tuple[int, Resource, WatchEvent]] = deque(maxlen=KEPT_EVENTS)
 
+    def install(self, resource: Resource) -> None:
+        """Serve one more kind from now on."""
+        with self._lock:
+            self._objects[resource] = {}
+            self._news[resource] = threading.Condition(self._lock)
+            self._served |= {resource}
+
     def page(self, resource: Resource, *, namespace: str = "", limit: int = 500, continue_: str = "") -> Page:
         """One page; pages go on at a position, as nothing is expected to change between them."""
         with self._lock:
@@ -161,6 +168,10 @@ class MemoryApi:
         """Itself: it answers at once."""
         return self
 
+    def served(self, api_version: str) -> frozenset[Resource]:
+        """Kinds of one version of one group."""
+        return frozenset(kind for kind in self._served if kind.api_version == api_version)
+
     def close(self) -> None:
         """End all watches."""
         with self._lock:
@@ -201,7 +212,7 @@ class MemoryApi:
                 raise ApiError(409, "Conflict", f"pod {name} is assigned, being deleted, or has scheduling gates")
             spec["nodeName"] = body["target"]["name"]
             conditions = value.setdefault("status", {}).setdefault("conditions", [])
-            value["status"]["conditions"] = _by_type(conditions, [{"type": "PodScheduled", "status": "True"}])
+            value["status"]["conditions"] = _by_type(conditions, [_bound(self._now())])
             value["metadata"].setdefault("annotations", {}).update(meta(body).get("annotations") or {})
             self._write("MODIFIED", resources.PODS, key_of(value), value)
             return {"kind": "Status", "status": "Success"}
@@ -249,6 +260,11 @@ class MemoryApi:
             if changed == resource:
                 found.append((version, event))
         return found[::-1]
+
+
+def _bound(now_s: float) -> dict[str, str]:
+    """The condition that the registry of pods sets with a binding."""
+    return {"type": "PodScheduled", "status": "True", "lastTransitionTime": format_time(int(now_s))}
 
 
 def _namespace(value: Mapping[str, Any]) -> str:

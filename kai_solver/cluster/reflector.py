@@ -32,6 +32,8 @@ class Reflector:
     ----------
     stop
         Set by whoever wants it to end.
+    is_optional
+        A kind that we may not see is as if there were nothing of it; `complain` hears of it once.
     complain
         Told of every failure; the reflector goes on after a wait with jitter, twice as long each time.
     """
@@ -43,12 +45,16 @@ class Reflector:
         store: Store,
         stop: threading.Event,
         complain: Complaint = lambda _resource, _error: None,
+        *,
+        is_optional: bool = False,
     ) -> None:
         self._api = api
         self.resource = resource
         self._store = store
         self._stop = stop
         self._complain = complain
+        self._is_optional = is_optional
+        self._is_told = False
         self._version = ""
         self._retrying = Retrying(
             retry=retry_if_exception(lambda error: isinstance(error, ApiError)),
@@ -75,9 +81,8 @@ class Reflector:
             try:
                 page = self._api.page(self.resource, continue_=continue_)
             except ApiError as error:
-                if error.is_missing:
-                    self._store.replace(self.resource, ())
-                    self._rest(ABSENT_S)
+                if error.is_missing or (self._is_optional and error.status == 403):
+                    self._be_without(error)
                     return
                 if error.is_gone and continue_:
                     items, continue_ = [], ""  # the list took too long; its pages are of one moment or of none
@@ -89,6 +94,14 @@ class Reflector:
                 self._store.replace(self.resource, items)
                 self._version = page.resource_version
                 return
+
+    def _be_without(self, error: ApiError) -> None:
+        """There is nothing of the kind, for a while."""
+        if not (error.is_missing or self._is_told):
+            self._complain(self.resource, error)
+            self._is_told = True
+        self._store.replace(self.resource, ())
+        self._rest(ABSENT_S)
 
     def _watch(self) -> None:
         """Follow the changes of one watch; what is too old to be followed is listed again."""

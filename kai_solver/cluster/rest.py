@@ -1,7 +1,7 @@
 """The API server over HTTP: the client library's configuration and connections, our own raw JSON."""
 
 import http.client
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 from urllib.parse import urlencode
 
@@ -144,11 +144,9 @@ class RestApi:
         Kinds of one group may be served in different versions (Queue v2, PodGroup v2alpha2): all are asked for.
         """
         found: dict[tuple[str, str], Resource] = {}
-        for path in (
-            "/api/v1",
-            *(path for group in self._call("GET", "/apis").get("groups", []) for path in _paths(group)),
-        ):
-            for kind in self._served(path):
+        groups = self._call("GET", "/apis").get("groups", [])
+        for version in ("v1", *(version for group in groups for version in _versions(group))):
+            for kind in self.served(version):
                 found.setdefault((kind.group, kind.plural), kind)
         return frozenset(found.values())
 
@@ -156,21 +154,22 @@ class RestApi:
         """The same server by connections of its own: those of others may be half open, and hold nobody up."""
         return RestApi(self._settings, self._user_agent, limit_s)
 
-    def close(self) -> None:
-        """Close all connections; watches in other threads end."""
-        self._pool.clear()
-
-    def _served(self, path: str) -> Iterator[Resource]:
+    def served(self, api_version: str) -> frozenset[Resource]:
+        """Kinds of one version of one group; none where it is not installed, or its aggregated server is away."""
+        path = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
         try:
             listed = self._call("GET", path)
         except ApiError as error:
             if error.status in (404, 503):
-                return  # an aggregated API whose server is away
+                return frozenset()
             raise
-        group, _, version = str(listed["groupVersion"]).rpartition("/")
-        for one in listed.get("resources", ()):
-            if "/" not in one["name"]:
-                yield Resource(group, version, one["name"], one["kind"], bool(one["namespaced"]))
+        group, _, version = api_version.rpartition("/")
+        kinds = (one for one in listed.get("resources", ()) if "/" not in one["name"])
+        return frozenset(Resource(group, version, k["name"], k["kind"], bool(k["namespaced"])) for k in kinds)
+
+    def close(self) -> None:
+        """Close all connections; watches in other threads end."""
+        self._pool.clear()
 
     def _call(
         self,
@@ -227,10 +226,10 @@ class RestApi:
         return {"Authorization": token} if token else {}
 
 
-def _paths(group: Mapping[str, Any]) -> Iterator[str]:
-    """Where a group's kinds are listed, the version that the server prefers first."""
+def _versions(group: Mapping[str, Any]) -> Iterable[str]:
+    """Versions of a group as ``apiVersion`` names them, the one that the server prefers first."""
     versions = (group["preferredVersion"], *group.get("versions", ()))
-    return (f"/apis/{name}" for name in dict.fromkeys(one["groupVersion"] for one in versions))
+    return dict.fromkeys(one["groupVersion"] for one in versions)
 
 
 def _events(answer: urllib3.BaseHTTPResponse) -> Iterator[WatchEvent]:

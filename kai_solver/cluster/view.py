@@ -46,7 +46,7 @@ class View:
     Parameters
     ----------
     owners
-        Kinds of pods' owners that the store keeps.
+        Gives the owners of pods.
     settings
         None: as the objects in the cluster say.
     overlays
@@ -59,7 +59,7 @@ class View:
         self,
         store: Store,
         assumed: Assumed,
-        owners: tuple[Resource, ...] = (),
+        owners: Callable[[], tuple[Object, ...]] = tuple,
         settings: KubeSettings | None = None,
         overlays: tuple[Overlay, ...] = (),
         claims: Overlay | None = None,
@@ -75,7 +75,7 @@ class View:
         """The raw objects of this moment."""
         found = RawObjects(
             **{field: self._store.all(resource) for resource, field in FIELDS.items()},  # type: ignore[arg-type]
-            other=tuple(value for resource in self._owners for value in self._store.all(resource)),
+            other=self._owners(),
         )
         pods: tuple[Object, ...] = found.pods  # type: ignore[assignment]
         for overlay in self._overlays:

@@ -11,7 +11,7 @@ from kai_solver.cluster import lease
 from kai_solver.cluster.api import Api, ApiError
 from kai_solver.cluster.reflector import Reflector
 from kai_solver.cluster.resources import Resource
-from kai_solver.cluster.view import View
+from kai_solver.cluster.view import FIELDS, View
 from kai_solver.controller.admission.webhook import Webhook
 from kai_solver.controller.explaining import Explaining
 from kai_solver.controller.loop import Reporter, Scheduler
@@ -81,8 +81,10 @@ class Controller:
         parts, acts = self._parts, not self.settings.dry_run
         servers = self._serve()
         self.webhook = self._make_webhook()
+        parts.known.kin.watch = self._watch
         for kind in parts.known.kinds:
-            _start(Reflector(self.api, kind, parts.known.store, self.stop, self._complain).run)
+            self._watch(kind)
+        _start(lambda: parts.known.kin.run(self.stop))
         if parts.teller is not None:
             self._telling = _start(functools.partial(parts.teller.run, self.stop))
         if acts and self.settings.leadership.enabled:
@@ -97,6 +99,10 @@ class Controller:
             for server in (*servers, *([self.webhook] if self.webhook else ())):
                 server.close()
         return not self.lost
+
+    def _watch(self, kind: Resource) -> None:
+        store, is_optional = self._parts.known.store, kind not in FIELDS
+        _start(Reflector(self._parts.api, kind, store, self.stop, self._complain, is_optional=is_optional).run)
 
     def fence(self) -> bool:
         """Whether this replica may act now."""
@@ -132,7 +138,7 @@ class Controller:
     def snapshot(self) -> bytes:
         """What it sees now, as KAI's own ``/get-snapshot`` would write it."""
         known = self._parts.known
-        objects = View(known.store, known.assumed, known.owners).objects(self._clock())
+        objects = View(known.store, known.assumed, known.kin.objects).objects(self._clock())
         return export_kai_snapshot(objects, kube_settings(self.settings))
 
     def _serve(self) -> list[Server]:

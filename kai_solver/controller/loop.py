@@ -128,6 +128,8 @@ class Scheduler:
         Decide and report, change nothing.
     has_group
         Whether a gang has a PodGroup in the cluster, or will have one.
+    knows
+        Whether the cluster is known well enough to decide; asked before cycles.
     """
 
     store: Store
@@ -144,6 +146,7 @@ class Scheduler:
     apart: Apart = field(default_factory=Apart)
     dry_run: bool = False
     has_group: Callable[[str], bool] = lambda _: False
+    knows: Callable[[], bool] = lambda: True
     clock: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
     news: News = field(default_factory=News)
@@ -164,7 +167,7 @@ class Scheduler:
             found = self.news.wait(min(1.0, max(0.0, due_s - self.beat_s)))
             if not found and self.monotonic() < due_s:
                 continue
-            if not (self.store.is_synced((PODS, NODES)) and self.fence()):
+            if not (self.store.is_synced((PODS, NODES)) and self.fence() and self.knows()):
                 stop.wait(NOT_YET_S)  # the news waits, too
                 continue
             stop.wait(max(self.pace.settle_s, last_s + self.pace.period_s - self.monotonic()))

@@ -8,13 +8,15 @@ import structlog
 
 from kai_solver.cluster.binding import GangBound
 from kai_solver.controller.loop import Cycle, Reporter
-from kai_solver.domain import Gang, Pending, Reason
+from kai_solver.domain import Gang, Pending, Reason, Rung
+from kai_solver.domain.model import LADDER
 from kai_solver.explain import relative_gap
 from kai_solver.metrics import Metrics
 
 _LOG = structlog.get_logger(__name__)
 _REMEMBERED = 1000
 _REJECTED = frozenset({Reason.QUEUE_DOES_NOT_EXIST, Reason.QUEUE_NOT_LEAF, Reason.SET_ASIDE})
+_NO_TURN = _REJECTED | {Reason.NOT_READY}
 
 
 class Reporters:
@@ -81,17 +83,31 @@ class LogReporter:
 
 
 class MetricReporter:
-    """Keeps the metrics of `Metrics` that come from cycles. ``classes``: names of priority classes by value."""
+    """Keeps the metrics of `Metrics` that come from cycles.
+
+    Parameters
+    ----------
+    classes
+        Names of priority classes by value.
+    pool
+        Name of the node pool.
+    ladder
+        What is tried for a gang, in turn.
+    """
 
     def __init__(
         self,
         metrics: Metrics,
         clock: Callable[[], float] = time.time,
         classes: Callable[[], Mapping[int, str]] = dict,
+        pool: str = "default",
+        ladder: Callable[[], Sequence[Rung]] = lambda: LADDER,
     ) -> None:
         self._metrics = metrics
         self._clock = clock
         self._classes = classes
+        self._pool = pool
+        self._ladder = ladder
         self._names: Mapping[int, str] = {}
         self._waits: deque[float] = deque(maxlen=_REMEMBERED)
         self._turns: dict[int, Counter[str]] = {}
@@ -118,6 +134,7 @@ class MetricReporter:
         self._admitted(cycle, gangs)
         self._pending(cycle, gangs)
         self._evicted(cycle, gangs)
+        self._acted(cycle)
 
     def bound(self, outcome: GangBound) -> None:
         """Pods by outcome."""
@@ -156,6 +173,19 @@ class MetricReporter:
         for state, count in Counter(pending.proof.state for pending in waiting).items():
             metrics.proofs.labels(state).set(count)
 
+    def _acted(self, cycle: Cycle) -> None:
+        """Each gang counts on the rungs up to the one that served it, and on all where it still waits (1.12)."""
+        plan = cycle.plan
+        last: dict[str, Rung] = dict(reversed(plan.admitted))
+        for pending in plan.pending:
+            if pending.gang not in cycle.busy and pending.reason not in _NO_TURN:
+                last[pending.gang] = Rung.ALLOCATE if pending.reason is Reason.PREEMPTION_DELAY else Rung.PREEMPT
+        for rung in self._ladder():
+            turns = sum(LADDER.index(rung) <= LADDER.index(reached) for reached in last.values())
+            self._metrics.acted_on.labels(rung.value).inc(turns)
+        stale = {eviction.gang for eviction in plan.evictions if eviction.reason == "stale"}
+        self._metrics.acted_on.labels(Rung.STALE.value).inc(len(stale))
+
     def _class(self, priority: int) -> str:
         """Name of the priority class; the number where no class has it."""
         return self._names.get(priority, str(priority))
@@ -177,7 +207,7 @@ class MetricReporter:
         for departure in done:
             gang = gangs[departure.gang]
             self._metrics.preemptions.labels(self._class(gang.priority)).inc()
-            self._metrics.evicted.labels(gang.name, gang.namespace, gang.uid, "default", departure.rule).inc()
+            self._metrics.evicted.labels(gang.name, gang.namespace, gang.uid, self._pool, departure.rule).inc()
 
 
 def _decision(pending: Pending) -> str:

@@ -15,10 +15,12 @@ from kai_solver.cluster.api import Api, meta
 from kai_solver.cluster.assumed import Assumed
 from kai_solver.cluster.binding import Binder
 from kai_solver.cluster.evicting import Evictor, Rates
+from kai_solver.cluster.kin import Kin
 from kai_solver.cluster.lease import Lease, LeaseTimes
 from kai_solver.cluster.promises import Promises
 from kai_solver.cluster.resources import NODES, PRIORITY_CLASSES, Resource
 from kai_solver.cluster.store import Store
+from kai_solver.cluster.timing import TimedApi
 from kai_solver.cluster.view import FIELDS, View
 from kai_solver.controller.apart import Apart
 from kai_solver.controller.deciding import Decider
@@ -62,19 +64,23 @@ class Known:
     store: Store
     assumed: Assumed
     promises: Promises
-    owners: tuple[Resource, ...]
-    """Kinds of pods' owners that are installed."""
+    kin: Kin
 
     @property
     def kinds(self) -> tuple[Resource, ...]:
         """All kinds that are listed and watched."""
-        return (*FIELDS, *self.owners)
+        return (*FIELDS, *self.kin.kinds)
+
+    def is_enough(self) -> bool:
+        """Whether each kind was listed once, and who made the pods is known."""
+        return self.store.is_synced(self.kinds) and self.kin.is_settled()
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What a replica is made of; ``teller`` is None where nothing may be written; ``over``: nothing may any more."""
 
+    api: Api
     known: Known
     metrics: Metrics
     lease: Lease
@@ -90,7 +96,8 @@ class Parts:
 def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...], clock: Clock) -> Parts:
     """Make all parts; nothing runs yet. ``reporters`` are told of cycles beside logs, metrics and the cluster."""
     metrics = Metrics(namespace=settings.metrics_namespace)
-    known = Known(Store(), Assumed(), Promises(), _owners(api))
+    api = TimedApi(api, lambda verb, seconds: metrics.api_seconds.labels(verb).observe(seconds))
+    known = _known(api, settings)
     lease = _lease(api, settings)
     over = threading.Event()
     fence = functools.partial(_may_act, lease, metrics, over, settings.dry_run or not settings.leadership.enabled)
@@ -98,12 +105,12 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
     view = _view(known, before, settings)
     decider = Decider(settings.model, settings.budget, functools.partial(_note_fault, metrics))
     pools = Pools(**{name: ThreadPoolExecutor(size, name) for name, size in settings.workers})
-    told = Reporters()
+    told, pool = Reporters(), settings.node_pool or "default"
     has_node = functools.partial(_has_node, known.store)
     steps, way = before.steps, before.way
     binder = Binder(api, known.assumed, pools.writes, fence, told.bound, steps, pools.waits, has_node, way)
     teller = None if settings.dry_run else _teller(api, known.store, settings, fence, binder, decider, view, clock)
-    for reporter in (*_reporters(known, metrics, decider, teller, clock), *reporters):
+    for reporter in (*_reporters(known, metrics, decider, teller, clock, pool), *reporters):
         told.add(reporter)
     evictor = Evictor(api, known.assumed, fence, _rates(settings), clock)
     scheduler = Scheduler(
@@ -121,9 +128,11 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
         apart=Apart(settings.namespace, settings.scheduler_name),
         dry_run=settings.dry_run,
         has_group=teller.has_group if teller is not None else lambda _: False,
+        knows=known.is_enough,
         clock=clock,
     )
-    return Parts(known, metrics, lease, fence, decider, before, scheduler, teller, pools, over)
+    known.kin.wake = scheduler.news.tell
+    return Parts(api, known, metrics, lease, fence, decider, before, scheduler, teller, pools, over)
 
 
 def kube_settings(settings: ControllerSettings) -> KubeSettings:
@@ -136,12 +145,18 @@ def kube_settings(settings: ControllerSettings) -> KubeSettings:
         default_queue=settings.default_queue,
         no_shares="" if settings.sharing.image or settings.binding == "bindrequest" else NO_SHARES,
         extended_claims=False,
+        groups_pods=settings.grouping == "own",
     )
 
 
-def _owners(api: Api) -> tuple[Resource, ...]:
-    found = (kind for kind in api.installed() if (kind.group, kind.kind) in OWNER_KINDS)
-    return tuple(sorted(found, key=lambda kind: kind.name))
+def _known(api: Api, settings: ControllerSettings) -> Known:
+    """Who made a pod matters only where we group pods ourselves; owners are watched as far as they are installed."""
+    store = Store()
+    if settings.grouping != "own":
+        return Known(store, Assumed(), Promises(), Kin(api, store, ""))
+    owners = [kind for kind in api.installed() if (kind.group, kind.kind) in OWNER_KINDS]
+    kin = Kin(api, store, settings.scheduler_name, sorted(owners, key=lambda kind: kind.name))
+    return Known(store, Assumed(), Promises(), kin)
 
 
 def _lease(api: Api, settings: ControllerSettings) -> Lease:
@@ -163,8 +178,8 @@ def _has_node(store: Store, name: str) -> bool:
 
 
 def _view(known: Known, before: Preparing, settings: ControllerSettings) -> View:
-    overlays, claims = (known.promises.overlay,), before.claims
-    return View(known.store, known.assumed, known.owners, kube_settings(settings), overlays, claims)
+    overlays, claims = (known.promises.overlay, known.kin.overlay), before.claims
+    return View(known.store, known.assumed, known.kin.objects, kube_settings(settings), overlays, claims)
 
 
 def _teller(
@@ -187,13 +202,14 @@ def _rates(settings: ControllerSettings) -> Rates:
 
 
 def _reporters(
-    known: Known, metrics: Metrics, decider: Decider, teller: Teller | None, clock: Clock
+    known: Known, metrics: Metrics, decider: Decider, teller: Teller | None, clock: Clock, pool: str
 ) -> Iterator[Reporter]:
     """Who is told what happens: logs, metrics, the cluster."""
     endings = Endings(metrics, known.store)
     known.store.listen(endings)
     yield LogReporter()
-    yield MetricReporter(metrics, clock, functools.partial(_priority_classes, known.store))
+    classes = functools.partial(_priority_classes, known.store)
+    yield MetricReporter(metrics, clock, classes, pool, lambda: decider.model.ladder)
     yield endings
     totals: dict[Counter, Callable[[], int]] = {
         metrics.assumed_expired: lambda: known.assumed.expired,

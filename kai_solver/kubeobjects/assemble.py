@@ -232,7 +232,11 @@ class _Finish:
 
     def gangs(self, membership: Membership) -> tuple[Gang, ...]:
         """Gangs with their pods, in the order of the PodGroups."""
-        return tuple(self._gang(gang, membership.seats.get(key, [])) for key, gang in membership.gangs.items())
+        seats, unwritten = membership.seats, membership.unwritten
+        return tuple(
+            self._gang(gang, seats.get(key, []), is_written=key not in unwritten)
+            for key, gang in membership.gangs.items()
+        )
 
     def load(self, pods: Iterable[RawPod]) -> tuple[Pod, ...]:
         """Pods that nobody here schedules, as far as they hold resources of our nodes."""
@@ -241,14 +245,15 @@ class _Finish:
     def _finished(self, pod: RawPod, podset: str = "default") -> Pod:
         return self.recall.finish(pod, self.schema, podset)
 
-    def _gang(self, gang: Gang, seats: list[tuple[RawPod, str]]) -> Gang:
+    def _gang(self, gang: Gang, seats: list[tuple[RawPod, str]], *, is_written: bool) -> Gang:
         pods = tuple(self._finished(pod, podset) for pod, podset in seats if self._stands(pod))
         lost = [pod for pod, _ in seats if self._is_lost(pod)]
         if lost and not gang.set_aside:
             reason = f"its pod {lost[0].key} runs on node {lost[0].node!r}, which does not exist"
             self.notices.set_aside(f"PodGroup {gang.key}", f"{reason}. Export that node too")
             return replace(gang, pods=pods, set_aside=reason)
-        return self.recall.gathered(gang, pods)
+        running = () if is_written else (pod.raw for pod, _ in seats if pod.status.is_active)
+        return self.recall.gathered(gang, pods, running)
 
     def _stands(self, pod: RawPod) -> bool:
         """Whether the pod takes part: it waits, is finished, or holds resources of a node of ours."""

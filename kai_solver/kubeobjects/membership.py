@@ -27,18 +27,25 @@ from kai_solver.kubeobjects.podgroups import GangReader
 from kai_solver.kubeobjects.pods import RawPod
 from kai_solver.kubeobjects.raw import Raw
 
+_NAMED = 5
+
 Seats = dict[str, list[tuple[RawPod, str]]]
 """Pods with their podsets, by gang (``namespace/name``)."""
 
 
 @dataclass(slots=True)
 class Membership:
-    """Gangs with their pods, gangs of other node pools, and the pods that found none of ours."""
+    """Gangs with their pods, gangs of other node pools, and the pods that found none of ours.
+
+    ``ungrouped``: those that somebody else is to group first; ``unwritten``: gangs that no PodGroup stands for.
+    """
 
     gangs: dict[str, Gang]
     elsewhere: frozenset[str] = frozenset()
     seats: Seats = field(default_factory=lambda: defaultdict(list))
     loose: list[RawPod] = field(default_factory=list)
+    ungrouped: list[RawPod] = field(default_factory=list)
+    unwritten: set[str] = field(default_factory=set)
 
 
 def assign(
@@ -59,11 +66,15 @@ def assign(
         if named and not _is_of_our_making(pod, f"{pod.namespace}/{named}", owners, outcome, own):
             _seat(outcome, pod, f"{pod.namespace}/{named}", pod.labels.get(names.SUBGROUP) or "default", reader.notices)
             continue
+        if not around.settings.groups_pods:
+            outcome.ungrouped.append(pod)
+            continue
         member = _member(pod, owners, outcome, reader.notices, around)
         if member is not None:
             unnamed.append(member)
     ungrouped = _join(outcome, unnamed, _Made(_gangs_by_owner(others), owners), reader.notices)
     _group(outcome, ungrouped, reader, around, own)
+    _leave(outcome, reader.notices)
     _hear_pods(outcome, reader.notices)
     return outcome
 
@@ -103,6 +114,15 @@ def _member_of(pod: RawPod, owners: OwnerIndex) -> Member:
     """
     chain = owners.chain(pod.raw)
     return Member(pod, chain.owners, chain.above)
+
+
+def _leave(outcome: Membership, notices: Notices) -> None:
+    """Pods that somebody else groups are left to him: one notice for all that wait."""
+    outcome.loose += outcome.ungrouped
+    waiting = [pod.key for pod in outcome.ungrouped if not pod.status.holds_resources]
+    if waiting:
+        named = ", ".join(waiting[:_NAMED]) + (f" and {len(waiting) - _NAMED} more" if len(waiting) > _NAMED else "")
+        notices.warn("Pods", f"wait for a pod grouper to name their PodGroup ({names.POD_GROUP}): {named}")
 
 
 def _hear_pods(outcome: Membership, notices: Notices) -> None:
@@ -246,6 +266,7 @@ def _group(
                 _follow(outcome, found.key, own[found.key], grouped.own, reader)
         if found.key not in outcome.gangs:
             outcome.gangs[found.key] = grouped.gang
+            outcome.unwritten.add(found.key)
             if grouped.is_fallback:
                 text = f"no label {around.settings.queue_label_key} on its pods or owners: queue {grouped.gang.queue}"
                 reader.notices.warn(f"PodGroup {found.key}", text)

@@ -1,6 +1,6 @@
 """Pods: what they ask for, where they are, and in which state (reference 3.0)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from kai_solver.domain import Constraints, GpuRequest, Pod, PodStatus, ZoneShare, implied_terms
@@ -211,6 +211,27 @@ class PodReader:
         if groups and all(group in self.group_devices for group in groups):
             return tuple(self.group_devices[group] for group in groups)
         return ()
+
+
+def started_s(pods: Iterable[Raw]) -> float | None:
+    """Epoch seconds of when the first of some pods was bound, as the API server noted it; None where it did not.
+
+    KAI notes the start of a gang on its PodGroup, as soon as one of its pods has a place (reference 2.7, last start);
+    plain pods need no PodGroup here, and say it themselves.
+    """
+    found = (_scheduled_s(pod) for pod in pods)
+    return min((stamp_s for stamp_s in found if stamp_s is not None), default=None)
+
+
+def _scheduled_s(pod: Raw) -> float | None:
+    """When the pod was bound, else when its kubelet took it up; None where neither can be read."""
+    try:
+        for condition in pod.items("status.conditions"):
+            if condition.text("type") == "PodScheduled" and condition.text("status") == "True":
+                return condition.time_s("lastTransitionTime") or pod.time_s("status.startTime")
+        return pod.time_s("status.startTime")
+    except InputError:
+        return None
 
 
 def _pending_status(raw: Raw, deleted: bool, binding: Binding | None) -> PodStatus:

@@ -9,7 +9,7 @@ reading depends on more (claims of devices, volumes, a deletion's age, a shared 
 """
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
@@ -17,7 +17,7 @@ from kai_solver.domain import Constraints, Gang, Pod
 from kai_solver.kubeobjects.grouping.written import OwnGroup
 from kai_solver.kubeobjects.notices import Notices
 from kai_solver.kubeobjects.objects import Object
-from kai_solver.kubeobjects.pods import PodReader, RawPod
+from kai_solver.kubeobjects.pods import PodReader, RawPod, started_s
 from kai_solver.kubeobjects.raw import Raw
 from kai_solver.kubeobjects.volumes import needs_objects
 from kai_solver.units import ResourceSchema
@@ -121,13 +121,16 @@ class Recall:
             done = found.finished[podset] = pod.finish(schema, podset)
         return done
 
-    def gathered(self, gang: Gang, pods: tuple[Pod, ...]) -> Gang:
-        """The gang with its pods, the very same object while both are: so that the engine knows it again."""
+    def gathered(self, gang: Gang, pods: tuple[Pod, ...], running: Iterable[Raw]) -> Gang:
+        """The gang with its pods, the very same object while both are: so that the engine knows it again.
+
+        ``running``: pods that say when a gang began which has no PodGroup to say so.
+        """
         known = self._gangs.get(gang.key)
         if known is not None and known[0] is gang and _are_same(known[1].pods, pods):
             self._fresh_gangs[gang.key] = known
             return known[1]
-        found = replace(gang, pods=pods)
+        found = replace(gang, pods=pods, last_start_s=gang.last_start_s or started_s(running))
         self._fresh_gangs[gang.key] = gang, found
         return found
 

@@ -27,6 +27,8 @@ class KubeSettings:
         Of a priority class that does not exist; of grouped work whose kind has no default of its own.
     kind_defaults
         Priority and preemptibility by kind of workload, before what the kinds have of their own.
+    groups_pods
+        Pods that name no PodGroup become gangs by owners and labels; else they wait for somebody to group them.
     numa, numa_ignored, numa_reconstruct
         Heed the NUMA zones that NodeResourceTopology objects report; resources that are not aligned all the same
         (KAI: ``ignoreList``); reckon what is free there from the pods (``reconstructAvailable``).
@@ -47,6 +49,7 @@ class KubeSettings:
     default_priority_class: str = "train"
     kind_defaults: tuple[KindDefault, ...] = ()
     policy: Policy = field(default_factory=Policy)
+    groups_pods: bool = True
     numa: bool = True
     numa_ignored: frozenset[str] = frozenset()
     numa_reconstruct: bool = True

@@ -52,7 +52,9 @@ class Metrics:
             "task_bind_latency_milliseconds", "From a plan to the pod's binding.", _MILLISECONDS
         )
         self.scheduled = self._counter("podgroups_scheduled_by_action", "PodGroups that got places.", "action")
-        self.acted_on = self._counter("podgroups_acted_on_by_action", "PodGroups that had their turn.", "action")
+        self.acted_on = self._counter(
+            "podgroups_acted_on_by_action", "PodGroups that had their turn, once a cycle.", "action"
+        )
         self.preemption_attempts = self._counter("total_preemption_attempts", "Plans that evict somebody.")
         self.evicted = self._counter(
             "pod_group_evicted_pods", "Evicted pods.", "podgroup", "namespace", "uid", "nodepool", "action"
@@ -110,7 +112,7 @@ class Metrics:
         self.status_writes = self._counter("solver_status_writes", "Statuses and events, by outcome.", "outcome")
         self.relists = self._counter("solver_watch_faults", "Lists and watches that failed.", "resource", "reason")
         self.api_seconds = self._histogram(
-            "solver_api_request_seconds", "Requests to the API server.", _SECONDS, "verb"
+            "solver_api_request_seconds", "Requests to the API server, but for watches.", _SECONDS, "verb"
         )
         self.admission = self._counter(
             "solver_admission_reviews", "Admission reviews, by what became of them.", "kind", "operation", "outcome"

@@ -47,9 +47,9 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def reflecting(api: MemoryApi) -> Iterator[tuple[Store, list[ApiError]]]:
+def reflecting(api: MemoryApi, *, is_optional: bool = False) -> Iterator[tuple[Store, list[ApiError]]]:
     stop, store, complaints = threading.Event(), Store(), list[ApiError]()
-    one = Reflector(api, NODES, store, stop, lambda _resource, error: complaints.append(error))
+    one = Reflector(api, NODES, store, stop, lambda _resource, error: complaints.append(error), is_optional=is_optional)
     thread = threading.Thread(target=one.run)
     thread.start()
     try:
@@ -138,6 +138,20 @@ def test_a_list_that_outlives_its_pages_begins_anew() -> None:
     add(api, "a", "b", "c")
     with reflecting(api) as (store, _):
         until(lambda: names(store) == set("abc"))
+
+
+@pytest.mark.parametrize("is_optional", [True, False])
+def test_a_kind_that_we_may_not_see_is_empty_where_it_is_optional(is_optional: bool) -> None:
+    class Forbidding(Faulty):
+        def page(self, resource: Resource, *, namespace: str = "", limit: int = 500, continue_: str = "") -> Page:
+            self.lists += 1
+            raise ApiError(403, "Forbidden")
+
+    api = Forbidding()
+    with reflecting(api, is_optional=is_optional) as (store, complaints):
+        until(lambda: api.lists > 2)
+        assert store.is_synced([NODES]) is is_optional
+    assert (len(complaints) == 1) is is_optional
 
 
 def test_a_kind_that_is_not_installed_is_empty_and_no_error() -> None:

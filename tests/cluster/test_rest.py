@@ -220,6 +220,14 @@ def test_a_kind_is_found_in_another_version_than_its_group_prefers() -> None:
     assert found == {Resource("example.org", "v2", "both", "Both"), Resource("example.org", "v1beta1", "olds", "Old")}
 
 
+def test_kinds_of_one_version_are_read_alone() -> None:
+    kinds = [{"name": "mines", "kind": "Mine", "namespaced": True}, {"name": "mines/status", "kind": "Mine"}]
+    with serving({"GET /apis/example.org/v1": {"resources": kinds}}) as (api, _):
+        assert api.served("example.org/v1") == {Resource("example.org", "v1", "mines", "Mine")}
+        assert api.served("example.org/v2") == set()
+        assert api.served("v1") == set()
+
+
 def test_no_configuration_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="--kubeconfig"):
         connect(str(tmp_path / "none"))

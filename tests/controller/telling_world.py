@@ -55,7 +55,7 @@ class World:
         self.leads = True
         assumed, promises = Assumed(), Promises()
         self.engine = Engine(load_model("greedy-only"))
-        self.view = View(self.store, assumed, OWNERS, overlays=(promises.overlay,))
+        self.view = View(self.store, assumed, lambda: self.store.all(resources.JOBS), overlays=(promises.overlay,))
         writes, gangs = ThreadPoolExecutor(4), ThreadPoolExecutor(4)
         stated = ControllerSettings(status_rate=10_000, **settings)
         self.scheduler: Scheduler

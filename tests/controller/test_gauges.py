@@ -1,5 +1,6 @@
 """Gauges of queues and nodes, ends of evicted pods and of finished gangs, names of priority classes."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,20 @@ from kai_solver.controller.gauges import ClusterGauges
 from kai_solver.controller.loop import Cycle
 from kai_solver.controller.orders import Orders
 from kai_solver.controller.reporting import MetricReporter
-from kai_solver.domain import Gang, Notice, Pending, Plan, Pod, PodStatus, Proof, Reason, Snapshot, flat_gang
+from kai_solver.domain import (
+    Eviction,
+    Gang,
+    Notice,
+    Pending,
+    Plan,
+    Pod,
+    PodStatus,
+    Proof,
+    Reason,
+    Rung,
+    Snapshot,
+    flat_gang,
+)
 from kai_solver.metrics import Metrics
 from kai_solver.units import ResourceSchema
 from tests.controller.telling_world import World
@@ -145,6 +159,45 @@ def test_a_finished_gang_counts_once() -> None:
         endings.cycle(cycle((gang(PodStatus.SUCCEEDED, PodStatus.SUCCEEDED),)))
     assert sample(metrics, "kai_gang_job_completion_time_seconds_count", team="team") == 1
     assert sample(metrics, "kai_gang_job_completion_time_seconds_sum", team="team") == 600
+
+
+def acted(metrics: Metrics) -> dict[str, float]:
+    found = {rung: sample(metrics, "kai_podgroups_acted_on_by_action_total", action=rung.value) for rung in Rung}
+    return {rung.value: count for rung, count in found.items() if count}
+
+
+def test_a_gang_acts_on_every_rung_up_to_the_one_that_serves_it() -> None:
+    metrics = Metrics()
+    reporter = MetricReporter(metrics)
+    here = (gang(PodStatus.PENDING),)
+    admitted = (("n/g", Rung.CONSOLIDATION), ("n/g", Rung.RECLAIM))
+    reporter.cycle(replace(cycle(here), plan=Plan(admitted=admitted)))
+    assert acted(metrics) == {"allocate": 1, "consolidation": 1}
+    reporter.cycle(cycle(here, pending=(Pending("n/g", Reason.OVER_LIMIT, "", Proof("proven")),)))
+    assert acted(metrics) == {"allocate": 2, "consolidation": 2, "reclaim": 1, "preempt": 1}
+    reporter.cycle(cycle(here, pending=(Pending("n/g", Reason.PREEMPTION_DELAY, "", Proof("proven")),)))
+    assert acted(metrics) == {"allocate": 3, "consolidation": 2, "reclaim": 1, "preempt": 1}
+    for reason in (Reason.NOT_READY, Reason.SET_ASIDE):
+        reporter.cycle(cycle(here, pending=(Pending("n/g", reason, "", Proof("proven")),)))
+    assert acted(metrics)["allocate"] == 3
+    stale = tuple(Eviction(f"n/p{at}", "n/g", "a", "stale") for at in range(2))
+    reporter.cycle(replace(cycle(here), plan=Plan(evictions=stale)))
+    assert acted(metrics)["stalegangeviction"] == 1
+
+
+def test_only_rungs_of_the_model_are_acted_on() -> None:
+    metrics = Metrics()
+    reporter = MetricReporter(metrics, ladder=lambda: (Rung.ALLOCATE, Rung.RECLAIM))
+    reporter.cycle(cycle((gang(PodStatus.PENDING),), pending=(Pending("n/g", Reason.OVER_LIMIT, "", Proof("proven")),)))
+    assert acted(metrics) == {"allocate": 1, "reclaim": 1}
+
+
+def test_evicted_pods_are_of_our_node_pool() -> None:
+    metrics = Metrics()
+    gone = (Departed(Departure("n", "p", "u", "n/g", "q", "reclaim")),)
+    MetricReporter(metrics, pool="a100").cycle(cycle((gang(PodStatus.RUNNING),), departed=gone))
+    labels = {"podgroup": "g", "namespace": "n", "uid": "", "nodepool": "a100", "action": "reclaim"}
+    assert sample(metrics, "kai_pod_group_evicted_pods_total", **labels) == 1
 
 
 def test_priorities_bear_the_names_of_their_classes() -> None:

@@ -340,3 +340,14 @@ def schema_of(name: str) -> dict[str, Any]:
     crd = yaml.safe_load((CHART / "crds" / f"{name}.yaml").read_text())
     schema: dict[str, Any] = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     return schema
+
+
+def test_kinds_that_are_named_as_owners_may_be_read_and_no_more(render: Render) -> None:
+    def rules(**values: str) -> list[dict[str, Any]]:
+        roles = kind(render(**values), "ClusterRole")
+        (found,) = [role["rules"] for role in roles if role["metadata"]["name"].endswith("-owners")]
+        return list(found)
+
+    mine = {"apiGroups": ["example.org"], "resources": ["trainings"]}
+    more = rules(**{"rbac.owners": json.dumps([mine])})
+    assert [rule for rule in more if rule not in rules()] == [mine | {"verbs": ["get"]}]

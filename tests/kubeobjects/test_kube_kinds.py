@@ -372,3 +372,50 @@ def test_a_pod_gang_that_needs_nobody_is_set_aside(build: Any) -> None:
     gang = pod_gang()
     gang["spec"]["podgroups"][0]["minReplicas"] = 0
     assert "podgroups[0].minReplicas" in build.one_gang(*grove(build, gang)).set_aside
+
+
+# -- pods that others group, and when plain pods began -----------------------------------------------------------------
+
+
+def test_pods_wait_for_another_pod_grouper_where_that_is_how_it_is(build: Any) -> None:
+    settings = KubeSettings(groups_pods=False)
+    job = made("Job", "batch/v1", "j")
+    waiting = [build.pod(f"p{index}", owner=reference(job)) for index in range(7)]
+    labelled = build.pod("labelled", labels={"kai.nvidia.com/job-id": "x"})
+    runs = build.pod("runs", gpus=1, node="n", phase="Running")
+    named = build.pod("named", annotations={"pod-group-name": "pg"})
+    found = build.read(*waiting, labelled, runs, named, build.pod_group(), settings=settings)
+    assert [(gang.name, [pod.name for pod in gang.pods]) for gang in found.gangs] == [("pg", ["named"])]
+    assert [pod.name for pod in found.foreign] == ["runs"], "it is load all the same"
+    (text,) = [text for text in build.texts(found, "warning") if "pod grouper" in text]
+    assert text.endswith("ns/p0, ns/p1, ns/p2, ns/p3, ns/p4 and 3 more")
+
+
+def running(build: Any, name: str, started: str = "", **more: Any) -> Object:
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": started}
+    status = {"phase": "Running", "conditions": [scheduled] if started else [], **more.pop("status", {})}
+    pod: Object = build.pod(name, {"status": status}, node="n", **more)
+    return pod
+
+
+def test_a_plain_pod_began_when_it_was_bound(build: Any) -> None:
+    assert build.one_gang(running(build, "p", "1970-01-12T13:00:00Z")).last_start_s == 997_200.0
+    late = {"startTime": "1970-01-12T13:00:01Z"}
+    assert build.one_gang(running(build, "p", status=late)).last_start_s == 997_201.0
+    assert build.one_gang(running(build, "p")).last_start_s is None
+    assert build.one_gang(build.pod("p")).last_start_s is None
+    broken = {"conditions": [7]}
+    assert build.one_gang(running(build, "p", status=broken)).last_start_s is None
+
+
+def test_a_gang_without_a_pod_group_began_with_the_first_that_runs(build: Any) -> None:
+    job = made("Job", "batch/v1", "j")
+    pods = [running(build, f"p{second}", f"1970-01-12T13:00:0{second}Z", owner=reference(job)) for second in (5, 3)]
+    assert build.one_gang(*pods, job).last_start_s == 997_203.0
+
+
+def test_a_pod_group_has_the_last_word_on_when_its_gang_began(build: Any) -> None:
+    named = running(build, "p", "1970-01-12T13:00:00Z", annotations={"pod-group-name": "pg"})
+    assert build.one_gang(named, build.pod_group()).last_start_s is None
+    stated = {"metadata": {"annotations": {"kai.scheduler/last-start-timestamp": "1970-01-12T12:00:00Z"}}}
+    assert build.one_gang(named, build.pod_group(more=stated)).last_start_s == 993_600.0

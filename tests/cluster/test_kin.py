@@ -1,0 +1,243 @@
+"""Owners of pods: who is watched, who is asked for, and who is waited for."""
+
+import threading
+from typing import Any
+
+import pytest
+
+from kai_solver.cluster.api import ApiError, Object
+from kai_solver.cluster.kin import COMES_WITHIN_S, KEPT_S, REFUSED_S, Kin
+from kai_solver.cluster.memory import MemoryApi
+from kai_solver.cluster.resources import JOBS, PODS, Resource
+from kai_solver.cluster.store import Store
+
+MINE = Resource("example.org", "v1", "mines", "Mine")
+WHOLE = Resource("example.org", "v1", "wholes", "Whole", namespaced=False)
+TORCH = Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob")
+CLIQUES = Resource("grove.io", "v1alpha1", "podcliques", "PodClique")
+GANGS = Resource("scheduler.grove.io", "v1alpha1", "podgangs", "PodGang")
+
+
+class Asked(MemoryApi):
+    """Notes what it is asked for; refuses on demand."""
+
+    def __init__(self, *served: Resource) -> None:
+        super().__init__((PODS, JOBS, *served))
+        self.asked: list[str] = []
+        self.error: ApiError | None = None
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Object:
+        self.asked.append(f"{resource.kind} {namespace}/{name}")
+        if self.error is not None:
+            raise self.error
+        return super().get(resource, namespace, name)
+
+
+class World:
+    def __init__(self, *served: Resource, watched: tuple[Resource, ...] = (JOBS,)) -> None:
+        self.api, self.store, self.now_s = Asked(*served), Store(), 100.0
+        self.kin = Kin(self.api, self.store, "kai-scheduler", watched, lambda: self.now_s)
+        self.begun: list[Resource] = []
+        self.kin.watch = self.begun.append
+        self.pods: list[Object] = []
+        for kind in watched:
+            self.store.replace(kind, ())
+
+    def make(self, resource: Resource, name: str, by: Object | None = None) -> Object:
+        references = {"ownerReferences": [reference(by)]} if by else {}
+        return self.api.create(resource, "n", {"metadata": {"name": name, **references}})
+
+    def pod(self, name: str, by: Object | None = None, scheduler: str = "kai-scheduler", **more: Any) -> Object:
+        metadata = {"name": name, "namespace": "n", "uid": f"u-{name}", "annotations": more.pop("annotations", {})}
+        metadata |= {"ownerReferences": [reference(by)]} if by else {}
+        found: Object = {"metadata": metadata, "spec": {"schedulerName": scheduler, **more}}
+        self.pods.append(found)
+        self.store.replace(PODS, self.pods)
+        return found
+
+    def seen(self) -> list[str]:
+        return [pod["metadata"]["name"] for pod in self.kin.overlay(tuple(self.pods), 0.0)]
+
+    def owners(self) -> set[str]:
+        return {value["metadata"]["name"] for value in self.kin.objects()}
+
+
+def reference(owner: Object) -> Object:
+    named = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "controller": True}
+    return named | {field: owner["metadata"][field] for field in ("name", "uid")}
+
+
+def test_a_plain_pod_is_seen_at_once_and_nobody_is_asked() -> None:
+    world = World()
+    world.pod("p")
+    assert world.seen() == ["p"]
+    assert world.kin.is_settled()
+    world.kin.answer_all()
+    assert world.api.asked == []
+
+
+def test_an_owner_of_an_unknown_kind_is_asked_for_once_and_its_pods_wait_for_the_answer() -> None:
+    world = World(MINE)
+    mine = world.make(MINE, "m")
+    for name in "ab":
+        world.pod(name, mine)
+    assert world.seen() == []
+    assert not world.kin.is_settled()
+    world.kin.answer_all()
+    assert (world.seen(), world.owners(), world.api.asked) == (["a", "b"], {"m"}, ["Mine n/m"])
+    assert world.kin.is_settled()
+
+
+def test_pods_with_a_node_are_seen_while_their_owners_are_asked_for() -> None:
+    world = World(MINE)
+    world.pod("runs", world.make(MINE, "m"), nodeName="node")
+    assert world.seen() == ["runs"]
+    world.kin.answer_all()
+    assert world.owners() == {"m"}
+
+
+def test_owners_of_owners_are_asked_for_too_also_of_watched_ones() -> None:
+    world = World(MINE, WHOLE)
+    whole = world.api.create(WHOLE, "", {"metadata": {"name": "w"}})
+    job = world.make(JOBS, "j", by=world.make(MINE, "m", by=whole))
+    world.store.replace(JOBS, [job])
+    world.pod("p", job)
+    for _ in range(2):
+        assert world.seen() == []
+        world.kin.answer_all()
+    assert (world.seen(), world.owners()) == (["p"], {"j", "m", "w"})
+
+
+@pytest.mark.parametrize("more", [{"scheduler": "another"}, {"annotations": {"pod-group-name": "pg"}}])
+def test_for_pods_of_others_and_with_a_pod_group_nobody_is_asked(more: dict[str, Any]) -> None:
+    world = World(MINE)
+    world.pod("p", world.make(MINE, "m"), **more)
+    assert world.seen() == ["p"]
+    world.kin.answer_all()
+    assert world.api.asked == []
+
+
+def test_a_missing_right_is_told_once_for_its_kind_and_asked_for_again_later(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    world = World(MINE)
+    world.api.error = ApiError(403, "Forbidden", "mines.example.org is forbidden")
+    first, second = world.make(MINE, "first"), world.make(MINE, "second")
+    world.pod("a", first)
+    world.seen()
+    world.kin.answer_all()
+    world.pod("b", second)
+    assert world.seen() == ["a", "b"]
+    world.kin.answer_all()
+    assert world.api.asked == ["Mine n/first"]
+    world.now_s += REFUSED_S + 1
+    world.api.error = None
+    world.pod("c", world.make(MINE, "third"))
+    assert world.seen() == ["a", "b"]
+    world.kin.answer_all()
+    assert (world.seen(), world.owners()) == (["a", "b", "c"], {"third"})
+    assert capsys.readouterr().out.count("cannot be read") == 1
+
+
+@pytest.mark.parametrize("gone", ["object", "kind", "another of its name"])
+def test_an_owner_that_is_gone_holds_nobody_up(gone: str) -> None:
+    world = World(*(() if gone == "kind" else (MINE,)))
+    owner: Object = {"apiVersion": "example.org/v1", "kind": "Mine", "metadata": {"name": "m", "uid": "u"}}
+    if gone == "another of its name":
+        world.make(MINE, "m")
+    world.pod("p", owner)
+    world.seen()
+    world.kin.answer_all()
+    assert (world.seen(), world.owners()) == (["p"], set())
+
+
+def test_an_api_server_that_does_not_answer_is_asked_again() -> None:
+    world = World(MINE)
+    world.api.error = ApiError(0, "ConnectionReset")
+    world.pod("p", world.make(MINE, "m"))
+    world.seen()
+    world.kin.answer_all()
+    assert world.seen() == []
+    world.api.error = None
+    world.kin.answer_all()
+    assert world.seen() == ["p"]
+
+
+def test_a_pod_waits_a_moment_for_a_watched_owner_that_is_not_seen_yet() -> None:
+    world = World()
+    job = world.make(JOBS, "j")
+    world.pod("p", job)
+    assert world.seen() == []
+    world.store.replace(JOBS, [job])
+    assert world.seen() == ["p"]
+    world.pod("orphan", {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "gone", "uid": "u"}})
+    assert world.seen() == ["p"]
+    world.now_s += COMES_WITHIN_S
+    assert world.seen() == ["p", "orphan"]
+
+
+def test_a_kind_that_is_installed_later_is_watched_when_the_first_pod_comes() -> None:
+    world = World(TORCH)
+    job = world.make(TORCH, "t")
+    world.pod("p", job)
+    assert world.seen() == []
+    world.kin.answer_all()
+    assert (world.begun, world.api.asked, world.seen()) == ([TORCH], [], [])
+    assert TORCH in world.kin.kinds
+    world.store.replace(TORCH, [job])
+    assert (world.seen(), world.owners()) == (["p"], {"t"})
+
+
+def test_with_groves_kinds_its_pod_gangs_are_watched() -> None:
+    world = World(CLIQUES, GANGS)
+    world.pod("p", world.make(CLIQUES, "c"))
+    world.seen()
+    world.kin.answer_all()
+    assert world.begun == [CLIQUES, GANGS]
+
+
+def test_pods_that_own_pods_are_known_by_themselves() -> None:
+    world = World()
+    leader = world.pod("leader")
+    world.pod("worker", {**leader, "apiVersion": "v1", "kind": "Pod"})
+    assert world.seen() == ["leader", "worker"]
+
+
+@pytest.mark.parametrize("owners", [7, [7], [{}], [{"kind": "Mine"}]])
+def test_what_cannot_be_read_is_left_to_the_cycle(owners: Any) -> None:
+    world = World()
+    world.pod("p")["metadata"]["ownerReferences"] = owners
+    assert world.seen() == ["p"]
+
+
+def test_owners_without_pods_are_forgotten_in_time() -> None:
+    world = World(MINE)
+    world.pod("a", world.make(MINE, "stays"))
+    gone = world.pod("b", world.make(MINE, "goes"))
+    world.seen()
+    world.kin.answer_all()
+    world.seen()
+    world.pods.remove(gone)
+    for _ in range(2):
+        world.now_s += KEPT_S + 1
+        assert world.seen() == ["a"]
+    assert world.owners() == {"stays"}
+    assert world.api.asked.count("Mine n/stays") == 1
+
+
+def test_whoever_decides_is_woken_by_an_answer_and_while_pods_are_held() -> None:
+    world, stop, woken = World(MINE), threading.Event(), threading.Semaphore(0)
+    world.kin.wake = woken.release
+    thread = threading.Thread(target=lambda: world.kin.run(stop))
+    thread.start()
+    try:
+        world.pod("p", world.make(MINE, "m"))
+        world.seen()
+        assert woken.acquire(timeout=10)
+        assert world.seen() == ["p"]
+        world.pod("orphan", {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "gone", "uid": "u"}})
+        world.seen()
+        assert woken.acquire(timeout=10)
+    finally:
+        stop.set()
+        thread.join(10)
