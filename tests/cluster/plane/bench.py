@@ -5,6 +5,7 @@ control plane can do at all.
 """
 
 import os
+import signal
 import statistics
 import sys
 import tempfile
@@ -48,6 +49,7 @@ class Witness(Checker):
 
 def main() -> int:
     """Run all measurements on one control plane."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and not leave a control plane behind
     with tempfile.TemporaryDirectory(prefix="bench-cluster-") as work:
         folder = Path(work)
         plane = Plane((go_module(KUBERNETES), go_module(KWOK)), folder)

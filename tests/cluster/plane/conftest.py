@@ -1,5 +1,6 @@
 """A control plane for all tests of this folder, and a clean cluster with its checker for each."""
 
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -30,6 +31,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     except ToolMissingError as error:
         pytest.skip(f"NOT TESTED against a real control plane: {error}")
     found = Plane(programs, tmp_path_factory.mktemp("plane"))
+    signal.signal(signal.SIGTERM, lambda *_: pytest.exit("told to end", 143))  # and not leave a control plane behind
     try:
         found.start()
         install(found)
