@@ -8,8 +8,10 @@ from kai_solver.cli.bench import bench
 from kai_solver.cli.conformance import conformance
 from kai_solver.cli.controller import controller
 from kai_solver.cli.convert import convert
+from kai_solver.cli.devices import devices
 from kai_solver.cli.exits import EXIT_CODES_HELP
 from kai_solver.cli.experiment import experiment
+from kai_solver.cli.experiment_nvlink import nvlink
 from kai_solver.cli.explain import explain
 from kai_solver.cli.fairshare import fairshare
 from kai_solver.cli.models import models
@@ -30,6 +32,7 @@ Examples:
   kai-solver explain snapshot.zip team-a/train-7    why this gang is pending
   kai-solver fairshare snapshot.zip                 the queue tree: quota, request, fair share, allocation
   kai-solver convert snapshot.zip cluster.json --anonymize
+  kai-solver devices --product dgx1-v100-8 --free 0-5 --count 4    which GPUs of a node, by their links
 
 """
 
@@ -65,9 +68,11 @@ app.command("validate", short_help="Judge a plan, or an instance alone.")(valida
 app.command("explain", short_help="Say why a gang is pending.")(explain)
 app.command("fairshare", short_help="Show the queue tree in numbers.")(fairshare)
 app.command("convert", short_help="Write an instance in another form.")(convert)
+app.command("devices", short_help="Choose GPUs of a node by their links.")(devices)
 app.command("controller", short_help="Schedule a Kubernetes cluster.")(controller)
 app.command("conformance", short_help="Run behaviour cases.")(conformance)
 app.command("simulate", short_help="Replay a workload in simulated time.")(simulate)
-app.add_typer(experiment, name="experiment", short_help="Run experiments on public traces.")
+experiment.command("nvlink")(nvlink)
+app.add_typer(experiment, name="experiment", short_help="Run experiments against published baselines.")
 app.command("bench", short_help="Measure models on instances.")(bench)
 app.add_typer(models, name="models", short_help="List and show solver models.")

@@ -1,4 +1,4 @@
-"""``kai-solver experiment``: experiments on public traces."""
+"""``kai-solver experiment``: experiments on public traces and made fleets."""
 
 import sys
 import time
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
     from kai_solver.experiments import Run, RunSpec
 
-experiment = typer.Typer(help="Experiments on public traces, against published baselines.", no_args_is_help=True)
+experiment = typer.Typer(help="Experiments against published baselines.", no_args_is_help=True)
 
 DATA, OUTPUT = Path("instances/openb"), Path("out/openb")
 
 
 @experiment.callback()
 def experiment_group() -> None:
-    """Experiments on public traces, against published baselines."""
+    """Experiments against published baselines."""
 
 
 @experiment.command("openb")
@@ -89,15 +89,26 @@ def _read_lists(
     from kai_solver.errors import InputError
     from kai_solver.experiments.suite import POLICIES
 
-    chosen = _words(policies, "--policies")
+    chosen = read_words(policies, "--policies")
     for name in chosen:
         if name not in POLICIES:
             raise InputError(f"{name!r} is no policy", field="--policies", cure=f"Choose of {', '.join(POLICIES)}")
-    numbers = _seeds(seeds), _numbers(window, "--window", int, 1, 1_000_000), _numbers(moves, "--moves", float, 0, 1)
-    return _words(traces, "--traces"), [int(x) for x in numbers[0]], chosen, [int(x) for x in numbers[1]], numbers[2]
+    numbers = (
+        read_seeds(seeds),
+        _numbers(window, "--window", int, 1, 1_000_000),
+        _numbers(moves, "--moves", float, 0, 1),
+    )
+    return (
+        read_words(traces, "--traces"),
+        [int(x) for x in numbers[0]],
+        chosen,
+        [int(x) for x in numbers[1]],
+        numbers[2],
+    )
 
 
-def _words(text: str, option: str) -> list[str]:
+def read_words(text: str, option: str) -> list[str]:
+    """Names of ``default,gpuspec33``."""
     from kai_solver.errors import InputError
 
     words = list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
@@ -108,7 +119,8 @@ def _words(text: str, option: str) -> list[str]:
     return words
 
 
-def _seeds(text: str) -> list[float]:
+def read_seeds(text: str) -> list[float]:
+    """Seeds of ``42``, ``42,43`` or ``42..44``."""
     first, dots, last = text.partition("..")
     if dots and first.strip().isdecimal() and last.strip().isdecimal() and 0 <= int(last) - int(first) < 1000:
         return [float(seed) for seed in range(int(first), int(last) + 1)]

@@ -4,7 +4,7 @@ One table for each kind of graph; a node is the number of its kind and a mask of
 a state of free GPUs that nobody has asked about before is worked out, once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -79,9 +79,9 @@ class LinkTables:
         """The set that `survey` speaks of, on one node; ``wish``: GPUs in a row."""
         return choose(self.tables[kind], free, count, wish)
 
-    def best(self, preferred: Sequence[int], found: Survey) -> int | None:
+    def best(self, preferred: NDArray[np.int64], found: Survey) -> int | None:
         """The node with the best set, then the least loss, then first in ``preferred``; None: nowhere is room."""
-        nodes = np.array([node for node in preferred if found.grade[node] >= 0], dtype=np.int64)
+        nodes = preferred[found.grade[preferred] >= 0]
         if not len(nodes):
             return None
         order = np.lexsort((np.arange(len(nodes)), found.loss[nodes], -found.grade[nodes]))

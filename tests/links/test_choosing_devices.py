@@ -185,9 +185,9 @@ def test_nodes_of_several_kinds_are_compared() -> None:
     free = np.array([0b11, 0b1000_0001, 0b1001, 255, 0b1], dtype=np.uint64)
     survey = tables.survey(kinds, free, 2)
     assert survey.gb_s.tolist() == [25, 450, 50, -1, -1]
-    assert tables.best([0, 1, 2, 3, 4], survey) == 1
-    assert tables.best([0, 2, 4], survey) == 2
-    assert tables.best([3, 4], survey) is None
+    assert tables.best(np.array([0, 1, 2, 3, 4]), survey) == 1
+    assert tables.best(np.array([0, 2, 4]), survey) == 2
+    assert tables.best(np.array([3, 4]), survey) is None
 
 
 def test_of_equal_bandwidth_the_node_that_loses_least_comes_first() -> None:
@@ -199,7 +199,7 @@ def test_of_equal_bandwidth_the_node_that_loses_least_comes_first() -> None:
     survey = tables.survey(np.full(3, kind), free, 2)
     assert survey.gb_s.tolist() == [50, 50, 50]
     assert survey.loss[0] > survey.loss[1] == survey.loss[2]
-    assert tables.best([0, 2, 1], survey) == 2
+    assert tables.best(np.array([0, 2, 1]), survey) == 2
 
 
 def test_weights_of_sizes_can_be_given() -> None:

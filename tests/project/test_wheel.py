@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kai_solver.instances_io.schemas import published_schemas
+from kai_solver.links import products
 from kai_solver.modelfiles import available_models
 
 ROOT = Path(__file__).parents[2]
@@ -79,6 +80,11 @@ def test_the_installed_code_is_that_of_the_wheel(installed: Path, tmp_path: Path
 def test_it_finds_its_models_from_another_directory(installed: Path, tmp_path: Path) -> None:
     listed = run(installed / "kai-solver", "models", "list", cwd=tmp_path)
     assert [line.split()[0] for line in listed.splitlines()] == list(available_models())
+
+
+def test_it_finds_its_topologies_from_another_directory(installed: Path, tmp_path: Path) -> None:
+    listed = run(installed / "kai-solver", "devices", "--list", cwd=tmp_path)
+    assert [line.split()[0] for line in listed.splitlines()[1:]] == list(products())
 
 
 def test_it_solves_from_another_directory(installed: Path, tmp_path: Path) -> None:

@@ -1,0 +1,163 @@
+"""How a pod gets its GPUs in the fleet: the node by bin-pack and the GPUs by a rule, or both at once.
+
+Bin-pack: the node with the fewest free GPUs that has enough, the first of these. Rules about GPUs are remembered by the
+mask of the free ones, so a node has no more GPUs here than there are masks to remember.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, pairwise, permutations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.errors import InputError
+from kai_solver.links import LinkGraph, LinkTable, LinkTables, choose, gb_s, gpus_of, mask_of
+
+MOST_GPUS = 8
+
+Masks = NDArray[np.uint64]
+Rule = Callable[["Picker", int, int], int]
+"""Which GPUs of a mask, by their number."""
+
+
+@dataclass(slots=True)
+class Picker:
+    """One policy on nodes of one product."""
+
+    graph: LinkGraph
+    rule: Rule
+    is_joint: bool
+    tables: LinkTables = field(default_factory=LinkTables)
+    _sets: dict[tuple[int, int], int] = field(default_factory=dict)
+    _bandwidth: dict[int, int] = field(default_factory=dict)
+    _possible: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    @property
+    def table(self) -> LinkTable:
+        """Worth of the product's sets."""
+        return self.tables.tables[self.tables.add(self.graph)]
+
+    def pick(self, free: Masks, size: int) -> tuple[int, int] | None:
+        """Node and GPUs for a pod; ``free``: masks of the nodes' free GPUs. None: nowhere is room."""
+        node = self._best_node(free, size) if self.is_joint else _fullest(free, size)
+        if node is None:
+            return None
+        mask = int(free[node])
+        if (mask, size) not in self._sets:
+            self._sets[mask, size] = self.rule(self, mask, size)
+        return node, self._sets[mask, size]
+
+    def bandwidth(self, mask: int) -> int:
+        """GB/s of the weakest link in the best ring of a set, or of its pair."""
+        if mask not in self._bandwidth:
+            self._bandwidth[mask] = self.possible(mask, mask.bit_count())
+        return self._bandwidth[mask]
+
+    def possible(self, free: int, size: int) -> int:
+        """The best of it among the sets of ``size`` free GPUs."""
+        if (free, size) not in self._possible:
+            found = choose(self.table, free, size)
+            self._possible[free, size] = found.bottleneck_gb_s if found else 0
+        return self._possible[free, size]
+
+    def best_of(self, size: int) -> int:
+        """The best of it on an empty node."""
+        return self.possible((1 << self.graph.gpus) - 1, size)
+
+    def _best_node(self, free: Masks, size: int) -> int | None:
+        kinds = np.full(len(free), self.tables.add(self.graph))
+        found = self.tables.survey(kinds, free, size)
+        return self.tables.best(np.argsort(np.bitwise_count(free), kind="stable"), found)
+
+
+def picker_of(graph: LinkGraph, policy: str) -> Picker:
+    """The policy of that name."""
+    rule, is_joint = POLICIES[policy]
+    return Picker(graph, rule, is_joint)
+
+
+def check_policies(graph: LinkGraph, policies: Sequence[str]) -> None:
+    """See that these policies can be run on nodes with this graph.
+
+    Raises
+    ------
+    InputError
+        One does not exist, or the nodes have too many GPUs.
+    """
+    for name in policies:
+        if name not in POLICIES:
+            raise InputError(f"{name!r} is no policy", field="--policies", cure=f"Choose of {', '.join(POLICIES)}")
+    if graph.gpus > MOST_GPUS:
+        problem = f"{graph.name} has {graph.gpus} GPUs, more than {MOST_GPUS}"
+        raise InputError(problem, field="--product", cure="Choose a product with fewer")
+
+
+def _fullest(free: Masks, size: int) -> int | None:
+    count = np.bitwise_count(free).astype(np.int64)
+    node = int(np.where(count >= size, count, _TOO_FEW).argmin())
+    return node if count[node] >= size else None
+
+
+_TOO_FEW = 1 << 10
+
+# -- rules -------------------------------------------------------------------------------------------------------------
+
+
+def _lowest(_picker: Picker, free: int, size: int) -> int:
+    return mask_of(gpus_of(free)[:size])
+
+
+def _best_now(picker: Picker, free: int, size: int) -> int:
+    """The fastest weakest link, then the largest sum over pairs; what is left does not count."""
+
+    def worth(mask: int) -> tuple[int, int]:
+        return picker.bandwidth(mask), _sum(picker.graph, mask)
+
+    return max(_sets(free, size), key=worth)
+
+
+def _mapa(picker: Picker, free: int, size: int) -> int:
+    """After the Preserve policy of MAPA (Ranganath et al., SC'21), their fitted bandwidth left out.
+
+    A pod of several GPUs takes the ring with the largest sum over its links, a pod of one GPU the one that leaves the
+    largest sum over pairs. Each breaks the other's ties.
+    """
+
+    def worth(mask: int) -> tuple[int, int]:
+        scores = _ring_sum(picker.graph, mask), _sum(picker.graph, free & ~mask)
+        return scores if size > 1 else scores[::-1]
+
+    return max(_sets(free, size), key=worth)
+
+
+def _ours(picker: Picker, free: int, size: int) -> int:
+    found = choose(picker.table, free, size)
+    return mask_of(found.gpus) if found else 0
+
+
+POLICIES: dict[str, tuple[Rule, bool]] = {
+    "lowest": (_lowest, False),
+    "best-now": (_best_now, False),
+    "mapa": (_mapa, False),
+    "devices": (_ours, False),
+    "joint": (_ours, True),
+}
+"""Rule about GPUs, and whether the node is chosen by it too."""
+
+
+def _sets(free: int, size: int) -> list[int]:
+    """All sets, the lowest GPUs first."""
+    return [mask_of(gpus) for gpus in combinations(gpus_of(free), size)]
+
+
+def _sum(graph: LinkGraph, mask: int) -> int:
+    return sum(gb_s(int(graph.grade[pair])) for pair in combinations(gpus_of(mask), 2))
+
+
+def _ring_sum(graph: LinkGraph, mask: int) -> int:
+    first, *rest = gpus_of(mask)
+    if len(rest) < 2:
+        return _sum(graph, mask)
+    rings = ((first, *order, first) for order in permutations(rest))
+    return max(sum(gb_s(int(graph.grade[turn])) for turn in pairwise(ring)) for ring in rings)
