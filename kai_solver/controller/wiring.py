@@ -98,7 +98,7 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
     metrics = Metrics(namespace=settings.metrics_namespace)
     api = TimedApi(api, lambda verb, seconds: metrics.api_seconds.labels(verb).observe(seconds))
     known = _known(api, settings)
-    lease = _lease(api, settings)
+    lease = _lease(api, settings, clock)
     over = threading.Event()
     fence = functools.partial(_may_act, lease, metrics, over, settings.dry_run or not settings.leadership.enabled)
     before = preparing(api, known.store, settings, fence)
@@ -108,7 +108,7 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
     told, pool = Reporters(), settings.node_pool or "default"
     has_node = functools.partial(_has_node, known.store)
     steps, way = before.steps, before.way
-    binder = Binder(api, known.assumed, pools.writes, fence, told.bound, steps, pools.waits, has_node, way)
+    binder = Binder(api, known.assumed, pools.writes, fence, told.bound, steps, pools.waits, has_node, way, clock)
     teller = None if settings.dry_run else _teller(api, known.store, settings, fence, binder, decider, view, clock)
     for reporter in (*_reporters(known, metrics, decider, teller, clock, pool), *reporters):
         told.add(reporter)
@@ -159,11 +159,11 @@ def _known(api: Api, settings: ControllerSettings) -> Known:
     return Known(store, Assumed(), Promises(), kin)
 
 
-def _lease(api: Api, settings: ControllerSettings) -> Lease:
+def _lease(api: Api, settings: ControllerSettings, clock: Clock) -> Lease:
     stated = settings.leadership
     times = LeaseTimes(stated.live, stated.renew, stated.retry)
     identity = f"{platform.node()}_{os.getpid()}_{os.urandom(4).hex()}"
-    return Lease(api, settings.namespace, settings.lease_name, identity, times)
+    return Lease(api, settings.namespace, settings.lease_name, identity, times, wall=clock)
 
 
 def _may_act(lease: Lease, metrics: Metrics, over: threading.Event, is_alone: bool) -> bool:

@@ -7,10 +7,11 @@ what came and went meanwhile it cannot have seen (``blind`` counts how often).
 
 import http.client
 import json
+import re
 import ssl
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,17 @@ LEAST = "test/least"
 Pod = dict[str, Any]
 ENDED = ("Succeeded", "Failed")
 
+CAUSES = re.compile(
+    r"(reclaim|preempt): Pod \S+ was preempted by (higher priority )?workload \S+"
+    r"|(consolidation|reclaim|preempt): Pod \S+ was .*; it goes to \S+ for \S+"
+    r"|stalegangeviction: Workload doesn't meet the minimum required number of pods",
+    re.DOTALL,
+)
+"""What a pod must have been told before it is evicted: by which rule, why, and for whom."""
+
+FIRST_SAID = "PreemptionByScheduler"
+"""Reason of the condition that says so; the Eviction API writes over it."""
+
 
 @dataclass(slots=True)
 class Checker:
@@ -37,6 +49,10 @@ class Checker:
         Whether this pod may be evicted, in this test.
     partly_s
         How long a gang may hold fewer than its least pods while it has some.
+    rate
+        The most pods that may be evicted within so many seconds; none: no limit.
+    clock
+        Seconds, for all that lasts.
     """
 
     url: str
@@ -44,14 +60,18 @@ class Checker:
     token: str
     may_leave: Callable[[Pod], bool] = lambda pod: False
     partly_s: float = 15.0
+    rate: tuple[int, float] | None = None
+    clock: Callable[[], float] = time.monotonic
     complaints: list[str] = field(default_factory=list)
     pods: dict[str, Pod] = field(default_factory=dict)
     bindings: dict[str, str] = field(default_factory=dict)
     evicted: dict[str, Pod] = field(default_factory=dict)
+    causes: dict[str, str] = field(default_factory=dict)
     blind: Counter[str] = field(default_factory=Counter)
     _room: dict[str, int] = field(default_factory=dict)
     _taken: Counter[str] = field(default_factory=Counter)
     _partly_since: dict[str, float] = field(default_factory=dict)
+    _evictions_s: deque[float] = field(default_factory=deque)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _stop: threading.Event = field(default_factory=threading.Event)
     _listed: dict[str, threading.Event] = field(default_factory=lambda: defaultdict(threading.Event))
@@ -65,13 +85,13 @@ class Checker:
 
     def stop(self) -> None:
         """Look a last time, and end: nothing is objected to any more."""
-        self.look(time.monotonic())
+        self.look(self.clock())
         self._stop.set()
 
     def bound(self, wanted: Callable[[Pod], bool] = lambda pod: True) -> list[Pod]:
         """Pods that are there and hold a place."""
         with self._lock:
-            return [pod for pod in self.pods.values() if wanted(pod) and _node(pod)]
+            return [pod for pod in self.pods.values() if _node(pod) and wanted(pod)]
 
     def see_node(self, kind: str, node: dict[str, Any]) -> None:
         """A node: its room counts as the most that it ever advertised."""
@@ -81,7 +101,7 @@ class Checker:
 
     def see_pod(self, kind: str, pod: Pod) -> None:
         """A pod after a change, or before it was deleted."""
-        uid, now_s = pod["metadata"]["uid"], time.monotonic()
+        uid, now_s = pod["metadata"]["uid"], self.clock()
         with self._lock:
             before = self.pods.get(uid)
             if before is not None and _holds(before):
@@ -91,7 +111,7 @@ class Checker:
             else:
                 self.pods[uid] = pod
                 self._check_place(uid, pod)
-            self._check_eviction(uid, pod)
+            self._check_eviction(uid, pod, now_s)
             self._check_gang(pod, now_s)
 
     def look(self, now_s: float) -> None:
@@ -114,25 +134,39 @@ class Checker:
                 room = self._room.get(node, 0)
                 self._object(f"node {node} has {room} GPUs and promised {self._taken[node]}, last to {_name(pod)}")
 
-    def _check_eviction(self, uid: str, pod: Pod) -> None:
-        conditions = pod.get("status", {}).get("conditions") or ()
-        evicted = any(one["type"] == "DisruptionTarget" and one.get("status") == "True" for one in conditions)
-        if evicted and uid not in self.evicted:
-            self.evicted[uid] = pod
-            if not self.may_leave(pod):
-                self._object(f"pod {_name(pod)} was evicted without a cause")
+    def _check_eviction(self, uid: str, pod: Pod, now_s: float) -> None:
+        """First the pod is told, then it is evicted: the API server's own condition, or a deletion that follows."""
+        told = _target(pod)
+        if told.get("reason") == FIRST_SAID and CAUSES.match(told.get("message", "")):
+            self.causes[uid] = told["message"]
+        is_evicted = told.get("reason") == "EvictionByEvictionAPI" or (told and "deletionTimestamp" in pod["metadata"])
+        if not is_evicted or uid in self.evicted:
+            return
+        self.evicted[uid] = pod
+        if not self.may_leave(pod):
+            self._object(f"pod {_name(pod)} was evicted without a cause")
+        elif uid not in self.causes and not self.blind["pods"]:
+            self._object(f"pod {_name(pod)} was evicted without a word who, why and by which rule")
+        self._check_rate(now_s)
+
+    def _check_rate(self, now_s: float) -> None:
+        if self.rate is None:
+            return
+        most, within_s = self.rate
+        self._evictions_s.append(now_s)
+        while self._evictions_s[0] < now_s - within_s:
+            self._evictions_s.popleft()
+        if len(self._evictions_s) > most:
+            self._object(f"{len(self._evictions_s)} pods were evicted within {within_s:g} s, {most} may be")
 
     def _check_gang(self, pod: Pod, now_s: float) -> None:
         labels = pod["metadata"].get("labels") or {}
         gang, least = labels.get(GANG), int(labels.get(LEAST, 1))
         if not gang:
             return
-        held = sum(
-            1
-            for one in self.pods.values()
-            if (one["metadata"].get("labels") or {}).get(GANG) == gang and (_holds(one) or _succeeded(one))
-        )
-        if 0 < held < least:
+        pods = [one for one in self.pods.values() if (one["metadata"].get("labels") or {}).get(GANG) == gang]
+        held = sum(map(_holds, pods))
+        if 0 < held < least and not any(map(_succeeded, pods)):  # of a gang that ends, some end first
             self._partly_since.setdefault(gang, now_s)
         else:
             self._partly_since.pop(gang, None)
@@ -153,7 +187,7 @@ class Checker:
                     if self._stop.is_set():
                         return
                     version = self._take(kind, event, see)
-                    self.look(time.monotonic())
+                    self.look(self.clock())
                     if not version:
                         break
             except (OSError, http.client.HTTPException, json.JSONDecodeError):
@@ -217,6 +251,13 @@ def _name(pod: Pod) -> str:
 
 def _node(pod: Pod) -> str:
     return str(pod["spec"].get("nodeName") or "")
+
+
+def _target(pod: Pod) -> dict[str, Any]:
+    """The condition that says that the pod is to leave; empty where there is none."""
+    conditions = pod.get("status", {}).get("conditions") or ()
+    found = (one for one in conditions if one["type"] == "DisruptionTarget" and one.get("status") == "True")
+    return next(found, {})
 
 
 def _holds(pod: Pod) -> bool:

@@ -40,6 +40,9 @@ from tests.cluster.plane.plane import ADMIN, OURS, ROOT, Component, Plane, free_
 from tests.cluster.plane.proxy import Proxy
 
 SPACE = "work"
+LEADERSHIP = {"live": "4s", "renew": "3s", "retry": "500ms"}
+"""Short, so that a test need not wait long for the next leader."""
+
 CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
 _RBAC = "rbac.authorization.k8s.io"
 _INSTALLED = {
@@ -167,11 +170,18 @@ class Cluster:
             list(pool.map(lambda index: self.pod(f"{prefix}-{index}", queue, gpus), range(count)))
 
     def job(
-        self, name: str, queue: str, size: int, least: int | None = None, gpus: int = 1, **annotations: str
+        self,
+        name: str,
+        queue: str,
+        size: int,
+        least: int | None = None,
+        gpus: int = 1,
+        more: Mapping[str, Any] | None = None,
+        **annotations: str,
     ) -> Object:
-        """A Job whose pods start together, at least ``least`` of them."""
+        """A Job whose pods start together, at least ``least`` of them; ``more``: of its pods, as `pod` takes it."""
         fewest = size if least is None else least
-        template = pod("", queue, gpus, labels={GANG: name, LEAST: str(fewest)})
+        template = pod("", queue, gpus, labels={GANG: name, LEAST: str(fewest)}, **(more or {}))
         stated = {"kai.scheduler/batch-min-member": str(fewest)}
         stated |= {f"kai.scheduler/{key.replace('_', '-')}": value for key, value in annotations.items()}
         spec = {"parallelism": size, "completions": size, "backoffLimit": 100, "template": template}
@@ -198,6 +208,17 @@ class Cluster:
         while not self.over.wait(0.5):
             if not replica.component.runs:
                 replica.component.start()
+
+    def bind(self, name: str, node: str) -> None:
+        """Bind a pod by hand."""
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+        self.plane.api.create(PODS, SPACE, binding, subresource="binding")
+
+    def names(self, prefix: str = "") -> list[str]:
+        """Names of the pods that are there and begin so."""
+        found = (str(meta(one)["name"]) for one in self.plane.api.page(PODS, namespace=SPACE, limit=10_000).items)
+        return [name for name in found if name.startswith(prefix)]
 
     def on(self, node: str) -> list[Object]:
         """Pods that hold a place on this node."""
@@ -245,7 +266,7 @@ class Replica:
             "metrics_bind_address": f"127.0.0.1:{metrics}",
             "budget": "1s",
             "idle": "2s",
-            "leadership": {"live": "4s", "renew": "3s", "retry": "500ms"},
+            "leadership": LEADERSHIP,
             **settings,
         }
         file = folder / f"{name}.yaml"
@@ -311,9 +332,11 @@ def pod(
     return {"metadata": metadata, "spec": whole}
 
 
-def checker_of(plane: Plane, may_leave: Callable[[Object], bool], partly_s: float) -> Checker:
+def checker_of(
+    plane: Plane, may_leave: Callable[[Object], bool], partly_s: float, rate: tuple[int, float] | None = None
+) -> Checker:
     """A checker of this control plane."""
-    return Checker(plane.url, plane.authority, ADMIN, may_leave, partly_s)
+    return Checker(plane.url, plane.authority, ADMIN, may_leave, partly_s, rate)
 
 
 def clear(plane: Plane) -> None:

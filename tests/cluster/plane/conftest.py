@@ -45,8 +45,12 @@ def make_cluster(plane: Plane, tmp_path: Path) -> Iterator[Make]:
     """Make the test's cluster; what its checker objects to fails the test."""
     made: list[Cluster] = []
 
-    def make(may_leave: Callable[[Object], bool] = lambda pod: False, partly_s: float = 15.0) -> Cluster:
-        checker = checker_of(plane, may_leave, partly_s)
+    def make(
+        may_leave: Callable[[Object], bool] = lambda pod: False,
+        partly_s: float = 15.0,
+        rate: tuple[int, float] | None = None,
+    ) -> Cluster:
+        checker = checker_of(plane, may_leave, partly_s, rate)
         cluster = Cluster(plane, tmp_path, checker)
         made.append(cluster)
         checker.start()

@@ -3,6 +3,7 @@
 Each is a process that can be killed, paused and started again on its own port; everything they write is in one folder.
 """
 
+import contextlib
 import os
 import signal
 import socket
@@ -83,6 +84,18 @@ class Component:
                 env=os.environ | self.env,
                 start_new_session=True,
             )
+
+    def children(self, script: str) -> list[int]:
+        """Its child processes that run this script."""
+        assert self.process is not None
+        found = []
+        for status in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                parent = int(status.read_text().rpartition(")")[2].split()[1])
+                words = (status.parent / "cmdline").read_text().split("\0")
+                if parent == self.process.pid and any(word.endswith(script) for word in words):
+                    found.append(int(status.parent.name))
+        return found
 
     def kill(self) -> None:
         """End it at once, as a machine that loses its power does."""

@@ -9,14 +9,9 @@ from tests.cluster.plane.conftest import Make
 from tests.cluster.plane.plane import Plane, wait_for
 
 
-def bind(cluster: Cluster, name: str, node: str) -> None:
-    target = {"apiVersion": "v1", "kind": "Node", "name": node}
-    cluster.plane.api.create(
-        PODS,
-        SPACE,
-        {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target},
-        subresource="binding",
-    )
+def evict(cluster: Cluster, name: str) -> None:
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": SPACE}}
+    cluster.plane.api.create(PODS, SPACE, body, subresource="eviction")
 
 
 def objection(cluster: Cluster, text: str) -> None:
@@ -30,7 +25,7 @@ def test_it_objects_to_a_gpu_promised_twice(make_cluster: Make) -> None:
     cluster.nodes(1, gpus=2)
     for name in ("a", "b"):
         cluster.pod(name, "research", 2)
-        bind(cluster, name, "node-0")
+        cluster.bind(name, "node-0")
     objection(cluster, "has 2 GPUs and promised")
 
 
@@ -40,29 +35,50 @@ def test_it_objects_to_a_gang_in_part(make_cluster: Make) -> None:
     for name in ("a", "b"):
         made = pod(name, "research", labels={GANG: "g", LEAST: "2"})
         cluster.plane.api.create(PODS, SPACE, made)
-    bind(cluster, "a", "node-0")
+    cluster.bind("a", "node-0")
     wait_for("it is seen", lambda: len(cluster.bound()) == 1)
     time.sleep(0.6)
     cluster.checker.look(time.monotonic())
     objection(cluster, "runs in part")
-    bind(cluster, "b", "node-0")
+    cluster.bind("b", "node-0")
 
 
 def test_it_objects_to_an_eviction_without_a_cause(make_cluster: Make) -> None:
     cluster = make_cluster()
     cluster.nodes(1)
     cluster.pod("a", "research")
-    bind(cluster, "a", "node-0")
-    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "a", "namespace": SPACE}}
-    cluster.plane.api.create(PODS, SPACE, body, subresource="eviction")
+    cluster.bind("a", "node-0")
+    evict(cluster, "a")
     objection(cluster, "evicted without a cause")
+
+
+def test_it_objects_to_an_eviction_that_says_not_why(make_cluster: Make) -> None:
+    cluster = make_cluster(may_leave=lambda found: True)
+    cluster.nodes(1)
+    cluster.pod("a", "research")
+    cluster.bind("a", "node-0")
+    evict(cluster, "a")
+    objection(cluster, "evicted without a word")
+
+
+def test_it_objects_to_evictions_above_their_rate(make_cluster: Make) -> None:
+    cluster = make_cluster(may_leave=lambda found: True, rate=(1, 30.0))
+    cluster.nodes(1)
+    said = {"reason": "PreemptionByScheduler", "message": "preempt: Pod work/a was preempted by workload work/g"}
+    for name in ("a", "b"):
+        cluster.pod(name, "research")
+        cluster.bind(name, "node-0")
+        body = {"status": {"conditions": [{"type": "DisruptionTarget", "status": "True", **said}]}}
+        cluster.plane.api.patch(PODS, SPACE, name, body, kind="strategic", subresource="status")
+        evict(cluster, name)
+    objection(cluster, "2 pods were evicted within 30 s")
 
 
 def test_it_sees_what_was_there_and_goes_on_over_a_restart(make_cluster: Make, plane: Plane) -> None:
     cluster = make_cluster()
     cluster.nodes(1, gpus=1)
     cluster.pod("a", "research")
-    bind(cluster, "a", "node-0")
+    cluster.bind("a", "node-0")
     late = checker_of(plane, lambda found: False, 15.0)
     late.start()
     assert len(late.bound()) == 1
@@ -70,7 +86,7 @@ def test_it_sees_what_was_there_and_goes_on_over_a_restart(make_cluster: Make, p
     plane.apiserver.start()
     plane.wait_ready()
     cluster.pod("b", "research")
-    bind(cluster, "b", "node-0")
+    cluster.bind("b", "node-0")
     objection(cluster, "has 1 GPUs and promised")
     wait_for("the late one says so, too", lambda: bool(late.complaints), 20)
     late.stop()

@@ -1,0 +1,86 @@
+"""Numbered faults of those who are to leave: one that nobody may evict, one that never comes back."""
+
+from typing import Any
+
+import pytest
+
+from kai_solver.cluster.resources import DISRUPTION_BUDGETS, PODS
+from tests.cluster.plane.checker import GANG
+from tests.cluster.plane.cluster import SPACE, Cluster
+from tests.cluster.plane.conftest import Make
+from tests.cluster.plane.plane import wait_for
+from tests.cluster.plane.proxy import Fault
+
+LONG_S = 150.0
+
+
+def waits_because(cluster: Cluster, name: str) -> dict[str, Any]:
+    """The condition of a pod that has no place."""
+    (found,) = cluster.names(name)[:1]
+    status = cluster.plane.api.get(PODS, SPACE, found).get("status", {})
+    return next((one for one in status.get("conditions") or () if one["type"] == "PodScheduled"), {})
+
+
+def kept(cluster: Cluster) -> None:
+    """Two pods that another queue has a right to, one GPU free beside them."""
+    cluster.nodes(1, gpus=3)
+    cluster.queues(borrower=0, lender=3)
+    cluster.job("kept", "borrower", 2, least=1)
+    for index in range(2):
+        wait_for("its pods are there", lambda: len(cluster.names("kept")) == 2)
+        cluster.bind(cluster.names("kept")[index], "node-0")
+    cluster.wait_bound(2, "kept")
+
+
+def budget(cluster: Cluster) -> None:
+    """Nobody of them may go."""
+    spec = {"minAvailable": 2, "selector": {"matchLabels": {GANG: "kept"}}}
+    cluster.plane.api.create(DISRUPTION_BUDGETS, SPACE, {"metadata": {"name": "kept"}, "spec": spec})
+    wait_for(
+        "the budget is counted",
+        lambda: "disruptionsAllowed" in cluster.plane.api.get(DISRUPTION_BUDGETS, SPACE, "kept").get("status", {}),
+    )
+
+
+def refused(method: str, path: str) -> Fault | None:
+    """What a budget that nobody foresaw says; or a webhook."""
+    text = "Cannot evict pod as it would violate the pod's disruption budget."
+    return Fault(429, message=text) if path.endswith("/eviction") else None
+
+
+@pytest.mark.parametrize("foreseen", [True, False], ids=["18-by-a-budget", "18b-by-the-server-alone"])
+def test_an_eviction_refused_for_ever(make_cluster: Make, foreseen: bool) -> None:
+    """Who waits for it holds nothing for ever: others go on, and it is told why it waits."""
+    cluster = make_cluster()
+    kept(cluster)
+    if foreseen:
+        budget(cluster)
+    cluster.controller(proxied=True)
+    cluster.proxies[-1].rule = (lambda method, path: None) if foreseen else refused
+    cluster.job("preemptor", "lender", 2)
+    wait_for("it hears why it waits", lambda: waits_because(cluster, "preemptor").get("status") == "False")
+    if not foreseen:
+        wait_for("the server refused", lambda: cluster.proxies[-1].faults["429"] > 0)
+    cluster.pod("other", "lender")
+    cluster.wait_bound(1, "other", limit_s=LONG_S)
+    assert len(cluster.bound("kept")) == 2
+    assert waits_because(cluster, "preemptor")["message"]
+    cluster.node("node-1", 2)
+    cluster.wait_bound(2, "preemptor", limit_s=LONG_S)
+
+
+def test_20_a_moved_pod_never_comes_back(make_cluster: Make) -> None:
+    """What was kept for it goes to others."""
+    cluster = make_cluster(may_leave=lambda found: found["metadata"]["name"].startswith("moved"))
+    cluster.nodes(2)
+    cluster.queues(research=16)
+    for index in range(2):
+        cluster.pod(f"moved-{index}", "research", gpus=4)
+        cluster.bind(f"moved-{index}", f"node-{index}")
+    cluster.wait_bound(2)
+    cluster.controller()
+    cluster.job("whole", "research", 1, gpus=8)
+    cluster.wait_bound(1, "whole", limit_s=LONG_S)
+    assert len(cluster.names("moved")) == 1, "nobody makes the other one anew"
+    cluster.pod("next", "research", gpus=4)
+    cluster.wait_bound(1, "next", limit_s=LONG_S)
