@@ -25,7 +25,7 @@ ALL = {
     "models": '{"mine.toml": "extends = \\"default\\"\\nname = \\"mine\\"\\n"}',
     "shards": '[{"nodePool": ""}, {"nodePool": "a100", "replicas": 1, "settings": {"model": "fast"}}]',
 }
-ADMITTING = {"settings.admission.enabled": "true"}
+NOT_ADMITTING = {"settings.admission.enabled": "false"}
 BOTH_WAYS = {"shards": '[{"nodePool": ""}, {"nodePool": "b", "settings": {"binding": "bindrequest"}}]'}
 
 
@@ -40,7 +40,7 @@ def test_helm_finds_nothing_wrong(helm: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("values", [{}, ALL | ADMITTING], ids=["default", "all"])
+@pytest.mark.parametrize("values", [{}, ALL], ids=["default", "all"])
 def test_every_object_is_what_kubernetes_knows(render: Render, values: dict[str, str]) -> None:
     objects = render(**values)
     assert len(objects) > 10
@@ -57,7 +57,7 @@ def test_an_unknown_field_would_be_found(render: Render) -> None:
 
 
 def test_kubeconform_agrees(render: Render, kubeconform: Path, tmp_path: Path) -> None:
-    objects = render(**ALL, **ADMITTING)
+    objects = render(**ALL)
     for value in objects:
         if value["kind"] not in OTHERS:
             schema = model_of(value).model_json_schema(by_alias=True)
@@ -127,7 +127,7 @@ def test_who_only_looks_on_may_change_nothing(render: Render) -> None:
 
 
 def test_the_rights_are_those_of_the_files(render: Render) -> None:
-    objects = render(**ADMITTING, **BOTH_WAYS)
+    objects = render(**BOTH_WAYS)
     roles = [found for found in kind(objects, "ClusterRole") if not found["metadata"]["name"].endswith("-beside-kai")]
     files = {path.stem: yaml.safe_load(path.read_text()) for path in (CHART / "files" / "rbac").glob("*.yaml")}
     found = {role["metadata"]["name"].removeprefix("kai-solver-"): role["rules"] for role in roles}
@@ -148,7 +148,7 @@ def verbs(rules: list[dict[str, Any]]) -> list[Any]:
 
 
 def test_what_has_a_name_is_granted_by_name(render: Render) -> None:
-    objects = render(**ADMITTING, **{"settings.admission.runtime_class": '"nvidia-cdi"'})
+    objects = render(**{"settings.admission.runtime_class": '"nvidia-cdi"'})
     roles = {role["metadata"]["name"]: role["rules"] for role in kind(objects, "ClusterRole") + kind(objects, "Role")}
     assert [rule["resourceNames"] for rule in roles["kai-solver-admission"] if "resourceNames" in rule] == [
         ["nvidia-cdi"],
@@ -171,13 +171,13 @@ HOOKS = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
 
 
 def test_without_admission_nobody_is_called(render: Render) -> None:
-    for objects in (render(), render(**ADMITTING, **{"settings.dry_run": "true"})):
+    for objects in (render(**NOT_ADMITTING), render(**{"settings.dry_run": "true"})):
         assert [found for name in HOOKS for found in kind(objects, name)] == []
         assert len(kind(objects, "Service")) == 1
 
 
 def test_the_controller_serves_what_the_configurations_call(render: Render, tmp_path: Path) -> None:
-    objects = render(**ADMITTING)
+    objects = render()
     service = {found["metadata"]["name"]: found for found in kind(objects, "Service")}["kai-solver-admission"]
     (config,) = (found for found in kind(objects, "ConfigMap") if "settings.yaml" in found["data"])
     (tmp_path / "settings.yaml").write_text(config["data"]["settings.yaml"])
@@ -196,14 +196,14 @@ def test_the_controller_serves_what_the_configurations_call(render: Render, tmp_
 
 def test_only_our_pods_are_judged(render: Render) -> None:
     shards = '[{"nodePool": ""}, {"nodePool": "b", "settings": {"scheduler_name": "second"}}]'
-    (found,) = kind(render(**ADMITTING, shards=shards), HOOKS[0])
+    (found,) = kind(render(shards=shards), HOOKS[0])
     (condition,) = found["webhooks"][0]["matchConditions"]
     assert condition["expression"] == "object.spec.schedulerName in ['kai-scheduler', 'second']"
 
 
 def test_a_given_certificate_is_mounted_and_no_secret_is_granted(render: Render) -> None:
     given = {"settings.admission.cert_file": '"/etc/kai-solver-certificate/tls.crt"', "webhook.certificate": '"mine"'}
-    objects = render(**ADMITTING, **given)
+    objects = render(**given)
     (deployment,) = kind(objects, "Deployment")
     volumes = deployment["spec"]["template"]["spec"]["volumes"]
     assert {"name": "certificate", "secret": {"secretName": "mine"}} in volumes
