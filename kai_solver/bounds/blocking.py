@@ -21,7 +21,7 @@ from kai_solver.bounds.counting import (
 )
 from kai_solver.bounds.demand import Demand
 from kai_solver.bounds.refuting import LIMIT, QUOTA, Bounds, Moment, Refuted
-from kai_solver.bounds.rights import MINRUNTIME, PREEMPTIBLE, PRIORITY, SHARE
+from kai_solver.bounds.rights import BUDGETS, MINRUNTIME, PREEMPTIBLE, PRIORITY, SHARE
 from kai_solver.domain import Blocker, Rung
 from kai_solver.errors import InternalError
 from kai_solver.reduction.capacity import NODE_RULES
@@ -29,6 +29,9 @@ from kai_solver.units import GPU, MILLI, QUEUE_RESOURCES, format_amount
 
 MOST_TRIED = 36
 """Pairs tried for a smaller set: of nine rules and resources. One costs 0.1 to 0.2 ms at 1,000 nodes (2026-11-21)."""
+
+MOST_NAMED = 3
+"""Disruption budgets that are called by name."""
 
 SURPLUS, OTHERS = "surplus", "other queues"
 """Kind and name of the element "what others hold above their share"."""
@@ -88,7 +91,9 @@ class Evidence:
         found = ask(frozenset(names) - kept)
         if found is None or self.allowance.left < 0:
             return ()
-        return tuple(_Words(self.bounds, self.demand, found).element(name) for name in names if name in kept)
+        return tuple(
+            _Words(self.bounds, self.demand, self.moment, found).element(name) for name in names if name in kept
+        )
 
 
 def _elements(bounds: Bounds, demand: Demand, *, by_rung: bool) -> Iterator[str]:
@@ -127,7 +132,7 @@ def in_words_of_model(evidence: Evidence, name: str) -> Blocker:
     bounds, demand = evidence.bounds, evidence.demand
     pods = sum(demand.needed.values())
     found = Refuted("count", Shortfall("flow", pods, 0))
-    element = _Words(bounds, demand, found).element(name)
+    element = _Words(bounds, demand, evidence.moment, found).element(name)
     if element.kind != "resource":
         return element
     return replace(element, need=f"{say_pods(pods)}, with those admitted before", have="no way to place all")
@@ -175,7 +180,9 @@ def _minimal(
 class _Words:
     """Elements in words, by the proof that is left when all else is dropped."""
 
-    def __init__(self, bounds: Bounds, demand: Demand, found: Refuted) -> None:
+    def __init__(self, bounds: Bounds, demand: Demand, moment: Moment, found: Refuted) -> None:
+        self.bounds = bounds
+        self.moment = moment
         self.problem = bounds.problem
         self.demand = demand
         self.found = found
@@ -190,6 +197,8 @@ class _Words:
             return self._rule(name)
         if name == TOPOLOGY:
             return self._domain()
+        if name == BUDGETS:
+            return self._budgets()
         return self._placement() if name == PLACEMENT else self._resource(name)
 
     def _of_queue(self, kind: str) -> Blocker:
@@ -206,6 +215,19 @@ class _Words:
             admitting = max(int(self.problem.shapes.mask(shape).sum()) for shape in self.demand.needed)
             have = f"{admitting} of {len(self.problem.nodes)} nodes"
         return Blocker("rule", name, need, have)
+
+    def _budgets(self) -> Blocker:
+        """Disruption budgets of those who could leave; together they are one element."""
+        holding, demand = self.bounds.holding, self.demand
+        if holding is None:
+            raise InternalError("a disruption budget blocks, and there is none")
+        leaving = self.bounds.leaving(demand, self.moment)
+        budgets, every = holding.binding(leaving), holding.budgets
+        names = [every.names[budget] for budget in budgets]
+        told = ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" if names[MOST_NAMED:] else "")
+        allowed, covered = (int(counts[budgets].sum()) for counts in (every.allowed, every.covered))
+        have = f"{allowed} of {say_pods(covered)} may leave now"
+        return Blocker(BUDGETS, told, "pods that may be evicted or moved", have)
 
     @property
     def _count(self) -> Shortfall:

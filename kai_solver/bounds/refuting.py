@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from kai_solver.bounds.counting import GPU_NAME, NOTHING, TOPOLOGY, Relaxed, Shortfall, in_words, shortfall
 from kai_solver.bounds.demand import Demand
 from kai_solver.bounds.flow import flow_shortfall
+from kai_solver.bounds.holding import Holding
 from kai_solver.bounds.residents import Residents
-from kai_solver.bounds.rights import PROTECTIONS, SHARE, Rights, Table
+from kai_solver.bounds.rights import BUDGETS, PROTECTIONS, SHARE, Rights, Table
 from kai_solver.domain import Blocker, Rung
 from kai_solver.reduction import Problem
 from kai_solver.units import GPU, QUEUE_RESOURCES, UNLIMITED, format_amount
@@ -70,15 +71,21 @@ class Bounds:
         self.problem = problem
         self.residents = Residents(problem)
         self.rights = Rights(self.residents)
+        self.holding = Holding(self.residents, problem.budgets) if problem.budgets is not None else None
 
     def refute(self, demand: Demand, moment: Moment, dropped: frozenset[str] = NOTHING) -> Refuted | None:
         """What proves "no" with the rules and resources ``dropped`` not binding; None where nothing does."""
         leaving = self.leaving(demand, moment, dropped)
+        holding = self._holding(dropped)
         return (
             self._passes_cap(demand, moment, leaving, dropped)
             or self._lacks_rights(demand, moment, leaving, dropped)
             or self._lacks_room(demand, moment, leaving, dropped)
+            or (self._lacks_rights(demand, moment, leaving & ~holding.whole, dropped) if holding is not None else None)
         )
+
+    def _holding(self, dropped: frozenset[str]) -> Holding | None:
+        return self.holding if BUDGETS not in dropped else None
 
     def leaving(self, demand: Demand, moment: Moment, dropped: frozenset[str] = NOTHING) -> BoolArray:
         """(G,) gangs that may be out of the way."""
@@ -92,7 +99,10 @@ class Bounds:
         """(G,) gangs that may be evicted once protections are dropped: they need no other place."""
         if demand.rung not in EVICTING or not dropped & PROTECTIONS:
             return np.zeros_like(leaving)
-        return self.rights.leaving(demand, moment.allocated, dropped) & ~self.rights.leaving(demand, moment.allocated)
+        may, could = (self.rights.leaving(demand, moment.allocated, rules) for rules in (dropped, NOTHING))
+        if self.holding is not None and BUDGETS in dropped:
+            could = could & ~self.holding.whole
+        return may & ~could
 
     def _mask(self, gangs: Sequence[int]) -> BoolArray:
         mask = np.zeros(len(self.problem.gangs), dtype=np.bool_)
@@ -104,13 +114,19 @@ class Bounds:
     ) -> Refuted | None:
         masks = None if demand.scope is None else demand.scope.masks
         beside = Counter(demand.beside_of(leaving))
+        holding = self._holding(dropped)
+        barred = holding.barred if holding is not None else None
+        may_leave = leaving
         if demand.kept is not None:
             spared = self._spared(demand, moment, leaving, dropped)
             for gang, pods in demand.kept:
                 beside.update(pods if not spared[gang] else {})
+            may_leave = leaving & ~self._mask([gang for gang, _ in demand.kept])
         elif demand.rung is Rung.CONSOLIDATION:
-            beside.update(self.residents.welcome_home(leaving & ~self._mask(moment.disturbed)))
-        relaxed = self.residents.without(leaving)
+            beside.update(self.residents.welcome_home(leaving & ~self._mask(moment.disturbed), barred))
+        if holding is not None and demand.rung in EVICTING:
+            beside.update(holding.staying(may_leave))
+        relaxed = self.residents.without(leaving, barred)
         found = shortfall(self.problem, relaxed, demand.needed, beside, masks, demand.spacing, dropped)
         if found is None and demand.deep:
             found = self._lacks_flow(demand, relaxed, beside, dropped)

@@ -36,7 +36,7 @@ class Residents:
         self.priority = np.array([g.gang.priority for g in gangs], dtype=np.int64)
         self.preemptible = np.array([g.gang.preemptible for g in gangs], dtype=np.bool_)
         self.runs: BoolArray = np.bincount(self.owner, minlength=len(gangs)) > 0
-        self._lifts: dict[bytes, Relaxed] = {}
+        self._lifts: dict[tuple[bytes, bool], Relaxed] = {}
 
     @cached_property
     def charge(self) -> IntArray:
@@ -51,16 +51,17 @@ class Residents:
     def _requests(self) -> IntArray:
         """(P, R) what each pod asks for."""
         table = np.array([shape.request for shape in self.problem.shapes.shapes], dtype=np.int64)
-        return table[self._shape]
+        return table[self.shape]
 
     @cached_property
-    def _shape(self) -> IntArray:
+    def shape(self) -> IntArray:
+        """(P,) shape of each pod."""
         return np.array(self.problem.pod_shape, dtype=np.int64)[self.pods]
 
     @cached_property
     def _seats(self) -> tuple[IntArray, IntArray, IntArray]:
         """Devices in use: row among the pods, device, thousandths."""
-        problem, shape, found = self.problem, self._shape.tolist(), []
+        problem, shape, found = self.problem, self.shape.tolist(), []
         nodes = self.node.tolist()
         millis: dict[int, list[int]] = {}
         for row, pod in enumerate(self.pods.tolist()):
@@ -74,21 +75,23 @@ class Residents:
         table = np.array(found, dtype=np.int64).reshape(-1, 3)
         return table[:, 0], table[:, 1], table[:, 2]
 
-    def welcome_home(self, moving: BoolArray) -> dict[int, int]:
+    def welcome_home(self, moving: BoolArray, barred: BoolArray | None = None) -> dict[int, int]:
         """Pods by shape of the gangs ``moving`` (G,) that run on nodes that would take them now: they need a place.
 
-        Others (on nodes cordoned, tainted or over-committed since) may stay there all the same.
+        Others (on nodes cordoned, tainted or over-committed since) may stay there all the same. ``barred``: (P,) pods
+        that stay where they are.
         """
-        mine = self._welcome & moving[self.owner]
-        shapes, counts = np.unique(self._shape[mine], return_counts=True)
+        mine = self.welcome & moving[self.owner]
+        mine = mine if barred is None else mine & ~barred
+        shapes, counts = np.unique(self.shape[mine], return_counts=True)
         return dict(zip(shapes.tolist(), counts.tolist(), strict=True))
 
     @cached_property
-    def _welcome(self) -> BoolArray:
+    def welcome(self) -> BoolArray:
         """(P,) pods on nodes that would take them now."""
         problem, welcome = self.problem, np.zeros(len(self.pods), dtype=np.bool_)
-        for shape in np.unique(self._shape).tolist():
-            here = self._shape == shape
+        for shape in np.unique(self.shape).tolist():
+            here = self.shape == shape
             welcome[here] = problem.shapes.mask(shape)[self.node[here]]
         over = np.any(problem.capacity < problem.held - problem.releasing, axis=0)
         over |= np.any(problem.device_free + problem.device_releasing < 0, axis=1)
@@ -97,19 +100,22 @@ class Residents:
         found: BoolArray = welcome & ~over[self.node]
         return found
 
-    def without(self, leaving: BoolArray) -> Relaxed:
-        """Capacity with the gangs ``leaving`` (G,) gone, and with all that was placed in this cycle out of the way."""
-        key = leaving.tobytes()
+    def without(self, leaving: BoolArray, barred: BoolArray | None = None) -> Relaxed:
+        """Capacity with the gangs ``leaving`` (G,) gone, and with all that was placed in this cycle out of the way.
+
+        ``barred``: (P,) pods that stay all the same; always the same ones, or none.
+        """
+        key = leaving.tobytes(), barred is None
         found = self._lifts.get(key)
         if found is None:
-            found = self._lifts[key] = self._lift(leaving)
+            found = self._lifts[key] = self._lift(leaving, barred)
         return found
 
-    def _lift(self, leaving: BoolArray) -> Relaxed:
+    def _lift(self, leaving: BoolArray, barred: BoolArray | None) -> Relaxed:
         problem = self.problem
         free = problem.capacity - problem.held + problem.releasing
         device_free = problem.device_free + problem.device_releasing
-        gone = leaving[self.owner]
+        gone = leaving[self.owner] if barred is None else leaving[self.owner] & ~barred
         if gone.any():
             np.add.at(free.T, self.node[gone], self._requests[gone])
             row, device, milli = self._seats

@@ -29,10 +29,11 @@ Table = Sequence[Sequence[int]]
 NOTHING: frozenset[str] = frozenset()
 
 MINRUNTIME, PREEMPTIBLE, PRIORITY, SHARE = "minruntime", "preemptibility", "priority", "fair-share"
+BUDGETS = "disruption-budget"
 """Rules that protect who runs; a bound may be asked as if one of them were dropped."""
 
 
-PROTECTIONS = frozenset((MINRUNTIME, PREEMPTIBLE, PRIORITY, SHARE))
+PROTECTIONS = frozenset((MINRUNTIME, PREEMPTIBLE, PRIORITY, SHARE, BUDGETS))
 
 
 class Rights:
@@ -81,6 +82,8 @@ class Rights:
                 yield MINRUNTIME
         if (r.runs & ~r.preemptible).any():
             yield PREEMPTIBLE
+        if self.problem.budgets is not None:
+            yield BUDGETS
 
     def victim_queues(self, demand: Demand, allocated: Table, dropped: frozenset[str] = NOTHING) -> tuple[int, ...]:
         """Leaf queues with running work from which ``demand`` may reclaim by the numbers ``allocated``."""
@@ -118,7 +121,7 @@ class Rights:
             return np.zeros(len(problem.gangs), dtype=np.bool_)
         return np.array(
             [
-                protected_until_s(g.gang.last_start_s, least_s(g.queue)) > now_s and not _has_surplus(g)
+                protected_until_s(g.gang.last_start_s, least_s(g.queue)) > now_s and not has_surplus(g)
                 for g in problem.gangs
             ],
             dtype=np.bool_,
@@ -147,5 +150,6 @@ class Rights:
         return total
 
 
-def _has_surplus(gang: GangShape) -> bool:
+def has_surplus(gang: GangShape) -> bool:
+    """May some of its pods leave without the others? Where that is not known: yes."""
     return len(gang.active) > sum(leaf.min_member for leaf in gang.leaves) or len(gang.leaves) > 1

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from kai_solver.check.accounts import QueueTree, grow_tree, ledger_after, ledger_before
 from kai_solver.check.allowance import judge_allowances
+from kai_solver.check.budgets import judge_budgets
 from kai_solver.check.capacity import judge_capacity, weigh
 from kai_solver.check.claims import judge_claims
 from kai_solver.check.devices import judge_devices
@@ -67,3 +68,4 @@ def _judge(scene: Scene, tree: QueueTree, ladder: Sequence[Rung]) -> Iterator[Vi
         yield from judge_priority(scene, tree, book)
         yield from judge_entitlement(scene, tree, book, before, fair_shares(scene, before))
     yield from judge_stale(scene, ladder)
+    yield from judge_budgets(scene)

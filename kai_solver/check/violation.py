@@ -27,6 +27,7 @@ RULES = (
     "entitlement",
     "stale",
     "needless",
+    "budgets",
 )
 """Every rule's name. Published: add, never rename."""
 

@@ -33,6 +33,7 @@ FIELDS: Mapping[Resource, str] = {
     resources.TOPOLOGIES: "topologies",
     resources.NODE_RESOURCE_TOPOLOGIES: "node_resource_topologies",
     resources.NAMESPACES: "namespaces",
+    resources.DISRUPTION_BUDGETS: "disruption_budgets",
 }
 """Kinds that a snapshot is made of, and the field of `RawObjects` for each."""
 
@@ -53,6 +54,8 @@ class View:
         Laid over the pods after ``assumed``, in turn: promised places, for example.
     claims
         Laid over the resource claims: devices that are being given away.
+    refused
+        Pods whose eviction was refused lately, given epoch seconds.
     """
 
     def __init__(
@@ -63,12 +66,14 @@ class View:
         settings: KubeSettings | None = None,
         overlays: tuple[Overlay, ...] = (),
         claims: Overlay | None = None,
+        refused: Callable[[float], frozenset[str]] | None = None,
     ) -> None:
         self._store = store
         self._owners = owners
         self._settings = settings
         self._overlays: tuple[Overlay, ...] = (assumed.overlay, *overlays)
         self._claims = claims
+        self._refused = refused
         self._recall = Recall()
 
     def objects(self, now_s: float) -> RawObjects:
@@ -95,4 +100,6 @@ class View:
         found = self.objects(now_s)
         requests: tuple[Object, ...] = found.bind_requests  # type: ignore[assignment]
         found = replace(found, bind_requests=unfinished(requests, self._store))
-        return lower(snapshot_from_objects(found, now_s=now_s, settings=self._settings, recall=self._recall))
+        read = lower(snapshot_from_objects(found, now_s=now_s, settings=self._settings, recall=self._recall))
+        refused = self._refused(now_s) if self._refused is not None else frozenset[str]()
+        return replace(read, refused=refused) if refused else read

@@ -102,7 +102,8 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
     over = threading.Event()
     fence = functools.partial(_may_act, lease, metrics, over, settings.dry_run or not settings.leadership.enabled)
     before = preparing(api, known.store, settings, fence)
-    view = _view(known, before, settings)
+    evictor = Evictor(api, known.assumed, fence, _rates(settings), clock)
+    view = _view(known, before, evictor, settings)
     decider = Decider(settings.model, settings.budget, functools.partial(_note_fault, metrics))
     pools = Pools(**{name: ThreadPoolExecutor(size, name) for name, size in settings.workers})
     told, pool = Reporters(), settings.node_pool or "default"
@@ -112,7 +113,6 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
     teller = None if settings.dry_run else _teller(api, known.store, settings, fence, binder, decider, view, clock)
     for reporter in (*_reporters(known, metrics, decider, teller, clock, pool), *reporters):
         told.add(reporter)
-    evictor = Evictor(api, known.assumed, fence, _rates(settings), clock)
     scheduler = Scheduler(
         store=known.store,
         view=view,
@@ -177,9 +177,9 @@ def _has_node(store: Store, name: str) -> bool:
     return store.get(NODES, name) is not None
 
 
-def _view(known: Known, before: Preparing, settings: ControllerSettings) -> View:
-    overlays, claims = (known.promises.overlay, known.kin.overlay), before.claims
-    return View(known.store, known.assumed, known.kin.objects, kube_settings(settings), overlays, claims)
+def _view(known: Known, before: Preparing, evictor: Evictor, settings: ControllerSettings) -> View:
+    overlays, claims, read_by = (known.promises.overlay, known.kin.overlay), before.claims, kube_settings(settings)
+    return View(known.store, known.assumed, known.kin.objects, read_by, overlays, claims, refused=evictor.protected)
 
 
 def _teller(

@@ -1,5 +1,6 @@
 """The nouns: frozen, slotted, without behaviour beyond what follows from their own fields."""
 
+from kai_solver.domain.budgets import DisruptionBudget
 from kai_solver.domain.claims import (
     MOST_CONSUMERS,
     MOST_DEVICES,
@@ -83,6 +84,7 @@ __all__ = [
     "DeviceClass",
     "DeviceId",
     "DeviceRequest",
+    "DisruptionBudget",
     "Eviction",
     "FitError",
     "Gang",

@@ -22,6 +22,7 @@ FAMILIES = (
     "spread",
     "ports",
     "placement",
+    "budgets",
 )
 """Constraint families of the CP-SAT model that ship with kai-solver (more by entry points)."""
 

@@ -122,6 +122,8 @@ class Pod:
         What it holds of its node's NUMA zones, where known.
     claims
         Keys of its resource claims. What they come to is in the other fields once ``claims.lower`` has been there.
+    ready
+        Healthy, for disruption budgets; says something only where it runs.
     """
 
     namespace: str
@@ -142,6 +144,7 @@ class Pod:
     containers: tuple[Container, ...] = ()
     zones: tuple[ZoneShare, ...] = ()
     claims: tuple[str, ...] = ()
+    ready: bool = True
     key: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from kai_solver.domain.budgets import DisruptionBudget
 from kai_solver.domain.claims import Claims
 from kai_solver.domain.cluster import Node, Topology
 from kai_solver.domain.gangs import Gang
@@ -92,6 +93,10 @@ class Snapshot:
         What was set aside or not honoured on import, shown to the user.
     claims
         Devices by resource claim; None where there are none.
+    budgets
+        Of the pods of gangs; whom else they match is nobody that a plan could evict.
+    refused
+        Keys of pods whose eviction was refused lately, for whatever reason: nobody asks for them again yet.
     """
 
     now_s: float
@@ -105,3 +110,5 @@ class Snapshot:
     notices: tuple[Notice, ...] = ()
     name: str = ""
     claims: Claims | None = None
+    budgets: tuple[DisruptionBudget, ...] = ()
+    refused: frozenset[str] = frozenset()

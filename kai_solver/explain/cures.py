@@ -48,7 +48,17 @@ def _changes(snapshot: Snapshot, gang: str, blocking: Sequence[Blocker]) -> Iter
 
 def _effort(blocker: Blocker) -> int:
     """What is changed with a line of YAML comes before what has to be bought."""
-    order = ("queue-limit", "queue-quota", "fair-share", "surplus", "rule", "domain", "placement", "resource")
+    order = (
+        "queue-limit",
+        "queue-quota",
+        "fair-share",
+        "surplus",
+        "rule",
+        "disruption-budget",
+        "domain",
+        "placement",
+        "resource",
+    )
     return order.index(blocker.kind) if blocker.kind in order else len(order)
 
 
@@ -97,6 +107,7 @@ _TEXTS = {
     "surplus": "no quota and no weight for other queues",
     "domain": "no required {name}",
     "placement": "no rule of placement",
+    "disruption-budget": "everybody let go whom {name} holds",
 }
 _RULES = {
     "priority": "the highest priority in its queue",

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from kai_solver.domain import Placement, Rung
 from kai_solver.reduction import Problem
+from kai_solver.reduction.budgets import Toll
 from kai_solver.reduction.charges import Charge
 from kai_solver.reduction.zones import ZoneTake
 
@@ -117,6 +118,8 @@ class Mover:
         Its place in the policy's victim order, 0 first to leave.
     tested
         (podset, its pods here, most of that podset that reclaim tests as one chunk): the podset's minimum, at least 1.
+    tolls
+        (disruption budget, its pods here that it counts).
     """
 
     unit: int
@@ -137,6 +140,11 @@ class Mover:
     saves: Charge = (0, 0, 0)
     rank: int = 0
     tested: tuple[tuple[int, int, int], ...] = ()
+    tolls: Toll = ()
+
+    def toll(self, budget: int) -> int:
+        """Pods that ``budget`` counts."""
+        return next((pods for number, pods in self.tolls if number == budget), 0)
 
     @property
     def is_simple(self) -> bool:
@@ -166,6 +174,8 @@ class Joint:
         unit (a set is allowed where some resource stays below).
     spacings
         Workloads of the arrivals and movers that have a rule of placement.
+    budgets
+        Disruption budgets of movers, with how many of their pods may leave home.
     dropped
         Resources by name, and ``node-rules``, that no place has to heed: for questions of what blocks.
     """
@@ -182,6 +192,7 @@ class Joint:
     zones_of: Mapping[int, ZoneTake] = field(default_factory=dict)
     spacings: tuple[Spacing, ...] = ()
     dropped: frozenset[str] = frozenset()
+    budgets: tuple[tuple[int, int], ...] = ()
 
     def binds(self, resource: int) -> bool:
         """Must places heed the resource?"""

@@ -173,6 +173,7 @@ def formulate_leavers(v: Variables, objectives: tuple[Objective, ...]) -> Leaver
         for shape, pods, domain_of in _loads(v, owner, arrival) if not arrival.optional else ():
             demand.add(shape, pods, domain_of, None)
     _bear(form)
+    _budgets(v, form)
     _limits(v, form)
     _places(v, form, demand)
     form.objectives = tuple(found for o in objectives if (found := _translated(form, o)) is not None)
@@ -206,6 +207,13 @@ def _bear(form: Leavers) -> None:
             for above in who.mover.bears:
                 if above in gone:
                     form.spec.add_le([(1, var), (-1, gone[above])], 0, family="units")
+
+
+def _budgets(v: Variables, form: Leavers) -> None:
+    """No disruption budget loses more than it allows by evictions; who moves is not known here."""
+    for budget, left in v.joint.budgets:
+        tolls = [(_mover(who).toll(budget), var) for who, var in form.gone]
+        form.spec.add_le([term for term in tolls if term[0]], left, family="budgets")
 
 
 def _limits(v: Variables, form: Leavers) -> None:

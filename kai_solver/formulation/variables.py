@@ -13,11 +13,12 @@ import numpy as np
 from kai_solver.formulation.flows import flows_of
 from kai_solver.formulation.joint import Arrival, Joint, Mover, Piece
 from kai_solver.formulation.spec import ModelSpec, Term, Var
+from kai_solver.reduction.budgets import Toll
 from kai_solver.reduction.capacity import ENDLESS, MANY, NODE_RULES, IntArray, fitting, fitting_beside_gpus
 from kai_solver.reduction.zones import ZoneTake
 from kai_solver.units import GPU, Vector
 
-ClassKey = tuple[int, int, int, int, bool, bool, bool, bool, tuple[int, int, int]]
+ClassKey = tuple[int, int, int, int, bool, bool, bool, bool, tuple[int, int, int], Toll]
 
 
 Home = tuple[int, tuple[int, ...], ZoneTake]
@@ -311,6 +312,7 @@ def class_key(mover: Mover) -> ClassKey:
         mover.reclaimable,
         mover.preemptable,
         mover.charge,
+        mover.tolls,
     )
 
 

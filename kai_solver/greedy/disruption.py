@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from kai_solver.domain import Blocker, Reason, Rung
 from kai_solver.fairness import ReclaimLedger
 from kai_solver.greedy.allowance import Allowance
+from kai_solver.greedy.budgets import keeps_budgets
 from kai_solver.greedy.caps import passed_cap
 from kai_solver.greedy.chunks import Chunk, Chunker
 from kai_solver.greedy.evicting import Evictor, never
@@ -60,6 +61,7 @@ class Disruption:
         self._refused: dict[tuple[object, ...], Refusal] = {}
         self._short: dict[tuple[int, int], Refusal] = {}
         self._counted = (-1, 0)
+        self._free: dict[bytes, BoolArray] = {}
 
     @property
     def pool(self) -> VictimPool:
@@ -173,9 +175,21 @@ class Disruption:
         return self._before(who).ledger
 
     def _choices(self, who: Aggressor) -> Iterator[tuple[BoolArray, Allowance | None]]:
-        """Units to try, and what may be taken from whom.
+        """Units to try, and what may be taken from whom; at last, those that no disruption budget counts."""
+        last: BoolArray | None = None
+        for units, allowance in self._choices_by_rights(who):
+            yield units, allowance
+            last = units if last is None else last
+        tolls = self.pool.tolls
+        if tolls is not None and last is not None and (last & ~tolls.free).any():
+            yield self._uncounted(last & tolls.free), None
 
-        Reclaim tries everybody within what each queue must give; then everybody, since who is only moved costs no
+    def _uncounted(self, units: BoolArray) -> BoolArray:
+        """Equal masks are the same object."""
+        return self._free.setdefault(units.tobytes(), units)
+
+    def _choices_by_rights(self, who: Aggressor) -> Iterator[tuple[BoolArray, Allowance | None]]:
+        """Reclaim tries everybody within what each queue must give; then everybody, since who is only moved costs no
         right; then queue by queue.
         """
         if self.rung is not Rung.RECLAIM:
@@ -238,7 +252,7 @@ class Disruption:
 
     def is_allowed(self, who: Aggressor, chunk: Chunk, units: list[int], ledger: ReclaimLedger | None) -> bool:
         """May these units be taken? Asked after the fact: the chunk is placed and the units are gone."""
-        if not self._within_limits(who):
+        if not self._within_limits(who) or not keeps_budgets(self.state):
             return False
         if self.rung is Rung.CONSOLIDATION:
             return self._moves_few_enough(units)

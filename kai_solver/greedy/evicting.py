@@ -62,7 +62,7 @@ class Evictor(Placer):
         self._spent: dict[int, Spent] = {}
         self._counted: tuple[int, object] = (0, None)
         self._tables: dict[tuple[int, bool], RoomTable] = {} if tables is None else tables
-        self._open: dict[frozenset[int], BoolArray] = {}
+        self._open: dict[tuple[frozenset[int], frozenset[int]], BoolArray] = {}
 
     def make_room(self, chunk: Chunk, allowance: Allowance | None = None) -> list[int] | None:
         """Place ``chunk`` with victims; the units that left or moved for it, or None with the state unchanged.
@@ -122,17 +122,29 @@ class Evictor(Placer):
 
     def table(self, shape: int, exhausted: frozenset[int] = NOBODY) -> RoomTable:
         """Room for one more pod of ``shape``, by node, with nobody from the ``exhausted`` levelled queues."""
-        eligible = self.eligible
-        if exhausted and self._allowance is not None:
-            eligible = self._open.get(exhausted, eligible)
-            if eligible is self.eligible:
-                eligible = self._open[exhausted] = eligible & self._allowance.open_units(exhausted)
+        eligible = self._still_open(exhausted)
         # One for everybody and one for the changing rest of them, so that neither loses what the other needs.
         key = (shape, eligible is self.eligible)
         found = self._tables.get(key)
         if found is None:
             found = self._tables[key] = RoomTable(self.pool, self.fits, shape, eligible, self.rung)
         found.serve(eligible)
+        return found
+
+    def _still_open(self, queues: frozenset[int]) -> BoolArray:
+        """The eligible without those of exhausted ``queues``, and of disruption budgets that are spent."""
+        tolls = self.pool.tolls
+        budgets = tolls.exhausted() if tolls is not None else NOBODY
+        if not queues and not budgets:
+            return self.eligible
+        found = self._open.get((queues, budgets))
+        if found is None:
+            found = self.eligible
+            if queues and self._allowance is not None:
+                found = found & self._allowance.open_units(queues)
+            if budgets and tolls is not None:
+                found = found & tolls.open_units(budgets)
+            self._open[queues, budgets] = found
         return found
 
     def first_table(self, shape: int, allowance: Allowance | None) -> RoomTable:
@@ -161,7 +173,8 @@ class Evictor(Placer):
         tried = 0
         while tried < NODES_TRIED and (node := table.cheapest(cost)) is not None:
             victims = table.victims(node)
-            if allowance is None or allowance.allows(spent, victims):
+            fits = self.pool.tolls is None or self.pool.tolls.fits(victims)
+            if fits and (allowance is None or allowance.allows(spent, victims)):
                 if self._place_by_leaving(pod, table, node, victims):
                     if allowance is not None:
                         self._spent = allowance.spent(victims, spent)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from kai_solver.domain import Proof, Reason, Rung
 from kai_solver.greedy.allocating import Admitter, Allocation
+from kai_solver.greedy.budgets import keeps_budgets
 from kai_solver.greedy.caps import over_capacity
 from kai_solver.greedy.chunks import Chunk
 from kai_solver.greedy.course import Course, Oracle, Pace, of_choice
@@ -199,7 +200,8 @@ class Ladder:
                     self.state.lift(pod)
                 else:
                     self.state.evict(pod)
-            if self.state.keeps_rules():
+            if self.state.keeps_rules() and keeps_budgets(self.state):
                 self.outcome.stale.append(gang)
             else:
-                self.state.rollback(mark)  # Newcomers count on it; they are not asked any more once they run.
+                # Newcomers count on it, who are not asked any more once they run; or a disruption budget holds it.
+                self.state.rollback(mark)

@@ -77,7 +77,10 @@ def refuses_reclaim(state: State, who: Aggressor) -> Blocker | None:
 
 
 class Eligibility:
-    """Who may be taken for an aggressor, as masks (U,) over the units; equal questions get the same array."""
+    """Who may be taken for an aggressor, as masks (U,) over the units; equal questions get the same array.
+
+    Units that are more than a disruption budget allows are left out everywhere.
+    """
 
     def __init__(self, state: State, pool: VictimPool) -> None:
         self.state = state
@@ -89,6 +92,7 @@ class Eligibility:
         self._started = [gang.gang.last_start_s for gang in gangs]
         self._masks: dict[tuple[object, ...], BoolArray] = {}
         self._same: dict[bytes, BoolArray] = {}
+        self._open: dict[int, BoolArray] = {}
         self._surplus: BoolArray | None = None
         self._order = {queue: i for i, queue in enumerate(dict.fromkeys(self._queue.tolist()))}
         self._below: dict[int, list[int]] = {}
@@ -102,11 +106,31 @@ class Eligibility:
 
     def mask(self, rung: Rung, who: Aggressor) -> BoolArray:
         """The same as a mask."""
+        return self._not_held(self._by_rights(rung, who))
+
+    def divisible(self, rung: Rung, who: Aggressor) -> frozenset[int]:
+        """Units under disruption budgets that ``rung`` could disturb in part, whether it may take them or not."""
+        tolls = self.pool.tolls
+        if tolls is None or not tolls.divisible.any():
+            return frozenset()
+        return frozenset(np.flatnonzero(self._by_rights(rung, who) & tolls.divisible).tolist())
+
+    def _by_rights(self, rung: Rung, who: Aggressor) -> BoolArray:
+        """Who may be taken whatever budgets allow."""
         if rung is Rung.CONSOLIDATION:
             return self._consolidation(who)
         if rung is Rung.PREEMPT:
             return self._preempt(who)
-        return self.reclaim(who, self.reclaim_queues(who))
+        return self._reclaim(who, self.reclaim_queues(who))
+
+    def _not_held(self, mask: BoolArray) -> BoolArray:
+        tolls = self.pool.tolls
+        if tolls is None:
+            return mask
+        if id(mask) not in self._open:  # Kept by `_same`: nothing else gets its identity.
+            found = mask & ~tolls.held
+            self._open[id(mask)] = self._same.setdefault(found.tobytes(), found)
+        return self._open[id(mask)]
 
     def _kept(self, key: tuple[object, ...], make: Callable[[], BoolArray]) -> BoolArray:
         found = self._masks.get(key)
@@ -150,7 +174,9 @@ class Eligibility:
 
     def reclaim(self, who: Aggressor, queues: tuple[int, ...]) -> BoolArray:
         """Units of ``queues`` that reclaim may take for ``who``."""
+        return self._not_held(self._reclaim(who, queues))
 
+    def _reclaim(self, who: Aggressor, queues: tuple[int, ...]) -> BoolArray:
         def make() -> BoolArray:
             problem = self.state.problem
             chosen, least = np.zeros(problem.queues.size, dtype=np.bool_), np.zeros(problem.queues.size)

@@ -90,9 +90,10 @@ class _Line:
     at: int = 0
 
     def next(self, pool: VictimPool) -> int | None:
-        """The first that has not left."""
+        """The first that has not left, and that its disruption budget lets go."""
         while self.at < len(self.units):
-            if not pool.is_disturbed(self.units[self.at]):
+            unit = self.units[self.at]
+            if not pool.is_disturbed(unit) and (pool.tolls is None or pool.tolls.fits((unit,))):
                 return self.units[self.at]
             self.at += 1
         return None

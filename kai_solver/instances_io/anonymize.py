@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from kai_solver.domain import (
     NO_CONSTRAINTS,
     Constraints,
+    DisruptionBudget,
     Gang,
     Node,
     NodeTerm,
@@ -95,6 +96,8 @@ class _Anonymizer:
             gangs=tuple(self._gang(gang) for gang in snapshot.gangs),
             topologies=tuple(self._topology(topology) for topology in snapshot.topologies),
             foreign=tuple(self._pod(pod) for pod in snapshot.foreign),
+            budgets=tuple(self._budget(budget) for budget in snapshot.budgets),
+            refused=frozenset(self._pod_key(key) for key in snapshot.refused),
             # Their texts name things; what they say about names that are gone helps nobody.
             notices=(),
             # What claims come to stays in the pods and nodes; devices and selectors would tell too much.
@@ -185,6 +188,18 @@ class _Anonymizer:
             order=(priority, created_s, self._hash("pod", uid)),
             claims=(),
             zones=tuple(replace(share, zone=self._zone(share.zone)) for share in pod.zones),
+        )
+
+    def _pod_key(self, key: str) -> str:
+        namespace, _, name = key.partition("/")
+        return f"{self._hash('ns', namespace)}/{self._hash('pod', name)}"
+
+    def _budget(self, budget: DisruptionBudget) -> DisruptionBudget:
+        return replace(
+            budget,
+            namespace=self._hash("ns", budget.namespace),
+            name=self._hash("budget", budget.name),
+            selector=self._term(budget.selector),
         )
 
     def _pod_constraints(self, constraints: Constraints) -> Constraints:

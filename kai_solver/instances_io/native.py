@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kai_solver.domain import (
+    DisruptionBudget,
     Gang,
     Node,
     Notice,
@@ -24,7 +25,7 @@ from kai_solver.domain import (
 from kai_solver.errors import InputError
 from kai_solver.instances_io.fields import validate
 from kai_solver.instances_io.native_claims import ClaimReader, read_claims
-from kai_solver.instances_io.native_pods import GpuPlaces, PodReader, moment_s, named_gpus
+from kai_solver.instances_io.native_pods import GpuPlaces, PodReader, moment_s, named_gpus, requirements
 from kai_solver.instances_io.native_schema import (
     FORMAT,
     ExpectDoc,
@@ -141,6 +142,11 @@ class _Reader:
                 doc.claim_queue_label,
                 _filler,
             ),
+            budgets=tuple(
+                DisruptionBudget(b.namespace, b.name, requirements(b.selector), b.allowed, b.spares_unready)
+                for b in doc.disruption_budgets
+            ),
+            refused=frozenset(doc.refused),
         )
 
     def _nodes(self, doc: NodeDoc, field: str) -> Iterator[Node]:

@@ -92,6 +92,7 @@ class PodReader:
                 containers=parts,
                 zones=shares(doc.zones) if status.holds_resources else (),
                 claims=self.claims.keys(doc.claims, doc.claim_templates, home, name),
+                ready=doc.ready,
             )
 
     def _status(self, doc: PodDoc, status: PodStatus) -> PodStatus:
@@ -112,10 +113,10 @@ class PodReader:
 
     def _constraints(self, doc: PodDoc, namespace: str, implied: tuple[tuple[NodeTerm, ...], ...]) -> Constraints:
         selected = tuple(((Requirement(key, "In", (value,)),),) for key, value in doc.node_selector.items())
-        stated = tuple(tuple(_term(term) for term in entry) for entry in doc.node_terms)
+        stated = tuple(tuple(requirements(term) for term in entry) for entry in doc.node_terms)
         constraints = Constraints(
             node_terms=(*selected, *stated, *(entry for entry in implied if entry not in stated)),
-            preferred=tuple((p.weight, _term(p.term)) for p in doc.preferred),
+            preferred=tuple((p.weight, requirements(p.term)) for p in doc.preferred),
             tolerations=tuple(Toleration(t.key, t.operator, t.value, t.effect) for t in doc.tolerations),
             affinity=tuple(_affinity(term) for term in doc.affinity),
             anti_affinity=tuple(_affinity(term) for term in doc.anti_affinity),
@@ -193,17 +194,18 @@ def _requirement(doc: RequirementDoc) -> Requirement:
     return Requirement(doc.key, doc.operator, doc.values)
 
 
-def _term(docs: tuple[RequirementDoc, ...]) -> NodeTerm:
+def requirements(docs: tuple[RequirementDoc, ...]) -> NodeTerm:
+    """A selector, or a term of one: all of it must hold."""
     return tuple(_requirement(doc) for doc in docs)
 
 
 def _affinity(doc: AffinityDoc) -> PodAffinityTerm:
-    return PodAffinityTerm(_term(doc.selector), doc.topology_key, doc.namespaces)
+    return PodAffinityTerm(requirements(doc.selector), doc.topology_key, doc.namespaces)
 
 
 def _spread(doc: SpreadDoc) -> SpreadConstraint:
     return SpreadConstraint(
-        _term(doc.selector),
+        requirements(doc.selector),
         doc.topology_key,
         doc.max_skew,
         doc.min_domains,

@@ -279,6 +279,20 @@ class PodDoc(Strict):
     """Names of resource claims, in the pod's namespace."""
     claim_templates: tuple[str, ...] = ()
     """Names of claim templates: each replica gets a claim of its own of each."""
+    ready: bool = True
+    """Where it runs: healthy, for disruption budgets."""
+
+
+class BudgetDoc(Strict):
+    """A disruption budget: of the pods of its namespace that ``selector`` matches, ``allowed`` may be evicted now."""
+
+    name: str = Field(min_length=1)
+    namespace: str = "default"
+    selector: tuple[RequirementDoc, ...] = ()
+    """Default: all pods of the namespace."""
+    allowed: int = Field(default=0, ge=0, le=LARGEST_COUNT)
+    spares_unready: bool = False
+    """Pods that are not ready may go, and are not counted."""
 
 
 class GangDoc(Strict):
@@ -390,6 +404,9 @@ class InstanceDoc(Strict):
     resource_claims: tuple[ClaimDoc, ...] = ()
     claim_queue_label: str = "kai.scheduler/queue"
     """Label of a shared claim of GPUs that must name the queue of whoever uses it."""
+    disruption_budgets: tuple[BudgetDoc, ...] = ()
+    refused: tuple[str, ...] = ()
+    """Pods (``namespace/name``) whose eviction was refused lately: nobody asks for them again yet."""
     policy: PolicyDoc = PolicyDoc()
     notices: tuple[NoticeDoc, ...] = ()
     expect: ExpectDoc | None = None

@@ -6,6 +6,7 @@ from typing import Any
 from kai_solver.claims import raised
 from kai_solver.domain import (
     Constraints,
+    DisruptionBudget,
     Gang,
     GpuRequest,
     Node,
@@ -45,6 +46,8 @@ def native_from_snapshot(snapshot: Snapshot) -> dict[str, Any]:
         ],
         gangs=[_gang(gang, snapshot.schema) for gang in snapshot.gangs],
         foreign=[_pod(pod, snapshot.schema) for pod in snapshot.foreign],
+        disruptionBudgets=[_budget(budget) for budget in snapshot.budgets],
+        refused=sorted(snapshot.refused),
         policy=_policy(snapshot.policy),
         notices=[{"kind": n.kind, "object": n.object, "text": n.text} for n in snapshot.notices],
     )
@@ -199,6 +202,8 @@ def _pod(pod: Pod, schema: ResourceSchema, namespace: str = "default") -> dict[s
         document["group"] = pod.podset
     if pod.status.value != "Pending":
         document["status"] = pod.status.value
+    if not pod.ready:
+        document["ready"] = False
     if pod.order != (0, 0.0, pod.name):
         document["order"] = list(pod.order)
     return (
@@ -262,6 +267,12 @@ def _spread(spread: SpreadConstraint) -> dict[str, Any]:
     written |= {"minDomains": spread.min_domains} if spread.min_domains > 1 else {}
     written |= {} if spread.honours_affinity else {"honoursAffinity": False}
     return written | ({"honoursTaints": True} if spread.honours_taints else {})
+
+
+def _budget(budget: DisruptionBudget) -> dict[str, Any]:
+    return {"name": budget.name, "namespace": budget.namespace} | _present(
+        selector=_term(budget.selector), allowed=budget.allowed, sparesUnready=budget.spares_unready
+    )
 
 
 def _policy(policy: Policy) -> dict[str, Any]:

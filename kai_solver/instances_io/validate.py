@@ -35,6 +35,7 @@ def refuse_duplicates(snapshot: Snapshot) -> None:
         ("topologies", [topology.name for topology in snapshot.topologies]),
         ("gangs", [gang.key for gang in snapshot.gangs]),
         ("pods", pods),
+        ("disruptionBudgets", [budget.key for budget in snapshot.budgets]),
     )
     for kind, names in kinds:
         for name, times in Counter(names).items():
@@ -70,6 +71,7 @@ def sanitize(snapshot: Snapshot) -> Snapshot:
         topologies=tuple(work.unique(snapshot.topologies, "topology", lambda topology: topology.name)),
         gangs=tuple(gangs),
         foreign=tuple(foreign),
+        budgets=tuple(work.unique(snapshot.budgets, "disruption budget", lambda budget: budget.key)),
         notices=tuple(dict.fromkeys(work.notices)),
     )
     return lower(sane)

@@ -5,10 +5,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from kai_solver.domain import Gang, Node, Pod, Policy, Snapshot
+from kai_solver.domain import Gang, Node, Pod, Policy, Queue, Snapshot
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names, shards
 from kai_solver.kubeobjects.bindings import read_bindings
+from kai_solver.kubeobjects.budgets import read_budgets
 from kai_solver.kubeobjects.claims import TEMPLATE, ClaimBook, read_claim_book
 from kai_solver.kubeobjects.constraints import ConstraintReader
 from kai_solver.kubeobjects.grouping import Surroundings
@@ -81,9 +82,7 @@ def snapshot_from_objects(
     reader = GangReader(priorities, settings, notices, frozenset(nvidia.guarded), recall)
     membership = assign(ours, objects.pod_groups, OwnerIndex.of(objects.other, objects.pods), reader, around)
     finish = _Finish(_schema(pods, nodes, settings.policy), nodes, notices, recall)
-    queues = read_queues(objects.queues, settings, notices, nvidia.queues)
-    if not objects.queues:
-        queues = with_shipped_queue(queues, (gang.queue for gang in membership.gangs.values()), settings, notices)
+    queues = _queues(objects, nvidia.queues, membership, settings, notices)
     gangs, foreign_load = finish.gangs(membership), finish.load((*foreign, *membership.loose))
     recall.end()
     return Snapshot(
@@ -95,9 +94,20 @@ def snapshot_from_objects(
         topologies=read_topologies(objects.topologies, notices),
         foreign=foreign_load,
         policy=settings.policy,
+        budgets=read_budgets(objects.disruption_budgets, pods, notices),
         notices=notices.all(),
         claims=book.finish(),
     )
+
+
+def _queues(
+    objects: RawObjects, quotas: Mapping[str, Queue], membership: Membership, settings: KubeSettings, notices: Notices
+) -> tuple[Queue, ...]:
+    """Queues, those of quota objects among them; KAI's default queue where no object is one."""
+    queues = read_queues(objects.queues, settings, notices, quotas)
+    if objects.queues:
+        return queues
+    return with_shipped_queue(queues, (gang.queue for gang in membership.gangs.values()), settings, notices)
 
 
 def _read_pods(

@@ -5,7 +5,17 @@ from dataclasses import replace
 from typing import Any
 
 from kai_solver.claims import raised
-from kai_solver.domain import Gang, Node, PodSet, Queue, Snapshot, SubGroup, Topology, TopologyConstraint
+from kai_solver.domain import (
+    DisruptionBudget,
+    Gang,
+    Node,
+    PodSet,
+    Queue,
+    Snapshot,
+    SubGroup,
+    Topology,
+    TopologyConstraint,
+)
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.exportclaims import claim_objects
 from kai_solver.kubeobjects.exportpods import binding_object, pod_object
@@ -52,8 +62,19 @@ def objects_from_snapshot(snapshot: Snapshot, settings: KubeSettings | None = No
             for node in snapshot.nodes
             if node.numa is not None
         ),
+        disruption_budgets=tuple(map(_budget, snapshot.budgets)),
     )
     return replace(written, **claim_objects(snapshot.claims, settings))
+
+
+def _budget(budget: DisruptionBudget) -> Written:
+    expressions = [{"key": r.key, "operator": r.operator, "values": list(r.values)} for r in budget.selector]
+    policy = "AlwaysAllow" if budget.spares_unready else "IfHealthyBudget"
+    return {
+        "metadata": {"name": budget.name, "namespace": budget.namespace},
+        "spec": {"selector": {"matchExpressions": expressions}, "unhealthyPodEvictionPolicy": policy},
+        "status": {"disruptionsAllowed": budget.allowed},
+    }
 
 
 def _node(node: Node, snapshot: Snapshot, settings: KubeSettings) -> Written:

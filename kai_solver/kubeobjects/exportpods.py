@@ -120,7 +120,8 @@ def _spec(pod: Pod, gang: Gang | None, snapshot: Snapshot, settings: KubeSetting
 def _status(pod: Pod) -> Written:
     finished = pod.status in (PodStatus.SUCCEEDED, PodStatus.FAILED)
     phase = pod.status.value if finished else "Pending" if pod.status in _BEFORE_RUNNING else "Running"
-    quality = {"qosClass": "Guaranteed" if pod.guaranteed else "Burstable"}
+    quality: Written = {"qosClass": "Guaranteed" if pod.guaranteed else "Burstable"}
+    quality |= {} if pod.ready else {"conditions": [{"type": "Ready", "status": "False"}]}
     return {"phase": phase, **quality, **({"nominatedNodeName": pod.nominated_node} if pod.nominated_node else {})}
 
 

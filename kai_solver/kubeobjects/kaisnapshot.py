@@ -20,6 +20,9 @@ MEMBER = "snapshot.json"
 _OTHER = "other"
 """Member that KAI does not know and skips: owners, and objects of ``kai.nvidia.com``."""
 
+_NOT_KAIS = frozenset({"namespaces", "disruption_budgets"})
+"""Fields of kinds that KAI's snapshots do not have, and whose members it skips."""
+
 _NOT_YET = frozenset({"deletionTimestamp", "notAfter", "notBefore"})
 """Times that may lie ahead: a pod's deletion time is the end of its grace period."""
 
@@ -108,8 +111,9 @@ def _written(value: object) -> str:
 
 def _members(objects: RawObjects) -> dict[str, list[Object]]:
     members = {kind.member: list(getattr(objects, kind.field)) for kind in KINDS}
-    if not objects.namespaces:
-        del members["namespaces"]
+    for kind in KINDS:
+        if kind.field in _NOT_KAIS and not members[kind.member]:
+            del members[kind.member]
     return members | ({_OTHER: list(objects.other)} if objects.other else {})
 
 

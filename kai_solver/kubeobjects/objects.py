@@ -35,6 +35,7 @@ class RawObjects:
     topologies: tuple[Object, ...] = ()
     node_resource_topologies: tuple[Object, ...] = ()
     namespaces: tuple[Object, ...] = ()
+    disruption_budgets: tuple[Object, ...] = ()
     other: tuple[Object, ...] = ()
     notices: tuple[Notice, ...] = ()
 
@@ -68,6 +69,7 @@ KINDS = (
     Kind("topologies", "topologies", "Topology", "kai.scheduler/v1alpha1"),
     Kind("node_resource_topologies", "nodeResourceTopologies", "NodeResourceTopology", "topology.node.k8s.io/v1alpha2"),
     Kind("namespaces", "namespaces", "Namespace", "v1"),
+    Kind("disruption_budgets", "podDisruptionBudgets", "PodDisruptionBudget", "policy/v1"),
 )
 _FIELD_OF = {(_kind.api_version.rpartition("/")[0], _kind.kind): _kind.field for _kind in KINDS}
 

@@ -50,6 +50,7 @@ class RawPod:
     containers: RawContainers
     zones: tuple[ZoneShare, ...]
     claims: tuple[str, ...] = ()
+    ready: bool = True
 
     @property
     def key(self) -> str:
@@ -78,6 +79,7 @@ class RawPod:
             containers=self.containers.finish(schema),
             zones=self.zones,
             claims=self.claims,
+            ready=self.ready,
         )
 
 
@@ -154,6 +156,7 @@ class PodReader:
             else NO_PARTS,
             zones=self._zones(f"{namespace}/{name}", status, annotations, binding),
             claims=keys,
+            ready=_ready(raw, status),
         )
 
     def read_again(self, pod: RawPod, raw: Raw) -> RawPod:
@@ -169,6 +172,7 @@ class PodReader:
             pod,
             raw=raw,
             status=status,
+            ready=_ready(raw, status),
             node=_node(raw, status, None),
             nominated_node=raw.text("status.nominatedNodeName"),
             zones=self._zones(pod.key, status, pod.annotations, None),
@@ -249,6 +253,12 @@ def _node(raw: Raw, status: PodStatus, binding: Binding | None) -> str:
     if not status.holds_resources:
         return ""
     return raw.text("spec.nodeName") or (binding.node if binding else "")
+
+
+def _ready(raw: Raw, status: PodStatus) -> bool:
+    """Where it runs: whether no condition says that it is not ready (a kubelet always writes one, a file may not)."""
+    conditions = raw.items("status.conditions") if status is PodStatus.RUNNING else ()
+    return all(found.text("status") == "True" for found in conditions if found.text("type") == "Ready")
 
 
 def _rank(labels: Mapping[str, str]) -> int:

@@ -84,6 +84,7 @@ def _pending(
     blocking, minimal = told_blockers(rungs.values()) if late else blocking_set(rungs.values())
     hurried = NO_TIME if late and state == "proven" and any(r.evidence is not None for r in rungs.values()) else ""
     pods = outcome.asked.get((gang, rung), ())
+    message = "\n".join((message, *(f"Held by disruption budgets: {b.name} ({b.have})" for b in blocking if _holds(b))))
     return Pending(
         problem.gangs[gang].gang.key,
         delay.reason,
@@ -91,6 +92,11 @@ def _pending(
         Proof(state, "; ".join(methods) + hurried, blocking, minimal and state == "proven"),
         tuple(_errors(problem, outcome, gang, rungs, names)),
     )
+
+
+def _holds(blocker: Blocker) -> bool:
+    """Do disruption budgets keep others from making room?"""
+    return blocker.kind == "disruption-budget"
 
 
 NO_TIME = "; no time was left for the smallest set"

@@ -12,6 +12,7 @@ from kai_solver.fairness import QueueTree, allocatable_share, fair_share
 from kai_solver.leftover import Outlook
 from kai_solver.predicates import NodePredicates
 from kai_solver.reduction.alignment import BEYOND
+from kai_solver.reduction.budgets import Budgets, budgets_of
 from kai_solver.reduction.charges import Charge
 from kai_solver.reduction.gangs import GangShape
 from kai_solver.reduction.ground import Ground
@@ -60,6 +61,8 @@ class Problem:
         NUMA zones; None where no node has any that count.
     outlook
         What is left over is worth so much; None where the model packs and spreads by what is free.
+    budgets
+        Disruption budgets; None where none may bind.
     """
 
     snapshot: Snapshot
@@ -95,6 +98,7 @@ class Problem:
     domains: dict[str, DomainTree] = field(default_factory=dict)
     zones: ZoneTable | None = None
     outlook: Outlook | None = None
+    budgets: Budgets | None = None
 
     @property
     def policy(self) -> Policy:
@@ -164,6 +168,7 @@ def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
         outside=table.outside,
         domains=ground.domains,
         zones=table.shapes.zones,
+        budgets=budgets_of(snapshot, table.pods, len(table.pods) - len(snapshot.foreign)),
     )
     return memo.problem
 

@@ -79,6 +79,10 @@ def _linked(joint: Joint) -> _Sets:
         sets.join([("surplus", surplus.queue), *(("gang", gang) for gang in mine)])
     for spacing in joint.spacings:
         sets.join(("gang", gang) for gang in sorted(spacing.gangs))
+    for budget, left in joint.budgets:
+        counted = [mover for mover in joint.movers if mover.toll(budget)]
+        if sum(mover.toll(budget) for mover in counted) > left:
+            sets.join(("gang", mover.gang) for mover in counted)
     return sets
 
 

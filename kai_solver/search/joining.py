@@ -98,6 +98,7 @@ class Joiner:
             zone_free=self._lifted_zones(movers),
             zones_of=self.problem.zones.held if self.problem.zones is not None else {},
             spacings=tuple(self._spacings(arrivals, movers)),
+            budgets=tuple(self._budgets(movers)),
         )
 
     def size_estimate(self, chunks: Sequence[tuple[Chunk, Rung]], units: frozenset[int]) -> int:
@@ -163,6 +164,7 @@ class Joiner:
             saves=self._saves(u),
             rank=pool.rank[unit],
             tested=self._tested(u),
+            tolls=pool.tolls.of_unit[unit] if pool.tolls is not None else (),
         )
 
     def _saves(self, unit: Unit) -> Charge:
@@ -404,6 +406,18 @@ class Joiner:
                     yield Cap(
                         "quota", queue, r, tree.quotas[queue][r] - (self.state.allocated_fixed[queue][r] - fixed[r])
                     )
+
+    def _budgets(self, movers: Sequence[Mover]) -> Iterable[tuple[int, int]]:
+        """What is left of the budgets of ``movers``, with all of them at home."""
+        pool = self.outcome.pool
+        if pool is None or pool.tolls is None:
+            return
+        left, mine = pool.tolls.left(), {budget for mover in movers for budget, _ in mover.tolls}
+        for mover in movers:
+            if mover.tolls and pool.is_disturbed(mover.unit):
+                for budget, pods in mover.tolls:
+                    left[budget] += pods
+        yield from ((budget, int(left[budget])) for budget in sorted(mine))
 
     def _paid_now(self, who: Arrival | Mover) -> Charge:
         """What the queue pays where the cycle has placed the pods."""

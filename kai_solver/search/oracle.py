@@ -186,7 +186,7 @@ class OracleLadder:
 
     def _is_refuted(self, purse: "Purse", question: Question, most_places: int) -> bool:
         """True where even the aggregated master has no place for everybody."""
-        if question.is_rough:
+        if question.is_rough or question.divisible:
             return False
         form = formulate_master(self._aggregator(question.joiner).master(question, most_places))
         if form.is_hopeless:

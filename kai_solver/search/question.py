@@ -66,7 +66,7 @@ class Question:
         self.served = self._served()
         self.is_rough = self.problem.snapshot.claims is not None and self.problem.snapshot.claims.is_rough
         is_blurred = self.is_rough or self.state.is_crossed
-        is_loose = self._has_loose_chunks() or bool(self.loose)
+        is_loose = self._has_loose_chunks() or bool(self.loose or self.divisible)
         self.is_exact = not (is_blurred or joiner.violated.any() or self.served or is_loose)
 
     def _served(self) -> frozenset[int]:
@@ -115,11 +115,20 @@ class Question:
 
     @cached_property
     def shielded(self) -> frozenset[int]:
-        """Units of loose gangs that may not go, as the gang still keeps its minimum; others could be its minimum."""
+        """Units that may not go as they are, of which some could: others could be the minimum of a loose gang."""
         pool = self.outcome.pool
         if pool is None:
             return frozenset()
-        return frozenset(u for gang in self.loose for u in pool.of_gang[gang]) - self.eligible
+        return (frozenset(u for gang in self.loose for u in pool.of_gang[gang]) | self.divisible) - self.eligible
+
+    @cached_property
+    def divisible(self) -> frozenset[int]:
+        """Units under disruption budgets of which a part could move where the whole may not."""
+        pool = self.outcome.pool
+        if self.disruption is None or pool is None or pool.tolls is None:
+            return frozenset()
+        mine = self.disruption.eligibility.divisible(self.rung, self.who)
+        return mine | {unit for unit in self.disturbed if pool.tolls.divisible[unit]}
 
     # -- bounds --------------------------------------------------------------------------------------------------
 

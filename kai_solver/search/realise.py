@@ -10,6 +10,7 @@ from kai_solver.errors import InternalError
 from kai_solver.formulation.expand import Decision
 from kai_solver.formulation.joint import Joint
 from kai_solver.greedy import Chunk, State, VictimPool
+from kai_solver.greedy.budgets import keeps_budgets
 from kai_solver.greedy.caps import passed_cap, within_limits
 from kai_solver.greedy.fit import FitTable
 from kai_solver.greedy.placing import start_together
@@ -39,7 +40,7 @@ def _try(
         _place(state, pool, joint, decision, chunks)
         _keep_spacing(state, joint)
         _keep_limits(state, joint)
-        done = state.keeps_rules()
+        done = state.keeps_rules() and keeps_budgets(state)
     except InternalError:
         done = False
     if not done:

@@ -277,7 +277,9 @@ def main_values(outcome: Outcome, form: Formulation) -> dict[int, int]:
 
 
 def _is_loose(outcome: Outcome, rights: Rights) -> bool:
-    """Could elastic gangs give up others of their pods than the model lets them?"""
+    """Could gangs give up others of their pods, or fewer, than the model lets them?"""
+    if rights.divisible:
+        return True
     evictable: frozenset[int] = frozenset().union(
         *(rights.by_rung.get(rung, frozenset()) for rung in (Rung.RECLAIM, Rung.PREEMPT))
     )

@@ -30,6 +30,8 @@ class Rights:
         Units that each rung may evict for any gang that it admitted: no core of a gang that got places itself.
     takers
         By admission, the units that it may take.
+    divisible
+        Units under disruption budgets that could be disturbed in part: the stages know them as whole ones only.
     surplus
         How much reclaim may take from each levelled queue, in all: what it holds when the last reclaimer comes that
         may take from it, were nobody below it gone, above the least that it may keep. Whoever takes whom of those
@@ -40,6 +42,7 @@ class Rights:
     by_rung: dict[Rung, frozenset[int]]
     takers: tuple[frozenset[int], ...]
     surplus: tuple[QueueSurplus, ...]
+    divisible: frozenset[int] = NOTHING
 
 
 def rights_of(outcome: Outcome) -> Rights:
@@ -56,6 +59,7 @@ def rights_of(outcome: Outcome) -> Rights:
         by_rung={rung: frozenset(units) - cores for rung, units in survey.taken.items()},
         takers=takers,
         surplus=tuple(_surplus(outcome, survey, pool)),
+        divisible=frozenset(survey.divisible),
     )
 
 
@@ -109,6 +113,7 @@ class _Survey:
         self.before = before
         self.taken: dict[Rung, set[int]] = {}
         self.leaves: list[frozenset[int]] = []
+        self.divisible: set[int] = set()
         self._pool = pool
         self._eligibility = Eligibility(before, pool)
         self._known: dict[tuple[object, ...], tuple[frozenset[int], frozenset[int]]] = {}
@@ -127,6 +132,7 @@ class _Survey:
             units = self._eligibility.units(rung, who)
             self._known[key] = units, self._queues_of(units)
             self.taken.setdefault(rung, set()).update(units)
+            self.divisible |= self._eligibility.divisible(rung, who)
         self.taken[rung].update(admission.units)
         units, queues = self._known[key]
         self.leaves.append(queues | self._queues_of(admission.units) if rung is Rung.RECLAIM else NOTHING)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from kai_solver.bounds import Evidence
 from kai_solver.bounds.blocking import elements_of_model, in_words_of_model, smallest_part
 from kai_solver.bounds.counting import GPU_NAME, TOPOLOGY
-from kai_solver.bounds.rights import SHARE
+from kai_solver.bounds.rights import BUDGETS, SHARE
 from kai_solver.domain import Blocker
 from kai_solver.formulation.build import formulate
 from kai_solver.formulation.joint import Joint
@@ -21,7 +21,7 @@ PODS_NAME = FIXED[PODS]
 LARGEST = 20_000
 """Variables up to which the model is asked again: each question may take as long as the proof did."""
 
-FAMILIES = {TOPOLOGY: "topology", SHARE: "entitlement"}
+FAMILIES = {TOPOLOGY: "topology", SHARE: "entitlement", BUDGETS: "budgets"}
 """Rules that are families of the model; resources and the rules of nodes are left out of places instead."""
 
 
@@ -56,6 +56,7 @@ class SolverEvidence:
 
     def _smallest(self) -> list[Blocker]:
         names = elements_of_model(self.counted)
+        names = (*names, BUDGETS) if self.joint.budgets else names
         if self._blocks(frozenset(names)):
             return []
         kept = smallest_part(lambda dropped: self._blocks(dropped) or None, names)

@@ -12,6 +12,7 @@ from kai_solver.domain import (
     Bind,
     Constraints,
     Device,
+    DisruptionBudget,
     Eviction,
     Gang,
     GpuRequest,
@@ -280,6 +281,14 @@ LOOSE = Placement(max_pods_per_node=9)
 ELASTIC = flat_gang(2)
 TWO_RACKS = (a_node("n0", 4), a_node("n1", 4, "r1"))
 
+
+def two_replicas(allowed: int) -> Snapshot:
+    """Two pods under a budget fill a node that a gang of higher priority needs."""
+    replicas = [a_gang(f"r{i}", 1, on="n0", priority=50) for i in range(2)]
+    cluster = a_cluster([a_node("n0", 2)], [*replicas, a_gang("w", 1, 1, priority=60)])
+    return replace(cluster, budgets=(DisruptionBudget("ns", "b", (), allowed),))
+
+
 ALLOWED: dict[str, Case] = {
     "gang": Case(a_cluster([a_node("n0", 2), a_node("n1", 1)], [a_gang("w", 1, 1, 1)]), Rung.ALLOCATE),
     "subgroup": Case(
@@ -333,6 +342,7 @@ ALLOWED: dict[str, Case] = {
         a_cluster([a_node("n0", 2), a_node("n1", 1)], [a_gang("w", 1, 1, placement=Placement(min_nodes=2))]),
         Rung.ALLOCATE,
     ),
+    "budgets": Case(two_replicas(allowed=2), Rung.PREEMPT),
 }
 
 FORBIDDEN: dict[str, Case] = {
@@ -390,6 +400,7 @@ FORBIDDEN: dict[str, Case] = {
     "placement": Case(
         a_cluster([a_node("n0", 2)], [a_gang("w", 1, 1, placement=Placement(max_gpus_per_node=1))]), Rung.ALLOCATE
     ),
+    "budgets": Case(two_replicas(allowed=1), Rung.PREEMPT),
 }
 
 RULE_OF = {

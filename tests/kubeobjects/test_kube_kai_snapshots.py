@@ -160,8 +160,8 @@ def test_what_is_no_snapshot_is_refused_with_the_field(document: object) -> None
 
 
 def test_unknown_members_are_named() -> None:
-    objects, _, _ = load_kai_snapshot({"rawObjects": {"podDisruptionBudgets": [{}]}})
-    assert [notice.object for notice in objects.notices] == ["rawObjects.podDisruptionBudgets"]
+    objects, _, _ = load_kai_snapshot({"rawObjects": {"limitRanges": [{}]}})
+    assert [notice.object for notice in objects.notices] == ["rawObjects.limitRanges"]
 
 
 def test_dates_that_yaml_has_read_are_times_again() -> None:

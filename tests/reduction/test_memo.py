@@ -17,6 +17,7 @@ from kai_solver.domain import (
     NO_PLACEMENT,
     Constraints,
     Container,
+    DisruptionBudget,
     Gang,
     GpuRequest,
     Node,
@@ -96,6 +97,7 @@ POD: dict[str, Change] = {
     "containers": one_of((), (Container((1000, GIB, 0, 1)), Container((1000, 0, 0, 0)))),
     "zones": one_of((), (ZoneShare("0", (("cpu", 1000),)),)),
     "claims": one_of((), ("ns/claim",)),
+    "ready": one_of(True, False),
 }
 GANG: dict[str, Change] = {
     "namespace": one_of("ns", "other"),
@@ -201,7 +203,12 @@ def a_cluster(draw: Draw) -> Snapshot:
     gangs = tuple(a_gang(f"g{i}", draw) for i in range(draw.randint(0, 8)))
     nodes = tuple(a_node(name, draw) for name in NODES)
     foreign = tuple(replace(a_pod(f"f{i}", draw), namespace="system") for i in range(draw.randint(0, 2)))
-    return Snapshot(0.0, ResourceSchema(), nodes, queues, gangs, (RACKS,), foreign)
+    return Snapshot(0.0, ResourceSchema(), nodes, queues, gangs, (RACKS,), foreign, budgets=a_budget(draw))
+
+
+def a_budget(draw: Draw) -> tuple[DisruptionBudget, ...]:
+    """Of all pods of a namespace, more often than not."""
+    return (DisruptionBudget("ns", "b", (), draw.randint(0, 2), draw.random() < 0.5),) if draw.random() < 0.7 else ()
 
 
 def touched(thing: Any, changes: dict[str, Change], draw: Draw, name: str = "") -> Any:
@@ -266,6 +273,7 @@ STEPS: tuple[Callable[[Snapshot, Draw], Snapshot], ...] = (
     lambda s, draw: replace(s, policy=touched(s.policy, POLICY, draw)),
     lambda s, _: replace(s, topologies=() if s.topologies else (RACKS,)),
     lambda s, _: replace(s, now_s=s.now_s + 1),
+    lambda s, draw: replace(s, budgets=a_budget(draw)),
     shuffled,
     come_and_gone,
     fewer_nodes,

@@ -9,6 +9,7 @@ from importlib.metadata import entry_points
 
 from kai_solver.formulation.families import (
     affinity,
+    budgets,
     capacity,
     entitlement,
     gang,
@@ -46,6 +47,7 @@ BUILT_IN: dict[str, Family] = {
     "spread": spread.add,
     "ports": ports.add,
     "placement": placement.add,
+    "budgets": budgets.add,
 }
 
 
