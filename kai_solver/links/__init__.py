@@ -9,12 +9,12 @@ from kai_solver.links.choice import (
     gpus_of,
     largest_free_row,
     mask_of,
+    masks_of,
     row_masks,
 )
 from kai_solver.links.graph import MOST_GPUS, PATHS, LinkGraph, gb_s, pcie_paths, unknown_graph
 from kai_solver.links.library import Product, product_named, product_of, products
 from kai_solver.links.sources import (
-    CLIQUE_LABEL,
     COUNT_LABEL,
     PRODUCT_LABEL,
     ROW_ANNOTATION,
@@ -28,7 +28,6 @@ from kai_solver.links.survey import LinkTables, Survey
 from kai_solver.links.tables import LinkTable, usual_sizes
 
 __all__ = [
-    "CLIQUE_LABEL",
     "COUNT_LABEL",
     "MOST_GPUS",
     "PATHS",
@@ -53,6 +52,7 @@ __all__ = [
     "graph_of_text",
     "largest_free_row",
     "mask_of",
+    "masks_of",
     "pcie_paths",
     "product_named",
     "product_of",

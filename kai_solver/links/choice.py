@@ -84,15 +84,20 @@ def alternatives(table: LinkTable, free: int, count: int, most: int, wish: RowWi
 
     GPUs in a row are told apart by their indices: those that are alike come one by one.
     """
+    return tuple(_as_choice(table, free, mask) for mask in best_masks(table, free, count, most, wish))
+
+
+def best_masks(table: LinkTable, free: int, count: int, most: int = 1, wish: RowWish | None = None) -> list[int]:
+    """GPUs of the same sets as masks, without what there is to tell about them."""
     if not 1 <= count <= free.bit_count():
-        return ()
+        return []
     if wish is not None:
         rows = [mask for mask in row_masks(table.graph.gpus, count, wish.row) if mask & ~free == 0]
         if rows or wish.is_required:
-            return tuple(_as_choice(table, free, mask) for mask in _best_first(table, free, rows)[:most])
-    state = _state(table, free)
+            return _best_first(table, free, rows)[:most]
+    state = table.classes.state_of_one(free)
     states = table.ranked(state, table.candidates(state, count))[:most].tolist()
-    return tuple(_as_choice(table, free, mask_of_state(table, free, chosen)) for chosen in states)
+    return [mask_of_state(table, free, chosen) for chosen in states]
 
 
 def mask_of_state(table: LinkTable, free: int, state: int) -> int:
@@ -124,20 +129,24 @@ def mask_of(gpus: Iterable[int]) -> int:
     return sum(1 << gpu for gpu in set(gpus))
 
 
+def masks_of(free: NDArray[np.bool_]) -> NDArray[np.uint64]:
+    """Masks of rows of GPUs that are free or not, shape (N, D) to (N,); D is 64 at most."""
+    bits = np.uint64(1) << np.arange(free.shape[1], dtype=np.uint64)
+    masks: NDArray[np.uint64] = np.where(free, bits, np.uint64(0)).sum(axis=1, dtype=np.uint64)
+    return masks
+
+
 def gpus_of(mask: int) -> tuple[int, ...]:
     """GPUs of a mask, ascending."""
     return tuple(gpu for gpu in range(mask.bit_length()) if mask >> gpu & 1)
 
 
-def _state(table: LinkTable, mask: int) -> int:
-    return int(table.classes.state_of(np.array([mask], dtype=np.uint64))[0])
-
-
 def _best_first(table: LinkTable, free: int, masks: Sequence[int]) -> list[int]:
-    whole = _state(table, free)
+    state_of = table.classes.state_of_one
+    whole = state_of(free)
 
     def worth(mask: int) -> tuple[int, int, int, int]:
-        state = _state(table, mask)
+        state = state_of(mask)
         return -int(table.grade[state]), -int(table.leftover[whole - state]), -int(table.sums[state]), mask
 
     return sorted(masks, key=worth)
@@ -155,13 +164,13 @@ def _as_choice(table: LinkTable, free: int, mask: int) -> Choice:
         bottleneck_gb_s=gb_s(int(graph.grade[weak])) if weak else 0,
         weakest=graph.kind(*weak) if weak else "",
         sum_gb_s=sum(gb_s(int(graph.grade[pair])) for pair in pairs),
-        leftover=int(table.leftover[_state(table, free & ~mask)]) / max(table.most_leftover, 1),
+        leftover=int(table.leftover[table.classes.state_of_one(free & ~mask)]) / max(table.most_leftover, 1),
     )
 
 
 def _ring(table: LinkTable, mask: int) -> tuple[int, ...]:
     """GPUs of ``mask`` in the order of the best ring: the table's paths, walked back."""
-    classes, state, left = table.classes, _state(table, mask), mask
+    classes, state, left = table.classes, table.classes.state_of_one(mask), mask
     close = classes.between[int((table.counts[state] > 0).argmax())]
     order: list[int] = []
     while left:

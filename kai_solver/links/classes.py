@@ -53,6 +53,11 @@ class Classes:
             states += np.bitwise_count(masks & own).astype(np.int64) * radix
         return states
 
+    def state_of_one(self, mask: int) -> int:
+        """Number of the state of one set."""
+        counts = [(mask & own).bit_count() for own in self.masks.tolist()]
+        return sum(count * radix for count, radix in zip(counts, self.radix.tolist(), strict=True))
+
     def counts(self) -> NDArray[np.int16]:
         """GPUs of each class in each state, shape (S, C)."""
         sizes = np.array([len(own) + 1 for own in self.members])

@@ -23,9 +23,6 @@ ROW_ANNOTATION = "kai-solver/gpu-row"
 """On a pod: one of `WISHES`."""
 
 PRODUCT_LABEL, COUNT_LABEL = "nvidia.com/gpu.product", "nvidia.com/gpu.count"
-CLIQUE_LABEL = "nvidia.com/gpu.clique"
-"""The NVLink domain of a node and its clique in it, ``<cluster uuid>.<clique>``: a level of a Topology."""
-
 _MIG_COUNT = re.compile(r"nvidia\.com/mig-[0-9][^/]*\.count")
 _SUFFIX = re.compile(r"-(?:MIG-.*|SHARED)$")
 _INDEX = re.compile(r"gpu-([0-9]{1,3})")
@@ -64,7 +61,9 @@ def graph_of_text(text: str, file: str = "", product: str = "") -> LinkGraph:
     return with_status(replace(known.graph, name=file or known.name), status, is_switched=known.is_switched)
 
 
-def graph_of_node(labels: Mapping[str, str], gpus: int, annotation: str = "", zones: Sequence[int] = ()) -> LinkGraph:
+def graph_of_node(
+    labels: Mapping[str, str], gpus: int = 0, annotation: str = "", zones: Sequence[int] = ()
+) -> LinkGraph:
     """Graph of a node with ``gpus`` GPUs from its annotation, else its labels, else its zones; never an error.
 
     Parameters
@@ -72,13 +71,13 @@ def graph_of_node(labels: Mapping[str, str], gpus: int, annotation: str = "", zo
     labels
         Of the node; ``nvidia.com/gpu.product`` counts. Where it says that there are MIG devices NVLink does not.
     gpus
-        GPUs that the node has; the label ``nvidia.com/gpu.count`` counts replicas and MIG devices too.
+        GPUs that the node has; 0: as the label ``nvidia.com/gpu.count`` says, which is 1 where there is none.
     annotation
         Value of `TOPOLOGY_ANNOTATION`.
     zones
         GPUs of each NUMA zone (NodeResourceTopology), which are taken to be numbered zone by zone.
     """
-    gpus = min(max(gpus, 1), MOST_GPUS)
+    gpus = min(max(gpus or _count(labels), 1), MOST_GPUS)
     graph = _of_labels(labels, gpus, zones)
     if annotation.strip():
         graph = _of_annotation(annotation, labels, graph)
@@ -133,11 +132,16 @@ def _of_labels(labels: Mapping[str, str], gpus: int, zones: Sequence[int]) -> Li
     product = product_of(name, gpus)
     if product is not None:
         return product.graph
-    if len(zones) > 1 and sum(zones) == gpus:
+    if len(zones) > 1 and sum(zones) == gpus and min(zones) >= 0:
         path = pcie_paths(np.repeat(np.arange(len(zones)), zones))
         return LinkGraph("NUMA zones", np.zeros_like(path), path, notices=("PCIe paths alone, by NUMA zones",))
     what = f"{gpus} of {name!r} are no known product" if name else f"no label {PRODUCT_LABEL}"
     return unknown_graph(gpus, "unknown", what)
+
+
+def _count(labels: Mapping[str, str]) -> int:
+    text = labels.get(COUNT_LABEL, "")
+    return int(text) if text.isdecimal() and len(text) < 10 else 1
 
 
 def _gpu_name(labels: Mapping[str, str]) -> str:
@@ -170,9 +174,12 @@ def _of_places(devices: Sequence[ClaimDevice]) -> LinkGraph:
     """PCIe paths as far as roots and NUMA nodes tell them; NVLinks of products that are not known are not told."""
     roots = tuple(str(_attribute(device, "pcieRoot")) for device in devices)
     zones = [_attribute(device, "numaNode") for device in devices]
-    numa = np.array([zone if isinstance(zone, int) else -1 for zone in zones], dtype=np.int64)
+    numa = np.array([zone if isinstance(zone, int) and abs(zone) < _ANY_ZONE else -1 for zone in zones], dtype=np.int64)
     path = pcie_paths(numa, roots)
     if not any(roots) and (numa < 0).all():
         return unknown_graph(len(devices), "unknown", "devices tell neither a known product nor where they are")
     notice = "the product is not known: PCIe paths alone, by the attributes of its devices"
     return LinkGraph("resource slices", np.zeros_like(path), path, notices=(notice,))
+
+
+_ANY_ZONE = 1 << 16

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.links.choice import Choice, RowWish, choose
+from kai_solver.links.choice import Choice, RowWish, best_masks, choose
 from kai_solver.links.graph import STEP, LinkGraph
 from kai_solver.links.tables import LinkTable
 
@@ -46,6 +46,7 @@ class LinkTables:
     sizes: Mapping[int, int] | None = None
     tables: list[LinkTable] = field(default_factory=list)
     _by_key: dict[bytes, int] = field(default_factory=dict)
+    _picked: dict[tuple[int, int, int, RowWish | None], int | None] = field(default_factory=dict)
 
     def add(self, graph: LinkGraph) -> int:
         """Number of the graph's kind."""
@@ -54,7 +55,9 @@ class LinkTables:
             self.tables.append(LinkTable.of(graph, self.sizes))
         return self._by_key[graph.key]
 
-    def survey(self, kinds: NDArray[np.int64], free: NDArray[np.uint64], count: int) -> Survey:
+    def survey(
+        self, kinds: NDArray[np.int64], free: NDArray[np.uint64], count: int, wish: RowWish | None = None
+    ) -> Survey:
         """Best set of ``count`` GPUs on every node.
 
         Parameters
@@ -63,20 +66,31 @@ class LinkTables:
             Number of each node's kind (`add`), shape (N,); -1: a node without GPUs.
         free
             Masks of the free GPUs, shape (N,).
+        wish
+            GPUs in a row; each mask that was never asked about is looked at by itself.
         """
         grade, loss, leftover = np.full((3, len(kinds)), -1, dtype=np.int64)
         for kind in np.unique(kinds[kinds >= 0]).tolist():
             table, nodes = self.tables[kind], np.flatnonzero(kinds == kind)
             before = table.classes.state_of(free[nodes])
-            chosen = table.chosen(before, count)
+            chosen = table.chosen(before, count) if wish is None else self._in_rows(kind, free[nodes], count, wish)
             nodes, before, chosen = nodes[chosen >= 0], before[chosen >= 0], chosen[chosen >= 0]
             grade[nodes] = table.grade[chosen]
             leftover[nodes] = table.leftover[before - chosen]
             loss[nodes] = table.leftover[before] - leftover[nodes]
         return Survey(grade, grade // STEP, loss, leftover)
 
+    def pick(self, kind: int, free: int, count: int, wish: RowWish | None = None) -> int | None:
+        """GPUs of the best set on one node as a mask; None where there is none. Remembered."""
+        key = kind, free, count, wish
+        if key not in self._picked:
+            if len(self._picked) >= _MOST_PICKED:
+                self._picked.clear()
+            self._picked[key] = next(iter(best_masks(self.tables[kind], free, count, wish=wish)), None)
+        return self._picked[key]
+
     def choose(self, kind: int, free: int, count: int, wish: RowWish | None = None) -> Choice | None:
-        """The set that `survey` speaks of, on one node; ``wish``: GPUs in a row."""
+        """The same set with what there is to tell about it; ``wish``: GPUs in a row."""
         return choose(self.tables[kind], free, count, wish)
 
     def best(self, preferred: NDArray[np.int64], found: Survey) -> int | None:
@@ -86,3 +100,15 @@ class LinkTables:
             return None
         order = np.lexsort((np.arange(len(nodes)), found.loss[nodes], -found.grade[nodes]))
         return int(nodes[order[0]])
+
+    def _in_rows(self, kind: int, free: NDArray[np.uint64], count: int, wish: RowWish) -> NDArray[np.int64]:
+        """States of the best sets, shape (N,); -1: none."""
+        masks, back = np.unique(free, return_inverse=True)
+        classes = self.tables[kind].classes
+        picked = [self.pick(kind, mask, count, wish) for mask in masks.tolist()]
+        states = [-1 if mask is None else classes.state_of_one(mask) for mask in picked]
+        found: NDArray[np.int64] = np.array(states, dtype=np.int64)[back]
+        return found
+
+
+_MOST_PICKED = 1 << 18

@@ -15,6 +15,7 @@ from kai_solver.links import (
     gpus_of,
     largest_free_row,
     mask_of,
+    masks_of,
     row_masks,
     unknown_graph,
 )
@@ -208,3 +209,25 @@ def test_weights_of_sizes_can_be_given() -> None:
     assert chosen(LinkTable.of(graph), [0, 1, 2], 1) == (2,)
     assert chosen(LinkTable.of(graph, {2: 1}), [0, 1, 2], 1) == (2,)
     assert chosen(LinkTable.of(graph, {}), [0, 1, 2], 1) == (0,)
+
+
+@pytest.mark.parametrize("row", ["contiguous", "aligned"])
+@pytest.mark.parametrize("is_required", [True, False])
+def test_a_survey_of_rows_says_what_is_picked_and_chosen(row: str, is_required: bool) -> None:
+    tables, wish, masks = LinkTables(), RowWish(row, is_required), np.arange(256, dtype=np.uint64)
+    kind = tables.add(CUBE.graph)
+    for count in (1, 2, 3, 4):
+        survey = tables.survey(np.full(256, kind), masks, count, wish)
+        for free in range(256):
+            found, picked = tables.choose(kind, free, count, wish), tables.pick(kind, free, count, wish)
+            assert (found is None) == (picked is None) == (survey.grade[free] < 0)
+            if found is not None:
+                assert mask_of(found.gpus) == picked
+                assert survey.gb_s[free] == found.bottleneck_gb_s
+                assert survey.leftover[free] / CUBE.most_leftover == found.leftover
+
+
+def test_masks_of_free_gpus() -> None:
+    free = np.array([[True, False, True], [False, False, False]])
+    assert masks_of(free).tolist() == [0b101, 0]
+    assert masks_of(np.ones((1, 64), dtype=np.bool_)).tolist() == [2**64 - 1]

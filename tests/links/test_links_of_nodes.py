@@ -4,8 +4,10 @@ from pathlib import Path
 
 import networkx as nx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from kai_solver.domain.claims import Attribute, ClaimDevice
+from kai_solver.domain.claims import Attribute, ClaimDevice, Version
 from kai_solver.errors import InputError
 from kai_solver.links import graph_of_devices, graph_of_node, product_named, products
 from tests.links.graphs import product
@@ -42,8 +44,9 @@ def test_a_product_that_is_not_there() -> None:
         product_named("dgx3")
 
 
-def test_a_tray_is_part_of_a_domain_of_72_gpus() -> None:
-    tray = product_named("gb200-4")
+@pytest.mark.parametrize("name", ["gb200-4", "gb300-4"])
+def test_a_tray_is_part_of_a_domain_of_72_gpus(name: str) -> None:
+    tray = product_named(name)
     assert tray.trays * tray.graph.gpus == 72
 
 
@@ -109,10 +112,22 @@ def test_an_annotation_that_cannot_be_used_leaves_the_label() -> None:
         assert "annotation kai-solver/gpu-topology" in graph.notices[0]
 
 
+def test_the_label_counts_where_nobody_else_does() -> None:
+    assert graph_of_node(H100 | {"nvidia.com/gpu.count": "8"}).name == "hgx-h100-8"
+    assert [graph_of_node({"nvidia.com/gpu.count": text}).gpus for text in ("3", "", "-2", "many", "9" * 20)] == [
+        3,
+        1,
+        1,
+        1,
+        1,
+    ]
+
+
 def test_numa_zones_tell_sockets() -> None:
     graph = graph_of_node({}, 6, zones=[2, 4])
     assert [graph.kind(0, 1), graph.kind(1, 2), graph.kind(2, 5)] == ["NODE", "SYS", "NODE"]
     assert not graph_of_node({}, 6, zones=[2, 2]).is_known
+    assert not graph_of_node({}, 6, zones=[7, -1]).is_known
 
 
 # -- resource slices ---------------------------------------------------------------------------------------------------
@@ -153,3 +168,14 @@ def test_mig_devices_are_left_out_and_take_nvlink_from_the_rest() -> None:
     assert len(found.devices) == 8
     assert not found.graph.links.any()
     assert not graph_of_devices([device("gpu-0-mig-1g10gb-0", type="mig")]).graph.is_known
+
+
+VALUES = st.one_of(st.booleans(), st.integers(), st.text(max_size=5), st.builds(Version, st.text(max_size=3)))
+NAMES = st.sampled_from(["productName", "type", "pcieBusID", "pcieRoot", "numaNode", "index", "uuid"])
+
+
+@given(st.lists(st.dictionaries(NAMES, VALUES), max_size=70))
+def test_devices_of_anybody(devices: list[dict[str, Attribute]]) -> None:
+    found = graph_of_devices([device(f"gpu-{at}", **attributes) for at, attributes in enumerate(devices)])
+    assert len(found.devices) in (0, found.graph.gpus)
+    assert (found.graph.grade == found.graph.grade.T).all()
