@@ -1,0 +1,87 @@
+"""A workload of every kind on a real API server: bound all or nothing, in the queue that its owner states.
+
+All are made at once, each but for its last pod; who is bound then is noted, and the last pods are made.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from kai_solver.cluster.api import ApiError
+from tests.cluster.plane.cluster import CRDS, Cluster, checker_of
+from tests.cluster.plane.kinds import LATE, QUEUE, THIRD_PARTY, Maker
+from tests.cluster.plane.plane import Plane, wait_for
+from tests.cluster.plane.workloads import ALONE, TOGETHER
+
+LIMIT_S = 60.0
+
+
+@dataclass(slots=True)
+class Kinds:
+    """All workloads; ``early``: pods bound while each lacked its last one."""
+
+    cluster: Cluster
+    makers: dict[str, Maker] = field(default_factory=dict)
+    early: dict[str, int] = field(default_factory=dict)
+
+
+@pytest.fixture(scope="module")
+def kinds(plane: Plane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kinds]:
+    cluster = Cluster(plane, tmp_path_factory.mktemp("kinds"), checker_of(plane, lambda _: False, 30.0))
+    found = Kinds(cluster)
+    cluster.checker.start()
+    try:
+        for group, kind, _ in THIRD_PARTY:
+            if (group, kind) != LATE:
+                Maker(plane, "").install(group, kind)
+        cluster.nodes(4, gpus=32)
+        cluster.queues(**{QUEUE: 128})
+        cluster.controller()
+        _make(found)
+        yield found
+    finally:
+        for maker in found.makers.values():
+            maker.remove()
+        cluster.end()
+        _uninstall(plane)
+    assert cluster.complaints() == []
+
+
+def _make(kinds: Kinds) -> None:
+    plane, rest = kinds.cluster.plane, []
+    for name, workload in TOGETHER.items():
+        kinds.makers[name] = maker = Maker(plane, f"kind-{name}")
+        *first, last = workload(maker)
+        rest.append(last)
+        for step in first:
+            step()
+    for name, (workload, _) in ALONE.items():
+        kinds.makers[name] = maker = Maker(plane, f"kind-{name}", least=1)
+        for step in workload(maker):
+            step()
+    for name, (_, count) in ALONE.items():  # made last: who was made before them was decided about when they are bound
+        wait_for(f"{name}: {count} pods are bound", lambda n=name, c=count: kinds.makers[n].bound() == c, LIMIT_S)  # type: ignore[misc]
+    kinds.early = {name: kinds.makers[name].bound() for name in TOGETHER}
+    for step in rest:
+        step()
+
+
+def _uninstall(plane: Plane) -> None:
+    for group, kind, _ in THIRD_PARTY:
+        try:
+            plane.api.delete(CRDS, "", f"{kind.lower()}s.{group}")
+        except ApiError as error:
+            if not error.is_missing:
+                raise
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_a_gang_is_bound_when_it_is_whole_and_not_before(kinds: Kinds, name: str) -> None:
+    assert kinds.early[name] == 0
+    wait_for(f"{name} is bound", lambda: kinds.makers[name].bound() == 2, LIMIT_S)
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_pods_that_need_nobody_are_bound_one_by_one(kinds: Kinds, name: str) -> None:
+    assert kinds.makers[name].bound() == ALONE[name][1]
