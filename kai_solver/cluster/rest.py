@@ -109,6 +109,8 @@ class RestApi:
 
     def create(self, resource: Resource, namespace: str, body: Mapping[str, Any], *, subresource: str = "") -> Object:
         """A new object, or an act on the object of the body's name."""
+        if not subresource:  # without its kind a custom object is refused, though the address says it
+            body = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
         name = str(body.get("metadata", {}).get("name", "")) if subresource else ""
         return self._call("POST", resource.path(namespace, name, subresource), body=body)
 

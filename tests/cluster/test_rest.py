@@ -13,7 +13,7 @@ from kubernetes.client import Configuration
 
 from kai_solver.cluster import rest
 from kai_solver.cluster.api import ApiError, WatchEvent
-from kai_solver.cluster.resources import NODES, PODS, Resource
+from kai_solver.cluster.resources import NODES, POD_GROUPS, PODS, Resource
 from kai_solver.cluster.rest import RestApi, connect
 from kai_solver.errors import InputError
 
@@ -167,6 +167,16 @@ def test_nobody_listening_is_no_answer() -> None:
         api.get(NODES, "", "n")
     assert caught.value.status == 0
     assert caught.value.is_passing
+
+
+def test_a_new_object_says_its_kind() -> None:
+    path = POD_GROUPS.path("n", "")
+    with serving({f"POST {path}": {}, "POST /api/v1/namespaces/n/pods": {}}) as (api, handler):
+        api.create(POD_GROUPS, "n", {"metadata": {"name": "g"}})
+        api.create(PODS, "n", {"metadata": {"name": "p"}, "apiVersion": "v1", "kind": "Pod"})
+    group, pod = (json.loads(body) for _, _, _, body in handler.asked)
+    assert (group["apiVersion"], group["kind"]) == ("scheduling.run.ai/v2alpha2", "PodGroup")
+    assert (pod["apiVersion"], pod["kind"]) == ("v1", "Pod")
 
 
 def test_writes_say_what_they_are() -> None:

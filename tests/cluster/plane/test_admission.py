@@ -28,6 +28,7 @@ from kai_solver.controller.admission.certificates import make_bundle
 from tests.cluster.plane.cluster import SPACE, Cluster, Replica, pod
 from tests.cluster.plane.conftest import Make
 from tests.cluster.plane.plane import ROOT, Plane, free_ports, wait_for
+from tests.cluster.plane.release import forbidden
 
 NAME = "kai-solver-admission"
 HOOKS: dict[str, Resource] = {
@@ -182,11 +183,6 @@ def test_each_rule_has_its_words_and_spares_what_it_does_not_mean(make_cluster: 
             cluster.plane.api.delete(QUEUES, "", "all")
         assert not forbidden(replica)
         replica.component.stop()
-
-
-def forbidden(replica: Replica) -> list[str]:
-    """What the API server would not let it do."""
-    return [line for line in replica.component.log.read_text().splitlines() if "403" in line or "orbidden:" in line]
 
 
 @contextmanager

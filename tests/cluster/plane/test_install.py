@@ -1,0 +1,217 @@
+"""The chart on a real API server: its rights suffice, nothing of others is overwritten, who goes leaves no trace."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+import yaml
+
+from kai_solver.cluster.api import ApiError, Object
+from kai_solver.cluster.lease import Lease
+from kai_solver.cluster.resources import EVENTS, NAMESPACES, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES, Resource
+from tests.cluster.plane.cluster import CRDS, SPACE, Cluster, pod
+from tests.cluster.plane.conftest import Make
+from tests.cluster.plane.plane import Component, Plane, wait_for
+from tests.cluster.plane.release import Release, forbidden, helm_or_skip, released
+
+TAKEN_OVER_S = 40.0
+
+
+def why(found: Object) -> str:
+    """What a pod is told about its place."""
+    conditions = found.get("status", {}).get("conditions") or ()
+    return next((str(one.get("message", "")) for one in conditions if one["type"] == "PodScheduled"), "")
+
+
+def test_the_rights_of_the_chart_suffice(make_cluster: Make) -> None:
+    """Plain pods, gangs, reclaim, statuses, events, PodGroups; and who is in the scheduler's namespace is told so."""
+    cluster = make_cluster(may_leave=lambda found: str(found["metadata"]["name"]).startswith("borrows"))
+    cluster.nodes(2, gpus=4)
+    cluster.queues(borrower=0, lender=8)
+    api = cluster.plane.api
+    with released(cluster.plane, "rights") as release:
+        replica = release.replica(cluster)
+        replica.start()
+        api.create(PODS, "rights", pod("misplaced", "lender"))
+        cluster.job("borrows", "borrower", 8, least=1)
+        cluster.wait_bound(8, "borrows")
+        cluster.job("gang", "lender", 4)
+        cluster.wait_bound(4, "gang")
+        cluster.pod("too-big", "lender", 5)
+        wait_for("it is told why it waits", lambda: "GPU" in why(api.get(PODS, SPACE, "too-big")))
+        wait_for("so is who is misplaced", lambda: "scheduler's own" in why(api.get(PODS, "rights", "misplaced")))
+        wait_for(
+            "the queue's status is written",
+            lambda: "allocated" in api.get(QUEUES, "", "lender").get("status", {}),
+        )
+        wait_for("PodGroups are written", lambda: bool(api.page(POD_GROUPS, namespace=SPACE).items))
+        assert {"Scheduled", "Evict", "Unschedulable"} <= {event["reason"] for event in api.page(EVENTS).items}
+        assert not api.get(PODS, "rights", "misplaced")["spec"].get("nodeName")
+        assert replica.component.stop() == 0
+        assert forbidden(replica) == []
+        assert release.token() not in replica.component.log.read_text()
+
+
+# -- who goes ----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def work_that_keeps_coming(cluster: Cluster, limit: int) -> Iterator[None]:
+    """Ten pods a second, ``limit`` at the most."""
+    stop = threading.Event()
+
+    def create() -> None:
+        for index in range(limit):
+            if stop.wait(0.1):
+                return
+            cluster.pod(f"load-{index}", "research")
+
+    thread = threading.Thread(target=create)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def default_scheduler_as_kai(cluster: Cluster) -> Component:
+    """kube-scheduler under the name that the pods have."""
+    stated = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": str(cluster.plane.kubeconfig), "qps": 500, "burst": 1000},
+        "leaderElection": {"leaderElect": False},
+        "profiles": [{"schedulerName": "kai-scheduler"}],
+    }
+    file = cluster.folder / "kube-scheduler.yaml"
+    file.write_text(yaml.safe_dump(stated))
+    program = cluster.plane.scheduler.command[0]
+    return Component("kube-scheduler", [program, f"--config={file}", "--secure-port=0"], cluster.folder)
+
+
+@contextmanager
+def takes_over(cluster: Cluster, who: str) -> Iterator[None]:
+    if who == "kube-scheduler":
+        component = default_scheduler_as_kai(cluster)
+        component.start()
+        try:
+            yield
+        finally:
+            component.kill()
+    else:
+        with released(cluster.plane, "second") as release:
+            release.replica(cluster).start()
+            yield
+
+
+@pytest.mark.parametrize("who", ["kube-scheduler", "another release"])
+def test_who_runs_stays_and_who_waits_is_free_for_who_comes_next(make_cluster: Make, who: str) -> None:
+    cluster = make_cluster()
+    cluster.nodes(8)
+    cluster.queues(research=64)
+    with released(cluster.plane, "first") as release:
+        release.replica(cluster).start()
+        with work_that_keeps_coming(cluster, 50):
+            cluster.wait_bound(5, "load")
+            release.uninstall()
+            gone_s = time.monotonic()
+        cluster.pods(10, "research", "late")
+        runs = {found["metadata"]["uid"] for found in cluster.bound()}
+        wanted = len(cluster.plane.api.page(PODS, namespace=SPACE).items)
+        assert cluster.bound("late") == []
+    with takes_over(cluster, who):
+        cluster.wait_bound(wanted, limit_s=TAKEN_OVER_S - (time.monotonic() - gone_s))
+        assert len(runs) >= 5
+        assert runs <= {found["metadata"]["uid"] for found in cluster.bound()}
+        assert not cluster.checker.evicted
+
+
+# -- what is there already ---------------------------------------------------------------------------------------------
+
+
+def owner(plane: Plane, kind: Resource, name: str) -> str:
+    found = plane.api.get(kind, "", name)["metadata"].get("annotations", {})
+    return f"{found.get('meta.helm.sh/release-namespace')}/{found.get('meta.helm.sh/release-name')}"
+
+
+def version(plane: Plane, kind: Resource, name: str) -> str:
+    return str(plane.api.get(kind, "", name)["metadata"]["resourceVersion"])
+
+
+def test_releases_come_and_go_and_leave_what_work_belongs_to(plane: Plane) -> None:
+    """One makes a queue and a class; another of the same name, elsewhere, leaves them alone; both go, they stay."""
+    helm = helm_or_skip()
+    first, second = Release(plane, helm, "first"), Release(plane, helm, "second")
+    values: dict[str, Any] = {
+        "queues": {"create": True, "queues": [{"name": "made-by-helm", "spec": {"resources": {}}}]},
+        "priorityClasses": {
+            "create": True,
+            "classes": [{"name": "made-by-helm", "value": 50, "description": "a class"}],
+        },
+        "settings.dry_run": True,
+    }
+    crds = {one["metadata"]["name"]: one["metadata"]["resourceVersion"] for one in plane.api.page(CRDS).items}
+    train = version(plane, PRIORITY_CLASSES, "train")
+    try:
+        for release in (first, second):
+            release.install(**values)
+        second.install("upgrade", **values, replicas=2)
+        made = [owner(plane, QUEUES, "made-by-helm"), owner(plane, PRIORITY_CLASSES, "made-by-helm")]
+        assert made == ["first/one", "first/one"]
+        for release in (first, second):
+            release.uninstall()
+        assert owner(plane, QUEUES, "made-by-helm") == "first/one"
+        assert {
+            one["metadata"]["name"]: one["metadata"]["resourceVersion"] for one in plane.api.page(CRDS).items
+        } == crds
+        assert version(plane, PRIORITY_CLASSES, "train") == train
+    finally:
+        for kind in (QUEUES, PRIORITY_CLASSES):
+            plane.api.delete(kind, "", "made-by-helm")
+
+
+@contextmanager
+def kai_at_work(plane: Plane) -> Iterator[None]:
+    """KAI's own scheduler renews its Lease."""
+    with suppress(ApiError):  # from an earlier test
+        plane.api.create(NAMESPACES, "", {"metadata": {"name": "kai-scheduler"}})
+    lease = Lease(plane.api, "kai-scheduler", "kai-scheduler", "kai's own")
+    stop = threading.Event()
+
+    def renew() -> None:
+        while not stop.wait(0.5):
+            lease.attempt()
+
+    lease.attempt()
+    thread = threading.Thread(target=renew)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        lease.release()
+
+
+def test_beside_kai_it_does_not_start_but_may_look_on(make_cluster: Make) -> None:
+    cluster = make_cluster()
+    cluster.nodes(1)
+    cluster.queues(research=8)
+    with released(cluster.plane, "first") as release:
+        with kai_at_work(cluster.plane):
+            refused = release.replica(cluster)
+            refused.component.start()
+            wait_for("it refuses", lambda: not refused.component.runs)
+            assert refused.component.process is not None
+            assert refused.component.process.returncode == 2
+            assert "kai-scheduler/kai-scheduler is renewed" in refused.component.log.read_text()
+            onlooker = cluster.controller(dry_run=True)
+            cluster.pod("waits", "research")
+            assert cluster.stays_pending("waits")
+            onlooker.component.stop()
+        refused.start()
+        cluster.wait_bound(1, "waits")
