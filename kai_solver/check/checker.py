@@ -17,6 +17,7 @@ from kai_solver.check.needless import judge_needless
 from kai_solver.check.numa import judge_numa
 from kai_solver.check.placement import judge_placement
 from kai_solver.check.priority import judge_priority
+from kai_solver.check.ranks import judge_ranks
 from kai_solver.check.scene import Scene, set_scene
 from kai_solver.check.shares import fair_shares
 from kai_solver.check.spacing import judge_spacing
@@ -69,3 +70,4 @@ def _judge(scene: Scene, tree: QueueTree, ladder: Sequence[Rung]) -> Iterator[Vi
         yield from judge_entitlement(scene, tree, book, before, fair_shares(scene, before))
     yield from judge_stale(scene, ladder)
     yield from judge_budgets(scene)
+    yield from judge_ranks(scene)

@@ -28,11 +28,13 @@ RULES = (
     "stale",
     "needless",
     "budgets",
+    "ranks",
 )
 """Every rule's name. Published: add, never rename."""
 
-WASTE = frozenset({"needless"})
-"""Rules whose breach does no harm beyond a victim too many: such a plan may be carried out, and the breach is told."""
+WASTE = frozenset({"needless", "ranks"})
+"""Rules whose breach does no harm beyond a victim too many or a slower gang: such a plan may be carried out, and the
+breach is told."""
 
 
 @dataclass(frozen=True, slots=True)

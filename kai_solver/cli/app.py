@@ -17,6 +17,7 @@ from kai_solver.cli.fairshare import fairshare
 from kai_solver.cli.models import models
 from kai_solver.cli.simulate import simulate
 from kai_solver.cli.solve import solve
+from kai_solver.cli.topology import topology
 from kai_solver.cli.validate import validate
 
 HELP = """Schedule gangs of GPU pods as the KAI Scheduler does, by constraint optimisation.
@@ -31,6 +32,7 @@ Examples:
   kai-solver validate cluster.yaml plan.json        judge a plan by the rules
   kai-solver explain snapshot.zip team-a/train-7    why this gang is pending
   kai-solver fairshare snapshot.zip                 the queue tree: quota, request, fair share, allocation
+  kai-solver topology cluster.yaml --plot racks.svg racks, blocks and cliques, and what is free in them
   kai-solver convert snapshot.zip cluster.json --anonymize
   kai-solver devices --product dgx1-v100-8 --free 0-5 --count 4    which GPUs of a node, by their links
 
@@ -67,6 +69,7 @@ app.command("solve", short_help="Decide one cycle of a cluster.")(solve)
 app.command("validate", short_help="Judge a plan, or an instance alone.")(validate)
 app.command("explain", short_help="Say why a gang is pending.")(explain)
 app.command("fairshare", short_help="Show the queue tree in numbers.")(fairshare)
+app.command("topology", short_help="Show racks, blocks and cliques with what is free.")(topology)
 app.command("convert", short_help="Write an instance in another form.")(convert)
 app.command("devices", short_help="Choose GPUs of a node by their links.")(devices)
 app.command("controller", short_help="Schedule a Kubernetes cluster.")(controller)

@@ -3,6 +3,7 @@
 from kai_solver.explain.aftermath import carried_out
 from kai_solver.explain.conditions import resource_list, scheduling_condition
 from kai_solver.explain.cures import Cure, cures
+from kai_solver.explain.domain_lines import DomainLine, domain_lines
 from kai_solver.explain.easing import eased
 from kai_solver.explain.events import Event, is_stale, pending_text, plan_events
 from kai_solver.explain.explain import Explainer, explain_gang, find_gang
@@ -12,6 +13,7 @@ from kai_solver.explain.queue_lines import fair_share_lines, queue_line
 
 __all__ = [
     "Cure",
+    "DomainLine",
     "Event",
     "Explainer",
     "Explanation",
@@ -20,6 +22,7 @@ __all__ = [
     "QueueLine",
     "carried_out",
     "cures",
+    "domain_lines",
     "eased",
     "explain_gang",
     "fair_share_lines",

@@ -5,13 +5,14 @@ that leave, any may be the evicted ones. A hint goes the other way: from a plan 
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from itertools import chain, repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kai_solver.formulation.flows import Taker
 from kai_solver.formulation.joint import Arrival, IntArray, Mover, Piece
 from kai_solver.formulation.variables import MoverClass, Variables, ZoneChoice
 from kai_solver.reduction.zones import ZoneTake
@@ -101,13 +102,18 @@ def _flowing(v: Variables, values: Values) -> dict[int, dict[int, list[int]]]:
     """By shape and domain, the pods that must go there; domain -1 where nothing says where (topology is left out)."""
     found: dict[int, dict[int, list[int]]] = {}
     for choice in v.choices:
-        coming = [owner for owner in choice.owners if values[v.presence(owner)]]
+        coming = [taker for taker in choice.takers if values[v.presence(taker[0])]]
         chosen = [domain for domain, var in choice.chosen.items() for _ in range(int(values[var]))]
-        for owner, domain in zip_longest(coming, chosen[: len(coming)], fillvalue=-1):
+        for (owner, scope), domain in _paired(coming, chosen):
             for number, piece in enumerate(v.owner(owner).pieces):
-                if choice.scope in piece.scopes and v.flows.is_flowing(owner, number):
+                if scope in piece.scopes and v.flows.is_flowing(owner, number):
                     found.setdefault(piece.shape, {}).setdefault(domain, []).extend(piece.pods)
     return found
+
+
+def _paired(takers: Sequence[Taker], domains: Sequence[int]) -> Iterator[tuple[Taker, int]]:
+    """A domain for each taker; -1 where there are not enough."""
+    return zip(takers, chain(domains, repeat(-1)), strict=False)
 
 
 def _place_flowing(
@@ -247,7 +253,7 @@ def _hint_scoped(v: Variables, places: Mapping[int, int], hint: dict[int, int]) 
         for node, var in scoped.place.items():
             hint[var] = at.get(node, 0)
     for choice in v.choices:
-        chosen = Counter(_domain_at(v, owner, choice.scope, places) for owner in choice.owners)
+        chosen = Counter(_domain_at(v, owner, scope, places) for owner, scope in choice.takers)
         for domain, var in choice.chosen.items():
             hint[var] = chosen[domain]
 

@@ -7,7 +7,7 @@ s on site g (nodes folded, `formulation.sites`) and ``lie[k, d]`` owners of kind
     sum_s weight[s, g] place[s, g] <= capacity[g]                     rows of the sites
     sum_g place[s, g] >= sum_u pods[u, s] keep[u]                     everybody who is kept or comes has a place
     sum_{g in d} place[s, g] >= sum_k pods[k] lie[k, d]               in its domain
-    sum_d lie[k, d] = sum_{u of k} keep[u]
+    sum_d lie[k, d] = sum_{u of k} keep[u],   and no parts of blocks (`formulation.blocks`)
     charges of arrivals below q - charges of those who leave <= limit
 
 Every solution of the joint model gives one of this, at the same cost: what is minimised here bounds the stages there.
@@ -19,6 +19,7 @@ from math import gcd
 
 import numpy as np
 
+from kai_solver.formulation.blocks import keep_whole
 from kai_solver.formulation.joint import Arrival, IntArray, Mover
 from kai_solver.formulation.sites import Sites, fold
 from kai_solver.formulation.spec import ModelSpec, Term, Var
@@ -284,6 +285,7 @@ def _kinds(form: Leavers, demand: _Demand, sites: Sites, place: IntArray) -> Non
         inside = sites.domain_of(demand.arrays[key]) == domain
         spots: list[Term] = [(1, int(var)) for var in place[index[shape], inside] if var >= 0]
         form.spec.add_ge([*spots, *terms], 0, family="domains")
+        keep_whole(form.spec, terms, int(sites.most[index[shape], inside].sum()), "domains")
 
 
 def _translated(form: Leavers, objective: Objective) -> Objective | None:

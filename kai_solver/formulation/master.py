@@ -10,8 +10,8 @@ for every group k of gangs alike ``keep[k]`` of them that run, ``lie[k, d]`` of 
     sum_d lie[k, d] = keep[k],   least[k] <= keep[k] <= copies[k]
     sum_k charge[k, r] (copies[k] - keep[k]) <= allowance[V, r]             evictions of queue V, for a chosen r
 
-All rules that are left out (spread, affinity, ports, zones, which devices) only forbid more: the master is a
-relaxation, and its "no" is a proof.
+Implied rows say that no domain takes parts of blocks (`formulation.blocks`). All rules that are left out (spread,
+affinity, ports, zones, which devices) only forbid more: the master is a relaxation, and its "no" is a proof.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from kai_solver.formulation.blocks import keep_whole
 from kai_solver.formulation.rows import Ints
 from kai_solver.formulation.sites import Sites
 from kai_solver.formulation.spec import ModelSpec, Term, Var
@@ -185,6 +186,7 @@ def _demand_by_domain(form: MasterForm, master: Master) -> None:
         for (domain, row), terms in rows.items():
             places = form.place[row, inside[domain]]
             form.spec.add_ge([*((1, int(v)) for v in places if v >= 0), *terms], 0, family="domains")
+            keep_whole(form.spec, terms, int(master.sites.most[row, inside[domain]].sum()), "domains")
 
 
 def _around(partitions: Sequence[Partition], number: int, domain: int) -> list[tuple[int, int]]:

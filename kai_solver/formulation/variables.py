@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kai_solver.formulation.flows import flows_of
+from kai_solver.formulation.flows import Taker, flows_of
 from kai_solver.formulation.joint import Arrival, Joint, Mover, Piece
 from kai_solver.formulation.spec import ModelSpec, Term, Var
 from kai_solver.reduction.budgets import Toll
@@ -68,13 +68,9 @@ class MoverUnit:
 
 @dataclass(frozen=True, slots=True)
 class DomainChoice:
-    """Which domain of a required topology is chosen: ``chosen`` says how many of ``owners`` choose each.
+    """Which domain of a required topology is chosen: ``chosen`` says how many of ``takers`` choose each."""
 
-    ``scope`` is the number of the scope among each owner's.
-    """
-
-    owners: tuple[int, ...]
-    scope: int
+    takers: tuple[Taker, ...]
     chosen: dict[int, Var]
 
 
@@ -127,7 +123,7 @@ class Variables:
         self.scoped: list[ScopedPiece] = []
         self.choices: list[DomainChoice] = []
         self.domains: dict[tuple[int, int], dict[int, Var]] = {}
-        """Of choices with one owner: the domains by owner and scope."""
+        """Of choices with one taker: the domains by owner and scope."""
         self.scope_pieces: dict[tuple[int, int], list[ScopedPiece]] = {}
         self.guests: dict[int, dict[int, Var]] = {}
         """As ``place``, of pods that usually arrive and that the rest of each node would still take."""
@@ -198,33 +194,35 @@ class Variables:
             for scope in piece.scopes:
                 self.scope_pieces.setdefault((owner, scope), []).append(scoped)
         for scope in sorted({s for piece in who.pieces for s in piece.scopes}):
-            if owner not in self.flows.kind_of:
-                self._choose((owner,), scope, who)
+            if (owner, scope) not in self.flows.kind_of:
+                self._choose((owner, scope))
         return pooled
 
     def _make_kinds(self) -> None:
-        """One choice for all owners of a kind, of those who may need places."""
-        kinds: dict[int, list[int]] = {}
-        for owner, kind in self.flows.kind_of.items():
+        """One choice for all takers of a kind, of those who may need places."""
+        kinds: dict[int, list[Taker]] = {}
+        for (owner, scope), kind in self.flows.kind_of.items():
             if owner < len(self.joint.arrivals) or self._mover(owner).may_move:
-                kinds.setdefault(kind, []).append(owner)
-        for owners in kinds.values():
-            who = self.owner(owners[0])
-            self._choose(tuple(owners), who.pieces[0].scopes[0], who)
+                kinds.setdefault(kind, []).append((owner, scope))
+        for takers in kinds.values():
+            self._choose(*takers)
 
-    def _choose(self, owners: tuple[int, ...], scope: int, who: Arrival | Mover) -> None:
+    def _choose(self, *takers: Taker) -> None:
+        """Make the choice of ``takers``, who are alike."""
+        owner, scope = takers[0]
+        who = self.owner(owner)
         domain_of = who.scopes[scope].domain_of
-        most = np.full(int(domain_of.max(initial=-1)) + 1, len(owners))
+        most = np.full(int(domain_of.max(initial=-1)) + 1, len(takers))
         for piece in who.pieces:
             if scope in piece.scopes:
                 room = np.zeros_like(most)
                 np.add.at(room, domain_of[domain_of >= 0], self.fitting(piece.shape)[domain_of >= 0])
                 most = np.minimum(most, room // len(piece.pods))
-        name = f"in[{owners[0]},{scope},"
+        name = f"in[{owner},{scope},"
         chosen = {d: self.spec.int_var(0, int(most[d]), f"{name}{d}]") for d in np.flatnonzero(most > 0).tolist()}
-        self.choices.append(DomainChoice(owners, scope, chosen))
-        if len(owners) == 1:
-            self.domains[owners[0], scope] = chosen
+        self.choices.append(DomainChoice(takers, chosen))
+        if len(takers) == 1:
+            self.domains[owner, scope] = chosen
 
     def _places(self, shape: int, nodes: Iterable[int], most: int) -> dict[int, Var]:
         """``place`` variables of one shape on every node that could take at least one with everybody else gone."""

@@ -81,7 +81,29 @@ class QuietDoc(Strict):
     """Of the pending gang; each takes a whole node."""
 
 
-GeneratorDoc = Annotated[LoadedDoc | ReclaimDoc | EmptyDoc | QuietDoc, Field(discriminator="kind")]
+class CliquesDoc(Strict):
+    """Racks that are one NVLink domain each, and gangs of whole trays in segments that each keep to one rack."""
+
+    kind: Literal["cliques"]
+    racks: int = Field(default=36, ge=1, le=10_000)
+    trays: int = Field(default=18, ge=1, le=144)
+    """Nodes of a rack."""
+    tray_gpus: Gpus = 4
+    block_racks: Nodes = 6
+    """Racks of a block, the level above."""
+    running: Share = 0.0
+    """Of the trays, at most: what runs, with holes where work has ended."""
+    asked: Share = 0.0
+    """Of the trays: what the pending gangs ask for, each at least 8 trays."""
+    segments: dict[int, Share] = Field(default_factory=lambda: {4: 0.25, 8: 0.25, 16: 0.25, 18: 0.25})
+    """Pods of a segment, by share of the gangs."""
+    largest_gang: int = Field(default=144, ge=8, le=144)
+    """Pods; a gang has 8, 16, 18, ... of them, a multiple of its segments."""
+    clique_pods: int = Field(default=0, ge=0, le=144)
+    """Pods of one more gang that must be in one rack, of a queue that is owed them."""
+
+
+GeneratorDoc = Annotated[LoadedDoc | ReclaimDoc | EmptyDoc | QuietDoc | CliquesDoc, Field(discriminator="kind")]
 
 BENCH_FORMAT = "kai-bench/v1"
 

@@ -1,6 +1,6 @@
 """An outcome of the search as a plan: binds, moves, evictions, and what stays pending, each with its reason."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -11,6 +11,7 @@ from kai_solver.greedy import Outcome, Place
 from kai_solver.greedy.homes import is_at_home
 from kai_solver.planning.messages import Texts
 from kai_solver.planning.pending import pending_gangs
+from kai_solver.planning.ranks import places_by_rank
 from kai_solver.reduction import Problem
 
 _REASONS: dict[Rung, EvictionReason] = {Rung.RECLAIM: "reclaim", Rung.PREEMPT: "preempt", Rung.STALE: "stale"}
@@ -39,9 +40,10 @@ def assemble(problem: Problem, outcome: Outcome, is_late: Callable[[], bool] = l
     """
     causes = _causes(outcome)
     labels, texts = _labels(problem, outcome), Texts(problem)
+    places = places_by_rank(problem, outcome)
     plan = Plan(
-        binds=_binds(problem, outcome, labels),
-        moves=_moves(problem, outcome, causes, labels, texts),
+        binds=_binds(problem, outcome, places, labels),
+        moves=_moves(problem, outcome, places, causes, labels, texts),
         evictions=_evictions(problem, outcome, causes, texts),
         pending=pending_gangs(problem, outcome, is_late),
         admitted=tuple((problem.gangs[a.chunk.gang].gang.key, a.rung) for a in outcome.admissions),
@@ -49,8 +51,8 @@ def assemble(problem: Problem, outcome: Outcome, is_late: Callable[[], bool] = l
     return name_devices(problem.snapshot, plan)
 
 
-def _binds(problem: Problem, outcome: Outcome, labels: Labels) -> tuple[Bind, ...]:
-    places, pods, nodes, gangs = outcome.state.places, problem.pods, problem.nodes, problem.gangs
+def _binds(problem: Problem, outcome: Outcome, places: Mapping[int, Place], labels: Labels) -> tuple[Bind, ...]:
+    pods, nodes, gangs = problem.pods, problem.nodes, problem.gangs
     binds: list[Bind] = []
     last_first: list[list[int]] = []
     for admission in outcome.admissions:
@@ -135,12 +137,17 @@ def _causes(outcome: Outcome) -> dict[int, _Cause]:
 
 
 def _moves(
-    problem: Problem, outcome: Outcome, causes: dict[int, _Cause], labels: Labels, texts: Texts
+    problem: Problem,
+    outcome: Outcome,
+    places: Mapping[int, Place],
+    causes: dict[int, _Cause],
+    labels: Labels,
+    texts: Texts,
 ) -> tuple[Move, ...]:
     state = outcome.state
     moves = []
     for pod in sorted(state.gone & state.places.keys()):
-        place, cause = state.places[pod], causes[pod]
+        place, cause = places[pod], causes[pod]
         if is_at_home(problem, pod, place, labels.get(place.node, {})):
             continue
         moves.append(

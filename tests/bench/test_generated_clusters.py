@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from kai_solver.bench import generated, loaded_snapshot, read_set
+from kai_solver.bench.generate.cliques import CLIQUE, INDEX
 from kai_solver.bench.generate.load_report import gpus_of
 from kai_solver.bench.generate.parts import RACK
 from kai_solver.domain import Gang, PodStatus, Snapshot
 from kai_solver.errors import InputError
 from kai_solver.instances_io import load_instance, native_from_snapshot, snapshot_from_native
-from kai_solver.instances_io.bench_schema import EmptyDoc, LoadedDoc, QuietDoc, ReclaimDoc
+from kai_solver.instances_io.bench_schema import CliquesDoc, EmptyDoc, LoadedDoc, QuietDoc, ReclaimDoc
 from kai_solver.units import CPU, GPU, MEMORY, MILLI, PODS
 
 BENCH = Path(__file__).parents[2] / "instances" / "bench"
@@ -150,3 +151,31 @@ def test_every_entry_of_every_set_can_be_had(path: Path) -> None:
 def test_an_entry_that_is_missing_is_named_with_those_there_are() -> None:
     with pytest.raises(InputError, match="loaded-500"):
         read_set(BENCH / "sets" / "scale.yaml").entry("nothing")
+
+
+@pytest.fixture(scope="module", params=[1, 2, 77])
+def cliques(request: pytest.FixtureRequest) -> Snapshot:
+    return generated(CliquesDoc(kind="cliques", running=0.6, asked=0.3, clique_pods=16), request.param)
+
+
+def test_racks_of_one_nvlink_domain_are_in_use_as_far_as_asked(cliques: Snapshot) -> None:
+    trays = sum(len(gang.pods) for gang in running(cliques))
+    waiting = sum(len(gang.pods) for gang in cliques.gangs) - trays - 16
+    assert (len(cliques.nodes), sum(node.gpus for node in cliques.nodes)) == (648, 2592)
+    assert trays / 648 == pytest.approx(0.6, abs=0.03)
+    assert waiting / 648 == pytest.approx(0.3, abs=0.02)
+    assert len({pod.node for gang in running(cliques) for pod in gang.pods}) == trays
+
+
+def test_segments_run_in_one_clique_each_and_ranks_follow_them(cliques: Snapshot) -> None:
+    clique = {node.name: node.labels[CLIQUE] for node in cliques.nodes}
+    for gang in cliques.gangs:
+        segments = defaultdict(list)
+        for rank, pod in enumerate(gang.pods):
+            assert pod.labels[INDEX] == str(rank)
+            segments[pod.podset].append(pod)
+        assert len({len(pods) for pods in segments.values()}) == 1
+        assert list(segments) == [leaf.name for leaf in gang.root.podsets()]
+        assert all(leaf.topology is not None and leaf.topology.required == CLIQUE for leaf in gang.root.podsets())
+        for pods in segments.values() if gang in running(cliques) else ():
+            assert len({clique[pod.node] for pod in pods}) == 1

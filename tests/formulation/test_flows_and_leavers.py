@@ -62,7 +62,12 @@ def a_node(number: int, rack: int) -> Node:
 
 
 def a_gang(number: int, sizes: list[int], level: str, home: list[int] | None) -> Gang:
-    """A gang of pods with so many GPUs each, under a required level (or none), waiting or at its ``home``."""
+    """A gang of pods with so many GPUs each, under a required level (or none), waiting or at its ``home``.
+
+    Level ``segments``: pairs of pods, each pair in a rack of its own or of others.
+    """
+    in_pairs = level == "segments"
+    names = [f"s{i // 2}" if in_pairs else "main" for i in range(len(sizes))]
     pods = tuple(
         Pod(
             "ns",
@@ -71,12 +76,14 @@ def a_gang(number: int, sizes: list[int], level: str, home: list[int] | None) ->
             GpuRequest(size),
             status=PodStatus.PENDING if home is None else PodStatus.RUNNING,
             node="" if home is None else f"n{home[i]}",
-            podset="main",
+            podset=names[i],
             order=(0, float(i), ""),
         )
         for i, size in enumerate(sizes)
     )
-    root = SubGroup(children=(PodSet("main", len(sizes)),), topology=TopologyConstraint("dc", level) if level else None)
+    asked = TopologyConstraint("dc", "rack" if in_pairs else level) if level else None
+    leaves = tuple(PodSet(n, names.count(n), asked if in_pairs else None) for n in dict.fromkeys(names))
+    root = SubGroup(children=leaves, topology=None if in_pairs else asked)
     return Gang("ns", f"g{number}", "a", root, pods, last_start_s=None if home is None else 0.0)
 
 
@@ -95,11 +102,11 @@ def clusters(draw: st.DrawFn) -> Snapshot:
                 home.append(draw(st.sampled_from(choices)))
                 left[home[-1]] -= size
         if home:
-            gangs.append(a_gang(len(gangs), sizes, draw(st.sampled_from(["", "rack", "block"])), home))
+            gangs.append(a_gang(len(gangs), sizes, draw(st.sampled_from(["", "rack", "block", "segments"])), home))
     for _ in range(draw(st.integers(1, 3))):
         sizes = [draw(st.sampled_from([1, 2, 4]))] * draw(st.integers(1, 4))
         sizes += draw(st.lists(st.sampled_from([1, 2]), max_size=1))
-        gangs.append(a_gang(len(gangs) + 10, sizes, draw(st.sampled_from(["", "rack", "rack", "block"])), None))
+        gangs.append(a_gang(len(gangs) + 10, sizes, draw(st.sampled_from(["", "rack", "segments", "block"])), None))
     topology = Topology("dc", (TopologyLevel("block"), TopologyLevel("rack")))
     return Snapshot(1000.0, ResourceSchema(), tuple(nodes), (Queue("a"),), seated(gangs), (topology,))
 
@@ -173,11 +180,11 @@ def test_its_solution_can_be_put_into_effect_and_read_back(child: SolverChild, s
     assert realise(outcome.state, outcome.pool, joint, decision, [chunks[number] for number in decision.admitted])
     for number in decision.admitted:
         arrival = joint.arrivals[number]
-        for piece in arrival.pieces:
-            for scope in piece.scopes:
-                domains = {int(arrival.scopes[scope].domain_of[decision.places[pod]]) for pod in piece.pods}
-                assert len(domains) == 1
-                assert domains != {-1}
+        for index, scope in enumerate(arrival.scopes):
+            pods = [pod for piece in arrival.pieces if index in piece.scopes for pod in piece.pods]
+            domains = {int(scope.domain_of[decision.places[pod]]) for pod in pods}
+            assert len(domains) == 1
+            assert domains != {-1}
     main = hint_values(form.variables, decision.places, set(), set(), set(decision.moved))
     pinned = form.spec.pinned(main)
     assert pinned is not None
@@ -191,7 +198,17 @@ def test_gangs_of_one_kind_make_one_choice() -> None:
     topology = Topology("dc", (TopologyLevel("block"), TopologyLevel("rack")))
     _, joint, _ = question(Snapshot(1000.0, ResourceSchema(), nodes, (Queue("a"),), tuple(gangs), (topology,)))
     v = formulate(joint, FAMILIES, ()).variables
-    assert [(choice.owners, sorted(choice.chosen)) for choice in v.choices] == [((0, 1, 2), [0, 1, 2])]
+    assert [(choice.takers, sorted(choice.chosen)) for choice in v.choices] == [(((0, 0), (1, 0), (2, 0)), [0, 1, 2])]
+    assert v.scoped == []
+
+
+def test_segments_of_all_gangs_make_one_choice() -> None:
+    nodes = tuple(a_node(n, n // 2) for n in range(6))
+    gangs = [a_gang(n, [2, 2] * (n + 1), "segments", None) for n in range(2)]
+    topology = Topology("dc", (TopologyLevel("block"), TopologyLevel("rack")))
+    _, joint, _ = question(Snapshot(1000.0, ResourceSchema(), nodes, (Queue("a"),), tuple(gangs), (topology,)))
+    v = formulate(joint, FAMILIES, ()).variables
+    assert [choice.takers for choice in v.choices] == [((0, 0), (1, 0), (1, 1))]
     assert v.scoped == []
 
 

@@ -2,7 +2,7 @@
 
 One domain is chosen per scope (only if its pods come or move), and places outside it are closed::
 
-    sum_d in[s, d] = admit[owner]          (moved[owner] for a mover; the sum of them for owners of one kind)
+    sum_d in[s, d] = admit[owner]          (moved[owner] for a mover; the sum of them for scopes of one kind)
     sum_{n in d} place[p, n] <= pods[p] in[s, d]     for every piece p with places of its own under s, and domain d
     sum_{n in d} place[shape, n] >= sum pods[p] in[s, d]     for the others, by shape and domain (`formulation.flows`)
 
@@ -13,11 +13,17 @@ that of those that stay::
     in[s, d] <= shared[part, d],   sum_d shared[part, d] <= 1
     stay[u] + shared[part, d] <= 1                   for every domain d that is not u's home
 
+Whole blocks, and domains that are emptied or not used (`formulation.blocks`) follow for integers, not for the LP.
+
 Source: reference 3.12.
 """
 
+from collections import Counter
+from collections.abc import Iterator
+
 import numpy as np
 
+from kai_solver.formulation.blocks import Block, emptying, whole_blocks
 from kai_solver.formulation.joint import Arrival, IntArray, Mover
 from kai_solver.formulation.spec import Term, Var
 from kai_solver.formulation.variables import DomainChoice, Variables
@@ -30,11 +36,13 @@ def add(v: Variables) -> None:
     """Add the rows."""
     for choice in v.choices:
         terms = [(1, var) for var in choice.chosen.values()]
-        v.spec.add_eq([*terms, *((-1, v.presence(owner)) for owner in choice.owners)], 0, family="topology")
-        if len(choice.owners) == 1:
+        coming = Counter(v.presence(owner) for owner, _ in choice.takers)
+        v.spec.add_eq([*terms, *((-count, var) for var, count in coming.items())], 0, family="topology")
+        if len(choice.takers) == 1:
             _close(v, choice)
     for shape, domain_of in v.flows.partition.items():
         _flow(v, shape, domain_of)
+        _keep_whole(v, shape, domain_of)
     for owners in _by_part(v).values():
         if len(owners) > 1:
             _share(v, owners)
@@ -42,9 +50,9 @@ def add(v: Variables) -> None:
 
 def _close(v: Variables, choice: DomainChoice) -> None:
     """Pieces with places of their own take none outside the domain that is chosen."""
-    (owner,) = choice.owners
-    domain_of = v.owner(owner).scopes[choice.scope].domain_of
-    for scoped in v.scope_pieces.get((owner, choice.scope), ()):
+    ((owner, scope),) = choice.takers
+    domain_of = v.owner(owner).scopes[scope].domain_of
+    for scoped in v.scope_pieces.get((owner, scope), ()):
         by_domain: dict[int, list[Term]] = {}
         for node, var in scoped.place.items():
             by_domain.setdefault(int(domain_of[node]), []).append((1, var))
@@ -56,17 +64,59 @@ def _close(v: Variables, choice: DomainChoice) -> None:
 def _flow(v: Variables, shape: int, domain_of: IntArray) -> None:
     """Each domain gets at least as many pods of the shape as choose it."""
     into: dict[int, list[Term]] = {}
-    for choice in v.choices:
-        pieces = enumerate(v.owner(choice.owners[0]).pieces)
-        mine = [p for n, p in pieces if v.flows.is_flowing(choice.owners[0], n) and choice.scope in p.scopes]
-        pods = sum(len(piece.pods) for piece in mine if piece.shape == shape)
-        for domain, var in choice.chosen.items() if pods else ():
+    for choice, pods in _choosing(v, shape):
+        for domain, var in choice.chosen.items():
             into.setdefault(domain, []).append((-pods, var))
     places: dict[int, list[Term]] = {}
     for node, var in v.place.get(shape, {}).items():
         places.setdefault(int(domain_of[node]), []).append((1, var))
     for domain, terms in into.items():
         v.spec.add_ge([*places.get(domain, ()), *terms], 0, family="topology")
+
+
+def _choosing(v: Variables, shape: int) -> Iterator[tuple[DomainChoice, int]]:
+    """Choices of domains by pods of the shape, and how many pods each taker brings."""
+    for choice in v.choices:
+        owner, scope = choice.takers[0]
+        pieces = enumerate(v.owner(owner).pieces)
+        mine = [p for n, p in pieces if v.flows.is_flowing(owner, n) and scope in p.scopes]
+        pods = sum(len(piece.pods) for piece in mine if piece.shape == shape)
+        if pods:
+            yield choice, pods
+
+
+def _keep_whole(v: Variables, shape: int, domain_of: IntArray) -> None:
+    """Cuts: no domain takes parts of blocks, and none is used beside what is in the way."""
+    room = np.bincount(domain_of[domain_of >= 0], weights=v.fitting(shape)[domain_of >= 0]).astype(np.int64)
+    coming: dict[int, list[Block]] = {}
+    for choice, pods in _choosing(v, shape):
+        for domain, var in choice.chosen.items():
+            most = min(len(choice.takers), int(room[domain]) // pods)
+            coming.setdefault(domain, []).append(Block(pods, var, most))
+    staying = _staying(v, shape, domain_of)
+    for domain, blocks in coming.items():
+        beside = staying.get(domain, [])
+        for terms, most in whole_blocks([*blocks, *beside], int(room[domain])):
+            v.spec.add_le(terms, most, family="topology")
+        for terms, most in emptying(blocks, beside, int(room[domain])):
+            v.spec.add_le(terms, most, family="topology")
+
+
+def _staying(v: Variables, shape: int, domain_of: IntArray) -> dict[int, list[Block]]:
+    """By domain, the pods of the shape of each unit there, on nodes that would take them."""
+    found: dict[int, list[Block]] = {}
+    fit = v.fitting(shape)
+    for unit in v.units:
+        node_of = zip((piece.shape for piece in unit.mover.pieces for _ in piece.pods), unit.mover.home, strict=True)
+        homes, counts = np.unique([node for of, node in node_of if of == shape], return_counts=True)
+        welcome = homes[fit[homes] >= counts] if len(homes) else homes
+        sizes: dict[int, int] = {}
+        for node, count in zip(homes.tolist(), counts.tolist(), strict=True):
+            if node in welcome and domain_of[node] >= 0:
+                sizes[int(domain_of[node])] = sizes.get(int(domain_of[node]), 0) + count
+        for domain, size in sizes.items():
+            found.setdefault(domain, []).append(Block(size, unit.stay, 1))
+    return found
 
 
 def _by_part(v: Variables) -> dict[tuple[int, tuple[str, ...]], list[Owner]]:

@@ -1,0 +1,113 @@
+"""``kai-solver topology``: the domain trees of a cluster with what is free in them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kai_solver.cli.exits import Exit, guarded
+from kai_solver.cli.options import AsJson, Instance, Limit
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from kai_solver.domain import Snapshot
+    from kai_solver.explain import DomainLine
+
+Named = Annotated[str, typer.Option("--topology", help="This topology alone; default: all of them.")]
+AfterPlan = Annotated[Path | None, typer.Option("--plan", help="Show the cluster as this plan leaves it.")]
+Plot = Annotated[Path | None, typer.Option("--plot", help="Draw the trees as well, .svg or .png.")]
+COLUMNS = ("domain", "level", "nodes", "idle", "GPUs", "used", "free", "gangs (GPUs)")
+
+
+@guarded
+def topology(
+    instance: Instance,
+    named: Named = "",
+    plan: AfterPlan = None,
+    plot: Plot = None,
+    limit: Limit = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Show the domain trees: for every zone, block, rack or clique its nodes, GPUs, what is used and free, and by whom.
+
+    Idle nodes have no GPU in use. Nodes that lack a label of a topology are in none of its domains.
+
+    \b
+    Examples:
+      kai-solver topology cluster.yaml
+      kai-solver topology snapshot.zip --topology nvlink --plot domains.svg
+      kai-solver topology cluster.yaml --plan plan.json --json | jq '.[] | select(.idleNodes >= 16) | .domain'
+    """
+    from kai_solver.cli.inputs import parse_limits
+    from kai_solver.explain import domain_lines
+    from kai_solver.instances_io import load_instance
+
+    snapshot = load_instance(instance, limits=parse_limits(limit)).snapshot
+    _check_name(snapshot, named)
+    lines = domain_lines(_after(snapshot, plan), named)
+    if plot is not None:
+        from kai_solver.explain.domain_plot import plot_domains
+
+        plot_domains(lines, plot)
+    if as_json:
+        import orjson
+
+        typer.echo(orjson.dumps([line.document() for line in lines], option=orjson.OPT_INDENT_2).decode())
+    else:
+        _print(snapshot, lines)
+    return Exit.FINE
+
+
+def _check_name(snapshot: "Snapshot", named: str) -> None:
+    from kai_solver.errors import InputError
+
+    known = [topology.name for topology in snapshot.topologies]
+    if named and named not in known:
+        cure = f"It has {', '.join(sorted(known)) or 'none'}"
+        raise InputError(f"the instance has no topology {named!r}", field="--topology", cure=cure)
+
+
+def _after(snapshot: "Snapshot", plan: Path | None) -> "Snapshot":
+    if plan is None:
+        return snapshot
+    from kai_solver.cli.planfiles import read_plan
+    from kai_solver.explain import carried_out
+
+    return carried_out(snapshot, read_plan(plan))
+
+
+def _print(snapshot: "Snapshot", lines: "Sequence[DomainLine]") -> None:
+    from kai_solver.cli.console import line, open_console
+
+    console = open_console()
+    if not lines:
+        line(console, "The instance has no topologies.")
+        return
+    console.print(_table(lines))
+    for tree in dict.fromkeys(entry.topology for entry in lines):
+        inside = next(entry.nodes for entry in lines if entry.topology == tree and entry.depth == 0)
+        if inside < len(snapshot.nodes):
+            line(
+                console, f"{len(snapshot.nodes) - inside} of {len(snapshot.nodes)} nodes are outside of {tree}.", "dim"
+            )
+
+
+def _table(lines: "Sequence[DomainLine]") -> "Table":
+    from kai_solver.cli.console import table
+
+    rows = [
+        (
+            "  " * entry.depth + (entry.name.rpartition("/")[2] if entry.depth else entry.name),
+            entry.level,
+            f"{entry.nodes:,}",
+            f"{entry.idle_nodes:,}",
+            f"{entry.gpus:,g}",
+            f"{entry.used_gpus:,g}",
+            f"{entry.free_gpus:,g}",
+            entry.tenants if entry.depth else "",
+        )
+        for entry in lines
+    ]
+    return table(COLUMNS, rows, right=COLUMNS[2:7])
