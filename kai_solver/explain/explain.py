@@ -6,6 +6,7 @@ from kai_solver.explain.aftermath import carried_out
 from kai_solver.explain.changes import needed_changes
 from kai_solver.explain.conditions import scheduling_condition
 from kai_solver.explain.cures import Replan, cures
+from kai_solver.explain.domain_fit import placed_fits, waiting_fits
 from kai_solver.explain.events import events_of
 from kai_solver.explain.explanation import Explanation, GangState
 from kai_solver.explain.fit_texts import kai_text, kubernetes_text
@@ -51,7 +52,8 @@ class Explainer:
         events = tuple(events_of(self.snapshot, self.plan, gang))
         chain = chain_lines(self._before, self._after, gang.queue)
         if entry is None:
-            return Explanation(gang.key, self._state(gang), gang.queue, queues=chain, events=events)
+            lies = tuple(placed_fits(self._after, self._shapes[gang.key])) if gang.key in self._shapes else ()
+            return Explanation(gang.key, self._state(gang), gang.queue, queues=chain, domains=lies, events=events)
         shape = self._shapes.get(gang.key)
         blocking = entry.proof.blocking
         tried = cures(self.snapshot, gang.key, blocking, self._replan) if self._replan is not None else ()
@@ -65,6 +67,7 @@ class Explainer:
             proof=entry.proof,
             queues=chain,
             fits=fits,
+            domains=tuple(waiting_fits(self._after, shape)) if shape else (),
             changes=needed_changes(self._after, shape, gang, chain, fits, entry),
             cures=tried,
             kai=kai_text(fits),

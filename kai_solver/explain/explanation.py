@@ -96,6 +96,39 @@ class PodFit:
     nearest: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class DomainRoom:
+    """Pods of a part of a gang that a domain takes: ``now``, and if it were ``empty``."""
+
+    domain: str
+    now: int
+    empty: int
+
+
+@dataclass(frozen=True, slots=True)
+class DomainFit:
+    """A part of a gang against the domains of one level.
+
+    Attributes
+    ----------
+    part
+        Name of the subgroup; empty for the whole gang.
+    pods
+        How many must be in one domain; of a gang that runs, how many lie there.
+    text
+        One sentence for people.
+    best
+        Domains with the most room, best first; of a gang that runs, the fewest that would take it now.
+    """
+
+    part: str
+    topology: str
+    level: str
+    pods: int
+    text: str
+    best: tuple[DomainRoom, ...]
+
+
 GangState = Literal["pending", "placed", "running", "moved", "evicted"]
 
 
@@ -109,6 +142,8 @@ class Explanation:
         Of the plan's ``pending`` entry; empty and None where the gang is not pending.
     queues
         From the gang's queue up to the root; allocation as the plan leaves it.
+    domains
+        Where it waits: which domains could hold its parts. Where it runs: in how many it lies, and how few would do.
     changes
         What would have to change, one sentence each.
     cures
@@ -129,6 +164,7 @@ class Explanation:
     proof: Proof | None = None
     queues: tuple[QueueLine, ...] = ()
     fits: tuple[PodFit, ...] = ()
+    domains: tuple[DomainFit, ...] = ()
     changes: tuple[str, ...] = ()
     cures: tuple[Cure, ...] = ()
     kai: str = ""
@@ -147,6 +183,7 @@ class Explanation:
             "proof": asdict(self.proof) if self.proof else None,
             "queues": [line.document() for line in self.queues],
             "fits": [asdict(fit) for fit in self.fits],
+            "domains": [asdict(fit) for fit in self.domains],
             "changes": list(self.changes),
             "cures": [asdict(cure) for cure in self.cures],
             "kai": self.kai,

@@ -164,3 +164,37 @@ def test_a_size_on_the_master_is_not_the_workers(build: Any) -> None:
     gang = pytorch(build, 4, {})
     assert leaves(gang) == {"master": 1, "worker": 4}
     assert all(isinstance(child, PodSet) for child in gang.root.children)
+
+
+def indexed_job(build: Any, count: int, mode: str = "Indexed", **annotations: str) -> Gang:
+    template = {"metadata": {"annotations": LEVELS | {SIZE: "2"}}, "spec": {}}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "job", "namespace": "ns", "uid": "u-owner", "annotations": annotations},
+        "spec": {"completions": count, "parallelism": count, "completionMode": mode, "template": template},
+    }
+    reference = build.owner("Job", "job", "batch/v1")
+    index = "batch.kubernetes.io/job-completion-index"
+    pods = [build.pod(f"p{i}", labels={index: str(i)}, owner=reference) for i in range(count)]
+    gang: Gang = build.one_gang(*pods, job)
+    return gang
+
+
+def test_an_indexed_job_has_segments_in_order_of_its_index(build: Any) -> None:
+    gang = indexed_job(build, 5, **{"kai.scheduler/batch-min-member": "5"})
+    assert leaves(gang) == {"worker-0": 2, "worker-1": 2, "worker-2": 1}
+    assert [pod.podset for pod in sorted(gang.pods, key=lambda pod: pod.name)] == [
+        "worker-0", "worker-0", "worker-1", "worker-1", "worker-2",
+    ]  # fmt: skip
+    [worker] = gang.root.children
+    assert isinstance(worker, SubGroup)
+    assert all(leaf.topology is not None and leaf.topology.required == "rack" for leaf in worker.children)
+
+
+def test_segments_of_a_job_beyond_its_minimum_need_no_pod(build: Any) -> None:
+    assert leaves(indexed_job(build, 4)) == {"worker-0": 1, "worker-1": 0}
+
+
+def test_a_job_without_an_index_has_no_segments(build: Any) -> None:
+    assert leaves(indexed_job(build, 4, mode="NonIndexed")) == {"default": 1}

@@ -1,0 +1,103 @@
+"""Which domain limits a gang that waits, and where one that runs would lie nearer together."""
+
+from dataclasses import replace
+
+from kai_solver.domain import (
+    Gang,
+    GpuRequest,
+    Node,
+    Plan,
+    Pod,
+    PodSet,
+    PodStatus,
+    Queue,
+    Snapshot,
+    SubGroup,
+    Topology,
+    TopologyConstraint,
+    TopologyLevel,
+)
+from kai_solver.engine import cycle
+from kai_solver.explain import explain_gang
+from kai_solver.explain.explanation import DomainFit
+from kai_solver.modelfiles import load_model
+from kai_solver.units import MILLI, ResourceSchema
+
+GIB = 2**30
+FREE = (-1, -1, -1)
+CLIQUE = TopologyConstraint("nvlink", "clique")
+
+
+def nodes(**cliques: int) -> list[Node]:
+    """So many nodes of 4 GPUs in each clique, all of block b."""
+    size = (64_000, 64 * GIB, 4 * MILLI, 20)
+    return [
+        Node(f"{name}-{i}", size, gpus=4, gpu_memory_mib=100, labels={"block": "b", "clique": name})
+        for name, count in cliques.items()
+        for i in range(count)
+    ]
+
+
+def gang(name: str, leaves: tuple[PodSet, ...], on: tuple[str, ...] = (), gpus: int = 4) -> Gang:
+    of = [leaf.name for leaf in leaves for _ in range(leaf.min_member)]
+    pods = [
+        Pod("ns", f"{name}-{i}", (1000, GIB, 0, 1), GpuRequest(gpus), podset=leaf, order=(0, float(i), ""))
+        for i, leaf in enumerate(of)
+    ]
+    pods = [replace(pod, status=PodStatus.RUNNING, node=on[i]) if on else pod for i, pod in enumerate(pods)]
+    return Gang("ns", name, "q", SubGroup(children=leaves), tuple(pods), last_start_s=0.0 if on else None)
+
+
+def domains_of(name: str, here: list[Node], *gangs: Gang, decided: bool = True) -> tuple[DomainFit, ...]:
+    topology = Topology("nvlink", (TopologyLevel("block"), TopologyLevel("clique")))
+    snapshot = Snapshot(1000.0, ResourceSchema(), tuple(here), (Queue("q", quota=FREE),), gangs, (topology,))
+    plan = cycle(snapshot, load_model("greedy-only")) if decided else Plan()
+    return explain_gang(snapshot, plan, f"ns/{name}").domains
+
+
+def test_the_domain_with_the_most_room_is_named() -> None:
+    running = gang("r", (PodSet("w", 2),), ("c0-0", "c1-0"))
+    running = replace(running, preemptible=False, priority=100)
+    wants = gang("w", (PodSet("w", 3, CLIQUE),))
+    [fit] = domains_of("w", nodes(c0=3, c1=2, c2=1), running, wants)
+    assert fit.text == (
+        "subgroup w: 3 pods must be in one domain of clique; b/c0 has room for 2, no domain for more; "
+        "if they were empty, 1 of 3 domains would take them"
+    )
+    assert [(room.domain, room.now, room.empty) for room in fit.best] == [
+        ("b/c0", 2, 3),
+        ("b/c1", 1, 2),
+        ("b/c2", 1, 1),
+    ]
+
+
+def test_no_domain_is_large_enough() -> None:
+    [fit] = domains_of("w", nodes(c0=2, c1=2), gang("w", (PodSet("w", 3, CLIQUE),)))
+    assert fit.text.endswith("none would take them even if it were empty")
+
+
+def test_parts_that_fit_alone_say_so() -> None:
+    wants = gang("w", (PodSet("a", 2, CLIQUE), PodSet("b", 2, CLIQUE)))
+    fits = domains_of("w", nodes(c0=2, c1=1), wants)
+    assert [fit.part for fit in fits] == ["a", "b"]
+    assert all(fit.text.endswith("b/c0 (2) would take them, each part alone") for fit in fits)
+
+
+def test_who_lies_in_more_domains_than_need_be_is_told_of_fewer() -> None:
+    runs = gang("r", (PodSet("w", 2),), ("c0-0", "c1-0"))
+    block, clique = domains_of("r", nodes(c0=1, c1=1, c2=2), runs)
+    assert block.text == "2 pods in 1 domain of block: no fewer would take them now"
+    assert clique.text == "2 pods in 2 domains of clique, where 1 would do: b/c2 (2)"
+    assert [room.domain for room in clique.best] == ["b/c2"]
+
+
+def test_who_cannot_lie_nearer_is_told_that() -> None:
+    runs = gang("r", (PodSet("w", 2),), ("c0-0", "c1-0"))
+    _, clique = domains_of("r", nodes(c0=1, c1=1), runs)
+    assert clique.text == "2 pods in 2 domains of clique: no fewer would take them now"
+
+
+def test_without_topologies_nothing_is_said() -> None:
+    here = [replace(node, labels={}) for node in nodes(c0=2)]
+    assert domains_of("w", here, gang("w", (PodSet("w", 1),))) == ()
+    assert domains_of("r", here, gang("r", (PodSet("w", 2),), ("c0-0", "c0-1")), decided=False) == ()
