@@ -152,12 +152,10 @@ def _cells(graph: "LinkGraph", choice: "Choice") -> list[str]:
 
 
 def _link(graph: "LinkGraph", one: int, other: int) -> str:
-    from kai_solver.links import gb_s
-
     if one == other:
         return "-"
     kind = graph.kind(one, other)
-    return f"{kind} {gb_s(int(graph.grade[one, other]))}" if graph.is_known else kind
+    return f"{kind} {graph.gb_s[one, other]}" if graph.is_known else kind
 
 
 def _numbers(gpus: tuple[int, ...]) -> str:
@@ -182,7 +180,7 @@ def _document(table: "LinkTable", mask: int, found: "dict[int, tuple[Choice, ...
         "known": graph.is_known,
         "notices": list(graph.notices),
         "links": [["X" if one == other else graph.kind(one, other) for other in every] for one in every],
-        "gb_s": (graph.grade >> 3).tolist() if graph.is_known else None,
+        "gb_s": graph.gb_s.tolist() if graph.is_known else None,
         "free": list(gpus_of(mask)),
         "largest_free_row": _longest(mask),
         "choices": [
@@ -211,7 +209,7 @@ def _choice_document(graph: "LinkGraph", choice: "Choice") -> dict[str, Any]:
 def _show_products(*, as_json: bool) -> None:
     from kai_solver.cli.console import open_console
     from kai_solver.cli.console import table as grid
-    from kai_solver.links import gb_s, products
+    from kai_solver.links import products
 
     known = list(products().values())
     if as_json:
@@ -225,7 +223,7 @@ def _show_products(*, as_json: bool) -> None:
         )
         return
     rows = [
-        [each.name, str(each.graph.gpus), str(gb_s(int(each.graph.grade.max()))), each.about, ", ".join(each.gpu_names)]
+        [each.name, str(each.graph.gpus), str(each.graph.gb_s.max()), each.about, ", ".join(each.gpu_names)]
         for each in known
     ]
     columns = ["product", "GPUs", "GB/s", "what it is", "nvidia.com/gpu.product"]

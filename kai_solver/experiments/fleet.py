@@ -6,11 +6,12 @@ node when it arrives, or fails for good. Fractions of what is asked for are coun
 
 import heapq
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import fsum
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kai_solver.experiments.pickers import Picker, picker_of
 from kai_solver.links import Product, mask_of
@@ -67,45 +68,66 @@ class FleetRun:
 
 
 @dataclass(slots=True)
+class _Fleet:
+    """Nodes with their free GPUs (masks), who leaves when, and how many GPUs are in use."""
+
+    free: NDArray[np.uint64]
+    leaving: list[tuple[float, int, int]] = field(default_factory=list)
+    used: int = 0
+
+    def until(self, now: float) -> None:
+        """Let those leave whose time is over."""
+        while self.leaving and self.leaving[0][0] <= now:
+            _, node, mask = heapq.heappop(self.leaving)
+            self.free[node] |= np.uint64(mask)
+            self.used -= mask.bit_count()
+
+    def take(self, node: int, mask: int, end: float) -> None:
+        """Give GPUs of a node away until ``end``."""
+        self.free[node] &= ~np.uint64(mask)
+        self.used += mask.bit_count()
+        heapq.heappush(self.leaving, (end, node, mask))
+
+
+@dataclass(slots=True)
 class _Counts:
-    """Sums over the pods that are counted: bandwidth by size as it is and as it could be, GPUs in use."""
+    """Pods that are counted: bandwidth as a share by size, what it could have been, GPUs in use, failures."""
 
     had: dict[int, list[float]]
-    possible: list[float]
-    used: list[int]
+    possible: list[float] = field(default_factory=list)
+    used: list[int] = field(default_factory=list)
+    pods: int = 0
     failed: int = 0
+
+    def pod(self, picker: Picker, free: int, mask: int) -> None:
+        """Count a pod that gets ``mask`` of ``free``."""
+        size = mask.bit_count()
+        if size > 1:
+            most = picker.best_of(size)
+            self.had[size].append(picker.bandwidth(mask) / most)
+            self.possible.append(picker.possible(free, size) / most)
 
 
 def run_fleet(product: Product, spec: FleetSpec, should_stop: Stop = lambda: False) -> FleetRun | None:
     """Run one spec; None where it was stopped."""
-    began = time.process_time()
-    picker = picker_of(product.graph, spec.policy)
-    counts = _Counts({size: [] for size in MIX if size > 1}, [], [])
-    free = np.full(spec.nodes, mask_of(range(product.graph.gpus)), dtype=np.uint64)
-    leaving: list[tuple[float, int, int]] = []
-    used, warm, arrivals = 0, 0, _arrivals(product.graph.gpus, spec)
-    for number, (now, life, size) in enumerate(arrivals):
-        if number % 1000 == 0 and should_stop():
+    began, gpus = time.process_time(), product.graph.gpus
+    picker, counts = picker_of(product.graph, spec.policy), _Counts({size: [] for size in MIX if size > 1})
+    fleet = _Fleet(np.full(spec.nodes, mask_of(range(gpus)), dtype=np.uint64))
+    for number, (now, life, size) in enumerate(_arrivals(gpus, spec)):
+        if number % _STOP_EVERY == 0 and should_stop():
             return None
-        while leaving and leaving[0][0] <= now:
-            _, node, mask = heapq.heappop(leaving)
-            free[node] |= np.uint64(mask)
-            used -= mask.bit_count()
-        is_counted = now >= WARM_LIVES
-        warm += not is_counted
-        picked = picker.pick(free, size)
-        if picked is None:
-            counts.failed += is_counted
-            continue
-        node, mask = picked
-        if is_counted:
-            _count(counts, picker, int(free[node]), mask, size)
-        free[node] &= ~np.uint64(mask)
-        heapq.heappush(leaving, (now + life, node, mask))
-        used += size
-        if is_counted:
-            counts.used.append(used)
-    return _report(spec, product, counts, len(arrivals) - warm, time.process_time() - began)
+        fleet.until(now)
+        picked = picker.pick(fleet.free, size)
+        if now >= WARM_LIVES:
+            counts.pods += 1
+            counts.failed += picked is None
+            if picked is not None:
+                counts.pod(picker, int(fleet.free[picked[0]]), picked[1])
+        if picked is not None:
+            fleet.take(*picked, now + life)
+        if now >= WARM_LIVES:
+            counts.used.append(fleet.used)
+    return _report(spec, gpus, counts, time.process_time() - began)
 
 
 def _arrivals(gpus: int, spec: FleetSpec) -> list[tuple[float, float, int]]:
@@ -121,20 +143,16 @@ def _arrivals(gpus: int, spec: FleetSpec) -> list[tuple[float, float, int]]:
     return list(zip(times.tolist(), lives.tolist(), sizes.tolist(), strict=True))
 
 
-def _count(counts: _Counts, picker: Picker, free: int, mask: int, size: int) -> None:
-    if size == 1:
-        return
-    most = picker.best_of(size)
-    counts.had[size].append(picker.bandwidth(mask) / most)
-    counts.possible.append(picker.possible(free, size) / most)
-
-
-def _report(spec: FleetSpec, product: Product, counts: _Counts, pods: int, seconds: float) -> FleetRun:
+def _report(spec: FleetSpec, gpus: int, counts: _Counts, seconds: float) -> FleetRun:
     every = [share for own in counts.had.values() for share in own]
+    used = _percent(counts.used) / (spec.nodes * gpus)
     by_size = {size: _percent(own) for size, own in counts.had.items()}
-    used = 100 * float(np.mean(counts.used or [0])) / (spec.nodes * product.graph.gpus)
-    return FleetRun(spec, _percent(every), by_size, _percent(counts.possible), used, counts.failed, pods, seconds)
+    possible = _percent(counts.possible)
+    return FleetRun(spec, _percent(every), by_size, possible, used, counts.failed, counts.pods, seconds)
 
 
-def _percent(shares: list[float]) -> float:
+def _percent(shares: Sequence[float]) -> float:
     return 100 * fsum(shares) / len(shares) if shares else 0.0
+
+
+_STOP_EVERY = 1000

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.errors import InputError
-from kai_solver.links import LinkGraph, LinkTable, LinkTables, choose, gb_s, gpus_of, mask_of
+from kai_solver.links import LinkGraph, LinkTable, LinkTables, choose, gpus_of, mask_of
 
 MOST_GPUS = 8
 
@@ -30,7 +30,6 @@ class Picker:
     is_joint: bool
     tables: LinkTables = field(default_factory=LinkTables)
     _sets: dict[tuple[int, int], int] = field(default_factory=dict)
-    _bandwidth: dict[int, int] = field(default_factory=dict)
     _possible: dict[tuple[int, int], int] = field(default_factory=dict)
 
     @property
@@ -50,9 +49,7 @@ class Picker:
 
     def bandwidth(self, mask: int) -> int:
         """GB/s of the weakest link in the best ring of a set, or of its pair."""
-        if mask not in self._bandwidth:
-            self._bandwidth[mask] = self.possible(mask, mask.bit_count())
-        return self._bandwidth[mask]
+        return self.possible(mask, mask.bit_count())
 
     def possible(self, free: int, size: int) -> int:
         """The best of it among the sets of ``size`` free GPUs."""
@@ -152,7 +149,7 @@ def _sets(free: int, size: int) -> list[int]:
 
 
 def _sum(graph: LinkGraph, mask: int) -> int:
-    return sum(gb_s(int(graph.grade[pair])) for pair in combinations(gpus_of(mask), 2))
+    return sum(int(graph.gb_s[pair]) for pair in combinations(gpus_of(mask), 2))
 
 
 def _ring_sum(graph: LinkGraph, mask: int) -> int:
@@ -160,4 +157,4 @@ def _ring_sum(graph: LinkGraph, mask: int) -> int:
     if len(rest) < 2:
         return _sum(graph, mask)
     rings = ((first, *order, first) for order in permutations(rest))
-    return max(sum(gb_s(int(graph.grade[turn])) for turn in pairwise(ring)) for ring in rings)
+    return max(sum(int(graph.gb_s[turn]) for turn in pairwise(ring)) for ring in rings)

@@ -12,7 +12,7 @@ from kai_solver.links.choice import (
     masks_of,
     row_masks,
 )
-from kai_solver.links.graph import MOST_GPUS, PATHS, LinkGraph, gb_s, pcie_paths, unknown_graph
+from kai_solver.links.graph import MOST_GPUS, PATHS, LinkGraph, pcie_paths, unknown_graph
 from kai_solver.links.library import Product, product_named, product_of, products
 from kai_solver.links.sources import (
     COUNT_LABEL,
@@ -45,7 +45,6 @@ __all__ = [
     "Survey",
     "alternatives",
     "choose",
-    "gb_s",
     "gpus_of",
     "graph_of_devices",
     "graph_of_node",

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.errors import InputError
-from kai_solver.links.graph import gb_s
 from kai_solver.links.tables import LinkTable
 
 ROWS = ("contiguous", "aligned")
@@ -161,9 +160,9 @@ def _as_choice(table: LinkTable, free: int, mask: int) -> Choice:
     return Choice(
         gpus=gpus,
         ring=ring,
-        bottleneck_gb_s=gb_s(int(graph.grade[weak])) if weak else 0,
+        bottleneck_gb_s=int(graph.gb_s[weak]) if weak else 0,
         weakest=graph.kind(*weak) if weak else "",
-        sum_gb_s=sum(gb_s(int(graph.grade[pair])) for pair in pairs),
+        sum_gb_s=sum(int(graph.gb_s[pair]) for pair in pairs),
         leftover=int(table.leftover[table.classes.state_of_one(free & ~mask)]) / max(table.most_leftover, 1),
     )
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from kai_solver.errors import InternalError
 from kai_solver.links.graph import NVLINK, PATHS, STEP, Ints, LinkGraph
 
 MOST_STATES = 1 << 19
@@ -74,7 +75,7 @@ def classes_of(graph: LinkGraph) -> Classes:
         members = _twins(grade)
         if np.prod([len(own) + 1.0 for own in members]) <= MOST_STATES:
             return _classes(members, grade, notice)
-    raise AssertionError  # all pairs alike are one class
+    raise InternalError("GPUs that are all alike are more than one class")
 
 
 def _classes(members: list[list[int]], grade: Ints, notice: str) -> Classes:

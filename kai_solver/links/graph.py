@@ -50,6 +50,10 @@ class LinkGraph:
         False where nothing is known of the links: all pairs are equal then, and no bandwidth is told.
     notices
         What was assumed, lost or set aside when it was read, a sentence each.
+    gb_s
+        Bandwidth of each pair in one direction, shape (G, G); 0 where it is not known.
+    grade
+        Grade of each pair, shape (G, G): bandwidth, then path. Higher is better.
     """
 
     name: str
@@ -59,13 +63,15 @@ class LinkGraph:
     pcie_gb_s: int = PCIE_GB_S
     is_known: bool = True
     notices: tuple[str, ...] = ()
+    gb_s: Ints = field(init=False)
     grade: Ints = field(init=False)
 
     def __post_init__(self) -> None:
-        gb_s = np.where(self.links > 0, self.links * self.link_gb_s, self.pcie_gb_s)
-        grade = STEP * gb_s + np.where(self.links > 0, NVLINK, self.path)
-        np.fill_diagonal(grade, 0)
-        object.__setattr__(self, "grade", (grade if self.is_known else np.zeros_like(grade)).astype(np.int32))
+        tells = ~np.eye(self.gpus, dtype=np.bool_) & self.is_known
+        gb_s = tells * np.where(self.links > 0, self.links * self.link_gb_s, self.pcie_gb_s)
+        grade = STEP * gb_s + tells * np.where(self.links > 0, NVLINK, self.path)
+        object.__setattr__(self, "gb_s", gb_s.astype(np.int32))
+        object.__setattr__(self, "grade", grade.astype(np.int32))
 
     @property
     def gpus(self) -> int:
@@ -100,14 +106,9 @@ class LinkGraph:
         graph.add_nodes_from(range(self.gpus))
         for one in range(self.gpus):
             for other in range(one):
-                facts = {"gb_s": gb_s(int(self.grade[one, other])), "links": int(self.links[one, other])}
+                facts = {"gb_s": int(self.gb_s[one, other]), "links": int(self.links[one, other])}
                 graph.add_edge(other, one, kind=self.kind(one, other), **facts)
         return graph
-
-
-def gb_s(grade: int) -> int:
-    """Bandwidth of a grade in GB/s."""
-    return grade // STEP
 
 
 def unknown_graph(gpus: int, name: str = "unknown", *notices: str) -> LinkGraph:

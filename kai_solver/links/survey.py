@@ -44,9 +44,9 @@ class LinkTables:
     """Tables of the kinds of nodes of a cluster; graphs in which every choice is the same share one."""
 
     sizes: Mapping[int, int] | None = None
-    tables: list[LinkTable] = field(default_factory=list)
-    _by_key: dict[bytes, int] = field(default_factory=dict)
-    _picked: dict[tuple[int, int, int, RowWish | None], int | None] = field(default_factory=dict)
+    tables: list[LinkTable] = field(default_factory=list, init=False)
+    _by_key: dict[bytes, int] = field(default_factory=dict, init=False)
+    _picked: dict[tuple[int, int, int, RowWish | None], int | None] = field(default_factory=dict, init=False)
 
     def add(self, graph: LinkGraph) -> int:
         """Number of the graph's kind."""

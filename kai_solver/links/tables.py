@@ -65,8 +65,8 @@ class LinkTable:
     grade: Ints
     sums: Int64s
     leftover: Int64s
-    _of_size: dict[int, Int64s] = field(default_factory=dict)
-    _chosen: dict[int, Int64s] = field(default_factory=dict)
+    _of_size: dict[int, Int64s] = field(default_factory=dict, init=False)
+    _chosen: dict[int, Int64s] = field(default_factory=dict, init=False)
 
     @classmethod
     def of(cls, graph: LinkGraph, sizes: Mapping[int, int] | None = None) -> "LinkTable":
@@ -78,7 +78,7 @@ class LinkTable:
         path = _paths(counts, layers, classes)
         grade = _rings(path, counts, total, classes)
         weights = usual_sizes(graph.gpus) if sizes is None else sizes
-        leftover = _leftover(grade, counts, layers, classes, weights)
+        leftover = _leftover(grade, total, classes, weights)
         if classes.notice:
             graph = graph.noting(classes.notice)
         return cls(graph, classes, counts, total, path, grade, _sums(counts, classes), leftover)
@@ -142,20 +142,20 @@ def _sums(counts: NDArray[np.int16], classes: Classes) -> Int64s:
     return sums
 
 
-def _leftover(
-    grade: Ints, counts: NDArray[np.int16], layers: list[Int64s], classes: Classes, sizes: Mapping[int, int]
-) -> Int64s:
-    """Weighted sum over sizes of the best grade among sets of that size, relative to that of the empty node."""
+def _leftover(grade: Ints, total: NDArray[np.int16], classes: Classes, sizes: Mapping[int, int]) -> Int64s:
+    """Weighted sum over sizes of the best grade among sets of that size, relative to that of the empty node.
+
+    The best set within a state is a maximum over all vectors of counts that are nowhere larger: one class at a time.
+    """
+    axes = [len(own) + 1 for own in classes.members]
     leftover = np.zeros(len(grade), dtype=np.int64)
     for size, weight in sizes.items():
-        if not 2 <= size < len(layers):
+        if not 2 <= size <= total[-1]:
             continue
-        best = np.full(len(grade), _NO_PATH, dtype=np.int64)
-        best[layers[size]] = grade[layers[size]]
-        for states in layers[size + 1 :]:
-            for column, radix in enumerate(classes.radix.tolist()):
-                here = states[counts[states, column] > 0]
-                best[here] = np.maximum(best[here], best[here - radix])
-        relative = best * FULL // best[-1] if best[-1] > 0 else np.full_like(best, FULL)
-        leftover += weight * np.where(best < 0, 0, relative)
+        best = np.where(total == size, grade, _NO_PATH).reshape(axes)
+        for axis in range(len(axes)):
+            np.maximum.accumulate(best, axis=axis, out=best)
+        own = best.ravel().astype(np.int64)
+        relative = own * FULL // own[-1] if own[-1] > 0 else np.full_like(own, FULL)
+        leftover += weight * np.where(own < 0, 0, relative)
     return leftover

@@ -98,7 +98,7 @@ def test_the_page_has_every_product_with_its_fastest_pair() -> None:
     page = (ROOT / "docs" / "devices.md").read_text()
     for name, known in products().items():
         [line] = [line for line in page.splitlines() if line.startswith(f"| `{name}` |")]
-        assert line.split("|")[3].split()[0] == str(known.graph.grade.max() // 8)
+        assert line.split("|")[3].split()[0] == str(known.graph.gb_s.max())
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_each_rule_takes_what_it_says() -> None:
 
 
 def test_the_pattern_of_four_is_the_ring_with_the_largest_sum() -> None:
-    links = {(one, other): int(CUBE.graph.grade[one, other]) // 8 for one, other in combinations(range(8), 2)}
+    links = {(one, other): int(CUBE.graph.gb_s[one, other]) for one, other in combinations(range(8), 2)}
     rings = [
         sum(links[min(a, b), max(a, b)] for a, b in ((w, x), (x, y), (y, z), (z, w)))
         for w, x, y, z in ((0, 3, 2, 1), (0, 2, 1, 3), (0, 1, 3, 2))

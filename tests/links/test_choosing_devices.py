@@ -72,7 +72,7 @@ def test_the_ring_is_as_wide_as_it_says() -> None:
         for mask in range(1, 256, 7):
             for found in alternatives(table, mask, mask.bit_count(), 1):
                 assert sorted(found.ring) == list(found.gpus)
-                links = [int(table.graph.grade[turn]) // 8 for turn in pairwise((*found.ring, found.ring[0]))]
+                links = [int(table.graph.gb_s[turn]) for turn in pairwise((*found.ring, found.ring[0]))]
                 assert found.bottleneck_gb_s == (min(links) if len(found.gpus) > 1 else 0)
 
 

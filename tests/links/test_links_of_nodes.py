@@ -102,7 +102,7 @@ def test_the_annotation_comes_before_the_label() -> None:
     text = (FOLDER / "hgx-b200-8-gpu2-lost-nvlink.txt").read_text()
     graph = graph_of_node({"nvidia.com/gpu.product": "NVIDIA-B200"}, 8, text)
     assert graph.kind(2, 3) == "NODE"
-    assert graph.grade[0, 1] // 8 == 900
+    assert graph.gb_s[0, 1] == 900
 
 
 def test_an_annotation_that_cannot_be_used_leaves_the_label() -> None:

@@ -18,7 +18,7 @@ PAIRS = (FOLDER / "a100-pcie-nvlink-pairs-4.txt").read_text()
 
 
 def bandwidth(graph: LinkGraph) -> list[list[int]]:
-    found: list[list[int]] = (graph.grade // 8).tolist()
+    found: list[list[int]] = graph.gb_s.tolist()
     return found
 
 
