@@ -21,17 +21,15 @@ from kai_solver.bounds.counting import (
 )
 from kai_solver.bounds.demand import Demand
 from kai_solver.bounds.refuting import LIMIT, QUOTA, Bounds, Moment, Refuted
-from kai_solver.bounds.rights import BUDGETS, MINRUNTIME, PREEMPTIBLE, PRIORITY, SHARE
+from kai_solver.bounds.rights import MINRUNTIME, PREEMPTIBLE, PRIORITY, SHARE
 from kai_solver.domain import Blocker, Rung
 from kai_solver.errors import InternalError
+from kai_solver.reduction.budgets import BUDGETS
 from kai_solver.reduction.capacity import NODE_RULES
 from kai_solver.units import GPU, MILLI, QUEUE_RESOURCES, format_amount
 
 MOST_TRIED = 36
 """Pairs tried for a smaller set: of nine rules and resources. One costs 0.1 to 0.2 ms at 1,000 nodes (2026-11-21)."""
-
-MOST_NAMED = 3
-"""Disruption budgets that are called by name."""
 
 SURPLUS, OTHERS = "surplus", "other queues"
 """Kind and name of the element "what others hold above their share"."""
@@ -218,16 +216,11 @@ class _Words:
 
     def _budgets(self) -> Blocker:
         """Disruption budgets of those who could leave; together they are one element."""
-        holding, demand = self.bounds.holding, self.demand
+        holding = self.bounds.holding
         if holding is None:
             raise InternalError("a disruption budget blocks, and there is none")
-        leaving = self.bounds.leaving(demand, self.moment)
-        budgets, every = holding.binding(leaving), holding.budgets
-        names = [every.names[budget] for budget in budgets]
-        told = ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" if names[MOST_NAMED:] else "")
-        allowed, covered = (int(counts[budgets].sum()) for counts in (every.allowed, every.covered))
-        have = f"{allowed} of {say_pods(covered)} may leave now"
-        return Blocker(BUDGETS, told, "pods that may be evicted or moved", have)
+        leaving = self.bounds.leaving(self.demand, self.moment)
+        return holding.budgets.in_words(holding.binding(leaving))
 
     @property
     def _count(self) -> Shortfall:

@@ -12,9 +12,10 @@ from kai_solver.bounds.demand import Demand
 from kai_solver.bounds.flow import flow_shortfall
 from kai_solver.bounds.holding import Holding
 from kai_solver.bounds.residents import Residents
-from kai_solver.bounds.rights import BUDGETS, PROTECTIONS, SHARE, Rights, Table
+from kai_solver.bounds.rights import PROTECTIONS, SHARE, Rights, Table
 from kai_solver.domain import Blocker, Rung
 from kai_solver.reduction import Problem
+from kai_solver.reduction.budgets import BUDGETS
 from kai_solver.units import GPU, QUEUE_RESOURCES, UNLIMITED, format_amount
 
 BoolArray = NDArray[np.bool_]
@@ -197,7 +198,7 @@ class Bounds:
         nobody = [(0, 0, 0)] * self.problem.queues.size
         empty = Moment(nobody, nobody, 0)
         alone = replace(demand, rung=Rung.ALLOCATE, beside={}, grown=(), kept=None)
-        everybody = self.residents.runs
+        everybody, dropped = self.residents.runs, dropped | {BUDGETS}
         return self._passes_cap(alone, empty, everybody, dropped) or self._lacks_room(alone, empty, everybody, dropped)
 
     def in_words(self, demand: Demand, found: Refuted) -> Blocker:

@@ -21,6 +21,7 @@ from kai_solver.fairness import (
     victim_queue_eligible,
 )
 from kai_solver.reduction import GangShape
+from kai_solver.reduction.budgets import BUDGETS
 from kai_solver.units import GPU
 
 BoolArray = NDArray[np.bool_]
@@ -29,7 +30,6 @@ Table = Sequence[Sequence[int]]
 NOTHING: frozenset[str] = frozenset()
 
 MINRUNTIME, PREEMPTIBLE, PRIORITY, SHARE = "minruntime", "preemptibility", "priority", "fair-share"
-BUDGETS = "disruption-budget"
 """Rules that protect who runs; a bound may be asked as if one of them were dropped."""
 
 

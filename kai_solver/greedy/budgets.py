@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from kai_solver.domain import Blocker
 from kai_solver.greedy.state import State
 from kai_solver.greedy.units import Unit
 from kai_solver.reduction.budgets import Budgets, Toll
@@ -45,7 +46,7 @@ class Tolls:
         self.of_unit: list[Toll] = [budgets.toll(unit.pods) for unit in units]
         rows = [(number, *part) for number, toll in enumerate(self.of_unit) for part in toll]
         unit, budget, pods = np.array(rows, dtype=np.int64).reshape(-1, 3).T
-        self._unit, self._budget = unit, budget
+        self._unit, self._budget, self._pods = unit, budget, pods
         self.held = self._units(unit[pods > budgets.allowed[budget]])
         self.free = ~self._units(unit)
         barred = np.zeros(len(units), dtype=np.int64)
@@ -57,6 +58,13 @@ class Tolls:
         mask = np.zeros(len(self.of_unit), dtype=np.bool_)
         mask[chosen] = True
         return mask
+
+    def binding(self, units: BoolArray) -> Blocker | None:
+        """Budgets that keep some of ``units`` (U,) from leaving, as an element of what blocks; None where none does."""
+        counted = units[self._unit]
+        asked = np.bincount(self._budget[counted], self._pods[counted], minlength=len(self.budgets.names))
+        found = np.flatnonzero(asked > self.budgets.allowed).tolist()
+        return self.budgets.in_words(found) if found else None
 
     def left(self) -> IntArray:
         """(B,) how many more may leave."""

@@ -4,12 +4,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
-from kai_solver.domain import Proof, Reason, Rung
+from kai_solver.domain import Blocker, Proof, Reason, Rung
 from kai_solver.greedy.caps import costs_too_much
 from kai_solver.greedy.chunks import Chunk, Chunker
 from kai_solver.greedy.disruption import Disruption
 from kai_solver.greedy.outcome import Admission, Evidence, Outcome, Refusal
 from kai_solver.greedy.placing import Placer
+from kai_solver.greedy.rules import Aggressor
 from kai_solver.greedy.shortage import shortage
 from kai_solver.greedy.signature import Kind, Signature, kind_of, signature
 from kai_solver.greedy.state import State
@@ -130,7 +131,17 @@ class Course:
         if answer.verdict == "yes":
             self.outcome.admit(Admission(chunk, rung, answer.units, by_solver=True))
             return None
+        held = self._held(chunk, rung, disruption) if disruption is not None else ()
+        if held:
+            answer = replace(answer, proof=replace(answer.proof, blocking=(*answer.proof.blocking, *held)))
         return self._refusal(chunk, answer)
+
+    def _held(self, chunk: Chunk, rung: Rung, disruption: Disruption) -> tuple[Blocker, ...]:
+        """Disruption budgets that may be what blocks: worth saying where no set is found that does."""
+        if self.problem.budgets is None:
+            return ()
+        held = disruption.eligibility.held(rung, Aggressor.of(self.problem, chunk))
+        return (held,) if held is not None else ()
 
     def ask_together(self, chunks: Sequence[Chunk], rung: Rung, disruption: Disruption | None) -> Answer:
         """Ask the oracle for all of ``chunks``; on "yes" they are admitted, each with the units it took nodes from."""

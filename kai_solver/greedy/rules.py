@@ -115,6 +115,10 @@ class Eligibility:
             return frozenset()
         return frozenset(np.flatnonzero(self._by_rights(rung, who) & tolls.divisible).tolist())
 
+    def held(self, rung: Rung, who: Aggressor) -> Blocker | None:
+        """Disruption budgets that keep some from leaving whom ``rung`` could take for ``who`` otherwise."""
+        return self.pool.tolls.binding(self._by_rights(rung, who)) if self.pool.tolls is not None else None
+
     def _by_rights(self, rung: Rung, who: Aggressor) -> BoolArray:
         """Who may be taken whatever budgets allow."""
         if rung is Rung.CONSOLIDATION:

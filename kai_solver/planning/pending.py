@@ -7,6 +7,7 @@ from kai_solver.domain.plan import ProofState
 from kai_solver.greedy import Outcome, Refusal
 from kai_solver.greedy.fit_errors import for_gang, holds_names, named
 from kai_solver.reduction import Problem
+from kai_solver.reduction.budgets import BUDGETS
 
 Names = dict[int, bool]
 """By refusal (identity; one serves all gangs of one shape): whether its errors hold places for names."""
@@ -84,7 +85,7 @@ def _pending(
     blocking, minimal = told_blockers(rungs.values()) if late else blocking_set(rungs.values())
     hurried = NO_TIME if late and state == "proven" and any(r.evidence is not None for r in rungs.values()) else ""
     pods = outcome.asked.get((gang, rung), ())
-    message = "\n".join((message, *(f"Held by disruption budgets: {b.name} ({b.have})" for b in blocking if _holds(b))))
+    message = "\n".join((message, *(_held(b) for b in blocking if b.kind == BUDGETS)))
     return Pending(
         problem.gangs[gang].gang.key,
         delay.reason,
@@ -94,9 +95,8 @@ def _pending(
     )
 
 
-def _holds(blocker: Blocker) -> bool:
-    """Do disruption budgets keep others from making room?"""
-    return blocker.kind == "disruption-budget"
+def _held(budgets: Blocker) -> str:
+    return f"Disruption budgets hold pods that could make room: {budgets.name} ({budgets.have})"
 
 
 NO_TIME = "; no time was left for the smallest set"

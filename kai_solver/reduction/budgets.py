@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.domain import DisruptionBudget, Pod, PodStatus, Snapshot
+from kai_solver.domain import Blocker, DisruptionBudget, Pod, PodStatus, Snapshot
 from kai_solver.predicates import labels_match
 
 IntArray = NDArray[np.int64]
@@ -18,6 +18,12 @@ BoolArray = NDArray[np.bool_]
 
 Toll = tuple[tuple[int, int], ...]
 """(Budget, pods) of those who leave together."""
+
+BUDGETS = "disruption-budget"
+"""Kind of the element "disruption budgets hold who could make room"."""
+
+MOST_NAMED = 3
+"""Budgets that are called by name."""
 
 REFUSED = "an eviction that was refused lately"
 """In place of a budget's name, of pods that nobody is asked for."""
@@ -46,6 +52,14 @@ class Budgets:
         """(B,) how many of those who ``is_gone`` (P,) each budget counts."""
         under = self.of_pod[is_gone]
         return np.bincount(under[under >= 0], minlength=len(self.names)).astype(np.int64)
+
+    def in_words(self, which: Sequence[int]) -> Blocker:
+        """The budgets ``which`` as one element of what blocks."""
+        names = [self.names[budget] for budget in which]
+        told = ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" if names[MOST_NAMED:] else "")
+        allowed, covered = (int(counts[list(which)].sum()) for counts in (self.allowed, self.covered))
+        have = f"{allowed} of {covered} {'pod' if covered == 1 else 'pods'} may leave now"
+        return Blocker(BUDGETS, told, "pods that may be evicted or moved", have)
 
     def toll(self, pods: Iterable[int]) -> Toll:
         """What it takes of the budgets when ``pods`` leave."""

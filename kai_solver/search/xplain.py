@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, replace
 from kai_solver.bounds import Evidence
 from kai_solver.bounds.blocking import elements_of_model, in_words_of_model, smallest_part
 from kai_solver.bounds.counting import GPU_NAME, TOPOLOGY
-from kai_solver.bounds.rights import BUDGETS, SHARE
+from kai_solver.bounds.rights import SHARE
 from kai_solver.domain import Blocker
 from kai_solver.formulation.build import formulate
 from kai_solver.formulation.joint import Joint
+from kai_solver.reduction.budgets import BUDGETS
 from kai_solver.search.asker import Asker
 from kai_solver.units import PODS
 from kai_solver.units.resources import FIXED
