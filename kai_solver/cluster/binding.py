@@ -17,6 +17,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_de
 from kai_solver.cluster.api import Api, ApiError, meta
 from kai_solver.cluster.assumed import Assumed
 from kai_solver.cluster.resources import PODS
+from kai_solver.cluster.resting import Resting
 from kai_solver.domain import Allotted
 from kai_solver.errors import KaiSolverError
 
@@ -195,6 +196,8 @@ class Binder:
         Whether a node is there: a pod that is bound to one that is not would hold its gang up.
     way
         How pods get their nodes; None: by bindings of our own.
+    resting
+        Gangs that could not be bound, and are left alone for a while.
     """
 
     api: Api
@@ -206,6 +209,7 @@ class Binder:
     waits: Executor | None = None
     has_node: Callable[[str], bool] = lambda _: True
     way: Way | None = None
+    resting: Resting = field(default_factory=Resting)
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
     _open: set[str] = field(default_factory=set)
@@ -234,7 +238,7 @@ class Binder:
             self.assumed.bound(seat.key, seat.uid, seat.node, now_s, seat.groups, held=True)
             for step in self._steps_of(seat):
                 step.assume(seat)
-        runner.submit(self._guarded, gang, self.bind)
+        runner.submit(self._guarded, gang, self._remembered)
 
     def _guarded(self, gang: GangSeats, act: Callable[[GangSeats], GangBound]) -> None:
         began_s = self.clock()
@@ -250,6 +254,15 @@ class Binder:
             with self._lock:
                 self._open.discard(gang.gang)
             self.done(GangBound(outcome.gang, outcome.bound, outcome.failed, outcome.released, self.clock() - began_s))
+
+    def _remembered(self, gang: GangSeats) -> GangBound:
+        """Bind; a gang that could not be bound, or not whole, rests."""
+        outcome = self.bind(gang)
+        if outcome.failed:
+            self.resting.failed(gang.gang)
+        else:
+            self.resting.succeeded(gang.gang)
+        return outcome
 
     def strand(self, gang: GangSeats, why: str, runner: Executor) -> None:
         """Release pods that were bound and will never begin; their controllers make them anew."""

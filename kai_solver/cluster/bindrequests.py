@@ -5,6 +5,7 @@ earlier leader because it is read. KAI's scheduler sets no ``backoffLimit``, and
 request. It is deleted then, and the engine decides anew.
 """
 
+import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -147,6 +148,9 @@ class BindRequests:
             spec["selectedGPUGroups"] = list(seat.groups)
         if seat.claims:
             spec["resourceClaimAllocations"] = self._allocations(seat)
+        zones = dict(seat.annotations).get(names.NUMA_PREDICTED)
+        if zones:
+            spec["predictedNUMAZones"] = json.loads(zones)
         owner = {"apiVersion": "v1", "kind": "Pod", "name": seat.name, "uid": seat.uid}
         metadata: Object = {"name": seat.name, "namespace": seat.namespace, "ownerReferences": [owner]}
         metadata |= {"labels": labels | ({key: value} if value else {})}

@@ -1,11 +1,12 @@
 """Gangs that a cycle leaves alone, whatever the engine would make of them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from kai_solver.domain import Gang, Snapshot
 
 BUSY = "its pods are being bound"
+RESTS = "its pods could not be bound; it is tried again in a moment"
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,16 +16,17 @@ class Apart:
     namespace: str = ""
     scheduler: str = ""
 
-    def __call__(self, snapshot: Snapshot, busy: frozenset[str]) -> Snapshot:
-        """The cluster with those gangs set aside: who is being bound (``busy``), and who is where no work belongs."""
-        if not busy and not any(map(self._is_misplaced, snapshot.gangs)):
+    def __call__(self, snapshot: Snapshot, busy: frozenset[str], resting: frozenset[str] = frozenset()) -> Snapshot:
+        """The cluster with those gangs set aside: who is being bound or could not be, who is where no work belongs."""
+        told = dict.fromkeys(resting, RESTS) | dict.fromkeys(busy, BUSY)
+        if not told and not any(map(self._is_misplaced, snapshot.gangs)):
             return snapshot
-        return replace(snapshot, gangs=tuple(self._marked(snapshot, busy)))
+        return replace(snapshot, gangs=tuple(self._marked(snapshot, told)))
 
-    def _marked(self, snapshot: Snapshot, busy: frozenset[str]) -> Iterator[Gang]:
+    def _marked(self, snapshot: Snapshot, told: Mapping[str, str]) -> Iterator[Gang]:
         for gang in snapshot.gangs:
-            if gang.key in busy:
-                yield replace(gang, set_aside=BUSY)
+            if gang.key in told:
+                yield replace(gang, set_aside=told[gang.key])
             elif self._is_misplaced(gang):
                 yield replace(gang, set_aside=own_namespace_text(self.namespace, self.scheduler))
             else:

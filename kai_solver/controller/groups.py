@@ -29,6 +29,11 @@ class Groups:
         self._new = new
         self._known: dict[str, dict[int, str]] = {}
 
+    @property
+    def gpu_resources(self) -> tuple[str, ...]:
+        """What whole devices are called in the cluster."""
+        return self._snapshot.policy.gpu_resources
+
     def of(self, bind: Bind, pod: Pod) -> tuple[str, ...]:
         """One name for each device of ``bind``; empty where the pod has its devices for itself."""
         if not pod.gpu.is_shared:

@@ -43,7 +43,7 @@ class Decide(Protocol):
 class Cycle:
     """One cycle, for whoever reports it: what was seen, decided and ordered, and how long seeing and all of it took.
 
-    ``busy``: gangs that were being bound, or whose pods or nodes changed meanwhile: the plan does not hold for them.
+    ``busy``: gangs that are or could not be bound, or whose pods or nodes changed: the plan does not hold for them.
     """
 
     number: int
@@ -164,6 +164,8 @@ class Scheduler:
         last_s, due_s = float("-inf"), float("inf")
         while not stop.is_set():
             self.beat_s = self.monotonic()
+            if self.binder.resting.woke():
+                self.news.tell()
             found = self.news.wait(min(1.0, max(0.0, due_s - self.beat_s)))
             if not found and self.monotonic() < due_s:
                 continue
@@ -180,9 +182,9 @@ class Scheduler:
         """One cycle."""
         began_s, now_s = self.monotonic(), self.clock()
         self._number += 1
-        busy = self.binder.open
+        busy, resting = self.binder.open, self.binder.resting.now()
         nodes = {key_of(node): node for node in self.store.all(NODES)}
-        snapshot = self.apart(self.view.snapshot(now_s), busy)
+        snapshot = self.apart(self.view.snapshot(now_s), busy, resting)
         seeing_s = self.monotonic() - began_s
         plan = self.decide(snapshot)
         orders, outdated = still_holding(orders_of(snapshot, plan, self.has_group), nodes, self.store)
@@ -190,10 +192,8 @@ class Scheduler:
         self._waiting = bool(plan.pending or plan.binds or put_off) or any(map(is_stale, snapshot.gangs))
         if outdated or put_off:
             self.news.tell()
-        seconds = self.monotonic() - began_s
-        cycle = Cycle(
-            self._number, snapshot, plan, orders, tuple(departed), tuple(put_off), busy | outdated, seeing_s, seconds
-        )
+        seconds, aside = self.monotonic() - began_s, busy | resting | outdated
+        cycle = Cycle(self._number, snapshot, plan, orders, tuple(departed), tuple(put_off), aside, seeing_s, seconds)
         self.reporter.cycle(cycle)
         return cycle
 

@@ -9,6 +9,7 @@ from kai_solver.cluster.evicting import Departure
 from kai_solver.controller.groups import Groups
 from kai_solver.domain import Bind, Eviction, Gang, Move, Plan, Pod, Snapshot
 from kai_solver.kubeobjects import names
+from kai_solver.kubeobjects.exportzones import placement_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +71,23 @@ def _needed(gang: Gang, seats: int) -> int:
 
 
 def _seat(bind: Bind, pod: Pod, group: str, groups: Groups) -> Seat:
-    received = "Fraction" if pod.gpu.is_shared else "MigInstance" if pod.quota_gpu_milli else "Regular"
+    is_sliced = bool(pod.quota_gpu_milli) and not pod.claims  # shared claims are paid so, too
+    received = "Fraction" if pod.gpu.is_shared else "MigInstance" if is_sliced else "Regular"
     return Seat(
         namespace=pod.namespace,
         name=pod.name,
         uid=_uid(pod),
         node=bind.node,
-        annotations=((names.RECEIVED_TYPE, received), *_membership(pod, group)),
+        annotations=((names.RECEIVED_TYPE, received), *_zones(bind, groups.gpu_resources), *_membership(pod, group)),
         devices=tuple((device.index, device.milli) for device in bind.devices),
         claims=tuple((grant.claim, grant.devices) for grant in bind.claims),
         groups=groups.of(bind, pod),
     )
+
+
+def _zones(bind: Bind, gpu_resources: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """The NUMA zones of the plan, until somebody on the node has observed them."""
+    return ((names.NUMA_PREDICTED, placement_text(bind.zones, gpu_resources)),) if bind.zones else ()
 
 
 def _membership(pod: Pod, group: str) -> tuple[tuple[str, str], ...]:

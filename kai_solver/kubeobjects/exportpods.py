@@ -49,7 +49,7 @@ def pod_object(pod: Pod, gang: Gang | None, snapshot: Snapshot, settings: KubeSe
     labels = dict(pod.labels)
     annotations = _annotations(pod, gang)
     if pod.zones:
-        annotations[names.NUMA_OBSERVED] = placement_text(pod.zones, settings)
+        annotations[names.NUMA_OBSERVED] = placement_text(pod.zones, settings.policy.gpu_resources)
     if gang is not None:
         labels |= {names.SUBGROUP: pod.podset} if pod.podset != "default" else {}
         if priority and names.TASK_PRIORITY not in labels and not is_lead(labels):

@@ -36,9 +36,9 @@ def zones_object(node: str, numa: NumaTopology, schema: ResourceSchema, settings
     return {"metadata": {"name": node}, "attributes": attributes, "zones": zones}
 
 
-def placement_text(shares: tuple[ZoneShare, ...], settings: KubeSettings) -> str:
+def placement_text(shares: tuple[ZoneShare, ...], gpu_resources: tuple[str, ...]) -> str:
     """The annotation that says in which zones a pod sits."""
-    record = [{"zone": s.zone, "amount": quantities(dict(s.amounts), settings.policy.gpu_resources)} for s in shares]
+    record = [{"zone": share.zone, "amount": quantities(dict(share.amounts), gpu_resources)} for share in shares]
     return json.dumps(record, separators=(",", ":"))
 
 

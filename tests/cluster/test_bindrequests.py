@@ -1,5 +1,6 @@
 """With ``binding: bindrequest`` KAI's binder is asked, and what becomes of its answers."""
 
+import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -126,6 +127,14 @@ def test_whole_devices_and_none(devices: Any, wanted: Any) -> None:
     assert bench.one()["spec"]["receivedGPU"] == wanted
     assert bench.one()["metadata"]["labels"] == {"selected-node": "a"}
     assert "selectedGPUGroups" not in bench.one()["spec"]
+
+
+def test_numa_zones_are_handed_on() -> None:
+    bench = Bench()
+    zones = [{"zone": "node-1", "amount": {"nvidia.com/gpu": "2"}}]
+    stated = (("kai.scheduler/numa-placement-predicted", json.dumps(zones)),)
+    bench.requests.bind(replace(bench.seat(), annotations=stated))
+    assert bench.one()["spec"]["predictedNUMAZones"] == zones
 
 
 def test_a_node_with_a_long_name_is_no_label() -> None:

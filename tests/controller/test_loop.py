@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from kai_solver.cluster import resources
+from kai_solver.cluster.api import ApiError, Object
 from kai_solver.cluster.assumed import Assumed
 from kai_solver.cluster.binding import Binder, GangBound
 from kai_solver.cluster.evicting import Evictor
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.promises import Promises
 from kai_solver.cluster.reflector import Reflector
-from kai_solver.cluster.resources import NODES, PODS, QUEUES
+from kai_solver.cluster.resources import NODES, PODS, QUEUES, Resource
 from kai_solver.cluster.store import Store
 from kai_solver.cluster.view import FIELDS, View
 from kai_solver.controller.loop import Cycle, Pace, Scheduler
@@ -143,6 +144,31 @@ def test_waiting_pods_get_places(world: World) -> None:
     assert set(world.places().values()) == {"a", "b"}
     world.until(lambda: bool(world.notes.outcomes))
     assert world.notes.outcomes[0].gang == "n/g"
+
+
+def test_who_could_not_be_bound_rests_and_is_tried_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    tries: list[str] = []
+    clock_s = [0.0]
+    create = world.api.create
+
+    def refuse(resource: Resource, namespace: str, body: Any, *, subresource: str = "") -> Object:
+        if subresource == "binding":
+            tries.append(body["metadata"]["name"])
+            if tries == ["unlucky"]:
+                raise ApiError(422, "Invalid", "no")
+        return create(resource, namespace, body, subresource=subresource)
+
+    monkeypatch.setattr(world.api, "create", refuse)
+    world.scheduler.binder.resting.clock = lambda: clock_s[0]
+    world.node("a", gpus=16)
+    world.pod("unlucky")
+    world.start()
+    world.until(lambda: bool(world.scheduler.binder.resting.now()))
+    world.pod("lucky")
+    world.until(lambda: set(world.places()) == {"lucky"})
+    assert tries == ["unlucky", "lucky"]
+    clock_s[0] = 1.0
+    world.until(lambda: set(world.places()) == {"lucky", "unlucky"})
 
 
 def test_a_gang_waits_for_its_last_node(world: World) -> None:

@@ -224,6 +224,25 @@ def test_a_binding_that_fails_is_told_on_pod_and_pod_group(world: World) -> None
     world.round()
     assert world.events("g-0")["BindingError"] == "Failed to bind pod n/g-0 to node a: 422 Invalid: no"
     assert world.events("g")["FailedBinding"].startswith("1 of 1 pods could not be bound")
+    assert bound_condition(world) == ("False", "BindingError", "Failed to bind pod n/g-0 to node a: 422 Invalid: no")
+    world.scheduler.binder.resting.succeeded("n/g")
+    assert [note for note in world.round() if "pods/status" in note] == [], "it stands there already"
+    world.api.refuse = lambda _: None
+    world.scheduler.binder.resting.succeeded("n/g")
+    world.round()
+    assert bound_condition(world) == ("True", "Bound", "Pod bound successfully to node a")
+
+
+def bound_condition(world: World) -> tuple[str, str, str]:
+    conditions = {found["type"]: found for found in world.get(PODS, "g-0")["status"]["conditions"]}
+    found = conditions["PodBound"]
+    return found["status"], found["reason"], found["message"]
+
+
+def test_who_was_bound_at_once_gets_no_condition_for_that(world: World) -> None:
+    world.node("a")
+    world.gang("g", 1)
+    assert [note for note in world.round() if "pods/status" in note] == []
 
 
 def test_who_does_not_lead_tells_nothing(world: World) -> None:

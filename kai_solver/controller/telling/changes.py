@@ -26,6 +26,30 @@ def waits(reason: str, message: str, now_s: float) -> Change:
     return _stamped(change, now_s)
 
 
+def not_bound(message: str, now_s: float) -> Change:
+    """A pod's ``PodBound`` is false, as KAI's binder writes it; of a pod that has a node nothing is said."""
+
+    def change(pod: Object) -> Mapping[str, Any] | None:
+        if has_node(pod):
+            return None
+        condition = {"type": "PodBound", "status": "False", "reason": "BindingError", "message": message}
+        return _with_condition(pod, condition)
+
+    return _stamped(change, now_s)
+
+
+def bound_after_all(node: str, now_s: float) -> Change:
+    """A pod's ``PodBound`` is true, where it was told that it was false."""
+
+    def change(pod: Object) -> Mapping[str, Any] | None:
+        if condition_of(pod, "PodBound") is None:
+            return None
+        message = f"Pod bound successfully to node {node}"
+        return _with_condition(pod, {"type": "PodBound", "status": "True", "reason": "Bound", "message": message})
+
+    return _stamped(change, now_s)
+
+
 def leaves(message: str, now_s: float) -> Change:
     """A pod's ``DisruptionTarget``, again: the API server wrote over ours that somebody asked for an eviction."""
 

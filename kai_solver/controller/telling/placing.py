@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kai_solver.cluster.binding import GangBound
-from kai_solver.cluster.resources import POD_GROUPS
+from kai_solver.cluster.binding import GangBound, Seat
+from kai_solver.cluster.resources import POD_GROUPS, PODS
+from kai_solver.cluster.statuses import Change, condition_of
 from kai_solver.cluster.writer import Order
 from kai_solver.controller.loop import Cycle
 from kai_solver.controller.telling import changes
@@ -39,10 +40,17 @@ class Placing:
         for seat, why in outcome.failed:
             text = f"Failed to bind pod {seat.key} to node {seat.node}: {why}"
             self.desk.events.tell(self.desk.about_pod(seat.key), "Warning", "BindingError", text)
+            self._condition(seat, changes.not_bound(text, self.desk.clock()))
+        for seat in outcome.bound:
+            if condition_of(self.desk.statuses.known(PODS, seat.key) or {}, "PodBound") is not None:
+                self._condition(seat, changes.bound_after_all(seat.node, self.desk.clock()))
         if outcome.failed:
             self._failed(outcome)
         if outcome.bound and not self._ran(outcome.gang):
             self._start(outcome.gang)
+
+    def _condition(self, seat: Seat, change: Change) -> None:
+        self.desk.statuses.patch(PODS, seat.key, change, topic="bound", uid=seat.uid, kind="strategic")
 
     def _failed(self, outcome: GangBound) -> None:
         text = f"{len(outcome.failed)} of {len(outcome.failed) + len(outcome.bound)} pods could not be bound"

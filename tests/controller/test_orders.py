@@ -1,0 +1,53 @@
+"""What a plan says of a pod goes with its binding."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kai_solver.controller.orders import orders_of
+from kai_solver.domain import Bind, GpuRequest, Plan, Snapshot, ZoneShare
+from kai_solver.kubeobjects import RawObjects, snapshot_from_objects
+
+
+@pytest.fixture
+def snapshot() -> Snapshot:
+    """One node, and one pod that waits."""
+    container = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    pod = {
+        "metadata": {"name": "p", "namespace": "n", "uid": "u"},
+        "spec": {"schedulerName": "kai-scheduler", "containers": [container]},
+    }
+    node = {"metadata": {"name": "a"}, "status": {"allocatable": {"nvidia.com/gpu": "2", "pods": "10"}}}
+    return snapshot_from_objects(RawObjects(pods=(pod,), nodes=(node,)), now_s=0.0)
+
+
+def annotations(snapshot: Snapshot, **bind: Any) -> dict[str, str]:
+    plan = Plan(binds=(Bind("n/p", snapshot.gangs[0].key, "a", **bind),))
+    ((seat,),) = (gang.seats for gang in orders_of(snapshot, plan).binds)
+    return dict(seat.annotations)
+
+
+def with_pod(snapshot: Snapshot, **fields: Any) -> Snapshot:
+    (gang,) = snapshot.gangs
+    return replace(snapshot, gangs=(replace(gang, pods=(replace(gang.pods[0], **fields),)),))
+
+
+@pytest.mark.parametrize(
+    ("fields", "received"),
+    [
+        ({}, "Regular"),
+        ({"gpu": GpuRequest(1, 500)}, "Fraction"),
+        ({"gpu": GpuRequest(0), "quota_gpu_milli": 1000}, "MigInstance"),
+        ({"gpu": GpuRequest(0), "quota_gpu_milli": 1000, "claims": ("n/shared",)}, "Regular"),
+    ],
+)
+def test_pods_are_told_what_they_got(snapshot: Snapshot, fields: Any, received: str) -> None:
+    assert annotations(with_pod(snapshot, **fields)) == {"received-resource-type": received}
+
+
+def test_pods_are_told_their_numa_zones_where_any_count(snapshot: Snapshot) -> None:
+    shares = (ZoneShare("node-0", (("gpu", 1000), ("cpu", 500))),)
+    stated = annotations(snapshot, zones=shares)["kai.scheduler/numa-placement-predicted"]
+    assert json.loads(stated) == [{"zone": "node-0", "amount": {"nvidia.com/gpu": "1", "cpu": "500m"}}]
