@@ -57,9 +57,16 @@ ANY_KIND: dict[tuple[str, str], set[Right]] = {
 """Calls whose kind is a variable, by module and method: what it may be."""
 
 
+ASKED_TOO: dict[Right, Right] = {
+    ("resource.k8s.io", "resourceclaims/status", "patch"): ("resource.k8s.io", "resourceclaims/binding", "patch")
+}
+"""What the API server asks for besides: where an allocation changes, a subresource that is none (Kubernetes 1.36)."""
+
+
 def called() -> set[Right]:
     """What the code asks the API server for."""
-    return {right for module in modules() for call in calls(module) for right in rights_of(module, call)}
+    found = {right for module in modules() for call in calls(module) for right in rights_of(module, call)}
+    return found | {more for right, more in ASKED_TOO.items() if right in found}
 
 
 def modules() -> list[Path]:
