@@ -209,9 +209,9 @@ class Binder:
     waits: Executor | None = None
     has_node: Callable[[str], bool] = lambda _: True
     way: Way | None = None
-    resting: Resting = field(default_factory=Resting)
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
+    resting: Resting = field(default_factory=Resting)
     _open: set[str] = field(default_factory=set)
     _asked: set[str] = field(default_factory=set)
     """Of these, gangs that wait for somebody else's binding."""
