@@ -109,9 +109,11 @@ class BindRequests:
     def take_back(self, seat: Seat) -> None:
         """Ask no more; a pod that is bound all the same counts where it is."""
         with self._lock:
-            uid = self._made.pop(seat.key, "")
+            uid = self._made.get(seat.key, "")
         if uid:
             self._delete(seat.namespace, seat.name, uid)
+        with self._lock:
+            self._made.pop(seat.key, None)
 
     def _look(self, seat: Seat, seen: set[str]) -> str | None:
         """Why the pod was not bound, empty where it was; None where nobody knows yet. ``seen``: requests shown."""
@@ -218,7 +220,8 @@ class BindRequests:
         """Delete requests for our pods that nobody here waits for and that lead nowhere; how many."""
         stale = [request for request in self.store.all(BIND_REQUESTS) if self._is_stale(request)]
         for request in stale:
-            self._delete(str(meta(request).get("namespace")), str(meta(request).get("name")), _uid(request))
+            with suppress(ApiError):  # it is looked at again
+                self._delete(str(meta(request).get("namespace")), str(meta(request).get("name")), _uid(request))
         return len(stale)
 
     def _is_stale(self, request: Object) -> bool:
@@ -243,8 +246,8 @@ class BindRequests:
         try:
             self.api.delete(BIND_REQUESTS, namespace, name, uid=uid)
         except ApiError as error:
-            if not (error.is_missing or error.is_conflict or error.is_passing):
-                raise  # what passes the collector tries again
+            if not (error.is_missing or error.is_conflict):
+                raise
 
     def _hear(self, resource: Resource, _key: str, _before: Object | None, _after: Object | None) -> None:
         if resource == BIND_REQUESTS:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from kai_solver.cluster.api import Object
+from kai_solver.cluster.api import ApiError, Object
 from kai_solver.cluster.assumed import Assumed
 from kai_solver.cluster.binding import Binder, GangBound, GangSeats, Seat
 from kai_solver.cluster.bindrequests import BindRequests, Reckoned, claim_names, unfinished
 from kai_solver.cluster.devices import Devices
-from kai_solver.cluster.resources import BIND_REQUESTS, NODES, PODS, RESOURCE_CLAIMS
+from kai_solver.cluster.resources import BIND_REQUESTS, NODES, PODS, RESOURCE_CLAIMS, Resource
 from kai_solver.domain import Allotted
 from tests.cluster.preparing_world import World
 
@@ -270,6 +270,24 @@ def test_who_stops_leading_takes_nothing_back() -> None:
     outcome = bench.run(bench.seat())
     assert "no longer leads" in outcome.failed[0][1]
     assert len(bench.all()) == 1, "the next leader reads it"
+
+
+def test_what_is_taken_back_is_tried_until_the_server_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    seats = [bench.seat("p"), bench.seat("q")]
+    bench.answer = lambda request: bench.failed(request) if request["spec"]["podName"] == "q" else None
+    delete, refused = bench.api.delete, ["p"]
+
+    def refuse(resource: Resource, namespace: str, name: str, **words: Any) -> None:
+        if name in refused:
+            refused.remove(name)
+            raise ApiError(503, "later")
+        delete(resource, namespace, name, **words)
+
+    monkeypatch.setattr(bench.api, "delete", refuse)
+    assert not bench.run(*seats).bound
+    assert refused == []
+    assert bench.all() == []
 
 
 # -- claims, and requests of others ------------------------------------------------------------------------------------
