@@ -32,12 +32,13 @@ $(STAMP): requirements/dev.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-run: $(STAMP) ## Solve the openb cluster (1,213 nodes) and a running KAI's snapshot; plans go to out/
+run: $(STAMP) ## Solve the openb cluster (1,213 nodes) and a running KAI's snapshot, plans go to out/; then the controller at work for 20 s
 	@mkdir -p $(OUT)
 	$(BIN)/kai-solver solve $(OPENB) --model default --output $(OUT)/openb.plan.json
 	$(BIN)/kai-solver validate $(OPENB) $(OUT)/openb.plan.json
 	$(BIN)/kai-solver solve $(KAI_SNAPSHOT) --model default --output $(OUT)/before-reclaim.plan.json
 	$(BIN)/kai-solver validate $(KAI_SNAPSHOT) $(OUT)/before-reclaim.plan.json
+	$(BIN)/kai-solver controller --embedded --for 20
 
 lint: $(STAMP) ## Format, style, types and layers
 	$(BIN)/ruff format --check .

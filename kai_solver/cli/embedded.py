@@ -4,17 +4,20 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 
+from kai_solver.cli.console import line, open_console
 from kai_solver.cli.controller import stopping
 from kai_solver.cli.exits import Exit
+from kai_solver.cli.story import Story
 from kai_solver.cluster.binding import GangBound
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.controller.app import Controller
-from kai_solver.controller.embedded import Demo, start
+from kai_solver.controller.embedded import GPUS_A_NODE, Demo, start
 from kai_solver.controller.logs import configure_logs
 from kai_solver.controller.loop import Cycle
 from kai_solver.controller.settings import ControllerSettings
@@ -22,7 +25,6 @@ from kai_solver.domain import PodStatus, Snapshot
 from kai_solver.units import MILLI
 
 _EVERY_S = 0.5
-_PLAIN_EVERY_S = 5.0
 _SHOWN = 8
 
 
@@ -32,10 +34,15 @@ class Watcher:
 
     latest: Cycle | None = None
     sums: Counter[str] = field(default_factory=Counter)
+    story: Story = field(default_factory=Story)
+    untold: "SimpleQueue[str]" = field(default_factory=SimpleQueue)
+    """Lines that nobody printed yet."""
 
     def cycle(self, cycle: Cycle) -> None:
         """Remember it."""
         self.latest = cycle
+        for told in self.story.lines(cycle):
+            self.untold.put(told)
         self.sums["cycles"] += 1
         self.sums["evicted"] += len(cycle.plan.evictions)
         self.sums["moved"] += len(cycle.plan.moves)
@@ -50,27 +57,44 @@ def run_embedded(settings: ControllerSettings, seconds: float | None) -> Exit:
     """Run until interrupted, or for so many seconds."""
     quiet = settings.model_copy(update={"metrics_bind_address": "", "health_bind_address": "", "log_level": "warning"})
     configure_logs(quiet.model_copy(update={"log_format": "console"}))
-    api, watcher, console = MemoryApi(), Watcher(), Console()
+    api, watcher, console, demo = MemoryApi(), Watcher(), open_console(), Demo()
     replica = Controller(api, quiet, (watcher,))
-    start(api, replica.stop, Demo())
+    line(console, _introduction(demo, settings.dry_run))
+    start(api, replica.stop, demo)
     worker = threading.Thread(target=replica.run, daemon=True)
     stopping(replica.stop, seconds)
     worker.start()
     _show(console, watcher, replica.stop)
     worker.join()
-    console.print(_totals(watcher))
+    line(console, _totals(watcher))
     return Exit.FINE if not replica.lost else Exit.FAILURE
 
 
+def _introduction(demo: Demo, dry_run: bool) -> str:
+    teams = ", ".join(f"{name} (quota {quota})" for name, quota in demo.teams)
+    end = "Dry run: decided and told, nothing carried out." if dry_run else "Ctrl-C ends it."
+    return (
+        f"A cluster in memory: {demo.nodes} nodes of {GPUS_A_NODE} GPUs, teams {teams}; "
+        f"a gang of pods comes every {demo.every_s:g} s or so. {end}"
+    )
+
+
 def _show(console: Console, watcher: Watcher, stop: threading.Event) -> None:
-    """Tables that renew themselves on a terminal, a line now and then elsewhere."""
+    """What each cycle decided, line by line; below that, on a terminal, tables that renew themselves."""
     if not console.is_terminal:
-        while not stop.wait(_PLAIN_EVERY_S):
-            console.print(_totals(watcher))
-        return
-    with Live(console=console, auto_refresh=False, transient=True) as live:
         while not stop.wait(_EVERY_S):
-            live.update(_picture(watcher), refresh=True)
+            _tell(console, watcher)
+    else:
+        with Live(console=console, auto_refresh=False, transient=True) as live:
+            while not stop.wait(_EVERY_S):
+                _tell(console, watcher)
+                live.update(_picture(watcher), refresh=True)
+    _tell(console, watcher)
+
+
+def _tell(console: Console, watcher: Watcher) -> None:
+    while not watcher.untold.empty():
+        line(console, watcher.untold.get())
 
 
 def _totals(watcher: Watcher) -> str:

@@ -20,7 +20,7 @@ RUN_SECONDS = "kai-solver.dev/run-seconds"
 """Annotation of a pod: how long it runs; without it, for ever."""
 
 LOOK_S = 0.2
-_GPUS_A_NODE = 8
+GPUS_A_NODE = 8
 
 
 class Kubelets:
@@ -129,7 +129,7 @@ class Demo:
         """Nodes, queues and priority classes."""
         for index in range(self.nodes):
             labels = {"kubernetes.io/hostname": f"node-{index}", "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
-            allocatable = {"cpu": "128", "memory": "1Ti", "nvidia.com/gpu": str(_GPUS_A_NODE), "pods": "110"}
+            allocatable = {"cpu": "128", "memory": "1Ti", "nvidia.com/gpu": str(GPUS_A_NODE), "pods": "110"}
             metadata = {"name": f"node-{index}", "labels": labels}
             api.create(NODES, "", {"metadata": metadata, "spec": {}, "status": {"allocatable": allocatable}})
         for name, quota in (("all", -1), *self.teams):

@@ -172,7 +172,8 @@ class Scheduler:
             if not (self.store.is_synced((PODS, NODES)) and self.fence() and self.knows()):
                 stop.wait(NOT_YET_S)  # the news waits, too
                 continue
-            stop.wait(max(self.pace.settle_s, last_s + self.pace.period_s - self.monotonic()))
+            if stop.wait(max(self.pace.settle_s, last_s + self.pace.period_s - self.monotonic())):
+                return  # nothing new begins
             last_s = self.monotonic()
             self.news.take()
             self.step()

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import NODES, PODS, QUEUES
@@ -28,8 +28,11 @@ def until(condition: Callable[[], bool], limit_s: float = 20.0) -> None:
         time.sleep(0.01)
 
 
-def cluster() -> MemoryApi:
-    api = MemoryApi()
+Some = TypeVar("Some", bound=MemoryApi)
+
+
+def cluster_of(api: Some) -> Some:
+    """One node with eight GPUs and one queue."""
     allocatable = {"cpu": "64", "memory": "256Gi", "nvidia.com/gpu": "8", "pods": "100"}
     api.create(NODES, "", {"metadata": {"name": "a"}, "spec": {}, "status": {"allocatable": allocatable}})
     amounts = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
@@ -37,6 +40,10 @@ def cluster() -> MemoryApi:
         QUEUES, "", {"metadata": {"name": "q"}, "spec": {"resources": dict.fromkeys(("cpu", "memory", "gpu"), amounts)}}
     )
     return api
+
+
+def cluster() -> MemoryApi:
+    return cluster_of(MemoryApi())
 
 
 def pod(api: MemoryApi, name: str, scheduler: str = "kai-scheduler", namespace: str = "n", gpus: int = 1) -> None:

@@ -5,17 +5,20 @@ import json
 import threading
 import time
 import zipfile
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 import urllib3
 
+from kai_solver.cluster.api import Object
 from kai_solver.cluster.lease import Lease, holder_of, is_live
 from kai_solver.cluster.memory import MemoryApi
-from kai_solver.cluster.resources import EVENTS, LEASES, PODS, QUEUES, SECRETS
+from kai_solver.cluster.resources import EVENTS, LEASES, POD_GROUPS, PODS, QUEUES, SECRETS, Resource
 from kai_solver.controller.app import Controller, refuse_beside_kai
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.errors import InputError
-from tests.controller.replicas import QUICK, bound, cluster, pod, running, until
+from tests.controller.replicas import QUICK, bound, cluster, cluster_of, pod, running, until
 
 
 def test_a_replica_leads_and_schedules_and_lets_go() -> None:
@@ -38,6 +41,38 @@ def test_what_is_left_to_say_is_said_on_a_graceful_stop() -> None:
     assert (condition["type"], condition["reason"]) == ("PodScheduled", "Unschedulable")
     assert {event["reason"] for event in api.page(EVENTS).items} == {"Unschedulable"}
     assert api.get(QUEUES, "", "q")["status"]["requested"]["nvidia.com/gpu"] == "9"
+
+
+class Slow(MemoryApi):
+    """Bindings take until ``go``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.go = threading.Event(), threading.Event()
+
+    def create(self, resource: Resource, namespace: str, body: Mapping[str, Any], *, subresource: str = "") -> Object:
+        if subresource == "binding":
+            self.asked.set()
+            assert self.go.wait(20)
+        return super().create(resource, namespace, body, subresource=subresource)
+
+
+def test_a_stop_in_mid_binding_finishes_the_gang_and_begins_nothing_new() -> None:
+    api = cluster_of(Slow())
+    group = {"metadata": {"name": "g"}, "spec": {"queue": "q", "minMember": 3}}
+    api.create(POD_GROUPS, "n", group)
+    for name in ("a", "b", "c"):
+        pod(api, name)
+        api.patch(PODS, "n", name, {"metadata": {"annotations": {"pod-group-name": "g"}}})
+    with running(api) as replica:
+        assert api.asked.wait(20)
+        replica.stop.set()
+        pod(api, "late")
+        assert bound(api) == set()
+        assert holder_of(api, "kai-solver", "kai-solver-kai-scheduler"), "nobody else begins while it binds"
+        api.go.set()
+    assert bound(api) == {"a", "b", "c"}
+    assert holder_of(api, "kai-solver", "kai-solver-kai-scheduler") == ""
 
 
 def test_of_two_replicas_one_acts_and_the_other_follows() -> None:

@@ -1,5 +1,9 @@
 """The controller at work on a cluster in memory: pods run, finish, are evicted, come again; nothing is given twice."""
 
+import re
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -130,7 +134,23 @@ def test_an_evicted_pod_of_a_job_comes_again_and_a_finished_job_goes() -> None:
 
 @pytest.mark.slow
 def test_the_command_shows_a_cluster_at_work() -> None:
-    outcome = CliRunner().invoke(app, ["controller", "--embedded", "--for", "4", "--model", "greedy-only"])
+    outcome = CliRunner().invoke(app, ["controller", "--embedded", "--for", "10", "--model", "greedy-only"])
     assert outcome.exit_code == 0, outcome.output
-    assert "pods bound" in outcome.output
-    assert "of 64 GPUs in use" in outcome.output
+    first, *told, last = outcome.output.splitlines()
+    assert first.startswith("A cluster in memory: 8 nodes of 8 GPUs, teams research (quota 40)")
+    assert any(re.match(r"cycle \d+, \d+ ms: \d+ gangs? admitted", line) for line in told)
+    assert any(re.match(r"  (research|product|students)-\d+ gets node-\d", line) for line in told)
+    assert "pods bound" in last
+    assert "of 64 GPUs in use" in last
+
+
+def test_a_dry_run_tells_and_binds_nothing_and_an_interrupt_ends_it_well() -> None:
+    words = ["controller", "--embedded", "--dry-run", "--model", "greedy-only"]
+    with subprocess.Popen([sys.executable, "-m", "kai_solver", *words], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert "Dry run" in process.stdout.readline()
+        assert process.stdout.readline().startswith("cycle ")
+        process.send_signal(signal.SIGINT)
+        *_, last = process.stdout.read().splitlines()
+        assert process.wait(60) == 0
+    assert ", 0 pods bound, 0 evicted, 0 moved; 0 of 64 GPUs in use" in last
