@@ -21,6 +21,8 @@ def print_explanations(explanations: Iterable[Explanation], console: Console | N
 def _print_explanation(console: Console, explanation: Explanation) -> None:
     note = f"{explanation.state} in queue {explanation.queue}"
     heading(console, explanation.gang, f"{note}: {explanation.reason}" if explanation.reason else note)
+    if explanation.queue_source:
+        line(console, f"  queue {explanation.queue} by: {explanation.queue_source}")
     for text in filter(str.strip, explanation.message.splitlines()):
         line(console, f"  {text.rstrip()}")
     if explanation.proof is not None:

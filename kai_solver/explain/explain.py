@@ -53,7 +53,8 @@ class Explainer:
         chain = chain_lines(self._before, self._after, gang.queue)
         if entry is None:
             lies = tuple(placed_fits(self._after, self._shapes[gang.key])) if gang.key in self._shapes else ()
-            return Explanation(gang.key, self._state(gang), gang.queue, queues=chain, domains=lies, events=events)
+            who = gang.key, self._state(gang), gang.queue, gang.queue_source
+            return Explanation(*who, queues=chain, domains=lies, events=events)
         shape = self._shapes.get(gang.key)
         blocking = entry.proof.blocking
         tried = cures(self.snapshot, gang.key, blocking, self._replan) if self._replan is not None else ()
@@ -62,6 +63,7 @@ class Explainer:
             gang=gang.key,
             state="pending",
             queue=gang.queue,
+            queue_source=gang.queue_source,
             reason=entry.reason.value,
             message=entry.message,
             proof=entry.proof,

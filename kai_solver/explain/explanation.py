@@ -138,6 +138,8 @@ class Explanation:
 
     Attributes
     ----------
+    queue_source
+        Who named the queue, in words; empty where the input does not tell.
     reason, message, proof
         Of the plan's ``pending`` entry; empty and None where the gang is not pending.
     queues
@@ -159,6 +161,7 @@ class Explanation:
     gang: str
     state: GangState
     queue: str
+    queue_source: str = ""
     reason: str = ""
     message: str = ""
     proof: Proof | None = None
@@ -178,6 +181,7 @@ class Explanation:
             "gang": self.gang,
             "state": self.state,
             "queue": self.queue,
+            "queue_source": self.queue_source,
             "reason": self.reason,
             "message": self.message,
             "proof": asdict(self.proof) if self.proof else None,

@@ -142,6 +142,21 @@ def test_explain_names_queues_nodes_and_what_would_have_to_change(case: Path) ->
     assert (document["gang"], document["state"]) == ("ns/huge", "pending")
 
 
+def test_explain_says_who_named_the_queue(tmp_path: Path) -> None:
+    limits = {"nvidia.com/gpu": 1}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "ns", "labels": {"project": "team"}},
+        "spec": {"schedulerName": "kai-scheduler", "containers": [{"name": "c", "resources": {"limits": limits}}]},
+    }
+    file = tmp_path / "cluster.yaml"
+    file.write_text(json.dumps(pod))
+    done = run("explain", file, *GREEDY)
+    assert "queue team by: label project" in done.stdout
+    assert json.loads(run("explain", file, *GREEDY, "--json").stdout)[0]["queue_source"] == "label project"
+
+
 def test_explain_without_a_gang_explains_all_that_are_pending(case: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     run("solve", case, *GREEDY, "--output", plan)

@@ -51,6 +51,7 @@ def asked() -> Iterator[Asked]:
 def test_who_waits_is_explained_as_offline(asked: Asked) -> None:
     document = orjson.loads(asked.get("?namespace=n&pod=waits").data)
     assert (document["state"], document["queue"]) == ("pending", "q")
+    assert document["queue_source"] == "label kai.scheduler/queue of the pods"
     assert "9 GPUs" in document["message"] or "nvidia.com/gpu" in document["message"]
     cycle = asked.replica._explaining._cycle
     assert cycle is not None
@@ -129,6 +130,7 @@ def test_the_command_prints_what_the_controller_says(asked: Asked) -> None:
     for words in (
         "n/waits",
         "pending in queue q",
+        "queue q by: label kai.scheduler/queue of the pods",
         "Nodes, for 1 waiting pod",
         "What would have to change",
         "fair share",

@@ -351,3 +351,10 @@ def test_kinds_that_are_named_as_owners_may_be_read_and_no_more(render: Render) 
     mine = {"apiGroups": ["example.org"], "resources": ["trainings"]}
     more = rules(**{"rbac.owners": json.dumps([mine])})
     assert [rule for rule in more if rule not in rules()] == [mine | {"verbs": ["get"]}]
+
+
+def test_who_made_the_pods_is_nobodys_business_where_others_group_them(render: Render) -> None:
+    def parts(**values: str) -> set[str]:
+        return {role["metadata"]["name"].rpartition("-")[2] for role in kind(render(**values), "ClusterRole")}
+
+    assert parts() - parts(**{"settings.grouping": '"external"'}) == {"owners"}

@@ -75,6 +75,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- end -}}
 {{- end -}}
 
+{{/* Whether any shard groups pods itself, and so has to know who made them. */}}
+{{- define "kai-solver.groups" -}}
+{{- range .Values.shards -}}
+{{- $stated := mergeOverwrite (deepCopy $.Values.settings) (.settings | default dict) -}}
+{{- if eq $stated.grouping "own" -}}yes{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Whether any shard binds pods itself. */}}
 {{- define "kai-solver.binds" -}}
 {{- range .Values.shards -}}
