@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from kai_solver.cli.app import app
 from kai_solver.cluster.api import ApiError, Object
 from kai_solver.cluster.lease import Lease
 from kai_solver.cluster.resources import EVENTS, NAMESPACES, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES, Resource
@@ -42,6 +44,9 @@ def test_the_rights_of_the_chart_suffice(make_cluster: Make) -> None:
         cluster.wait_bound(4, "gang")
         cluster.pod("too-big", "lender", 5)
         wait_for("it is told why it waits", lambda: "GPU" in why(api.get(PODS, SPACE, "too-big")))
+        asked = CliRunner().invoke(app, ["explain", f"{SPACE}/too-big", "--server", f"http://{replica.health}"])
+        assert asked.exit_code == 0, asked.output
+        assert "pending in queue lender" in asked.output
         wait_for("so is who is misplaced", lambda: "scheduler's own" in why(api.get(PODS, "rights", "misplaced")))
         wait_for(
             "the queue's status is written",
