@@ -22,10 +22,13 @@ from kai_solver.domain import (
     Snapshot,
     SubGroup,
     ZoneShare,
+    flat_gang,
 )
 from kai_solver.planning import short_message
 
 NODE_POOL = "default"
+_OF_ONE = flat_gang(1)
+"""Of a gang that one pod suffices, none can run in part; most are such."""
 
 EventReason = Literal["Scheduled", "Pipelined", "Evict", "StaleJob", "NotReady", "Unschedulable"]
 """Published; KAI's binder and pod grouper have further ones (``Bound``, ``BindingError``, ``PodGrouperWarning``)."""
@@ -150,7 +153,7 @@ def pending_text(pending: Pending) -> str:
 
 def is_stale(gang: Gang) -> bool:
     """True where pods of the gang run and it lacks its minimum (reference 3.13); K of N subgroups suffice."""
-    if any(pod.status is PodStatus.SUCCEEDED for pod in gang.pods):
+    if gang.root is _OF_ONE or any(pod.status is PodStatus.SUCCEEDED for pod in gang.pods):
         return False
     active = _active(gang)
     return bool(active) and not _is_satisfied(gang.root, active)
