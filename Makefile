@@ -16,9 +16,10 @@ KAI_SNAPSHOT := instances/kai-snapshots/before-reclaim.zip
 SETS := instances/bench/sets
 BENCH_ARGS ?= --models default,fast --seeds 1..3
 TEST_ARGS ?=
+SOAK_MINUTES ?= 10
 PLANE := tests/cluster/plane
 
-.PHONY: help env run test test-cluster tools test-fast lint bench bench-scale bench-cluster conformance docs docs-check manifests lock clean
+.PHONY: help env run test test-cluster soak tools test-fast lint bench bench-scale bench-cluster conformance docs docs-check manifests lock clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -52,6 +53,10 @@ test: lint docs-check tools ## Everything: lint, the documentation, and all test
 test-cluster: $(STAMP) ## Tests on a real control plane, which Go builds once (about 10 minutes, cached)
 	-$(BIN)/python -m tests.support.gotools kubernetes kwok
 	$(BIN)/python -m pytest $(PLANE) $(TEST_ARGS)
+
+soak: $(STAMP) ## Ten minutes of random work and random faults on a real control plane (SOAK_MINUTES=10; needs Go once)
+	-$(BIN)/python -m tests.support.gotools kubernetes kwok
+	KAI_SOLVER_SOAK_MINUTES=$(SOAK_MINUTES) $(BIN)/python -m pytest $(PLANE)/test_soak.py -n 0 -s $(TEST_ARGS)
 
 tools: $(STAMP)
 	-$(BIN)/python -m tests.support.gotools helm kubeconform

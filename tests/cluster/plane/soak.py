@@ -1,0 +1,256 @@
+"""Minutes of random arrivals and random faults on a real control plane, and what the controller's memory does."""
+
+import os
+import random
+import signal
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kai_solver.cluster.api import ApiError
+from kai_solver.cluster.resources import NODES, PODS, QUEUES
+from tests.cluster.plane.cluster import SPACE, Cluster, Replica
+from tests.cluster.plane.plane import wait_for
+from tests.cluster.plane.proxy import Fault
+from tests.cluster.workload import Workload
+
+QUOTAS = {"research": 24, "product": 16, "students": 8}
+NODE_COUNT = 6
+BETWEEN_S = (2.0, 5.0)
+"""Quiet seconds between two faults."""
+
+LEADERSHIP = {"live": "15s", "renew": "10s", "retry": "2s"}
+"""As installed: a server that restarts costs nobody the lead."""
+
+
+@dataclass(slots=True)
+class Soak:
+    """The cluster under load; each fault is a method that ends with all well again."""
+
+    cluster: Cluster
+    seconds: float
+    draw: random.Random
+    work: Workload = field(init=False)
+    memory: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
+    faults: list[str] = field(default_factory=list)
+    over: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        cluster = self.cluster
+        cluster.nodes(NODE_COUNT)
+        cluster.queues(**QUOTAS)
+        for _ in range(2):
+            cluster.controller(proxied=True, kept=True, leadership=LEADERSHIP)
+        self.work = Workload(cluster.plane.api, random.Random(2), tuple(QUOTAS), (3.0, 15.0))
+
+    def run(self) -> None:
+        """Arrivals and faults for the time given; then everybody who is there must come to an end."""
+        ends_s = time.monotonic() + self.seconds
+        with self._busy(self._arrive), self._busy(self._measure), self._always(self._tend):
+            while time.monotonic() < ends_s:
+                for fault in self._shuffled():
+                    if not self.over.wait(self.draw.uniform(*BETWEEN_S)) and time.monotonic() < ends_s:
+                        self.faults.append(fault.__name__)
+                        fault()
+            self.over.set()
+            self.leader_killed()
+            wait_for("every gang has run to its end", lambda: not self.work.gangs, 300.0, look_s=1.0)
+
+    def growth(self) -> list[tuple[float, float]]:
+        """MiB of each replica that lived for nearly half of the time: in the second quarter of its life, and last."""
+        found = []
+        for samples in self.memory.values():
+            if len(samples) >= 0.4 * self.seconds:
+                quarter = len(samples) // 4
+                found.append((_mean(samples[quarter : 2 * quarter]), _mean(samples[-quarter:])))
+        return found
+
+    def _shuffled(self) -> list[Callable[[], None]]:
+        every = [
+            self.watches_dropped,
+            self.history_expired,
+            self.writes_refused,
+            self.answers_lost,
+            self.answers_slow,
+            self.half_open,
+            self.solver_killed,
+            self.leader_paused,
+            self.node_cordoned,
+            self.pods_deleted,
+            self.queue_edited,
+            self.server_restarted,
+        ]
+        self.draw.shuffle(every)
+        return every
+
+    # -- faults --------------------------------------------------------------------------------------------------------
+
+    def watches_dropped(self) -> None:
+        for proxy in self.cluster.proxies:
+            proxy.drop_watches()
+
+    def history_expired(self) -> None:
+        with self._rule(lambda method, path: Fault(410) if "watch=1" in path else None):
+            self.watches_dropped()
+            time.sleep(2)
+
+    def writes_refused(self) -> None:
+        status, draw = self.draw.choice((409, 429, 500, 503)), random.Random(self.draw.random())
+
+        def rule(method: str, path: str) -> Fault | None:
+            is_ours = path.endswith(("/binding", "/eviction", "/status"))
+            return Fault(status) if is_ours and draw.random() < 0.3 else None
+
+        with self._rule(rule):
+            time.sleep(3)
+
+    def answers_lost(self) -> None:
+        draw = random.Random(self.draw.random())
+
+        def rule(method: str, path: str) -> Fault | None:
+            is_ours = path.endswith(("/binding", "/eviction"))
+            return Fault(hang_up=True, after=True) if is_ours and draw.random() < 0.3 else None
+
+        with self._rule(rule):
+            time.sleep(3)
+
+    def answers_slow(self) -> None:
+        with self._rule(lambda method, path: Fault(wait_s=0.5)):
+            time.sleep(3)
+
+    def half_open(self) -> None:
+        for proxy in self.cluster.proxies:
+            proxy.frozen.set()
+        time.sleep(self.draw.uniform(0.5, 4.0))
+        for proxy in self.cluster.proxies:
+            proxy.heal()
+
+    def solver_killed(self) -> None:
+        for replica in self._alive():
+            for pid in replica.component.children("search/worker.py"):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def leader_paused(self) -> None:
+        """For so short that it leads still."""
+        paused = self._alive()
+        for replica in paused:
+            replica.component.pause()
+        time.sleep(self.draw.uniform(0.5, 3.0))
+        for replica in paused:
+            replica.component.resume()
+
+    def leader_killed(self) -> None:
+        """One of the two, and a kubelet starts it again; last, as its memory says nothing after that."""
+        for replica in self._alive()[:1]:
+            replica.component.kill()
+
+    def node_cordoned(self) -> None:
+        name = f"node-{self.draw.randrange(NODE_COUNT)}"
+        self.cluster.plane.api.patch(NODES, "", name, {"spec": {"unschedulable": True}})
+        time.sleep(3)
+        self.cluster.plane.api.patch(NODES, "", name, {"spec": {"unschedulable": None}})
+
+    def pods_deleted(self) -> None:
+        """By a user."""
+        bound = self.cluster.bound("g")
+        for found in self.draw.sample(bound, min(3, len(bound))):
+            with suppress(ApiError):
+                self.cluster.plane.api.delete(PODS, SPACE, str(found["metadata"]["name"]))
+
+    def queue_edited(self) -> None:
+        name = self.draw.choice(tuple(QUOTAS))
+        for quota in (self.draw.randint(0, 32), QUOTAS[name]):
+            body = {"spec": {"resources": {"gpu": {"quota": quota}}}}
+            self.cluster.plane.api.patch(QUEUES, "", name, body)
+            time.sleep(2)
+
+    def server_restarted(self) -> None:
+        plane = self.cluster.plane
+        plane.apiserver.kill()
+        time.sleep(1)
+        plane.apiserver.start()
+        plane.wait_ready()
+
+    # -- who else acts -------------------------------------------------------------------------------------------------
+
+    def _arrive(self) -> None:
+        if len(self.work.gangs) < 40:
+            self.work.arrive()
+        self.over.wait(self.draw.expovariate(1.5))
+
+    def _tend(self) -> None:
+        """By a list of the server's: what a watch has not shown yet would be made twice."""
+        self.work.tend(self.cluster.plane.api.page(PODS, namespace=SPACE, limit=10_000).items)
+        time.sleep(0.3)
+
+    def _measure(self) -> None:
+        for replica in self._alive():
+            process = replica.component.process
+            if process is not None:
+                self.memory[process.pid].append(resident_mib(process.pid))
+        self.over.wait(1.0)
+
+    def _alive(self) -> list[Replica]:
+        return [replica for replica in self.cluster.replicas if replica.component.runs]
+
+    @contextmanager
+    def _rule(self, rule: Callable[[str, str], Fault | None]) -> Iterator[None]:
+        for proxy in self.cluster.proxies:
+            proxy.rule = rule
+        try:
+            yield
+        finally:
+            for proxy in self.cluster.proxies:
+                proxy.heal()
+
+    @contextmanager
+    def _busy(self, act: Callable[[], None]) -> Iterator[None]:
+        """Do it again and again until the soak is over."""
+        thread = threading.Thread(target=_again, args=(act, self.over), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self.over.set()
+            thread.join(30)
+
+    @contextmanager
+    def _always(self, act: Callable[[], None]) -> Iterator[None]:
+        """Do it again and again until all is done."""
+        done = threading.Event()
+        thread = threading.Thread(target=_again, args=(act, done), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self.over.set()
+            done.set()
+            thread.join(30)
+
+
+def _again(act: Callable[[], None], over: threading.Event) -> None:
+    while not over.is_set():
+        try:
+            act()
+        except ApiError as error:
+            if not (error.is_passing or error.is_conflict):
+                raise
+            over.wait(0.3)  # the server is away, or did what we did not hear of
+
+
+def resident_mib(pid: int) -> float:
+    """Memory of a process; 0 where it is gone."""
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS"):
+                return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def _mean(samples: list[float]) -> float:
+    return sum(samples) / len(samples)
