@@ -209,6 +209,7 @@ class Binder:
     waits: Executor | None = None
     has_node: Callable[[str], bool] = lambda _: True
     way: Way | None = None
+    resting: Resting = field(default_factory=Resting)
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
     resting: Resting = field(default_factory=Resting)
