@@ -44,7 +44,8 @@ class Seat:
     """A pod and the place that a plan gives it; ``annotations`` go onto the pod with its binding.
 
     ``devices``: indices of its devices with their thousandths; ``groups``: names of the shared ones, in order (none
-    for whole devices); ``claims``: devices by resource claim.
+    for whole devices); ``claims``: devices by resource claim; ``extended``: device class and devices, for extended
+    resources that are to be had by a claim of their own.
     """
 
     namespace: str
@@ -55,6 +56,7 @@ class Seat:
     devices: tuple[tuple[int, int], ...] = ()
     claims: tuple[tuple[str, tuple[Allotted, ...]], ...] = ()
     groups: tuple[str, ...] = ()
+    extended: tuple[tuple[str, tuple[Allotted, ...]], ...] = ()
 
     @property
     def key(self) -> str:
@@ -209,7 +211,6 @@ class Binder:
     waits: Executor | None = None
     has_node: Callable[[str], bool] = lambda _: True
     way: Way | None = None
-    resting: Resting = field(default_factory=Resting)
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
     resting: Resting = field(default_factory=Resting)

@@ -55,6 +55,16 @@ class Groups:
         return found
 
     @cached_property
+    def made(self) -> dict[str, str]:
+        """Device class by claim that the engine thought of, for an extended resource; no object has its name."""
+        claims = self._snapshot.claims
+        if claims is None or claims.lowered is None:
+            return {}
+        known = {claim.key for claim in claims.lowered.claims}
+        thought = (claim for claim in claims.claims if claim.extended and claim.key not in known)
+        return {claim.key: claim.requests[0].device_class for claim in thought}
+
+    @cached_property
     def _nodes(self) -> dict[str, Node]:
         return {node.name: node for node in self._snapshot.nodes}
 

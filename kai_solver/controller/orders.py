@@ -80,8 +80,9 @@ def _seat(bind: Bind, pod: Pod, group: str, groups: Groups) -> Seat:
         node=bind.node,
         annotations=((names.RECEIVED_TYPE, received), *_zones(bind, groups.gpu_resources), *_membership(pod, group)),
         devices=tuple((device.index, device.milli) for device in bind.devices),
-        claims=tuple((grant.claim, grant.devices) for grant in bind.claims),
+        claims=tuple((grant.claim, grant.devices) for grant in bind.claims if grant.claim not in groups.made),
         groups=groups.of(bind, pod),
+        extended=tuple((groups.made[g.claim], g.devices) for g in bind.claims if g.claim in groups.made),
     )
 
 

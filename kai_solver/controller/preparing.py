@@ -4,10 +4,11 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kai_solver.cluster.api import Api
+from kai_solver.cluster.api import Api, Object
 from kai_solver.cluster.binding import Preparation, Way
 from kai_solver.cluster.bindrequests import BindRequests, Reckoned
 from kai_solver.cluster.devices import Devices
+from kai_solver.cluster.extended import Extended
 from kai_solver.cluster.patience import Patience
 from kai_solver.cluster.sharing import ReservationPod, Sharing, node_pool
 from kai_solver.cluster.store import Store
@@ -30,6 +31,8 @@ class Preparing:
         None: pods are bound here.
     claims
         Resource claims as they will be when what was begun is done.
+    pods
+        Pods likewise; asked first.
     clean
         Takes away what nobody uses any more, until told to stop.
     """
@@ -37,6 +40,7 @@ class Preparing:
     steps: tuple[Preparation, ...]
     way: Way | None
     claims: Overlay
+    pods: tuple[Overlay, ...]
     clean: Callable[[threading.Event], None]
 
 
@@ -47,10 +51,15 @@ def preparing(api: Api, store: Store, settings: ControllerSettings, fence: Calla
         pool = settings.node_pool_key, settings.node_pool
         patience = Patience(settings.binder_wait, fence)
         requests = BindRequests(api, store, patience, devices, pool, settings.scheduler_name)
-        return Preparing((Reckoned(devices),), requests, requests.overlay, requests.run)
+        return Preparing((Reckoned(devices),), requests, requests.overlay, (), requests.run)
     stated = settings.sharing
     kind = ReservationPod(settings.lease_name[:63], stated.image, stated.service_account, stated.runtime_class)
     is_ours = node_pool(store, settings.node_pool_key, settings.node_pool)
     volumes = Volumes(api, store, Patience(settings.volume_wait, fence))
     sharing = Sharing(api, store, Patience(stated.wait, fence), kind, is_ours)
-    return Preparing((volumes, devices, sharing), None, devices.overlay, sharing.run)
+    extended = Extended(api, store)
+
+    def claims(found: tuple[Object, ...], now_s: float) -> tuple[Object, ...]:
+        return extended.claims(devices.overlay(found, now_s), now_s)
+
+    return Preparing((volumes, devices, extended, sharing), None, claims, (extended.pods,), sharing.run)

@@ -144,7 +144,7 @@ def kube_settings(settings: ControllerSettings) -> KubeSettings:
         node_pool=settings.node_pool,
         default_queue=settings.default_queue,
         no_shares="" if settings.sharing.image or settings.binding == "bindrequest" else NO_SHARES,
-        extended_claims=False,
+        extended_claims=settings.binding == "own",
         groups_pods=settings.grouping == "own",
     )
 

@@ -160,7 +160,15 @@ def _is_alike(old: Object, new: Mapping[str, Any]) -> bool:
     named = ("uid", "labels", "annotations", "creationTimestamp", "ownerReferences")
     if now.get("deletionTimestamp") or any(was.get(name) != now.get(name) for name in named):
         return False
+    if _claimed(old) != _claimed(new):
+        return False
     return all(before.get(name) == after.get(name) for name in (before.keys() | after.keys()) - _SPEC_ALONE)
+
+
+def _claimed(pod: Mapping[str, Any]) -> object:
+    """The claim that somebody made for the pod's extended resources."""
+    status = pod.get("status")
+    return status.get("extendedResourceClaimStatus") if isinstance(status, dict) else None
 
 
 def _stands_alone(pod: RawPod, key: str, reader: PodReader) -> bool:

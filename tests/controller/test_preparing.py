@@ -80,13 +80,22 @@ def test_what_an_earlier_leader_asked_for_is_no_place_for_others() -> None:
 DRIVER = "gpu.example.org"
 
 
-def test_a_claim_gets_the_device_that_its_selector_allows() -> None:
-    api = cluster()
-    selector = {"cel": {"expression": f"device.capacity['{DRIVER}'].memory.compareTo(quantity('40Gi')) >= 0"}}
-    api.create(DEVICE_CLASSES, "", {"metadata": {"name": "gpu"}, "spec": {}})
+def offer(api: MemoryApi, **device_class: str) -> None:
+    """A small device and a large one on the node, and a class of both."""
+    api.create(DEVICE_CLASSES, "", {"metadata": {"name": "gpu"}, "spec": device_class})
     devices = [{"name": name, "capacity": {"memory": {"value": size}}} for name, size in (("s", "20Gi"), ("l", "80Gi"))]
     spec = {"driver": DRIVER, "nodeName": "a", "pool": {"name": "a", "generation": 1, "resourceSliceCount": 1}}
     api.create(RESOURCE_SLICES, "", {"metadata": {"name": "slice"}, "spec": {**spec, "devices": devices}})
+
+
+def given(claim: Object) -> list[str]:
+    return [found["device"] for found in claim["status"]["allocation"]["devices"]["results"]]
+
+
+def test_a_claim_gets_the_device_that_its_selector_allows() -> None:
+    api = cluster()
+    offer(api)
+    selector = {"cel": {"expression": f"device.capacity['{DRIVER}'].memory.compareTo(quantity('40Gi')) >= 0"}}
     exactly = {"deviceClassName": "gpu", "selectors": [selector]}
     request = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
     metadata = {"name": "c", "labels": {"kai.scheduler/queue": "q"}}
@@ -95,9 +104,33 @@ def test_a_claim_gets_the_device_that_its_selector_allows() -> None:
     api.patch(PODS, "n", "p", {"spec": {"resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}]}})
     with running(api):
         until(lambda: bound(api) == {"p"})
-    status = api.get(RESOURCE_CLAIMS, "n", "c")["status"]
-    assert [found["device"] for found in status["allocation"]["devices"]["results"]] == ["l"]
-    assert [found["name"] for found in status["reservedFor"]] == ["p"]
+    claim = api.get(RESOURCE_CLAIMS, "n", "c")
+    assert given(claim) == ["l"]
+    assert [found["name"] for found in claim["status"]["reservedFor"]] == ["p"]
+
+
+def test_an_extended_resource_that_a_class_offers_is_had_by_a_claim_of_our_own() -> None:
+    api = cluster()
+    offer(api, extendedResourceName="example.org/gpu")
+    for index in range(3):
+        limits = {"example.org/gpu": "1"}
+        spec = {"schedulerName": "kai-scheduler", "containers": [{"name": "c", "resources": {"limits": limits}}]}
+        metadata = {"name": f"p{index}", "labels": {"kai.scheduler/queue": "q"}}
+        api.create(PODS, "n", {"metadata": metadata, "spec": spec})
+    with running(api):
+        until(lambda: len(bound(api)) == 2)
+        pods = [found for found in api.page(PODS, namespace="n").items if found["spec"].get("nodeName")]
+        stated = {found["status"]["extendedResourceClaimStatus"]["resourceClaimName"] for found in pods}
+        claims = {claim["metadata"]["name"]: claim for claim in api.page(RESOURCE_CLAIMS).items}
+        assert claims.keys() == stated
+        assert sorted(device for claim in claims.values() for device in given(claim)) == ["l", "s"]
+        (name,) = {"p0", "p1", "p2"} - bound(api)
+
+        def told() -> str:
+            found = api.get(PODS, "n", name).get("status", {}).get("conditions") or [{}]
+            return str(found[0].get("message"))
+
+        until(lambda: "no nodes with enough resources" in told() or "Insufficient" in told())
 
 
 @pytest.mark.parametrize("binding", ["own", "bindrequest"])

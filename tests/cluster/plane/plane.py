@@ -26,6 +26,9 @@ ROOT = HERE.parents[2]
 START_S = 60.0
 """How long a component may take until it answers, on a machine that is busy with other tests."""
 
+GATES = "--feature-gates=DRAExtendedResource=true"
+"""Off by itself in Kubernetes 1.34, on from 1.36."""
+
 ADMIN, OURS = "admin-token", "our-token"
 ACCOUNT = "system:serviceaccount:kai-solver:kai-solver"
 
@@ -248,6 +251,7 @@ class Plane:
             "--endpoint-reconciler-type=none",
             "--disable-admission-plugins=ServiceAccount",  # pods need not wait for their namespace's account
             "--shutdown-delay-duration=0s",
+            GATES,
         ]
 
     def _manager_flags(self) -> list[str]:
@@ -259,6 +263,7 @@ class Plane:
             "--kube-api-qps=500",
             "--kube-api-burst=1000",
             "--concurrent-job-syncs=10",
+            GATES,
         ]
 
     def _scheduler_flags(self) -> list[str]:

@@ -107,8 +107,25 @@ def test_kais_binder_allocates_what_its_request_says(cluster: Cluster, requestin
         assert entry["name"] == "gpu"
 
 
-def test_what_only_a_class_offers_is_refused_by_name(cluster: Cluster) -> None:
+@pytest.mark.parametrize("resource", ["example.org/gpu", "deviceclass.resource.kubernetes.io/gpu"])
+def test_what_a_class_offers_as_an_extended_resource_is_had_by_a_claim_of_ours(cluster: Cluster, resource: str) -> None:
+    cluster.plane.api.patch(DEVICE_CLASSES, "", "gpu", {"spec": {"extendedResourceName": "example.org/gpu"}})
     cluster.controller()
+    for index in range(3):
+        cluster.pod(f"asking-{index}", "research", 0, amounts={resource: "2"})
+    cluster.wait_bound(2, "asking")
+    stated = {found["status"]["extendedResourceClaimStatus"]["resourceClaimName"] for found in cluster.bound()}
+    claims = cluster.plane.api.page(RESOURCE_CLAIMS, namespace=SPACE).items
+    assert {claim["metadata"]["name"] for claim in claims} == stated
+    assert [sorted(given(claim)) for claim in claims] == [["large", "small"], ["large", "small"]]
+    bound = sorted(found["metadata"]["name"] for found in cluster.bound())
+    (late,) = {f"asking-{index}" for index in range(3)} - set(bound)
+    cluster.plane.api.delete(PODS, SPACE, bound[0])
+    wait_for("the third has them", lambda: late in {found["metadata"]["name"] for found in cluster.bound()})
+
+
+def test_kais_binder_is_not_asked_for_what_only_a_class_offers(cluster: Cluster, requesting: None) -> None:
+    cluster.controller(binding="bindrequest")
     cluster.pod("asking", "research", 0, amounts={"deviceclass.resource.kubernetes.io/gpu": "1"})
     wait_for("it is told", lambda: "offered only by DeviceClass gpu" in condition(cluster, "asking").get("message", ""))
     assert cluster.bound() == []

@@ -1,0 +1,186 @@
+"""Extended resources that DRA serves (KEP-5004): we make the claim, and tell the kubelet of it in the pod's status.
+
+As kube-scheduler's plugin DynamicResources does. A server whose feature gate ``DRAExtendedResource`` is off keeps no
+``status.extendedResourceClaimStatus``: that is how it is known, and then nothing of this is tried for a while.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from kai_solver.claims.extended import PREFIX
+from kai_solver.cluster.api import Api, ApiError, Object, key_of, meta
+from kai_solver.cluster.binding import BindError, Seat
+from kai_solver.cluster.devices import FINALIZER, allocation_of
+from kai_solver.cluster.resources import DEVICE_CLASSES, PODS, RESOURCE_CLAIMS
+from kai_solver.cluster.store import Store
+from kai_solver.domain import Allotted
+from kai_solver.kubeobjects.raw import Raw
+
+MARK = "resource.kubernetes.io/extended-resource-claim"
+STATUS = "extendedResourceClaimStatus"
+AGAIN_S = 600.0
+"""A server without the feature gate is asked again only then."""
+
+OFF = "the API server's feature gate DRAExtendedResource is off: ask for the device by a resource claim"
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What a pod gets: the claim, as it will be until it is made, and what the pod's status says of it."""
+
+    uid: str
+    claim: Object
+    status: Object
+
+
+@dataclass(slots=True)
+class Extended:
+    """`Preparation` of such claims; what no watch has shown is laid over pods and claims."""
+
+    api: Api
+    store: Store
+    clock: Callable[[], float] = time.monotonic
+    _given: dict[str, _Given] = field(default_factory=dict)
+    """By pod."""
+    _off_until_s: float = float("-inf")
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def concerns(self, seat: Seat) -> bool:
+        """Whether the plan gives the pod devices for an extended resource."""
+        return bool(seat.extended)
+
+    def assume(self, seat: Seat) -> None:
+        """Count the devices as the pod's."""
+        with suppress(BindError):
+            given = self._wanted(seat)
+            with self._lock:
+                self._given[seat.key] = given
+
+    def prepare(self, seat: Seat) -> None:
+        """Make the claim, allocate it, tell the pod.
+
+        Raises
+        ------
+        BindError
+            The server does not know such claims, or the plan does not fit the pod.
+        """
+        if self.clock() < self._off_until_s:
+            raise BindError(OFF)
+        given = self._wanted(seat)
+        if Raw(self.store.get(PODS, seat.key) or {}).get(f"status.{STATUS}"):
+            raise BindError("the pod has a claim for its extended resources already")
+        body = {key: given.claim[key] for key in ("metadata", "spec")}
+        body["metadata"] = {name: part for name, part in body["metadata"].items() if name not in ("name", "uid")}
+        body["metadata"]["generateName"] = f"{seat.name}-extended-resources-"
+        made = self.api.create(RESOURCE_CLAIMS, seat.namespace, body)
+        name = str(meta(made)["name"])
+        given = _Given(seat.uid, {**given.claim, "metadata": meta(made)}, given.status | {"resourceClaimName": name})
+        with self._lock:
+            self._given[seat.key] = given
+        status = {"status": given.claim["status"]}
+        self.api.patch(RESOURCE_CLAIMS, seat.namespace, name, status, subresource="status")
+        told = {"metadata": {"uid": seat.uid}, "status": {STATUS: given.status}}
+        pod = self.api.patch(PODS, seat.namespace, seat.name, told, subresource="status")
+        if not Raw(pod).get(f"status.{STATUS}"):
+            self._off_until_s = self.clock() + AGAIN_S
+            raise BindError(OFF)
+
+    def undo(self, seat: Seat) -> None:
+        """Take both away."""
+        with self._lock:
+            given = self._given.pop(seat.key, None)
+        if given is None or not meta(given.claim).get("uid"):
+            return
+        name = str(meta(given.claim)["name"])
+        with suppress(ApiError):
+            none = {"metadata": {"uid": seat.uid}, "status": {STATUS: None}}
+            self.api.patch(PODS, seat.namespace, seat.name, none, subresource="status")
+        with suppress(ApiError):
+            free = {"status": {"allocation": None, "reservedFor": None}}
+            self.api.patch(RESOURCE_CLAIMS, seat.namespace, name, free, subresource="status")
+            self.api.patch(RESOURCE_CLAIMS, seat.namespace, name, {"metadata": {"finalizers": None}})
+            self.api.delete(RESOURCE_CLAIMS, seat.namespace, name)
+
+    # -- what is wanted ------------------------------------------------------------------------------------------------
+
+    def _wanted(self, seat: Seat) -> _Given:
+        """One request for each container that asks, as kube-scheduler writes it."""
+        pod = self.store.get(PODS, seat.key)
+        if pod is None or meta(pod).get("uid") != seat.uid:
+            raise BindError("the pod is gone")
+        if len(seat.extended) != 1:
+            raise BindError("more than one extended resource by resource claim is not supported")
+        ((device_class, devices),) = seat.extended
+        requests: list[Object] = []
+        mappings: list[Object] = []
+        results: list[Allotted] = []
+        left = list(devices)
+        for name, container, resource, count in self._asking(Raw(pod), device_class):
+            exactly = {"deviceClassName": device_class, "allocationMode": "ExactCount", "count": count}
+            requests.append({"name": name, "exactly": exactly})
+            mappings.append({"containerName": container, "resourceName": resource, "requestName": name})
+            results += [Allotted(name, found.driver, found.pool, found.device) for found in left[:count]]
+            left = left[count:]
+        if left or len(results) != sum(request["exactly"]["count"] for request in requests):
+            raise BindError(f"{len(devices)} devices of class {device_class} are not what its containers ask for")
+        name = f"{seat.name}-extended-resources"
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": seat.name, "uid": seat.uid, "controller": True}
+        metadata: Object = {"name": name, "namespace": seat.namespace, "ownerReferences": [owner]}
+        metadata |= {"annotations": {MARK: "true"}, "finalizers": [FINALIZER]}
+        user = {"resource": "pods", "name": seat.name, "uid": seat.uid}
+        allocation = allocation_of(self.store, "", tuple(results), seat.node)
+        claim: Object = {"metadata": metadata, "spec": {"devices": {"requests": requests}}}
+        claim["status"] = {"allocation": allocation, "reservedFor": [user]}
+        return _Given(seat.uid, claim, {"resourceClaimName": name, "requestMappings": mappings})
+
+    def _asking(self, pod: Raw, device_class: str) -> Iterator[tuple[str, str, str, int]]:
+        """Name of the request, container, resource and number, of each container that asks for the class."""
+        found = Raw(self.store.get(DEVICE_CLASSES, device_class) or {})
+        names = {PREFIX + device_class, found.text("spec.extendedResourceName")} - {""}
+        before = pod.items("spec.initContainers")
+        for index, container in enumerate((*before, *pod.items("spec.containers"))):
+            stated = container.strings("resources.limits") | container.strings("resources.requests")
+            asked = sorted(names & stated.keys())
+            if asked and index < len(before):
+                raise BindError("init containers with extended resources by resource claim are not supported")
+            for number, resource in enumerate(asked):
+                yield f"container-{index}-request-{number}", container.text("name"), resource, int(stated[resource])
+
+    # -- what no watch has shown ---------------------------------------------------------------------------------------
+
+    def pods(self, pods: tuple[Object, ...], _now_s: float) -> tuple[Object, ...]:
+        """The pods with the claims that they are being given; all others are the very same."""
+        with self._lock:
+            if not self._given:
+                return pods
+            here = {key_of(pod): pod for pod in pods}
+            for key, given in list(self._given.items()):
+                if key not in here or meta(here[key]).get("uid") != given.uid or self._is_shown(here[key], given):
+                    del self._given[key]
+            told = {key: given.status for key, given in self._given.items()}
+        if not told:
+            return pods
+        return tuple(_told(pod, told.get(key_of(pod))) for pod in pods)
+
+    def claims(self, claims: tuple[Object, ...], _now_s: float) -> tuple[Object, ...]:
+        """The claims, and those that are being made; to be asked after `pods`."""
+        with self._lock:
+            given = {key_of(found.claim): found.claim for found in self._given.values()}
+        if not given:
+            return claims
+        return (*(claim for claim in claims if key_of(claim) not in given), *given.values())
+
+    def _is_shown(self, pod: Object, given: _Given) -> bool:
+        claim = self.store.get(RESOURCE_CLAIMS, key_of(given.claim))
+        shown = Raw(pod).text(f"status.{STATUS}.resourceClaimName") == given.status["resourceClaimName"]
+        return shown and claim is not None and bool(Raw(claim).get("status.allocation"))
+
+
+def _told(pod: Object, status: Object | None) -> Object:
+    if status is None:
+        return pod
+    stands = pod.get("status")
+    return {**pod, "status": {**(stands if isinstance(stands, dict) else {}), STATUS: status}}

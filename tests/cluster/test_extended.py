@@ -1,0 +1,157 @@
+"""Extended resources that DRA serves: a claim of our own, told to the pod, where the server knows such claims."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kai_solver.cluster.api import Object
+from kai_solver.cluster.binding import BindError, Seat
+from kai_solver.cluster.extended import AGAIN_S, Extended
+from kai_solver.cluster.memory import MemoryApi
+from kai_solver.cluster.resources import DEVICE_CLASSES, PODS, RESOURCE_CLAIMS, Resource
+from kai_solver.domain import Allotted
+from tests.cluster.preparing_world import World
+
+RESOURCE = "example.org/gpu"
+DEVICES = tuple(Allotted("gpu", "gpu.example.org", "a", f"gpu-{index}") for index in range(3))
+
+
+class Old(MemoryApi):
+    """A server without the feature gate: it drops the field."""
+
+    def patch(self, resource: Resource, namespace: str, name: str, body: Any, **words: Any) -> Object:
+        if resource == PODS and words.get("subresource") == "status":
+            body = {**body, "status": {k: v for k, v in body["status"].items() if k != "extendedResourceClaimStatus"}}
+        return super().patch(resource, namespace, name, body, **words)
+
+
+class Bench(World):
+    def __init__(self, api: MemoryApi | None = None) -> None:
+        super().__init__(api)
+        self.extended = Extended(self.api, self.store, lambda: self.now_s)
+        self.api.create(DEVICE_CLASSES, "", {"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": RESOURCE}})
+
+    def seat(self, *counts: int, count: int | None = None, resource: str = RESOURCE, **spec: Any) -> Seat:
+        """A pod whose containers ask for so many each, and the devices that the plan gives it."""
+        containers = [{"name": f"c{i}", "resources": {"limits": {resource: str(n)}}} for i, n in enumerate(counts)]
+        seat = self.pod("p", "a", containers=containers, **spec)
+        return replace(seat, extended=(("gpu", DEVICES[: sum(counts) if count is None else count]),))
+
+    def claims(self) -> list[Object]:
+        return self.api.page(RESOURCE_CLAIMS).items
+
+    def told(self) -> Any:
+        return self.api.get(PODS, "n", "p")["status"].get("extendedResourceClaimStatus")
+
+    def overlaid(self) -> tuple[Any, list[str]]:
+        """What a cycle sees: the pod's claim, and the names of all claims with their devices."""
+        (pod,) = self.extended.pods(self.store.all(PODS), 0.0)
+        claims = self.extended.claims(self.store.all(RESOURCE_CLAIMS), 0.0)
+        given = [f"{c['metadata']['name']}: {len(c['status']['allocation']['devices']['results'])}" for c in claims]
+        stated = pod["status"].get("extendedResourceClaimStatus") or {}
+        return stated.get("resourceClaimName"), given
+
+
+def test_the_claim_is_made_allocated_and_told_container_by_container() -> None:
+    bench = Bench()
+    seat = bench.seat(1, 2)
+    assert bench.extended.concerns(seat)
+    assert not bench.extended.concerns(replace(seat, extended=()))
+    bench.extended.prepare(seat)
+    (claim,) = bench.claims()
+    assert claim["metadata"]["name"].startswith("p-extended-resources-")
+    assert claim["metadata"]["annotations"] == {"resource.kubernetes.io/extended-resource-claim": "true"}
+    assert claim["metadata"]["ownerReferences"][0]["uid"] == seat.uid
+    assert [found["exactly"]["count"] for found in claim["spec"]["devices"]["requests"]] == [1, 2]
+    results = claim["status"]["allocation"]["devices"]["results"]
+    assert [(found["request"], found["device"]) for found in results] == [
+        ("container-0-request-0", "gpu-0"),
+        ("container-1-request-0", "gpu-1"),
+        ("container-1-request-0", "gpu-2"),
+    ]
+    assert claim["status"]["reservedFor"] == [{"resource": "pods", "name": "p", "uid": seat.uid}]
+    assert bench.told()["resourceClaimName"] == claim["metadata"]["name"]
+    assert bench.told()["requestMappings"][1] == {
+        "containerName": "c1",
+        "resourceName": RESOURCE,
+        "requestName": "container-1-request-0",
+    }
+
+
+def test_the_name_of_the_class_asks_for_it_too() -> None:
+    bench = Bench()
+    bench.extended.prepare(bench.seat(1, resource="deviceclass.resource.kubernetes.io/gpu"))
+    assert bench.told()["requestMappings"][0]["resourceName"] == "deviceclass.resource.kubernetes.io/gpu"
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ({"count": 1}, "are not what its containers ask for"),
+        ({"count": 3}, "are not what its containers ask for"),
+        ({"initContainers": [{"name": "i", "resources": {"limits": {RESOURCE: "1"}}}]}, "init containers"),
+    ],
+)
+def test_what_does_not_fit_the_pod_is_not_made(words: Any, why: str) -> None:
+    bench = Bench()
+    with pytest.raises(BindError, match=why):
+        bench.extended.prepare(bench.seat(2, **words))
+    assert bench.claims() == []
+
+
+def test_until_the_watch_shows_it_a_cycle_sees_it_all_the_same() -> None:
+    bench = Bench()
+    seat = bench.seat(2)
+    assert bench.overlaid() == (None, [])
+    bench.extended.assume(seat)
+    assert bench.overlaid() == ("p-extended-resources", ["p-extended-resources: 2"])
+    bench.extended.prepare(seat)
+    name = bench.claims()[0]["metadata"]["name"]
+    assert bench.overlaid() == (name, [f"{name}: 2"]), "the watch has shown neither"
+    bench.see()
+    pods = bench.store.all(PODS)
+    assert bench.extended.pods(pods, 0.0) is pods
+    assert bench.overlaid() == (name, [f"{name}: 2"])
+
+
+def test_what_could_not_be_bound_is_taken_away() -> None:
+    bench = Bench()
+    seat = bench.seat(1)
+    bench.extended.assume(seat)
+    bench.extended.undo(seat)
+    assert bench.overlaid() == (None, []), "nothing was made"
+    bench.extended.prepare(seat)
+    bench.extended.undo(seat)
+    assert bench.claims() == []
+    assert bench.told() is None
+    bench.extended.undo(seat)
+
+
+def test_a_server_without_the_feature_gate_is_known_by_what_it_does_not_keep() -> None:
+    bench = Bench(Old())
+    seat = bench.seat(1)
+    bench.extended.assume(seat)
+    with pytest.raises(BindError, match="DRAExtendedResource is off"):
+        bench.extended.prepare(seat)
+    bench.extended.undo(seat)
+    assert bench.claims() == []
+    with pytest.raises(BindError, match="DRAExtendedResource is off"):
+        bench.extended.prepare(seat)
+    assert bench.claims() == [], "nothing is tried"
+    bench.now_s = AGAIN_S + 1
+    with pytest.raises(BindError):
+        bench.extended.prepare(seat)
+    assert len(bench.claims()) == 1, "after a while it is tried again"
+
+
+def test_a_pod_that_is_gone_is_left_alone() -> None:
+    bench = Bench()
+    seat = bench.seat(1)
+    bench.extended.assume(seat)
+    bench.api.delete(PODS, "n", "p")
+    bench.see()
+    assert bench.extended.pods((), 0.0) == ()
+    assert bench.extended.claims((), 0.0) == ()
+    with pytest.raises(BindError, match="gone"):
+        bench.extended.prepare(seat)
