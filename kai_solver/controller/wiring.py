@@ -178,8 +178,9 @@ def _has_node(store: Store, name: str) -> bool:
 
 
 def _view(known: Known, before: Preparing, evictor: Evictor, settings: ControllerSettings) -> View:
-    overlays, claims, read_by = (known.promises.overlay, known.kin.overlay), before.claims, kube_settings(settings)
-    return View(known.store, known.assumed, known.kin.objects, read_by, overlays, claims, refused=evictor.protected)
+    overlays, read_by = (known.promises.overlay, known.kin.overlay, *before.pods), kube_settings(settings)
+    objects, claims, refused = known.kin.objects, before.claims, evictor.protected
+    return View(known.store, known.assumed, objects, read_by, overlays, claims, refused=refused)
 
 
 def _teller(

@@ -131,6 +131,10 @@ def test_an_extended_resource_that_a_class_offers_is_had_by_a_claim_of_our_own()
             return str(found[0].get("message"))
 
         until(lambda: "no nodes with enough resources" in told() or "Insufficient" in told())
+        first = pods[0]
+        api.delete(PODS, "n", first["metadata"]["name"], grace_s=0)
+        api.delete(RESOURCE_CLAIMS, "n", first["status"]["extendedResourceClaimStatus"]["resourceClaimName"])
+        until(lambda: name in bound(api))
 
 
 @pytest.mark.parametrize("binding", ["own", "bindrequest"])
