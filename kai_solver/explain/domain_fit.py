@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from kai_solver.domain import TopologyConstraint
 from kai_solver.explain.domain_lines import HOST
 from kai_solver.explain.explanation import DomainFit, DomainRoom
 from kai_solver.explain.node_fit import required_pods
@@ -19,19 +20,36 @@ _NAMED = 3
 
 
 def waiting_fits(after: Problem, gang: GangShape) -> Iterator[DomainFit]:
-    """For every part of a waiting gang under a required level: the domains that could hold it now, or if empty."""
+    """For every part of a waiting gang under a required level: the domains that could hold it now, or if empty.
+
+    Parts that are alike (segments) are told of together.
+    """
     required = set(required_pods(gang))
+    alike: dict[tuple[object, ...], list[tuple[str, list[int]]]] = {}
     for node in _constrained(gang.root):
-        tree = after.domains.get(node.topology.topology) if node.topology is not None else None
-        level = tree.level_index(node.topology.required) if tree is not None and node.topology is not None else None
         pods = [pod for leaf in leaves_below(node) for pod in leaf.pending if pod in required]
-        if tree is None or level is None or not pods:
-            continue
-        best = _rooms(after, tree, level, pods)
-        label = tree.topology.levels[level].node_label
-        name = "" if node is gang.root else node.name
-        text = _waiting_text(name, label, len(pods), best)
-        yield DomainFit(name, tree.topology.name, label, len(pods), text, tuple(best[:_NAMED]))
+        if pods:
+            likeness = node.topology, tuple(sorted(after.by_shape(pods).items()))
+            alike.setdefault(likeness, []).append(("" if node is gang.root else node.name, pods))
+    for (topology, _), parts in alike.items():
+        asked = topology if isinstance(topology, TopologyConstraint) else None
+        tree = after.domains.get(asked.topology) if asked is not None else None
+        level = tree.level_index(asked.required) if tree is not None and asked is not None else None
+        if tree is not None and level is not None:
+            yield _waiting_fit(after, tree, level, parts)
+
+
+def _waiting_fit(after: Problem, tree: DomainTree, level: int, parts: Sequence[tuple[str, list[int]]]) -> DomainFit:
+    label = tree.topology.levels[level].node_label
+    name, pods = parts[0]
+    best = _rooms(after, tree, level, pods)
+    text = _waiting_text(name, label, len(pods), best)
+    text = f"subgroup {text}" if name and len(parts) == 1 else text
+    if len(parts) > 1 and len(after.by_shape(pods)) == 1:
+        together = _rooms(after, tree, level, [pod for _, mine in parts for pod in mine])
+        now, empty = (sum(min(getattr(r, of) // len(pods), len(parts)) for r in together) for of in ("now", "empty"))
+        text = f"{len(parts)} subgroups like {text}; {now} of the {len(parts)} find room now, {empty} if all were empty"
+    return DomainFit(name, tree.topology.name, label, len(pods), text, tuple(best[:_NAMED]))
 
 
 def placed_fits(after: Problem, gang: GangShape) -> Iterator[DomainFit]:
@@ -79,7 +97,7 @@ def _rooms(after: Problem, tree: DomainTree, level: int, pods: Sequence[int], *,
 
 
 def _waiting_text(part: str, level: str, pods: int, best: Sequence[DomainRoom]) -> str:
-    who = f"subgroup {part}: " if part else ""
+    who = f"{part}: " if part else ""
     asks = f"{who}{pods} pods must be in one domain of {level}"
     roomy = [room for room in best if room.now >= pods]
     if roomy:

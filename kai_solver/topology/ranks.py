@@ -25,6 +25,8 @@ D = TypeVar("D")
 
 def rank_of(labels: Mapping[str, str]) -> Rank | None:
     """The rank that a pod's labels tell; None where they tell none."""
+    if not labels:
+        return None
     own = _number(labels, (OWN_RANK,))
     if own is not None:
         return (own,)

@@ -76,11 +76,20 @@ def test_no_domain_is_large_enough() -> None:
     assert fit.text.endswith("none would take them even if it were empty")
 
 
-def test_parts_that_fit_alone_say_so() -> None:
+def test_parts_that_are_alike_are_told_of_together() -> None:
     wants = gang("w", (PodSet("a", 2, CLIQUE), PodSet("b", 2, CLIQUE)))
-    fits = domains_of("w", nodes(c0=2, c1=1), wants)
-    assert [fit.part for fit in fits] == ["a", "b"]
-    assert all(fit.text.endswith("b/c0 (2) would take them, each part alone") for fit in fits)
+    [fit] = domains_of("w", nodes(c0=3, c1=1), wants)
+    assert fit.text == (
+        "2 subgroups like a: 2 pods must be in one domain of clique; b/c0 (2) would take them, each part alone; "
+        "1 of the 2 find room now, 1 if all were empty"
+    )
+
+
+def test_parts_that_are_not_alike_are_told_of_one_by_one() -> None:
+    wants = gang("w", (PodSet("a", 2, CLIQUE), PodSet("b", 3, CLIQUE)))
+    fits = domains_of("w", nodes(c0=3, c1=1), wants)
+    assert [fit.text.partition(":")[0] for fit in fits] == ["subgroup a", "subgroup b"]
+    assert all(fit.text.endswith("would take them, each part alone") for fit in fits)
 
 
 def test_who_lies_in_more_domains_than_need_be_is_told_of_fewer() -> None:
