@@ -56,6 +56,11 @@ class ApiError(KaiSolverError):
         """Worth another try: no answer, too many requests, or a fault of the server's own."""
         return self.status in (0, 408, 425, 429) or self.status >= 500
 
+    @property
+    def is_unclear(self) -> bool:
+        """What was asked for may have been done all the same: the answer got lost, or the server lost its way."""
+        return self.status in (0, 408) or self.status >= 500
+
 
 @dataclass(frozen=True, slots=True)
 class Page:

@@ -1,8 +1,9 @@
 """What was done and is not seen yet: between a write and the watch that shows it, cycles count it all the same.
 
 Without this, a cycle that begins before the watch has caught up would give a pod's place away a second time. An
-assumption lasts until the API server shows the same, shows that it cannot be (the pod is gone, or another one has its
-name), or until it is too old to be believed.
+assumption lasts until the API server shows the same, or shows that it cannot be (the pod is gone, or another one has
+its name). A binding is believed however long that takes, for a watch may be silent for minutes; what nobody knows (was
+it bound, will it leave) only for a while.
 """
 
 import threading
@@ -15,14 +16,14 @@ from kai_solver.kubeobjects.gpus import group_labels
 from kai_solver.kubeobjects.raw import format_time
 
 LONGEST_S = 30.0
-"""Seconds after which what nobody confirmed is no longer believed; a watch is behind by far less."""
+"""Seconds after which what is not certain is no longer believed; a watch is seldom behind by so much."""
 
 
 @dataclass(slots=True)
 class _Assumption:
     """One pod's: bound to ``node`` (empty: not), leaving; the last object that it was laid over, and the result.
 
-    ``held``: its binding is under way, however long that takes.
+    ``certain``: it stands until it is seen or taken back; else it is believed for `LONGEST_S`.
     """
 
     uid: str
@@ -30,7 +31,7 @@ class _Assumption:
     node: str = ""
     groups: tuple[str, ...] = ()
     leaving: bool = False
-    held: bool = False
+    certain: bool = False
     over: Object | None = None
     result: Object | None = None
 
@@ -44,19 +45,17 @@ class Assumed:
         self.expired = 0
         """How many were never confirmed."""
 
-    def bound(
-        self, key: str, uid: str, node: str, now_s: float, groups: tuple[str, ...] = (), *, held: bool = False
-    ) -> None:
-        """The pod is being bound to ``node``, sharing the devices of ``groups`` there; ``held``: until it ``ended``."""
+    def bound(self, key: str, uid: str, node: str, now_s: float, groups: tuple[str, ...] = ()) -> None:
+        """The pod is being bound to ``node``, or is; sharing the devices of ``groups`` there."""
         with self._lock:
-            self._pods[key] = _Assumption(uid, now_s, node=node, groups=groups, held=held)
+            self._pods[key] = _Assumption(uid, now_s, node=node, groups=groups, certain=True)
 
-    def ended(self, key: str, now_s: float) -> None:
-        """The pod was bound: the watch should show it soon."""
+    def doubted(self, key: str, now_s: float) -> None:
+        """Nobody knows whether the pod was bound: its place counts for a while, also when it is told to `forget`."""
         with self._lock:
             assumption = self._pods.get(key)
             if assumption is not None:
-                assumption.held, assumption.since_s = False, now_s
+                assumption.certain, assumption.since_s = False, now_s
 
     def leaves(self, key: str, uid: str, now_s: float) -> None:
         """The pod is being evicted."""
@@ -64,43 +63,52 @@ class Assumed:
             self._pods[key] = _Assumption(uid, now_s, leaving=True)
 
     def forget(self, key: str) -> None:
-        """It was not done after all."""
+        """The pod was not bound after all."""
         with self._lock:
-            self._pods.pop(key, None)
+            assumption = self._pods.get(key)
+            if assumption is not None and assumption.certain:
+                del self._pods[key]
 
     def __len__(self) -> int:
         return len(self._pods)
 
     def overlay(self, pods: Iterable[Object], now_s: float) -> tuple[Object, ...]:
-        """The pods as they will be; pods that nothing is assumed of are the very same objects."""
+        """The pods as they will be; pods that nothing is assumed of are the very same objects.
+
+        ``now_s``: when ``pods`` were looked at, or before: what was assumed later they do not refute.
+        """
         with self._lock:
             self._expire(now_s)
             if not self._pods:
                 return tuple(pods)
             left = set(self._pods)
-            found = tuple(self._laid(pod, left) for pod in pods)
+            found = tuple(self._laid(pod, left, now_s) for pod in pods)
             for key in left:
-                del self._pods[key]  # the pod is gone
+                self._settle(key, now_s)  # the pod is gone
             return found
 
     def _expire(self, now_s: float) -> None:
         for key, assumption in list(self._pods.items()):
-            if not assumption.held and now_s - assumption.since_s > LONGEST_S:
+            if not assumption.certain and now_s - assumption.since_s > LONGEST_S:
                 del self._pods[key]
                 self.expired += 1
 
-    def _laid(self, pod: Object, left: set[str]) -> Object:
+    def _laid(self, pod: Object, left: set[str], now_s: float) -> Object:
         key = key_of(pod)
         assumption = self._pods.get(key)
         if assumption is None:
             return pod
         left.discard(key)
         if _is_settled(pod, assumption):
-            del self._pods[key]
+            self._settle(key, now_s)
             return pod
         if assumption.over is not pod or assumption.result is None:
             assumption.over, assumption.result = pod, _changed(pod, assumption)
         return assumption.result
+
+    def _settle(self, key: str, now_s: float) -> None:
+        if self._pods[key].since_s <= now_s:
+            del self._pods[key]
 
 
 def _is_settled(pod: Object, assumption: _Assumption) -> bool:

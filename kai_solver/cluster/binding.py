@@ -22,7 +22,7 @@ from kai_solver.domain import Allotted
 from kai_solver.errors import KaiSolverError
 
 TRY_S = 20.0
-"""How long a bind is tried: longer than an API server takes to restart, shorter than an assumption lasts."""
+"""How long a bind is tried: longer than an API server takes to restart."""
 
 FIRST_WAIT_S = 0.05
 
@@ -194,6 +194,8 @@ class Binder:
         Told, in some thread, what became of each gang.
     waits
         Where pods are prepared, which may take minutes; None: in ``pool``, too.
+    patient
+        Where gangs run that must wait for others, so that they do not hold up the rest; None: with the rest.
     has_node
         Whether a node is there: a pod that is bound to one that is not would hold its gang up.
     way
@@ -214,6 +216,7 @@ class Binder:
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
     resting: Resting = field(default_factory=Resting)
+    patient: Executor | None = None
     _open: set[str] = field(default_factory=set)
     _asked: set[str] = field(default_factory=set)
     """Of these, gangs that wait for somebody else's binding."""
@@ -232,15 +235,16 @@ class Binder:
             return bool(self._open - self._asked)
 
     def submit(self, gang: GangSeats, runner: Executor) -> None:
-        """Assume the pods bound, and bind them in ``runner``, which waits for ``pool``."""
+        """Assume the pods bound, and bind them in ``runner``, or in ``patient``; either waits for ``pool``."""
         now_s = self.clock()
         with self._lock:
             self._open.add(gang.gang)
         for seat in gang.seats:
-            self.assumed.bound(seat.key, seat.uid, seat.node, now_s, seat.groups, held=True)
+            self.assumed.bound(seat.key, seat.uid, seat.node, now_s, seat.groups)
             for step in self._steps_of(seat):
                 step.assume(seat)
-        runner.submit(self._guarded, gang, self._remembered)
+        must_wait = self.way is not None or any(map(self._steps_of, gang.seats))
+        (self.patient if self.patient and must_wait else runner).submit(self._guarded, gang, self._remembered)
 
     def _guarded(self, gang: GangSeats, act: Callable[[GangSeats], GangBound]) -> None:
         began_s = self.clock()
@@ -248,11 +252,11 @@ class Binder:
         try:
             outcome = act(gang)
         except BaseException:
+            self.resting.failed(gang.gang)
+            self._undo(gang.seats)
             self._forget(gang.seats)
             raise
         finally:
-            for seat in outcome.bound:
-                self.assumed.ended(seat.key, self.clock())
             with self._lock:
                 self._open.discard(gang.gang)
             self.done(GangBound(outcome.gang, outcome.bound, outcome.failed, outcome.released, self.clock() - began_s))
@@ -316,7 +320,7 @@ class Binder:
     def _bind(self, gang: GangSeats, seats: Sequence[Seat]) -> dict[str, str]:
         """Bind all that are ready; why it failed by pod."""
         way = self.way or Directly(self.api, self.has_node)
-        failed = self._each(seats, lambda seat: self._trying(lambda: way.bind(seat)))
+        failed = self._each(seats, lambda seat: self._bind_one(way, seat))
         asked = [seat for seat in seats if seat.key not in failed]
         with self._lock:
             self._asked.add(gang.gang)
@@ -328,6 +332,14 @@ class Binder:
         lost = [seat for seat in asked if seat.key in failed]
         self._each(lost, lambda seat: self._trying(lambda: way.take_back(seat)))
         return failed
+
+    def _bind_one(self, way: Way, seat: Seat) -> None:
+        try:
+            self._trying(lambda: way.bind(seat))
+        except ApiError as error:
+            if error.is_unclear:
+                self.assumed.doubted(seat.key, self.clock())
+            raise
 
     def _steps_of(self, seat: Seat) -> list[Preparation]:
         return [step for step in self.steps if step.concerns(seat)]

@@ -48,7 +48,10 @@ class Workers(_Part):
     writes: int = Field(default=16, ge=1, le=256, description="Requests to the API server at one time.")
     gangs: int = Field(default=32, ge=1, le=1024, description="Gangs whose binding is under way at one time.")
     waits: int = Field(
-        default=64, ge=1, le=1024, description="Pods that wait for volumes, shared devices or claims at one time."
+        default=64,
+        ge=1,
+        le=1024,
+        description="Pods, and gangs, that wait for volumes, devices or KAI's binder at one time.",
     )
 
 

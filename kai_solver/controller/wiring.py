@@ -45,15 +45,16 @@ Fence = Callable[[], bool]
 
 @dataclass(frozen=True, slots=True)
 class Pools:
-    """Threads: one for each write, for each gang that is being bound, for each pod that waits for something."""
+    """Threads: one for each write, for each gang that is being bound, for each pod or gang that waits for something."""
 
     writes: Executor
     gangs: Executor
     waits: Executor
+    patient: Executor
 
     def close(self) -> None:
         """Begin nothing new."""
-        for pool in (self.gangs, self.writes, self.waits):
+        for pool in (self.gangs, self.patient, self.writes, self.waits):
             pool.shutdown(wait=False, cancel_futures=True)
 
 
@@ -105,11 +106,13 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
     evictor = Evictor(api, known.assumed, fence, _rates(settings), clock)
     view = _view(known, before, evictor, settings)
     decider = Decider(settings.model, settings.budget, functools.partial(_note_fault, metrics))
-    pools = Pools(**{name: ThreadPoolExecutor(size, name) for name, size in settings.workers})
+    sizes = {**dict(settings.workers), "patient": settings.workers.waits}
+    pools = Pools(**{name: ThreadPoolExecutor(size, name) for name, size in sizes.items()})
     told, pool = Reporters(), settings.node_pool or "default"
     has_node = functools.partial(_has_node, known.store)
     steps, way = before.steps, before.way
     binder = Binder(api, known.assumed, pools.writes, fence, told.bound, steps, pools.waits, has_node, way, clock)
+    binder.patient = pools.patient
     teller = None if settings.dry_run else _teller(api, known.store, settings, fence, binder, decider, view, clock)
     for reporter in (*_reporters(known, metrics, decider, teller, clock, pool), *reporters):
         told.add(reporter)

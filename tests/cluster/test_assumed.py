@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from kai_solver.cluster.assumed import LONGEST_S, Assumed
 
 
@@ -49,13 +51,37 @@ def test_a_pod_that_is_gone_is_forgotten() -> None:
     assert len(assumed) == 0
 
 
-def test_what_nobody_confirms_is_not_believed_for_ever() -> None:
+def test_a_bind_counts_however_long_the_watch_is_silent() -> None:
     assumed = Assumed()
     assumed.bound("n/p", "u", "n1", 0.0)
-    waiting = pod()
-    assert assumed.overlay([waiting], LONGEST_S)[0] is not waiting
-    assert assumed.overlay([waiting], LONGEST_S + 1)[0] is waiting
+    assert assumed.overlay([pod()], 1e6)[0]["spec"]["nodeName"] == "n1", "or its GPUs would be promised again"
+    assert assumed.expired == 0
+
+
+def test_what_nobody_knows_is_not_believed_for_ever() -> None:
+    assumed = Assumed()
+    assumed.bound("n/p", "u", "n1", 0.0)
+    assumed.doubted("n/p", 20.0)
+    assumed.forget("n/p")
+    assumed.doubted("n/other", 20.0)
+    assert assumed.overlay([pod()], 20.0 + LONGEST_S)[0]["spec"]["nodeName"] == "n1", "it may have been bound"
+    assert "nodeName" not in assumed.overlay([pod()], 21.0 + LONGEST_S)[0]["spec"]
     assert assumed.expired == 1
+
+
+def test_an_eviction_that_nobody_shows_is_not_believed_for_ever() -> None:
+    assumed = Assumed()
+    assumed.leaves("n/p", "u", 0.0)
+    assert "deletionTimestamp" in assumed.overlay([pod()], LONGEST_S)[0]["metadata"]
+    assert "deletionTimestamp" not in assumed.overlay([pod()], LONGEST_S + 1)[0]["metadata"]
+
+
+@pytest.mark.parametrize("older", [[], [pod(uid="the one before")]])
+def test_who_looked_earlier_refutes_nothing(older: list[dict[str, Any]]) -> None:
+    assumed = Assumed()
+    assumed.bound("n/p", "u", "n1", 2.0)
+    assert assumed.overlay(older, 1.0) == tuple(older), "the pod was not there yet"
+    assert assumed.overlay([pod()], 3.0)[0]["spec"]["nodeName"] == "n1"
 
 
 def test_what_was_not_done_is_taken_back() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kai_solver.cluster import binding
 from kai_solver.cluster.api import ApiError, Object
 from kai_solver.cluster.assumed import Assumed
 from kai_solver.cluster.binding import Binder, BindError, GangBound, GangSeats, Seat
@@ -261,21 +262,31 @@ def test_a_fault_of_our_own_leaves_no_gang_open() -> None:
         def prepare(self, seat: Seat) -> None:
             raise ZeroDivisionError
 
-    bench = Bench(Broken())
+    step = Broken()
+    bench = Bench(step)
     assert len(bench.run().failed) == 4
     assert len(bench.assumed) == 0
+    assert step.undone == ["p1", "p2", "p3"], "devices that were assumed would be lost to all"
+    assert bench.binder.resting.now() == {"n/g"}, "or it would be tried in every cycle"
 
 
-def test_a_place_is_kept_however_long_its_preparation_takes() -> None:
+def test_a_place_is_kept_however_long_it_takes_to_be_seen() -> None:
     bench = Bench()
-    seat = bench.seats[0]
-    bench.assumed.bound(seat.key, seat.uid, seat.node, 0.0, ("g",), held=True)
-    (pod, *_) = bench.assumed.overlay(bench.api.page(PODS).items, 1e6)
-    assert pod["spec"]["nodeName"] == "node0"
-    assert pod["metadata"]["labels"] == {"runai-gpu-group": "g"}
-    bench.assumed.ended(seat.key, 1e6)
-    assert bench.assumed.overlay(bench.api.page(PODS).items, 1e6 + 29)[0]["spec"].get("nodeName") == "node0"
-    assert bench.assumed.overlay(bench.api.page(PODS).items, 1e6 + 31)[0]["spec"].get("nodeName") is None
+    waiting = bench.api.page(PODS).items
+    assert bench.run().bound
+    seen = bench.assumed.overlay(waiting, bench.binder.clock() + 1e6)
+    assert [pod["spec"].get("nodeName") for pod in seen] == bench.nodes(), "a watch may be silent for minutes"
+
+
+def test_a_place_is_kept_while_nobody_knows_whether_its_pod_was_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(binding, "TRY_S", 0.0)
+    bench = Bench()
+    waiting = bench.api.page(PODS).items
+    bench.api.after = lambda name: ApiError(0, "reset") if name == "p3" else None
+    outcome = bench.run(needed=3)
+    assert [seat.name for seat, _ in outcome.failed] == ["p3"]
+    assert bench.nodes()[3] == "node3", "the answer got lost"
+    assert bench.assumed.overlay(waiting, bench.binder.clock())[3]["spec"].get("nodeName") == "node3"
 
 
 def test_all_is_assumed_before_anything_is_done() -> None:
@@ -299,6 +310,24 @@ def test_long_preparations_do_not_hold_up_other_binds() -> None:
         assert len(bench.run().bound) == 4
     assert len(seen) == 3
     assert all(name.startswith("wait") for name in seen)
+
+
+def test_gangs_that_wait_for_others_do_not_hold_up_the_rest() -> None:
+    class Slow(Step):
+        def prepare(self, seat: Seat) -> None:
+            assert go.wait(20)
+
+    go = threading.Event()
+    bench = Bench(Slow())
+    plain, volume = bench.seats[0], bench.seats[1]
+    with ThreadPoolExecutor(1) as runner, ThreadPoolExecutor(1) as patient, ThreadPoolExecutor(1) as waits:
+        bench.binder.patient, bench.binder.waits = patient, waits
+        bench.binder.submit(GangSeats("n/slow", (volume,), 1), runner)
+        bench.binder.submit(GangSeats("n/quick", (plain,), 1), runner)
+        runner.submit(lambda: None).result(20)
+        assert bench.nodes() == ["node0", "", "", ""]
+        go.set()
+    assert bench.nodes() == ["node0", "node1", "", ""]
 
 
 def test_who_stops_leading_takes_nothing_back() -> None:
