@@ -23,6 +23,9 @@ FIRST_WAIT_S = 5.0
 LONGEST_WAIT_S = 300.0
 """How long a pod that a disruption budget protects is not asked for again: twice as long after each refusal."""
 
+FORGOTTEN_S = 600.0
+"""A pod that nobody asked for so long after it might have been asked for again is as if it had never been refused."""
+
 
 @dataclass(frozen=True, slots=True)
 class Departure:
@@ -113,6 +116,9 @@ class Evictor:
     def protected(self, now_s: float) -> frozenset[str]:
         """Pods (``namespace/name``) that were refused lately and are not to be asked for yet."""
         with self._lock:
+            self._refusals = {
+                key: found for key, found in self._refusals.items() if now_s < found.until_s + FORGOTTEN_S
+            }
             return frozenset(key for key, refusal in self._refusals.items() if now_s < refusal.until_s)
 
     def evict(self, departure: Departure) -> Departed:

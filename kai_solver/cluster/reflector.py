@@ -81,7 +81,7 @@ class Reflector:
             try:
                 page = self._api.page(self.resource, continue_=continue_)
             except ApiError as error:
-                if error.is_missing or (self._is_optional and error.status == 403):
+                if self._may_be_without(error):
                     self._be_without(error)
                     return
                 if error.is_gone and continue_:
@@ -94,6 +94,10 @@ class Reflector:
                 self._store.replace(self.resource, items)
                 self._version = page.resource_version
                 return
+
+    def _may_be_without(self, error: ApiError) -> bool:
+        """Whether there is no such kind here. Those of the core always are: a server that denies it is not itself."""
+        return (error.is_missing and bool(self.resource.group)) or (self._is_optional and error.status == 403)
 
     def _be_without(self, error: ApiError) -> None:
         """There is nothing of the kind, for a while."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kai_solver.cluster.api import Object, WatchEvent, key_of
-from kai_solver.cluster.resources import NODES, PODS, Resource
+from kai_solver.cluster.resources import CSI_STORAGE_CAPACITIES, NODES, POD_GROUPS, PODS, QUEUES, Resource
 from kai_solver.cluster.trim import trimmed
 from kai_solver.kubeobjects import names
 
@@ -84,6 +84,8 @@ class Store:
 
 def is_worth_a_cycle(resource: Resource, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> bool:
     """Whether a change can make a difference to what is decided; heartbeats and our own notes on objects cannot."""
+    if resource == CSI_STORAGE_CAPACITIES:
+        return False  # no rule looks at them, and drivers write them all the time
     if before is None or after is None:
         return True
     try:
@@ -112,6 +114,6 @@ def _essence(resource: Resource, value: Mapping[str, Any]) -> object:
         return (*named, value.get("spec"), status.get("allocatable"), conditions)
     if resource == PODS:
         return (*named, value.get("spec"), status.get("phase"), status.get("nominatedNodeName"))
-    if "spec" in value and "status" in value and resource.group == "scheduling.run.ai":
+    if resource in (QUEUES, POD_GROUPS):
         return (*named, value.get("spec"))
     return {name: part for name, part in value.items() if name != "metadata"}, named

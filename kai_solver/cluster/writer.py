@@ -129,6 +129,8 @@ class Writer:
             written = wish.act()
         except ApiError as error:
             return self._failed(wish, error)
+        except Exception as error:  # an object that nobody thought of: the others are told all the same
+            return self._failed(wish, ApiError(400, type(error).__name__, str(error)))
         self._failures = 0
         if not written:
             return 0.0

@@ -54,6 +54,7 @@ class Controller:
         self.settings = settings
         self.stop = threading.Event()
         self.lost = False
+        """It may not go on, or cannot: it lost its leadership, or a part of it failed."""
         self.webhook: Webhook | None = None
         self._clock = clock
         self._explaining = Explaining()
@@ -71,7 +72,7 @@ class Controller:
         return self._parts.scheduler
 
     def run(self) -> bool:
-        """Run until told to stop; False where leadership was lost, so that the process must end.
+        """Run until told to stop; False where leadership was lost or a part failed, so that the process must end.
 
         Raises
         ------
@@ -84,13 +85,13 @@ class Controller:
         parts.known.kin.watch = self._watch
         for kind in parts.known.kinds:
             self._watch(kind)
-        _start(lambda: parts.known.kin.run(self.stop))
+        self._start(lambda: parts.known.kin.run(self.stop))
         if parts.teller is not None:
-            self._telling = _start(functools.partial(parts.teller.run, self.stop))
+            self._telling = self._start(functools.partial(parts.teller.run, self.stop))
         if acts and self.settings.leadership.enabled:
-            _start(lambda: parts.lease.run(self._on_lost))
+            self._start(lambda: parts.lease.run(self._on_lost))
         if acts:
-            _start(lambda: parts.preparing.clean(self.stop))
+            self._start(lambda: parts.preparing.clean(self.stop))
         try:
             with parts.decider:
                 parts.scheduler.run(self.stop)
@@ -102,7 +103,7 @@ class Controller:
 
     def _watch(self, kind: Resource) -> None:
         store, is_optional = self._parts.known.store, kind not in FIELDS
-        _start(Reflector(self._parts.api, kind, store, self.stop, self._complain, is_optional=is_optional).run)
+        self._start(Reflector(self._parts.api, kind, store, self.stop, self._complain, is_optional=is_optional).run)
 
     def fence(self) -> bool:
         """Whether this replica may act now."""
@@ -180,15 +181,24 @@ class Controller:
         self.lost = True
         self.stop.set()
 
+    def _start(self, target: Callable[[], None]) -> threading.Thread:
+        """A part in a thread of its own; where one fails the whole ends: a watch that stands still would deceive it."""
+
+        def run() -> None:
+            try:
+                target()
+            except Exception:
+                _LOG.exception("a part of the controller failed: this process ends")
+                self.lost = True
+                self.stop.set()
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        return thread
+
     def _complain(self, resource: Resource, error: ApiError) -> None:
         self.metrics.relists.labels(resource.name, error.reason).inc()
         _LOG.warning("list or watch failed", resource=resource.name, error=str(error))
-
-
-def _start(target: Callable[[], None]) -> threading.Thread:
-    thread = threading.Thread(target=target, daemon=True)
-    thread.start()
-    return thread
 
 
 def refuse_beside_kai(

@@ -15,6 +15,9 @@ from kai_solver.metrics import Metrics
 
 _LOG = structlog.get_logger(__name__)
 _REMEMBERED = 1000
+_EVICTED = 2000
+"""Gangs whose evicted pods are shown; each is a series of its own, and they would grow for ever."""
+
 _REJECTED = frozenset({Reason.QUEUE_DOES_NOT_EXIST, Reason.QUEUE_NOT_LEAF, Reason.SET_ASIDE})
 _NO_TURN = _REJECTED | {Reason.NOT_READY}
 
@@ -111,6 +114,7 @@ class MetricReporter:
         self._names: Mapping[int, str] = {}
         self._waits: deque[float] = deque(maxlen=_REMEMBERED)
         self._turns: dict[int, Counter[str]] = {}
+        self._evicted_of: dict[tuple[str, ...], None] = {}
 
     def cycle(self, cycle: Cycle) -> None:
         """All of a cycle."""
@@ -207,7 +211,14 @@ class MetricReporter:
         for departure in done:
             gang = gangs[departure.gang]
             self._metrics.preemptions.labels(self._class(gang.priority)).inc()
-            self._metrics.evicted.labels(gang.name, gang.namespace, gang.uid, self._pool, departure.rule).inc()
+            labels = gang.name, gang.namespace, gang.uid, self._pool, departure.rule
+            self._metrics.evicted.labels(*labels).inc()
+            self._evicted_of.pop(labels, None)
+            self._evicted_of[labels] = None
+        while len(self._evicted_of) > _EVICTED:
+            oldest = next(iter(self._evicted_of))
+            del self._evicted_of[oldest]
+            self._metrics.evicted.remove(*oldest)
 
 
 def _decision(pending: Pending) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from kai_solver.cluster.api import ApiError, Object
 from kai_solver.cluster.assumed import Assumed
-from kai_solver.cluster.evicting import Departure, Evictor, Rates
+from kai_solver.cluster.evicting import FORGOTTEN_S, Departure, Evictor, Rates
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import DISRUPTION_BUDGETS, PODS, Resource
 
@@ -83,6 +83,17 @@ class Noting(MemoryApi):
         (condition,) = body["status"]["conditions"]
         self._note(f"{condition['type']} {condition['status']}: {condition['message']}")
         return super().patch(resource, namespace, name, body, **options)
+
+
+def test_refusals_of_pods_that_nobody_asks_for_any_more_are_forgotten() -> None:
+    api, clock = Noting(refused="eviction"), Clock()
+    evictor = Evictor(api, Assumed(), lambda: True, clock=clock)
+    for name in ("p", "q"):
+        assert evictor.evict(departure(name, uid=running(api, name))).refused
+    clock.now += FORGOTTEN_S
+    assert len(evictor._refusals) == 2
+    assert evictor.protected(clock.now + 6.0) == frozenset()
+    assert not evictor._refusals, "or they would be kept for ever"
 
 
 def test_a_pod_is_told_why_before_it_is_evicted() -> None:

@@ -12,7 +12,7 @@ from kai_solver.cluster import reflector
 from kai_solver.cluster.api import ApiError, Page, WatchEvent
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.reflector import Reflector
-from kai_solver.cluster.resources import NODES, PODS, Resource
+from kai_solver.cluster.resources import NODES, PODS, QUEUES, Resource
 from kai_solver.cluster.store import Store
 
 
@@ -47,9 +47,13 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def reflecting(api: MemoryApi, *, is_optional: bool = False) -> Iterator[tuple[Store, list[ApiError]]]:
+def reflecting(
+    api: MemoryApi, *, is_optional: bool = False, resource: Resource = NODES
+) -> Iterator[tuple[Store, list[ApiError]]]:
     stop, store, complaints = threading.Event(), Store(), list[ApiError]()
-    one = Reflector(api, NODES, store, stop, lambda _resource, error: complaints.append(error), is_optional=is_optional)
+    one = Reflector(
+        api, resource, store, stop, lambda _resource, error: complaints.append(error), is_optional=is_optional
+    )
     thread = threading.Thread(target=one.run)
     thread.start()
     try:
@@ -156,7 +160,16 @@ def test_a_kind_that_we_may_not_see_is_empty_where_it_is_optional(is_optional: b
 
 def test_a_kind_that_is_not_installed_is_empty_and_no_error() -> None:
     api = Faulty(served=(PODS,))
-    with reflecting(api) as (store, complaints):
-        until(lambda: store.is_synced([NODES]))
+    with reflecting(api, resource=QUEUES) as (store, complaints):
+        until(lambda: store.is_synced([QUEUES]))
         until(lambda: api.lists > 2)
     assert not complaints
+
+
+def test_a_server_that_denies_a_kind_of_the_core_is_not_believed() -> None:
+    api = Faulty()
+    api.list_faults = [ApiError(404, "NotFound")] * 3
+    add(api, "a")
+    with reflecting(api) as (store, complaints):
+        until(lambda: names(store) == {"a"})
+    assert [error.status for error in complaints] == [404] * 3, "nodes do not go because a proxy answers for the server"

@@ -5,7 +5,16 @@ from typing import Any
 import pytest
 
 from kai_solver.cluster.api import WatchEvent
-from kai_solver.cluster.resources import JOBS, NODES, PODS, QUEUES, Resource
+from kai_solver.cluster.resources import (
+    BIND_REQUESTS,
+    CSI_STORAGE_CAPACITIES,
+    JOBS,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    QUEUES,
+    Resource,
+)
 from kai_solver.cluster.store import Store, is_worth_a_cycle
 
 
@@ -82,6 +91,10 @@ def node(**status: Any) -> dict[str, Any]:
         (PODS, pod("a"), pod("a", spec={"nodeName": "n1"}), True),
         (QUEUES, {"spec": {"priority": 1}, "status": {}}, {"spec": {"priority": 1}, "status": {"allocated": 1}}, False),
         (QUEUES, {"spec": {"priority": 1}}, {"spec": {"priority": 2}}, True),
+        (POD_GROUPS, {"spec": {"minMember": 1}}, {"spec": {"minMember": 1}, "status": {"phase": "Running"}}, False),
+        (BIND_REQUESTS, {"spec": {}, "status": {}}, {"spec": {}, "status": {"phase": "Failed"}}, True),
+        (CSI_STORAGE_CAPACITIES, {"capacity": "1Gi"}, {"capacity": "2Gi"}, False),
+        (CSI_STORAGE_CAPACITIES, None, {"capacity": "2Gi"}, False),
         (PODS, {"status": "nonsense"}, {"status": 3}, True),
     ],
 )

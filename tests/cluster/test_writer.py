@@ -14,7 +14,7 @@ class Clock:
 class World:
     def __init__(self, rate: float = 10.0) -> None:
         self.clock, self.leads, self.is_busy = Clock(), True, False
-        self.faults: list[ApiError] = []
+        self.faults: list[Exception] = []
         self.writer = Writer(lambda: self.leads, lambda: self.is_busy, rate, monotonic=self.clock)
         self.done: list[str] = []
 
@@ -119,6 +119,17 @@ def test_what_is_refused_for_good_is_dropped_and_told_once() -> None:
     assert world.all() == []
     assert told == [("a",)]
     assert world.writer.counts.refused == 2
+
+
+def test_a_fault_of_our_own_spares_the_other_wishes() -> None:
+    world = World()
+    told: list[str] = []
+    world.writer.complain = lambda _, error: told.append(error.reason)
+    world.faults = [AttributeError("'str' object has no attribute 'get'")]
+    world.wish("a")
+    world.wish("b")
+    assert world.all() == ["b"]
+    assert told == ["AttributeError"]
 
 
 def test_nothing_is_written_without_leadership() -> None:

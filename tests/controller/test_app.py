@@ -5,13 +5,13 @@ import json
 import threading
 import time
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 import urllib3
 
-from kai_solver.cluster.api import Object
+from kai_solver.cluster.api import Object, WatchEvent
 from kai_solver.cluster.lease import Lease, holder_of, is_live
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import EVENTS, LEASES, POD_GROUPS, PODS, QUEUES, SECRETS, Resource
@@ -95,6 +95,26 @@ def test_of_two_replicas_one_acts_and_the_other_follows() -> None:
     second.stop.set()
     for thread in threads:
         thread.join(20)
+
+
+def test_a_part_that_fails_ends_the_replica() -> None:
+    class Strange(MemoryApi):
+        def watch(self, resource: Resource, resource_version: str, timeout_s: float) -> Iterator[WatchEvent]:
+            if resource == PODS:
+                raise KeyError("nobody thought of this")
+            return super().watch(resource, resource_version, timeout_s)
+
+    api = cluster_of(Strange())
+    replica = Controller(api, ControllerSettings(**QUICK))
+    outcome: list[bool] = []
+    thread = threading.Thread(target=lambda: outcome.append(replica.run()))
+    thread.start()
+    try:
+        until(lambda: outcome == [False])
+    finally:
+        replica.stop.set()
+        thread.join(20)
+    assert holder_of(api, "kai-solver", "kai-solver-kai-scheduler") == "", "another one may begin at once"
 
 
 def test_two_scheduler_names_take_their_own_pods() -> None:

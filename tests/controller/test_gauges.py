@@ -9,6 +9,7 @@ from kai_solver.cluster.api import Object
 from kai_solver.cluster.evicting import Departed, Departure
 from kai_solver.cluster.resources import PODS
 from kai_solver.cluster.store import Store
+from kai_solver.controller import reporting
 from kai_solver.controller.endings import Endings
 from kai_solver.controller.gauges import ClusterGauges
 from kai_solver.controller.loop import Cycle
@@ -190,6 +191,18 @@ def test_only_rungs_of_the_model_are_acted_on() -> None:
     reporter = MetricReporter(metrics, ladder=lambda: (Rung.ALLOCATE, Rung.RECLAIM))
     reporter.cycle(cycle((gang(PodStatus.PENDING),), pending=(Pending("n/g", Reason.OVER_LIMIT, "", Proof("proven")),)))
     assert acted(metrics) == {"allocate": 1, "reclaim": 1}
+
+
+def test_evicted_gangs_are_not_shown_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reporting, "_EVICTED", 2)
+    metrics = Metrics()
+    reporter = MetricReporter(metrics)
+    for uid in ("u1", "u2", "u1", "u3"):
+        gone = (Departed(Departure("n", "p", "u", "n/g", "q", "reclaim")),)
+        reporter.cycle(cycle((replace(gang(PodStatus.RUNNING), uid=uid),), departed=gone))
+    labels = {"podgroup": "g", "namespace": "n", "nodepool": "default", "action": "reclaim"}
+    shown = [sample(metrics, "kai_pod_group_evicted_pods_total", uid=uid, **labels) for uid in ("u1", "u2", "u3")]
+    assert shown == [2, None, 1]
 
 
 def test_evicted_pods_are_of_our_node_pool() -> None:
