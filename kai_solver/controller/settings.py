@@ -7,10 +7,10 @@ A key of the file may be given as a variable, too: ``KAI_SOLVER_NODE_POOL=a100``
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from kai_solver.errors import InputError
@@ -40,6 +40,13 @@ class Leadership(_Part):
     live: Seconds = Field(default=15.0, description="A leader that is silent for so long is followed by another.")
     renew: Seconds = Field(default=10.0, description="A leader that cannot renew for so long stops by itself.")
     retry: Seconds = Field(default=2.0, description="Between tries to get or renew the Lease.")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        """A leader must know that it lost the Lease before another may begin."""
+        if not 0 < self.retry < self.renew < self.live:
+            raise ValueError("retry must be above 0, below renew, and renew below live: else two would lead at a time")
+        return self
 
 
 class Workers(_Part):

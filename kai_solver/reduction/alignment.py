@@ -63,7 +63,9 @@ def _kept(pod: Pod, schema: ResourceSchema) -> tuple[bool, ...]:
 
 
 def _exclusive(request: Vector, kept: tuple[bool, ...]) -> Vector:
-    cut = [min(amount, BEYOND) if keep else 0 for amount, keep in zip(request, kept, strict=True)]
+    """What of a container's request is aligned; of resources that claims add, at the end, it has none."""
+    cut = [min(amount, BEYOND) if keep else 0 for amount, keep in zip(request, kept, strict=False)]
+    cut += [0] * (len(kept) - len(request))
     if cut[CPU] % MILLI:
         cut[CPU] = 0
     return tuple(cut)

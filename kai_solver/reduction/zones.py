@@ -77,8 +77,9 @@ class ZoneTable:
         for row, topology in enumerate(topologies):
             self.aware[row, list(topology.resources)] = True
             for z, zone in enumerate(topology.zones):
-                self.capacity[row, z] = zone.allocatable
-                self.free[row, z] = zone.allocatable if zone.available is None else zone.available
+                counted = len(zone.allocatable)  # resources that claims add, at the end, are the whole node's
+                self.capacity[row, z, :counted] = zone.allocatable
+                self.free[row, z, :counted] = zone.allocatable if zone.available is None else zone.available
                 reported[row, z] = zone.available is not None
             self.capacity[row, : len(topology.zones), ~self.aware[row]] = BEYOND
         self.free = np.where(self.aware[:, None, :], np.minimum(self.free, self.capacity), self.capacity)

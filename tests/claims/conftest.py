@@ -28,12 +28,19 @@ def devices(big: int, small: int) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def cluster() -> Cluster:
-    """``cluster(gangs, nodes=1, big=1, small=1, **sections)``: every node offers so many big and small GPUs."""
+    """``cluster(gangs, nodes=1, big=1, small=1, node={}, **sections)``: so many GPUs on each node, which is as said."""
 
-    def make(gangs: list[dict[str, Any]], nodes: int = 1, big: int = 1, small: int = 1, **sections: Any) -> Snapshot:
+    def make(
+        gangs: list[dict[str, Any]],
+        nodes: int = 1,
+        big: int = 1,
+        small: int = 1,
+        node: dict[str, Any] | None = None,
+        **sections: Any,
+    ) -> Snapshot:
         document = {
             "format": "kai-solver/v1",
-            "nodes": [{"name": "n{i}", "count": nodes}],
+            "nodes": [{"name": "n{i}", "count": nodes, **(node or {})}],
             "queues": [{"name": "q", "quota": 100}],
             "deviceClasses": [CLASS],
             "resourceSlices": [{"driver": DRIVER, "node": "n{i}", "count": nodes, "devices": devices(big, small)}],

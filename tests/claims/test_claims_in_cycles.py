@@ -349,3 +349,14 @@ def test_hashed_names_leave_what_claims_come_to(cluster: Cluster, planned: Plann
     for seen in (snapshot, hashed):
         plan = planned(seen)
         assert (len(plan.binds), len(plan.pending)) == (1, 1)
+
+
+@pytest.mark.parametrize("scope", ["container", "pod"])
+@pytest.mark.parametrize("model", ["greedy-only", "deterministic"])
+def test_claims_and_numa_zones_on_one_node(cluster: Cluster, planned: Planned, scope: str, model: str) -> None:
+    zones = [{"name": f"z{at}", "cpu": 4} for at in range(2)]
+    numa = {"policy": "single-numa-node", "scope": scope, "zones": zones}
+    cores = {"replicas": 3, "cpu": 3, "guaranteed": True, "containers": [{"cpu": 3}]}
+    gangs = [{"name": "a", "pods": pods("big")}, {"name": "b", "minMember": 0, "pods": [cores]}]
+    plan = planned(cluster(gangs, node={"cpu": 8, "numa": numa}), model)
+    assert placed(plan) == {"a-0": "n0", "b-0": "n0", "b-1": "n0"}, "zones hold two, and the claim is none of theirs"

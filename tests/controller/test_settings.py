@@ -52,6 +52,9 @@ def test_the_environment_goes_before_the_file_and_flags_before_both(
         ("evictions: {per_day: 1}", "evictions.per_day"),
         ("grouping: mine", "grouping"),
         ("scheduler_name: ''", "scheduler_name"),
+        ("leadership: {live: 10s, renew: 10s}", "leadership"),
+        ("leadership: {renew: 2s}", "leadership"),
+        ("leadership: {retry: 0}", "leadership"),
     ],
 )
 def test_a_mistake_is_named_with_file_and_key(tmp_path: Path, text: str, field: str) -> None:
