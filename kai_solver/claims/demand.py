@@ -205,7 +205,11 @@ class Demand:
 
     def gpus_on(self, node: str) -> int:
         """GPUs by claim of the node."""
-        return (self.table.on_node.get(node, 0) & self._gpus).bit_count()
+        return self.gpu_bits_on(node).bit_count()
+
+    def gpu_bits_on(self, node: str) -> Bits:
+        """The same as a set."""
+        return self.table.on_node.get(node, 0) & self._gpus
 
     def gpu_indices(self, held: Iterable[Allotted]) -> tuple[int, ...]:
         """Indices on their node of the GPUs that are held."""

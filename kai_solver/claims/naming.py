@@ -1,19 +1,21 @@
 """Which devices a plan gives: names for what was counted, by a matching per node, the same for the same plan."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from kai_solver.claims.demand import Demand
-from kai_solver.claims.matching import Bits
+from kai_solver.claims.matching import Bits, devices_in
 from kai_solver.claims.seating import seat
 from kai_solver.claims.survey import Keeping, Use, survey
 from kai_solver.domain import (
     Allotted,
     Bind,
     Claim,
+    ClaimDevice,
     ClaimGrant,
     Device,
+    DeviceId,
     Move,
     Plan,
     Pod,
@@ -24,6 +26,13 @@ from kai_solver.units import MILLI
 from kai_solver.units.resources import FIXED, GPU
 
 _Entry = TypeVar("_Entry", Bind, Move)
+
+Prefer = Callable[[str, Sequence[ClaimDevice], Collection[DeviceId], int], Collection[DeviceId]]
+"""Of a node's GPUs (second) and the free ones (third), so many that a pod had best get; none: any will do."""
+
+
+def _nobody(_node: str, _gpus: Sequence[ClaimDevice], _free: Collection[DeviceId], _count: int) -> Collection[DeviceId]:
+    return ()
 
 
 def _entries(plan: Plan) -> list[Bind | Move]:
@@ -42,8 +51,8 @@ def _stays(pod: Pod) -> bool:
     return pod.status.is_active or pod.status is PodStatus.STUCK_IN_RELEASING
 
 
-def name_devices(snapshot: Snapshot, plan: Plan) -> Plan:
-    """``plan`` with devices for the claims of everybody who gets a place.
+def name_devices(snapshot: Snapshot, plan: Plan, prefer: Prefer = _nobody) -> Plan:
+    """``plan`` with devices for the claims of everybody who gets a place: those that ``prefer`` likes, where possible.
 
     Devices were counted for now and for later, each by itself. Where no names meet both, gangs that were to start at
     once on that node wait with the others for what is being released. A node without names is left to the checker.
@@ -52,7 +61,7 @@ def name_devices(snapshot: Snapshot, plan: Plan) -> Plan:
     if claims is None or claims.lowered is None or not (plan.binds or plan.moves):
         return plan
     for _ in range(len(plan.binds) + 1):
-        naming = _Naming(snapshot, plan)
+        naming = _Naming(snapshot, plan, prefer)
         failed = naming.run()
         if not failed:
             return naming.named()
@@ -84,11 +93,12 @@ class _Names:
 class _Naming:
     """One attempt."""
 
-    def __init__(self, snapshot: Snapshot, plan: Plan) -> None:
+    def __init__(self, snapshot: Snapshot, plan: Plan, prefer: Prefer) -> None:
         claims = snapshot.claims
         assert claims is not None  # noqa: S101  (the caller has looked)
         assert claims.lowered is not None  # noqa: S101
         self.plan = plan
+        self.prefer = prefer
         self.asked = claims.lowered.pods
         self.pods = {pod.key: pod for gang in snapshot.gangs for pod in gang.pods}
         self.uses = survey(snapshot, claims.claims)
@@ -142,12 +152,39 @@ class _Naming:
         for node, entries in by_node.items():
             if any(self.pods[e.pod].claims for e in entries) or self.demand.gpus_on(node):
                 slots = list(self._slots(node, sorted(entries, key=_starts_later)))
-                seats = seat([slot.wish for slot in slots])
+                seats = seat(self._narrowed(node, slots))
                 if seats is None:
                     failed.add(node)
                 else:
                     self._give(slots, seats)
         return failed
+
+    def _narrowed(self, node: str, slots: Sequence[_Slot]) -> list[Bits]:
+        """Wishes, narrowed to the GPUs that a pod had best get as long as everybody still finds a device.
+
+        The largest pod first. Pods whose GPUs are asked for in several ways take what the matching gives them.
+        """
+        wishes, gpus = [slot.wish for slot in slots], self.demand.gpu_bits_on(node)
+        by_pod: dict[str, list[int]] = {}
+        for number, slot in enumerate(slots):
+            if slot.wish & gpus:
+                by_pod.setdefault(slot.pod, []).append(number)
+        taken = 0
+        for numbers in sorted(by_pod.values(), key=len, reverse=True):
+            wish = slots[numbers[0]].wish
+            if wish & ~gpus or any(slots[number].wish != wish for number in numbers):
+                continue
+            best = self._best(node, gpus, wish & ~taken, len(numbers))
+            narrowed = [best if number in numbers else other for number, other in enumerate(wishes)]
+            if best and seat(narrowed) is not None:
+                wishes, taken = narrowed, taken | best
+        return wishes
+
+    def _best(self, node: str, gpus: Bits, free: Bits, count: int) -> Bits:
+        devices = self.table.devices
+        ids = {devices[number].id: number for number in devices_in(free)}
+        liked = self.prefer(node, [devices[number] for number in devices_in(gpus)], ids.keys(), count)
+        return sum(1 << ids[found] for found in liked)
 
     def _slots(self, node: str, entries: list[Bind | Move]) -> Iterable[_Slot]:
         asked: set[str] = set()

@@ -30,6 +30,7 @@ class _Assumption:
     since_s: float
     node: str = ""
     groups: tuple[str, ...] = ()
+    annotations: tuple[tuple[str, str], ...] = ()
     leaving: bool = False
     certain: bool = False
     over: Object | None = None
@@ -45,10 +46,18 @@ class Assumed:
         self.expired = 0
         """How many were never confirmed."""
 
-    def bound(self, key: str, uid: str, node: str, now_s: float, groups: tuple[str, ...] = ()) -> None:
-        """The pod is being bound to ``node``, or is; sharing the devices of ``groups`` there."""
+    def bound(
+        self,
+        key: str,
+        uid: str,
+        node: str,
+        now_s: float,
+        groups: tuple[str, ...] = (),
+        annotations: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        """The pod is being bound to ``node``, or is, with ``annotations``; sharing the devices of ``groups`` there."""
         with self._lock:
-            self._pods[key] = _Assumption(uid, now_s, node=node, groups=groups, certain=True)
+            self._pods[key] = _Assumption(uid, now_s, node, groups, annotations, certain=True)
 
     def doubted(self, key: str, now_s: float) -> None:
         """Nobody knows whether the pod was bound: its place counts for a while, also when it is told to `forget`."""
@@ -129,4 +138,6 @@ def _changed(pod: Object, assumption: _Assumption) -> Object:
         changed["spec"] = {**(spec if isinstance(spec, dict) else {}), "nodeName": assumption.node}
     if assumption.groups:
         metadata["labels"] = (metadata.get("labels") or {}) | group_labels(assumption.groups)
+    if assumption.annotations:
+        metadata["annotations"] = (metadata.get("annotations") or {}) | dict(assumption.annotations)
     return changed

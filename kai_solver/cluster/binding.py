@@ -240,7 +240,7 @@ class Binder:
         with self._lock:
             self._open.add(gang.gang)
         for seat in gang.seats:
-            self.assumed.bound(seat.key, seat.uid, seat.node, now_s, seat.groups)
+            self.assumed.bound(seat.key, seat.uid, seat.node, now_s, seat.groups, seat.annotations)
             for step in self._steps_of(seat):
                 step.assume(seat)
         must_wait = self.way is not None or any(map(self._steps_of, gang.seats))

@@ -66,7 +66,7 @@ class BindRequests:
 
     def bind(self, seat: Seat) -> None:
         """Ask for one pod; a request of an earlier pod of that name, or for another place, makes way."""
-        self._name_group(seat)
+        self._annotate(seat)
         body = self._request(seat)
         try:
             made = self.api.create(BIND_REQUESTS, seat.namespace, body)
@@ -171,13 +171,13 @@ class BindRequests:
                 found.append({"name": called[key], "allocation": allocation})
         return found
 
-    def _name_group(self, seat: Seat) -> None:
-        """KAI's other parts know a pod's group by its annotation; its binder writes none."""
-        group = dict(seat.annotations).get(names.POD_GROUP)
+    def _annotate(self, seat: Seat) -> None:
+        """KAI's other parts know a pod's group by its annotation, we the GPUs chosen for it; its binder writes none."""
         stands = Raw(self.store.get(PODS, seat.key) or {}).strings("metadata.annotations")
-        if group and stands.get(names.POD_GROUP) != group:
-            body = {"metadata": {"annotations": {names.POD_GROUP: group}}}
-            self.api.patch(PODS, seat.namespace, seat.name, body)
+        kept = (names.POD_GROUP, names.OWN_WISHED)
+        wanted = {key: value for key, value in seat.annotations if key in kept and stands.get(key) != value}
+        if wanted:
+            self.api.patch(PODS, seat.namespace, seat.name, {"metadata": {"annotations": wanted}})
 
     # -- what others asked ---------------------------------------------------------------------------------------------
 

@@ -78,7 +78,12 @@ def _seat(bind: Bind, pod: Pod, group: str, groups: Groups) -> Seat:
         name=pod.name,
         uid=_uid(pod),
         node=bind.node,
-        annotations=((names.RECEIVED_TYPE, received), *_zones(bind, groups.gpu_resources), *_membership(pod, group)),
+        annotations=(
+            (names.RECEIVED_TYPE, received),
+            *_zones(bind, groups.gpu_resources),
+            *_membership(pod, group),
+            *_wished(bind),
+        ),
         devices=tuple((device.index, device.milli) for device in bind.devices),
         claims=tuple((grant.claim, grant.devices) for grant in bind.claims if grant.claim not in groups.made),
         groups=groups.of(bind, pod),
@@ -89,6 +94,13 @@ def _seat(bind: Bind, pod: Pod, group: str, groups: Groups) -> Seat:
 def _zones(bind: Bind, gpu_resources: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     """The NUMA zones of the plan, until somebody on the node has observed them."""
     return ((names.NUMA_PREDICTED, placement_text(bind.zones, gpu_resources)),) if bind.zones else ()
+
+
+def _wished(bind: Bind) -> tuple[tuple[str, str], ...]:
+    """The GPUs that were chosen by their links: a wish, but where a resource claim allocates them."""
+    if bind.link is None:
+        return ()
+    return ((names.OWN_WISHED, ",".join(str(device.index) for device in bind.devices)),)
 
 
 def _membership(pod: Pod, group: str) -> tuple[tuple[str, str], ...]:

@@ -38,6 +38,8 @@ class Node:
         Of devices by index, where the cluster tells; else empty.
     numa
         Its NUMA zones and their policy, where known.
+    gpu_topology
+        How its GPUs are linked, where it says so itself: a product of the library, or what ``nvidia-smi`` printed.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Node:
     schedulable: bool = True
     gpu_uuids: tuple[str, ...] = ()
     numa: NumaTopology | None = None
+    gpu_topology: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,17 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuLink:
+    """The weakest link of the best ring through a pod's GPUs, or of its pair.
+
+    ``kind``: as ``nvidia-smi topo -m`` names it (``NV2``, ``SYS``), empty for one GPU; ``gb_s``: GB/s in one direction.
+    """
+
+    kind: str = ""
+    gb_s: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimGrant:
     """Devices that a pod's resource claim gets, or has: claim (``namespace/name``) and its devices by request."""
 
@@ -58,7 +69,11 @@ class ClaimGrant:
 
 @dataclass(slots=True, unsafe_hash=True)
 class Bind:
-    """A pod gets a node. ``nominated``: it waits for capacity that is being released. ``zones``: NUMA, if any count."""
+    """A pod gets a node.
+
+    ``nominated``: it waits for capacity that is being released. ``zones``: NUMA, if any count. ``link``: of its GPUs,
+    where they were chosen by their links; None: any of the node's would do as well, for all that is known.
+    """
 
     pod: str
     gang: str
@@ -68,13 +83,14 @@ class Bind:
     rung: Rung = Rung.ALLOCATE
     zones: tuple[ZoneShare, ...] = ()
     claims: tuple[ClaimGrant, ...] = ()
+    link: GpuLink | None = None
 
 
 @dataclass(slots=True, unsafe_hash=True)
 class Move:
     """A running pod is evicted and takes its named place again elsewhere. ``helps``: the gangs it makes room for.
 
-    ``message``: what its eviction event says.
+    ``message``: what its eviction event says; ``link``: as of `Bind`.
     """
 
     pod: str
@@ -87,6 +103,7 @@ class Move:
     zones: tuple[ZoneShare, ...] = ()
     claims: tuple[ClaimGrant, ...] = ()
     message: str = ""
+    link: GpuLink | None = None
 
 
 EvictionReason = Literal["reclaim", "preempt", "stale"]

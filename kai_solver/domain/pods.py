@@ -106,6 +106,8 @@ class Pod:
     devices
         Indices of the devices it holds, where known. Pods of one node that share a device have it in common.
         Pods of unknown devices get some when the problem is built.
+    wished
+        Indices of whole devices that a plan chose for it; its kubelet may have given it others.
     gpu_groups
         KAI's names of the shared devices it sits on (one per device); equal name and node, same device.
     nominated_node
@@ -145,6 +147,7 @@ class Pod:
     zones: tuple[ZoneShare, ...] = ()
     claims: tuple[str, ...] = ()
     ready: bool = True
+    wished: tuple[int, ...] = ()
     key: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -44,6 +44,7 @@ from kai_solver.instances_io.native_usage import Usage, read_usage
 from kai_solver.instances_io.native_write import native_from_snapshot
 from kai_solver.instances_io.native_zones import named_resources, topology
 from kai_solver.instances_io.validate import refuse_duplicates, sanitize
+from kai_solver.links import check_topology
 from kai_solver.units import GPU, MILLI, UNLIMITED, ResourceSchema
 
 __all__ = ["NativeInstance", "is_native", "load_native", "native_from_snapshot", "snapshot_from_native"]
@@ -156,11 +157,24 @@ class _Reader:
         vector = self._schema.vector(amounts | doc.resources)
         taints = tuple(Taint(t.key, t.value, t.effect) for t in doc.taints)
         numa = topology(doc.numa, self._schema, f"nodes.{doc.name}.numa")
+        if doc.gpu_topology:
+            check_topology(doc.gpu_topology, devices, f"{field}.gpuTopology")
         for index in range(doc.count):
             fill = _filler(index)
             labels = {fill(key): fill(value) for key, value in doc.labels.items()}
             name = _name(doc.name, doc.count, index)
-            yield Node(name, vector, devices, doc.gpu_memory, labels, taints, doc.schedulable, doc.gpu_uuids, numa)
+            yield Node(
+                name,
+                vector,
+                devices,
+                doc.gpu_memory,
+                labels,
+                taints,
+                doc.schedulable,
+                doc.gpu_uuids,
+                numa,
+                doc.gpu_topology,
+            )
 
     def _queue(self, doc: QueueDoc, index: int, usage: Mapping[str, Usage]) -> Queue:
         created = self._moment(doc.created)

@@ -82,6 +82,7 @@ class PodReader:
                 podset=doc.group,
                 node=node,
                 devices=doc.devices,
+                wished=doc.wished_devices,
                 gpu_groups=doc.gpu_groups,
                 nominated_node=doc.nominated_node,
                 quota_gpu_milli=self._paid(doc, node) if node else waiting,

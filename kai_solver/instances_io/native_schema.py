@@ -60,6 +60,8 @@ class NodeDoc(Strict):
     schedulable: bool = True
     numa: NumaDoc | None = None
     """NUMA zones; without them nothing is aligned."""
+    gpu_topology: str = ""
+    """How its GPUs are linked: a product (``kai-solver devices --list``), or what ``nvidia-smi topo -m`` printed."""
 
 
 class SharesDoc(Strict):
@@ -251,6 +253,8 @@ class PodDoc(Strict):
     """When a Running pod was deleted: it is Releasing, then StuckInReleasing."""
     node: str = ""
     devices: tuple[Whole, ...] = ()
+    wished_devices: tuple[Whole, ...] = ()
+    """Whole GPUs that a plan chose for it, where nobody knows which ones it has."""
     gpu_groups: tuple[str, ...] = ()
     nominated_node: str = ""
     labels: dict[str, str] = Field(default_factory=dict)

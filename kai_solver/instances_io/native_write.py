@@ -90,6 +90,7 @@ def _node(node: Node, schema: ResourceSchema) -> dict[str, Any]:
         labels=dict(node.labels),
         taints=[_present(key=t.key, value=t.value) | {"effect": t.effect} for t in node.taints],
         numa=written_topology(node.numa, schema),
+        gpuTopology=node.gpu_topology,
     )
 
 
@@ -214,6 +215,7 @@ def _pod(pod: Pod, schema: ResourceSchema, namespace: str = "default") -> dict[s
             resources=extended,
             node=pod.node,
             devices=list(pod.devices),
+            wishedDevices=list(pod.wished),
             gpuGroups=list(pod.gpu_groups),
             nominatedNode=pod.nominated_node,
             labels=dict(pod.labels),

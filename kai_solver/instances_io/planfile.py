@@ -14,6 +14,7 @@ from kai_solver.domain import (
     Device,
     Eviction,
     FitError,
+    GpuLink,
     Move,
     Pending,
     Plan,
@@ -41,6 +42,13 @@ class DeviceDoc(_Part):
     index: int = Field(ge=0)
     milli: int = Field(ge=0, le=1000)
     uuid: str | None = None
+
+
+class LinkDoc(_Part):
+    """The weakest link of the best ring through a pod's GPUs: ``NV2``, ``SYS`` (empty for one GPU), and its GB/s."""
+
+    kind: str = ""
+    gb_s: int = Field(default=0, ge=0, alias="gbPerS")
 
 
 class ZoneDoc(_Part):
@@ -77,6 +85,7 @@ class BindDoc(_Part):
     rung: RungName = "allocate"
     zones: tuple[ZoneDoc, ...] = ()
     claims: tuple[GrantDoc, ...] = ()
+    link: LinkDoc | None = None
 
 
 class MoveDoc(_Part):
@@ -92,6 +101,7 @@ class MoveDoc(_Part):
     zones: tuple[ZoneDoc, ...] = ()
     claims: tuple[GrantDoc, ...] = ()
     message: str = ""
+    link: LinkDoc | None = None
 
 
 class EvictionDoc(_Part):
@@ -267,6 +277,7 @@ def _read_bind(doc: BindDoc) -> Bind:
         rung=Rung(doc.rung),
         zones=_zones(doc.zones),
         claims=_grants(doc.claims),
+        link=_link(doc.link),
     )
 
 
@@ -282,7 +293,17 @@ def _read_move(doc: MoveDoc) -> Move:
         zones=_zones(doc.zones),
         claims=_grants(doc.claims),
         message=doc.message,
+        link=_link(doc.link),
     )
+
+
+def _link(doc: LinkDoc | None) -> GpuLink | None:
+    return None if doc is None else GpuLink(doc.kind, doc.gb_s)
+
+
+def _linked(link: GpuLink | None) -> dict[str, Any]:
+    """Only where GPUs were chosen by their links."""
+    return {} if link is None else {"link": {"kind": link.kind, "gbPerS": link.gb_s}}
 
 
 def _device(device: Device) -> dict[str, Any]:
@@ -337,6 +358,7 @@ def _bind(bind: Bind) -> dict[str, Any]:
         }
         | _in_zones(bind)
         | _claims(bind.claims)
+        | _linked(bind.link)
     )
 
 
@@ -354,6 +376,7 @@ def _move(move: Move) -> dict[str, Any]:
         }
         | _in_zones(move)
         | _claims(move.claims)
+        | _linked(move.link)
     )
 
 

@@ -25,6 +25,7 @@ from kai_solver.kubeobjects.placements import write_placement
 from kai_solver.kubeobjects.quantities import quantities
 from kai_solver.kubeobjects.raw import format_time
 from kai_solver.kubeobjects.settings import KubeSettings
+from kai_solver.links import TOPOLOGY_ANNOTATION
 from kai_solver.units import GPU, MILLI, QUEUE_RESOURCES, UNLIMITED, ResourceSchema
 
 Written = dict[str, Any]
@@ -88,11 +89,16 @@ def _node(node: Node, snapshot: Snapshot, settings: KubeSettings) -> Written:
         "metadata": {
             "name": node.name,
             "labels": _pooled(labels, settings),
-            "annotations": {names.OWN_GPU_UUIDS: ",".join(node.gpu_uuids)} if node.gpu_uuids else {},
+            "annotations": _node_annotations(node),
         },
         "spec": {"taints": taints, "unschedulable": not node.schedulable},
         "status": {"allocatable": allocatable, "conditions": [ready]},
     }
+
+
+def _node_annotations(node: Node) -> dict[str, str]:
+    uuids = {names.OWN_GPU_UUIDS: ",".join(node.gpu_uuids)} if node.gpu_uuids else {}
+    return uuids | ({TOPOLOGY_ANNOTATION: node.gpu_topology} if node.gpu_topology else {})
 
 
 def _whole_gpus(node: Node, schema: ResourceSchema) -> dict[str, int]:

@@ -90,6 +90,8 @@ def _annotations(pod: Pod, gang: Gang | None) -> dict[str, str]:
             annotations[names.GPU_FRACTION_DEVICES] = str(pod.gpu.devices)
     if pod.devices:
         annotations[names.OWN_DEVICES] = ",".join(map(str, pod.devices))
+    if pod.wished:
+        annotations[names.OWN_WISHED] = ",".join(map(str, pod.wished))
     if pod.constraints.blocked:
         annotations[names.OWN_BLOCKED] = json.dumps(pod.constraints.blocked)
     return annotations

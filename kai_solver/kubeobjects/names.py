@@ -52,6 +52,7 @@ GPU_MEMORY_LABEL = "nvidia.com/gpu.memory"
 
 # Ours: what a Snapshot knows and Kubernetes objects have no field for, so that an export loses nothing
 OWN_DEVICES = "kai-solver/devices"
+OWN_WISHED = "kai-solver/gpus"
 OWN_GPU_UUIDS = "kai-solver/gpu-uuids"
 OWN_BLOCKED = "kai-solver/blocked"
 OWN_PROBLEM = "kai-solver/problem"

@@ -12,6 +12,7 @@ from kai_solver.kubeobjects.objects import Object
 from kai_solver.kubeobjects.raw import Raw
 from kai_solver.kubeobjects.resources import Amounts, read_amounts, without_gpus
 from kai_solver.kubeobjects.settings import KubeSettings, in_pool
+from kai_solver.links import TOPOLOGY_ANNOTATION, topology_problem
 from kai_solver.units import MILLI, ResourceSchema, mig_slices
 
 _MIB = 2**20
@@ -30,6 +31,7 @@ class RawNode:
     taints: tuple[Taint, ...]
     schedulable: bool
     gpu_uuids: tuple[str, ...]
+    gpu_topology: str = ""
 
     def finish(self, schema: ResourceSchema, numa: NumaTopology | None = None) -> Node:
         """The node with its vector; resources outside the schema play no part."""
@@ -44,6 +46,7 @@ class RawNode:
             schedulable=self.schedulable,
             gpu_uuids=self.gpu_uuids,
             numa=numa,
+            gpu_topology=self.gpu_topology,
         )
 
 
@@ -74,7 +77,7 @@ class NodeReading:
 
 def read_nodes(objects: tuple[Object, ...], settings: KubeSettings, notices: Notices) -> NodeReading:
     """Read all nodes; broken and doubled ones are set aside with a notice."""
-    nodes = read_each("Node", objects, notices, lambda raw: _node(raw, settings))
+    nodes = read_each("Node", objects, notices, lambda raw: _node(raw, settings, notices))
     elsewhere = {n.name for n in nodes.values() if not in_pool(n.labels, settings)}
     if elsewhere:
         notices.warn("Nodes", f"{len(elsewhere)} nodes of other node pools take no part")
@@ -108,17 +111,27 @@ def gpu_memory_mib(label: str) -> int:
     return value // _MEMORY_STEP_MIB * _MEMORY_STEP_MIB
 
 
-def _node(raw: Raw, settings: KubeSettings) -> RawNode:
-    labels = raw.strings("metadata.labels")
-    uuids = raw.strings("metadata.annotations").get(names.OWN_GPU_UUIDS, "")
+def _node(raw: Raw, settings: KubeSettings, notices: Notices) -> RawNode:
+    labels, annotations = raw.strings("metadata.labels"), raw.strings("metadata.annotations")
+    name, amounts = raw.required("metadata.name"), _allocatable(raw, labels, settings)
+    uuids = annotations.get(names.OWN_GPU_UUIDS, "")
     return RawNode(
-        name=raw.required("metadata.name"),
-        amounts=_allocatable(raw, labels, settings),
+        name=name,
+        amounts=amounts,
         labels=labels,
         taints=tuple(_taint(taint) for taint in raw.items("spec.taints")),
         schedulable=not raw.flag("spec.unschedulable") and _is_ready(raw),
         gpu_uuids=tuple(filter(None, uuids.split(","))),
+        gpu_topology=_gpu_topology(name, annotations.get(TOPOLOGY_ANNOTATION, ""), amounts, notices),
     )
+
+
+def _gpu_topology(name: str, text: str, amounts: Amounts, notices: Notices) -> str:
+    """What the node says of its links; nothing, with a notice, where that cannot be used."""
+    problem = topology_problem(text, amounts.get("gpu", 0) // MILLI) if text else ""
+    if problem:
+        notices.warn(f"Node {name}", f"annotation {TOPOLOGY_ANNOTATION}: {problem}: it is left out")
+    return "" if problem else text
 
 
 def _allocatable(raw: Raw, labels: dict[str, str], settings: KubeSettings) -> Amounts:

@@ -51,6 +51,7 @@ class RawPod:
     zones: tuple[ZoneShare, ...]
     claims: tuple[str, ...] = ()
     ready: bool = True
+    wished: tuple[int, ...] = ()
 
     @property
     def key(self) -> str:
@@ -80,6 +81,7 @@ class RawPod:
             zones=self.zones,
             claims=self.claims,
             ready=self.ready,
+            wished=self.wished,
         )
 
 
@@ -157,6 +159,7 @@ class PodReader:
             zones=self._zones(f"{namespace}/{name}", status, annotations, binding),
             claims=keys,
             ready=_ready(raw, status),
+            wished=_wished(gpu, status, annotations),
         )
 
     def read_again(self, pod: RawPod, raw: Raw) -> RawPod:
@@ -173,6 +176,7 @@ class PodReader:
             raw=raw,
             status=status,
             ready=_ready(raw, status),
+            wished=_wished(pod.gpu, status, pod.annotations),
             node=_node(raw, status, None),
             nominated_node=raw.text("status.nominatedNodeName"),
             zones=self._zones(pod.key, status, pod.annotations, None),
@@ -271,6 +275,16 @@ def _rank(labels: Mapping[str, str]) -> int:
 def is_lead(labels: Mapping[str, str]) -> bool:
     """Whether the pod is a training job's master or launcher, or the head of a Ray cluster."""
     return labels.get(names.JOB_ROLE) in _LEAD_ROLES or labels.get(names.RAY_NODE_TYPE) == "head"
+
+
+def _wished(gpu: GpuRequest, status: PodStatus, annotations: Mapping[str, str]) -> tuple[int, ...]:
+    """Whole devices that a plan chose when the pod was bound; none where the annotation says anything else."""
+    text = annotations.get(names.OWN_WISHED, "")
+    if not text or not gpu.is_whole or not status.holds_resources:
+        return ()
+    parts = text.split(",")
+    is_right = len(parts) == gpu.devices and all(part.isdecimal() and len(part) <= 4 for part in parts)
+    return tuple(map(int, parts)) if is_right else ()
 
 
 def _indices(text: str) -> tuple[int, ...]:

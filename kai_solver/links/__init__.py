@@ -14,6 +14,7 @@ from kai_solver.links.choice import (
 )
 from kai_solver.links.graph import MOST_GPUS, PATHS, LinkGraph, pcie_paths, unknown_graph
 from kai_solver.links.library import Product, product_named, product_of, products
+from kai_solver.links.nodes import check_topology, graph_of, known_tables, links_of_claims, topology_problem
 from kai_solver.links.sources import (
     COUNT_LABEL,
     PRODUCT_LABEL,
@@ -44,12 +45,16 @@ __all__ = [
     "RowWish",
     "Survey",
     "alternatives",
+    "check_topology",
     "choose",
     "gpus_of",
+    "graph_of",
     "graph_of_devices",
     "graph_of_node",
     "graph_of_text",
+    "known_tables",
     "largest_free_row",
+    "links_of_claims",
     "mask_of",
     "masks_of",
     "pcie_paths",
@@ -57,6 +62,7 @@ __all__ = [
     "product_of",
     "products",
     "row_masks",
+    "topology_problem",
     "unknown_graph",
     "usual_sizes",
 ]

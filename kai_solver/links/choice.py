@@ -154,8 +154,7 @@ def _best_first(table: LinkTable, free: int, masks: Sequence[int]) -> list[int]:
 def _as_choice(table: LinkTable, free: int, mask: int) -> Choice:
     graph, gpus = table.graph, gpus_of(mask)
     ring = _ring(table, mask)
-    turns = list(zip(ring, (*ring[1:], ring[0]), strict=True)) if len(ring) > 1 else []
-    weak = min(turns, key=lambda turn: int(graph.grade[turn]), default=None)
+    weak = _weakest(table, ring)
     pairs = [(one, other) for one in gpus for other in gpus if one < other]
     return Choice(
         gpus=gpus,
@@ -165,6 +164,16 @@ def _as_choice(table: LinkTable, free: int, mask: int) -> Choice:
         sum_gb_s=sum(int(graph.gb_s[pair]) for pair in pairs),
         leftover=int(table.leftover[table.classes.state_of_one(free & ~mask)]) / max(table.most_leftover, 1),
     )
+
+
+def weakest_pair(table: LinkTable, mask: int) -> tuple[int, int] | None:
+    """The GPUs of the weakest link of the best ring of a set; None for one GPU."""
+    return _weakest(table, _ring(table, mask))
+
+
+def _weakest(table: LinkTable, ring: Sequence[int]) -> tuple[int, int] | None:
+    turns = list(zip(ring, (*ring[1:], ring[0]), strict=True)) if len(ring) > 1 else []
+    return min(turns, key=lambda turn: int(table.graph.grade[turn]), default=None)
 
 
 def _ring(table: LinkTable, mask: int) -> tuple[int, ...]:

@@ -13,11 +13,11 @@ import numpy as np
 from kai_solver.domain.claims import Attribute, ClaimDevice
 from kai_solver.errors import InputError
 from kai_solver.links.graph import MOST_GPUS, LinkGraph, pcie_paths, unknown_graph
-from kai_solver.links.library import Product, product_named, product_of, product_of_file
+from kai_solver.links.library import Product, product_named, product_of, product_of_file, products
 from kai_solver.links.text import LinkStatus, read_matrix, read_status, with_status
 
 TOPOLOGY_ANNOTATION = "kai-solver/gpu-topology"
-"""On a node: the text of ``nvidia-smi topo -m``, of ``nvidia-smi nvlink -s``, or both."""
+"""On a node: the text of ``nvidia-smi topo -m``, of ``nvidia-smi nvlink -s``, or both; or the name of a product."""
 
 ROW_ANNOTATION = "kai-solver/gpu-row"
 """On a pod: one of `WISHES`."""
@@ -118,8 +118,9 @@ def _with_figures(text: str, file: str, named: Product | None, status: LinkStatu
 def _of_annotation(text: str, labels: Mapping[str, str], otherwise: LinkGraph) -> LinkGraph:
     gpus = otherwise.gpus
     known = product_of(_gpu_name(labels), gpus)
+    named = products().get(text.strip())
     try:
-        graph = graph_of_text(text, product=known.name if known else "")
+        graph = named.graph if named else graph_of_text(text, product=known.name if known else "")
     except InputError as error:
         return otherwise.noting(f"annotation {TOPOLOGY_ANNOTATION}: {error}")
     if graph.gpus == gpus:

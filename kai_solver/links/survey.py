@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.links.choice import Choice, RowWish, best_masks, choose
+from kai_solver.links.choice import Choice, RowWish, best_masks, choose, weakest_pair
 from kai_solver.links.graph import STEP, LinkGraph
 from kai_solver.links.tables import LinkTable
 
@@ -47,6 +47,7 @@ class LinkTables:
     tables: list[LinkTable] = field(default_factory=list, init=False)
     _by_key: dict[bytes, int] = field(default_factory=dict, init=False)
     _picked: dict[tuple[int, int, int, RowWish | None], int | None] = field(default_factory=dict, init=False)
+    _weakest: dict[tuple[int, int], tuple[int, int] | None] = field(default_factory=dict, init=False)
 
     def add(self, graph: LinkGraph) -> int:
         """Number of the graph's kind."""
@@ -92,6 +93,19 @@ class LinkTables:
     def choose(self, kind: int, free: int, count: int, wish: RowWish | None = None) -> Choice | None:
         """The same set with what there is to tell about it; ``wish``: GPUs in a row."""
         return choose(self.tables[kind], free, count, wish)
+
+    def weakest(self, kind: int, graph: LinkGraph, mask: int) -> tuple[str, int]:
+        """The weakest link of a set's best ring in the terms of ``graph``, and its GB/s; of one GPU nothing, and 0.
+
+        Graphs of one kind have the same bandwidths, but not always the same names for them. Remembered.
+        """
+        key = kind, mask
+        if key not in self._weakest:
+            if len(self._weakest) >= _MOST_PICKED:
+                self._weakest.clear()
+            self._weakest[key] = weakest_pair(self.tables[kind], mask)
+        pair = self._weakest[key]
+        return ("", 0) if pair is None else (graph.kind(*pair), int(graph.gb_s[pair]))
 
     def best(self, preferred: NDArray[np.int64], found: Survey) -> int | None:
         """The node with the best set, then the least loss, then first in ``preferred``; None: nowhere is room."""

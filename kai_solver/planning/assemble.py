@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from kai_solver.claims import name_devices
 from kai_solver.domain import Bind, Device, Eviction, Move, Plan, Rung, ZoneShare
 from kai_solver.domain.plan import EvictionReason
 from kai_solver.greedy import Outcome, Place
 from kai_solver.greedy.homes import is_at_home
+from kai_solver.planning.gpus import named_gpus
 from kai_solver.planning.messages import Texts
 from kai_solver.planning.pending import pending_gangs
 from kai_solver.planning.ranks import places_by_rank
@@ -48,7 +48,7 @@ def assemble(problem: Problem, outcome: Outcome, is_late: Callable[[], bool] = l
         pending=pending_gangs(problem, outcome, is_late),
         admitted=tuple((problem.gangs[a.chunk.gang].gang.key, a.rung) for a in outcome.admissions),
     )
-    return name_devices(problem.snapshot, plan)
+    return named_gpus(problem, plan)
 
 
 def _binds(problem: Problem, outcome: Outcome, places: Mapping[int, Place], labels: Labels) -> tuple[Bind, ...]:

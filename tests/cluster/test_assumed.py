@@ -13,11 +13,12 @@ def pod(uid: str = "u", **more: Any) -> dict[str, Any]:
 
 def test_a_bind_counts_until_the_pod_has_a_node() -> None:
     assumed = Assumed()
-    assumed.bound("n/p", "u", "n1", 0.0, groups=("g",))
+    assumed.bound("n/p", "u", "n1", 0.0, groups=("g",), annotations=(("a", "1"),))
     waiting = pod()
     (seen,) = assumed.overlay([waiting], 1.0)
     assert seen["spec"]["nodeName"] == "n1"
     assert seen["metadata"]["labels"] == {"runai-gpu-group": "g"}
+    assert seen["metadata"]["annotations"] == {"a": "1"}
     assert waiting == pod(), "the store's object is as it was"
     assert assumed.overlay([waiting], 2.0)[0] is seen, "nothing changed: the very same object"
     bound = pod()

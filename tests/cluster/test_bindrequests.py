@@ -163,9 +163,12 @@ def test_claims_are_called_what_the_pod_calls_them() -> None:
 
 def test_the_group_of_a_pod_is_told_before() -> None:
     bench = Bench()
-    seat = replace(bench.seat(), annotations=(("pod-group-name", "g"),))
+    seat = replace(bench.seat(), annotations=(("pod-group-name", "g"), ("kai-solver/gpus", "0,3")))
     bench.requests.bind(seat)
-    assert bench.api.get(PODS, "n", "p")["metadata"]["annotations"] == {"pod-group-name": "g"}
+    assert bench.api.get(PODS, "n", "p")["metadata"]["annotations"] == {
+        "pod-group-name": "g",
+        "kai-solver/gpus": "0,3",
+    }
 
 
 def test_asked_twice_it_is_one_request() -> None:

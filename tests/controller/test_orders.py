@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kai_solver.controller.orders import orders_of
-from kai_solver.domain import Bind, GpuRequest, Plan, Snapshot, ZoneShare
+from kai_solver.domain import Bind, Device, GpuLink, GpuRequest, Plan, Snapshot, ZoneShare
 from kai_solver.kubeobjects import RawObjects, snapshot_from_objects
 
 
@@ -45,6 +45,12 @@ def with_pod(snapshot: Snapshot, **fields: Any) -> Snapshot:
 )
 def test_pods_are_told_what_they_got(snapshot: Snapshot, fields: Any, received: str) -> None:
     assert annotations(with_pod(snapshot, **fields)) == {"received-resource-type": received}
+
+
+def test_pods_are_told_the_gpus_that_were_chosen_for_them(snapshot: Snapshot) -> None:
+    devices = (Device(2, 1000), Device(5, 1000))
+    assert annotations(snapshot, devices=devices, link=GpuLink("NV2", 50))["kai-solver/gpus"] == "2,5"
+    assert "kai-solver/gpus" not in annotations(snapshot, devices=devices)
 
 
 def test_pods_are_told_their_numa_zones_where_any_count(snapshot: Snapshot) -> None:

@@ -198,6 +198,7 @@ def nodes(draw: st.DrawFn, name: str) -> Node:
         schedulable=draw(st.booleans()),
         gpu_uuids=draw(st.sampled_from([(), ("GPU-1", "GPU-2")])),
         numa=draw(st.none() | topologies()),
+        gpu_topology="dgx1-v100-8" if gpus == 8 else "",
     )
 
 

@@ -12,6 +12,7 @@ from kai_solver.domain import (
     Blocker,
     Device,
     Eviction,
+    GpuLink,
     Move,
     Pending,
     Plan,
@@ -26,12 +27,12 @@ from kai_solver.instances_io.planfile import plan_from_document, plan_schema, pl
 
 PLAN = Plan(
     binds=(
-        Bind("ns/p", "ns/g", "n1", (Device(0, 1000, "GPU-1"), Device(1, 500))),
+        Bind("ns/p", "ns/g", "n1", (Device(0, 1000, "GPU-1"), Device(1, 500)), link=GpuLink("NV2", 50)),
         Bind("ns/q", "ns/g", "n1", nominated=True, rung=Rung.RECLAIM),
         Bind("ns/r", "ns/g", "n1", zones=(ZoneShare("node-0", (("cpu", 2000),)), ZoneShare("node-1", ()))),
     ),
     moves=(
-        Move("ns/m", "ns/h", "n1", "n2", (Device(3, 1000),), ("ns/g",)),
+        Move("ns/m", "ns/h", "n1", "n2", (Device(3, 1000),), ("ns/g",), link=GpuLink()),
         Move("ns/z", "ns/h", "n1", "n1", zones=(ZoneShare("node-1", (("cpu", 2000), ("gpu", 1000))),)),
     ),
     evictions=(
@@ -75,6 +76,8 @@ def test_an_empty_plan_is_written_and_read() -> None:
 def test_keys_are_as_published() -> None:
     doc = document()
     assert doc["binds"][0]["devices"] == [{"index": 0, "milli": 1000, "uuid": "GPU-1"}, {"index": 1, "milli": 500}]
+    assert doc["binds"][0]["link"] == {"kind": "NV2", "gbPerS": 50}
+    assert "link" not in doc["binds"][1]
     assert doc["binds"][1]["nominated"] is True
     assert {"pod", "gang", "from", "to", "devices", "for"} <= doc["moves"][0].keys()
     assert {"pod", "gang", "node", "reason", "for"} <= doc["evictions"][0].keys()

@@ -164,6 +164,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
             taints=draw(st.sampled_from([(), (Taint("k", "v", "NoExecute"),)])),
             schedulable=draw(st.booleans()),
             gpu_uuids=draw(st.sampled_from([(), ("GPU-1", "GPU-2")])),
+            gpu_topology="dgx1-v100-8" if gpus == 8 else "",
         )
         for index in range(2)
     )

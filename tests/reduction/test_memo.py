@@ -98,6 +98,7 @@ POD: dict[str, Change] = {
     "zones": one_of((), (ZoneShare("0", (("cpu", 1000),)),)),
     "claims": one_of((), ("ns/claim",)),
     "ready": one_of(True, False),
+    "wished": one_of((), (1,), (1, 2)),
 }
 GANG: dict[str, Change] = {
     "namespace": one_of("ns", "other"),
@@ -134,6 +135,7 @@ NODE: dict[str, Change] = {
     "schedulable": one_of(True, False),
     "gpu_uuids": one_of((), ("u0", "u1", "u2", "u3")),
     "numa": one_of(None, ZONES),
+    "gpu_topology": one_of("", "a100-pcie-nvlink-pairs-4"),
 }
 QUEUE: dict[str, Change] = {
     "name": one_of(*LEAVES, "d"),

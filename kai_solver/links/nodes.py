@@ -1,0 +1,85 @@
+"""Graphs of a snapshot's nodes, and the tables of all graphs that were ever asked about."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from kai_solver.domain.claims import ClaimDevice
+from kai_solver.domain.cluster import Node
+from kai_solver.errors import InputError
+from kai_solver.links.graph import LinkGraph
+from kai_solver.links.library import products
+from kai_solver.links.sources import PRODUCT_LABEL, NodeLinks, graph_of_devices, graph_of_node, graph_of_text
+from kai_solver.links.survey import LinkTables
+from kai_solver.units import GPU, MILLI
+
+MOST_KINDS = 256
+"""Kinds of graphs that are remembered; a cluster has a few, and some more while links fail."""
+
+_MIG = "nvidia.com/mig-"
+
+
+@lru_cache(maxsize=4096)
+def topology_problem(text: str, gpus: int = 0) -> str:
+    """Why the text of a node does not tell the links of ``gpus`` GPUs (0: of however many); empty where it does."""
+    try:
+        graph = products()[text.strip()].graph if text.strip() in products() else graph_of_text(text)
+    except InputError as error:
+        return str(error)
+    return f"is of {graph.gpus} GPUs, and the node has {gpus}" if gpus and graph.gpus != gpus else ""
+
+
+def check_topology(text: str, gpus: int, field: str) -> None:
+    """Refuse a text that does not tell the links of ``gpus`` GPUs.
+
+    Raises
+    ------
+    InputError
+        With what is wrong.
+    """
+    problem = topology_problem(text, gpus)
+    if problem:
+        cure = "Name a product of `kai-solver devices --list`, or give the output of `nvidia-smi topo -m`"
+        raise InputError(problem, field=field, cure=cure)
+
+
+def graph_of(node: Node) -> LinkGraph:
+    """Graph of the GPUs that a device plugin offers on ``node``: of its own text, else its labels, else its zones."""
+    numa = node.numa
+    zones = tuple(zone.allocatable[GPU] // MILLI for zone in numa.zones) if numa is not None else ()
+    product = node.labels.get(PRODUCT_LABEL, "")
+    told = product or node.gpu_topology
+    # Of many labels these alone count; looking for them is dear where there are thousands of nodes.
+    mig = tuple((key, value) for key, value in node.labels.items() if key.startswith(_MIG)) if told else ()
+    return _graph(product, mig, node.gpus, node.gpu_topology, zones)
+
+
+@lru_cache(maxsize=4096)
+def _graph(product: str, mig: tuple[tuple[str, str], ...], gpus: int, text: str, zones: tuple[int, ...]) -> LinkGraph:
+    labels = {PRODUCT_LABEL: product, **dict(mig)} if product else dict(mig)
+    return graph_of_node(labels, gpus, text, zones)
+
+
+def links_of_claims(node: Node, devices: Sequence[ClaimDevice]) -> NodeLinks:
+    """Graph of the GPUs that ``node`` publishes in ResourceSlices, where the text of the node does not tell more."""
+    found = graph_of_devices(devices)
+    told = node.gpu_topology and not topology_problem(node.gpu_topology, len(found.devices))
+    if not told:
+        return found
+    return NodeLinks(_graph("", (), len(found.devices), node.gpu_topology, ()), found.devices)
+
+
+class _Known:
+    """Tables of one process: the same graphs come every cycle, and some tables take a second to make."""
+
+    def __init__(self) -> None:
+        self.tables = LinkTables()
+
+
+_KNOWN = _Known()
+
+
+def known_tables() -> LinkTables:
+    """Tables of all graphs so far; begun anew when they are too many. Whoever takes them keeps them for one plan."""
+    if len(_KNOWN.tables.tables) > MOST_KINDS:
+        _KNOWN.tables = LinkTables()
+    return _KNOWN.tables

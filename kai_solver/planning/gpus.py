@@ -1,0 +1,223 @@
+"""Which GPUs of its node a pod of a plan gets: the set with the best links, for all pods of the node together.
+
+The engine counts whole devices, which are alike to it. Here they get names: the largest pod of a node first, each the
+set that `links` finds best among what the others leave. Where a pod that runs there has GPUs that nobody knows, nothing
+is chosen: what would be free is not known either.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from kai_solver.claims import name_devices
+from kai_solver.domain import Bind, ClaimDevice, Device, DeviceId, GpuLink, Move, Node, Plan, Pod, PodStatus
+from kai_solver.links import MOST_GPUS, LinkTables, NodeLinks, gpus_of, graph_of, known_tables, links_of_claims, mask_of
+from kai_solver.reduction import Problem
+from kai_solver.units import GPU, MILLI
+
+_Entry = TypeVar("_Entry", Bind, Move)
+Chosen = Mapping[str, tuple[tuple[Device, ...], GpuLink]]
+"""By pod."""
+
+
+@dataclass(slots=True)
+class _Board:
+    """GPUs of one node, as masks.
+
+    Attributes
+    ----------
+    now, later
+        Held now, and still held when the plan is done.
+    whole
+        Held whole, now or later.
+    is_known
+        False where somebody has GPUs of which nobody knows which, or where two are said to have the same.
+    """
+
+    gpus: int
+    now: int = 0
+    later: int = 0
+    whole: int = 0
+    is_known: bool = True
+
+    def hold(self, pod: Pod, *, leaves: bool) -> None:
+        """Somebody who runs here."""
+        devices = _devices_of(pod)
+        mask = mask_of(devices)
+        is_clash = bool(mask & (self.now if pod.gpu.is_whole else self.whole))
+        if not devices or is_clash or mask >> self.gpus or mask.bit_count() < pod.gpu.devices:
+            self.is_known = False
+            return
+        self.now |= mask
+        self.later |= 0 if leaves else mask
+        self.whole |= mask if pod.gpu.is_whole else 0
+
+    def share(self, devices: Sequence[Device], *, at_once: bool) -> None:
+        """Devices that the plan shares out."""
+        mask = mask_of(device.index for device in devices)
+        self.is_known &= not mask & self.whole
+        self.now |= mask if at_once else 0
+        self.later |= mask
+
+
+def _devices_of(pod: Pod) -> tuple[int, ...]:
+    """Devices that the pod has, else those that were chosen when it was bound; none where nobody knows."""
+    return pod.devices if len(pod.devices) == pod.gpu.devices else pod.wished
+
+
+def named_gpus(problem: Problem, plan: Plan) -> Plan:
+    """``plan`` with the best GPUs for the pods that it gives whole ones, where links are known; claims get devices."""
+    plan = _choose_plain(problem, plan)
+    if problem.snapshot.claims is None:
+        return plan
+    prefer = _Preferred({node.name: node for node in problem.nodes}, known_tables())
+    plan = name_devices(problem.snapshot, plan, prefer)
+    return replace(plan, binds=tuple(map(prefer.linked, plan.binds)), moves=tuple(map(prefer.linked, plan.moves)))
+
+
+def _choose_plain(problem: Problem, plan: Plan) -> Plan:
+    """Choose among GPUs of device plugins."""
+    by_node = _arrivals(problem, plan)
+    if not by_node:
+        return plan
+    choice = _Choice(known_tables())
+    boards, sharing = _boards(problem, plan, by_node)
+    for node, entries in by_node.items():
+        choice.on_node(problem.nodes[node], boards[node], entries, sharing)
+    return replace(
+        plan,
+        binds=tuple(_with(bind, choice.chosen) for bind in plan.binds),
+        moves=tuple(_with(move, choice.chosen) for move in plan.moves),
+    )
+
+
+def _with(entry: _Entry, chosen: Chosen) -> _Entry:
+    found = chosen.get(entry.pod)
+    return entry if found is None else replace(entry, devices=found[0], link=found[1])
+
+
+def _arrivals(problem: Problem, plan: Plan) -> dict[int, list[Bind | Move]]:
+    """Entries with GPUs by node, of nodes where the links between a device plugin's GPUs are known."""
+    offered = _offered(problem)
+    found: dict[int, list[Bind | Move]] = {}
+    is_told: dict[str, bool] = {}
+    entries: tuple[Bind | Move, ...] = (*plan.binds, *plan.moves)
+    for entry in entries:
+        name = _target(entry)
+        if entry.devices and name not in is_told:
+            is_told[name] = _is_told(problem.nodes[problem.node_index[name]], offered)
+        if entry.devices and is_told[name]:
+            found.setdefault(problem.node_index[name], []).append(entry)
+    return found
+
+
+def _offered(problem: Problem) -> Mapping[str, int]:
+    """GPUs that device plugins offer by node, where there are claims; else they are all that nodes have."""
+    claims = problem.snapshot.claims
+    before = claims.lowered.nodes if claims is not None and claims.lowered is not None else ()
+    return {node.name: node.gpus for node in before}
+
+
+def _is_told(node: Node, offered: Mapping[str, int]) -> bool:
+    """Whether the links between its GPUs are known, and all of them are a device plugin's and may be had."""
+    is_plain = offered.get(node.name, node.gpus) == node.gpus and node.allocatable[GPU] == node.gpus * MILLI
+    return is_plain and node.gpus <= MOST_GPUS and graph_of(node).is_known
+
+
+def _boards(
+    problem: Problem, plan: Plan, by_node: Mapping[int, Sequence[Bind | Move]]
+) -> tuple[dict[int, _Board], set[str]]:
+    """What is held on the nodes, and who of those that come shares devices."""
+    boards = {node: _Board(problem.nodes[node].gpus) for node in by_node}
+    leaving = {eviction.pod for eviction in plan.evictions} | {move.pod for move in plan.moves}
+    coming = {entry.pod for entries in by_node.values() for entry in entries}
+    sharing: set[str] = set()
+    for pod, home in zip(problem.pods, problem.pod_node, strict=True):
+        if not pod.gpu.devices:
+            continue
+        if pod.gpu.is_shared and pod.key in coming:
+            sharing.add(pod.key)
+        if home in boards and pod.status.holds_resources:
+            boards[home].hold(pod, leaves=pod.status is PodStatus.RELEASING or pod.key in leaving)
+    return boards, sharing
+
+
+@dataclass(slots=True)
+class _Choice:
+    """The GPUs of one plan."""
+
+    tables: LinkTables
+    chosen: dict[str, tuple[tuple[Device, ...], GpuLink]] = field(default_factory=dict)
+
+    def on_node(self, node: Node, board: _Board, entries: Sequence[Bind | Move], sharing: Collection[str]) -> None:
+        """Choose for all pods of one node, or for none; those ``sharing`` devices keep theirs."""
+        wholes = [entry for entry in entries if entry.pod not in sharing]
+        for entry in entries:
+            if entry.pod in sharing:
+                board.share(entry.devices, at_once=_is_at_once(entry))
+        if not board.is_known:
+            return
+        graph = graph_of(node)
+        kind, everything = self.tables.add(graph), (1 << node.gpus) - 1
+        found: dict[str, int] = {}
+        for entry in sorted(wholes, key=lambda entry: (not _is_at_once(entry), -len(entry.devices))):
+            held = board.later | (board.now if _is_at_once(entry) else 0)
+            mask = self.tables.pick(kind, everything & ~held, len(entry.devices))
+            if mask is None:
+                return  # the engine's own names stand
+            found[entry.pod] = mask
+            board.later |= mask
+        for pod, mask in found.items():
+            self.chosen[pod] = _named(node, mask), GpuLink(*self.tables.weakest(kind, graph, mask))
+
+
+def _target(entry: Bind | Move) -> str:
+    return entry.node if isinstance(entry, Bind) else entry.target
+
+
+def _is_at_once(entry: Bind | Move) -> bool:
+    return isinstance(entry, Bind) and not entry.nominated
+
+
+def _named(node: Node, mask: int) -> tuple[Device, ...]:
+    uuids = node.gpu_uuids
+    return tuple(Device(gpu, MILLI, uuids[gpu] if gpu < len(uuids) else "") for gpu in gpus_of(mask))
+
+
+@dataclass(slots=True)
+class _Preferred:
+    """What `name_devices` is told of GPUs by claim."""
+
+    nodes: Mapping[str, Node]
+    tables: LinkTables
+    _links: dict[str, tuple[int, NodeLinks]] = field(default_factory=dict)
+
+    def __call__(
+        self, node: str, gpus: Sequence[ClaimDevice], free: Collection[DeviceId], count: int
+    ) -> Collection[DeviceId]:
+        """The best GPUs of a node for a pod; none where nothing is known of its links."""
+        if node not in self._links:
+            links = links_of_claims(self.nodes[node], gpus)
+            self._links[node] = self.tables.add(links.graph), links
+        kind, links = self._links[node]
+        if not links.graph.is_known or len(set(links.devices)) != len(gpus):
+            return ()
+        mask = self._mask(links, [name for _, _, name in free])
+        best = self.tables.pick(kind, mask, count)
+        chosen = {links.devices[gpu] for gpu in gpus_of(best)} if best is not None else set()
+        return [device for device in free if device[2] in chosen]
+
+    def linked(self, entry: _Entry) -> _Entry:
+        """The entry with the link of the GPUs that its claims were given, where all of them are claims'."""
+        kind, links = self._links.get(_target(entry), (0, None))
+        if links is None or not links.graph.is_known or not entry.claims:
+            return entry
+        mask = self._mask(links, [device.device for grant in entry.claims for device in grant.devices])
+        if not mask or mask.bit_count() != len(entry.devices):
+            return entry
+        return replace(entry, link=GpuLink(*self.tables.weakest(kind, links.graph, mask)))
+
+    @staticmethod
+    def _mask(links: NodeLinks, names: Iterable[str]) -> int:
+        index = {name: gpu for gpu, name in enumerate(links.devices)}
+        return mask_of(index[name] for name in names if name in index)
