@@ -32,6 +32,9 @@ REFUSED_S = 300.0
 KEPT_S = 600.0
 """How long an owner is kept that no pod refers to any more, at least."""
 
+PATIENCE_S = 60.0
+"""How long all decisions wait for owners at first; a kind that cannot be listed must not stop the whole cluster."""
+
 LOOK_S = 0.5
 _LONGEST_CHAIN = 8
 _POD_GANGS = ("scheduler.grove.io/v1alpha1", "PodGang")
@@ -95,6 +98,7 @@ class Kin:
         self._tidy_s = monotonic() + KEPT_S
         self._holds = False
         self._is_settled = False
+        self._ends_s = 0.0
         self._queue: queue.SimpleQueue[Reference] = queue.SimpleQueue()
 
     @property
@@ -108,10 +112,18 @@ class Kin:
         return (*watched, *(value for value in self._read.copy().values() if value is not None))
 
     def is_settled(self) -> bool:
-        """Whether owners of all pods that were there at first are known, as far as they can be; asks for the rest."""
+        """Whether owners of all pods that were there at first are known, as far as they can be; asks for the rest.
+
+        After a while it is, whoever is not known: pods of theirs that wait go on waiting, others need not.
+        """
         if not self._is_settled:
+            self._ends_s = self._ends_s or self._monotonic() + PATIENCE_S
             known = [self._is_known(pod) for pod in self._store.all(PODS)]  # all are looked at, so that all is asked
-            self._is_settled = all(known)
+            self._is_settled = all(known) and self._store.is_synced(self.kinds)
+            if not self._is_settled and self._monotonic() > self._ends_s:
+                self._is_settled = True
+                late = [kind.name for kind in self.kinds if not self._store.is_synced((kind,))]
+                _LOG.warning("not all owners are known; pods of theirs wait", pods=known.count(False), not_listed=late)
         return self._is_settled
 
     def overlay(self, pods: tuple[Object, ...], now_s: float) -> tuple[Object, ...]:  # noqa: ARG002  (an `Overlay`)

@@ -118,8 +118,7 @@ class Controller:
 
     def not_ready(self) -> str:
         """What is missing before it can decide; empty where nothing is. A replica that waits to lead is ready."""
-        known = self._parts.known
-        missing = [kind.name for kind in known.kinds if not known.store.is_synced((kind,))]
+        missing = self._parts.known.missing
         if missing:
             return f"not listed yet: {', '.join(missing)}"
         return self.webhook.not_ready() if self.webhook else ""

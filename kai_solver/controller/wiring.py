@@ -72,9 +72,15 @@ class Known:
         """All kinds that are listed and watched."""
         return (*FIELDS, *self.kin.kinds)
 
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Kinds that no decision is made without and that were not listed yet."""
+        kinds = tuple(FIELDS) if self.is_enough() else self.kinds
+        return tuple(kind.name for kind in kinds if not self.store.is_synced((kind,)))
+
     def is_enough(self) -> bool:
-        """Whether each kind was listed once, and who made the pods is known."""
-        return self.store.is_synced(self.kinds) and self.kin.is_settled()
+        """Whether each kind was listed once, and who made the pods is known, as far as it can be."""
+        return self.store.is_synced(FIELDS) and self.kin.is_settled()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kai_solver.cluster.api import ApiError, Object
-from kai_solver.cluster.kin import COMES_WITHIN_S, KEPT_S, REFUSED_S, Kin
+from kai_solver.cluster.kin import COMES_WITHIN_S, KEPT_S, PATIENCE_S, REFUSED_S, Kin
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import JOBS, PODS, Resource
 from kai_solver.cluster.store import Store
@@ -65,6 +65,19 @@ class World:
 def reference(owner: Object) -> Object:
     named = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "controller": True}
     return named | {field: owner["metadata"][field] for field in ("name", "uid")}
+
+
+def test_a_kind_that_cannot_be_listed_holds_up_its_own_pods_alone() -> None:
+    world = World(TORCH, watched=(JOBS,))
+    world.kin = Kin(world.api, world.store, "kai-scheduler", (JOBS, TORCH), lambda: world.now_s)
+    world.pod("worker", world.make(TORCH, "train"))
+    world.pod("plain")
+    assert not world.kin.is_settled()
+    world.now_s += PATIENCE_S
+    assert not world.kin.is_settled(), "all wait for a while"
+    world.now_s += 1.0
+    assert world.kin.is_settled()
+    assert world.seen() == ["plain"]
 
 
 def test_a_plain_pod_is_seen_at_once_and_nobody_is_asked() -> None:
