@@ -7,6 +7,7 @@ is chosen: what would be free is not known either.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TypeVar
 
 from kai_solver.claims import name_devices
@@ -181,7 +182,15 @@ def _is_at_once(entry: Bind | Move) -> bool:
 
 def _named(node: Node, mask: int) -> tuple[Device, ...]:
     uuids = node.gpu_uuids
+    if not uuids:
+        return _nameless(mask)
     return tuple(Device(gpu, MILLI, uuids[gpu] if gpu < len(uuids) else "") for gpu in gpus_of(mask))
+
+
+@lru_cache(maxsize=4096)
+def _nameless(mask: int) -> tuple[Device, ...]:
+    """Devices without a uuid are the same on every node."""
+    return tuple(Device(gpu, MILLI) for gpu in gpus_of(mask))
 
 
 @dataclass(slots=True)
