@@ -149,6 +149,18 @@ def test_victim_and_preemptor_hear_who_why_and_by_which_rule(world: World) -> No
     assert "kai.scheduler/last-eviction-timestamp" in world.get(POD_GROUPS, "taken")["metadata"]["annotations"]
 
 
+def test_a_plain_pod_hears_for_its_own_part_who_makes_room(world: World) -> None:
+    world.node("a")
+    world.queue("rich", quota=0)
+    world.queue("poor", quota=8)
+    world.gang("taken", 1, queue="rich")
+    world.round()
+    world.run("taken-0")
+    world.pod("lone", queue="poor")
+    world.round()
+    assert world.events("lone")["Preempting"] == "reclaim: makes room by evicting n/taken-0"
+
+
 def test_a_promised_place_stands_on_the_pod_until_it_is_void(world: World) -> None:
     victims(world)
     world.round()

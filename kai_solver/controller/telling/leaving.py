@@ -40,7 +40,7 @@ class Leaving:
             self._victim(done[entry.pod], event)
         for event in events:  # where those go that move
             self.desk.event(event)
-        self._helped(list(done.values()))
+        self._helped(cycle.snapshot, list(done.values()))
 
     def _victim(self, departure: Departure, event: Event) -> None:
         now_s, statuses = self.desk.clock(), self.desk.statuses
@@ -53,14 +53,21 @@ class Leaving:
         self.desk.event(event, order=Order.SOON)
         self.desk.event(Event("Pod", departure.key, event.type, event.reason, event.message, event.annotations))
 
-    def _helped(self, departures: list[Departure]) -> None:
-        """Those for whom pods leave hear of it, too."""
+    def _helped(self, snapshot: Snapshot, departures: list[Departure]) -> None:
+        """Those for whom pods leave hear of it, too: their PodGroup, else the first of their pods."""
         by_gang: dict[tuple[str, str], list[str]] = defaultdict(list)
         for departure in departures:
             for gang in departure.helps:
                 by_gang[gang, departure.rule].append(departure.key)
+        plain = {
+            gang.key: gang.pods[0].key for gang in snapshot.gangs if gang.pods and not self.desk.pod_group(gang.key)
+        }
         for (gang, rule), pods in by_gang.items():
-            self.desk.tell_gang(gang, "Normal", "Preempting", f"{rule}: makes room by evicting {_listed(pods)}")
+            text = f"{rule}: makes room by evicting {_listed(pods)}"
+            if gang in plain:
+                self.desk.events.tell(self.desk.about_pod(plain[gang]), "Normal", "Preempting", text)
+            else:
+                self.desk.tell_gang(gang, "Normal", "Preempting", text)
 
     def promises(self, cycle: Cycle) -> None:
         """Nominated nodes: set, kept and taken back."""
