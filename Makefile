@@ -47,8 +47,9 @@ lint: $(STAMP) ## Format, style, types and layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: lint docs-check tools ## Everything: lint, the documentation, and all tests but those on a real control plane
+test: lint docs-check tools ## Everything: lint, the documentation, all tests, those on a real control plane too
 	$(BIN)/python -m pytest -n 2 --ignore=$(PLANE) $(TEST_ARGS)
+	$(MAKE) test-cluster
 
 test-cluster: $(STAMP) ## Tests on a real control plane, which Go builds once (about 10 minutes, cached)
 	-$(BIN)/python -m tests.support.gotools kubernetes kwok
