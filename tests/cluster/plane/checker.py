@@ -135,12 +135,15 @@ class Checker:
                 self._object(f"node {node} has {room} GPUs and promised {self._taken[node]}, last to {_name(pod)}")
 
     def _check_eviction(self, uid: str, pod: Pod, now_s: float) -> None:
-        """First the pod is told, then it is evicted: the API server's own condition, or a deletion that follows."""
+        """First the pod is told, then it is evicted: the API server's own condition, or a deletion that follows.
+
+        Who is deleted by Kubernetes itself, as its node is gone or lost, has that for a reason, and is nobody's victim.
+        """
         told = _target(pod)
         if told.get("reason") == FIRST_SAID and CAUSES.match(told.get("message", "")):
             self.causes[uid] = told["message"]
-        is_evicted = told.get("reason") == "EvictionByEvictionAPI" or (told and "deletionTimestamp" in pod["metadata"])
-        if not is_evicted or uid in self.evicted:
+        is_deleted = told.get("reason") == FIRST_SAID and "deletionTimestamp" in pod["metadata"]
+        if not (is_deleted or told.get("reason") == "EvictionByEvictionAPI") or uid in self.evicted:
             return
         self.evicted[uid] = pod
         if not self.may_leave(pod):

@@ -16,9 +16,10 @@ LONG_S = 150.0
 
 def waits_because(cluster: Cluster, name: str) -> dict[str, Any]:
     """The condition of a pod that has no place."""
-    (found,) = cluster.names(name)[:1]
-    status = cluster.plane.api.get(PODS, SPACE, found).get("status", {})
-    return next((one for one in status.get("conditions") or () if one["type"] == "PodScheduled"), {})
+    for found in cluster.names(name)[:1]:
+        status = cluster.plane.api.get(PODS, SPACE, found).get("status", {})
+        return next((one for one in status.get("conditions") or () if one["type"] == "PodScheduled"), {})
+    return {}
 
 
 def kept(cluster: Cluster) -> None:

@@ -54,7 +54,8 @@ def test_a_node_goes_while_a_gang_is_bound(make_cluster: Make, happens: Callable
 
 
 def test_nodes_come_are_cordoned_and_go_under_load(make_cluster: Make) -> None:
-    cluster = make_cluster(partly_s=150)
+    """Who lost pods with a node, and does not get them back within the grace, leaves as a whole, and comes again."""
+    cluster = make_cluster(may_leave=lambda found: True, partly_s=150)
     cluster.nodes(3, gpus=4)
     cluster.queues(research=32)
     cluster.controller()
