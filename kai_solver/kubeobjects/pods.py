@@ -262,7 +262,8 @@ def _node(raw: Raw, status: PodStatus, binding: Binding | None) -> str:
 def _ready(raw: Raw, status: PodStatus) -> bool:
     """Where it runs: whether no condition says that it is not ready (a kubelet always writes one, a file may not)."""
     conditions = raw.items("status.conditions") if status is PodStatus.RUNNING else ()
-    return all(found.text("status") == "True" for found in conditions if found.text("type") == "Ready")
+    stated = [found.value for found in conditions if isinstance(found.value, dict)]  # no reason to lose the pod
+    return all(found.get("status") == "True" for found in stated if found.get("type") == "Ready")
 
 
 def _rank(labels: Mapping[str, str]) -> int:

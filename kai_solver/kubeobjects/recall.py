@@ -130,7 +130,8 @@ class Recall:
         if known is not None and known[0] is gang and _are_same(known[1].pods, pods):
             self._fresh_gangs[gang.key] = known
             return known[1]
-        found = replace(gang, pods=pods, last_start_s=gang.last_start_s or started_s(running))
+        began_s = started_s(running) if gang.last_start_s is None else gang.last_start_s
+        found = replace(gang, pods=pods, last_start_s=began_s)
         self._fresh_gangs[gang.key] = gang, found
         return found
 
