@@ -121,7 +121,7 @@ def test_before_the_first_decision_there_is_no_answer(asked: Asked) -> None:
 
 
 def run(*words: str) -> Any:
-    return CliRunner().invoke(app, ["explain", *words])
+    return CliRunner().invoke(app, ["explain", *words], env={"COLUMNS": "200"})
 
 
 def test_the_command_prints_what_the_controller_says(asked: Asked) -> None:

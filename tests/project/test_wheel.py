@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 
 def run(*command: object, cwd: Path) -> str:
     """Standard output of a command that knows nothing of this checkout."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")} | {"COLUMNS": "1000"}
     done = subprocess.run(
         list(map(str, command)), cwd=cwd, env=env, capture_output=True, text=True, timeout=240, check=False
     )
