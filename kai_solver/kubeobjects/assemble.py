@@ -63,7 +63,8 @@ def snapshot_from_objects(
     """
     settings = settings or settings_from_objects(objects)
     notices = Notices((*settings.notices, *objects.notices))
-    nodes = read_nodes(objects.nodes, settings, notices)
+    recall = recall or Recall()
+    nodes = read_nodes(objects.nodes, settings, notices, recall.nodes)
     nvidia = read_nvidia(objects.other, nodes.gpu_milli, notices)
     settings = replace(settings, policy=nvidia.policy(settings.policy, notices))
     objects = replace(objects, pods=(*objects.pods, *manifest_pods(objects, notices)))
@@ -73,7 +74,6 @@ def snapshot_from_objects(
     book = read_claim_book(objects, settings, notices)
     priorities = read_priorities(objects.priority_classes, settings, notices)
     around = Surroundings(settings, labels, frozenset(nvidia.queues), frozenset(priorities.classes))
-    recall = recall or Recall()
     has_zones = settings.numa and bool(objects.node_resource_topologies)
     offers = plugin_only(book, nodes, settings)
     recall.begin((around, priorities, nvidia.guarded, nodes.has_single_mig, nodes.sharing, has_zones, offers))

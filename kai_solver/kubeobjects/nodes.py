@@ -1,7 +1,7 @@
 """Nodes: what they offer, and whether anything new may be placed there."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kai_solver.domain import Node, NumaTopology, Policy, Taint, paid_gpu_milli
 from kai_solver.domain.gpus import GPU_REPLICAS, MIG_STRATEGY, MIXED, SINGLE
@@ -75,9 +75,43 @@ class NodeReading:
         return sum(node.amounts.get("gpu", 0) for node in self.nodes.values() if node.schedulable)
 
 
-def read_nodes(objects: tuple[Object, ...], settings: KubeSettings, notices: Notices) -> NodeReading:
-    """Read all nodes; broken and doubled ones are set aside with a notice."""
-    nodes = read_each("Node", objects, notices, lambda raw: _node(raw, settings, notices))
+@dataclass(slots=True)
+class NodeRecall:
+    """Nodes of the last reading by the identity of their objects, which are kept here and so cannot be another's."""
+
+    settings: KubeSettings | None = None
+    read: dict[int, tuple[object, RawNode]] = field(default_factory=dict)
+
+    def of(self, settings: KubeSettings) -> dict[int, tuple[object, RawNode]]:
+        """What still gives the same."""
+        return self.read if settings == self.settings else {}
+
+
+def read_nodes(
+    objects: tuple[Object, ...], settings: KubeSettings, notices: Notices, recall: NodeRecall | None = None
+) -> NodeReading:
+    """Read all nodes; broken and doubled ones are set aside with a notice.
+
+    One node takes about 0.2 ms to read; those of ``recall`` that nobody said anything about are not read again.
+    """
+    recall = recall or NodeRecall()
+    old, fresh = recall.of(settings), dict[int, tuple[object, RawNode]]()
+
+    def known(value: object) -> tuple[str, RawNode] | None:
+        found = old.get(id(value))
+        if found is None:
+            return None
+        fresh[id(value)] = found
+        return found[1].name, found[1]
+
+    def read(raw: Raw) -> RawNode:
+        told, node = notices.count, _node(raw, settings, notices)
+        if notices.count == told:
+            fresh[id(raw.value)] = raw.value, node
+        return node
+
+    nodes = read_each("Node", objects, notices, read, known=known)
+    recall.settings, recall.read = settings, fresh
     elsewhere = {n.name for n in nodes.values() if not in_pool(n.labels, settings)}
     if elsewhere:
         notices.warn("Nodes", f"{len(elsewhere)} nodes of other node pools take no part")

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 
 from kai_solver.domain import Constraints, Gang, Pod
 from kai_solver.kubeobjects.grouping.written import OwnGroup
+from kai_solver.kubeobjects.nodes import NodeRecall
 from kai_solver.kubeobjects.notices import Notices
 from kai_solver.kubeobjects.objects import Object
 from kai_solver.kubeobjects.pods import PodReader, RawPod, started_s
@@ -50,6 +51,8 @@ class Recall:
 
     own_groups: dict[str, OwnGroup] = field(default_factory=dict)
     """PodGroups of the newest reading that groupers made, whether somebody has written them by now or not."""
+
+    nodes: NodeRecall = field(default_factory=NodeRecall)
 
     _around: object = None
     _schema: ResourceSchema | None = None
