@@ -4,6 +4,7 @@ The default scheduler gets the same pods first: it knows no gangs, queues or fai
 control plane can do at all.
 """
 
+import contextlib
 import os
 import signal
 import statistics
@@ -181,8 +182,11 @@ def _rss_kb(pid: int) -> int:
 
 def _family(pid: int) -> list[int]:
     """The process and its children."""
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return [pid, *(int(child) for task in tasks for child in (task / "children").read_text().split())]
+    found = [pid]
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # a thread that has just ended
+            found += map(int, (task / "children").read_text().split())
+    return found
 
 
 if __name__ == "__main__":
