@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from kai_solver.cluster.api import Api, ApiError, Object, key_of, meta
 from kai_solver.cluster.binding import FenceError, Seat
 from kai_solver.cluster.devices import Devices, allocation_of, is_allocated, with_allocation
-from kai_solver.cluster.patience import Patience
+from kai_solver.cluster.patience import Patience, after_news
 from kai_solver.cluster.resources import BIND_REQUESTS, NODES, PODS, RESOURCE_CLAIMS, Resource
 from kai_solver.cluster.store import Store
 from kai_solver.errors import InputError
@@ -27,7 +27,6 @@ from kai_solver.units import MILLI
 NODE = "selected-node"
 LONGEST_LABEL = 63
 LOOK_S = 10.0
-SETTLE_S = 0.5
 
 
 @dataclass(slots=True)
@@ -208,13 +207,11 @@ class BindRequests:
 
     def run(self, stop: threading.Event) -> None:
         """Delete stale requests, until told to stop; only while this process leads."""
-        while not stop.is_set():
-            self._news.wait(LOOK_S)
-            if stop.wait(SETTLE_S):
-                return
-            self._news.clear()
-            if self.store.is_synced((PODS, NODES, BIND_REQUESTS)) and self.patience.fence():
-                self.collect()
+        after_news(self._news, stop, self._collect_as_leader, LOOK_S)
+
+    def _collect_as_leader(self) -> None:
+        if self.store.is_synced((PODS, NODES, BIND_REQUESTS)) and self.patience.fence():
+            self.collect()
 
     def collect(self) -> int:
         """Delete requests for our pods that nobody here waits for and that lead nowhere; how many."""

@@ -182,11 +182,6 @@ class Lease:
         return text if "." in text else text.replace("Z", ".000000Z")
 
 
-def holder_of(api: Api, namespace: str, name: str) -> str:
-    """Who holds a lease by its own words, whether still live or not; empty where nobody does."""
-    return str(_read(api, namespace, name).get("holderIdentity") or "")
-
-
 def is_live(api: Api, namespace: str, name: str, wait_s: float, sleep: Callable[[float], None] = time.sleep) -> bool:
     """Whether somebody renews the lease: it has a holder, and changes within ``wait_s`` seconds.
 

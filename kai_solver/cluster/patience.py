@@ -1,5 +1,6 @@
 """Waiting for what others do, no longer than it is worth, and never when this process no longer leads."""
 
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,6 +8,18 @@ from dataclasses import dataclass
 from kai_solver.cluster.binding import FenceError
 
 LOOK_S = 0.1
+SETTLE_S = 0.5
+"""What comes together is acted on together."""
+
+
+def after_news(news: threading.Event, stop: threading.Event, act: Callable[[], object], look_s: float) -> None:
+    """Act after each piece of news, and without any every ``look_s`` seconds, until told to stop."""
+    while not stop.is_set():
+        news.wait(look_s)
+        if stop.wait(SETTLE_S):
+            return
+        news.clear()
+        act()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from kai_solver.cluster.api import Api, ApiError, Object, key_of, meta
 from kai_solver.cluster.binding import BindError, FenceError, Seat
-from kai_solver.cluster.patience import Patience
+from kai_solver.cluster.patience import Patience, after_news
 from kai_solver.cluster.resources import CONFIG_MAPS, NODES, PODS, Resource
 from kai_solver.cluster.store import Store
 from kai_solver.errors import InputError
@@ -34,7 +34,6 @@ STRANGE_S = 120.0
 """A reservation pod that somebody else made is an orphan only when it is so old: its user may be on its way."""
 
 LOOK_S = 30.0
-SETTLE_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,14 +220,12 @@ class Sharing:
 
     def run(self, stop: threading.Event) -> None:
         """Delete orphans whenever a user left, until told to stop; only while this process leads."""
-        while not stop.is_set():
-            self._news.wait(LOOK_S)
-            if stop.wait(SETTLE_S):
-                return
-            self._news.clear()
-            if self.store.is_synced((PODS, NODES)) and self.patience.fence():
-                with suppress(ApiError, FenceError):
-                    self.collect()
+        after_news(self._news, stop, self._collect_as_leader, LOOK_S)
+
+    def _collect_as_leader(self) -> None:
+        if self.store.is_synced((PODS, NODES)) and self.patience.fence():
+            with suppress(ApiError, FenceError):
+                self.collect()
 
     def collect(self, node: str = "") -> int:
         """Delete reservation pods without users, of one node or of all of ours; how many."""

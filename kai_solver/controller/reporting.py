@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import structlog
 
 from kai_solver.cluster.binding import GangBound
+from kai_solver.controller.guarded import guarded
 from kai_solver.controller.loop import Cycle, Reporter
 from kai_solver.domain import Gang, Pending, Reason, Rung
 from kai_solver.domain.model import LADDER
@@ -35,19 +36,12 @@ class Reporters:
     def cycle(self, cycle: Cycle) -> None:
         """Tell all."""
         for reporter in self._reporters:
-            _guarded(lambda: reporter.cycle(cycle))  # noqa: B023 - runs at once
+            guarded("reporting", lambda: reporter.cycle(cycle))  # noqa: B023 - runs at once
 
     def bound(self, outcome: GangBound) -> None:
         """Tell all."""
         for reporter in self._reporters:
-            _guarded(lambda: reporter.bound(outcome))  # noqa: B023
-
-
-def _guarded(tell: Callable[[], None]) -> None:
-    try:
-        tell()
-    except Exception:
-        _LOG.exception("reporting failed")
+            guarded("reporting", lambda: reporter.bound(outcome))  # noqa: B023
 
 
 class LogReporter:

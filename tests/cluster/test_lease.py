@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from kai_solver.cluster.api import ApiError, Object
-from kai_solver.cluster.lease import Lease, holder_of
+from kai_solver.cluster.lease import Lease
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import LEASES, Resource
+from tests.support.leases import holder_of
 
 
 class Clock:

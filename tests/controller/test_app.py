@@ -12,13 +12,14 @@ import pytest
 import urllib3
 
 from kai_solver.cluster.api import Object, WatchEvent
-from kai_solver.cluster.lease import Lease, holder_of, is_live
+from kai_solver.cluster.lease import Lease, is_live
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import EVENTS, LEASES, POD_GROUPS, PODS, QUEUES, SECRETS, Resource
 from kai_solver.controller.app import Controller, refuse_beside_kai
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.errors import InputError
 from tests.controller.replicas import QUICK, bound, cluster, cluster_of, pod, running, until
+from tests.support.leases import holder_of
 
 
 def test_a_replica_leads_and_schedules_and_lets_go() -> None:

@@ -117,14 +117,19 @@ def test_a_gang_that_is_not_ready_says_so_alone(world: World) -> None:
     assert world.condition("g-0") == {}
 
 
-def victims(world: World) -> None:
-    """A poor queue reclaims the only node from a rich one."""
+def taken(world: World) -> None:
+    """A rich queue holds the only node, to which a poor one has the right."""
     world.node("a")
     world.queue("rich", quota=0)
     world.queue("poor", quota=8)
     world.gang("taken", 1, queue="rich")
     world.round()
     world.run("taken-0")
+
+
+def victims(world: World) -> None:
+    """The poor queue reclaims the node."""
+    taken(world)
     world.gang("entitled", 1, queue="poor")
 
 
@@ -150,12 +155,7 @@ def test_victim_and_preemptor_hear_who_why_and_by_which_rule(world: World) -> No
 
 
 def test_a_plain_pod_hears_for_its_own_part_who_makes_room(world: World) -> None:
-    world.node("a")
-    world.queue("rich", quota=0)
-    world.queue("poor", quota=8)
-    world.gang("taken", 1, queue="rich")
-    world.round()
-    world.run("taken-0")
+    taken(world)
     world.pod("lone", queue="poor")
     world.round()
     assert world.events("lone")["Preempting"] == "reclaim: makes room by evicting n/taken-0"

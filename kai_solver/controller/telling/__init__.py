@@ -10,10 +10,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-import structlog
-
 from kai_solver.cluster.binding import GangBound
 from kai_solver.cluster.writer import Writer
+from kai_solver.controller.guarded import guarded
 from kai_solver.controller.loop import Cycle
 from kai_solver.controller.telling.desk import Desk
 from kai_solver.controller.telling.groups import Groups
@@ -24,8 +23,8 @@ from kai_solver.controller.telling.waiting import Waiting
 from kai_solver.kubeobjects.grouping import OwnGroup
 from kai_solver.reduction import Problem
 
-_LOG = structlog.get_logger(__name__)
 _IDLE_S = 0.5
+_WHAT = "telling the cluster"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,26 +101,19 @@ class Teller:
         while not self._inbox.empty():
             told = self._inbox.get()
             if isinstance(told, GangBound):
-                self._guarded(lambda: self.placing.bound(told))  # noqa: B023 - runs at once
+                guarded(_WHAT, lambda: self.placing.bound(told))  # noqa: B023 - runs at once
                 continue
             cycles.append(told)
-            self._guarded(lambda: self._leaving.victims(told.cycle))  # noqa: B023
+            guarded(_WHAT, lambda: self._leaving.victims(told.cycle))  # noqa: B023
         if cycles:
             self._state(cycles[-1])
 
     def _state(self, told: _Told) -> None:
         """How things are."""
-        self._guarded(lambda: self.placing.cycle(told.cycle))
-        self._guarded(lambda: self._waiting.cycle(told.cycle))
-        self._guarded(lambda: self._leaving.promises(told.cycle))
-        self._guarded(lambda: self.groups.cycle(told.cycle, told.own))
+        guarded(_WHAT, lambda: self.placing.cycle(told.cycle))
+        guarded(_WHAT, lambda: self._waiting.cycle(told.cycle))
+        guarded(_WHAT, lambda: self._leaving.promises(told.cycle))
+        guarded(_WHAT, lambda: self.groups.cycle(told.cycle, told.own))
         problem = told.problem
         if problem is not None:
-            self._guarded(lambda: self._queues.cycle(problem))
-
-    @staticmethod
-    def _guarded(tell: Callable[[], None]) -> None:
-        try:
-            tell()
-        except Exception:
-            _LOG.exception("telling the cluster failed")
+            guarded(_WHAT, lambda: self._queues.cycle(problem))

@@ -25,12 +25,12 @@ SELECTED = "volume.kubernetes.io/selected-node"
 
 
 @contextmanager
-def working(look: Callable[[], None]) -> Iterator[None]:
+def working(look: Callable[[], object], every_s: float = LOOK_S) -> Iterator[None]:
     """Somebody who looks again and again; what comes in between (an object is gone, or changed) he meets next time."""
     over = threading.Event()
 
     def work() -> None:
-        while not over.wait(LOOK_S):
+        while not over.wait(every_s):
             try:
                 look()
             except ApiError:

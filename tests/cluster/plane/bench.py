@@ -4,7 +4,6 @@ The default scheduler gets the same pods first: it knows no gangs, queues or fai
 control plane can do at all.
 """
 
-import contextlib
 import os
 import signal
 import statistics
@@ -20,7 +19,7 @@ from kai_solver.cluster.resources import NODES
 from tests.cluster.plane.checker import Checker, Pod
 from tests.cluster.plane.cluster import SPACE, Cluster, Replica, clear_work, install, pod
 from tests.cluster.plane.creator import create
-from tests.cluster.plane.plane import ADMIN, Plane, wait_for
+from tests.cluster.plane.plane import ADMIN, Plane, resident_mib, wait_for
 from tests.support.gotools import KUBERNETES, KWOK, go_module
 
 GPUS = 8
@@ -147,23 +146,21 @@ def _steady(cluster: Cluster, witness: Witness, replica: Replica) -> Iterator[Ro
     create(cluster.plane, SPACE, bodies)
     wait_for("all of them run", lambda: _running(witness) >= MANY, LIMIT_S, 1.0)
     time.sleep(STEADY_S)
-    process = replica.component.process
-    assert process is not None
-    before_s = _cpu_s(process.pid)
+    before_s = _cpu_s(replica)
     time.sleep(STEADY_S)
-    share = (_cpu_s(process.pid) - before_s) / STEADY_S
+    share = (_cpu_s(replica) - before_s) / STEADY_S
     what = f"{MANY_NODES} nodes, {MANY} running pods"
     yield f"CPU when nothing changes, {what}", f"{share:.1%} of a core"
-    yield f"memory of the controller and its solver, {what}", f"{_rss_mb(process.pid):.0f} MB"
+    yield f"memory of the controller and its solver, {what}", f"{sum(map(resident_mib, _family(replica))):.0f} MB"
 
 
 def _running(witness: Witness) -> int:
     return sum(one.get("status", {}).get("phase") == "Running" for one in witness.bound())
 
 
-def _cpu_s(pid: int) -> float:
-    """Seconds of CPU of a process and the children it has now."""
-    return sum(_ticks(one) for one in _family(pid)) / os.sysconf("SC_CLK_TCK")
+def _cpu_s(replica: Replica) -> float:
+    """Seconds of CPU of a replica and the children it has now."""
+    return sum(map(_ticks, _family(replica))) / os.sysconf("SC_CLK_TCK")
 
 
 def _ticks(pid: int) -> int:
@@ -171,22 +168,11 @@ def _ticks(pid: int) -> int:
     return int(fields[11]) + int(fields[12])
 
 
-def _rss_mb(pid: int) -> float:
-    return sum(_rss_kb(one) for one in _family(pid)) / 1024
-
-
-def _rss_kb(pid: int) -> int:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
-
-
-def _family(pid: int) -> list[int]:
-    """The process and its children."""
-    found = [pid]
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # a thread that has just ended
-            found += map(int, (task / "children").read_text().split())
-    return found
+def _family(replica: Replica) -> list[int]:
+    """Its process and the children of it."""
+    process = replica.component.process
+    assert process is not None
+    return [process.pid, *replica.component.children()]
 
 
 if __name__ == "__main__":

@@ -56,6 +56,15 @@ def wait_for(what: str, is_so: Callable[[], bool], limit_s: float = START_S, loo
         time.sleep(look_s)
 
 
+def resident_mib(pid: int) -> float:
+    """Memory of a process; 0 where it is gone."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS"):
+                return int(line.split()[1]) / 1024
+    return 0.0
+
+
 @dataclass(slots=True)
 class Component:
     """One process: what it is started with, and where it writes."""
@@ -88,8 +97,8 @@ class Component:
                 start_new_session=True,
             )
 
-    def children(self, script: str) -> list[int]:
-        """Its child processes that run this script."""
+    def children(self, script: str = "") -> list[int]:
+        """Its child processes that run this script; without one all of them."""
         assert self.process is not None
         found = []
         for status in Path("/proc").glob("[0-9]*/stat"):

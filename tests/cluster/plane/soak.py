@@ -9,12 +9,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from kai_solver.cluster.api import ApiError
 from kai_solver.cluster.resources import NODES, PODS, QUEUES
 from tests.cluster.plane.cluster import SPACE, Cluster, Replica
-from tests.cluster.plane.plane import wait_for
+from tests.cluster.plane.plane import resident_mib, wait_for
 from tests.cluster.plane.proxy import Fault
 from tests.cluster.workload import Workload
 
@@ -50,7 +49,8 @@ class Soak:
     def run(self) -> None:
         """Arrivals and faults for the time given; then everybody who is there must come to an end."""
         ends_s = time.monotonic() + self.seconds
-        with self._busy(self._arrive), self._busy(self._measure), self._always(self._tend):
+        done = threading.Event()
+        with self._busy(self._arrive, self.over), self._busy(self._measure, self.over), self._busy(self._tend, done):
             while time.monotonic() < ends_s:
                 for fault in self._shuffled():
                     if not self.over.wait(self.draw.uniform(*BETWEEN_S)) and time.monotonic() < ends_s:
@@ -209,27 +209,15 @@ class Soak:
                 proxy.heal()
 
     @contextmanager
-    def _busy(self, act: Callable[[], None]) -> Iterator[None]:
-        """Do it again and again until the soak is over."""
-        thread = threading.Thread(target=_again, args=(act, self.over), daemon=True)
+    def _busy(self, act: Callable[[], None], ends: threading.Event) -> Iterator[None]:
+        """Do it again and again until ``ends`` is set, at the latest when the block ends."""
+        thread = threading.Thread(target=_again, args=(act, ends), daemon=True)
         thread.start()
         try:
             yield
         finally:
             self.over.set()
-            thread.join(30)
-
-    @contextmanager
-    def _always(self, act: Callable[[], None]) -> Iterator[None]:
-        """Do it again and again until all is done."""
-        done = threading.Event()
-        thread = threading.Thread(target=_again, args=(act, done), daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            self.over.set()
-            done.set()
+            ends.set()
             thread.join(30)
 
 
@@ -241,15 +229,6 @@ def _again(act: Callable[[], None], over: threading.Event) -> None:
             if not (error.is_passing or error.is_conflict):
                 raise
             over.wait(0.3)  # the server is away, or did what we did not hear of
-
-
-def resident_mib(pid: int) -> float:
-    """Memory of a process; 0 where it is gone."""
-    with suppress(OSError):
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS"):
-                return int(line.split()[1]) / 1024
-    return 0.0
 
 
 def _mean(samples: list[float]) -> float:

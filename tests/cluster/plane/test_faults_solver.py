@@ -15,6 +15,7 @@ from tests.cluster.plane.cluster import Cluster, Replica
 from tests.cluster.plane.conftest import Make
 from tests.cluster.plane.inside import inside
 from tests.cluster.plane.plane import wait_for
+from tests.support.leases import holder_of
 
 LONG_S = 120.0
 HOUR_S = 3600.0
@@ -23,7 +24,7 @@ LEASE = "kai-solver-kai-scheduler"
 
 
 def holder(cluster: Cluster) -> str:
-    return str(cluster.plane.api.get(LEASES, "kai-solver", LEASE)["spec"]["holderIdentity"])
+    return holder_of(cluster.plane.api, "kai-solver", LEASE)
 
 
 def ahead_s(cluster: Cluster) -> float:

@@ -1,6 +1,6 @@
 """The chart on a real API server: its rights suffice, nothing of others is overwritten, who goes leaves no trace."""
 
-import threading
+import itertools
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,6 +14,7 @@ from kai_solver.cli.app import app
 from kai_solver.cluster.api import ApiError, Object
 from kai_solver.cluster.lease import Lease
 from kai_solver.cluster.resources import EVENTS, NAMESPACES, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES, Resource
+from tests.cluster.plane.agents import working
 from tests.cluster.plane.cluster import CRDS, SPACE, Cluster, pod
 from tests.cluster.plane.conftest import Make
 from tests.cluster.plane.plane import Component, Plane, wait_for
@@ -66,21 +67,14 @@ def test_the_rights_of_the_chart_suffice(make_cluster: Make) -> None:
 @contextmanager
 def work_that_keeps_coming(cluster: Cluster, limit: int) -> Iterator[None]:
     """Ten pods a second, ``limit`` at the most."""
-    stop = threading.Event()
+    names = (f"load-{index}" for index in range(limit))
 
     def create() -> None:
-        for index in range(limit):
-            if stop.wait(0.1):
-                return
-            cluster.pod(f"load-{index}", "research")
+        for name in itertools.islice(names, 1):
+            cluster.pod(name, "research")
 
-    thread = threading.Thread(target=create)
-    thread.start()
-    try:
+    with working(create, 0.1):
         yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 def default_scheduler_as_kai(cluster: Cluster) -> Component:
@@ -185,20 +179,11 @@ def kai_at_work(plane: Plane) -> Iterator[None]:
     with suppress(ApiError):  # from an earlier test
         plane.api.create(NAMESPACES, "", {"metadata": {"name": "kai-scheduler"}})
     lease = Lease(plane.api, "kai-scheduler", "kai-scheduler", "kai's own")
-    stop = threading.Event()
-
-    def renew() -> None:
-        while not stop.wait(0.5):
-            lease.attempt()
-
     lease.attempt()
-    thread = threading.Thread(target=renew)
-    thread.start()
     try:
-        yield
+        with working(lease.attempt, 0.5):
+            yield
     finally:
-        stop.set()
-        thread.join()
         lease.release()
 
 
