@@ -81,7 +81,7 @@ def _run(settings: "ControllerSettings", embedded: bool, seconds: float | None) 
     from kai_solver.cluster.rest import connect
 
     configure_logs(settings)
-    api = connect(settings.kubeconfig, settings.context, connections=settings.workers.writes + 32)
+    api = connect(settings.kubeconfig, settings.context, connections=2 * settings.workers.writes + 32)
     if not settings.dry_run:
         refuse_beside_kai(api, settings)
     replica = Controller(api, settings)

@@ -19,7 +19,7 @@ from kai_solver.cluster.memory import MemoryApi
 from kai_solver.controller.app import Controller
 from kai_solver.controller.embedded import GPUS_A_NODE, Demo, start
 from kai_solver.controller.logs import configure_logs
-from kai_solver.controller.loop import Cycle
+from kai_solver.controller.loop import Cycle, Evicted
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.domain import PodStatus, Snapshot
 from kai_solver.units import MILLI
@@ -51,6 +51,9 @@ class Watcher:
     def bound(self, outcome: GangBound) -> None:
         """Count its pods."""
         self.sums["bound"] += len(outcome.bound)
+
+    def evicted(self, evicted: Evicted) -> None:
+        """Nothing."""
 
 
 def run_embedded(settings: ControllerSettings, seconds: float | None) -> Exit:

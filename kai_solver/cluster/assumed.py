@@ -59,23 +59,22 @@ class Assumed:
         with self._lock:
             self._pods[key] = _Assumption(uid, now_s, node, groups, annotations, certain=True)
 
-    def doubted(self, key: str, now_s: float) -> None:
-        """Nobody knows whether the pod was bound: its place counts for a while, also when it is told to `forget`."""
+    def doubted(self, key: str, uid: str, now_s: float) -> None:
+        """It counts for a while only, also when it is told to `forget`: nobody knows, or it will be seen."""
         with self._lock:
-            assumption = self._pods.get(key)
+            assumption = self._certain(key, uid)
             if assumption is not None:
                 assumption.certain, assumption.since_s = False, now_s
 
-    def leaves(self, key: str, uid: str, now_s: float) -> None:
-        """The pod is being evicted."""
+    def leaves(self, key: str, uid: str, now_s: float, *, certain: bool = False) -> None:
+        """The pod is being deleted; ``certain``: it counts until it is told to be `doubted` or to `forget`."""
         with self._lock:
-            self._pods[key] = _Assumption(uid, now_s, leaving=True)
+            self._pods[key] = _Assumption(uid, now_s, leaving=True, certain=certain)
 
-    def forget(self, key: str) -> None:
-        """The pod was not bound after all."""
+    def forget(self, key: str, uid: str) -> None:
+        """The pod was not bound after all, or stays."""
         with self._lock:
-            assumption = self._pods.get(key)
-            if assumption is not None and assumption.certain:
+            if self._certain(key, uid) is not None:
                 del self._pods[key]
 
     def __len__(self) -> int:
@@ -95,6 +94,11 @@ class Assumed:
             for key in left:
                 self._settle(key, now_s)  # the pod is gone
             return found
+
+    def _certain(self, key: str, uid: str) -> _Assumption | None:
+        """What is assumed of this pod for certain; another one of that name is not meant."""
+        assumption = self._pods.get(key)
+        return assumption if assumption is not None and assumption.certain and assumption.uid == uid else None
 
     def _expire(self, now_s: float) -> None:
         for key, assumption in list(self._pods.items()):

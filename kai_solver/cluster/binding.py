@@ -338,7 +338,7 @@ class Binder:
             self._trying(lambda: way.bind(seat))
         except ApiError as error:
             if error.is_unclear:
-                self.assumed.doubted(seat.key, self.clock())
+                self.assumed.doubted(seat.key, seat.uid, self.clock())
             raise
 
     def _steps_of(self, seat: Seat) -> list[Preparation]:
@@ -357,7 +357,7 @@ class Binder:
 
     def _forget(self, seats: Sequence[Seat]) -> None:
         for seat in seats:
-            self.assumed.forget(seat.key)
+            self.assumed.forget(seat.key, seat.uid)
 
     def _release(self, seat: Seat) -> None:
         """The pod must start anew; its controller makes it again, and it waits with its gang."""

@@ -1,5 +1,8 @@
 """Evictions through the Eviction API: budgets hold, rates are limited, whoever is refused is left alone for a while.
 
+They go on beside the cycles, for a webhook may take its time: who is to leave counts as leaving from the moment on at
+which that is decided, until the answer is there.
+
 First the pod is told why (condition ``DisruptionTarget``, as kube-scheduler does it), then it is evicted: no pod ever
 leaves without its cause. Who may stay after all is told that, too.
 """
@@ -8,7 +11,8 @@ import contextlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
 from kai_solver.cluster.api import Api, ApiError
@@ -25,6 +29,10 @@ LONGEST_WAIT_S = 300.0
 
 FORGOTTEN_S = 600.0
 """A pod that nobody asked for so long after it might have been asked for again is as if it had never been refused."""
+
+
+FRESH_S = 10.0
+"""An eviction whose turn comes later than so long after it was decided is not asked for: the reasons may be gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +67,16 @@ class Departure:
 
 @dataclass(frozen=True, slots=True)
 class Departed:
-    """What became of it: gone or going; else why not, and whether a budget said so."""
+    """What became of it: gone or going since ``at_s`` (monotonic); else why not, and who says so.
+
+    ``put_off``: nobody was asked; it is decided anew.
+    """
 
     departure: Departure
     refused: str = ""
     by_budget: bool = False
+    put_off: bool = False
+    at_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +93,19 @@ class _Refusal:
     until_s: float = 0.0
 
 
+Told = Callable[[tuple[Departed, ...]], None]
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Evictions that were decided together; who wants to know is told when the last one has ended."""
+
+    size: int
+    ordered_s: float
+    done: Told
+    ended: list[Departed] = field(default_factory=list)
+
+
 @dataclass(slots=True)
 class Evictor:
     """Sends pods away; safe to use from any thread."""
@@ -89,25 +115,64 @@ class Evictor:
     fence: Callable[[], bool]
     rates: Rates = Rates()
     clock: Callable[[], float] = time.time
+    monotonic: Callable[[], float] = time.monotonic
+    _open: dict[tuple[str, str], Departure] = field(default_factory=dict)
+    """Evictions under way, by the pod's key and uid."""
     _refusals: dict[str, _Refusal] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def at_work(self) -> bool:
+        """Whether evictions are under way."""
+        return bool(self._open)
+
+    def submit(self, departures: Sequence[Departure], runner: Executor, done: Told) -> None:
+        """Evict them in ``runner``; they count as leaving from now on. ``done`` is told, there, when all have ended."""
+        batch, now_s = _Batch(len(departures), self.monotonic(), done), self.clock()
+        for departure in departures:
+            self.assumed.leaves(departure.key, departure.uid, now_s, certain=True)
+        with self._lock:
+            self._open |= {(departure.key, departure.uid): departure for departure in departures}
+        for departure in departures:
+            runner.submit(self._in_turn, departure, batch)
+
+    def _in_turn(self, departure: Departure, batch: _Batch) -> None:
+        if self.monotonic() - batch.ordered_s > FRESH_S:
+            outcome = Departed(departure, "others took too long", put_off=True)
+        else:
+            outcome = self.evict(departure)
+        key, uid = departure.key, departure.uid
+        if outcome.refused:
+            self.assumed.forget(key, uid)
+        else:
+            self.assumed.doubted(key, uid, self.clock())
+        with self._lock:
+            batch.ended.append(outcome)
+            is_whole = len(batch.ended) == batch.size
+        try:
+            if is_whole:
+                batch.done(tuple(batch.ended))
+        finally:
+            with self._lock:
+                del self._open[key, uid]
 
     def within_rates(self, departures: Iterable[Departure]) -> tuple[list[Departure], list[Departure]]:
         """Which of them may go in this cycle, and which must wait for a later one.
 
         The pods of one gang that leave for the same others stay together: a gang that loses half of its pods now and
         the rest later would stand still for nothing. Where even the first such group is more than the limit it goes
-        all the same, alone, or it would wait for ever.
+        all the same, alone, or it would wait for ever. Those that are still under way count.
         """
         groups: dict[tuple[str, tuple[str, ...]], list[Departure]] = {}
         for departure in departures:
             groups.setdefault((departure.gang, departure.helps), []).append(departure)
         going: list[Departure] = []
         waiting: list[Departure] = []
-        by_queue: Counter[str] = Counter()
+        with self._lock:
+            by_queue = Counter(departure.queue for departure in self._open.values())
         for group in groups.values():
-            queue = group[0].queue
-            fits = self._fits(len(going) + len(group), self.rates.per_cycle) or not going
+            queue, count = group[0].queue, by_queue.total()
+            fits = self._fits(count + len(group), self.rates.per_cycle) or not count
             fits &= self._fits(by_queue[queue] + len(group), self.rates.per_queue) or not by_queue[queue]
             (going if fits else waiting).extend(group)
             by_queue[queue] += len(group) if fits else 0
@@ -130,10 +195,11 @@ class Evictor:
                 act(departure)
         except ApiError as error:
             return self._failed(departure, error)
-        self.assumed.leaves(departure.key, departure.uid, self.clock())
+        except Exception as error:  # an object that nobody thought of: it is left alone for a while, too
+            return self._failed(departure, ApiError(400, type(error).__name__, str(error)))
         with self._lock:
             self._refusals.pop(departure.key, None)
-        return Departed(departure)
+        return Departed(departure, at_s=self.monotonic())
 
     def _announce(self, departure: Departure) -> None:
         self._tell(departure, "True", REASON, departure.cause)

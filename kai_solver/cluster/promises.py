@@ -49,6 +49,13 @@ class Promises:
         with self._lock:
             self._moves[key_of(pod)] = _Move(pod, target)
 
+    def stays(self, key: str, uid: str) -> None:
+        """The pod is not evicted after all."""
+        with self._lock:
+            move = self._moves.get(key)
+            if move is not None and _uid(move.pod) == uid:
+                del self._moves[key]
+
     def __len__(self) -> int:
         return len(self._moves)
 

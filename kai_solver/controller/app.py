@@ -24,7 +24,7 @@ from kai_solver.metrics import Metrics
 
 _LOG = structlog.get_logger(__name__)
 DRAIN_S = 20.0
-"""How long a graceful stop waits for bindings under way."""
+"""How long a graceful stop waits for bindings and evictions under way."""
 
 TELL_S = 5.0
 """How long it then takes to say what is left to say."""
@@ -165,7 +165,7 @@ class Controller:
         """Let bindings under way end, and another replica begin: what was half done is finished, nothing new begins."""
         self.stop.set()
         parts, ends_s = self._parts, time.monotonic() + DRAIN_S
-        while self.scheduler.binder.at_work and time.monotonic() < ends_s and not self.lost:
+        while self._is_at_work and time.monotonic() < ends_s and not self.lost:
             time.sleep(0.05)
         if parts.teller is not None and self._telling is not None and not self.lost:
             self._telling.join(TELL_S)
@@ -174,6 +174,10 @@ class Controller:
         parts.over.set()
         parts.pools.close()
         self.api.close()
+
+    @property
+    def _is_at_work(self) -> bool:
+        return self.scheduler.binder.at_work or self.scheduler.evictor.at_work
 
     def _on_lost(self) -> None:
         _LOG.error("leadership is lost: this process ends")

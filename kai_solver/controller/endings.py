@@ -7,14 +7,17 @@ from dataclasses import dataclass, field
 
 from kai_solver.cluster.api import Object, meta
 from kai_solver.cluster.binding import GangBound
+from kai_solver.cluster.evicting import Departed
 from kai_solver.cluster.resources import PODS, Resource
 from kai_solver.cluster.store import Store
-from kai_solver.controller.loop import Cycle
+from kai_solver.controller.loop import Cycle, Evicted
 from kai_solver.domain import Gang, PodStatus
 from kai_solver.metrics import Metrics
 
 _DEFAULT_GRACE_S = 30.0
 _GIVEN_UP_S = 3600.0
+_REMEMBERED = 1000
+"""Pods that went lately; one may be gone before the last eviction of its cycle has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,51 +38,58 @@ class Endings:
     store: Store
     monotonic: Callable[[], float] = time.monotonic
     _leaving: dict[tuple[str, str], _Leaver] = field(default_factory=dict)
+    _gone: dict[tuple[str, str], float] = field(default_factory=dict)
     _complete: set[tuple[str, str]] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def cycle(self, cycle: Cycle) -> None:
-        """Who was sent away, and which gangs are complete."""
-        now_s = self.monotonic()
-        for outcome in cycle.departed:
-            departure = outcome.departure
-            if not outcome.refused:
-                pod = self.store.get(PODS, departure.key)
-                with self._lock:
-                    self._leaving[departure.key, departure.uid] = _Leaver(now_s, _grace_s(pod))
-                if pod is None or meta(pod).get("uid") != departure.uid:
-                    self._ended(departure.key, departure.uid)
-        if len(self._leaving) > len(cycle.departed):
-            with self._lock:
-                self._leaving = {k: v for k, v in self._leaving.items() if now_s - v.since_s < _GIVEN_UP_S}
-        self._completed(cycle)
-
-    def bound(self, outcome: GangBound) -> None:
-        """Nothing."""
-
-    def __call__(self, resource: Resource, key: str, before: Object | None, after: Object | None) -> None:
-        """A change in the store."""
-        if resource == PODS and before is not None and self._leaving:
-            uid = str(meta(before).get("uid", ""))
-            if after is None or meta(after).get("uid") != uid:
-                self._ended(key, uid)
-
-    def _ended(self, key: str, uid: str) -> None:
-        with self._lock:
-            leaver = self._leaving.pop((key, uid), None)
-        if leaver is not None:
-            took_s = self.monotonic() - leaver.since_s
-            self.metrics.grace.observe(took_s)
-            self.metrics.kills.labels("gracefully" if took_s < leaver.grace_s else "killed").inc()
-
-    def _completed(self, cycle: Cycle) -> None:
-        """Gangs all of whose pods succeeded, each once."""
+        """Which gangs are complete."""
         ending = [gang for gang in cycle.snapshot.gangs if gang.pods and gang.pods[0].status is PodStatus.SUCCEEDED]
         done = {(gang.key, gang.uid): gang for gang in ending if _is_complete(gang)}
         for identity, gang in done.items():
             if identity not in self._complete and gang.created_s:
                 self.metrics.completion.labels(gang.queue).observe(max(0.0, cycle.snapshot.now_s - gang.created_s))
         self._complete = set(done)
+
+    def bound(self, outcome: GangBound) -> None:
+        """Nothing."""
+
+    def evicted(self, evicted: Evicted) -> None:
+        """Who was sent away."""
+        for outcome in evicted.outcomes:
+            if not outcome.refused:
+                self._leaves(outcome)
+        now_s = self.monotonic()
+        with self._lock:
+            self._leaving = {k: v for k, v in self._leaving.items() if now_s - v.since_s < _GIVEN_UP_S}
+
+    def _leaves(self, outcome: Departed) -> None:
+        key, uid = identity = outcome.departure.key, outcome.departure.uid
+        pod = self.store.get(PODS, key)
+        with self._lock:
+            self._leaving[identity] = _Leaver(outcome.at_s, _grace_s(pod))
+            ended_s = self._gone.get(identity, self.monotonic())
+        if pod is None or meta(pod).get("uid") != uid:
+            self._ended(identity, ended_s)
+
+    def __call__(self, resource: Resource, key: str, before: Object | None, after: Object | None) -> None:
+        """A change in the store."""
+        if resource == PODS and before is not None:
+            uid = str(meta(before).get("uid", ""))
+            if after is None or meta(after).get("uid") != uid:
+                self._ended((key, uid), self.monotonic())
+
+    def _ended(self, identity: tuple[str, str], now_s: float) -> None:
+        with self._lock:
+            leaver = self._leaving.pop(identity, None)
+            if leaver is None:
+                self._gone[identity] = now_s
+                if len(self._gone) > _REMEMBERED:
+                    del self._gone[next(iter(self._gone))]
+                return
+        took_s = now_s - leaver.since_s
+        self.metrics.grace.observe(took_s)
+        self.metrics.kills.labels("gracefully" if took_s < leaver.grace_s else "killed").inc()
 
 
 def _is_complete(gang: Gang) -> bool:

@@ -10,7 +10,7 @@ from kai_solver.cluster.api import Object, key_of, meta
 from kai_solver.cluster.binding import GangBound
 from kai_solver.cluster.resources import PODS
 from kai_solver.cluster.store import Store
-from kai_solver.controller.loop import Cycle
+from kai_solver.controller.loop import Cycle, Evicted
 from kai_solver.controller.server import Answer
 from kai_solver.explain import Explainer
 from kai_solver.kubeobjects import KubeSettings
@@ -36,6 +36,9 @@ class Explaining:
 
     def bound(self, outcome: GangBound) -> None:
         """Nothing: bindings show in the next cycle."""
+
+    def evicted(self, evicted: Evicted) -> None:
+        """Nothing."""
 
     def answer(self, query: Mapping[str, str], store: Store, kube: KubeSettings) -> Answer:
         """The explanation of a pod's gang as JSON.

@@ -8,7 +8,7 @@ import numpy as np
 import prometheus_client as prometheus
 
 from kai_solver.cluster.binding import GangBound
-from kai_solver.controller.loop import Cycle
+from kai_solver.controller.loop import Cycle, Evicted
 from kai_solver.metrics import Metrics
 from kai_solver.reduction import Problem
 from kai_solver.units import GPU, MILLI, UNLIMITED
@@ -50,6 +50,9 @@ class ClusterGauges:
 
     def bound(self, outcome: GangBound) -> None:
         """Nothing: bindings show in the next cycle."""
+
+    def evicted(self, evicted: Evicted) -> None:
+        """Nothing."""
 
     def _queues(self, problem: Problem) -> None:
         metrics, tree = self.metrics, problem.queues

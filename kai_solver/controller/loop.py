@@ -8,8 +8,8 @@ protections that end).
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, wait
+from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -50,11 +50,19 @@ class Cycle:
     snapshot: Snapshot
     plan: Plan
     orders: Orders
-    departed: tuple[Departed, ...]
     put_off: tuple[Departure, ...]
     busy: frozenset[str]
     seeing_s: float
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    """The evictions of one cycle have ended, perhaps in the midst of a later one: what it saw and decided, and they."""
+
+    snapshot: Snapshot
+    plan: Plan
+    outcomes: tuple[Departed, ...]
 
 
 class Reporter(Protocol):
@@ -66,6 +74,10 @@ class Reporter(Protocol):
 
     def bound(self, outcome: GangBound) -> None:
         """The binding of a gang ended."""
+        ...
+
+    def evicted(self, evicted: Evicted) -> None:
+        """All evictions of a cycle ended."""
         ...
 
 
@@ -121,7 +133,7 @@ class Scheduler:
     fence
         Whether this process leads; no cycle without it.
     gangs
-        Where gangs are bound, one thread each; ``writes``: where single writes run.
+        Where gangs are bound, one thread each; ``evictions``: where pods are evicted, likewise.
     apart
         Whom a cycle leaves alone.
     dry_run
@@ -141,7 +153,7 @@ class Scheduler:
     reporter: Reporter
     fence: Callable[[], bool]
     gangs: Executor
-    writes: Executor
+    evictions: Executor
     pace: Pace = Pace()
     apart: Apart = field(default_factory=Apart)
     dry_run: bool = False
@@ -189,33 +201,39 @@ class Scheduler:
         seeing_s = self.monotonic() - began_s
         plan = self.decide(snapshot)
         orders, outdated = still_holding(orders_of(snapshot, plan, self.has_group), nodes, self.store)
-        departed, put_off = ((), orders.departures) if self.dry_run else self._act(orders)
+        put_off = orders.departures if self.dry_run else self._act(snapshot, plan, orders)
         self._waiting = bool(plan.pending or plan.binds or put_off) or any(map(is_stale, snapshot.gangs))
         if outdated or put_off:
             self.news.tell()
         seconds, aside = self.monotonic() - began_s, busy | resting | outdated
-        cycle = Cycle(self._number, snapshot, plan, orders, tuple(departed), tuple(put_off), aside, seeing_s, seconds)
+        cycle = Cycle(self._number, snapshot, plan, orders, put_off, aside, seeing_s, seconds)
         self.reporter.cycle(cycle)
         return cycle
 
-    def _act(self, orders: Orders) -> tuple[list[Departed], list[Departure]]:
-        """Send away first, then bind; a gang whose place somebody holds who was not sent away only waits longer."""
+    def _act(self, snapshot: Snapshot, plan: Plan, orders: Orders) -> tuple[Departure, ...]:
+        """Send away first, then bind, and wait for neither; who must wait for a later cycle to leave is given back.
+
+        A gang whose place somebody holds who is not sent away after all only waits longer.
+        """
         self.promises.nominate(orders.nominations)
         if self.stranded.release(self.store, self.binder, self.gangs):
             self.news.tell()
         self.stranded.watch(orders.binds)
         going, put_off = self.evictor.within_rates(orders.departures)
-        pods = {item.key: self.store.get(PODS, item.key) for item in going if item.target}
-        futures = [self.writes.submit(self.evictor.evict, departure) for departure in going]
+        for departure in going:
+            pod = self.store.get(PODS, departure.key) if departure.target else None
+            if pod is not None:
+                self.promises.move(pod, departure.target)
+        self.evictor.submit(going, self.evictions, lambda outcomes: self._departed(Evicted(snapshot, plan, outcomes)))
         for gang in orders.binds:
             self.binder.submit(gang, self.gangs)
-        wait(futures)
-        departed = [future.result() for future in futures]
-        for outcome in departed:
-            self._promise(outcome, pods)
-        return departed, put_off
+        return tuple(put_off)
 
-    def _promise(self, outcome: Departed, pods: Mapping[str, Object | None]) -> None:
-        pod = pods.get(outcome.departure.key)
-        if pod is not None and not outcome.refused:
-            self.promises.move(pod, outcome.departure.target)
+    def _departed(self, evicted: Evicted) -> None:
+        """Who stays keeps its place; what that means for the others is decided anew."""
+        refused = [outcome.departure for outcome in evicted.outcomes if outcome.refused]
+        for departure in refused:
+            self.promises.stays(departure.key, departure.uid)
+        if refused:
+            self.news.tell()
+        self.reporter.evicted(evicted)

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 import structlog
 
 from kai_solver.cluster.binding import GangBound
+from kai_solver.cluster.evicting import Departure
 from kai_solver.controller.guarded import guarded
-from kai_solver.controller.loop import Cycle, Reporter
+from kai_solver.controller.loop import Cycle, Evicted, Reporter
 from kai_solver.domain import Gang, Pending, Reason, Rung
 from kai_solver.domain.model import LADDER
 from kai_solver.explain import relative_gap
@@ -43,9 +44,14 @@ class Reporters:
         for reporter in self._reporters:
             guarded("reporting", lambda: reporter.bound(outcome))  # noqa: B023
 
+    def evicted(self, evicted: Evicted) -> None:
+        """Tell all."""
+        for reporter in self._reporters:
+            guarded("reporting", lambda: reporter.evicted(evicted))  # noqa: B023
+
 
 class LogReporter:
-    """One line for each cycle that did something or found somebody waiting, and one for each gang that failed."""
+    """One line for each cycle that did something or found somebody waiting, for each gang that failed, for refusals."""
 
     def cycle(self, cycle: Cycle) -> None:
         """The cycle in numbers."""
@@ -63,7 +69,6 @@ class LogReporter:
             nominated=len(cycle.orders.nominations),
             evictions=len(plan.evictions),
             moves=len(plan.moves),
-            refused=sum(bool(outcome.refused) for outcome in cycle.departed),
             put_off=len(cycle.put_off),
             pending=len(plan.pending),
             proven=sum(pending.proof.state == "proven" for pending in plan.pending),
@@ -77,6 +82,13 @@ class LogReporter:
             _LOG.warning(
                 "binding failed", gang=outcome.gang, failed=len(outcome.failed), released=outcome.released, why=reasons
             )
+
+    def evicted(self, evicted: Evicted) -> None:
+        """Failures only."""
+        refused = [outcome for outcome in evicted.outcomes if outcome.refused]
+        if refused:
+            reasons = Counter(outcome.refused for outcome in refused).most_common(3)
+            _LOG.warning("evictions failed", failed=len(refused), of=len(evicted.outcomes), why=reasons)
 
 
 class MetricReporter:
@@ -131,7 +143,7 @@ class MetricReporter:
         gangs = {gang.key: gang for gang in cycle.snapshot.gangs}
         self._admitted(cycle, gangs)
         self._pending(cycle, gangs)
-        self._evicted(cycle, gangs)
+        metrics.evictions.labels("put-off").inc(len(cycle.put_off))
         self._acted(cycle)
 
     def bound(self, outcome: GangBound) -> None:
@@ -140,6 +152,19 @@ class MetricReporter:
         self._metrics.binds.labels("failed").inc(len(outcome.failed))
         for _ in outcome.bound:
             self._metrics.bind_ms.observe(outcome.seconds * 1e3)
+
+    def evicted(self, evicted: Evicted) -> None:
+        """Pods by outcome, and by whose they were."""
+        outcomes = evicted.outcomes
+        done = [outcome.departure for outcome in outcomes if not outcome.refused]
+        put_off = sum(outcome.put_off for outcome in outcomes)
+        self._metrics.preemption_attempts.inc(bool(done))
+        self._metrics.evictions.labels("done").inc(len(done))
+        self._metrics.evictions.labels("refused").inc(len(outcomes) - len(done) - put_off)
+        self._metrics.evictions.labels("put-off").inc(put_off)
+        gangs = {gang.key: gang for gang in evicted.snapshot.gangs}
+        for departure in done:
+            self._preempted(departure, gangs[departure.gang])
 
     def _admitted(self, cycle: Cycle, gangs: Mapping[str, Gang]) -> None:
         metrics, admitted = self._metrics, cycle.plan.admitted
@@ -195,20 +220,12 @@ class MetricReporter:
             turns[outcome] += count
             self._metrics.gang_success.labels(self._class(priority)).set(turns["served"] / turns.total())
 
-    def _evicted(self, cycle: Cycle, gangs: Mapping[str, Gang]) -> None:
-        done = [outcome.departure for outcome in cycle.departed if not outcome.refused]
-        if done:
-            self._metrics.preemption_attempts.inc()
-        self._metrics.evictions.labels("done").inc(len(done))
-        self._metrics.evictions.labels("refused").inc(len(cycle.departed) - len(done))
-        self._metrics.evictions.labels("put-off").inc(len(cycle.put_off))
-        for departure in done:
-            gang = gangs[departure.gang]
-            self._metrics.preemptions.labels(self._class(gang.priority)).inc()
-            labels = gang.name, gang.namespace, gang.uid, self._pool, departure.rule
-            self._metrics.evicted.labels(*labels).inc()
-            self._evicted_of.pop(labels, None)
-            self._evicted_of[labels] = None
+    def _preempted(self, departure: Departure, gang: Gang) -> None:
+        self._metrics.preemptions.labels(self._class(gang.priority)).inc()
+        labels = gang.name, gang.namespace, gang.uid, self._pool, departure.rule
+        self._metrics.evicted.labels(*labels).inc()
+        self._evicted_of.pop(labels, None)
+        self._evicted_of[labels] = None
         while len(self._evicted_of) > _EVICTED:
             oldest = next(iter(self._evicted_of))
             del self._evicted_of[oldest]

@@ -52,7 +52,9 @@ class Leadership(_Part):
 class Workers(_Part):
     """Threads."""
 
-    writes: int = Field(default=16, ge=1, le=256, description="Requests to the API server at one time.")
+    writes: int = Field(
+        default=16, ge=1, le=256, description="Requests to the API server at one time; as many evictions beside them."
+    )
     gangs: int = Field(default=32, ge=1, le=1024, description="Gangs whose binding is under way at one time.")
     waits: int = Field(
         default=64,

@@ -45,16 +45,17 @@ Fence = Callable[[], bool]
 
 @dataclass(frozen=True, slots=True)
 class Pools:
-    """Threads: one for each write, for each gang that is being bound, for each pod or gang that waits for something."""
+    """Threads: one for each write, eviction, gang that is being bound, pod or gang that waits for something."""
 
     writes: Executor
     gangs: Executor
     waits: Executor
     patient: Executor
+    evictions: Executor
 
     def close(self) -> None:
         """Begin nothing new."""
-        for pool in (self.gangs, self.patient, self.writes, self.waits):
+        for pool in (self.gangs, self.evictions, self.patient, self.writes, self.waits):
             pool.shutdown(wait=False, cancel_futures=True)
 
 
@@ -112,7 +113,7 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
     evictor = Evictor(api, known.assumed, fence, _rates(settings), clock)
     view = _view(known, before, evictor, settings)
     decider = Decider(settings.model, settings.budget, functools.partial(_note_fault, metrics))
-    sizes = {**dict(settings.workers), "patient": settings.workers.waits}
+    sizes = {**dict(settings.workers), "patient": settings.workers.waits, "evictions": settings.workers.writes}
     pools = Pools(**{name: ThreadPoolExecutor(size, name) for name, size in sizes.items()})
     told, pool = Reporters(), settings.node_pool or "default"
     has_node = functools.partial(_has_node, known.store)
@@ -132,7 +133,7 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
         reporter=told,
         fence=fence,
         gangs=pools.gangs,
-        writes=pools.writes,
+        evictions=pools.evictions,
         pace=Pace(settings.period, settings.settle, settings.idle),
         apart=Apart(settings.namespace, settings.scheduler_name),
         dry_run=settings.dry_run,

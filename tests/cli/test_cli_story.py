@@ -12,7 +12,7 @@ UID = "7c49a90c-02b7-4399-892e-e5d170bc3cbd"
 def told(story: Story, **plan: tuple[object, ...]) -> list[str]:
     snapshot = Snapshot(0.0, ResourceSchema(), (), (), ())
     made = Plan(**plan)  # type: ignore[arg-type]
-    return story.lines(Cycle(7, snapshot, made, Orders(), (), (), frozenset(), 0.0, 0.123))
+    return story.lines(Cycle(7, snapshot, made, Orders(), (), frozenset(), 0.0, 0.123))
 
 
 def pending(message: str) -> Pending:

@@ -62,9 +62,9 @@ def test_a_bind_counts_however_long_the_watch_is_silent() -> None:
 def test_what_nobody_knows_is_not_believed_for_ever() -> None:
     assumed = Assumed()
     assumed.bound("n/p", "u", "n1", 0.0)
-    assumed.doubted("n/p", 20.0)
-    assumed.forget("n/p")
-    assumed.doubted("n/other", 20.0)
+    assumed.doubted("n/p", "u", 20.0)
+    assumed.forget("n/p", "u")
+    assumed.doubted("n/other", "u", 20.0)
     assert assumed.overlay([pod()], 20.0 + LONGEST_S)[0]["spec"]["nodeName"] == "n1", "it may have been bound"
     assert "nodeName" not in assumed.overlay([pod()], 21.0 + LONGEST_S)[0]["spec"]
     assert assumed.expired == 1
@@ -88,6 +88,17 @@ def test_who_looked_earlier_refutes_nothing(older: list[dict[str, Any]]) -> None
 def test_what_was_not_done_is_taken_back() -> None:
     assumed = Assumed()
     assumed.bound("n/p", "u", "n1", 0.0)
-    assumed.forget("n/p")
+    assumed.forget("n/p", "the one before")
     waiting = pod()
+    assert assumed.overlay([waiting], 1.0)[0]["spec"]["nodeName"] == "n1"
+    assumed.forget("n/p", "u")
     assert assumed.overlay([waiting], 1.0)[0] is waiting
+
+
+def test_an_eviction_under_way_counts_however_long_it_takes() -> None:
+    assumed = Assumed()
+    assumed.leaves("n/p", "u", 0.0, certain=True)
+    assert "deletionTimestamp" in assumed.overlay([pod()], 10 * LONGEST_S)[0]["metadata"]
+    assumed.doubted("n/p", "u", 10 * LONGEST_S)
+    assert "deletionTimestamp" in assumed.overlay([pod()], 11 * LONGEST_S)[0]["metadata"]
+    assert "deletionTimestamp" not in assumed.overlay([pod()], 11 * LONGEST_S + 1)[0]["metadata"]

@@ -1,6 +1,7 @@
 """Evictions: budgets hold, rates are limited, the fence is asked."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future
 from dataclasses import replace
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from kai_solver.cluster.api import ApiError, Object
 from kai_solver.cluster.assumed import Assumed
-from kai_solver.cluster.evicting import FORGOTTEN_S, Departure, Evictor, Rates
+from kai_solver.cluster.evicting import FORGOTTEN_S, FRESH_S, Departed, Departure, Evictor, Rates
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import DISRUPTION_BUDGETS, PODS, Resource
 
@@ -31,12 +32,99 @@ def running(api: MemoryApi, name: str) -> str:
     return str(made["metadata"]["uid"])
 
 
+class Later(Executor):
+    """Runs what it was given when told to."""
+
+    def __init__(self) -> None:
+        self.given: list[Callable[[], Any]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.given.append(lambda: fn(*args, **kwargs))
+        return Future()
+
+    def run(self, count: int = 100) -> None:
+        for act in self.given[:count]:
+            act()
+        del self.given[:count]
+
+
+def leaving(api: MemoryApi, assumed: Assumed) -> set[str]:
+    """Pods that only count as leaving, and are not seen to."""
+    seen = api.page(PODS).items
+    counted = assumed.overlay(seen, 1e10)
+    return {
+        after["metadata"]["name"]
+        for before, after in zip(seen, counted, strict=True)
+        if "deletionTimestamp" in after["metadata"] and "deletionTimestamp" not in before["metadata"]
+    }
+
+
 def test_a_pod_leaves_and_counts_as_leaving() -> None:
     api, assumed = MemoryApi(), Assumed()
     uid = running(api, "p")
-    assert not Evictor(api, assumed, lambda: True).evict(departure("p", uid=uid)).refused
+    runner, told = Later(), list[tuple[Departed, ...]]()
+    evictor = Evictor(api, assumed, lambda: True)
+    evictor.submit([departure("p", uid=uid)], runner, told.append)
+    assert leaving(api, assumed) == {"p"}, "from the moment on at which it is decided"
+    assert "deletionTimestamp" not in api.get(PODS, "n", "p")["metadata"]
+    at_work = evictor.at_work
+    runner.run()
     assert "deletionTimestamp" in api.get(PODS, "n", "p")["metadata"]
+    assert [outcome.refused for outcome in told[0]] == [""]
+    assert (at_work, evictor.at_work) == (True, False)
     assert len(assumed) == 1
+
+
+def test_who_is_refused_counts_as_leaving_no_longer() -> None:
+    api, assumed, runner, told = Noting(refused="eviction"), Assumed(), Later(), list[tuple[Departed, ...]]()
+    departures = [departure(name, uid=running(api, name)) for name in "pq"]
+    Evictor(api, assumed, lambda: True).submit(departures, runner, told.append)
+    runner.run(1)
+    assert leaving(api, assumed) == {"q"}
+    assert not told, "all of them together"
+    runner.run(1)
+    assert leaving(api, assumed) == set()
+    assert [outcome.departure.name for outcome in told[0]] == ["p", "q"]
+
+
+def test_whose_turn_comes_too_late_is_decided_anew() -> None:
+    api, assumed, runner, clock, told = Noting(), Assumed(), Later(), Clock(), list[tuple[Departed, ...]]()
+    evictor = Evictor(api, assumed, lambda: True, monotonic=clock)
+    evictor.submit([departure(name, uid=running(api, name)) for name in "pq"], runner, told.append)
+    clock.now += FRESH_S
+    runner.run(1)
+    clock.now += 1.0
+    runner.run(1)
+    assert [(outcome.put_off, bool(outcome.refused)) for outcome in told[0]] == [(False, False), (True, True)]
+    assert api.notes.count("eviction") == 1
+    assert leaving(api, assumed) == set(), "one is seen to leave, the other stays"
+    assert not evictor.protected(0.0), "nobody refused it"
+
+
+def test_a_fault_of_ours_spares_the_others() -> None:
+    class Strange(MemoryApi):
+        def create(self, resource: Resource, namespace: str, body: Any, *, subresource: str = "") -> Object:
+            if subresource == "eviction" and body["metadata"]["name"] == "p":
+                raise KeyError("nobody thought of this")
+            return super().create(resource, namespace, body, subresource=subresource)
+
+    api, runner, told = Strange(), Later(), list[tuple[Departed, ...]]()
+    evictor = Evictor(api, Assumed(), lambda: True, clock=Clock())
+    evictor.submit([departure(name, uid=running(api, name)) for name in "pq"], runner, told.append)
+    runner.run()
+    assert ["KeyError" in outcome.refused for outcome in told[0]] == [True, False]
+    assert evictor.protected(1001.0) == {"n/p"}
+
+
+def test_those_under_way_count_for_the_rates() -> None:
+    api, runner = MemoryApi(), Later()
+    evictor = Evictor(api, Assumed(), lambda: True, Rates(per_cycle=2))
+    going, _ = evictor.within_rates([departure("a", uid="a"), departure("b", uid="b")])
+    evictor.submit(going, runner, lambda _: None)
+    more = [departure("c", gang="n/g2")]
+    assert evictor.within_rates(more) == ([], more)
+    runner.run()
+    assert evictor.within_rates(more) == (more, [])
 
 
 def test_a_budget_refuses_and_the_pod_is_left_alone_ever_longer() -> None:
@@ -59,7 +147,6 @@ def test_a_budget_refuses_and_the_pod_is_left_alone_ever_longer() -> None:
         waits.append(clock.now - began)
     assert waits[:4] == [5, 10, 20, 40]
     assert waits[-1] == 300
-    assert len(evictor.assumed) == 0
 
 
 class Noting(MemoryApi):

@@ -79,7 +79,7 @@ class World:
             reporter=self.teller,
             fence=lambda: self.leads,
             gangs=gangs,
-            writes=writes,
+            evictions=writes,
             has_group=self.teller.has_group,
             clock=lambda: self.now,
         )
@@ -93,7 +93,7 @@ class World:
         self.see()
         cycle = self.scheduler.step()
         end_s = time.monotonic() + 20
-        while self.scheduler.binder.open and time.monotonic() < end_s:
+        while (self.scheduler.binder.open or self.scheduler.evictor.at_work) and time.monotonic() < end_s:
             time.sleep(0.001)
         time.sleep(0.01)  # the last outcome is handed over after its gang is no longer open
         return cycle

@@ -12,7 +12,7 @@ from kai_solver.cluster.store import Store
 from kai_solver.controller import reporting
 from kai_solver.controller.endings import Endings
 from kai_solver.controller.gauges import ClusterGauges
-from kai_solver.controller.loop import Cycle
+from kai_solver.controller.loop import Cycle, Evicted
 from kai_solver.controller.orders import Orders
 from kai_solver.controller.reporting import MetricReporter
 from kai_solver.domain import (
@@ -36,12 +36,15 @@ from tests.controller.telling_world import World
 
 def cycle(
     gangs: tuple[Gang, ...] = (),
-    departed: tuple[Departed, ...] = (),
     notices: tuple[Notice, ...] = (),
     pending: tuple[Pending, ...] = (),
 ) -> Cycle:
     snapshot = Snapshot(1000.0, ResourceSchema(), (), (), gangs, notices=notices)
-    return Cycle(1, snapshot, Plan(pending=pending), Orders(), departed, (), frozenset(), 0.0, 0.0)
+    return Cycle(1, snapshot, Plan(pending=pending), Orders(), (), frozenset(), 0.0, 0.0)
+
+
+def evicted(outcomes: tuple[Departed, ...], *gangs: Gang) -> Evicted:
+    return Evicted(Snapshot(1000.0, ResourceSchema(), (), (), gangs), Plan(), outcomes)
 
 
 def sample(metrics: Metrics, name: str, **labels: str) -> float | None:
@@ -121,7 +124,7 @@ def test_who_left_within_his_grace_was_not_killed(took_s: float, how: str) -> No
     endings = Endings(metrics, store, clock)
     store.listen(endings)
     store.replace(PODS, [pod(terminationGracePeriodSeconds=10)])
-    endings.cycle(cycle(departed=(Departed(Departure("n", "p", "u", "n/g", "q", "reclaim")),)))
+    endings.evicted(evicted((Departed(Departure("n", "p", "u", "n/g", "q", "reclaim")),)))
     clock.now = took_s
     store.replace(PODS, [pod(terminationGracePeriodSeconds=10)])
     store.replace(PODS, [pod("another of that name")])
@@ -130,19 +133,41 @@ def test_who_left_within_his_grace_was_not_killed(took_s: float, how: str) -> No
     assert sample(metrics, "kai_preemption_grace_period_seconds_sum") == took_s
 
 
+def test_who_is_gone_before_the_last_eviction_of_his_cycle_ended_left_when_he_left() -> None:
+    metrics, store, clock = Metrics(), Store(), Clock()
+    endings = Endings(metrics, store, clock)
+    store.listen(endings)
+    store.replace(PODS, [pod()])
+    clock.now = 7.0
+    store.replace(PODS, [])
+    clock.now = 60.0
+    endings.evicted(evicted((Departed(Departure("n", "p", "u", "n/g", "q", "reclaim"), at_s=5.0),)))
+    assert sample(metrics, "kai_preemption_grace_period_seconds_sum") == 2.0
+    assert sample(metrics, "kai_solver_evicted_pods_ended_total", how="gracefully") == 1
+
+
+def test_evictions_count_by_outcome() -> None:
+    metrics, going = Metrics(), Departure("n", "p", "u", "n/g", "q", "reclaim")
+    outcomes = (Departed(going), Departed(going, "no"), Departed(going, "late", put_off=True))
+    MetricReporter(metrics).evicted(evicted(outcomes, gang(PodStatus.RUNNING)))
+    counted = [sample(metrics, "kai_solver_evictions_total", outcome=name) for name in ("done", "refused", "put-off")]
+    assert counted == [1, 1, 1]
+    assert sample(metrics, "kai_total_preemption_attempts_total") == 1
+
+
 def test_who_was_refused_or_is_not_known_does_not_count() -> None:
     metrics, store = Metrics(), Store()
     endings = Endings(metrics, store)
     store.listen(endings)
     store.replace(PODS, [pod()])
-    endings.cycle(cycle(departed=(Departed(Departure("n", "p", "u", "n/g", "q", "reclaim"), "no"),)))
+    endings.evicted(evicted((Departed(Departure("n", "p", "u", "n/g", "q", "reclaim"), "no"),)))
     store.replace(PODS, [])
     assert sample(metrics, "kai_preemption_grace_period_seconds_count") == 0
 
 
 def test_who_is_gone_before_we_look_has_ended() -> None:
     metrics = Metrics()
-    Endings(metrics, Store()).cycle(cycle(departed=(Departed(Departure("n", "p", "u", "n/g", "q", "reclaim")),)))
+    Endings(metrics, Store(), Clock()).evicted(evicted((Departed(Departure("n", "p", "u", "n/g", "q", "reclaim")),)))
     assert sample(metrics, "kai_solver_evicted_pods_ended_total", how="gracefully") == 1
 
 
@@ -199,7 +224,7 @@ def test_evicted_gangs_are_not_shown_for_ever(monkeypatch: pytest.MonkeyPatch) -
     reporter = MetricReporter(metrics)
     for uid in ("u1", "u2", "u1", "u3"):
         gone = (Departed(Departure("n", "p", "u", "n/g", "q", "reclaim")),)
-        reporter.cycle(cycle((replace(gang(PodStatus.RUNNING), uid=uid),), departed=gone))
+        reporter.evicted(evicted(gone, replace(gang(PodStatus.RUNNING), uid=uid)))
     labels = {"podgroup": "g", "namespace": "n", "nodepool": "default", "action": "reclaim"}
     shown = [sample(metrics, "kai_pod_group_evicted_pods_total", uid=uid, **labels) for uid in ("u1", "u2", "u3")]
     assert shown == [2, None, 1]
@@ -208,7 +233,7 @@ def test_evicted_gangs_are_not_shown_for_ever(monkeypatch: pytest.MonkeyPatch) -
 def test_evicted_pods_are_of_our_node_pool() -> None:
     metrics = Metrics()
     gone = (Departed(Departure("n", "p", "u", "n/g", "q", "reclaim")),)
-    MetricReporter(metrics, pool="a100").cycle(cycle((gang(PodStatus.RUNNING),), departed=gone))
+    MetricReporter(metrics, pool="a100").evicted(evicted(gone, gang(PodStatus.RUNNING)))
     labels = {"podgroup": "g", "namespace": "n", "uid": "", "nodepool": "a100", "action": "reclaim"}
     assert sample(metrics, "kai_pod_group_evicted_pods_total", **labels) == 1
 

@@ -12,14 +12,14 @@ from kai_solver.cluster import resources
 from kai_solver.cluster.api import ApiError, Object
 from kai_solver.cluster.assumed import Assumed
 from kai_solver.cluster.binding import Binder, GangBound
-from kai_solver.cluster.evicting import Evictor
+from kai_solver.cluster.evicting import Departed, Evictor
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.promises import Promises
 from kai_solver.cluster.reflector import Reflector
 from kai_solver.cluster.resources import NODES, PODS, QUEUES, Resource
 from kai_solver.cluster.store import Store
 from kai_solver.cluster.view import FIELDS, View
-from kai_solver.controller.loop import Cycle, Pace, Scheduler
+from kai_solver.controller.loop import Cycle, Evicted, Pace, Scheduler
 from kai_solver.engine import Engine
 from kai_solver.modelfiles import load_model
 
@@ -28,12 +28,16 @@ class Notes:
     def __init__(self) -> None:
         self.cycles: list[Cycle] = []
         self.outcomes: list[GangBound] = []
+        self.departed: list[Departed] = []
 
     def cycle(self, cycle: Cycle) -> None:
         self.cycles.append(cycle)
 
     def bound(self, outcome: GangBound) -> None:
         self.outcomes.append(outcome)
+
+    def evicted(self, evicted: Evicted) -> None:
+        self.departed += evicted.outcomes
 
 
 class World:
@@ -43,11 +47,12 @@ class World:
         self.api, self.store, self.assumed, self.notes = MemoryApi(), Store(), Assumed(), Notes()
         self.stop, self.leads = threading.Event(), True
         self.promises = Promises()
+        self.evictor = Evictor(self.api, self.assumed, self.fence)
         engine = Engine(load_model("greedy-only"))
         binding, writes = ThreadPoolExecutor(4), ThreadPoolExecutor(8)
         self.scheduler = Scheduler(
             store=self.store,
-            view=View(self.store, self.assumed, overlays=(self.promises.overlay,)),
+            view=View(self.store, self.assumed, overlays=(self.promises.overlay,), refused=self.evictor.protected),
             decide=engine.cycle,
             binder=Binder(
                 self.api,
@@ -57,12 +62,12 @@ class World:
                 self.notes.bound,
                 has_node=lambda name: self.store.get(NODES, name) is not None,
             ),
-            evictor=Evictor(self.api, self.assumed, self.fence),
+            evictor=self.evictor,
             promises=self.promises,
             reporter=self.notes,
             fence=self.fence,
             gangs=binding,
-            writes=writes,
+            evictions=writes,
             pace=Pace(period_s=0.05, settle_s=0.01, idle_s=0.2),
             **options,
         )
@@ -288,20 +293,72 @@ def test_a_dry_run_changes_nothing() -> None:
         world.close()
 
 
+def reclaiming(world: World) -> None:
+    """One node, taken by a pod of a queue without quota; a pod of a queue that is entitled to it comes."""
+    world.node("a")
+    world.queue("rich", quota=0)
+    world.queue("poor", quota=8)
+    world.pod("taken", queue="rich")
+    world.start()
+    world.until(lambda: len(world.places()) == 1)
+    world.api.patch(PODS, "n", "taken", {"status": {"phase": "Running"}}, subresource="status")
+    world.seen()
+    world.pod("entitled", queue="poor")
+
+
+def test_a_webhook_that_takes_its_time_for_evictions_holds_up_nobody(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, go, create = list[str](), threading.Event(), world.api.create
+
+    def slow(resource: Resource, namespace: str, body: Any, *, subresource: str = "") -> Object:
+        if subresource == "eviction":
+            asked.append(body["metadata"]["name"])
+            assert go.wait(20)
+        return create(resource, namespace, body, subresource=subresource)
+
+    monkeypatch.setattr(world.api, "create", slow)
+    reclaiming(world)
+    world.until(lambda: asked == ["taken"])
+    world.node("b")
+    world.pod("another")
+    world.until(lambda: world.places().get("another") == "b")
+    asked_s = time.monotonic()
+    world.until(lambda: world.scheduler.beat_s > asked_s)
+    cycles = len(world.notes.cycles)
+    world.pod("later")
+    world.until(lambda: len(world.notes.cycles) > cycles)
+    assert asked == ["taken"], "cycles know that it is leaving"
+    assert world.notes.cycles[-1].orders.nominations["n/entitled"][1] == "a"
+    go.set()
+    world.until(lambda: bool(world.notes.departed))
+    assert not world.notes.departed[0].refused
+
+
+def test_who_may_stay_after_all_is_counted_again_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    create = world.api.create
+
+    def refuse(resource: Resource, namespace: str, body: Any, *, subresource: str = "") -> Object:
+        if subresource == "eviction":
+            raise ApiError(403, "Forbidden", "a webhook says no")
+        return create(resource, namespace, body, subresource=subresource)
+
+    monkeypatch.setattr(world.api, "create", refuse)
+    reclaiming(world)
+    world.until(lambda: bool(world.notes.departed))
+    done = len(world.notes.cycles)
+    world.until(lambda: len(world.notes.cycles) > done)
+    assert world.notes.cycles[-1].snapshot.refused == {"n/taken"}
+    assert len(world.assumed) == 0
+
+
 def test_victims_leave_and_their_place_is_promised() -> None:
     world = World()
     try:
-        world.node("a")
-        world.queue("rich", quota=0)
-        world.queue("poor", quota=8)
-        world.pod("taken", queue="rich")
-        world.start()
-        world.until(lambda: len(world.places()) == 1)
-        world.api.patch(PODS, "n", "taken", {"status": {"phase": "Running"}}, subresource="status")
-        world.pod("entitled", queue="poor")
+        reclaiming(world)
         world.until(lambda: "deletionTimestamp" in world.api.get(PODS, "n", "taken")["metadata"])
-        world.until(lambda: any(cycle.departed for cycle in world.notes.cycles))
-        (outcome,) = [d for cycle in world.notes.cycles for d in cycle.departed]
+        world.until(lambda: bool(world.notes.departed))
+        (outcome,) = world.notes.departed
         assert outcome.departure.rule == "reclaim"
         assert not outcome.refused
         world.api.delete(PODS, "n", "taken", grace_s=0)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from kai_solver.cluster.binding import GangBound
 from kai_solver.cluster.writer import Writer
 from kai_solver.controller.guarded import guarded
-from kai_solver.controller.loop import Cycle
+from kai_solver.controller.loop import Cycle, Evicted
 from kai_solver.controller.telling.desk import Desk
 from kai_solver.controller.telling.groups import Groups
 from kai_solver.controller.telling.leaving import Leaving
@@ -54,7 +54,7 @@ class Teller:
     placing: Placing
     problem: Callable[[], Problem | None] = lambda: None
     own: Callable[[], Mapping[str, OwnGroup]] = dict
-    _inbox: "queue.SimpleQueue[_Told | GangBound]" = field(default_factory=queue.SimpleQueue)
+    _inbox: "queue.SimpleQueue[_Told | GangBound | Evicted]" = field(default_factory=queue.SimpleQueue)
     _bell: threading.Event = field(default_factory=threading.Event)
     _waiting: Waiting = field(init=False)
     _leaving: Leaving = field(init=False)
@@ -71,6 +71,11 @@ class Teller:
     def bound(self, outcome: GangBound) -> None:
         """Hand over what became of a binding."""
         self._inbox.put(outcome)
+        self._bell.set()
+
+    def evicted(self, evicted: Evicted) -> None:
+        """Hand over what became of evictions."""
+        self._inbox.put(evicted)
         self._bell.set()
 
     def has_group(self, gang: str) -> bool:
@@ -102,9 +107,10 @@ class Teller:
             told = self._inbox.get()
             if isinstance(told, GangBound):
                 guarded(_WHAT, lambda: self.placing.bound(told))  # noqa: B023 - runs at once
-                continue
-            cycles.append(told)
-            guarded(_WHAT, lambda: self._leaving.victims(told.cycle))  # noqa: B023
+            elif isinstance(told, Evicted):
+                guarded(_WHAT, lambda: self._leaving.victims(told))  # noqa: B023
+            else:
+                cycles.append(told)
         if cycles:
             self._state(cycles[-1])
 

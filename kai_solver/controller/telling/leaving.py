@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from kai_solver.cluster.evicting import Departure
 from kai_solver.cluster.resources import POD_GROUPS, PODS
 from kai_solver.cluster.writer import Order
-from kai_solver.controller.loop import Cycle
+from kai_solver.controller.loop import Cycle, Evicted
 from kai_solver.controller.telling import changes
 from kai_solver.controller.telling.desk import Desk
 from kai_solver.domain import Eviction, Move, Plan, Snapshot
@@ -25,22 +25,22 @@ class Leaving:
     _promised: dict[str, str] = field(default_factory=dict)
     _has_looked: bool = False
 
-    def victims(self, cycle: Cycle) -> None:
-        """Pods that were evicted in this cycle; one that was refused stays, and nothing is said of it."""
-        done = {outcome.departure.key: outcome.departure for outcome in cycle.departed if not outcome.refused}
-        plan = cycle.plan
+    def victims(self, evicted: Evicted) -> None:
+        """Pods that were evicted; one that was refused stays, and nothing is said of it."""
+        done = {outcome.departure.key: outcome.departure for outcome in evicted.outcomes if not outcome.refused}
+        plan = evicted.plan
         leaving: tuple[Eviction | Move, ...] = (*plan.evictions, *plan.moves)
         entries = [entry for entry in leaving if entry.pod in done]
         told = Plan(
             evictions=tuple(entry for entry in entries if isinstance(entry, Eviction)),
             moves=tuple(entry for entry in entries if isinstance(entry, Move)),
         )
-        events = plan_events(_nobody(cycle.snapshot), told, self.desk.pool)
+        events = plan_events(_nobody(evicted.snapshot), told, self.desk.pool)
         for entry, event in zip(entries, events, strict=False):
             self._victim(done[entry.pod], event)
         for event in events:  # where those go that move
             self.desk.event(event)
-        self._helped(cycle.snapshot, list(done.values()))
+        self._helped(evicted.snapshot, list(done.values()))
 
     def _victim(self, departure: Departure, event: Event) -> None:
         now_s, statuses = self.desk.clock(), self.desk.statuses
