@@ -12,10 +12,12 @@ from kai_solver.domain import (
     Node,
     Placement,
     Pod,
+    PodSet,
     Policy,
     Queue,
     Rung,
     Snapshot,
+    SubGroup,
     Topology,
     TopologyConstraint,
     TopologyLevel,
@@ -54,6 +56,13 @@ def some_node(draw: st.DrawFn, index: int) -> Node:
     return Node(f"n{index}", (cpu, 64 * GIB, gpus * MILLI, 12), gpus=gpus, gpu_memory_mib=100, labels=labels)
 
 
+def segmented(size: int, segments: int) -> SubGroup:
+    """``size`` pods in turn over ``segments`` that each keep to a rack."""
+    counts = [len(range(number, size, segments)) for number in range(segments)]
+    keep = TopologyConstraint("dc", "rack")
+    return SubGroup("", tuple(PodSet(f"s{number}", count, keep) for number, count in enumerate(counts)))
+
+
 def some_gang(draw: st.DrawFn, name: str, leaves: list[str]) -> Gang:
     size = draw(st.sampled_from([1, 1, 2, 5, 6]))
     gpu = GpuRequest(draw(st.integers(0, 2))) if draw(st.integers(0, 5)) else GpuRequest(1, 500)
@@ -65,11 +74,16 @@ def some_gang(draw: st.DrawFn, name: str, leaves: list[str]) -> Gang:
         pods[0] = replace(pods[0], nominated_node="n1")
     kind = draw(st.integers(0, 7))
     constraint = TopologyConstraint("dc", "rack" if kind == 0 else "", "rack") if kind < 2 else None
+    root = flat_gang(draw(st.sampled_from([size, size, max(1, size - 1)])), constraint)
+    if kind == 2:
+        segments = draw(st.integers(1, min(size, 3)))
+        root = segmented(size, segments)
+        pods = [replace(pod, podset=f"s{number % segments}") for number, pod in enumerate(pods)]
     return Gang(
         "ns",
         name,
         draw(st.sampled_from(leaves)),
-        flat_gang(draw(st.sampled_from([size, size, max(1, size - 1)])), constraint),
+        root,
         tuple(pods),
         preemptible=draw(st.integers(0, 3)) > 0,
         created_s=float(draw(st.integers(0, 2))),
