@@ -10,9 +10,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception,
+    stop_after_delay,
+    stop_never,
+    wait_random_exponential,
+)
+from tenacity.stop import stop_base
 
 from kai_solver.cluster.api import Api, ApiError, meta
 from kai_solver.cluster.assumed import Assumed
@@ -25,6 +33,8 @@ TRY_S = 20.0
 """How long a bind is tried: longer than an API server takes to restart."""
 
 FIRST_WAIT_S = 0.05
+
+Result = TypeVar("Result")
 
 
 class BindError(KaiSolverError):
@@ -114,6 +124,10 @@ class Way(Protocol):
         """Bind it, or ask for that. Done twice it must do no harm. `BindError` or `ApiError` where it cannot be."""
         ...
 
+    def stands(self, seat: Seat) -> bool:
+        """Whether it was bound, or asked for, when no answer said so; `ApiError` where that cannot be seen."""
+        ...
+
     def outcome(self, seats: Sequence[Seat], needed: int) -> Mapping[str, str]:
         """Wait for those asked for: why pods are not bound, by pod. With fewer than ``needed`` it ends early."""
         ...
@@ -145,6 +159,16 @@ class Directly:
             if not error.is_conflict:
                 raise
             self._judge(seat, error)
+
+    def stands(self, seat: Seat) -> bool:
+        """Whether the pod is on its node."""
+        try:
+            pod = self.api.get(PODS, seat.namespace, seat.name)
+        except ApiError as error:
+            if error.is_missing:
+                return False
+            raise
+        return meta(pod).get("uid") == seat.uid and (pod.get("spec") or {}).get("nodeName") == seat.node
 
     def outcome(self, seats: Sequence[Seat], needed: int) -> Mapping[str, str]:  # noqa: ARG002 - `Way`
         """They are bound."""
@@ -334,12 +358,12 @@ class Binder:
         return failed
 
     def _bind_one(self, way: Way, seat: Seat) -> None:
+        """Bind it; where nobody says whether it is, look until that is known: its devices may be in use."""
         try:
             self._trying(lambda: way.bind(seat))
         except ApiError as error:
-            if error.is_unclear:
-                self.assumed.doubted(seat.key, seat.uid, self.clock())
-            raise
+            if not (error.is_unclear and self._trying(lambda: way.stands(seat), stop_never)):
+                raise
 
     def _steps_of(self, seat: Seat) -> list[Preparation]:
         return [step for step in self.steps if step.concerns(seat)]
@@ -373,8 +397,8 @@ class Binder:
         self._trying(delete)
         self.assumed.leaves(seat.key, seat.uid, self.clock())
 
-    def _trying(self, act: Callable[[], None]) -> None:
-        """Do it, again and again while it may still work.
+    def _trying(self, act: Callable[[], Result], stop: stop_base | None = None) -> Result:
+        """Do it, again and again while it may still work, and no longer than ``stop`` (None: `TRY_S`) says.
 
         Raises
         ------
@@ -386,18 +410,19 @@ class Binder:
             We may not.
         """
 
-        def fenced() -> None:
+        def fenced() -> Result:
             if not self.fence():
                 raise FenceError("this process no longer leads")
-            act()
+            return act()
 
-        Retrying(
+        retrying = Retrying(
             retry=retry_if_exception(_is_passing),
             wait=_wait_as_told,
-            stop=stop_after_delay(TRY_S),
+            stop=stop or stop_after_delay(TRY_S),
             sleep=self.sleep,
             reraise=True,
-        )(fenced)
+        )
+        return retrying(fenced)
 
 
 def _is_passing(error: BaseException) -> bool:

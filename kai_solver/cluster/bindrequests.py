@@ -79,6 +79,20 @@ class BindRequests:
         with self._lock:
             self._made[seat.key] = _uid(made)
 
+    def stands(self, seat: Seat) -> bool:
+        """Whether the request is there."""
+        try:
+            made = self.api.get(BIND_REQUESTS, seat.namespace, seat.name)
+        except ApiError as error:
+            if error.is_missing:
+                return False
+            raise
+        if not _is_same(made, self._request(seat)):
+            return False
+        with self._lock:
+            self._made[seat.key] = _uid(made)
+        return True
+
     def outcome(self, seats: Sequence[Seat], needed: int) -> dict[str, str]:
         """Wait until all are bound, or fewer than ``needed`` can be; why those are not that are not, by pod."""
         open_ = {seat.key: seat for seat in seats}

@@ -178,6 +178,8 @@ class Scheduler:
             self.beat_s = self.monotonic()
             if self.binder.resting.woke():
                 self.news.tell()
+            if self.fence():
+                self.stranded.release(self.store, self.binder, self.gangs)
             found = self.news.wait(min(1.0, max(0.0, due_s - self.beat_s)))
             if not found and self.monotonic() < due_s:
                 continue
@@ -216,8 +218,6 @@ class Scheduler:
         A gang whose place somebody holds who is not sent away after all only waits longer.
         """
         self.promises.nominate(orders.nominations)
-        if self.stranded.release(self.store, self.binder, self.gangs):
-            self.news.tell()
         self.stranded.watch(orders.binds)
         going, put_off = self.evictor.within_rates(orders.departures)
         for departure in going:

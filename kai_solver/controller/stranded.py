@@ -5,8 +5,9 @@ would run in part.
 """
 
 import threading
+import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
@@ -15,26 +16,24 @@ from kai_solver.cluster.binding import Binder, GangSeats, Seat
 from kai_solver.cluster.resources import NODES, PODS, Resource
 from kai_solver.cluster.store import Store
 
+GONE_S = 5.0
+"""A node must be gone for so long: a kubelet that registers anew may have begun the pod."""
+
 
 @dataclass(slots=True)
 class Stranded:
-    """Finds and releases them; a listener of the store.
+    """Finds and releases them; a listener of the store. Only pods count that this process bound."""
 
-    Only pods count that this process bound, and nodes that it saw go: one that it has not seen yet may be on its way.
-    """
-
+    monotonic: Callable[[], float] = time.monotonic
     _bound: dict[str, tuple[str, Seat]] = field(default_factory=dict)
-    _gone: set[str] = field(default_factory=set)
+    _missing: dict[str, float] = field(default_factory=dict)
+    """Nodes of such pods that were not there at the last look, and since when."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, resource: Resource, key: str, _before: Object | None, after: Object | None) -> None:
-        """Note nodes that go and come, and pods that begin or go."""
-        if resource not in (NODES, PODS):
-            return
-        with self._lock:
-            if resource == NODES:
-                (self._gone.add if after is None else self._gone.discard)(key)
-            elif after is None or _has_begun(after):
+        """Note pods that begin or go."""
+        if resource == PODS and (after is None or _has_begun(after)):
+            with self._lock:
                 self._bound.pop(key, None)
 
     def watch(self, gangs: Iterable[GangSeats]) -> None:
@@ -42,18 +41,23 @@ class Stranded:
         with self._lock:
             self._bound |= {seat.key: (gang.gang, seat) for gang in gangs for seat in gang.seats}
 
-    def release(self, store: Store, binder: Binder, runner: Executor) -> bool:
-        """Release those whose binding is over; True where some are still being bound."""
+    def release(self, store: Store, binder: Binder, runner: Executor) -> None:
+        """Look for them, and release those whose binding is over; to be called now and then."""
         with self._lock:
-            found = [(gang, seat) for gang, seat in self._bound.values() if seat.node in self._gone]
+            bound = tuple(self._bound.values())
+        now_s = self.monotonic()
+        nodes = {seat.node for _, seat in bound}
+        self._missing = {node: self._missing.get(node, now_s) for node in nodes if store.get(NODES, node) is None}
+        gone = {node for node, since_s in self._missing.items() if now_s - since_s >= GONE_S}
+        if not gone:
+            return
         busy = binder.open
         seats: dict[str, list[Seat]] = defaultdict(list)
-        for gang, seat in found:
-            if gang not in busy and _is_bound(store.get(PODS, seat.key), seat):
+        for gang, seat in bound:
+            if seat.node in gone and gang not in busy and _is_bound(store.get(PODS, seat.key), seat):
                 seats[gang].append(seat)
         for gang, theirs in seats.items():
             binder.strand(GangSeats(gang, tuple(theirs), 0), "its node is gone", runner)
-        return any(gang in busy for gang, _ in found)
 
 
 def _has_begun(pod: Object) -> bool:

@@ -280,13 +280,57 @@ def test_a_place_is_kept_however_long_it_takes_to_be_seen() -> None:
 
 def test_a_place_is_kept_while_nobody_knows_whether_its_pod_was_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(binding, "TRY_S", 0.0)
-    bench = Bench()
+    step = Step()
+    bench = Bench(step)
     waiting = bench.api.page(PODS).items
     bench.api.after = lambda name: ApiError(0, "reset") if name == "p3" else None
-    outcome = bench.run(needed=3)
-    assert [seat.name for seat, _ in outcome.failed] == ["p3"]
-    assert bench.nodes()[3] == "node3", "the answer got lost"
-    assert bench.assumed.overlay(waiting, bench.binder.clock())[3]["spec"].get("nodeName") == "node3"
+    away, get, seen = [ApiError(0, "reset")] * 5, bench.api.get, list[str]()
+
+    def look(resource: Resource, namespace: str, name: str) -> Object:
+        if away:
+            seen.append(bench.assumed.overlay(waiting, bench.binder.clock())[3]["spec"].get("nodeName"))
+            raise away.pop()
+        return get(resource, namespace, name)
+
+    monkeypatch.setattr(bench.api, "get", look)
+    outcome = bench.run()
+    assert seen == ["node3"] * 5
+    assert len(outcome.bound) == 4, "only the answer got lost"
+    assert step.undone == [], "what it uses stays its own"
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_who_was_not_bound_by_a_server_that_fails_gives_back_what_was_prepared(
+    monkeypatch: pytest.MonkeyPatch, is_gone: bool
+) -> None:
+    monkeypatch.setattr(binding, "TRY_S", 0.0)
+    step = Step()
+    bench = Bench(step)
+
+    def fail(name: str) -> ApiError | None:
+        if name == "p3" and is_gone:
+            bench.api.delete(PODS, "n", "p3")
+        return ApiError(500, "broken") if name == "p3" else None
+
+    bench.api.before = fail
+    assert [seat.name for seat, _ in bench.run(needed=3).failed] == ["p3"]
+    assert step.undone == ["p3"]
+    assert len(bench.assumed) == 3
+
+
+def test_who_stops_leading_while_nobody_knows_leaves_it_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(binding, "TRY_S", 0.0)
+    step = Step()
+    bench = Bench(step)
+    bench.api.after = lambda name: ApiError(0, "reset") if name == "p3" else None
+
+    def away(*_: object) -> Object:
+        bench.leads = False
+        raise ApiError(0, "reset")
+
+    monkeypatch.setattr(bench.api, "get", away)
+    assert "no longer leads" in {seat.name: why for seat, why in bench.run(needed=3).failed}["p3"]
+    assert step.undone == []
 
 
 def test_all_is_assumed_before_anything_is_done() -> None:

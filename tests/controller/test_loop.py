@@ -19,6 +19,7 @@ from kai_solver.cluster.reflector import Reflector
 from kai_solver.cluster.resources import NODES, PODS, QUEUES, Resource
 from kai_solver.cluster.store import Store
 from kai_solver.cluster.view import FIELDS, View
+from kai_solver.controller import stranded
 from kai_solver.controller.loop import Cycle, Evicted, Pace, Scheduler
 from kai_solver.engine import Engine
 from kai_solver.modelfiles import load_model
@@ -215,7 +216,8 @@ def test_a_cycle_before_the_watch_has_caught_up_gives_nothing_twice(world: World
     assert [pending.gang.split("/")[1][:9] for pending in cycle.plan.pending] == ["pg-second"]
 
 
-def test_pods_on_a_node_that_went_before_they_began_start_anew(world: World) -> None:
+def test_pods_on_a_node_that_went_before_they_began_start_anew(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stranded, "GONE_S", 0.1)
     for name in "ab":
         world.node(name)
     world.gang("g", 2)
