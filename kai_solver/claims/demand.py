@@ -9,7 +9,18 @@ from kai_solver.claims.matching import Bits, DeviceTable, devices_in
 from kai_solver.claims.rows import MOST_ROWS, close
 from kai_solver.claims.seating import seat
 from kai_solver.claims.survey import Use
-from kai_solver.domain import MOST_DEVICES, Allotted, Claim, Claims, DeviceRequest, Node, Notice, Pod, Snapshot
+from kai_solver.domain import (
+    MOST_DEVICES,
+    Allotted,
+    Claim,
+    ClaimDevice,
+    Claims,
+    DeviceRequest,
+    Node,
+    Notice,
+    Pod,
+    Snapshot,
+)
 from kai_solver.units import Vector
 from kai_solver.units.resources import FIXED, GPU
 
@@ -206,6 +217,14 @@ class Demand:
     def gpus_on(self, node: str) -> int:
         """GPUs by claim of the node."""
         return self.gpu_bits_on(node).bit_count()
+
+    def gpus_by_node(self) -> dict[str, tuple[ClaimDevice, ...]]:
+        """GPUs by claim of every node that has some, in the order of their indices there."""
+        found: dict[str, list[ClaimDevice]] = {}
+        for device in self._gpu_index:
+            known = self.table.devices[device]
+            found.setdefault(known.node, []).append(known)
+        return {node: tuple(gpus) for node, gpus in found.items()}
 
     def gpu_bits_on(self, node: str) -> Bits:
         """The same as a set."""

@@ -246,6 +246,7 @@ class _Lowering:
             holders=frozenset(pod.key for pod in self.holders),
             claims=self.claims.claims,
             is_rough=self.is_rough or self.demand.is_rough,
+            gpus=self.demand.gpus_by_node(),
         )
         claims = tuple(use.claim for use in self.uses.values())
         return replace(

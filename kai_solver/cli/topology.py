@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 Named = Annotated[str, typer.Option("--topology", help="This topology alone; default: all of them.")]
 AfterPlan = Annotated[Path | None, typer.Option("--plan", help="Show the cluster as this plan leaves it.")]
-Plot = Annotated[Path | None, typer.Option("--plot", help="Draw the trees as well, .svg or .png.")]
+Plot = Annotated[Path | None, typer.Option("--plot", help="Draw it as well, .svg or .png.")]
+OneNode = Annotated[str, typer.Option("--node", help="The GPUs of this node in place of the trees.")]
 COLUMNS = ("domain", "level", "nodes", "idle", "GPUs", "used", "free", "gangs (GPUs)")
 
 
@@ -25,6 +26,7 @@ COLUMNS = ("domain", "level", "nodes", "idle", "GPUs", "used", "free", "gangs (G
 def topology(
     instance: Instance,
     named: Named = "",
+    node: OneNode = "",
     plan: AfterPlan = None,
     plot: Plot = None,
     limit: Limit = None,
@@ -34,17 +36,24 @@ def topology(
 
     Idle nodes have no GPU in use. Nodes that lack a label of a topology are in none of its domains.
 
+    With --node: the links between the GPUs of one node, who holds which, how that is known, and what link limits them.
+
     \b
     Examples:
       kai-solver topology cluster.yaml
       kai-solver topology snapshot.zip --topology nvlink --plot domains.svg
       kai-solver topology cluster.yaml --plan plan.json --json | jq '.[] | select(.idleNodes >= 16) | .domain'
+      kai-solver topology cluster.yaml --node gpu-11 --plan plan.json --plot gpu-11.png
     """
     from kai_solver.cli.inputs import parse_limits
     from kai_solver.explain import domain_lines
     from kai_solver.instances_io import load_instance
 
     snapshot = load_instance(instance, limits=parse_limits(limit)).snapshot
+    if node:
+        from kai_solver.cli.topology_node import show_node
+
+        return show_node(snapshot, node, named, plan, plot, as_json=as_json)
     _check_name(snapshot, named)
     lines = domain_lines(_after(snapshot, plan), named)
     if plot is not None:

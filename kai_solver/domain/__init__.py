@@ -55,7 +55,7 @@ from kai_solver.domain.plan import (
     Rung,
     Stage,
 )
-from kai_solver.domain.pods import NO_GPU, GpuRequest, Pod, PodStatus, gpus_asked
+from kai_solver.domain.pods import NO_GPU, GpuRequest, Knowing, Pod, PodStatus, gpus_asked
 from kai_solver.domain.queues import DEFAULT_QUEUE_PRIORITY, Queue, QueueVector
 from kai_solver.domain.snapshot import Notice, Policy, Snapshot
 
@@ -91,6 +91,7 @@ __all__ = [
     "Gang",
     "GpuLink",
     "GpuRequest",
+    "Knowing",
     "Lowered",
     "Move",
     "Node",

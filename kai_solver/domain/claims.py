@@ -149,6 +149,8 @@ class Lowered:
         Claims as they were, where devices were worked out for pods that run without an allocation.
     is_rough
         What was left out could make room: then a "no" is no proof.
+    gpus
+        GPUs by claim of each node that has some, in the order of their indices there.
     """
 
     schema: ResourceSchema
@@ -157,6 +159,7 @@ class Lowered:
     holders: frozenset[str] = frozenset()
     claims: tuple[Claim, ...] = ()
     is_rough: bool = False
+    gpus: Mapping[str, tuple[ClaimDevice, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
+from typing import Literal
 
 from kai_solver.domain.constraints import NO_CONSTRAINTS, Constraints
 from kai_solver.domain.numa import Container, ZoneShare
@@ -11,6 +12,11 @@ from kai_solver.units import MILLI, Vector
 
 _ACTIVE = frozenset({"Binding", "Bound", "Running"})
 _HOLDING = _ACTIVE | {"Releasing", "StuckInReleasing"}
+
+
+Knowing = Literal["fact", "wish", "unknown"]
+"""How it is known which devices a pod has: the cluster says so; they were chosen, and a device plugin may have given it
+others; nobody knows."""
 
 
 class PodStatus(Enum):
@@ -153,3 +159,10 @@ class Pod:
     def __post_init__(self) -> None:
         """Write the key once: it is asked for all the time."""
         object.__setattr__(self, "key", f"{self.namespace}/{self.name}")
+
+    @property
+    def known_devices(self) -> tuple[Knowing, tuple[int, ...]]:
+        """Which devices it has, and how that is known; none where nobody knows of all of them."""
+        if len(self.devices) == self.gpu.devices:
+            return "fact", self.devices
+        return ("wish", self.wished) if len(self.wished) == self.gpu.devices else ("unknown", ())

@@ -9,6 +9,7 @@ from kai_solver.explain.events import Event, is_stale, pending_text, plan_events
 from kai_solver.explain.explain import Explainer, explain_gang, find_gang
 from kai_solver.explain.explanation import Explanation, NodeReason, PodFit, QueueLine
 from kai_solver.explain.gaps import relative_gap
+from kai_solver.explain.gpu_boards import GpuBoard, GpuBoards, Holder
 from kai_solver.explain.queue_lines import fair_share_lines, queue_line
 
 __all__ = [
@@ -17,6 +18,9 @@ __all__ = [
     "Event",
     "Explainer",
     "Explanation",
+    "GpuBoard",
+    "GpuBoards",
+    "Holder",
     "NodeReason",
     "PodFit",
     "QueueLine",

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from kai_solver.errors import InputError
 from kai_solver.explain.domain_lines import DomainLine
+from kai_solver.explain.drawing import draw
 
 _LABELLED = 60
 """Bars of one row that are still wide enough for a name."""
@@ -17,29 +19,20 @@ def plot_domains(lines: Sequence[DomainLine], path: Path) -> None:
     Raises
     ------
     InputError
-        There is nothing to draw, the file is neither, or matplotlib is not installed.
+        There is nothing to draw, or as `draw`.
     """
     if not any(line.gpus for line in lines):
         raise InputError("no topology has nodes with GPUs", field="--plot", cure="Give an instance with topologies")
-    if path.suffix not in (".svg", ".png"):
-        raise InputError(
-            f"{path.suffix or 'no ending'} is no kind of drawing", field="--plot", cure="Write .svg or .png"
-        )
-    try:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        cure = "Install the extra: pip install kai-solver[experiments]"
-        raise InputError("needs matplotlib", field="--plot", cure=cure) from error
     trees = list(dict.fromkeys(line.topology for line in lines))
-    figure = Figure(figsize=(12, 0.8 + 1.9 * len(trees)), layout="constrained")
-    with rc_context({"svg.hashsalt": "domains"}):
+
+    def content(figure: Any) -> None:
         for axes, tree in zip(figure.subplots(len(trees), squeeze=False)[:, 0], trees, strict=True):
             _draw(axes, [line for line in lines if line.topology == tree])
-        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+    draw(path, (12, 0.8 + 1.9 * len(trees)), content)
 
 
-def _draw(axes, lines: Sequence[DomainLine]) -> None:  # type: ignore[no-untyped-def]  # matplotlib comes with an extra
+def _draw(axes: Any, lines: Sequence[DomainLine]) -> None:
     """One tree: the whole above, then level by level; children lie below their parent."""
     starts: dict[int, float] = {}
     depths = max(line.depth for line in lines)

@@ -11,7 +11,9 @@ from kai_solver.links.choice import (
     mask_of,
     masks_of,
     row_masks,
+    weakest_pair,
 )
+from kai_solver.links.classes import like_gpus
 from kai_solver.links.graph import MOST_GPUS, PATHS, LinkGraph, pcie_paths, unknown_graph
 from kai_solver.links.library import Product, product_named, product_of, products
 from kai_solver.links.nodes import check_topology, graph_of, known_tables, links_of_claims, topology_problem
@@ -54,6 +56,7 @@ __all__ = [
     "graph_of_text",
     "known_tables",
     "largest_free_row",
+    "like_gpus",
     "links_of_claims",
     "mask_of",
     "masks_of",
@@ -65,4 +68,5 @@ __all__ = [
     "topology_problem",
     "unknown_graph",
     "usual_sizes",
+    "weakest_pair",
 ]

@@ -66,6 +66,11 @@ class Classes:
         return counts
 
 
+def like_gpus(graph: LinkGraph) -> tuple[tuple[int, ...], ...]:
+    """GPUs that nothing tells apart, in the order of their first ones."""
+    return tuple(map(tuple, _twins(graph.grade)))
+
+
 def classes_of(graph: LinkGraph) -> Classes:
     """Classes of twins, of grades as they are or, where there are too many states, coarser ones.
 

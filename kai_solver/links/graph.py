@@ -4,6 +4,7 @@ Every pair has a *grade*, one integer that says all that counts when pairs are c
 between the two (NVLink, one PCIe bridge, several, a host bridge, a node's interconnect, the sockets').
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,8 @@ class LinkGraph:
         Bandwidth of each pair in one direction, shape (G, G); 0 where it is not known.
     grade
         Grade of each pair, shape (G, G): bandwidth, then path. Higher is better.
+    is_even
+        Whether all pairs are alike: then every set of as many GPUs is as good as any other.
     """
 
     name: str
@@ -65,6 +68,7 @@ class LinkGraph:
     notices: tuple[str, ...] = ()
     gb_s: Ints = field(init=False)
     grade: Ints = field(init=False)
+    is_even: bool = field(init=False)
 
     def __post_init__(self) -> None:
         tells = ~np.eye(self.gpus, dtype=np.bool_) & self.is_known
@@ -72,6 +76,8 @@ class LinkGraph:
         grade = STEP * gb_s + tells * np.where(self.links > 0, NVLINK, self.path)
         object.__setattr__(self, "gb_s", gb_s.astype(np.int32))
         object.__setattr__(self, "grade", grade.astype(np.int32))
+        pairs = self.grade[~np.eye(self.gpus, dtype=np.bool_)]
+        object.__setattr__(self, "is_even", not len(pairs) or bool((pairs == pairs[0]).all()))
 
     @property
     def gpus(self) -> int:
@@ -82,6 +88,11 @@ class LinkGraph:
     def key(self) -> bytes:
         """The same for graphs in which every choice is the same."""
         return self.grade.tobytes()
+
+    def ordered(self, order: Sequence[int]) -> "LinkGraph":
+        """The same with GPU ``order[i]`` as the i-th."""
+        at = np.ix_(order, order)
+        return replace(self, links=self.links[at], path=self.path[at])
 
     def kind(self, one: int, other: int) -> str:
         """The link of a pair as ``nvidia-smi topo -m`` prints it: ``NV2``, ``SYS``; ``?`` where it is not known."""
