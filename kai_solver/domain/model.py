@@ -26,8 +26,11 @@ FAMILIES = (
 )
 """Constraint families of the CP-SAT model that ship with kai-solver (more by entry points)."""
 
-STAGES = ("disruption", "preference", "victim-order")
+STAGES = ("disruption", "preference", "links", "victim-order")
 """Objective stages of a model that names none."""
+
+SEATING = ("links",)
+"""Of all stages those that no CP-SAT model of the disruption has: by them seats are chosen."""
 
 OPTIONAL_STAGES = ("leftover", "disruption-gpus")
 """Stages that ship as well, for models that name them (more by entry points)."""
@@ -129,6 +132,11 @@ class SolverModel:
     def disrupting(self) -> tuple[str, ...]:
         """Its stages about who is evicted or moved, in order."""
         return tuple(stage.name for stage in self.stages if stage.name in DISRUPTING)
+
+    @property
+    def counts_links(self) -> bool:
+        """True where nodes and devices are chosen by the links between GPUs."""
+        return any(stage.name == "links" for stage in self.stages)
 
     @property
     def prices_leftover(self) -> bool:

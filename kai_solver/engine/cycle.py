@@ -188,6 +188,8 @@ class _Run:
         problem = build_problem(self.snapshot, memo)
         if self.model.prices_leftover:
             problem = replace(problem, outlook=outlook_of(problem, self.model.usual))
+        if not self.model.counts_links:
+            problem = replace(problem, fabric=None)
         self._phase("build")
         by_solver = child is not None and self.model.search.enabled
         plan, violations = self._try(problem, child if by_solver else None, NOBODY)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from kai_solver.domain import SEATING
 from kai_solver.formulation.families import family
 from kai_solver.formulation.joint import Joint
 from kai_solver.formulation.leftover import invite_guests
@@ -25,7 +26,7 @@ def formulate(joint: Joint, families: Iterable[str], stage_names: Iterable[str])
     """Build the model of ``joint`` with the named families and stages."""
     spec = ModelSpec()
     variables = Variables(joint, spec)
-    names = list(stage_names)
+    names = [name for name in stage_names if name not in SEATING]
     if "leftover" in names:
         invite_guests(variables)
     for name in families:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from kai_solver.greedy.linking import STEPS, Links
 from kai_solver.greedy.losses import Losses
 from kai_solver.greedy.state import State
 from kai_solver.greedy.zones import BEST
@@ -33,6 +34,10 @@ _LOSS = 1 << 21
 """A step of what the pod takes from usual ones (4095 at most): as one of the same workload, which are for pods that
 spread, and those look at no losses."""
 
+_LINK, _IDLE = 1 << 21, 1 << 32
+"""A thousandth of bandwidth lost (1000 at most) comes before what is free (at most 2^20 in its steps); that a node is
+idle before that. Both below a wish for the node (2^34)."""
+
 
 @dataclass(slots=True)
 class _Counts:
@@ -56,6 +61,8 @@ class FitTable:
         self._counts: dict[int, _Counts] = {}
         outlook = state.problem.outlook
         self._losses = Losses(state, outlook) if outlook is not None else None
+        fabric = state.problem.fabric
+        self._links = Links(state, fabric) if fabric is not None and outlook is None else None
 
     def counts(self, shape: int) -> tuple[IntArray, IntArray]:
         """(N,) pods of ``shape`` that fit now, and later (now included). Do not write to them."""
@@ -198,7 +205,9 @@ class FitTable:
         Order (reference 3.10): neighbours that ``pod`` prefers; ``rank`` (N,), smaller first (preferred topology); a
         device already shared; nodes that it prefers; free now; then, where
         ``likes`` (N,) is given, the fewest pods of its own workload; packed or spread by what is free; then name.
-        Where the problem has an outlook, what is packed goes first where it takes the least worth from usual pods.
+        Of packed nodes whose links make a difference those that are in use go first, then those that lose the least
+        bandwidth (`Links`), then the fullest. Where the problem has an outlook, what is packed goes first where it
+        takes the least worth from usual pods.
         """
         if not self.has_room(shape):
             return None
@@ -268,6 +277,9 @@ class FitTable:
         asks_gpu = bool(spec.gpu.devices)
         free, total, _ = self._free(shape)
         key = -(free * 1_000_000 // np.maximum(total, 1)) if spec.nodes == "spread" else free.copy()
+        if self._links is not None and spec.nodes == "binpack" and state.is_linked(shape):
+            bandwidth, rest = self._links.losses(shape)
+            key = key * STEPS + rest + bandwidth * _LINK + (free == total) * _IDLE
         if not asks_gpu:
             key = key + np.where(state.problem.gpus > 0, _NODE_TYPE, 0)
         key += np.where(now > 0, 0, _LATER)

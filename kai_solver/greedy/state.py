@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from kai_solver.domain import PodStatus
 from kai_solver.errors import InternalError
 from kai_solver.fairness import QueueOrder
+from kai_solver.greedy.devices import best_ones, choose_devices
 from kai_solver.greedy.overload import Overload
 from kai_solver.greedy.spacing import Crowds, admitting, is_kept
 from kai_solver.greedy.zones import ZoneLedger
@@ -29,6 +30,10 @@ from kai_solver.units import MILLI, PODS
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
+
+
+FEWEST_LINKED = 2
+"""GPUs from which links matter: one GPU has none."""
 
 
 class Place(NamedTuple):
@@ -104,7 +109,7 @@ class State:
         shape = self.problem.pod_shape[pod]
         gpu = self.problem.shapes.shapes[shape].gpu
         milli = gpu.milli_on(self.problem.nodes[node].gpu_memory_mib) if gpu.devices else 0
-        devices = self._choose_devices(node, shape, milli, wanted, now=now) if gpu.devices else ()
+        devices = choose_devices(self, node, shape, milli, wanted, now=now) if gpu.devices else ()
         cost = charge(self.problem.pods[pod], self.problem.nodes[node].gpu_memory_mib)
         zones = self.zones.choose(pod, node, wanted_zones, now=now) if self.zones is not None else ()
         place = Place(node, devices, milli, now, cost, zones)
@@ -120,11 +125,19 @@ class State:
         found = self._plain.get(shape)
         if found is None:
             spec = self.problem.shapes.shapes[shape]
-            is_counted = self.affinity is None and (self.zones is None or not self.zones.is_aligned(shape))
+            is_counted = self.affinity is None and not self.is_linked(shape)
+            is_counted = is_counted and (self.zones is None or not self.zones.is_aligned(shape))
             is_whole = spec.gpu.is_whole or not spec.gpu.devices
             has_wishes = self.problem.predicates.has_preference(spec.constraints)
             found = self._plain[shape] = is_counted and is_whole and not has_wishes
         return found
+
+    def is_linked(self, shape: int) -> bool:
+        """True for shapes of several whole GPUs some of whose nodes have links that make a difference."""
+        fabric, gpu = self.problem.fabric, self.problem.shapes.shapes[shape].gpu
+        if fabric is None or not gpu.is_whole or gpu.devices < FEWEST_LINKED:
+            return False
+        return bool((fabric.kinds[self.problem.shapes.mask(shape)] >= 0).any())
 
     def join(self, pods: Sequence[int], cost: Charge) -> None:
         """``pods`` of one leaf, of plain shapes, are to run and cost their queue so much; ``seat`` must follow."""
@@ -176,13 +189,14 @@ class State:
     def _take_whole(self, node: int, count: int) -> tuple[int, ...]:
         """The first ``count`` devices of ``node`` that are free now, taken."""
         idle, future = self.device_idle[node], self.device_future[node]
-        free = np.flatnonzero(np.minimum(idle, future) == MILLI)[:count]
+        free = np.flatnonzero(np.minimum(idle, future) == MILLI).tolist()
+        free = best_ones(self.problem, node, free, count)
         idle[free] = 0
         future[free] = 0
         self.whole_later[node] -= count
         self.whole_now[node] -= count
         self.gpu_free[node] -= count * MILLI
-        return tuple(free.tolist())
+        return tuple(free)
 
     @cached_property
     def by_memory(self) -> list[int]:
@@ -386,35 +400,6 @@ class State:
         return is_kept(self.problem, shape, active, places, self.crowds.of[shape.family])
 
     # -- devices -----------------------------------------------------------------------------------------------
-
-    def _choose_devices(
-        self, node: int, shape: int, milli: int, wanted: tuple[int, ...], *, now: bool
-    ) -> tuple[int, ...]:
-        """The devices for a pod: fullest that fits first when packing (a shared one before a new one).
-
-        No more devices are newly shared than there are pod slots for their reservation pods.
-        """
-        spec = self.problem.shapes.shapes[shape]
-        count = spec.gpu.devices
-        future = self.device_future[node].tolist()
-        free = future if not now else np.minimum(self.device_idle[node], self.device_future[node]).tolist()
-        fitting = [d for d in range(self.problem.nodes[node].gpus) if free[d] >= milli]
-        is_wanted = len(wanted) == count and set(wanted) <= set(fitting)
-        if is_wanted and spec.gpu.is_whole:
-            return wanted
-        if milli < MILLI:
-            spread = spec.devices == "spread"
-            fitting.sort(key=lambda d: -future[d] if spread else future[d])
-        if not spec.gpu.is_whole:
-            kept, slots = self.reserved(node, now=now)
-            slots -= spec.request[PODS]
-            if is_wanted and sum(not kept[d] for d in wanted) <= slots:
-                return wanted
-            opening = [d for d in fitting if not kept[d]][: max(0, slots)]
-            fitting = [d for d in fitting if kept[d] or d in opening]
-        if len(fitting) < count:
-            raise InternalError(f"{count} devices of {milli} milli do not fit node {self.problem.nodes[node].name}")
-        return tuple(sorted(fitting[:count]))
 
     def reserved(self, node: int, *, now: bool) -> tuple[list[bool], int]:
         """Devices of ``node`` that have their reservation pod already, and free pod slots; at once, or in the end.

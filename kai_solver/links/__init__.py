@@ -28,10 +28,11 @@ from kai_solver.links.sources import (
     graph_of_text,
 )
 from kai_solver.links.survey import LinkTables, Survey
-from kai_solver.links.tables import LinkTable, usual_sizes
+from kai_solver.links.tables import FULL, LinkTable, usual_sizes
 
 __all__ = [
     "COUNT_LABEL",
+    "FULL",
     "MOST_GPUS",
     "PATHS",
     "PRODUCT_LABEL",

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kai_solver.links.choice import Choice, RowWish, best_masks, choose, weakest_pair
 from kai_solver.links.graph import STEP, LinkGraph
-from kai_solver.links.tables import LinkTable
+from kai_solver.links.tables import FULL, LinkTable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,12 +31,15 @@ class Survey:
         node is `FULL` times its weight.
     leftover
         Leftover after, shape (N,).
+    share
+        The grade as a part of the best that the kind of node has for so many GPUs, in thousandths, shape (N,).
     """
 
     grade: NDArray[np.int64]
     gb_s: NDArray[np.int64]
     loss: NDArray[np.int64]
     leftover: NDArray[np.int64]
+    share: NDArray[np.int64]
 
 
 @dataclass(slots=True)
@@ -70,7 +73,7 @@ class LinkTables:
         wish
             GPUs in a row; each mask that was never asked about is looked at by itself.
         """
-        grade, loss, leftover = np.full((3, len(kinds)), -1, dtype=np.int64)
+        grade, loss, leftover, share = np.full((4, len(kinds)), -1, dtype=np.int64)
         for kind in np.unique(kinds[kinds >= 0]).tolist():
             table, nodes = self.tables[kind], np.flatnonzero(kinds == kind)
             before = table.classes.state_of(free[nodes])
@@ -79,7 +82,8 @@ class LinkTables:
             grade[nodes] = table.grade[chosen]
             leftover[nodes] = table.leftover[before - chosen]
             loss[nodes] = table.leftover[before] - leftover[nodes]
-        return Survey(grade, grade // STEP, loss, leftover)
+            share[nodes] = grade[nodes] * FULL // max(table.best_grade(count), 1) if table.best_grade(count) else FULL
+        return Survey(grade, grade // STEP, loss, leftover, share)
 
     def pick(self, kind: int, free: int, count: int, wish: RowWish | None = None) -> int | None:
         """GPUs of the best set on one node as a mask; None where there is none. Remembered."""

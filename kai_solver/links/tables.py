@@ -88,6 +88,12 @@ class LinkTable:
         """Leftover of the empty node."""
         return int(self.leftover[-1])
 
+    def best_grade(self, count: int) -> int:
+        """Grade of the best ``count`` GPUs of the empty node; 0 for one GPU, or where there are not so many."""
+        return (
+            int(self.grade[self.chosen(np.array([len(self.grade) - 1]), count)[0]]) if count <= self.graph.gpus else 0
+        )
+
     def candidates(self, free: int, count: int) -> Int64s:
         """States of all sets of ``count`` of the GPUs of state ``free``, shape (N,)."""
         if count not in self._of_size:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 from kai_solver.claims import name_devices
-from kai_solver.domain import Bind, ClaimDevice, Device, DeviceId, GpuLink, Move, Node, Plan, Pod, PodStatus
+from kai_solver.domain import Bind, ClaimDevice, Device, DeviceId, GpuLink, Move, Node, Plan, PodStatus
 from kai_solver.links import MOST_GPUS, LinkTables, NodeLinks, gpus_of, graph_of, known_tables, links_of_claims, mask_of
 from kai_solver.reduction import Problem
 from kai_solver.units import GPU, MILLI
@@ -23,47 +23,22 @@ Chosen = Mapping[str, tuple[tuple[Device, ...], GpuLink]]
 
 @dataclass(slots=True)
 class _Board:
-    """GPUs of one node, as masks.
+    """GPUs of one node, as masks: held now, and still held when the plan is done."""
 
-    Attributes
-    ----------
-    now, later
-        Held now, and still held when the plan is done.
-    whole
-        Held whole, now or later.
-    is_known
-        False where somebody has GPUs of which nobody knows which, or where two are said to have the same.
-    """
-
-    gpus: int
     now: int = 0
     later: int = 0
-    whole: int = 0
-    is_known: bool = True
 
-    def hold(self, pod: Pod, *, leaves: bool) -> None:
+    def hold(self, devices: Sequence[int], *, leaves: bool) -> None:
         """Somebody who runs here."""
-        devices = _devices_of(pod)
         mask = mask_of(devices)
-        is_clash = bool(mask & (self.now if pod.gpu.is_whole else self.whole))
-        if not devices or is_clash or mask >> self.gpus or mask.bit_count() < pod.gpu.devices:
-            self.is_known = False
-            return
         self.now |= mask
         self.later |= 0 if leaves else mask
-        self.whole |= mask if pod.gpu.is_whole else 0
 
     def share(self, devices: Sequence[Device], *, at_once: bool) -> None:
         """Devices that the plan shares out."""
         mask = mask_of(device.index for device in devices)
-        self.is_known &= not mask & self.whole
         self.now |= mask if at_once else 0
         self.later |= mask
-
-
-def _devices_of(pod: Pod) -> tuple[int, ...]:
-    """Devices that the pod has, else those that were chosen when it was bound; none where nobody knows."""
-    return pod.devices if len(pod.devices) == pod.gpu.devices else pod.wished
 
 
 def named_gpus(problem: Problem, plan: Plan) -> Plan:
@@ -106,7 +81,7 @@ def _arrivals(problem: Problem, plan: Plan) -> dict[int, list[Bind | Move]]:
     for entry in entries:
         name = _target(entry)
         if entry.devices and name not in is_told:
-            is_told[name] = _is_told(problem.nodes[problem.node_index[name]], offered)
+            is_told[name] = _is_told(problem, problem.node_index[name], offered)
         if entry.devices and is_told[name]:
             found.setdefault(problem.node_index[name], []).append(entry)
     return found
@@ -119,27 +94,28 @@ def _offered(problem: Problem) -> Mapping[str, int]:
     return {node.name: node.gpus for node in before}
 
 
-def _is_told(node: Node, offered: Mapping[str, int]) -> bool:
-    """Whether the links between its GPUs are known, and all of them are a device plugin's and may be had."""
-    is_plain = offered.get(node.name, node.gpus) == node.gpus and node.allocatable[GPU] == node.gpus * MILLI
-    return is_plain and node.gpus <= MOST_GPUS and graph_of(node).is_known
+def _is_told(problem: Problem, node: int, offered: Mapping[str, int]) -> bool:
+    """Whether the links between its GPUs and the free ones are known, and all are a device plugin's and may be had."""
+    known = problem.nodes[node]
+    is_plain = offered.get(known.name, known.gpus) == known.gpus and known.allocatable[GPU] == known.gpus * MILLI
+    return bool(problem.is_told[node]) and is_plain and known.gpus <= MOST_GPUS and graph_of(known).is_known
 
 
 def _boards(
     problem: Problem, plan: Plan, by_node: Mapping[int, Sequence[Bind | Move]]
 ) -> tuple[dict[int, _Board], set[str]]:
     """What is held on the nodes, and who of those that come shares devices."""
-    boards = {node: _Board(problem.nodes[node].gpus) for node in by_node}
+    boards = {node: _Board() for node in by_node}
     leaving = {eviction.pod for eviction in plan.evictions} | {move.pod for move in plan.moves}
     coming = {entry.pod for entries in by_node.values() for entry in entries}
     sharing: set[str] = set()
-    for pod, home in zip(problem.pods, problem.pod_node, strict=True):
-        if not pod.gpu.devices:
-            continue
+    for number, pod in enumerate(problem.pods):
         if pod.gpu.is_shared and pod.key in coming:
             sharing.add(pod.key)
-        if home in boards and pod.status.holds_resources:
-            boards[home].hold(pod, leaves=pod.status is PodStatus.RELEASING or pod.key in leaving)
+        board = boards.get(problem.pod_node[number])
+        if board is not None:
+            leaves = pod.status is PodStatus.RELEASING or pod.key in leaving
+            board.hold(problem.seats.get(number, ()), leaves=leaves)
     return boards, sharing
 
 
@@ -156,8 +132,6 @@ class _Choice:
         for entry in entries:
             if entry.pod in sharing:
                 board.share(entry.devices, at_once=_is_at_once(entry))
-        if not board.is_known:
-            return
         graph = graph_of(node)
         kind, everything = self.tables.add(graph), (1 << node.gpus) - 1
         found: dict[str, int] = {}

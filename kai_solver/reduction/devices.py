@@ -1,5 +1,6 @@
 """Which device a running pod sits on, where the cluster does not say."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kai_solver.domain import Node, Pod
@@ -53,6 +54,35 @@ class DeviceLedger:
         fitting.sort(key=lambda d: self.free[d])
         rest.sort(key=lambda d: -self.free[d])
         return tuple(sorted((fitting + rest)[:count]))
+
+
+def told_devices(gpus: int, pods: Sequence[Pod]) -> list[tuple[int, ...]] | None:
+    """Devices of each of the pods of a node with so many; None where nobody knows some of them, or two clash.
+
+    They are those that pods have, else those that were chosen when they were bound. A kubelet need not keep to these:
+    they are believed where everybody has some and nobody those of another.
+    """
+    found: list[tuple[int, ...]] = []
+    taken: set[int] = set()
+    whole: set[int] = set()
+    for pod in pods:
+        gpu, devices = pod.gpu, pod.devices
+        if len(devices) != gpu.devices:
+            devices = pod.wished
+        own = set(devices)
+        is_whole = gpu.is_whole
+        if (
+            len(own) < gpu.devices
+            or max(own) >= gpus
+            or min(own) < 0
+            or not own.isdisjoint(taken if is_whole else whole)
+        ):
+            return None
+        taken |= own
+        if is_whole:
+            whole |= own
+        found.append(devices)
+    return found
 
 
 def seat_running(node: Node, pods: list[tuple[int, Pod]]) -> tuple[dict[int, tuple[int, ...]], list[int]]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from kai_solver.domain import Policy, Queue, Snapshot
 from kai_solver.fairness import QueueTree
 from kai_solver.predicates import NodePredicates
+from kai_solver.reduction.fabric import Graphs, uneven_graphs
 from kai_solver.reduction.ground import Ground, survey
 from kai_solver.reduction.kinds import Kinds
 from kai_solver.reduction.occupancy import Occupancy
@@ -35,6 +36,7 @@ class Memo:
         self._kinds: Kinds | None = None
         self._first_size = 0
         self._tenants: tuple[Roster, Occupancy] | None = None
+        self._graphs: tuple[Ground, Graphs] | None = None
 
     def ground(self, snapshot: Snapshot) -> Ground:
         """The nodes of ``snapshot``."""
@@ -60,6 +62,14 @@ class Memo:
             tree = QueueTree.from_queues(sorted(snapshot.queues, key=lambda queue: queue.name), snapshot.policy)
             known = self._grown = snapshot.queues, snapshot.policy, tree
         return known[2]
+
+    def graphs(self, snapshot: Snapshot, ground: Ground) -> Graphs:
+        """Links of the nodes' GPUs where they make a difference."""
+        if snapshot.claims is not None:
+            return uneven_graphs(ground.nodes, snapshot)
+        if self._graphs is None or self._graphs[0] is not ground:
+            self._graphs = ground, uneven_graphs(ground.nodes, snapshot)
+        return self._graphs[1]
 
     def kinds(self, snapshot: Snapshot) -> Kinds:
         """Kinds of pods met so far; anew where most of them are of pods that left."""

@@ -1,18 +1,20 @@
 """What pods hold on every node, and on every device; kept from one cycle to the next."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.domain import Node, Pod, PodStatus
-from kai_solver.reduction.devices import seat_running
+from kai_solver.reduction.devices import seat_running, told_devices
 from kai_solver.reduction.ground import Ground
 from kai_solver.reduction.kinds import Kinds
 from kai_solver.reduction.rows import NO_SEATS, Lodgers, Seats
 from kai_solver.units import GPU, MILLI, PODS
 
+BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
 
 _Tenant = tuple[Lodgers, list[int]]
@@ -30,6 +32,8 @@ class Occupancy:
         (N,) reservation pods: one for each shared device, gone when its last sharer is.
     device_free, device_releasing, sharers, sharers_leaving
         (N, D) as `Problem` has them.
+    is_told
+        (N,) whether it is known of everybody there which devices are held.
     """
 
     def __init__(self, ground: Ground, kinds: Kinds) -> None:
@@ -41,6 +45,7 @@ class Occupancy:
         self.releasing: IntArray = np.zeros_like(ground.capacity)
         self.reserved: IntArray = np.zeros(count, dtype=np.int64)
         self.reserved_leaving: IntArray = np.zeros(count, dtype=np.int64)
+        self.is_told: BoolArray = np.ones(count, dtype=np.bool_)
         self.device_free: IntArray = np.where(np.arange(width) < ground.gpus[:, None], MILLI, 0)
         self.device_releasing: IntArray = np.zeros((count, width), dtype=np.int64)
         self.sharers: IntArray = np.zeros((count, width), dtype=np.int64)
@@ -107,12 +112,17 @@ class Occupancy:
         self.device_free[nodes] = np.where(np.arange(width) < self._ground.gpus[nodes][:, None], MILLI, 0)
         for table in (self.device_releasing, self.sharers, self.sharers_leaving, self.reserved, self.reserved_leaving):
             table[nodes] = 0
+        self.is_told[nodes] = True
         rows: dict[int, list[int]] = {}
         for index in nodes:
             if not self._tenants[index]:
                 continue
             there = [tenant for _, tenant in sorted(self._tenants[index].items())]
             pods = [lodgers.pods[offset] for lodgers, offsets in there for offset in offsets]
+            told = told_devices(self._ground.nodes[index].gpus, pods)
+            self.is_told[index] = told is not None
+            if told is not None:
+                pods = [_on(pod, devices) for pod, devices in zip(pods, told, strict=True)]
             found = _plainly(self._ground.nodes[index], pods)
             if found is None:
                 found = self._one_by_one(index, pods)
@@ -168,6 +178,10 @@ def _add(table: IntArray, nodes: IntArray, amounts: IntArray) -> None:
 
 def _holds_devices(pod: Pod) -> bool:
     return pod.gpu.devices > 0 and pod.status.holds_resources
+
+
+def _on(pod: Pod, devices: tuple[int, ...]) -> Pod:
+    return pod if pod.devices == devices else replace(pod, devices=devices)
 
 
 def _write(there: list[_Tenant], seats: Seats) -> None:

@@ -14,6 +14,7 @@ from kai_solver.predicates import NodePredicates
 from kai_solver.reduction.alignment import BEYOND
 from kai_solver.reduction.budgets import Budgets, budgets_of
 from kai_solver.reduction.charges import Charge
+from kai_solver.reduction.fabric import Fabric, fabric_of
 from kai_solver.reduction.gangs import GangShape
 from kai_solver.reduction.ground import Ground
 from kai_solver.reduction.memo import Memo
@@ -22,6 +23,7 @@ from kai_solver.reduction.shapes import ShapeTable
 from kai_solver.reduction.zones import ZoneTable
 from kai_solver.topology import DomainTree
 
+BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
 
 
@@ -63,6 +65,10 @@ class Problem:
         What is left over is worth so much; None where the model packs and spreads by what is free.
     budgets
         Disruption budgets; None where none may bind.
+    is_told
+        (N,) whether it is known which devices are held: ``seats`` are what pods have, and not only as many.
+    fabric
+        Links between GPUs; None where they make no difference on any node.
     """
 
     snapshot: Snapshot
@@ -99,6 +105,8 @@ class Problem:
     zones: ZoneTable | None = None
     outlook: Outlook | None = None
     budgets: Budgets | None = None
+    is_told: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    fabric: Fabric | None = None
 
     @property
     def policy(self) -> Policy:
@@ -169,6 +177,8 @@ def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
         domains=ground.domains,
         zones=table.shapes.zones,
         budgets=budgets_of(snapshot, table.pods, len(table.pods) - len(snapshot.foreign)),
+        is_told=occupancy.is_told.copy(),
+        fabric=fabric_of(memo.graphs(snapshot, ground), occupancy.is_told),
     )
     return memo.problem
 

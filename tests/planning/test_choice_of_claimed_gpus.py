@@ -83,3 +83,25 @@ def test_who_may_have_only_certain_gpus_keeps_them() -> None:
     ]
     plan = planned(cluster(7, 1, resourceClaimTemplates=templates))
     assert sorted(granted(plan), key=len) == [{3}, {0, 1, 2, 4, 5, 6, 7}]
+
+
+def test_of_two_nodes_that_is_taken_whose_free_gpus_have_the_better_link() -> None:
+    """n0 has two GPUs left that are far from each other, n1 three with a double link among them."""
+    left = {"n0": {0, 5}, "n1": {0, 1, 5}}
+    held = [
+        {
+            "name": f"c-{node}",
+            "requests": [{"name": "r", "deviceClass": DRIVER, "count": 8 - len(free)}],
+            "reservedFor": ["somebody"],
+            "allocation": [
+                {"request": "r", "driver": DRIVER, "pool": node, "device": f"gpu-{7 - gpu}"}
+                for gpu in set(range(8)) - free
+            ],
+        }
+        for node, free in left.items()
+    ]
+    slices = [{"driver": DRIVER, "node": node, "devices": [device(gpu) for gpu in range(8)]} for node in left]
+    nodes = [{"name": node} for node in left]
+    plan = planned(cluster(2, nodes=nodes, resourceSlices=slices, resourceClaims=held))
+    assert [bind.node for bind in plan.binds] == ["n1"]
+    assert plan.binds[0].link == GpuLink("NV2", 50)

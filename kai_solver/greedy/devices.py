@@ -1,0 +1,63 @@
+"""Which devices of its node a pod gets while places are taken: those that pack, or have the best links."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kai_solver.errors import InternalError
+from kai_solver.reduction import Problem
+from kai_solver.units import MILLI, PODS
+
+if TYPE_CHECKING:
+    from kai_solver.greedy.state import State
+
+
+def choose_devices(
+    state: "State", node: int, shape: int, milli: int, wanted: tuple[int, ...], *, now: bool
+) -> tuple[int, ...]:
+    """The devices for a pod: what is ``wanted`` where it is free, else the best.
+
+    Whole ones: those with the best links, where these make a difference. Shares: the fullest that fits first when
+    packing (a shared one before a new one); no more devices are newly shared than there are pod slots for their
+    reservation pods.
+    """
+    spec = state.problem.shapes.shapes[shape]
+    count = spec.gpu.devices
+    future = state.device_future[node].tolist()
+    free = future if not now else np.minimum(state.device_idle[node], state.device_future[node]).tolist()
+    fitting = [d for d in range(state.problem.nodes[node].gpus) if free[d] >= milli]
+    is_wanted = len(wanted) == count and set(wanted) <= set(fitting)
+    if spec.gpu.is_whole:
+        return wanted if is_wanted else _whole(state.problem, node, fitting, count)
+    if milli < MILLI:
+        spread = spec.devices == "spread"
+        fitting.sort(key=lambda d: -future[d] if spread else future[d])
+    kept, slots = state.reserved(node, now=now)
+    slots -= spec.request[PODS]
+    if is_wanted and sum(not kept[d] for d in wanted) <= slots:
+        return wanted
+    opening = [d for d in fitting if not kept[d]][: max(0, slots)]
+    return _first(state.problem, node, [d for d in fitting if kept[d] or d in opening], count)
+
+
+def _whole(problem: Problem, node: int, free: list[int], count: int) -> tuple[int, ...]:
+    if problem.fabric is None or len(free) < count:
+        return _first(problem, node, free, count)
+    return problem.fabric.pick(node, free, count)
+
+
+def _first(problem: Problem, node: int, free: list[int], count: int) -> tuple[int, ...]:
+    if len(free) < count:
+        raise InternalError(f"{count} devices do not fit node {problem.nodes[node].name}")
+    return tuple(sorted(free[:count]))
+
+
+def best_ones(problem: Problem, node: int, free: list[int], count: int) -> list[int]:
+    """Single devices of a node for ``count`` pods one after the other."""
+    fabric = problem.fabric
+    if fabric is None or fabric.kinds[node] < 0:
+        return free[:count]
+    found: list[int] = []
+    for _ in range(count):
+        found += fabric.pick(node, [device for device in free if device not in found], 1)
+    return found
