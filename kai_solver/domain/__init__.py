@@ -26,7 +26,7 @@ from kai_solver.domain.constraints import (
     Toleration,
 )
 from kai_solver.domain.fit_error import NODE_GROUP, FitError, QueueDetails
-from kai_solver.domain.gangs import Gang, PodSet, SubGroup, TopologyConstraint, flat_gang
+from kai_solver.domain.gangs import Gang, PodSet, SubGroup, TopologyConstraint, flat_gang, stated_for, still_needed
 from kai_solver.domain.gpus import counted_gpu_milli, implied_terms, paid_gpu_milli
 from kai_solver.domain.model import (
     FAMILIES,
@@ -140,4 +140,6 @@ __all__ = [
     "implied_terms",
     "inherited",
     "paid_gpu_milli",
+    "stated_for",
+    "still_needed",
 ]

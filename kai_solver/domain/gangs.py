@@ -1,11 +1,12 @@
 """Gangs: pods that are scheduled all or nothing, and the trees of subgroups that they form."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from kai_solver.domain.placement import NO_PLACEMENT, Placement
-from kai_solver.domain.pods import Pod
+from kai_solver.domain.pods import Pod, PodStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,34 @@ class SubGroup:
 def flat_gang(min_member: int, topology: TopologyConstraint | None = None) -> SubGroup:
     """Tree of a gang without subgroups: one podset named ``default``; the same object for the same tree."""
     return SubGroup(children=(PodSet("default", min_member),), topology=topology)
+
+
+def still_needed(root: SubGroup, pods: Sequence[Pod]) -> SubGroup:
+    """What a gang that states ``root`` needs at once, when some of its pods have succeeded; else the very same tree.
+
+    Nobody makes those anew, so they count where pods are missing: of a podset that needs n pods, of which s succeeded
+    and a wait or run, max(n - s, min(n, a)) are needed. Else the successor of a pod that was lost would wait for ever,
+    and so would the last of 5 completions of which 4 run at a time (KAI issue 1347, Kubernetes issue 142330).
+    """
+    return _with_minima(root, pods, lambda n, s, a: max(n - s, min(n, a)))
+
+
+def stated_for(root: SubGroup, pods: Sequence[Pod]) -> SubGroup:
+    """A tree of which ``root`` is `still_needed`."""
+    return _with_minima(root, pods, lambda n, s, a: n if n <= a else n + s)
+
+
+def _with_minima(root: SubGroup, pods: Sequence[Pod], minimum: Callable[[int, int, int], int]) -> SubGroup:
+    """The tree with other minima, by the old one and how many pods of each podset succeeded, and are alive."""
+    done = Counter(pod.podset for pod in pods if pod.status is PodStatus.SUCCEEDED)
+    alive = Counter(pod.podset for pod in pods if pod.status.is_alive)
+
+    def changed(part: SubGroup | PodSet) -> SubGroup | PodSet:
+        if isinstance(part, PodSet):
+            return replace(part, min_member=minimum(part.min_member, done[part.name], alive[part.name]))
+        return replace(part, children=tuple(map(changed, part.children)))
+
+    return replace(root, children=tuple(map(changed, root.children))) if done else root
 
 
 @dataclass(frozen=True, slots=True)

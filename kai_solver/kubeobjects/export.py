@@ -15,6 +15,7 @@ from kai_solver.domain import (
     SubGroup,
     Topology,
     TopologyConstraint,
+    stated_for,
 )
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.exportclaims import claim_objects
@@ -156,7 +157,7 @@ def _pod_group(gang: Gang, settings: KubeSettings) -> Written:
         "priorityClassName": _class_name(gang),
         "preemptibility": "preemptible" if gang.preemptible else "non-preemptible",
         "preemptionDelay": _duration(gang.preemption_delay_s),
-        **_tree(gang.root),
+        **_tree(stated_for(gang.root, gang.pods)),
     }
     if gang.staleness_grace_s is not None:
         spec["stalenessGracePeriod"] = _duration(gang.staleness_grace_s)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
-from kai_solver.domain import Constraints, Gang, Pod
+from kai_solver.domain import Constraints, Gang, Pod, still_needed
 from kai_solver.kubeobjects.grouping.written import OwnGroup
 from kai_solver.kubeobjects.nodes import NodeRecall
 from kai_solver.kubeobjects.notices import Notices
@@ -125,7 +125,7 @@ class Recall:
         return done
 
     def gathered(self, gang: Gang, pods: tuple[Pod, ...], running: Iterable[Raw]) -> Gang:
-        """The gang with its pods, the very same object while both are: so that the engine knows it again.
+        """The gang with its pods, and what it needs of them; the very same object while both are.
 
         ``running``: pods that say when a gang began which has no PodGroup to say so.
         """
@@ -134,7 +134,7 @@ class Recall:
             self._fresh_gangs[gang.key] = known
             return known[1]
         began_s = started_s(running) if gang.last_start_s is None else gang.last_start_s
-        found = replace(gang, pods=pods, last_start_s=began_s)
+        found = replace(gang, pods=pods, root=still_needed(gang.root, pods), last_start_s=began_s)
         self._fresh_gangs[gang.key] = gang, found
         return found
 

@@ -187,6 +187,17 @@ def test_a_gang_waits_for_its_last_node(world: World) -> None:
     world.until(lambda: len(world.places()) == 2)
 
 
+def test_the_successor_of_a_lost_pod_runs_though_others_of_its_gang_have_succeeded(world: World) -> None:
+    world.node("a", gpus=16)
+    world.gang("g", 2)
+    world.start()
+    world.until(lambda: len(world.places()) == 2)
+    world.api.patch(PODS, "n", "g-0", {"status": {"phase": "Succeeded"}}, subresource="status")
+    world.api.delete(PODS, "n", "g-1", grace_s=0)
+    world.pod("g-2", group="g")
+    world.until(lambda: world.places().get("g-2") == "a")
+
+
 def test_a_cycle_before_the_watch_has_caught_up_gives_nothing_twice(world: World) -> None:
     world.node("a")
     world.pod("first")

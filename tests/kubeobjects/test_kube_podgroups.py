@@ -28,6 +28,44 @@ def test_a_group_without_subgroups_is_flat(build: Any) -> None:
     assert build.one_gang(group(build, minMember=0, topologyConstraint={})).root == flat_gang(0)
 
 
+def standing(build: Any, minimum: int, **phases: int) -> int:
+    """What a gang that states ``minimum`` needs with so many pods of each phase."""
+    pods = [
+        build.pod(f"{phase}-{i}", annotations=GROUP, phase=phase.capitalize(), node="" if phase == "pending" else "n")
+        for phase, count in phases.items()
+        for i in range(count)
+    ]
+    gang = build.one_gang(group(build, minMember=minimum), *pods)
+    (podset,) = gang.root.podsets()
+    return int(podset.min_member)
+
+
+@pytest.mark.parametrize(
+    ("minimum", "phases", "needed"),
+    [
+        (3, {"running": 2, "pending": 1}, 3),
+        (3, {"succeeded": 1, "running": 1, "pending": 1}, 2),  # the successor of a pod that was lost
+        (3, {"succeeded": 1, "running": 1}, 2),
+        (3, {"failed": 1, "running": 1, "pending": 1}, 3),  # who failed has not done its part
+        (4, {"succeeded": 4, "pending": 1}, 1),  # the last of 5 completions, 4 at a time (KAI issue 1347)
+        (4, {"succeeded": 8, "running": 3, "pending": 1}, 4),  # more to do than the minimum: still all at once
+        (3, {"succeeded": 3}, 0),
+    ],
+)
+def test_pods_that_succeeded_count_where_pods_are_missing(
+    build: Any, minimum: int, phases: dict[str, int], needed: int
+) -> None:
+    assert standing(build, minimum, **phases) == needed
+
+
+def test_pods_that_succeeded_count_in_their_own_subgroup(build: Any) -> None:
+    done = build.pod(
+        "done", annotations=GROUP, phase="Succeeded", node="n", labels={"kai.scheduler/subgroup-name": "a"}
+    )
+    root = build.one_gang(group(build, leaf("top", None), leaf("a", 2, parent="top"), leaf("b", 2)), done).root
+    assert root == SubGroup("", (SubGroup("top", (PodSet("a", 1),)), PodSet("b", 2)))
+
+
 def test_a_tree_of_subgroups(build: Any) -> None:
     constraint = {"topology": "t", "requiredTopologyLevel": "rack"}
     parts = [
