@@ -22,6 +22,7 @@ from kai_solver.bounds.counting import (
 from kai_solver.bounds.demand import Demand
 from kai_solver.bounds.refuting import LIMIT, QUOTA, Bounds, Moment, Refuted
 from kai_solver.bounds.rights import MINRUNTIME, PREEMPTIBLE, PRIORITY, SHARE
+from kai_solver.bounds.tenants import TENANTS, Users
 from kai_solver.domain import Blocker, Rung
 from kai_solver.errors import InternalError
 from kai_solver.reduction.budgets import BUDGETS
@@ -111,6 +112,8 @@ def _elements(bounds: Bounds, demand: Demand, *, by_rung: bool) -> Iterator[str]
     if demand.spacing.is_rule:
         yield PLACEMENT
     yield NODE_RULES
+    if any(shapes[shape].constraints.alone for shape in demand.needed):
+        yield TENANTS
     if by_rung and demand.rung is not Rung.ALLOCATE:
         yield from bounds.rights.protections(demand)
 
@@ -197,6 +200,8 @@ class _Words:
             return self._domain()
         if name == BUDGETS:
             return self._budgets()
+        if name == TENANTS:
+            return self._tenants()
         return self._placement() if name == PLACEMENT else self._resource(name)
 
     def _of_queue(self, kind: str) -> Blocker:
@@ -221,6 +226,16 @@ class _Words:
             raise InternalError("a disruption budget blocks, and there is none")
         leaving = self.bounds.leaving(self.demand, self.moment)
         return holding.budgets.in_words(holding.binding(leaving))
+
+    def _tenants(self) -> Blocker:
+        """Domains that others use: whoever stays whatever this question may do, or everybody where that is nobody."""
+        leaving = self.bounds.leaving(self.demand, self.moment)
+        shape = next(s for s in self.demand.needed if self.problem.shapes.shapes[s].constraints.alone)
+        staying = self.bounds.residents.without(leaving).users
+        used = staying.said(shape) if staying is not None else ""
+        level = self.problem.shapes.shapes[shape].constraints.alone[0].level
+        have = used or Users(self.problem).said(shape) or "none"
+        return Blocker(TENANTS, level, "one that no other tenant uses", have)
 
     @property
     def _count(self) -> Shortfall:

@@ -12,6 +12,7 @@ from typing import Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from kai_solver.bounds.tenants import TENANTS, Users
 from kai_solver.domain import NO_PLACEMENT, Blocker, Placement
 from kai_solver.reduction import Problem
 from kai_solver.reduction.capacity import ENDLESS, MANY, NODE_RULES, fitting, fitting_beside_gpus
@@ -30,10 +31,14 @@ GPU_NAME = FIXED[GPU]
 
 @dataclass(frozen=True, slots=True)
 class Relaxed:
-    """Capacity with all flexible pods lifted out: (R, N) resources and (N, D) free thousandths of devices."""
+    """Capacity with all flexible pods lifted out: (R, N) resources and (N, D) free thousandths of devices.
+
+    ``users``: whose domains those that stay close to other tenants; None where none is.
+    """
 
     free: IntArray
     device_free: IntArray
+    users: Users | None = None
     fits: dict[tuple[int, frozenset[str]], IntArray] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -44,7 +49,7 @@ class Relaxed:
 
     def fit(self, problem: Problem, shape: int, dropped: frozenset[str] = NOTHING) -> IntArray:
         """(N,) pods of ``shape`` that each node takes alone, with what is ``dropped`` not binding; at most `MANY`."""
-        key = (shape, dropped & {NODE_RULES, *problem.snapshot.schema.names})
+        key = (shape, dropped & {NODE_RULES, TENANTS, *problem.snapshot.schema.names})
         if key not in self.fits:
             self.fits[key] = self._fit(problem, shape, key[1])
         return self.fits[key]
@@ -55,6 +60,8 @@ class Relaxed:
         if gpu.is_shared and gpu.devices > 1 and GPU_NAME not in dropped:
             slots = np.maximum(self.device_free, 0) // np.maximum(problem.shapes.milli(shape), 1)[:, None]
             np.minimum(found, _on_distinct(slots, gpu.devices, int(found.max(initial=0))), out=found)
+        if self.users is not None and TENANTS not in dropped:
+            found[self.users.closed(shape)] = 0
         return found
 
     def _fit_alone(self, problem: Problem, shape: int, dropped: frozenset[str]) -> IntArray:
@@ -72,9 +79,13 @@ class Relaxed:
     def admits(self, problem: Problem, shapes: Iterable[int], dropped: frozenset[str] = NOTHING) -> BoolArray:
         """(N,) nodes that any of ``shapes`` may be on."""
         found = np.full(len(problem.nodes), NODE_RULES in dropped, dtype=np.bool_)
-        if NODE_RULES not in dropped:
-            for shape in shapes:
-                found |= problem.shapes.mask(shape)
+        users = self.users if TENANTS not in dropped else None
+        if NODE_RULES in dropped and users is None:
+            return found
+        found[:] = False
+        for shape in shapes:
+            mask = np.True_ if NODE_RULES in dropped else problem.shapes.mask(shape)
+            found |= mask if users is None else mask & ~users.closed(shape)
         return found
 
 
@@ -155,7 +166,8 @@ def shortfall(
     spacing
         How the pods of ``needed`` must lie. Of its least number of nodes only what asks for nobody else may be given.
     dropped
-        Rules and resources that do not bind: names of the schema, `TOPOLOGY`, `PLACEMENT`, `NODE_RULES`.
+        Rules and resources that do not bind: names of the schema, `TOPOLOGY`, `PLACEMENT`, `NODE_RULES`,
+        `TENANTS`.
     """
     counts = _Counts(problem, relaxed, dropped)
     masks = None if TOPOLOGY in dropped else domains

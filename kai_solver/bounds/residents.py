@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.bounds.counting import Relaxed
+from kai_solver.bounds.tenants import users_of
 from kai_solver.reduction import Problem
 from kai_solver.units import PODS
 
@@ -97,6 +98,9 @@ class Residents:
         over |= np.any(problem.device_free + problem.device_releasing < 0, axis=1)
         if problem.zones is not None:
             over[problem.zones.nodes] = True  # Whether zones are over-committed is another's business.
+        users = users_of(problem)
+        if users is not None:
+            over |= users.mixed()  # Who is beside another tenant already may stay there.
         found: BoolArray = welcome & ~over[self.node]
         return found
 
@@ -123,4 +127,4 @@ class Residents:
             np.add.at(device_free, (self.node[row[mine]], device[mine]), milli[mine])
             # A reservation pod goes with the last of those who share its device: at most as many as are shared.
             free[PODS] += (problem.sharers > 0).sum(axis=1)
-        return Relaxed(free, device_free)
+        return Relaxed(free, device_free, users_of(problem, frozenset(self.pods[gone].tolist())))

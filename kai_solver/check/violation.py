@@ -29,6 +29,7 @@ RULES = (
     "needless",
     "budgets",
     "ranks",
+    "tenants",
 )
 """Every rule's name. Published: add, never rename."""
 

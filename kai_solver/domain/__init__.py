@@ -15,9 +15,10 @@ from kai_solver.domain.claims import (
     Lowered,
     Version,
 )
-from kai_solver.domain.cluster import Node, Taint, Topology, TopologyLevel
+from kai_solver.domain.cluster import Node, OneTenant, Taint, Topology, TopologyLevel
 from kai_solver.domain.constraints import (
     NO_CONSTRAINTS,
+    Alone,
     Constraints,
     NodeTerm,
     PodAffinityTerm,
@@ -74,6 +75,7 @@ __all__ = [
     "SEATING",
     "STAGES",
     "Allotted",
+    "Alone",
     "Attribute",
     "Bind",
     "Blocker",
@@ -103,6 +105,7 @@ __all__ = [
     "NumaScope",
     "NumaTopology",
     "NumaZone",
+    "OneTenant",
     "Pending",
     "Placement",
     "Plan",

@@ -62,12 +62,47 @@ class TopologyLevel:
     alias: str = ""
 
 
+_LABEL = "label:"
+"""What stands before the key of the pod label that names tenants."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneTenant:
+    """Every domain of ``level`` (label or alias) is used by one tenant at a time: nobody else's pods get GPUs there.
+
+    ``tenant``: who is one: those of a ``queue``, of a ``namespace``, or with one value of the pod label
+    ``label:<key>`` (those without it are one tenant, too). Pods of other schedulers have no queue: together they are
+    one more.
+    """
+
+    level: str
+    tenant: str = "queue"
+
+    @staticmethod
+    def knows(tenant: str) -> bool:
+        """Whether ``tenant`` names something by which pods can be told apart."""
+        return tenant in ("queue", "namespace") or (tenant.startswith(_LABEL) and len(tenant) > len(_LABEL))
+
+    def of(self, namespace: str, labels: Mapping[str, str], queue: str) -> str:
+        """Whose a pod is, in words that no two tenants have in common; ``queue`` empty for pods without a gang."""
+        if self.tenant == "namespace":
+            return f"namespace {namespace}"
+        if self.tenant == "queue":
+            return f"queue {queue}" if queue else "pods of other schedulers"
+        key = self.tenant.removeprefix(_LABEL)
+        return f"{key}={labels[key]}" if key in labels else f"pods without {key}"
+
+
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Levels of a topology, outermost first (``topologies.kai.scheduler/v1alpha1``)."""
+    """Levels of a topology, outermost first (``topologies.kai.scheduler/v1alpha1``).
+
+    ``one_tenant``: a rule for the domains of one of its levels; None where any tenants may share them.
+    """
 
     name: str
     levels: tuple[TopologyLevel, ...]
+    one_tenant: OneTenant | None = None
 
     def level_index(self, level: str) -> int | None:
         """Index of ``level`` (label or alias), outermost 0; None where the topology has no such level."""

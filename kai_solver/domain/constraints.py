@@ -63,6 +63,18 @@ class SpreadConstraint:
 
 
 @dataclass(frozen=True, slots=True)
+class Alone:
+    """Within one value of the node label ``topology_key`` nobody who says the same for another ``tenant``.
+
+    Follows from the rule of a topology (`OneTenant`); no pod asks for it. ``level``: of the domains, for people.
+    """
+
+    topology_key: str
+    tenant: str
+    level: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Constraints:
     """Where a pod may run. Equal constraints are one object where an importer interns them (cheap classes).
 
@@ -80,6 +92,8 @@ class Constraints:
     blocked
         Reasons, in words, why no node can take the pod until something else changes (a missing claim, a
         missing ConfigMap). Empty for most.
+    alone
+        Whose the pod is, by the label of each domain that is one tenant's at a time.
     """
 
     node_terms: tuple[tuple[NodeTerm, ...], ...] = ()
@@ -92,11 +106,12 @@ class Constraints:
     blocked: tuple[str, ...] = ()
     preferred_pods: tuple[tuple[int, PodAffinityTerm], ...] = ()
     preferred_spread: tuple[SpreadConstraint, ...] = ()
+    alone: tuple[Alone, ...] = ()
 
     @property
     def binds_pods(self) -> bool:
         """True where the pod may be kept off a node by the pods that are elsewhere."""
-        return bool(self.affinity or self.anti_affinity or self.spread or self.host_ports)
+        return bool(self.affinity or self.anti_affinity or self.spread or self.host_ports or self.alone)
 
     @property
     def speaks_of_pods(self) -> bool:

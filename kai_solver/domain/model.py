@@ -23,6 +23,7 @@ FAMILIES = (
     "ports",
     "placement",
     "budgets",
+    "tenants",
 )
 """Constraint families of the CP-SAT model that ship with kai-solver (more by entry points)."""
 

@@ -166,3 +166,8 @@ class Pod:
         if len(self.devices) == self.gpu.devices:
             return "fact", self.devices
         return ("wish", self.wished) if len(self.wished) == self.gpu.devices else ("unknown", ())
+
+    @property
+    def asks_gpus(self) -> bool:
+        """True for pods with GPUs of any kind: whole ones, shares, slices, those of claims."""
+        return bool(self.gpu.devices or self.quota_gpu_milli)

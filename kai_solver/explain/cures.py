@@ -57,6 +57,7 @@ def _effort(blocker: Blocker) -> int:
         "disruption-budget",
         "domain",
         "placement",
+        "tenants",
         "resource",
     )
     return order.index(blocker.kind) if blocker.kind in order else len(order)
@@ -107,6 +108,7 @@ _TEXTS = {
     "surplus": "no quota and no weight for other queues",
     "domain": "no required {name}",
     "placement": "no rule of placement",
+    "tenants": "any tenants beside each other in every {name}",
     "disruption-budget": "everybody let go whom {name} holds",
 }
 _RULES = {

@@ -1,4 +1,4 @@
-"""Who may be where, as far as rules between pods speak of them: the common ground of `affinity`, `spread` and `ports`.
+"""Who may be where, as far as rules between pods speak of them: for `affinity`, `spread`, `ports` and `tenants`.
 
 What counts is where everybody is in the end, in whatever order they came; only those who get a new place are judged
 (IgnoredDuringExecution), those who stay are what they are judged by.
@@ -154,12 +154,12 @@ def _part_domain(v: Variables, both: list[Member], here: list[Member], there: li
         if fixed(side):
             taken += 1
         elif side:
-            row.append((1, _any(v, side, family)))
+            row.append((1, some_of(v, side, family)))
     if row and (len(row) > 1 or taken or any(m.most > 1 for m in both)):
         v.spec.add_le(row, 1 - taken, family=family)
 
 
-def _any(v: Variables, members: list[Member], family: str) -> Var:
+def some_of(v: Variables, members: list[Member], family: str) -> Var:
     """A Boolean that is true where any of ``members`` is there."""
     if len(members) == 1 and members[0].most == 1 and members[0].var is not None:
         return members[0].var

@@ -10,6 +10,7 @@ from kai_solver.domain import Rung
 from kai_solver.greedy.allowance import Allowance, Spent
 from kai_solver.greedy.caps import within_limits
 from kai_solver.greedy.chunks import Chunk, Chunker, Part
+from kai_solver.greedy.clearing import clearings
 from kai_solver.greedy.fit import FitTable
 from kai_solver.greedy.placing import Placer
 from kai_solver.greedy.room import RoomTable
@@ -74,7 +75,7 @@ class Evictor(Placer):
         self.left = {}
         self._allowance = allowance
         self._spent, self._counted = {}, (0, None)
-        is_done = self.place_chunk(chunk)
+        is_done = self.place_chunk(chunk) or self._place_by_clearing(chunk)
         # Attempts that were taken back have left their victims where they were.
         self.left = {u: None for u in self.left if self.pool.is_disturbed(u)}
         is_done = is_done and self._settle() and self._keeps_spacing(chunk)
@@ -82,6 +83,26 @@ class Evictor(Placer):
             self.state.rollback(mark)
             return None
         return [u for u in self.left if self.pool.is_disturbed(u)]
+
+    def _place_by_clearing(self, chunk: Chunk) -> bool:
+        """Place ``chunk`` where another tenant uses domains, with all of them gone from the cheapest."""
+        mark = self.state.mark()
+        for units in clearings(self.pool, self.eligible, chunk):
+            if self.is_over():
+                return False
+            fits = self.pool.tolls is None or self.pool.tolls.fits(units)
+            if not fits or (self._allowance is not None and not self._allowance.allows({}, units)):
+                continue
+            for unit in units:
+                self.pool.leave(unit)
+            self.left = dict.fromkeys(units)
+            if self._allowance is not None:
+                self._spent, self._counted = self._allowance.spent(units), (0, None)
+            if self.place_chunk(chunk) and (self.rung is not Rung.CONSOLIDATION or self._replace_all(units)):
+                return True
+            self.state.rollback(mark)
+        self.left = {}
+        return False
 
     def is_hopeless(self, chunk: Chunk) -> bool:
         """True where whole devices do not suffice even with all eligible units gone: no search is needed then.

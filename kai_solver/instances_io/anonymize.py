@@ -14,6 +14,7 @@ from kai_solver.domain import (
     Node,
     NodeTerm,
     NumaTopology,
+    OneTenant,
     Pod,
     PodAffinityTerm,
     PodSet,
@@ -134,7 +135,13 @@ class _Anonymizer:
 
     def _topology(self, topology: Topology) -> Topology:
         levels = tuple(TopologyLevel(self._key(x.node_label), self._key(x.alias)) for x in topology.levels)
-        return Topology(self._hash("topology", topology.name), levels)
+        return Topology(self._hash("topology", topology.name), levels, self._one_tenant(topology.one_tenant))
+
+    def _one_tenant(self, rule: OneTenant | None) -> OneTenant | None:
+        if rule is None:
+            return None
+        kind, label, key = rule.tenant.partition("label:")
+        return OneTenant(self._key(rule.level), f"{kind}{label}{self._key(key) if key else ''}")
 
     def _gang(self, gang: Gang) -> Gang:
         return replace(

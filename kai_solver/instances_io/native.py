@@ -10,6 +10,7 @@ from kai_solver.domain import (
     Gang,
     Node,
     Notice,
+    OneTenant,
     Placement,
     PodSet,
     Policy,
@@ -38,6 +39,7 @@ from kai_solver.instances_io.native_schema import (
     QueueDoc,
     SharesDoc,
     TopologyConstraintDoc,
+    TopologyDoc,
     WeightsDoc,
 )
 from kai_solver.instances_io.native_usage import Usage, read_usage
@@ -123,10 +125,7 @@ class _Reader:
             nodes=self._node_list,
             queues=tuple(self._queue(queue, index, usage) for index, queue in enumerate(doc.queues)),
             gangs=gangs,
-            topologies=tuple(
-                Topology(t.name, tuple(TopologyLevel(level.label, level.alias) for level in t.levels))
-                for t in doc.topologies
-            ),
+            topologies=tuple(_topology(t, f"topologies.{t.name}") for t in doc.topologies),
             foreign=tuple(
                 pod
                 for index, entry in enumerate(doc.foreign)
@@ -300,6 +299,16 @@ def _shares(doc: SharesDoc, *, default_gpu: int) -> tuple[int, int, int]:
 def _weights(doc: WeightsDoc, default: float) -> tuple[float, float, float]:
     cpu, memory, gpu = (default if value is None else value for value in (doc.cpu, doc.memory, doc.gpu))
     return cpu, memory, gpu
+
+
+def _topology(doc: TopologyDoc, field: str) -> Topology:
+    levels = tuple(TopologyLevel(level.label, level.alias) for level in doc.levels)
+    rule = doc.one_tenant
+    found = Topology(doc.name, levels, None if rule is None else OneTenant(rule.level, rule.tenant))
+    if rule is not None and found.level_index(rule.level) is None:
+        problem = f"{rule.level!r} is no level of the topology"
+        raise InputError(problem, field=f"{field}.oneTenant.level", cure="Write a label or alias of its levels")
+    return found
 
 
 def _constraint(doc: TopologyConstraintDoc | None) -> TopologyConstraint | None:

@@ -138,11 +138,21 @@ def _as_level(value: Any) -> Any:
 Level = Annotated[LevelDoc, BeforeValidator(_as_level, json_schema_input_type=LevelDoc | str)]
 
 
+class OneTenantDoc(Strict):
+    """Domains of a level that are used by one tenant at a time: see docs/domains.md."""
+
+    level: str
+    """Label or alias of a level of the topology."""
+    tenant: str = Field(default="queue", pattern=r"^(queue|namespace|label:.+)$")
+    """``queue``, ``namespace``, or ``label:`` and the key of a pod label."""
+
+
 class TopologyDoc(Strict):
     """A topology, outermost level first; a level is a node label, or a label with its alias."""
 
     name: str = Field(min_length=1)
     levels: tuple[Level, ...] = Field(min_length=1)
+    one_tenant: OneTenantDoc | None = None
 
 
 class TopologyConstraintDoc(Strict):

@@ -10,6 +10,7 @@ from kai_solver.domain import (
     Gang,
     GpuRequest,
     Node,
+    OneTenant,
     Placement,
     Pod,
     PodAffinityTerm,
@@ -42,6 +43,7 @@ def native_from_snapshot(snapshot: Snapshot) -> dict[str, Any]:
         queues=[_queue(queue) for queue in snapshot.queues],
         topologies=[
             {"name": t.name, "levels": [_present(label=x.node_label, alias=x.alias) for x in t.levels]}
+            | _given(oneTenant=_one_tenant(t.one_tenant))
             for t in snapshot.topologies
         ],
         gangs=[_gang(gang, snapshot.schema) for gang in snapshot.gangs],
@@ -181,6 +183,10 @@ def _part(part: SubGroup | PodSet) -> dict[str, Any]:
     if isinstance(part, PodSet):
         return shared | {"minMember": part.min_member}
     return shared | _given(minGroups=part.min_subgroups, groups=[_part(child) for child in part.children])
+
+
+def _one_tenant(rule: OneTenant | None) -> dict[str, str] | None:
+    return None if rule is None else {"level": rule.level, "tenant": rule.tenant}
 
 
 def _constraint(constraint: TopologyConstraint | None) -> dict[str, str] | None:

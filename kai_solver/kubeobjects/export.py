@@ -18,6 +18,7 @@ from kai_solver.domain import (
     stated_for,
 )
 from kai_solver.kubeobjects import names
+from kai_solver.kubeobjects.domains import write_rules
 from kai_solver.kubeobjects.exportclaims import claim_objects
 from kai_solver.kubeobjects.exportpods import binding_object, pod_object
 from kai_solver.kubeobjects.exportzones import zones_object
@@ -216,7 +217,9 @@ def _class_name(gang: Gang) -> str:
 def _topology(topology: Topology) -> Written:
     levels = [{"nodeLabel": level.node_label, "alias": level.alias} for level in topology.levels]
     written = [{key: value for key, value in level.items() if value} for level in levels]
-    return {"metadata": {"name": topology.name}, "spec": {"levels": written}}
+    rules = write_rules(topology)
+    metadata: Written = {"name": topology.name} | ({"annotations": rules} if rules else {})
+    return {"metadata": metadata, "spec": {"levels": written}}
 
 
 def _duration(seconds: float | None) -> str:

@@ -69,4 +69,8 @@ OWN_WORKLOAD = "kai-solver/workload"
 OWN_CREATED = "kai-solver/created"
 """On PodGroups that we wrote: since when their gang is there, which is longer than they are."""
 
+# Ours, on Topologies: rules for whole domains
+OWN_ONE_TENANT_AT = "kai-solver/one-tenant-at"
+OWN_TENANT = "kai-solver/tenant"
+
 PLACEMENT = (OWN_NODES, OWN_GPUS, OWN_MAX_GPUS_PER_NODE, OWN_MAX_PODS_PER_NODE, OWN_MIN_NODES)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from kai_solver.domain import DEFAULT_QUEUE_PRIORITY, Queue, QueueVector, Topology, TopologyLevel
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
+from kai_solver.kubeobjects.domains import with_rules
 from kai_solver.kubeobjects.notices import Notices, read_each
 from kai_solver.kubeobjects.objects import Object
 from kai_solver.kubeobjects.placements import read_placement
@@ -68,8 +69,12 @@ def noted(queues: dict[str, Queue], notices: Notices) -> tuple[Queue, ...]:
 
 
 def read_topologies(objects: tuple[Object, ...], notices: Notices) -> tuple[Topology, ...]:
-    """Read topologies; broken and doubled ones are set aside with a notice."""
-    return tuple(read_each("Topology", objects, notices, read_topology).values())
+    """Read topologies; broken and doubled ones are set aside with a notice, and so are rules that cannot be."""
+
+    def read(raw: Raw) -> Topology:
+        return with_rules(read_topology(raw), raw.strings("metadata.annotations"), notices)
+
+    return tuple(read_each("Topology", objects, notices, read).values())
 
 
 def read_queue(raw: Raw, notices: Notices) -> Queue:
@@ -155,7 +160,7 @@ def chain_problem(name: str, parents: Mapping[str, str]) -> str:
 
 
 def read_topology(raw: Raw) -> Topology:
-    """One topology.
+    """One topology, without the rules in its annotations.
 
     Raises
     ------

@@ -2,7 +2,14 @@
 
 from kai_solver.predicates.affinity import PodAffinityIndex, domain_codes
 from kai_solver.predicates.matching import labels_match, ports_clash, tolerated, value_matches
-from kai_solver.predicates.nodes import AFFINITY_MISMATCH, CLUSTER_KEY, NODE_NAME_KEY, UNSCHEDULABLE, NodePredicates
+from kai_solver.predicates.nodes import (
+    AFFINITY_MISMATCH,
+    CLUSTER_KEY,
+    NODE_NAME_KEY,
+    UNSCHEDULABLE,
+    NodePredicates,
+    label_value,
+)
 from kai_solver.predicates.plain import Placed, SpreadDomains, clashes_with_pods, fits_node, kept_off
 from kai_solver.predicates.pods import PodSelector, of_spread, of_term, selectors_of
 from kai_solver.predicates.wishes import affinity_score, spread_score
@@ -22,6 +29,7 @@ __all__ = [
     "domain_codes",
     "fits_node",
     "kept_off",
+    "label_value",
     "labels_match",
     "of_spread",
     "of_term",

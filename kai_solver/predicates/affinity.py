@@ -1,6 +1,7 @@
-"""Rules between pods: required (anti-)affinity, topology spread, host ports. They change with every placement.
+"""Rules between pods: (anti-)affinity, topology spread, host ports, tenants. They change with every placement.
 
-Semantics are those of kube-scheduler's plugins InterPodAffinity, PodTopologySpread and NodePorts.
+Semantics are those of kube-scheduler's plugins InterPodAffinity, PodTopologySpread and NodePorts. Domains that one
+tenant uses at a time are ours (`Alone`).
 """
 
 from collections import Counter
@@ -11,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.domain import Constraints, Node, Pod, SpreadConstraint
+from kai_solver.domain import Alone, Constraints, Node, Pod, SpreadConstraint
 from kai_solver.predicates.matching import ports_clash
 from kai_solver.predicates.nodes import CLUSTER_KEY, BoolArray, NodePredicates, label_value
 from kai_solver.predicates.pods import PodSelector, of_spread, of_term
@@ -28,6 +29,9 @@ Refused = tuple[str, BoolArray]
 
 PORTS = "node(s) didn't have free ports for the requested pod ports"
 IN_USE = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
+_MOST_NAMED = 8
+"""Domains that are named one by one where other tenants use them."""
+TAKEN = "node(s) were in a domain that is used by another tenant"
 REPELLED = "node(s) didn't satisfy existing pods anti-affinity rules"
 REPELS = "node(s) didn't match pod anti-affinity rules"
 LONELY = "node(s) didn't match pod affinity rules"
@@ -64,6 +68,28 @@ class _Tally:
         if found is None:
             found = self._asked[kind] = self._speaks_of(pod)
         return found
+
+
+class _Tenants:
+    """Who uses the domains of one key: (N,) pods by node, in all and of each tenant."""
+
+    __slots__ = ("all", "level", "of")
+
+    def __init__(self, nodes: int, level: str) -> None:
+        self.all: IntArray = np.zeros(nodes, dtype=np.int64)
+        self.of: dict[str, IntArray] = {}
+        self.level = level
+
+    def add(self, node: int, tenant: str, amount: int) -> None:
+        """Add ``amount`` pods of ``tenant`` at ``node``."""
+        if tenant not in self.of:
+            self.of[tenant] = np.zeros_like(self.all)
+        self.of[tenant][node] += amount
+        self.all[node] += amount
+
+    def others(self, tenant: str) -> IntArray:
+        """(N,) pods of all tenants but ``tenant``."""
+        return self.all - self.of[tenant] if tenant in self.of else self.all
 
 
 class _Kinds:
@@ -107,6 +133,7 @@ class PodAffinityIndex:
         self._bearers: dict[PodTerm, _Tally] = {}
         self._ports: dict[str, IntArray] = {}
         self._guards: dict[_Guard, _Tally] = {}
+        self._tenants: dict[str, _Tenants] = {}
         self._eligible: dict[tuple[Constraints, SpreadConstraint], BoolArray] = {}
         self._pulls: dict[PodTerm, _Tally] = {}
         self._kinds = _Kinds()
@@ -140,8 +167,25 @@ class PodAffinityIndex:
         """By node, kube-scheduler's words for the first rule that keeps ``pod`` off; only nodes that are closed."""
         found: dict[int, str] = {}
         for text, refused in (*self._keepers(pod), *self._misfits(pod)):
+            named = self._users(pod, refused) if text is TAKEN else {}
             for node in np.flatnonzero(refused).tolist():
-                found.setdefault(node, text)
+                found.setdefault(node, named.get(node, text))
+        return found
+
+    def _users(self, pod: Pod, refused: BoolArray) -> dict[int, str]:
+        """By node of ``refused``, which domain another tenant uses, and who; nothing where there are many."""
+        found: dict[int, str] = {}
+        for alone in pod.constraints.alone:
+            code, tenants = self.code(alone.topology_key), self._tenants.get(alone.topology_key)
+            if tenants is None:
+                continue
+            domains = np.unique(code[refused & (code >= 0)]).tolist()
+            for domain in domains if len(domains) <= _MOST_NAMED else ():
+                here = np.flatnonzero(code == domain)
+                users = [who for who, pods in tenants.of.items() if who != alone.tenant and pods[here].any()]
+                title = label_value(self.nodes[here[0]], alone.topology_key)
+                text = f"node(s) were in {alone.level} {title}, which is used by {' and '.join(sorted(users))}"
+                found.update((node, text) for node in here.tolist() if users and node not in found)
         return found
 
     def reasons(self, pod: Pod, nodes: BoolArray) -> dict[str, int]:
@@ -153,6 +197,9 @@ class PodAffinityIndex:
             for taken, counts in self._ports.items():
                 if ports_clash(port, taken):
                     yield PORTS, counts > 0
+        for alone in pod.constraints.alone:
+            if alone.topology_key in self._tenants:
+                yield TAKEN, self._reached(alone.topology_key, self.others(alone))
         kind = self._kinds(pod)
         for term, bearers in self._bearers.items():
             if bearers.number and bearers.matches(pod, kind):
@@ -294,6 +341,11 @@ class PodAffinityIndex:
             if weights.matches(pod, kind) and weights.amounts.any():
                 yield term.topology_key, weights.amounts
 
+    def others(self, own: Alone) -> IntArray:
+        """(N,) placed pods of other tenants than that of ``own``, where its rule counts them."""
+        tenants = self._tenants.get(own.topology_key)
+        return tenants.others(own.tenant) if tenants is not None else np.zeros(len(self.nodes), dtype=np.int64)
+
     def _shift(self, pod: Pod, node: int, sign: int, *, new: bool) -> None:
         kind = self._kinds(pod)
         for counts in self._counts.values():
@@ -305,6 +357,10 @@ class PodAffinityIndex:
         for term in constraints.anti_affinity:
             anti = PodTerm(of_term(term, pod.namespace), term.topology_key)
             self._tally(self._bearers, anti, anti.selector).add(node, sign)
+        for alone in constraints.alone:
+            if alone.topology_key not in self._tenants:
+                self._tenants[alone.topology_key] = _Tenants(len(self.nodes), alone.level)
+            self._tenants[alone.topology_key].add(node, alone.tenant, sign)
         for port in constraints.host_ports:
             if port not in self._ports:
                 self._ports[port] = np.zeros(len(self.nodes), dtype=np.int64)

@@ -17,6 +17,7 @@ from kai_solver.reduction.ground import Ground, survey
 from kai_solver.reduction.kinds import Kinds
 from kai_solver.reduction.occupancy import Occupancy
 from kai_solver.reduction.roster import Roster
+from kai_solver.reduction.tenancy import Tenancy
 
 if TYPE_CHECKING:
     from kai_solver.reduction.problem import Problem
@@ -37,6 +38,11 @@ class Memo:
         self._first_size = 0
         self._tenants: tuple[Roster, Occupancy] | None = None
         self._graphs: tuple[Ground, Graphs] | None = None
+        self._tenancy = Tenancy()
+
+    def ruled(self, snapshot: Snapshot) -> Snapshot:
+        """``snapshot`` with what topologies say of tenants as rules between its pods."""
+        return self._tenancy.written(snapshot)
 
     def ground(self, snapshot: Snapshot) -> Ground:
         """The nodes of ``snapshot``."""

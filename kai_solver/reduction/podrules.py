@@ -10,6 +10,9 @@ NAMESPACE = "\0namespace"
 
 Labels = tuple[tuple[str, str], ...]
 
+_SPOKEN_OF: Labels = ((NAMESPACE, ""),)
+"""Of pods that rules are about which look at no labels."""
+
 
 class PodRules:
     """Selectors of all hard rules between the pods of one snapshot; false where no pod carries any.
@@ -37,8 +40,8 @@ class PodRules:
 
     def labels_of(self, pod: Pod) -> Labels:
         """Namespace and those labels of ``pod`` that some rule looks at; empty where no rule is about it."""
-        if not self._selectors and not pod.constraints.binds_pods:
-            return ()
+        if not self._selectors:  # Ports and tenants: the pod's own constraints say it all.
+            return _SPOKEN_OF if pod.constraints.binds_pods else ()
         labels = sorted((key, value) for key, value in pod.labels.items() if key in self._keys)
         told = (*labels, (NAMESPACE, pod.namespace))
         if pod.constraints.binds_pods:

@@ -134,6 +134,7 @@ def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
         Of an earlier problem of the same cluster: what did not change is not worked out again.
     """
     memo = memo or Memo()
+    snapshot = memo.ruled(snapshot)
     ground, tree, kinds = memo.ground(snapshot), memo.tree(snapshot), memo.kinds(snapshot)
     roster, occupancy = memo.tenants(snapshot, ground, kinds)
     table = PodTable(snapshot, roster, kinds, ground, tree)

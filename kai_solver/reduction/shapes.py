@@ -63,7 +63,7 @@ class ShapeTable:
         self.shapes: list[Shape] = []
         self.zones = zones
         self._index: dict[Shape, int] = {}
-        self._by_parts: dict[tuple[int, Vector, GpuRequest, Alignment | None, Style], int] = {}
+        self._by_parts: dict[tuple[int, Labels, Vector, GpuRequest, Alignment | None, Style], int] = {}
         self._alignments: dict[tuple[Vector, GpuRequest, bool, tuple[Container, ...]], Alignment | None] = {}
         self._masks: dict[int, BoolArray] = {}
         self._millis: dict[int, IntArray] = {}
@@ -75,13 +75,11 @@ class ShapeTable:
         c = pod.constraints
         labels = self._rules.labels_of(pod)
         alignment = self._alignment(pod) if self.zones is not None else None
-        if labels:
-            return self._intern(shape_of(pod, labels, alignment, style))
         # Importers share Constraints objects, so identity is a cheap first key: hashing them deeply costs 10 µs.
-        parts = (id(c), pod.request, pod.gpu, alignment, style)
+        parts = (id(c), labels, pod.request, pod.gpu, alignment, style)
         found = self._by_parts.get(parts)
         if found is None:
-            found = self._by_parts[parts] = self._intern(shape_of(pod, (), alignment, style))
+            found = self._by_parts[parts] = self._intern(shape_of(pod, labels, alignment, style))
         return found
 
     def _alignment(self, pod: Pod) -> Alignment | None:

@@ -9,7 +9,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.bounds import Relaxed
+from kai_solver.bounds import Relaxed, users_of
 from kai_solver.domain import Rung, TopologyConstraint
 from kai_solver.formulation.joint import Arrival, Cap, Joint, Mover, Piece, QueueSurplus, Scope, Spacing
 from kai_solver.greedy import Admission, Chunk, Outcome, Part, State, Unit, VictimPool
@@ -39,6 +39,8 @@ class Joiner:
         self._relaxed: dict[frozenset[int], Relaxed] = {}
         self._counted: tuple[list[Chunk], Counter[int]] = ([], Counter())
         self._disturbed: tuple[list[Admission], set[int]] = ([], set())
+        users = users_of(self.problem)
+        self._mixed = users.mixed() if users is not None else None
 
     def shapes_of(self, chunks: list[Chunk]) -> Counter[int]:
         """Pods of ``chunks`` by shape; where others were asked for just before, only what came to them is counted."""
@@ -296,7 +298,15 @@ class Joiner:
     def is_welcome(self, pod: int) -> bool:
         """True where the pod runs on a node that would take it now."""
         home = self.problem.pod_node[pod]
-        return bool(self.problem.shapes.mask(self.problem.pod_shape[pod])[home]) and not self.violated[home]
+        return (
+            bool(self.problem.shapes.mask(self.problem.pod_shape[pod])[home])
+            and not self.violated[home]
+            and not self._is_mixed(home)
+        )
+
+    def _is_mixed(self, node: int) -> bool:
+        """True where several tenants are in a domain that one should use: whoever is there may stay."""
+        return self._mixed is not None and bool(self._mixed[node])
 
     def _without_violated(self, units: frozenset[int]) -> frozenset[int]:
         """Leave out units that run, undisturbed, on nodes that hold more than they have.

@@ -20,6 +20,7 @@ from kai_solver.domain import (
     Node,
     NumaTopology,
     NumaZone,
+    OneTenant,
     Placement,
     Plan,
     Pod,
@@ -289,6 +290,14 @@ def two_replicas(allowed: int) -> Snapshot:
     return replace(cluster, budgets=(DisruptionBudget("ns", "b", (), allowed),))
 
 
+def two_tenants(nodes: Sequence[Node]) -> Snapshot:
+    """One queue's pod runs in the first rack, and another queue waits; racks are one tenant's at a time."""
+    running = a_gang("r", 1, on="n0", queue="b")
+    cluster = a_cluster(nodes, [running, a_gang("w", 1, 1)], a_queue("a", quota=9), a_queue("b", quota=9))
+    racks = Topology("racks", (TopologyLevel("rack"),), OneTenant("rack"))
+    return replace(cluster, topologies=(*cluster.topologies, racks))
+
+
 ALLOWED: dict[str, Case] = {
     "gang": Case(a_cluster([a_node("n0", 2), a_node("n1", 1)], [a_gang("w", 1, 1, 1)]), Rung.ALLOCATE),
     "subgroup": Case(
@@ -343,6 +352,7 @@ ALLOWED: dict[str, Case] = {
         Rung.ALLOCATE,
     ),
     "budgets": Case(two_replicas(allowed=2), Rung.PREEMPT),
+    "tenants": Case(two_tenants(TWO_RACKS), Rung.ALLOCATE),
 }
 
 FORBIDDEN: dict[str, Case] = {
@@ -401,6 +411,7 @@ FORBIDDEN: dict[str, Case] = {
         a_cluster([a_node("n0", 2)], [a_gang("w", 1, 1, placement=Placement(max_gpus_per_node=1))]), Rung.ALLOCATE
     ),
     "budgets": Case(two_replicas(allowed=1), Rung.PREEMPT),
+    "tenants": Case(two_tenants(TWO_RACKS[:1]), Rung.ALLOCATE),
 }
 
 RULE_OF = {

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kai_solver.domain import Taint, TopologyLevel
+from kai_solver.domain import OneTenant, Taint, TopologyLevel
 from kai_solver.fairness import QueueTree
 from kai_solver.kubeobjects.nodes import gpu_memory_mib
 
@@ -150,6 +150,60 @@ def test_broken_topologies_are_set_aside(build: Any, written: dict[str, Any]) ->
     found = build.read(written)
     assert found.topologies == ()
     assert any(text.startswith("Topology t: ") for text in build.texts(found, "set-aside"))
+
+
+LEVELS = ({"nodeLabel": "block"}, {"nodeLabel": "rack", "alias": "r"})
+
+
+def ruled(**annotations: str) -> dict[str, Any]:
+    written = topology(*LEVELS)
+    written["metadata"]["annotations"] = {f"kai-solver/{key.replace('_', '-')}": v for key, v in annotations.items()}
+    return written
+
+
+@pytest.mark.parametrize(
+    ("annotations", "rule"),
+    [
+        ({}, None),
+        ({"one_tenant_at": "r"}, OneTenant("r", "queue")),
+        ({"one_tenant_at": "block", "tenant": "namespace"}, OneTenant("block", "namespace")),
+        ({"one_tenant_at": "rack", "tenant": "label:example.com/team"}, OneTenant("rack", "label:example.com/team")),
+    ],
+)
+def test_a_topology_says_where_one_tenant_is_alone(
+    build: Any, annotations: dict[str, str], rule: OneTenant | None
+) -> None:
+    found = build.read(ruled(**annotations))
+    assert found.topologies[0].one_tenant == rule
+    assert not build.texts(found, "warning")
+
+
+NO_LEVEL = "kai-solver/one-tenant-at 'shelf' is not honoured: no level of it. Write one of block, r"
+NO_KEY = (
+    "kai-solver/tenant 'label:' is not honoured. Write queue, namespace, or label: and the key of a pod label; until "
+    "then every queue is one"
+)
+NOWHERE = (
+    "kai-solver/tenant says nothing without kai-solver/one-tenant-at. "
+    "Write there the level whose domains have one tenant"
+)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "rule", "text"),
+    [
+        ({"one_tenant_at": "shelf"}, None, NO_LEVEL),
+        ({"one_tenant_at": "r", "tenant": "label:"}, OneTenant("r"), NO_KEY),
+        ({"tenant": "queue"}, None, NOWHERE),
+    ],
+)
+def test_rules_of_topologies_that_cannot_be_are_told_and_the_rest_is_read(
+    build: Any, annotations: dict[str, str], rule: OneTenant | None, text: str
+) -> None:
+    found = build.read(ruled(**annotations))
+    assert [level.node_label for level in found.topologies[0].levels] == ["block", "rack"]
+    assert found.topologies[0].one_tenant == rule
+    assert f"Topology t: {text}" in list(build.texts(found, "warning"))
 
 
 def priority_class(name: str, value: Any, **more: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from kai_solver.domain import (
     Gang,
     GpuRequest,
     Node,
+    OneTenant,
     Pod,
     PodAffinityTerm,
     PodSet,
@@ -172,7 +173,8 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     queue = Queue("q", "", draw(st.integers(0, 200)), 5.0, draw(amounts), draw(amounts), (0.0, 1.5, 40.0), None, 60.0)
     root = replace(queue, name="root", usage=(0.25, 0.0, 1 / 3), display_name="Root", uid="u")
     foreign = [draw(pods(f"f{index}", ["default"])) for index in range(2)]
-    topology = Topology("t", (TopologyLevel("rack", "r"), TopologyLevel("host")))
+    rule = draw(st.sampled_from([None, OneTenant("r"), OneTenant("host", "label:team")]))
+    topology = Topology("t", (TopologyLevel("rack", "r"), TopologyLevel("host")), rule)
     return Snapshot(
         now_s=NOW_S,
         schema=SCHEMA,

@@ -22,6 +22,7 @@ from kai_solver.formulation.families import (
     quota,
     spread,
     subgroup,
+    tenants,
     topology,
     units,
 )
@@ -48,6 +49,7 @@ BUILT_IN: dict[str, Family] = {
     "ports": ports.add,
     "placement": placement.add,
     "budgets": budgets.add,
+    "tenants": tenants.add,
 }
 
 

@@ -1,0 +1,58 @@
+"""Domains that one tenant uses at a time: who must leave all of one before another tenant may come."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.greedy.chunks import Chunk
+from kai_solver.greedy.victims import VictimPool
+from kai_solver.predicates import PodAffinityIndex
+
+BoolArray = NDArray[np.bool_]
+
+DOMAINS_TRIED = 16
+"""Domains that are cleared for one chunk, cheapest first."""
+
+
+def clearings(pool: VictimPool, eligible: BoolArray, chunk: Chunk) -> Iterator[list[int]]:
+    """Units whose leaving frees domains for the tenant of ``chunk``: one domain each, then the cheapest together.
+
+    Nothing where its pods mind no tenants. Domains in which somebody may not leave are left out.
+    """
+    if pool.state.affinity is None:
+        return
+    found = sorted(
+        _by_domain(pool, pool.state.affinity, eligible, chunk),
+        key=lambda units: (sum(pool.cost[u] for u in units), units),
+    )
+    yield from found[:DOMAINS_TRIED]
+    together = dict.fromkeys(found[0]) if found else {}
+    for units in found[1:DOMAINS_TRIED]:
+        together.update(dict.fromkeys(units))
+        yield list(together)
+
+
+def _by_domain(pool: VictimPool, index: PodAffinityIndex, eligible: BoolArray, chunk: Chunk) -> Iterator[list[int]]:
+    problem = pool.state.problem
+    shapes = problem.shapes.shapes
+    rules = {own for pod in chunk.pods for own in shapes[problem.pod_shape[pod]].constraints.alone}
+    for own in sorted(rules, key=lambda own: (own.topology_key, own.tenant)):
+        code, others = index.code(own.topology_key), index.others(own)
+        for domain in np.unique(code[(others > 0) & (code >= 0)]).tolist():
+            nodes = np.flatnonzero(code == domain)
+            units = pool.closure(u for node in nodes.tolist() for u in pool.on(node) if _is_other(pool, u, own.tenant))
+            leaving = sum(
+                code[pool.node_of(pod)] == domain and bool(shapes[problem.pod_shape[pod]].constraints.alone)
+                for unit in units
+                for pod in pool.units[unit].pods
+            )
+            if all(eligible[unit] for unit in units) and leaving >= int(others[nodes].sum()):
+                yield units
+
+
+def _is_other(pool: VictimPool, unit: int, tenant: str) -> bool:
+    """Whether a pod of ``unit`` is another tenant's."""
+    problem = pool.state.problem
+    alone = (problem.shapes.shapes[problem.pod_shape[pod]].constraints.alone for pod in pool.units[unit].pods)
+    return any(own.tenant != tenant for rules in alone for own in rules)

@@ -1,0 +1,97 @@
+"""Domains that one tenant uses at a time, as rules between pods: who has GPUs says whose it is, nodes where they are.
+
+A topology declares it for one of its levels (`OneTenant`). Pods with GPUs then bear ``alone``, and the nodes of the
+tree a label that names their domain by the whole path of labels above it. Nothing of this leaves the problem.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from kai_solver.domain import Alone, Constraints, Gang, Node, OneTenant, Pod, Snapshot, Topology
+from kai_solver.topology import Domain, DomainTree
+
+_KEY = "kai-solver/domain-of/"
+_MOST_KNOWN = 20_000
+"""Pairs of constraints and tenants that are held on to."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """A topology's rule, and the label by which its domains are told apart."""
+
+    topology: Topology
+    one_tenant: OneTenant
+    level: int
+
+    @property
+    def key(self) -> str:
+        return f"{_KEY}{self.topology.name}"
+
+
+class Tenancy:
+    """Writes the rules into snapshots of one cluster; what did not change stays the same object."""
+
+    def __init__(self) -> None:
+        self._rules: tuple[_Rule, ...] = ()
+        self._given: Sequence[Node] = ()
+        self._nodes: tuple[Node, ...] = ()
+        self._gangs: dict[int, tuple[Gang, Gang]] = {}
+        self._known: dict[tuple[int, tuple[Alone, ...]], tuple[Constraints, Constraints]] = {}
+
+    def written(self, snapshot: Snapshot) -> Snapshot:
+        """``snapshot`` with the rules as its pods' own; the very same where no topology has one."""
+        rules = tuple(_rules(snapshot.topologies))
+        if not rules:
+            return snapshot
+        if rules != self._rules:
+            self._rules, self._given = rules, ()
+            self._gangs.clear()
+        if self._given != snapshot.nodes:
+            self._given, self._nodes = snapshot.nodes, self._labelled(snapshot.nodes)
+        if len(self._known) > _MOST_KNOWN:
+            self._known.clear()
+        known = self._gangs
+        self._gangs = {id(gang): known.get(id(gang)) or (gang, self._gang(gang)) for gang in snapshot.gangs}
+        return replace(
+            snapshot,
+            nodes=self._nodes,
+            gangs=tuple(self._gangs[id(gang)][1] for gang in snapshot.gangs),
+            foreign=tuple(self._pod(pod, "") for pod in snapshot.foreign),
+        )
+
+    def _labelled(self, nodes: Sequence[Node]) -> tuple[Node, ...]:
+        labels: list[dict[str, str]] = [{} for _ in nodes]
+        for rule in self._rules:
+            tree = DomainTree.from_nodes(rule.topology, nodes)
+            for node in tree.members.tolist():
+                labels[node][rule.key] = tree.title(Domain(rule.level, int(tree.domain_of[rule.level, node])))
+        pairs = zip(nodes, labels, strict=True)
+        return tuple(replace(node, labels={**node.labels, **more}) if more else node for node, more in pairs)
+
+    def _gang(self, gang: Gang) -> Gang:
+        pods = tuple(self._pod(pod, gang.queue) for pod in gang.pods)
+        is_same = all(one is other for one, other in zip(pods, gang.pods, strict=True))
+        return gang if is_same else replace(gang, pods=pods)
+
+    def _pod(self, pod: Pod, queue: str) -> Pod:
+        if not pod.asks_gpus:
+            return pod
+        alone = tuple(
+            Alone(rule.key, rule.one_tenant.of(pod.namespace, pod.labels, queue), rule.one_tenant.level)
+            for rule in self._rules
+        )
+        key = id(pod.constraints), alone
+        if key not in self._known:
+            self._known[key] = pod.constraints, replace(pod.constraints, alone=alone)
+        return replace(pod, constraints=self._known[key][1])
+
+
+def _rules(topologies: Sequence[Topology]) -> Sequence[_Rule]:
+    """Rules of levels that there are, by the topology's name."""
+    found: list[_Rule] = []
+    for topology in topologies:
+        if topology.one_tenant is not None:
+            level = topology.level_index(topology.one_tenant.level)
+            if level is not None:
+                found.append(_Rule(topology, topology.one_tenant, level))
+    return found

@@ -1,0 +1,245 @@
+"""Domains of one tenant at a time: each rule alone, and against every possible plan of a small cluster."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from kai_solver.check import check_plan
+from kai_solver.domain import Plan, Rung, Snapshot
+from kai_solver.engine import Engine, cycle
+from kai_solver.instances_io.native import snapshot_from_native
+from kai_solver.modelfiles import load_model
+
+GPUS = 2
+"""Of a node."""
+RACKS = [0, 0, 1, 1, None]
+"""Rack of every node; the last one is in none."""
+EVERYTHING = Rung.PREEMPT
+
+
+def a_cluster(
+    *gangs: dict[str, Any], rule: dict[str, Any] | None = None, racks: Sequence[int | None] = RACKS
+) -> Snapshot:
+    """Nodes of two GPUs in racks, and two queues that may hold everything."""
+    nodes = [
+        {"name": f"n{i}", "gpus": GPUS, "labels": {} if rack is None else {"rack": f"r{rack}"}}
+        for i, rack in enumerate(racks)
+    ]
+    topology = {"name": "racks", "levels": ["rack"], "oneTenant": {"level": "rack"} | (rule or {})}
+    queues = [{"name": name, "quota": 99} for name in ("a", "b")]
+    return snapshot_from_native(
+        {"format": "kai-solver/v1", "nodes": nodes, "topologies": [topology], "queues": queues, "gangs": list(gangs)}
+    )
+
+
+def a_gang(name: str, queue: str = "a", pods: int = 1, gpus: float = GPUS, at: str = "", **more: Any) -> dict[str, Any]:
+    pod = {"replicas": pods, "gpus": gpus} | ({"running": {at: pods}} if at else {})
+    labels = more.pop("labels", {})
+    return {"name": name, "queue": queue, "pods": [pod | ({"labels": labels} if labels else {})], **more}
+
+
+GREEDY = load_model("greedy-only")
+
+
+def plan_of(snapshot: Snapshot) -> Plan:
+    plan = cycle(snapshot, GREEDY)
+    assert check_plan(snapshot, plan) == ()
+    return plan
+
+
+def nodes_of(plan: Plan) -> set[str]:
+    return {bind.node for bind in plan.binds}
+
+
+def test_a_rack_is_its_tenants_and_nodes_outside_of_racks_are_anybodys() -> None:
+    snapshot = a_cluster(a_gang("r", "a", gpus=1, at="n0"), a_gang("w", "b", pods=3, gpus=2))
+    assert nodes_of(plan_of(snapshot)) == {"n2", "n3", "n4"}
+
+
+def test_pods_of_the_tenant_join_and_pods_without_gpus_count_for_nobody() -> None:
+    full = [a_gang("r0", "a", gpus=1, at="n0"), a_gang("r1", "b", gpus=1, at="n2")]
+    own = plan_of(a_cluster(*full, a_gang("w", "a", pods=2, gpus=1)))
+    assert nodes_of(own) <= {"n0", "n1", "n4"}
+    assert not own.pending
+    tools = {"name": "t", "queue": "b", "pods": [{"replicas": 40, "cpu": 1}]}
+    assert not plan_of(a_cluster(*full, tools)).pending
+    alone = a_cluster(
+        {**tools, "pods": [{"cpu": 1, "running": {"n0": 1}}]}, a_gang("w", "a", pods=4), racks=[0, 0, 1, 1]
+    )
+    assert not plan_of(alone).pending
+
+
+@pytest.mark.parametrize(
+    ("rule", "other", "is_open"),
+    [
+        ({}, {"queue": "b"}, False),
+        ({}, {"queue": "a", "namespace": "elsewhere"}, True),
+        ({"tenant": "namespace"}, {"queue": "b"}, True),
+        ({"tenant": "namespace"}, {"queue": "a", "namespace": "elsewhere"}, False),
+        ({"tenant": "label:team"}, {"queue": "b", "labels": {"team": "x"}}, True),
+        ({"tenant": "label:team"}, {"queue": "a"}, False),
+    ],
+)
+def test_who_a_tenant_is(rule: dict[str, Any], other: dict[str, Any], is_open: bool) -> None:
+    running = a_gang("r", "a", gpus=1, at="n0", labels={"team": "x"}, priority=100)
+    plan = plan_of(a_cluster(running, a_gang("w", gpus=1, **other), rule=rule, racks=[0, 0]))
+    assert bool(plan.pending) is not is_open
+
+
+def test_who_waits_is_told_which_domain_is_used_by_whom() -> None:
+    snapshot = a_cluster(a_gang("r", "a", gpus=1, at="n0", priority=100), a_gang("w", "b"), racks=[0, 0])
+    (pending,) = plan_of(snapshot).pending
+    assert "node(s) were in rack r0, which is used by queue a" in pending.message
+    assert pending.proof.state == "proven"
+
+
+def test_a_rack_whose_user_is_going_is_waited_for() -> None:
+    going = {"name": "r", "queue": "a", "pods": [{"gpus": 1, "status": "Releasing", "node": "n0"}]}
+    (bind,) = plan_of(a_cluster(going, a_gang("w", "b"), racks=[0, 0])).binds
+    assert bind.nominated
+
+
+def test_tenants_beside_each_other_may_stay_and_nobody_joins_them() -> None:
+    mixed = [a_gang("r0", "a", gpus=1, at="n0", priority=100), a_gang("r1", "b", gpus=1, at="n1", priority=100)]
+    plan = plan_of(a_cluster(*mixed, a_gang("w", "a", gpus=1), racks=[0, 0]))
+    assert plan.pending
+    assert not plan.moves
+    assert nodes_of(plan_of(a_cluster(*mixed, a_gang("w", "a", gpus=1), racks=[0, 0, 1]))) == {"n2"}
+
+
+def test_racks_of_one_name_in_two_zones_are_two() -> None:
+    nodes = [{"name": f"{z}", "gpus": 2, "labels": {"zone": z, "rack": "r"}} for z in ("x", "y")]
+    topology = {"name": "t", "levels": ["zone", "rack"], "oneTenant": {"level": "rack"}}
+    gangs = [a_gang("r", "a", gpus=1, at="x"), a_gang("w", "b", gpus=1)]
+    queues = [{"name": name, "quota": 99} for name in ("a", "b")]
+    instance = {"format": "kai-solver/v1", "nodes": nodes, "topologies": [topology], "queues": queues, "gangs": gangs}
+    assert nodes_of(plan_of(snapshot_from_native(instance))) == {"y"}
+
+
+def test_the_checker_refuses_two_tenants_in_one_domain_also_while_one_is_leaving() -> None:
+    snapshot = a_cluster(a_gang("r", "a", gpus=1, at="n0"), a_gang("w", "b", gpus=1), racks=[0, 0, 1])
+    plan = plan_of(snapshot)
+    assert nodes_of(plan) == {"n2"}
+    wrong = replace(plan, binds=tuple(replace(bind, node="n1") for bind in plan.binds))
+    assert [(v.rule, v.object) for v in check_plan(snapshot, wrong)] == [("tenants", "default/w-0")]
+    going = {"name": "r", "queue": "a", "pods": [{"gpus": 1, "status": "Releasing", "node": "n0"}]}
+    waits = a_cluster(going, a_gang("w", "b"), racks=[0, 0])
+    plan = plan_of(waits)
+    at_once = replace(plan, binds=tuple(replace(bind, nominated=False) for bind in plan.binds))
+    assert "tenants" in {violation.rule for violation in check_plan(waits, at_once)}
+
+
+# -- every plan of a small cluster ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def engines() -> Iterator[dict[str, Engine]]:
+    base = load_model("deterministic")
+    with (
+        Engine(replace(base, ladder=(Rung.ALLOCATE,))) as still,
+        Engine(replace(base, ladder=(Rung.ALLOCATE, Rung.CONSOLIDATION))) as moving,
+        Engine(replace(base, ladder=(Rung.ALLOCATE, Rung.CONSOLIDATION, Rung.PREEMPT))) as preempting,
+    ):
+        yield {"still": still, "moving": moving, "preempting": preempting}
+
+
+@st.composite
+def clusters(draw: Any, running: int) -> Snapshot:
+    """One gang waits; the others run, of one pod each, wherever there is room. A tenant is a namespace."""
+    racks: list[int | None] = draw(st.sampled_from([[0, 0, 1], [0, 1, 1], [0, 0, 1, 1], [0, 1, None]]))
+    names = st.sampled_from(["x", "y", "z"])
+    free = [GPUS] * len(racks)
+    gangs: list[dict[str, Any]] = []
+    for number in range(draw(st.integers(0, running))):
+        node, gpus = draw(st.integers(0, len(racks) - 1)), draw(st.integers(0, GPUS))
+        if free[node] >= gpus:
+            free[node] -= gpus
+            more: dict[str, Any] = {"namespace": draw(names), "priority": draw(st.sampled_from([10, 100]))}
+            gangs.append(a_gang(f"r{number}", gpus=gpus, at=f"n{node}", **more))
+    size, gpus = draw(st.integers(1, 3)), draw(st.integers(1, GPUS))
+    gangs.append(a_gang("w", pods=size, gpus=gpus, namespace=draw(names), priority=50))
+    return a_cluster(*gangs, rule={"tenant": "namespace"}, racks=racks)
+
+
+def is_possible(snapshot: Snapshot, *, may_move: bool, may_evict: bool) -> bool:
+    """Whether any assignment runs the waiting gang, whoever else is moved or evicted for it."""
+    racks = [node.labels.get("rack") for node in snapshot.nodes]
+    names = [node.name for node in snapshot.nodes]
+    waiting = next(gang for gang in snapshot.gangs if gang.name == "w")
+    running = [(gang, pod) for gang in snapshot.gangs for pod in gang.pods if pod.node]
+    gone = -1
+    options = []
+    for gang, pod in running:
+        moves = range(len(names)) if may_move and gang.preemptible else [names.index(pod.node)]
+        options.append([*moves, gone] if may_evict and gang.preemptible else list(moves))
+    pods = [pod for _, pod in running] + list(waiting.pods)
+    homes = [names.index(pod.node) for _, pod in running] + [None] * len(waiting.pods)
+    for choice in product(*options, *([range(len(names))] * len(waiting.pods))):
+        load = [0] * len(names)
+        users: dict[str, set[str]] = {}
+        for pod, at in zip(pods, choice, strict=True):
+            if at != gone:
+                load[at] += pod.gpu.devices
+                if pod.gpu.devices and racks[at] is not None:
+                    users.setdefault(str(racks[at]), set()).add(pod.namespace)
+        come = [
+            str(racks[at])
+            for pod, at, home in zip(pods, choice, homes, strict=True)
+            if at not in (home, gone) and pod.gpu.devices and racks[at] is not None
+        ]
+        if max(load) <= GPUS and all(len(users[rack]) == 1 for rack in come):
+            return True
+    return False
+
+
+def decide(engine: Engine, snapshot: Snapshot, **may: bool) -> None:
+    """Fails where the plan breaks a rule, a plan that exists is missed, or what is not so is proven."""
+    plan = engine.cycle(snapshot)
+    assert check_plan(snapshot, plan) == ()
+    if plan.pending:
+        assert not is_possible(snapshot, **may)
+        assert plan.pending[0].proof.state == "proven"
+    else:
+        assert is_possible(snapshot, **may)
+
+
+def some(examples: int) -> settings:
+    return settings(
+        max_examples=examples,
+        deadline=None,
+        phases=(Phase.explicit, Phase.generate),
+        suppress_health_check=list(HealthCheck),
+        derandomize=True,
+    )
+
+
+@given(cluster=clusters(3))
+@some(40)
+def test_every_gang_that_can_be_placed_is_and_every_no_is_proven(engines: dict[str, Engine], cluster: Snapshot) -> None:
+    decide(engines["still"], cluster, may_move=False, may_evict=False)
+
+
+@given(cluster=clusters(3))
+@some(60)
+def test_every_gang_that_moves_make_room_for_runs(engines: dict[str, Engine], cluster: Snapshot) -> None:
+    decide(engines["moving"], cluster, may_move=True, may_evict=False)
+
+
+@given(cluster=clusters(4))
+@some(60)
+def test_every_gang_that_victims_make_room_for_runs(engines: dict[str, Engine], cluster: Snapshot) -> None:
+    decide(engines["preempting"], cluster, may_move=True, may_evict=True)
+
+
+@pytest.mark.slow
+@given(cluster=clusters(5))
+@some(1000)
+def test_in_many_clusters(engines: dict[str, Engine], cluster: Snapshot) -> None:
+    decide(engines["still"], cluster, may_move=False, may_evict=False)
+    decide(engines["moving"], cluster, may_move=True, may_evict=False)
+    decide(engines["preempting"], cluster, may_move=True, may_evict=True)
