@@ -20,7 +20,7 @@ SOAK_MINUTES ?= 10
 PLANE := tests/cluster/plane
 PLANE_FIRST := $(addprefix $(PLANE)/test_,checker.py quick_start.py kinds.py budgets.py)
 
-.PHONY: help env run test test-cluster soak tools test-fast lint bench bench-scale bench-cluster conformance docs docs-check manifests lock clean
+.PHONY: help env run test test-cluster soak tools test-fast lint bench bench-scale bench-cluster bench-steady conformance docs docs-check manifests lock clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -76,6 +76,9 @@ bench-scale: $(STAMP) ## Measure the set at scale (about 6 minutes, on a quiet m
 
 bench-cluster: $(STAMP) ## Measure the controller on a real control plane, 500 nodes and 4,000 pods (needs Go once, about 5 minutes)
 	$(BIN)/python -m tests.cluster.plane.bench
+
+bench-steady: $(STAMP) ## Measure its CPU and memory with 2,000 nodes and 16,000 running pods when nothing changes (about 8 minutes)
+	$(BIN)/python -m tests.cluster.plane.bench --only steady
 
 conformance: $(STAMP) ## Run the behaviour cases, our own and KAI's
 	$(BIN)/kai-solver conformance instances/behaviour

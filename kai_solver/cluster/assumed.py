@@ -80,6 +80,12 @@ class Assumed:
     def __len__(self) -> int:
         return len(self._pods)
 
+    def expected(self, pod: Object) -> Object:
+        """The pod as it will be, as far as something is assumed of it; else the very same object."""
+        with self._lock:
+            assumption = self._pods.get(key_of(pod))
+            return pod if assumption is None or _is_settled(pod, assumption) else _changed(pod, assumption)
+
     def overlay(self, pods: Iterable[Object], now_s: float) -> tuple[Object, ...]:
         """The pods as they will be; pods that nothing is assumed of are the very same objects.
 

@@ -226,6 +226,8 @@ class Binder:
         How pods get their nodes; None: by bindings of our own.
     resting
         Gangs that could not be bound, and are left alone for a while.
+    ended
+        Told of each gang whose binding ended, whatever became of it: cycles need not leave it alone any more.
     """
 
     api: Api
@@ -241,6 +243,7 @@ class Binder:
     sleep: Callable[[float], None] = time.sleep
     resting: Resting = field(default_factory=Resting)
     patient: Executor | None = None
+    ended: Callable[[str], None] = lambda _: None
     _open: set[str] = field(default_factory=set)
     _asked: set[str] = field(default_factory=set)
     """Of these, gangs that wait for somebody else's binding."""
@@ -283,6 +286,7 @@ class Binder:
         finally:
             with self._lock:
                 self._open.discard(gang.gang)
+            self.ended(gang.gang)
             self.done(GangBound(outcome.gang, outcome.bound, outcome.failed, outcome.released, self.clock() - began_s))
 
     def _remembered(self, gang: GangSeats) -> GangBound:

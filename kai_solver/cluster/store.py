@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kai_solver.cluster.api import Object, WatchEvent, key_of
-from kai_solver.cluster.resources import CSI_STORAGE_CAPACITIES, NODES, POD_GROUPS, PODS, QUEUES, Resource
+from kai_solver.cluster.resources import CONFIG_MAPS, CSI_STORAGE_CAPACITIES, NODES, POD_GROUPS, PODS, QUEUES, Resource
 from kai_solver.cluster.trim import trimmed
 from kai_solver.kubeobjects import names
 
@@ -88,10 +88,31 @@ def is_worth_a_cycle(resource: Resource, before: Mapping[str, Any] | None, after
         return False  # no rule looks at them, and drivers write them all the time
     if before is None or after is None:
         return True
+    if resource == CONFIG_MAPS:
+        return False  # only whether they are there matters; older leader elections write them every two seconds
     try:
         return _essence(resource, before) != _essence(resource, after)
     except (AttributeError, TypeError):
         return True  # malformed: the cycle names the object
+
+
+def is_as_expected(expected: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether a pod of which a change was worth a cycle only is where it was expected, or begins to run there.
+
+    ``expected``: as it was, with what was done to it laid over. Such a change frees nothing, takes nothing and helps
+    nobody who waits: what is known of it is told, and there is time for that.
+    """
+    try:
+        begins = _phase(expected), _phase(after)
+        if not after["spec"].get("nodeName") or not (begins[0] == begins[1] or begins == ("Pending", "Running")):
+            return False
+        return _essence(PODS, {**expected, "status": None}) == _essence(PODS, {**after, "status": None})
+    except (AttributeError, KeyError, TypeError):
+        return False  # malformed: the cycle names the object
+
+
+def _phase(pod: Mapping[str, Any]) -> str:
+    return (pod.get("status") or {}).get("phase") or "Pending"
 
 
 _NOTES = frozenset({names.LAST_START, names.LAST_EVICTION, names.STALE_SINCE})

@@ -8,7 +8,7 @@ protections that end).
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -18,13 +18,13 @@ from kai_solver.cluster.binding import Binder, GangBound
 from kai_solver.cluster.evicting import Departed, Departure, Evictor
 from kai_solver.cluster.promises import Promises
 from kai_solver.cluster.resources import NODES, PODS, Resource
-from kai_solver.cluster.store import Store, is_worth_a_cycle
+from kai_solver.cluster.store import Store, is_as_expected, is_worth_a_cycle
 from kai_solver.cluster.view import View
 from kai_solver.controller.apart import Apart
 from kai_solver.controller.freshness import still_holding
 from kai_solver.controller.orders import Orders, orders_of
 from kai_solver.controller.stranded import Stranded
-from kai_solver.domain import Plan, Snapshot
+from kai_solver.domain import Plan, PodStatus, Snapshot
 from kai_solver.explain import is_stale
 
 NOT_YET_S = 0.1
@@ -91,29 +91,64 @@ class Pace:
         From the begin of one cycle to that of the next, at least.
     settle_s
         After the first news, so that what comes together is decided together.
+    late_s
+        After news that change nothing for those who wait: what was expected has come true, and is to be told.
     idle_s
         Between cycles without news while somebody waits.
     """
 
     period_s: float = 1.0
     settle_s: float = 0.05
+    late_s: float = 5.0
     idle_s: float = 30.0
 
 
 class News:
-    """Whether something happened that is worth a cycle; a listener of the store."""
+    """Whether something happened that is worth a cycle; a listener of the store.
 
-    def __init__(self) -> None:
+    In a burst each pod that we bind comes back twice, bound and running: that is what the last cycle counted with.
+
+    Parameters
+    ----------
+    expected
+        A pod with what was done to it laid over.
+    """
+
+    def __init__(
+        self,
+        expected: Callable[[Object], Object] = lambda pod: pod,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._event = threading.Event()
+        self._expected = expected
+        self._monotonic = monotonic
+        self._held: frozenset[str] = frozenset()
+        self.late_since_s = float("inf")
+        """Since when there is something that may wait, by ``monotonic``."""
 
     def __call__(self, resource: Resource, _key: str, before: Object | None, after: Object | None) -> None:
         """Note a change."""
-        if is_worth_a_cycle(resource, before, after):
+        if not is_worth_a_cycle(resource, before, after):
+            return
+        if resource == PODS and before and after and is_as_expected(self._expected(before), after):
+            self.late_since_s = min(self.late_since_s, self._monotonic())
+        else:
             self._event.set()
 
     def tell(self) -> None:
         """There is news of another kind."""
         self._event.set()
+
+    def hold(self, gangs: frozenset[str], is_open: Callable[[], frozenset[str]]) -> None:
+        """These wait for the end of a binding under way, which is news then, or now where it is over by now."""
+        self._held = gangs
+        if gangs - is_open():
+            self._event.set()
+
+    def ended(self, gang: str) -> None:
+        """The binding of a gang ended."""
+        if gang in self._held:
+            self._event.set()
 
     def wait(self, limit_s: float) -> bool:
         """Wait for news; False where there is none within the limit."""
@@ -122,6 +157,7 @@ class News:
     def take(self) -> None:
         """What there was is news no longer: somebody looks at it now."""
         self._event.clear()
+        self.late_since_s = float("inf")
 
 
 @dataclass(slots=True)
@@ -161,12 +197,16 @@ class Scheduler:
     knows: Callable[[], bool] = lambda: True
     clock: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
-    news: News = field(default_factory=News)
+    news: News = field(init=False)
     beat_s: float = 0.0
     """When the loop was last alive, by ``monotonic``."""
     stranded: Stranded = field(default_factory=Stranded)
     _number: int = 0
     _waiting: bool = True
+
+    def __post_init__(self) -> None:
+        self.news = News(self.binder.assumed.expected, self.monotonic)
+        self.binder.ended = self.news.ended
 
     def run(self, stop: threading.Event) -> None:
         """Cycle after cycle, until told to stop; a cycle under way is finished."""
@@ -180,8 +220,9 @@ class Scheduler:
                 self.news.tell()
             if self.fence():
                 self.stranded.release(self.store, self.binder, self.gangs)
-            found = self.news.wait(min(1.0, max(0.0, due_s - self.beat_s)))
-            if not found and self.monotonic() < due_s:
+            next_s = min(due_s, self.news.late_since_s + self.pace.late_s)
+            found = self.news.wait(min(1.0, max(0.0, next_s - self.beat_s)))
+            if not found and self.monotonic() < next_s:
                 continue
             if not (self.store.is_synced((PODS, NODES)) and self.fence() and self.knows()):
                 stop.wait(NOT_YET_S)  # the news waits, too
@@ -201,6 +242,7 @@ class Scheduler:
         nodes = {key_of(node): node for node in self.store.all(NODES)}
         snapshot = self.apart(self.view.snapshot(now_s), busy, resting)
         seeing_s = self.monotonic() - began_s
+        self.news.hold(frozenset(_waiting(snapshot, busy)), lambda: self.binder.open)
         plan = self.decide(snapshot)
         orders, outdated = still_holding(orders_of(snapshot, plan, self.has_group), nodes, self.store)
         put_off = orders.departures if self.dry_run else self._act(snapshot, plan, orders)
@@ -237,3 +279,10 @@ class Scheduler:
         if refused:
             self.news.tell()
         self.reporter.evicted(evicted)
+
+
+def _waiting(snapshot: Snapshot, gangs: frozenset[str]) -> Iterator[str]:
+    """Those of the gangs that have pods without a place."""
+    for gang in snapshot.gangs if gangs else ():
+        if gang.key in gangs and any(pod.status is PodStatus.PENDING for pod in gang.pods):
+            yield gang.key

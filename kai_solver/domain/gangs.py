@@ -52,6 +52,10 @@ class SubGroup:
             else:
                 yield from child.podsets()
 
+    def has(self, podset: str) -> bool:
+        """Whether one of its leaves has this name."""
+        return any(child.name == podset if isinstance(child, PodSet) else child.has(podset) for child in self.children)
+
 
 @lru_cache(maxsize=4096)
 def flat_gang(min_member: int, topology: TopologyConstraint | None = None) -> SubGroup:

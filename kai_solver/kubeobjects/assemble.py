@@ -126,7 +126,7 @@ def _read_pods(
     known = nodes.nodes.keys() | nodes.elsewhere
     reader = PodReader(
         bindings={key: binding for key, binding in bindings.items() if binding.node in known},
-        group_devices=_group_devices(objects.pods),
+        group_devices=_group_devices(recall.strangers(objects.pods)),
         constraints=ConstraintReader(read_claims(objects, notices), namespaces, settings, notices, recall.constraints),
         nodes=nodes,
         settings=settings,
@@ -235,10 +235,10 @@ class _Finish:
 
     def node(self, node: RawNode, zones: RawZones | None, settings: KubeSettings) -> Node:
         """The node with its vector and its NUMA zones."""
+        if zones is None:
+            return self.recall.nodes.finish(node, self.schema)
         ignored, again = settings.numa_ignored, settings.numa_reconstruct
-        return node.finish(
-            self.schema, zones.finish(self.schema, ignored, reconstruct=again) if zones is not None else None
-        )
+        return node.finish(self.schema, zones.finish(self.schema, ignored, reconstruct=again))
 
     def gangs(self, membership: Membership) -> tuple[Gang, ...]:
         """Gangs with their pods, in the order of the PodGroups."""
@@ -256,10 +256,11 @@ class _Finish:
         return self.recall.finish(pod, self.schema, podset)
 
     def _gang(self, gang: Gang, seats: list[tuple[RawPod, str]], *, is_written: bool) -> Gang:
-        pods = tuple(self._finished(pod, podset) for pod, podset in seats if self._stands(pod))
-        lost = [pod for pod, _ in seats if self._is_lost(pod)]
-        if lost and not gang.set_aside:
-            reason = f"its pod {lost[0].key} runs on node {lost[0].node!r}, which does not exist"
+        standing = [seat for seat in seats if self._stands(seat[0])]
+        pods = tuple(self._finished(pod, podset) for pod, podset in standing)
+        lost = None if len(standing) == len(seats) else next((pod for pod, _ in seats if self._is_lost(pod)), None)
+        if lost is not None and not gang.set_aside:
+            reason = f"its pod {lost.key} runs on node {lost.node!r}, which does not exist"
             self.notices.set_aside(f"PodGroup {gang.key}", f"{reason}. Export that node too")
             return replace(gang, pods=pods, set_aside=reason)
         running = () if is_written else (pod.raw for pod, _ in seats if pod.status.is_active)

@@ -13,12 +13,12 @@ from kai_solver.kubeobjects.grouping import (
     Member,
     OwnGroup,
     Surroundings,
-    claim_of,
     claimed,
     followed,
     is_own,
     podsets_by_family,
 )
+from kai_solver.kubeobjects.members import Members
 from kai_solver.kubeobjects.notices import Notices, namespaced_key
 from kai_solver.kubeobjects.objects import Object
 from kai_solver.kubeobjects.owners import OwnerIndex, top_owner
@@ -26,8 +26,10 @@ from kai_solver.kubeobjects.placements import agreed, read_placement
 from kai_solver.kubeobjects.podgroups import GangReader
 from kai_solver.kubeobjects.pods import RawPod
 from kai_solver.kubeobjects.raw import Raw
+from kai_solver.kubeobjects.settings import KubeSettings
 
 _NAMED = 5
+_ELSEWHERE = "another shard's scheduler places it"
 
 Seats = dict[str, list[tuple[RawPod, str]]]
 """Pods with their podsets, by gang (``namespace/name``)."""
@@ -58,21 +60,21 @@ def assign(
     PodGroups that we wrote follow what the family says by now.
     """
     outcome = Membership(reader.read_all(pod_groups), _elsewhere(pod_groups, reader))
-    own = _own(outcome, pod_groups)
+    own, members = _own(outcome, pod_groups), reader.recall.members
     others = tuple(value for value in pod_groups if not is_own(value)) if own else pod_groups
     unnamed: list[Member] = []
     for pod in pods:
         named = pod.annotations.get(names.POD_GROUP, "")
-        if named and not _is_of_our_making(pod, f"{pod.namespace}/{named}", owners, outcome, own):
+        if named and not _is_of_our_making(pod, f"{pod.namespace}/{named}", owners, outcome, own, members):
             _seat(outcome, pod, f"{pod.namespace}/{named}", pod.labels.get(names.SUBGROUP) or "default", reader.notices)
             continue
         if not around.settings.groups_pods:
             outcome.ungrouped.append(pod)
             continue
-        member = _member(pod, owners, outcome, reader.notices, around)
+        member = _member(pod, owners, outcome, reader, around)
         if member is not None:
             unnamed.append(member)
-    ungrouped = _join(outcome, unnamed, _Made(_gangs_by_owner(others), owners), reader.notices)
+    ungrouped = _join(outcome, unnamed, _Made(_gangs_by_owner(others), owners, members), reader.notices)
     _group(outcome, ungrouped, reader, around, own)
     _leave(outcome, reader.notices)
     _hear_pods(outcome, reader.notices)
@@ -91,7 +93,7 @@ def _own(outcome: Membership, pod_groups: tuple[Object, ...]) -> dict[str, Objec
 
 
 def _is_of_our_making(
-    pod: RawPod, named: str, owners: OwnerIndex, outcome: Membership, own: Mapping[str, Object]
+    pod: RawPod, named: str, owners: OwnerIndex, outcome: Membership, own: Mapping[str, Object], members: Members
 ) -> bool:
     """Whether the PodGroup that a pod names is one that we wrote, or are still to write."""
     if named in own:
@@ -99,21 +101,9 @@ def _is_of_our_making(
     if named in outcome.gangs or named in outcome.elsewhere:
         return False
     try:
-        return f"{pod.namespace}/{claim_of(_member_of(pod, owners))}" == named
+        return f"{pod.namespace}/{members.claim(members.of(pod, owners))[1]}" == named
     except InputError:
         return False
-
-
-def _member_of(pod: RawPod, owners: OwnerIndex) -> Member:
-    """The pod with its owners.
-
-    Raises
-    ------
-    InputError
-        A reference to an owner cannot be read.
-    """
-    chain = owners.chain(pod.raw)
-    return Member(pod, chain.owners, chain.above)
 
 
 def _leave(outcome: Membership, notices: Notices) -> None:
@@ -137,23 +127,32 @@ def _hear_pods(outcome: Membership, notices: Notices) -> None:
 
 
 def _member(
-    pod: RawPod, owners: OwnerIndex, outcome: Membership, notices: Notices, around: Surroundings
+    pod: RawPod, owners: OwnerIndex, outcome: Membership, reader: GangReader, around: Surroundings
 ) -> Member | None:
     """The pod with its owners; None where it is of another node pool, or waits for a PodGroup that somebody writes."""
+    members = reader.recall.members
     try:
-        member = _member_of(pod, owners)
+        member = members.of(pod, owners)
     except InputError as error:
-        notices.set_aside(f"Pod {pod.key}", error)
+        reader.notices.set_aside(f"Pod {pod.key}", error)
         outcome.loose.append(pod)
         return None
-    if member.stated(around.settings.node_pool_key) != around.settings.node_pool:
-        outcome.loose.append(pod)  # another shard's scheduler places it
-        return None
+    apart = members.apart(member, partial(_apart, settings=around.settings))
+    if not apart:
+        return member
+    if apart != _ELSEWHERE:
+        reader.notices.warn(f"Pod {pod.key}", apart)
+    outcome.loose.append(pod)
+    return None
+
+
+def _apart(member: Member, settings: KubeSettings) -> str:
+    """Why a pod that names no PodGroup is not grouped here; empty where it is."""
+    if member.stated(settings.node_pool_key) != settings.node_pool:
+        return _ELSEWHERE
     if member.stated(names.SKIP_PODGROUPER) == "true":
-        notices.warn(f"Pod {pod.key}", f"waits for a PodGroup: {names.SKIP_PODGROUPER} is set and it names none")
-        outcome.loose.append(pod)
-        return None
-    return member
+        return f"waits for a PodGroup: {names.SKIP_PODGROUPER} is set and it names none"
+    return ""
 
 
 def _seat(outcome: Membership, pod: RawPod, gang_key: str, podset: str, notices: Notices) -> None:
@@ -165,7 +164,7 @@ def _seat(outcome: Membership, pod: RawPod, gang_key: str, podset: str, notices:
         outcome.loose.append(pod)
     elif gang.set_aside:
         outcome.seats[gang_key].append((pod, next(gang.root.podsets()).name))
-    elif podset not in {leaf.name for leaf in gang.root.podsets()}:
+    elif not gang.root.has(podset):
         text = f'Pod references subgroup "{podset}", which does not exist in PodGroup {gang_key}'
         notices.set_aside(f"Pod {pod.key}", text)
         outcome.loose.append(pod)
@@ -208,9 +207,12 @@ class _Made:
 
     by_uid: Mapping[str, list[str]]
     owners: OwnerIndex
+    members: Members
 
     def gang_of(self, member: Member, outcome: Membership) -> str:
         """The PodGroup of the pod itself, else the only one of an owner, if it takes pods like this one."""
+        if not self.by_uid:
+            return ""
         of_pod = self.by_uid.get(member.pod.uid, []) if member.pod.uid else []
         if len(of_pod) == 1:
             return of_pod[0]
@@ -225,7 +227,7 @@ class _Made:
         if not seated:
             return True
         pod = seated[0][0]
-        return claim_of(_member_of(pod, self.owners)) == claim_of(member)
+        return self.members.claim(self.members.of(pod, self.owners))[1] == self.members.claim(member)[1]
 
 
 def _join(outcome: Membership, members: list[Member], made: _Made, notices: Notices) -> list[Member]:
@@ -235,7 +237,7 @@ def _join(outcome: Membership, members: list[Member], made: _Made, notices: Noti
         joining[made.gang_of(member, outcome)].append(member)
     left = joining.pop("", [])
     for gang, found in joining.items():
-        podsets = podsets_by_family(found)
+        podsets = podsets_by_family(made.members.claim(found[0])[0], found)
         flat = gang in outcome.gangs and [leaf.name for leaf in outcome.gangs[gang].root.podsets()] == ["default"]
         for member in found:
             podset = member.pod.labels.get(names.SUBGROUP) or podsets.get(member.pod.key, "default")
@@ -257,9 +259,9 @@ def _group(
     outcome: Membership, members: list[Member], reader: GangReader, around: Surroundings, own: Mapping[str, Object]
 ) -> None:
     """Pods that nobody has grouped, into new gangs; a PodGroup of that name takes them instead."""
-    for found in claimed(members):
+    for found in claimed(members, reader.recall.members.claim):
         make = partial(_read, found, reader, around)
-        grouped = reader.recall.made(f"own {found.key}", found.made_of, reader.notices, make)
+        grouped = reader.recall.grouped(found, reader.notices, make)
         if grouped.own is not None:
             reader.recall.own_groups[found.key] = grouped.own
             if found.key in own:

@@ -116,10 +116,18 @@ class Chain:
         Nearest first, ending with the one to group by; empty for a plain pod.
     above
         Who made that one and is not grouped by, nearest first; what they state counts where it states nothing.
+    found
+        Every object that was looked for on the way, and what there was (None: nothing): while that is the same, so is
+        the chain.
     """
 
     owners: tuple[Owner, ...] = ()
     above: tuple[Owner, ...] = ()
+    found: tuple[tuple["Wanted", Object | None], ...] = ()
+
+
+Wanted = tuple[str, str, str, str]
+"""Kind, namespace, name and uid of an object that is looked for."""
 
 
 @dataclass(slots=True)
@@ -159,18 +167,25 @@ class OwnerIndex:
         """
         namespace = pod.text("metadata.namespace") or "default"
         chain: list[Owner] = []
+        found: list[tuple[Wanted, Object | None]] = []
         here = pod
         while len(chain) < _LONGEST_CHAIN:
-            owner = self._controller(here, namespace)
+            owner = self._controller(here, namespace, found)
             if owner is None or owner.kind in _NO_OWNERS:
                 break
             chain.append(owner)
             here = owner.raw
         while len(chain) > 1 and chain[-1].is_strange:
             chain.pop()
-        return self._grouped_by(chain, pod, namespace)
+        return self._grouped_by(chain, pod, namespace, found)
 
-    def _grouped_by(self, chain: list[Owner], pod: Raw, namespace: str) -> Chain:
+    def still(self, chain: Chain) -> bool:
+        """Whether a chain of an earlier index is what `chain` would give for the same pod."""
+        return all(self._find(wanted) is value for wanted, value in chain.found)
+
+    def _grouped_by(
+        self, chain: list[Owner], pod: Raw, namespace: str, found: list[tuple[Wanted, Object | None]]
+    ) -> Chain:
         """The chain up to the one to group by."""
         above: list[Owner] = []
         while chain:
@@ -183,19 +198,29 @@ class OwnerIndex:
                 break
         gang = pod.strings("metadata.labels").get(POD_GANG, "") if chain and chain[-1].group == "grove.io" else ""
         if gang:
-            raw = Raw(self._by_name.get(("PodGang", namespace, gang)))
+            wanted = ("PodGang", namespace, gang, "")
+            found.append((wanted, self._find(wanted)))
+            raw = Raw(found[-1][1])
             chain.append(Owner("scheduler.grove.io", "PodGang", gang, raw.text("metadata.uid"), raw))
-        return Chain(tuple(chain), tuple(above))
+        return Chain(tuple(chain), tuple(above), tuple(found))
 
-    def _controller(self, raw: Raw, namespace: str) -> Owner | None:
+    def _controller(self, raw: Raw, namespace: str, found: list[tuple[Wanted, Object | None]]) -> Owner | None:
+        """Who made an object; what was looked for is added to ``found``."""
         references = raw.items("metadata.ownerReferences")
         if not references:
             return None
         reference = next((r for r in references if r.flag("controller")), references[0])
         kind, name, uid = reference.required("kind"), reference.required("name"), reference.text("uid")
-        value = self._pod(uid) if kind == "Pod" else self._by_uid.get(uid) if uid else None
-        value = value or self._by_name.get((kind, namespace, name))
+        wanted = (kind, namespace, name, uid)
+        value = self._find(wanted)
+        found.append((wanted, value))
         return Owner(group_of(reference.text("apiVersion")), kind, name, uid, Raw(value))
+
+    def _find(self, wanted: Wanted) -> Object | None:
+        """By its uid, else by its name."""
+        kind, namespace, name, uid = wanted
+        value = self._pod(uid) if kind == "Pod" else self._by_uid.get(uid) if uid else None
+        return value or self._by_name.get((kind, namespace, name))
 
     def _pod(self, uid: str) -> Object | None:
         """A pod by its uid, as far as it can be read."""

@@ -9,12 +9,14 @@ reading depends on more (claims of devices, volumes, a deletion's age, a shared 
 """
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
 from kai_solver.domain import Constraints, Gang, Pod, still_needed
+from kai_solver.kubeobjects.grouping import Claimed, Member
 from kai_solver.kubeobjects.grouping.written import OwnGroup
+from kai_solver.kubeobjects.members import Members
 from kai_solver.kubeobjects.nodes import NodeRecall
 from kai_solver.kubeobjects.notices import Notices
 from kai_solver.kubeobjects.objects import Object
@@ -43,6 +45,15 @@ class _Seen:
 
 
 @dataclass(slots=True)
+class _Made:
+    """A thing and all that it was made of; ``members``: the pods that a gang was made of."""
+
+    made_of: tuple[object, ...]
+    thing: object
+    members: Sequence[Member] = ()
+
+
+@dataclass(slots=True)
 class Recall:
     """Keep one from reading to reading of one cluster; not for use by several threads at once."""
 
@@ -53,6 +64,7 @@ class Recall:
     """PodGroups of the newest reading that groupers made, whether somebody has written them by now or not."""
 
     nodes: NodeRecall = field(default_factory=NodeRecall)
+    members: Members = field(default_factory=Members)
 
     _around: object = None
     _schema: ResourceSchema | None = None
@@ -63,11 +75,12 @@ class Recall:
     _fresh: dict[str, _Seen] = field(default_factory=dict)
     _gangs: dict[str, tuple[Gang, Gang]] = field(default_factory=dict)
     _fresh_gangs: dict[str, tuple[Gang, Gang]] = field(default_factory=dict)
-    _made: dict[str, tuple[tuple[object, ...], object]] = field(default_factory=dict)
-    _fresh_made: dict[str, tuple[tuple[object, ...], object]] = field(default_factory=dict)
+    _made: dict[str, _Made] = field(default_factory=dict)
+    _fresh_made: dict[str, _Made] = field(default_factory=dict)
 
     def begin(self, around: object) -> None:
         """A new reading; where ``around`` differs from the last one's, everything is read anew."""
+        self.members.begin(anew=around != self._around)
         if around != self._around:
             self._pods, self._by_object, self._made, self._gangs = {}, {}, {}, {}
         self._around = around
@@ -77,10 +90,16 @@ class Recall:
     def end(self) -> None:
         """The reading is over: what it did not come across is forgotten."""
         self._pods, self._made, self._gangs = self._fresh, self._fresh_made, self._fresh_gangs
+        self.members.end()
         self._by_object = {id(seen.value): seen for seen in self._pods.values()}
         self._fresh, self._fresh_made, self._fresh_gangs = {}, {}, {}
         if len(self.constraints) > _MOST_CONSTRAINTS + 2 * len(self._pods):
             self.constraints.clear()
+
+    def strangers(self, values: Iterable[Object]) -> list[Object]:
+        """Pods that were not read before, and all that are no pods of anybody's, as those that reserve devices."""
+        known = self._by_object
+        return [value for value in values if id(value) not in known]
 
     def known(self, value: object, reader: PodReader) -> tuple[str, RawPod] | None:
         """Key and pod of an object that was read before and must still give the same."""
@@ -141,17 +160,29 @@ class Recall:
     def made(self, key: str, made_of: tuple[object, ...], notices: Notices, make: Callable[[], Thing]) -> Thing:
         """What ``make`` gives, from memory where it would be made of the very same things and told nobody anything."""
         known = self._made.get(key)
-        if known is not None and _are_same(known[0], made_of):
+        if known is not None and _are_same(known.made_of, made_of):
             self._fresh_made[key] = known
-            return cast("Thing", known[1])
+            return cast("Thing", known.thing)
         told = notices.count
         thing = make()
         if notices.count == told:
-            self._fresh_made[key] = (made_of, thing)
+            self._fresh_made[key] = _Made(made_of, thing)
+        return thing
+
+    def grouped(self, found: Claimed, notices: Notices, make: Callable[[], Thing]) -> Thing:
+        """The same of pods that their family puts into one gang: where they are the same, nothing is looked into."""
+        key = f"own {found.key}"
+        known = self._made.get(key)
+        if known is not None and _are_same(known.members, found.members):
+            self._fresh_made[key] = known
+            return cast("Thing", known.thing)
+        thing = self.made(key, found.made_of, notices, make)
+        if key in self._fresh_made:
+            self._fresh_made[key].members = found.members
         return thing
 
 
-def _are_same(old: tuple[object, ...], new: tuple[object, ...]) -> bool:
+def _are_same(old: Sequence[object], new: Sequence[object]) -> bool:
     return len(old) == len(new) and all(map(operator.is_, old, new))
 
 

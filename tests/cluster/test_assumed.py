@@ -102,3 +102,14 @@ def test_an_eviction_under_way_counts_however_long_it_takes() -> None:
     assumed.doubted("n/p", "u", 10 * LONGEST_S)
     assert "deletionTimestamp" in assumed.overlay([pod()], 11 * LONGEST_S)[0]["metadata"]
     assert "deletionTimestamp" not in assumed.overlay([pod()], 11 * LONGEST_S + 1)[0]["metadata"]
+
+
+def test_a_pod_is_expected_as_it_was_bound_until_that_is_seen() -> None:
+    assumed, waiting = Assumed(), pod()
+    assert assumed.expected(waiting) is waiting
+    assumed.bound("n/p", "u", "n1", 0.0, annotations=(("a", "1"),))
+    assert assumed.expected(waiting)["spec"]["nodeName"] == "n1"
+    assert assumed.expected(waiting)["metadata"]["annotations"] == {"a": "1"}
+    other, bound = pod(uid="v"), pod() | {"spec": {"nodeName": "n2"}}
+    assert assumed.expected(other) is other
+    assert assumed.expected(bound) is bound

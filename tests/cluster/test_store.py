@@ -7,6 +7,7 @@ import pytest
 from kai_solver.cluster.api import WatchEvent
 from kai_solver.cluster.resources import (
     BIND_REQUESTS,
+    CONFIG_MAPS,
     CSI_STORAGE_CAPACITIES,
     JOBS,
     NODES,
@@ -15,7 +16,7 @@ from kai_solver.cluster.resources import (
     QUEUES,
     Resource,
 )
-from kai_solver.cluster.store import Store, is_worth_a_cycle
+from kai_solver.cluster.store import Store, is_as_expected, is_worth_a_cycle
 
 
 def pod(name: str, **more: Any) -> dict[str, Any]:
@@ -94,12 +95,42 @@ def node(**status: Any) -> dict[str, Any]:
         (POD_GROUPS, {"spec": {"minMember": 1}}, {"spec": {"minMember": 1}, "status": {"phase": "Running"}}, False),
         (BIND_REQUESTS, {"spec": {}, "status": {}}, {"spec": {}, "status": {"phase": "Failed"}}, True),
         (CSI_STORAGE_CAPACITIES, {"capacity": "1Gi"}, {"capacity": "2Gi"}, False),
+        (CONFIG_MAPS, {"metadata": {}}, {"metadata": {"annotations": {"leader": "somebody"}}}, False),
+        (CONFIG_MAPS, None, {"metadata": {}}, True),
         (CSI_STORAGE_CAPACITIES, None, {"capacity": "2Gi"}, False),
         (PODS, {"status": "nonsense"}, {"status": 3}, True),
     ],
 )
 def test_heartbeats_and_notes_are_no_news(resource: Resource, before: Any, after: Any, worth: bool) -> None:
     assert is_worth_a_cycle(resource, before, after) is worth
+
+
+def on(node: str, phase: str = "Pending", **more: Any) -> dict[str, Any]:
+    return pod("a", spec={"nodeName": node} if node else {}, status={"phase": phase, **more})
+
+
+@pytest.mark.parametrize(
+    ("expected", "after", "is_so"),
+    [
+        (on("n1"), on("n1"), True),
+        (on("n1"), on("n1", "Running"), True),
+        (on("n1", nominatedNodeName="n1"), on("n1", "Running"), True),
+        (pod("a", spec={"nodeName": "n1"}), on("n1", "Running"), True),
+        (on(""), on("n1"), False),
+        (on("n1"), on("n2"), False),
+        (on(""), on("", "Running"), False),
+        (on("n1"), on("n1", "Failed"), False),
+        (on("n1", "Running"), on("n1", "Succeeded"), False),
+        (on("n1", "Running"), on("n1"), False),
+        (on("n1"), on("n1") | {"metadata": {"name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z"}}, False),
+        (on("n1"), on("n1") | {"metadata": {"name": "a", "labels": {"app": "other"}}}, False),
+        (on("n1"), pod("a", spec={"nodeName": "n1", "priority": 7}), False),
+        (on("n1"), {"metadata": {"name": "a"}, "spec": 3}, False),
+        ({"metadata": 7}, on("n1"), False),
+    ],
+)
+def test_a_pod_is_as_expected_where_it_was_bound_to_or_begins_there(expected: Any, after: Any, is_so: bool) -> None:
+    assert is_as_expected(expected, after) is is_so
 
 
 def test_how_far_an_owner_is_is_no_news_and_what_it_asks_for_is() -> None:

@@ -291,6 +291,65 @@ def test_a_quiet_cluster_has_no_cycles(world: World) -> None:
     assert len(world.notes.cycles) == done
 
 
+def settled(world: World) -> int:
+    """How many cycles there were, once no more come."""
+    done = -1
+    while done != len(world.notes.cycles):
+        done = len(world.notes.cycles)
+        time.sleep(0.5)
+    return done
+
+
+def test_what_was_expected_is_worth_no_cycle_of_its_own(world: World) -> None:
+    world.scheduler.pace = Pace(period_s=0.05, settle_s=0.01, late_s=1000, idle_s=1000)
+    world.node("a")
+    world.pod("p")
+    world.seen()
+    world.start()
+    world.until(lambda: len(world.places()) == 1)
+    world.seen()
+    assert settled(world) == 1, "its own binding is no news"
+    world.api.patch(PODS, "n", "p", {"status": {"phase": "Running"}}, subresource="status")
+    assert settled(world) == 1, "nor that the pod runs where it was bound to"
+    world.api.patch(PODS, "n", "p", {"status": {"phase": "Succeeded"}}, subresource="status")
+    world.until(lambda: len(world.notes.cycles) == 2)
+
+
+def test_what_was_expected_is_looked_at_late(world: World) -> None:
+    world.scheduler.pace = Pace(period_s=0.05, settle_s=0.01, late_s=0.5, idle_s=1000)
+    world.node("a")
+    world.pod("p")
+    world.seen()
+    world.start()
+    world.until(lambda: len(world.notes.cycles) == 2)
+    assert [pod.node for gang in world.notes.cycles[1].snapshot.gangs for pod in gang.pods] == ["a"]
+    assert settled(world) == 2
+
+
+def test_a_pod_that_came_while_its_gang_was_being_bound_has_its_turn_after_that(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.scheduler.pace = Pace(period_s=0.05, settle_s=0.01, late_s=1000, idle_s=1000)
+    create, go_on = world.api.create, threading.Event()
+
+    def slow(resource: Resource, namespace: str, body: Any, *, subresource: str = "") -> Object:
+        if subresource == "binding":
+            go_on.wait(20)
+        return create(resource, namespace, body, subresource=subresource)
+
+    monkeypatch.setattr(world.api, "create", slow)
+    world.node("a", gpus=16)
+    world.gang("g", 1)
+    world.seen()
+    world.start()
+    world.until(lambda: bool(world.scheduler.binder.open))
+    world.pod("late", group="g")
+    world.until(lambda: any("n/g" in cycle.busy for cycle in world.notes.cycles))
+    assert settled(world) == 2
+    go_on.set()
+    world.until(lambda: len(world.places()) == 2)
+
+
 def test_a_dry_run_changes_nothing() -> None:
     world = World(dry_run=True)
     try:

@@ -99,8 +99,26 @@ class World:
         metadata = {"namespace": "ns", "name": "pg-job-u-job", "uid": "g"}
         self.kinds["pod_groups"]["g"] = {"metadata": metadata, "spec": {"queue": "q", "minMember": 3}}
 
+    def add_maker(self, kind: str, group: str) -> None:
+        """Somebody who made the job; the job says so from now on."""
+        maker = {
+            "apiVersion": f"{group}/v1",
+            "kind": kind,
+            "metadata": {"namespace": "ns", "name": "above", "uid": "a"},
+        }
+        self.kinds["other"]["above"] = maker
+        reference = {"apiVersion": maker["apiVersion"], "kind": kind, "name": "above", "uid": "a", "controller": True}
+        self.change("other", "job", lambda job: job["metadata"].update(ownerReferences=[reference]))
+
+    def add_worker(self, leader: str) -> None:
+        """A pod that another pod made, as workers of a LeaderWorkerSet."""
+        if leader in self.kinds["pods"]:
+            metadata = self.kinds["pods"][leader]["metadata"]
+            self.kinds["pods"]["worker"] = pod("worker", {"apiVersion": "v1", "kind": "Pod", "metadata": metadata})
+
 
 NAMES = ("plain", "j0", "j1", "stored", "shared", "new1", "new2")
+SKIP, POOL = "kai.scheduler/skip-podgrouper", "kai.scheduler/node-pool"
 SHARED_ON = {"runai-gpu-group": "device"}
 
 EDITS: dict[str, Callable[[World, str], object]] = {
@@ -124,6 +142,17 @@ EDITS: dict[str, Callable[[World, str], object]] = {
     "pod-group": lambda w, _: w.add_pod_group(),
     "no-pod-group": lambda w, _: w.kinds["pod_groups"].clear(),
     "job": lambda w, _: w.change("other", "job", lambda j: j["metadata"].update(annotations={})),
+    "no-job": lambda w, _: w.kinds["other"].pop("job", None),
+    "job-again": lambda w, _: w.kinds["other"].update(job=copy.deepcopy(JOB)),
+    "job-set": lambda w, _: w.add_maker("JobSet", "jobset.x-k8s.io"),
+    "cron-job": lambda w, _: w.add_maker("CronJob", "batch"),
+    "no-maker": lambda w, _: w.kinds["other"].pop("above", None),
+    "worker": lambda w, n: w.add_worker(n),
+    "skip": lambda w, _: w.change("other", "job", lambda j: j["metadata"].update(labels={SKIP: "true"})),
+    "pool": lambda w, _: w.change("other", "job", lambda j: j["metadata"].update(labels={POOL: "another"})),
+    "by-hand": lambda w, n: w.change(
+        "pods", n, lambda p: p["metadata"].update(annotations={"pod-group-name": "pg-job-u-job"})
+    ),
     "node": lambda w, _: w.change(
         "nodes", "n1", lambda x: x["metadata"]["labels"].update({"nvidia.com/mig.strategy": "single"})
     ),
@@ -166,3 +195,27 @@ def test_what_is_gone_is_forgotten() -> None:
     world.snapshot(recall)
     assert not recall._pods
     assert recall._made.keys() <= {"owners"}
+
+
+def test_owners_are_looked_for_again_only_where_one_of_them_changed() -> None:
+    world, recall = World(), Recall()
+
+    def members() -> dict[str, object]:
+        world.snapshot(recall)
+        return {known.member.pod.key: known.member for known in recall.members._before.values()}
+
+    before = members()
+    EDITS["job"](world, "")
+    after = members()
+    assert after["ns/plain"] is before["ns/plain"]
+    assert after["ns/j0"] is not before["ns/j0"]
+    assert members()["ns/j0"] is after["ns/j0"], "nothing changed"
+
+
+def test_a_node_that_did_not_change_is_the_very_same_object() -> None:
+    world, recall = World(), Recall()
+    before = {found.name: found for found in world.snapshot(recall).nodes}
+    EDITS["node"](world, "")
+    after = {found.name: found for found in world.snapshot(recall).nodes}
+    assert after["n2"] is before["n2"]
+    assert after["n1"] is not before["n1"]

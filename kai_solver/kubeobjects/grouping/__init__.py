@@ -5,8 +5,8 @@ The answer is the PodGroup object that KAI's own pod grouper would write, so tha
 to gang, and a controller can create exactly what the offline import uses.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from kai_solver.errors import InputError
@@ -41,6 +41,10 @@ class Grouped:
     own: OwnGroup | None
 
 
+Claim = tuple[PodGrouper, str]
+"""The family that has a pod, and its name of the pod's gang."""
+
+
 @dataclass(frozen=True, slots=True)
 class Claimed:
     """Pods that one family puts into one gang: what a PodGroup is made of. ``name``: of the PodGroup."""
@@ -49,11 +53,12 @@ class Claimed:
     namespace: str
     name: str
     members: list[Member]
+    key: str = field(init=False)
+    """``namespace/name`` of the PodGroup."""
 
-    @property
-    def key(self) -> str:
-        """``namespace/name`` of the PodGroup."""
-        return f"{self.namespace}/{self.name}"
+    def __post_init__(self) -> None:
+        """Write the key once: it is asked for all the time."""
+        object.__setattr__(self, "key", f"{self.namespace}/{self.name}")
 
     @property
     def made_of(self) -> tuple[object, ...]:
@@ -72,36 +77,38 @@ class Claimed:
         return Grouped(written, group.podsets, queue, self.family.name, own)
 
 
-def claimed(members: Iterable[Member], families: Sequence[PodGrouper] | None = None) -> list[Claimed]:
-    """All ``members`` by gang, in the order in which the gangs' first pods come."""
-    found: dict[tuple[str, str, str], Claimed] = {}
-    asked = tuple(families or groupers())
-    for member in members:
-        family, name = _claim(member, asked)
-        key = (family.name, member.pod.namespace, name)
-        if key not in found:
-            found[key] = Claimed(family, member.pod.namespace, name, [])
-        found[key].members.append(member)
-    return list(found.values())
+def claim_of(member: Member) -> Claim:
+    """The family that has the pod, and its name of the pod's gang.
 
-
-def podsets_by_family(members: Sequence[Member]) -> Mapping[str, str]:
-    """Podset by pod as their family would have it, for pods that join a PodGroup that is there already."""
-    family, _ = _claim(members[0], groupers())
-    return _shape(family, members).podsets
-
-
-def claim_of(member: Member) -> str:
-    """Name of the gang that the pod's family would put it in."""
-    return _claim(member, groupers())[1]
-
-
-def _claim(member: Member, families: Sequence[PodGrouper]) -> tuple[PodGrouper, str]:
-    for family in families:
+    Raises
+    ------
+    InputError
+        No family claims the pod.
+    """
+    for family in groupers():
         name = family.claim(member)
         if name:
             return family, name
     raise InputError(f"no pod grouper claims pod {member.pod.key}", cure="Keep the default grouper")
+
+
+def claimed(members: Iterable[Member], claim: Callable[[Member], Claim] = claim_of) -> list[Claimed]:
+    """All ``members`` by gang, in the order in which the gangs' first pods come."""
+    found: dict[tuple[str, str, str], Claimed] = {}
+    for member in members:
+        family, name = claim(member)
+        namespace = member.pod.namespace
+        key = (family.name, namespace, name)
+        gang = found.get(key)
+        if gang is None:
+            gang = found[key] = Claimed(family, namespace, name, [])
+        gang.members.append(member)
+    return list(found.values())
+
+
+def podsets_by_family(family: PodGrouper, members: Sequence[Member]) -> Mapping[str, str]:
+    """Podset by pod as their family would have it, for pods that join a PodGroup that is there already."""
+    return _shape(family, members).podsets
 
 
 def _shape(family: PodGrouper, members: Sequence[Member]) -> Group:
@@ -115,6 +122,7 @@ def _shape(family: PodGrouper, members: Sequence[Member]) -> Group:
 __all__ = [
     "BUILT_IN",
     "ENTRY_POINTS",
+    "Claim",
     "Claimed",
     "Group",
     "Grouped",

@@ -1,16 +1,17 @@
 """Measure the controller on a real control plane: ``make bench-cluster``. Prints a table with the machine's load.
 
 The default scheduler gets the same pods first: it knows no gangs, queues or fairness, and says what this machine's
-control plane can do at all.
+control plane can do at all. ``--only steady`` and the like measure one part alone.
 """
 
+import argparse
 import os
 import signal
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,8 +24,10 @@ from tests.cluster.plane.plane import ADMIN, Plane, resident_mib, wait_for
 from tests.support.gotools import KUBERNETES, KWOK, go_module
 
 GPUS = 8
-NODE_COUNT, MANY_NODES = 500, 2000
-BURST, MANY = 4000, 16_000
+PARTS = ("default", "burst", "gangs", "singles", "steady")
+LEASE_S = 160
+"""Of nodes: 2,000 leases that are renewed every 10 s would be most of what two cores do."""
+
 GANG_SIZE, SMALL_GANG, SINGLES = 512, 64, 60
 LIMIT_S = 600.0
 BETWEEN_S, STEADY_S = 3.0, 60.0
@@ -47,18 +50,32 @@ class Witness(Checker):
         Checker.see_pod(self, kind, pod)
 
 
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Nodes and pods of the burst, and of the steady state."""
+
+    burst: tuple[int, int] = (500, 4000)
+    steady: tuple[int, int] = (2000, 16_000)
+
+
 def main() -> int:
-    """Run all measurements on one control plane."""
+    """Run the measurements that are asked for on one control plane."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", action="append", choices=PARTS, help="this part (more than one may be named)")
+    parser.add_argument("--burst", nargs=2, type=int, default=Sizes().burst, metavar=("NODES", "PODS"))
+    parser.add_argument("--steady", nargs=2, type=int, default=Sizes().steady, metavar=("NODES", "PODS"))
+    asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and not leave a control plane behind
     with tempfile.TemporaryDirectory(prefix="bench-cluster-") as work:
         folder = Path(work)
-        plane = Plane((go_module(KUBERNETES), go_module(KWOK)), folder)
+        plane = Plane((go_module(KUBERNETES), go_module(KWOK)), folder, lease_s=LEASE_S)
         try:
             plane.start()
             install(plane)
             print("| what | measured |\n|---|---|")
             witness = Witness(plane.url, plane.authority, ADMIN, partly_s=LIMIT_S)
-            for name, value in measured(Cluster(plane, folder, witness), witness):
+            sizes = Sizes(tuple(asked.burst), tuple(asked.steady))
+            for name, value in measured(Cluster(plane, folder, witness), witness, asked.only or PARTS, sizes):
                 print(f"| {name} | {value} |", flush=True)
             print(f"| load of the machine at the end | {', '.join(f'{one:.1f}' for one in os.getloadavg())} |")
         finally:
@@ -66,23 +83,33 @@ def main() -> int:
     return 0
 
 
-def measured(cluster: Cluster, witness: Witness) -> Iterator[Row]:
+def measured(cluster: Cluster, witness: Witness, parts: Sequence[str], sizes: Sizes) -> Iterator[Row]:
     """Name and value of each measurement, as it ends."""
     witness.start()
-    _grow(cluster, NODE_COUNT)
+    _grow(cluster, sizes.burst[0])
     cluster.queues(research=-1)
-    cluster.plane.scheduler.start()
-    yield from _burst(cluster, witness, "default-scheduler")
-    cluster.plane.scheduler.kill()
-    clear_work(cluster.plane)
+    if "default" in parts:
+        cluster.plane.scheduler.start()
+        yield from _burst(cluster, witness, "default-scheduler", sizes.burst)
+        cluster.plane.scheduler.kill()
+        clear_work(cluster.plane)
     replica = cluster.controller(budget=None, idle="30s", leadership={"enabled": False})
     try:
-        yield from _burst(cluster, witness, "kai-scheduler")
-        clear_work(cluster.plane)
-        for size in (GANG_SIZE, SMALL_GANG):
+        if "burst" in parts:
+            before_s = _cpu_s(replica)
+            yield from _burst(cluster, witness, "kai-scheduler", sizes.burst)
+            used_s = _cpu_s(replica) - before_s
+            yield (
+                "kai-scheduler: CPU of the controller and its solver, a pod",
+                f"{used_s / sizes.burst[1] * 1e3:.2f} ms",
+            )
+            clear_work(cluster.plane)
+        for size in (GANG_SIZE, SMALL_GANG) if "gangs" in parts else ():
             yield from _gang(cluster, witness, size)
-        yield from _singles(cluster, witness)
-        yield from _steady(cluster, witness, replica)
+        if "singles" in parts:
+            yield from _singles(cluster, witness)
+        if "steady" in parts:
+            yield from _steady(cluster, witness, replica, sizes.steady)
         yield "the checker objects to", str(witness.complaints or "nothing")
     finally:
         replica.component.kill()
@@ -97,14 +124,14 @@ def _grow(cluster: Cluster, count: int) -> None:
     cluster.wait_nodes(count, LIMIT_S)
 
 
-def _burst(cluster: Cluster, witness: Witness, scheduler: str) -> Iterator[Row]:
-    prefix = f"{scheduler}-"
-    bodies = [pod(f"{prefix}{index}", "research", 1, scheduler=scheduler) for index in range(BURST)]
+def _burst(cluster: Cluster, witness: Witness, scheduler: str, size: tuple[int, int]) -> Iterator[Row]:
+    prefix, (nodes, pods) = f"{scheduler}-", size
+    bodies = [pod(f"{prefix}{index}", "research", 1, scheduler=scheduler) for index in range(pods)]
     began_s = time.monotonic()
     created_s = create(cluster.plane, SPACE, bodies)
-    wait_for("all are bound", lambda: _bound(witness, prefix) >= BURST, LIMIT_S, 0.05)
+    wait_for("all are bound", lambda: _bound(witness, prefix) >= pods, LIMIT_S, 0.05)
     ends_s = [when_s for name, when_s in witness.bound_s.items() if name.startswith(prefix)]
-    yield f"{scheduler}: {BURST} one-GPU pods on {NODE_COUNT} nodes, created within", f"{created_s - began_s:.1f} s"
+    yield f"{scheduler}: {pods} one-GPU pods on {nodes} nodes, created within", f"{created_s - began_s:.1f} s"
     yield f"{scheduler}: bound at the last creation", str(sum(when_s <= created_s for when_s in ends_s))
     yield f"{scheduler}: all bound after the last creation", f"{max(ends_s) - created_s:.1f} s"
 
@@ -136,20 +163,18 @@ def _singles(cluster: Cluster, witness: Witness) -> Iterator[Row]:
     yield f"the slowest of {SINGLES}", f"{took_s[-1] * 1000:.0f} ms"
 
 
-def _steady(cluster: Cluster, witness: Witness, replica: Replica) -> Iterator[Row]:
-    """Pods that another scheduler's hand bound: the controller only has to know them."""
-    _grow(cluster, MANY_NODES)
-    bodies = [
-        pod(f"steady-{index}", "research", 1, nodeName=f"node-{index % MANY_NODES}")
-        for index in range(MANY - len(witness.pods))
-    ]
-    create(cluster.plane, SPACE, bodies)
-    wait_for("all of them run", lambda: _running(witness) >= MANY, LIMIT_S, 1.0)
+def _steady(cluster: Cluster, witness: Witness, replica: Replica, size: tuple[int, int]) -> Iterator[Row]:
+    """Pods that somebody else's hand bound: the controller only has to know them."""
+    nodes, pods = size
+    _grow(cluster, nodes)
+    there = len(witness.pods)
+    bodies = [pod(f"steady-{index}", "research", 1, nodeName=f"node-{index % nodes}") for index in range(there, pods)]
+    create(cluster.plane, SPACE, bodies, running=True)
+    wait_for("all of them run", lambda: _running(witness) >= pods, LIMIT_S, 1.0)
     time.sleep(STEADY_S)
-    before_s = _cpu_s(replica)
+    before_s, what = _cpu_s(replica), f"{nodes} nodes, {_running(witness)} running pods"
     time.sleep(STEADY_S)
     share = (_cpu_s(replica) - before_s) / STEADY_S
-    what = f"{MANY_NODES} nodes, {MANY} running pods"
     yield f"CPU when nothing changes, {what}", f"{share:.1%} of a core"
     yield f"memory of the controller and its solver, {what}", f"{sum(map(resident_mib, _family(replica))):.0f} MB"
 

@@ -152,10 +152,13 @@ class Plane:
         Folders of the built programs: Kubernetes with etcd, and kwok.
     folder
         For data, keys and logs.
+    lease_s
+        How long a node may be silent; its kubelet renews its lease four times as often.
     """
 
-    def __init__(self, programs: tuple[Path, Path], folder: Path) -> None:
+    def __init__(self, programs: tuple[Path, Path], folder: Path, lease_s: int = 40) -> None:
         self.folder = folder
+        self._lease_s = lease_s
         self.port, self._etcd_port, self._peer_port = free_ports(3)
         self.url = f"https://127.0.0.1:{self.port}"
         self.authority = folder / "certs" / "apiserver.crt"
@@ -272,6 +275,7 @@ class Plane:
             "--kube-api-qps=500",
             "--kube-api-burst=1000",
             "--concurrent-job-syncs=10",
+            f"--node-monitor-grace-period={self._lease_s + 10}s",
             GATES,
         ]
 
@@ -289,5 +293,5 @@ class Plane:
             f"--kubeconfig={self.kubeconfig}",
             f"--config={HERE / 'stages.yaml'}",
             "--manage-all-nodes=true",
-            "--node-lease-duration-seconds=40",
+            f"--node-lease-duration-seconds={self._lease_s}",
         ]
