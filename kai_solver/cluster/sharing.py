@@ -67,8 +67,11 @@ class ReservationPod:
         }
         if self.runtime_class:
             spec["runtimeClassName"] = self.runtime_class
+        # A wish: which device it gets is the device plugin's to say.
+        wished = dict(zip(seat.groups, seat.devices, strict=False)).get(group)
+        annotations = {KEPT: "true"} | ({names.OWN_WISHED: str(wished[0])} if wished else {})
         metadata = {"name": name, "namespace": names.RESERVATION_NAMESPACE, "labels": labels}
-        return {"metadata": {**metadata, "annotations": {KEPT: "true"}}, "spec": spec}
+        return {"metadata": {**metadata, "annotations": annotations}, "spec": spec}
 
 
 @dataclass(slots=True)

@@ -47,6 +47,7 @@ class ClusterGauges:
         if problem is not None:
             self._queues(problem)
             self._set(self.metrics.free_block, free_blocks(problem))
+            self._set(self.metrics.held_gpus, held_gpus(problem))
 
     def bound(self, outcome: GangBound) -> None:
         """Nothing: bindings show in the next cycle."""
@@ -106,6 +107,17 @@ def free_blocks(problem: Problem) -> dict[Labels, float]:
         best = np.maximum(best, run)
     found = zip(problem.nodes, best.tolist(), strict=True)
     return {(node.name,): float(most) for node, most in found if node.gpus}
+
+
+def held_gpus(problem: Problem) -> dict[Labels, float]:
+    """GPUs that pods hold, parts as parts, by how it is known which they are; all three kinds are there."""
+    milli = {"fact": 0, "wish": 0, "unknown": 0}
+    for pod, devices in problem.seats.items():
+        if devices:
+            held = problem.pods[pod]
+            known, _ = held.known_devices
+            milli[known] += len(devices) * held.gpu.milli_on(problem.nodes[problem.pod_node[pod]].gpu_memory_mib)
+    return {(known,): amount / MILLI for known, amount in milli.items()}
 
 
 def _amounts(problem: Problem) -> tuple[object, object, object]:

@@ -64,6 +64,11 @@ class Groups:
         thought = (claim for claim in claims.claims if claim.extended and claim.key not in known)
         return {claim.key: claim.requests[0].device_class for claim in thought}
 
+    def gives_by_claim(self, node: str) -> bool:
+        """Whether GPUs of the node are given by resource claim: then an allocation says which, and not a wish."""
+        claims = self._snapshot.claims
+        return claims is not None and claims.lowered is not None and node in claims.lowered.gpus
+
     @cached_property
     def _nodes(self) -> dict[str, Node]:
         return {node.name: node for node in self._snapshot.nodes}

@@ -82,7 +82,7 @@ def _seat(bind: Bind, pod: Pod, group: str, groups: Groups) -> Seat:
             (names.RECEIVED_TYPE, received),
             *_zones(bind, groups.gpu_resources),
             *_membership(pod, group),
-            *_wished(bind),
+            *_wished(bind, groups),
         ),
         devices=tuple((device.index, device.milli) for device in bind.devices),
         claims=tuple((grant.claim, grant.devices) for grant in bind.claims if grant.claim not in groups.made),
@@ -96,9 +96,9 @@ def _zones(bind: Bind, gpu_resources: tuple[str, ...]) -> tuple[tuple[str, str],
     return ((names.NUMA_PREDICTED, placement_text(bind.zones, gpu_resources)),) if bind.zones else ()
 
 
-def _wished(bind: Bind) -> tuple[tuple[str, str], ...]:
-    """The GPUs that were chosen by their links: a wish, but where a resource claim allocates them."""
-    if bind.link is None:
+def _wished(bind: Bind, groups: Groups) -> tuple[tuple[str, str], ...]:
+    """The GPUs that were chosen by their links: a wish, for a device plugin may give others."""
+    if bind.link is None or groups.gives_by_claim(bind.node):
         return ()
     return ((names.OWN_WISHED, ",".join(str(device.index) for device in bind.devices)),)
 

@@ -102,6 +102,9 @@ class Metrics:
         self.free_block = self._gauge(
             "solver_largest_free_block_gpus", "Most free GPUs in one row on the node.", "node"
         )
+        self.held_gpus = self._gauge(
+            "solver_held_gpus", "GPUs that pods hold, by how it is known which: fact, wish or unknown.", "known"
+        )
         self.wait = self._histogram("solver_gang_wait_seconds", "From a gang's creation to its place.", _WAITS)
         self.binds = self._counter("solver_binds", "Pods bound, by outcome.", "outcome")
         self.evictions = self._counter("solver_evictions", "Evictions asked for, by outcome.", "outcome")

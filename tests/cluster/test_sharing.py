@@ -74,6 +74,7 @@ def test_a_reservation_pod_holds_a_whole_device_and_the_pod_is_told_its_group() 
     assert found["metadata"]["labels"]["app"] == "kai-resource-reservation"
     assert found["metadata"]["labels"]["runai-gpu-group"] == "g"
     assert found["metadata"]["annotations"]["karpenter.sh/do-not-disrupt"] == "true"
+    assert found["metadata"]["annotations"]["kai-solver/gpus"] == "0", "which device it had best get"
     assert found["spec"]["nodeName"] == "a"
     assert found["spec"]["tolerations"] == [toleration]
     assert found["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "1"}

@@ -11,7 +11,7 @@ from kai_solver.cluster.resources import PODS
 from kai_solver.cluster.store import Store
 from kai_solver.controller import reporting
 from kai_solver.controller.endings import Endings
-from kai_solver.controller.gauges import ClusterGauges
+from kai_solver.controller.gauges import ClusterGauges, held_gpus
 from kai_solver.controller.loop import Cycle, Evicted
 from kai_solver.controller.orders import Orders
 from kai_solver.controller.reporting import MetricReporter
@@ -29,7 +29,9 @@ from kai_solver.domain import (
     Snapshot,
     flat_gang,
 )
+from kai_solver.instances_io.native import snapshot_from_native
 from kai_solver.metrics import Metrics
+from kai_solver.reduction import build_problem
 from kai_solver.units import ResourceSchema
 from tests.controller.telling_world import World
 
@@ -93,6 +95,26 @@ def test_the_largest_free_row_of_gpus_is_told_by_node() -> None:
     metrics = measured(world)
     assert sample(metrics, "kai_solver_largest_free_block_gpus", node="a") == 5
     assert sample(metrics, "kai_solver_largest_free_block_gpus", node="cpu-only") is None
+
+
+def test_gpus_are_told_by_how_it_is_known_which_they_are() -> None:
+    """Facts of whatever writes them on the node, our own wishes, and pods of which nobody says anything."""
+    here = {"status": "Running", "node": "a"}
+    pods = [
+        here | {"gpus": 2, "devices": [0, 1]},
+        here | {"gpus": 3, "wishedDevices": [2, 3, 4]},
+        here | {"gpus": 1},
+        here | {"gpus": 0.5, "devices": [7]},
+        {"gpus": 1},
+    ]
+    document = {
+        "format": "kai-solver/v1",
+        "nodes": [{"name": "a", "gpus": 8}],
+        "queues": [{"name": "q"}],
+        "gangs": [{"name": f"g{at}", "queue": "q", "pods": [pod]} for at, pod in enumerate(pods)],
+    }
+    found = held_gpus(build_problem(snapshot_from_native(document)))
+    assert found == {("fact",): 2.5, ("wish",): 3, ("unknown",): 1}
 
 
 def test_what_is_gone_is_no_longer_measured_and_what_is_counted_elsewhere_grows() -> None:

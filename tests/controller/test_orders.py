@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kai_solver.controller.orders import orders_of
-from kai_solver.domain import Bind, Device, GpuLink, GpuRequest, Plan, Snapshot, ZoneShare
+from kai_solver.domain import Bind, ClaimDevice, Claims, Device, GpuLink, GpuRequest, Lowered, Plan, Snapshot, ZoneShare
 from kai_solver.kubeobjects import RawObjects, snapshot_from_objects
 
 
@@ -51,6 +51,13 @@ def test_pods_are_told_the_gpus_that_were_chosen_for_them(snapshot: Snapshot) ->
     devices = (Device(2, 1000), Device(5, 1000))
     assert annotations(snapshot, devices=devices, link=GpuLink("NV2", 50))["kai-solver/gpus"] == "2,5"
     assert "kai-solver/gpus" not in annotations(snapshot, devices=devices)
+
+
+def test_gpus_that_a_claim_is_allocated_are_no_wish(snapshot: Snapshot) -> None:
+    gpu = ClaimDevice("a", "gpu.nvidia.com", "a", "gpu-0")
+    claims = Claims(devices=(gpu,), lowered=Lowered(snapshot.schema, snapshot.nodes, gpus={"a": (gpu,)}))
+    told = annotations(replace(snapshot, claims=claims), devices=(Device(0, 1000),), link=GpuLink())
+    assert "kai-solver/gpus" not in told
 
 
 def test_pods_are_told_their_numa_zones_where_any_count(snapshot: Snapshot) -> None:
