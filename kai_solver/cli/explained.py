@@ -36,6 +36,7 @@ def _print_explanation(console: Console, explanation: Explanation) -> None:
     for fit in explanation.fits:
         _print_fit(console, fit)
     _section(console, "Domains", [fit.text for fit in explanation.domains])
+    _section(console, "Links", [explanation.link.text] if explanation.link else [])
     _section(console, "What would have to change", explanation.changes)
     _section(console, "Tried out, one change at a time", [_cure(cure) for cure in explanation.cures])
     if explanation.queues:

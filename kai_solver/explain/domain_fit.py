@@ -1,6 +1,7 @@
 """Gangs against the domains of their topology: which one limits them, and what a better place would give."""
 
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ def waiting_fits(after: Problem, gang: GangShape) -> Iterator[DomainFit]:
     """
     required = set(required_pods(gang))
     alike: dict[tuple[object, ...], list[tuple[str, list[int]]]] = {}
-    for node in _constrained(gang.root):
+    for node in _constrained(gang.root, "required"):
         pods = [pod for leaf in leaves_below(node) for pod in leaf.pending if pod in required]
         if pods:
             likeness = node.topology, tuple(sorted(after.by_shape(pods).items()))
@@ -53,27 +54,47 @@ def _waiting_fit(after: Problem, tree: DomainTree, level: int, parts: Sequence[t
 
 
 def placed_fits(after: Problem, gang: GangShape) -> Iterator[DomainFit]:
-    """For every level above single nodes: in how many domains the gang's pods lie, and how few would do now."""
+    """For every level above single nodes: in how many domains the gang's pods lie, and how few would do now.
+
+    Of its parts only those are told of that are in more domains of the level which they prefer than need be.
+    """
     name = named_topology(gang.gang.root, after.domains)
     pods = [pod for pod in gang.active if after.pod_node[pod] >= 0]
-    if name is None or len(pods) < 2:
+    if name is not None and len(pods) > 1:
+        tree, asked = after.domains[name], gang.root.topology
+        preferred = tree.level_index(asked.preferred) if asked is not None and asked.topology == name else None
+        for level, known in enumerate(tree.topology.levels):
+            if known.node_label != HOST:
+                yield from _placed_fit(after, tree, level, pods, preferred=level == preferred)
+    for part in _constrained(gang.root, "preferred"):
+        asked = part.topology
+        tree_of_it = after.domains.get(asked.topology) if asked is not None and part is not gang.root else None
+        wished = tree_of_it.level_index(asked.preferred) if tree_of_it is not None and asked is not None else None
+        own = [pod for leaf in leaves_below(part) for pod in leaf.active if after.pod_node[pod] >= 0]
+        if tree_of_it is not None and wished is not None and len(own) > 1:
+            fits = _placed_fit(after, tree_of_it, wished, own, part.name, preferred=True)
+            yield from (fit for fit in fits if fit.lies > 1)
+
+
+def _placed_fit(
+    after: Problem, tree: DomainTree, level: int, pods: Sequence[int], part: str = "", *, preferred: bool
+) -> Iterator[DomainFit]:
+    label = tree.topology.levels[level].node_label
+    lies = np.unique(tree.domain_of[level][[after.pod_node[pod] for pod in pods]])
+    if -1 in lies:
         return
-    tree = after.domains[name]
-    for level, of_node in enumerate(tree.domain_of):
-        label = tree.topology.levels[level].node_label
-        lies = np.unique(of_node[[after.pod_node[pod] for pod in pods]])
-        if label == HOST or -1 in lies:
-            continue
-        best = _rooms(after, tree, level, pods, own=True)
-        few = _fewest(best, len(pods))
-        yield DomainFit("", name, label, len(pods), _placed_text(label, len(pods), len(lies), few), tuple(few))
+    best = _rooms(after, tree, level, pods, own=True)
+    few = _fewest(best, len(pods))
+    text = _placed_text(label, len(pods), len(lies), few, best, preferred=preferred and len(lies) > 1)
+    text = f"subgroup {part}: {text}" if part else text
+    yield DomainFit(part, tree.topology.name, label, len(pods), text, tuple(few), len(lies), preferred)
 
 
-def _constrained(node: TreeNode | Leaf) -> Iterator[TreeNode | Leaf]:
-    if node.topology is not None and node.topology.required:
+def _constrained(node: TreeNode | Leaf, by: Literal["required", "preferred"]) -> Iterator[TreeNode | Leaf]:
+    if node.topology is not None and getattr(node.topology, by):
         yield node
     for child in () if isinstance(node, Leaf) else node.children:
-        yield from _constrained(child)
+        yield from _constrained(child, by)
 
 
 def _rooms(after: Problem, tree: DomainTree, level: int, pods: Sequence[int], *, own: bool = False) -> list[DomainRoom]:
@@ -121,11 +142,18 @@ def _fewest(best: Sequence[DomainRoom], pods: int) -> list[DomainRoom]:
     return chosen
 
 
-def _placed_text(level: str, pods: int, lies: int, few: Sequence[DomainRoom]) -> str:
+def _placed_text(
+    level: str, pods: int, lies: int, few: Sequence[DomainRoom], best: Sequence[DomainRoom], *, preferred: bool
+) -> str:
     here = f"{pods} pods in {lies} domain{'s' if lies > 1 else ''} of {level}"
-    if lies <= len(few):
+    here = f"{here}, of which they prefer one" if preferred else here
+    if lies > len(few):
+        return f"{here}, where {len(few)} would do: {_listed(few)}"
+    able = [room.domain for room in best if room.empty >= pods]
+    if lies == 1 or not able:
         return f"{here}: no fewer would take them now"
-    return f"{here}, where {len(few)} would do: {_listed(few)}"
+    more = f" (or {len(able) - 1} more)" if len(able) > 1 else ""
+    return f"{here}: no fewer would take them now; {able[0]}{more} would if it were empty"
 
 
 def _listed(rooms: Sequence[DomainRoom]) -> str:

@@ -10,6 +10,8 @@ from kai_solver.explain.domain_fit import placed_fits, waiting_fits
 from kai_solver.explain.events import events_of
 from kai_solver.explain.explanation import Explanation, GangState
 from kai_solver.explain.fit_texts import kai_text, kubernetes_text
+from kai_solver.explain.gpu_boards import GpuBoards
+from kai_solver.explain.link_fit import link_fit
 from kai_solver.explain.node_fit import NodeFit
 from kai_solver.explain.queue_lines import chain_lines
 from kai_solver.reduction import build_problem
@@ -39,6 +41,7 @@ class Explainer:
         self._before = build_problem(snapshot)
         self._after = build_problem(carried_out(snapshot, plan))
         self._fit = NodeFit(self._after)
+        self._boards = GpuBoards(snapshot, plan)
         self._shapes = {shape.gang.key: shape for shape in self._after.gangs}
 
     def pending_gangs(self) -> tuple[str, ...]:
@@ -52,9 +55,11 @@ class Explainer:
         events = tuple(events_of(self.snapshot, self.plan, gang))
         chain = chain_lines(self._before, self._after, gang.queue)
         if entry is None:
-            lies = tuple(placed_fits(self._after, self._shapes[gang.key])) if gang.key in self._shapes else ()
+            placed = self._shapes.get(gang.key)
+            lies = tuple(placed_fits(self._after, placed)) if placed else ()
+            link = link_fit(self._boards, self._after, placed) if placed else None
             who = gang.key, self._state(gang), gang.queue, gang.queue_source
-            return Explanation(*who, queues=chain, domains=lies, events=events)
+            return Explanation(*who, queues=chain, domains=lies, link=link, events=events)
         shape = self._shapes.get(gang.key)
         blocking = entry.proof.blocking
         tried = cures(self.snapshot, gang.key, blocking, self._replan) if self._replan is not None else ()

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from kai_solver.domain import Proof, QueueVector
+from kai_solver.domain import Knowing, Proof, QueueVector
 from kai_solver.explain.cures import Cure
 from kai_solver.explain.events import Event
 from kai_solver.units import QUEUE_RESOURCES
@@ -119,6 +119,8 @@ class DomainFit:
         One sentence for people.
     best
         Domains with the most room, best first; of a gang that runs, the fewest that would take it now.
+    lies, preferred
+        Of a gang that runs: in how many domains it lies, and whether one of them is what it prefers.
     """
 
     part: str
@@ -127,6 +129,56 @@ class DomainFit:
     pods: int
     text: str
     best: tuple[DomainRoom, ...]
+    lies: int = 0
+    preferred: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BetterLink:
+    """A set of GPUs with a faster weakest link.
+
+    ``when``: ``now``, or if the node were ``empty``. ``gpus`` is empty where any of the node would do.
+    """
+
+    node: str
+    gpus: tuple[int, ...]
+    kind: str
+    gb_s: int
+    when: Literal["now", "empty"]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkFit:
+    """The slowest link between the GPUs of one pod of a gang that has its places.
+
+    Attributes
+    ----------
+    pods, untold
+        How many pods have several whole GPUs, and of how many of them the link is not known.
+    between
+        What joins their nodes: empty for one node, the name of the clique that they share, or ``network``.
+    text
+        For people.
+    pod, node, gpus, kind, gb_s
+        The slowest pod, its node, and the weakest link of the best ring through its GPUs: between which two (none: any
+        of the node), what it is, GB/s in one direction. Empty and 0 where none is known.
+    known
+        How it is known which GPUs the pod has.
+    better
+        What another place would give, the nearest to be had first; empty: nothing more.
+    """
+
+    pods: int
+    untold: int
+    between: str
+    text: str
+    pod: str = ""
+    node: str = ""
+    gpus: tuple[int, ...] = ()
+    kind: str = ""
+    gb_s: int = 0
+    known: Knowing = "unknown"
+    better: tuple[BetterLink, ...] = ()
 
 
 GangState = Literal["pending", "placed", "running", "moved", "evicted"]
@@ -146,6 +198,8 @@ class Explanation:
         From the gang's queue up to the root; allocation as the plan leaves it.
     domains
         Where it waits: which domains could hold its parts. Where it runs: in how many it lies, and how few would do.
+    link
+        The slowest link between the GPUs of a gang that has its places; None where it has no pod with several.
     changes
         What would have to change, one sentence each.
     cures
@@ -168,6 +222,7 @@ class Explanation:
     queues: tuple[QueueLine, ...] = ()
     fits: tuple[PodFit, ...] = ()
     domains: tuple[DomainFit, ...] = ()
+    link: LinkFit | None = None
     changes: tuple[str, ...] = ()
     cures: tuple[Cure, ...] = ()
     kai: str = ""
@@ -188,6 +243,7 @@ class Explanation:
             "queues": [line.document() for line in self.queues],
             "fits": [asdict(fit) for fit in self.fits],
             "domains": [asdict(fit) for fit in self.domains],
+            "link": asdict(self.link) if self.link else None,
             "changes": list(self.changes),
             "cures": [asdict(cure) for cure in self.cures],
             "kai": self.kai,

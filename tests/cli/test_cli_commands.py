@@ -157,6 +157,18 @@ def test_explain_says_who_named_the_queue(tmp_path: Path) -> None:
     assert json.loads(run("explain", file, *GREEDY, "--json").stdout)[0]["queue_source"] == "label project"
 
 
+def test_explain_names_the_slowest_link_of_a_gang_and_a_better_set(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(
+        "format: kai-solver/v1\nnodes: [{name: n0, gpus: 8, gpuTopology: dgx1-v100-8}]\nqueues: [{name: q, quota: 8}]\n"
+        "gangs: [{name: g, queue: q, pods: [{gpus: 2, status: Running, node: n0, devices: [0, 1]}]}]\n"
+    )
+    done = run("explain", file, "g", *GREEDY)
+    assert "25 GB/s over NV1 between GPUs 0 and 1 of n0 (pod g-0); 50 GB/s over NV2 on n0 now" in done.stdout
+    link = json.loads(run("explain", file, "g", *GREEDY, "--json").stdout)["link"]
+    assert (link["node"], link["gpus"], link["gb_s"], link["better"][0]["gb_s"]) == ("n0", [0, 1], 25, 50)
+
+
 def test_explain_without_a_gang_explains_all_that_are_pending(case: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     run("solve", case, *GREEDY, "--output", plan)

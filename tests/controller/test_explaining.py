@@ -14,7 +14,7 @@ from kai_solver.cli.app import app
 from kai_solver.cli.served import explanation_of
 from kai_solver.cluster.lease import Lease
 from kai_solver.cluster.memory import MemoryApi
-from kai_solver.cluster.resources import PODS
+from kai_solver.cluster.resources import NODES, PODS
 from kai_solver.controller.app import Controller
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.errors import InputError
@@ -62,6 +62,22 @@ def test_who_waits_is_explained_as_offline(asked: Asked) -> None:
 
 def test_who_runs_is_explained_too(asked: Asked) -> None:
     until(lambda: orjson.loads(asked.get("?pod=runs").data)["state"] in ("placed", "running"))
+
+
+def test_the_link_that_limits_who_is_placed_is_told() -> None:
+    """The node's annotation says how its GPUs are linked."""
+    api, (port,) = cluster(), free_ports(1)
+    api.patch(NODES, "", "a", {"metadata": {"annotations": {"kai-solver/gpu-topology": "dgx1-v100-8"}}})
+    pod(api, "pair", gpus=2)
+    with capture_logs(), running(api, health_bind_address=f"127.0.0.1:{port}") as replica:
+        asked = Asked(api, replica, f"http://127.0.0.1:{port}")
+
+        until(lambda: bound(api) == {"pair"} and asked.says("?pod=pair")[0] == 200)
+        found = orjson.loads(asked.get("?pod=pair").data)
+        link = found["link"]
+        assert (link["pod"], link["known"], link["kind"], link["gb_s"]) == ("n/pair", "wish", "NV2", 50)
+        assert "50 GB/s over NV2 between GPUs" in run("n/pair", "--server", asked.server).stdout
+        assert explanation_of(found).link is not None
 
 
 def test_the_namespace_is_needed_only_where_names_meet(asked: Asked) -> None:

@@ -106,6 +106,31 @@ def test_who_cannot_lie_nearer_is_told_that() -> None:
     assert clique.text == "2 pods in 2 domains of clique: no fewer would take them now"
 
 
+def test_a_preferred_domain_that_was_not_reached_is_told_with_what_would_do() -> None:
+    prefers = TopologyConstraint("nvlink", preferred="clique")
+    runs = gang("r", (PodSet("w", 2),), ("c0-0", "c1-0"))
+    runs = replace(runs, root=replace(runs.root, topology=prefers))
+    others = gang("o", (PodSet("w", 1),), ("c1-1",))
+    block, clique = domains_of("r", nodes(c0=1, c1=2), runs, others)
+    assert (block.preferred, clique.preferred, clique.lies) == (False, True, 2)
+    assert clique.text == (
+        "2 pods in 2 domains of clique, of which they prefer one: no fewer would take them now; "
+        "b/c1 would if it were empty"
+    )
+    *_, clique = domains_of("r", nodes(c0=1, c1=2), runs)
+    assert clique.text == "2 pods in 2 domains of clique, of which they prefer one, where 1 would do: b/c1 (2)"
+
+
+def test_a_part_that_reaches_the_domain_it_prefers_is_not_told_of() -> None:
+    prefers = TopologyConstraint("nvlink", preferred="clique")
+    parts = PodSet("apart", 2, prefers), PodSet("near", 2, prefers)
+    runs = gang("r", parts, ("c0-0", "c1-0", "c2-0", "c2-1"))
+    *_, apart = domains_of("r", nodes(c0=1, c1=1, c2=2), runs)
+    assert (apart.part, apart.lies) == ("apart", 2)
+    assert apart.text.startswith("subgroup apart: 2 pods in 2 domains of clique, of which they prefer one: no fewer")
+    assert apart.text.endswith("b/c2 would if it were empty")
+
+
 def test_without_topologies_nothing_is_said() -> None:
     here = [replace(node, labels={}) for node in nodes(c0=2)]
     assert domains_of("w", here, gang("w", (PodSet("w", 1),))) == ()
