@@ -77,8 +77,9 @@ def controller(
 
 
 def _run(settings: "ControllerSettings", embedded: bool, seconds: float | None) -> Exit:
-    from kai_solver.controller.app import Controller, refuse_beside_kai
+    from kai_solver.controller.app import Controller
     from kai_solver.controller.logs import configure_logs
+    from kai_solver.controller.rival import Rival
 
     if embedded:
         from kai_solver.cli.embedded import run_embedded
@@ -90,7 +91,7 @@ def _run(settings: "ControllerSettings", embedded: bool, seconds: float | None) 
     gc.set_threshold(*_COLLECTED_AFTER)
     api = connect(settings.kubeconfig, settings.context, connections=2 * settings.workers.writes + 32)
     if not settings.dry_run:
-        refuse_beside_kai(api, settings)
+        Rival(api, settings).refuse()
     replica = Controller(api, settings)
     stopping(replica.stop, seconds)
     return Exit.FINE if replica.run() else Exit.FAILURE

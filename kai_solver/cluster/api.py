@@ -82,8 +82,10 @@ class WatchEvent:
 class Api(Protocol):
     """An API server. Every method may raise `ApiError`; all may be called from any thread."""
 
-    def page(self, resource: Resource, *, namespace: str = "", limit: int = 500, continue_: str = "") -> Page:
-        """One page of a collection; a kind that is not installed is `ApiError` with ``is_missing``."""
+    def page(
+        self, resource: Resource, *, namespace: str = "", limit: int = 500, continue_: str = "", name: str = ""
+    ) -> Page:
+        """One page of a collection, or of those of one ``name``; `ApiError` ``is_missing``: there is no such kind."""
         ...
 
     def watch(self, resource: Resource, resource_version: str, timeout_s: float) -> Iterator[WatchEvent]:

@@ -182,28 +182,6 @@ class Lease:
         return text if "." in text else text.replace("Z", ".000000Z")
 
 
-def is_live(api: Api, namespace: str, name: str, wait_s: float, sleep: Callable[[float], None] = time.sleep) -> bool:
-    """Whether somebody renews the lease: it has a holder, and changes within ``wait_s`` seconds.
-
-    Looking twice needs no clock that agrees with the holder's; KAI's scheduler renews every 5 seconds.
-    """
-    before = _read(api, namespace, name)
-    if not before.get("holderIdentity"):
-        return False
-    sleep(wait_s)
-    return _read(api, namespace, name) != before
-
-
-def _read(api: Api, namespace: str, name: str) -> dict[str, Any]:
-    """What a lease says; nothing where there is none."""
-    try:
-        return _spec(api.get(LEASES, namespace, name))
-    except ApiError as error:
-        if error.is_missing:
-            return {}
-        raise
-
-
 def _spec(lease: Object) -> dict[str, Any]:
     spec = lease.get("spec")
     return spec if isinstance(spec, dict) else {}

@@ -54,10 +54,15 @@ class MemoryApi:
             self._news[resource] = threading.Condition(self._lock)
             self._served |= {resource}
 
-    def page(self, resource: Resource, *, namespace: str = "", limit: int = 500, continue_: str = "") -> Page:
+    def page(
+        self, resource: Resource, *, namespace: str = "", limit: int = 500, continue_: str = "", name: str = ""
+    ) -> Page:
         """One page; pages go on at a position, as nothing is expected to change between them."""
         with self._lock:
-            found = [item for item in self._kind(resource).values() if not namespace or _namespace(item) == namespace]
+            kept = self._kind(resource).values()
+            found = [
+                item for item in kept if namespace in ("", _namespace(item)) and name in ("", meta(item).get("name"))
+            ]
             start = int(continue_ or 0)
             page = [copy.deepcopy(item) for item in found[start : start + limit]]
             more = str(start + limit) if start + limit < len(found) else ""

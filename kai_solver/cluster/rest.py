@@ -74,9 +74,12 @@ class RestApi:
         self._pool = self._client.rest_client.pool_manager
         self._user_agent = user_agent
 
-    def page(self, resource: Resource, *, namespace: str = "", limit: int = 500, continue_: str = "") -> Page:
+    def page(
+        self, resource: Resource, *, namespace: str = "", limit: int = 500, continue_: str = "", name: str = ""
+    ) -> Page:
         """One page of a collection."""
         fields = {"limit": str(limit)} | ({"continue": continue_} if continue_ else {})
+        fields |= {"fieldSelector": f"metadata.name={name}"} if name else {}
         found = self._call("GET", resource.path(namespace), fields=fields)
         metadata, items = found.get("metadata"), found.get("items")
         if not isinstance(metadata, dict) or not isinstance(items, list | None):

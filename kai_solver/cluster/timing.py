@@ -20,10 +20,12 @@ class TimedApi:
         self._observe = observe
         self._clock = clock
 
-    def page(self, resource: Resource, *, namespace: str = "", limit: int = 500, continue_: str = "") -> Page:
+    def page(
+        self, resource: Resource, *, namespace: str = "", limit: int = 500, continue_: str = "", name: str = ""
+    ) -> Page:
         """One page of a collection."""
         with self._timed("list"):
-            return self._api.page(resource, namespace=namespace, limit=limit, continue_=continue_)
+            return self._api.page(resource, namespace=namespace, limit=limit, continue_=continue_, name=name)
 
     def watch(self, resource: Resource, resource_version: str, timeout_s: float) -> Iterator[WatchEvent]:
         """Changes of a collection."""

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from kai_solver.cluster import lease
 from kai_solver.cluster.api import Api, ApiError
 from kai_solver.cluster.reflector import Reflector
 from kai_solver.cluster.resources import Resource
@@ -18,7 +17,6 @@ from kai_solver.controller.loop import Reporter, Scheduler
 from kai_solver.controller.server import Answer, Route, Server, download, metrics, probe
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.controller.wiring import kube_settings, wire
-from kai_solver.errors import InputError
 from kai_solver.kubeobjects import export_kai_snapshot
 from kai_solver.metrics import Metrics
 
@@ -92,6 +90,7 @@ class Controller:
             self._start(lambda: parts.lease.run(self._on_lost))
         if acts:
             self._start(lambda: parts.preparing.clean(self.stop))
+            self._start(lambda: parts.rival.run(self.stop))
         try:
             with parts.decider:
                 parts.scheduler.run(self.stop)
@@ -121,6 +120,8 @@ class Controller:
         missing = self._parts.known.missing
         if missing:
             return f"not listed yet: {', '.join(missing)}"
+        if self._parts.rival.problem:
+            return f"{self._parts.rival.problem}; nothing is decided here"
         return self.webhook.not_ready() if self.webhook else ""
 
     def explain(self, query: Mapping[str, str]) -> Answer:
@@ -202,20 +203,3 @@ class Controller:
     def _complain(self, resource: Resource, error: ApiError) -> None:
         self.metrics.relists.labels(resource.name, error.reason).inc()
         _LOG.warning("list or watch failed", resource=resource.name, error=str(error))
-
-
-def refuse_beside_kai(
-    api: Api, settings: ControllerSettings, kai_namespace: str = "kai-scheduler", wait_s: float = 6.0
-) -> None:
-    """Make sure that KAI's own scheduler is not at work on the same pods.
-
-    Raises
-    ------
-    InputError
-        Its Lease changed while we looked at it for ``wait_s`` seconds.
-    """
-    name = settings.scheduler_name + (f"-{settings.node_pool}" if settings.node_pool else "")
-    if lease.is_live(api, kai_namespace, name, wait_s):
-        problem = f"KAI's own scheduler is at work: its Lease {kai_namespace}/{name} is renewed"
-        cure = "Scale it to 0, give kai-solver another scheduler_name, or run beside it with dry_run"
-        raise InputError(problem, cure=cure)

@@ -29,6 +29,7 @@ from kai_solver.controller.gauges import ClusterGauges
 from kai_solver.controller.loop import Pace, Reporter, Scheduler
 from kai_solver.controller.preparing import NO_SHARES, Preparing, preparing
 from kai_solver.controller.reporting import LogReporter, MetricReporter, Reporters
+from kai_solver.controller.rival import Rival
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.controller.telling import Teller
 from kai_solver.controller.telling.setup import make_teller
@@ -95,6 +96,7 @@ class Parts:
     fence: Fence
     decider: Decider
     preparing: Preparing
+    rival: Rival
     scheduler: Scheduler
     teller: Teller | None
     pools: Pools
@@ -123,6 +125,7 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
     teller = None if settings.dry_run else _teller(api, known.store, settings, fence, binder, decider, view, clock)
     for reporter in (*_reporters(known, metrics, decider, teller, clock, pool), *reporters):
         told.add(reporter)
+    rival = Rival(api, settings, metrics.beside_kai.set)
     scheduler = Scheduler(
         store=known.store,
         view=view,
@@ -138,11 +141,11 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
         apart=Apart(settings.namespace, settings.scheduler_name),
         dry_run=settings.dry_run,
         has_group=teller.has_group if teller is not None else lambda _: False,
-        knows=known.is_enough,
+        knows=lambda: known.is_enough() and not rival.problem,
         clock=clock,
     )
     known.kin.wake = scheduler.news.tell
-    return Parts(api, known, metrics, lease, fence, decider, before, scheduler, teller, pools, over)
+    return Parts(api, known, metrics, lease, fence, decider, before, rival, scheduler, teller, pools, over)
 
 
 def kube_settings(settings: ControllerSettings) -> KubeSettings:

@@ -26,7 +26,9 @@ class Faulty(MemoryApi):
         self.lists = self.watches = 0
         self.events_before_fault = 0
 
-    def page(self, resource: Resource, *, namespace: str = "", limit: int = 500, continue_: str = "") -> Page:
+    def page(
+        self, resource: Resource, *, namespace: str = "", limit: int = 500, continue_: str = "", name: str = ""
+    ) -> Page:
         self.lists += 1
         if self.list_faults:
             raise self.list_faults.pop(0)
@@ -132,7 +134,9 @@ def test_a_list_that_outlives_its_pages_begins_anew() -> None:
     class Expiring(Faulty):
         expired = False
 
-        def page(self, resource: Resource, *, namespace: str = "", limit: int = 500, continue_: str = "") -> Page:
+        def page(
+            self, resource: Resource, *, namespace: str = "", limit: int = 500, continue_: str = "", name: str = ""
+        ) -> Page:
             if continue_ and not self.expired:
                 self.expired = True
                 raise ApiError(410, "Expired")
@@ -147,7 +151,9 @@ def test_a_list_that_outlives_its_pages_begins_anew() -> None:
 @pytest.mark.parametrize("is_optional", [True, False])
 def test_a_kind_that_we_may_not_see_is_empty_where_it_is_optional(is_optional: bool) -> None:
     class Forbidding(Faulty):
-        def page(self, resource: Resource, *, namespace: str = "", limit: int = 500, continue_: str = "") -> Page:
+        def page(
+            self, resource: Resource, *, namespace: str = "", limit: int = 500, continue_: str = "", name: str = ""
+        ) -> Page:
             self.lists += 1
             raise ApiError(403, "Forbidden")
 

@@ -79,6 +79,12 @@ def test_a_page_names_the_kind_of_its_items_and_where_to_go_on() -> None:
     assert handler.asked[0][2]["Authorization"] == "Bearer secret"
 
 
+def test_a_page_of_one_name() -> None:
+    with serving({"GET /api/v1/pods": {"metadata": {}, "items": []}}) as (api, handler):
+        api.page(PODS, name="a")
+    assert handler.asked[0][1] == "/api/v1/pods?limit=500&fieldSelector=metadata.name%3Da"
+
+
 def test_names_are_quoted_in_paths() -> None:
     assert PODS.path("a/b", "c?d", "status") == "/api/v1/namespaces/a%2Fb/pods/c%3Fd/status"
     assert NODES.path("ignored", "n") == "/api/v1/nodes/n"

@@ -12,12 +12,11 @@ import pytest
 import urllib3
 
 from kai_solver.cluster.api import Object, WatchEvent
-from kai_solver.cluster.lease import Lease, is_live
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import EVENTS, LEASES, POD_GROUPS, PODS, QUEUES, SECRETS, Resource
-from kai_solver.controller.app import Controller, refuse_beside_kai
+from kai_solver.controller import rival
+from kai_solver.controller.app import Controller
 from kai_solver.controller.settings import ControllerSettings
-from kai_solver.errors import InputError
 from tests.controller.replicas import QUICK, bound, cluster, cluster_of, pod, running, until
 from tests.support.leases import holder_of
 
@@ -239,16 +238,30 @@ def test_a_loop_that_is_stuck_is_not_healthy(monkeypatch: pytest.MonkeyPatch) ->
     replica._drain()
 
 
-def test_a_live_scheduler_of_kai_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
-    api = MemoryApi()
-    theirs = Lease(api, "kai-scheduler", "kai-scheduler", "theirs")
-    theirs.attempt()
-    refuse_beside_kai(api, ControllerSettings(), wait_s=0.0)  # a lease that nobody renews is a dead one's
+def test_while_kais_scheduler_is_at_work_nothing_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rival, "LOOK_S", 0.05)
+    monkeypatch.setattr(rival, "JUDGED_S", 0.3)
+    api, theirs = cluster(), threading.Event()
+    api.create(LEASES, "elsewhere", {"metadata": {"name": "kai-scheduler"}, "spec": {"holderIdentity": "theirs"}})
 
-    def renew(_: float) -> None:
-        api.patch(LEASES, "kai-scheduler", "kai-scheduler", {"spec": {"renewTime": "later"}})
+    def renew() -> None:
+        while not theirs.wait(0.02):
+            api.patch(LEASES, "elsewhere", "kai-scheduler", {"spec": {"renewTime": str(time.monotonic())}})
 
-    monkeypatch.setattr(is_live, "__defaults__", (renew,))
-    with pytest.raises(InputError, match="dry_run"):
-        refuse_beside_kai(api, ControllerSettings())
-    refuse_beside_kai(api, ControllerSettings(scheduler_name="ours"))
+    def beside(replica: Controller) -> float | None:
+        return replica.metrics.registry.get_sample_value("kai_solver_beside_kai")
+
+    with running(api) as replica:
+        until(lambda: not replica.not_ready())
+        kai = threading.Thread(target=renew)
+        kai.start()
+        until(lambda: "elsewhere/kai-scheduler is renewed; nothing is decided here" in replica.not_ready())
+        until(lambda: beside(replica) == 1)
+        pod(api, "p")
+        time.sleep(0.5)
+        assert bound(api) == set()
+        theirs.set()
+        kai.join(5)
+        until(lambda: bound(api) == {"p"})
+        assert not replica.not_ready()
+        assert beside(replica) == 0

@@ -113,14 +113,14 @@ def test_kais_leases_are_looked_at_by_name_alone(render: Render) -> None:
         found for found in kind(render(**ALL), "ClusterRole") if found["metadata"]["name"].endswith("-beside-kai")
     )
     (rule,) = role["rules"]
-    assert (rule["resourceNames"], rule["verbs"]) == (["kai-scheduler", "kai-scheduler-a100"], ["get"])
+    assert (rule["resourceNames"], rule["verbs"]) == (["kai-scheduler", "kai-scheduler-a100"], ["list"])
 
 
 def test_who_only_looks_on_may_change_nothing(render: Render) -> None:
     objects = render(**{"settings.dry_run": "true"})
     roles = kind(objects, "ClusterRole") + kind(objects, "Role")
     verbs = {verb for role in roles for rule in role["rules"] for verb in rule["verbs"]}
-    assert verbs == {"get", "list", "watch"}
+    assert verbs == {"list", "watch"}
     one_acts = '[{"nodePool": ""}, {"nodePool": "b", "settings": {"dry_run": false}}]'
     roles = kind(render(**{"settings.dry_run": "true", "shards": one_acts}), "ClusterRole")
     assert "create" in {verb for role in roles for rule in role["rules"] for verb in rule["verbs"]}

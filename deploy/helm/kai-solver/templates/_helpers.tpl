@@ -59,7 +59,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- mergeOverwrite (deepCopy .root.Values.settings) $over $own | toYaml -}}
 {{- end -}}
 
-{{/* Names of Leases that KAI's own scheduler would hold for the same pods: they are looked at before the start. */}}
+{{/* Names of Leases that KAI's own scheduler would hold for the same pods: they are looked for. */}}
 {{- define "kai-solver.kaiLeases" -}}
 {{- range .Values.shards -}}
 {{- $name := (.settings | default dict).scheduler_name | default $.Values.settings.scheduler_name -}}
