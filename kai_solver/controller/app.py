@@ -58,6 +58,7 @@ class Controller:
         self._explaining = Explaining()
         self._parts = wire(api, settings, (self._explaining, *reporters), clock)
         self._telling: threading.Thread | None = None
+        self.metrics.loop_alive.set_function(lambda: time.time() - self._still_s)
 
     @property
     def metrics(self) -> Metrics:
@@ -110,10 +111,14 @@ class Controller:
 
     def not_healthy(self) -> str:
         """What is wrong with the loop; empty where it moves."""
-        beat_s = self.scheduler.beat_s
-        still_s = time.monotonic() - beat_s
         limit_s = self.settings.stuck_after + 2 * self._parts.decider.budget_s
-        return f"the loop has not moved for {still_s:.0f} s" if beat_s and still_s > limit_s else ""
+        return f"the loop has not moved for {self._still_s:.0f} s" if self._still_s > limit_s else ""
+
+    @property
+    def _still_s(self) -> float:
+        """For how long the loop has not moved; not a number before it begins."""
+        beat_s = self.scheduler.beat_s
+        return time.monotonic() - beat_s if beat_s else float("nan")
 
     def not_ready(self) -> str:
         """What is missing before it can decide; empty where nothing is. A replica that waits to lead is ready."""

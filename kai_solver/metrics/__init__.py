@@ -123,4 +123,5 @@ class Metrics:
         self.admission_seconds = self._histogram("solver_admission_seconds", "Time of an admission review.", _SECONDS)
         self.leader = self._gauge("solver_leader", "1 where this process leads.")
         self.beside_kai = self._gauge("solver_beside_kai", "1 where KAI's own scheduler is at work on the same pods.")
+        self.loop_alive = self._gauge("solver_loop_timestamp_seconds", "When the loop last moved, cycle or not.")
         self.beat = self._gauge("solver_last_cycle_timestamp_seconds", "When the last cycle ended.")

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import threading
 import time
 import zipfile
@@ -231,10 +232,18 @@ def test_admission_is_served_by_every_replica_but_not_in_a_dry_run() -> None:
 
 def test_a_loop_that_is_stuck_is_not_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
     replica = Controller(cluster(), ControllerSettings(**{**QUICK, "stuck_after": 5.0}))
+
+    def still_s() -> float:
+        return time.time() - (replica.metrics.registry.get_sample_value("kai_solver_loop_timestamp_seconds") or 0.0)
+
+    assert math.isnan(still_s()), "it has not begun"
+    assert not replica.not_healthy()
     replica.scheduler.beat_s = time.monotonic()
     assert not replica.not_healthy()
+    assert still_s() < 50
     replica.scheduler.beat_s -= 100
     assert "has not moved" in replica.not_healthy()
+    assert 100 <= still_s() < 150
     replica._drain()
 
 
