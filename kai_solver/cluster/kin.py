@@ -7,16 +7,17 @@ be asked for. Until its owners are known it is kept from the cycles, for a momen
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
-from kai_solver.cluster.api import Api, ApiError, Object, meta
+from kai_solver.cluster.api import Api, ApiError, Object, key_of, meta
 from kai_solver.cluster.resources import PODS, Resource
 from kai_solver.cluster.store import Store
 from kai_solver.cluster.trim import trimmed
+from kai_solver.domain import Notice
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.objects import group_of
 from kai_solver.kubeobjects.owners import OWNER_KINDS
@@ -35,7 +36,12 @@ KEPT_S = 600.0
 PATIENCE_S = 60.0
 """How long all decisions wait for owners at first; a kind that cannot be listed must not stop the whole cluster."""
 
+CURE = ". Name the kind in the chart's rbac.owners"
 LOOK_S = 0.5
+FIRST_AGAIN_S, LONGEST_AGAIN_S = 0.5, 30.0
+"""An owner that could not be asked for is asked for again so much later, twice as long each time."""
+
+NOT_INSTALLED = "its kind is not installed"
 _LONGEST_CHAIN = 8
 _POD_GANGS = ("scheduler.grove.io/v1alpha1", "PodGang")
 
@@ -57,6 +63,9 @@ class Reference:
     def group_kind(self) -> Kind:
         """API group and kind."""
         return group_of(self.api_version), self.kind
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
 
 
 class Kin:
@@ -92,11 +101,16 @@ class Kin:
         self._read: dict[str, Object | None] = {}
         self._used: set[str] = set()
         self._refused: dict[Kind, float] = {}
+        self._whys: dict[Kind, str] = {}
+        self._again: dict[str, tuple[float, float]] = {}
+        self._blind: dict[str, str] = {}
+        self.notices: tuple[Notice, ...] = ()
+        """Pods of the newest cycle that wait for a node and whose owners could not be read."""
         self._asked: set[str] = set()
         self._missing: dict[str, float] = {}
         self._known_pods: set[str] = set()
         self._tidy_s = monotonic() + KEPT_S
-        self._holds = False
+        self._held: frozenset[str] = frozenset()
         self._is_settled = False
         self._ends_s = 0.0
         self._queue: queue.SimpleQueue[Reference] = queue.SimpleQueue()
@@ -129,49 +143,75 @@ class Kin:
     def overlay(self, pods: tuple[Object, ...], now_s: float) -> tuple[Object, ...]:  # noqa: ARG002  (an `Overlay`)
         """The pods without those that wait for a node and whose owners are not known yet."""
         self._tidy()
-        seen = tuple(pod for pod in pods if self._is_known(pod) or _has_node(pod))
-        self._holds = len(seen) < len(pods)
-        return seen if self._holds else pods
+        held = [pod for pod in pods if not (self._is_known(pod) or _has_node(pod))]
+        self._held = frozenset(map(key_of, held))
+        self.notices = tuple(self._noticed(pods, held)) if held or self._blind else ()
+        return tuple(pod for pod in pods if key_of(pod) not in self._held) if held else pods
+
+    def _noticed(self, pods: Iterable[Object], held: Iterable[Object]) -> Iterator[Notice]:
+        for pod in held:
+            text = f"waits for its owner {_maker(pod)}, of which, or of whose own owner, nothing could be read yet"
+            yield Notice("set-aside", f"Pod {key_of(pod)}", text)
+        blind = self._blind
+        for pod in pods if blind else ():
+            text = blind.get(str(meta(pod).get("uid")), "")
+            if text and not _has_node(pod):
+                yield Notice("warning", f"Pod {key_of(pod)}", text)
 
     def run(self, stop: threading.Event) -> None:
-        """Ask for what is to be asked for, until told to stop."""
+        """Ask for what is to be asked for, until told to stop; wake seldom for pods that are held for long."""
+        held, looks = self._held, 0
         while not stop.is_set():
             try:
                 reference = self._queue.get(timeout=LOOK_S)
             except queue.Empty:
-                if self._holds:
+                looks = looks + 1 if self._held == held else 1
+                held = self._held
+                if held and _is_turn(looks):
                     self.wake()
                 continue
-            self.answer(reference)
-            self.wake()
+            if self.answer(reference):
+                self.wake()
 
     def answer_all(self) -> None:
         """Ask for all that is to be asked for now."""
         while not self._queue.empty():
             self.answer(self._queue.get())
 
-    def answer(self, reference: Reference) -> None:
-        """Ask for one owner; who cannot be known is told of once for its kind, and is as if it were not there."""
+    def answer(self, reference: Reference) -> bool:
+        """Ask for one owner; whether all is known of it that can be, for now.
+
+        Who cannot be known is told of once for its kind, and is as if it were not there.
+        """
+        found = None
         try:
             found = self._ask(reference)
         except ApiError as error:
             if error.is_passing:
-                return  # asked for again when somebody looks
-            found = None
+                self._put_off(reference)
+                return False
             if not error.is_missing:
-                self._refuse(reference, str(error))
+                self._refuse(reference, f"{error}{CURE if error.status == 403 else ''}")
         finally:
             self._asked.discard(reference.uid)
+        self._again.pop(reference.uid, None)
         if reference.group_kind not in self._watched:
             self._used.add(reference.uid)
             self._read[reference.uid] = found
+        return True
+
+    def _put_off(self, reference: Reference) -> None:
+        """Nobody answered: it is asked for again when somebody looks, but not at once."""
+        last_s, _ = self._again.get(reference.uid, (FIRST_AGAIN_S / 2, 0.0))
+        wait_s = min(2 * last_s, LONGEST_AGAIN_S)
+        self._again[reference.uid] = wait_s, self._monotonic() + wait_s
 
     def _ask(self, reference: Reference) -> Object | None:
         """The owner; None where it is gone, its kind is not installed, or is watched from now on."""
         group, kind = reference.group_kind
         served = self._served(reference.api_version, kind)
         if served is None:
-            self._refuse(reference, "it is not installed")
+            self._refuse(reference, NOT_INSTALLED)
             return None
         if (group, kind) in OWNER_KINDS:
             self._begin(served)
@@ -179,6 +219,7 @@ class Kin:
                 self._begin(gangs)  # no pod refers to those, but by a label
             return None
         found = self._api.get(served, reference.namespace, reference.name)
+        self._whys.pop(reference.group_kind, None)
         return trimmed(served, found) if meta(found).get("uid") == reference.uid else None
 
     def _served(self, api_version: str, kind: str) -> Resource | None:
@@ -199,6 +240,7 @@ class Kin:
                 owner=f"{reference.namespace}/{reference.name}",
                 why=why,
             )
+        self._whys[kind] = why
         self._refused[kind] = self._monotonic() + REFUSED_S
 
     def _is_known(self, pod: Object) -> bool:
@@ -216,14 +258,17 @@ class Kin:
             pass  # malformed: the cycle names it
         return True
 
-    def _climb(self, item: Object) -> bool:
-        """Whether the owners of an object are known up to the last one that can be."""
+    def _climb(self, pod: Object) -> bool:
+        """Whether the owners of a pod are known up to the last one that can be."""
+        item = pod
         for _ in range(_LONGEST_CHAIN):
             reference = _maker(item)
             if reference is None:
                 return True
             is_known, found = self._find(reference)
             if not is_known or found is None:
+                if is_known and reference.group_kind in self._whys:
+                    self._blind[str(meta(pod).get("uid"))] = _blind_text(reference, self._whys[reference.group_kind])
                 return is_known
             item = found
         return True
@@ -241,7 +286,8 @@ class Kin:
             return True, self._read[reference.uid]
         if self._refused.get(kind, 0.0) > self._monotonic():
             return True, None
-        if reference.uid not in self._asked:
+        _, until_s = self._again.get(reference.uid, (0.0, 0.0))
+        if reference.uid not in self._asked and until_s <= self._monotonic():
             self._asked.add(reference.uid)
             self._queue.put(reference)
         return False, None
@@ -263,7 +309,19 @@ class Kin:
             return
         self._tidy_s = self._monotonic() + KEPT_S
         self._read = {uid: value for uid, value in self._read.items() if uid in self._used}
-        self._used, self._known_pods, self._missing = set(), set(), {}
+        self._used, self._known_pods, self._missing, self._again, self._blind = set(), set(), {}, {}, {}
+
+
+def _is_turn(looks: int) -> bool:
+    """At the first looks, as long as an owner may be on its way; then seldom."""
+    return looks <= 1 + COMES_WITHIN_S / LOOK_S or looks & (looks - 1) == 0 or looks % 60 == 0
+
+
+def _blind_text(reference: Reference, why: str) -> str:
+    return (
+        f"its owner {reference} cannot be read: it is placed as the pod itself says, without the gang, queue and "
+        f"priority that the owner may state. {why}"
+    )
 
 
 def _maker(item: Mapping[str, Any]) -> Reference | None:

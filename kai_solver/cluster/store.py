@@ -7,6 +7,7 @@ from typing import Any
 from kai_solver.cluster.api import Object, WatchEvent, key_of
 from kai_solver.cluster.resources import CONFIG_MAPS, CSI_STORAGE_CAPACITIES, NODES, POD_GROUPS, PODS, QUEUES, Resource
 from kai_solver.cluster.trim import trimmed
+from kai_solver.domain import Notice
 from kai_solver.kubeobjects import names
 
 Listener = Callable[[Resource, str, Object | None, Object | None], None]
@@ -25,7 +26,7 @@ class Store:
         self._synced: set[Resource] = set()
         self._listeners: list[Listener] = []
         self.malformed: dict[Resource, int] = {}
-        """How many objects had no name, by kind: they cannot be kept, and spoil nothing."""
+        """How many objects had no name since their kind was last listed: they cannot be kept, and spoil nothing."""
 
     def listen(self, listener: Listener) -> None:
         """Tell ``listener`` of every change from now on, in the thread of the reflector that saw it."""
@@ -33,6 +34,7 @@ class Store:
 
     def replace(self, resource: Resource, items: Iterable[Object]) -> None:
         """What a list gave: all objects of the kind that there are."""
+        self.malformed.pop(resource, None)
         fresh = {key: trimmed(resource, item) for item in items if (key := self._key(resource, item))}
         with self._lock:
             old = self._objects.get(resource, {})
@@ -68,6 +70,12 @@ class Store:
         """Whether each of the kinds was listed once, or is known not to be installed."""
         with self._lock:
             return self._synced.issuperset(resources)
+
+    def notices(self) -> tuple[Notice, ...]:
+        """What cannot be kept, kind by kind."""
+        why = "has no name, or is no object: the API server, or who is between, is not itself"
+        counts = self.malformed.copy()
+        return tuple(Notice("set-aside", f"{kind.kind} without a name", f"{why} ({n})") for kind, n in counts.items())
 
     def _key(self, resource: Resource, item: object) -> str:
         key = key_of(item) if isinstance(item, dict) else ""

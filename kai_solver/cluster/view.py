@@ -10,7 +10,7 @@ from kai_solver.cluster.assumed import Assumed
 from kai_solver.cluster.bindrequests import unfinished
 from kai_solver.cluster.resources import Resource
 from kai_solver.cluster.store import Store
-from kai_solver.domain import Snapshot
+from kai_solver.domain import Notice, Snapshot
 from kai_solver.kubeobjects import KubeSettings, RawObjects, Recall, snapshot_from_objects
 from kai_solver.kubeobjects.grouping import OwnGroup
 
@@ -56,6 +56,8 @@ class View:
         Laid over the resource claims: devices that are being given away.
     refused
         Pods whose eviction was refused lately, given epoch seconds.
+    notices
+        What could not be used of what there is beside the objects that are read here.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class View:
         overlays: tuple[Overlay, ...] = (),
         claims: Overlay | None = None,
         refused: Callable[[float], frozenset[str]] | None = None,
+        notices: Callable[[], tuple[Notice, ...]] = tuple,
     ) -> None:
         self._store = store
         self._owners = owners
@@ -74,6 +77,7 @@ class View:
         self._overlays: tuple[Overlay, ...] = (assumed.overlay, *overlays)
         self._claims = claims
         self._refused = refused
+        self._notices = notices
         self._recall = Recall()
 
     def objects(self, now_s: float) -> RawObjects:
@@ -102,4 +106,5 @@ class View:
         found = replace(found, bind_requests=unfinished(requests, self._store))
         read = lower(snapshot_from_objects(found, now_s=now_s, settings=self._settings, recall=self._recall))
         refused = self._refused(now_s) if self._refused is not None else frozenset[str]()
-        return replace(read, refused=refused) if refused else read
+        more = self._notices()
+        return replace(read, refused=refused, notices=(*read.notices, *more)) if refused or more else read

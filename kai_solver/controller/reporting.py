@@ -10,13 +10,16 @@ from kai_solver.cluster.binding import GangBound
 from kai_solver.cluster.evicting import Departure
 from kai_solver.controller.guarded import guarded
 from kai_solver.controller.loop import Cycle, Evicted, Reporter
-from kai_solver.domain import Gang, Pending, Reason, Rung
+from kai_solver.domain import Gang, Notice, Pending, Reason, Rung
 from kai_solver.domain.model import LADDER
 from kai_solver.explain import relative_gap
 from kai_solver.metrics import Metrics
 
 _LOG = structlog.get_logger(__name__)
 _REMEMBERED = 1000
+_LISTED = 20
+"""Objects that are named in the log in one cycle."""
+
 _EVICTED = 2000
 """Gangs whose evicted pods are shown; each is a series of its own, and they would grow for ever."""
 
@@ -51,10 +54,17 @@ class Reporters:
 
 
 class LogReporter:
-    """One line for each cycle that did something or found somebody waiting, for each gang that failed, for refusals."""
+    """One line for each cycle that did something or found somebody waiting, for each gang that failed, for refusals.
+
+    And one for each object that cannot be used, or not as it stands, once while that is so.
+    """
+
+    def __init__(self) -> None:
+        self._noticed: set[tuple[str, str]] = set()
 
     def cycle(self, cycle: Cycle) -> None:
         """The cycle in numbers."""
+        self._notices(cycle.snapshot.notices)
         plan = cycle.plan
         if not (plan.binds or plan.evictions or plan.moves or plan.pending):
             return
@@ -74,6 +84,16 @@ class LogReporter:
             proven=sum(pending.proof.state == "proven" for pending in plan.pending),
             notes=list(plan.notes),
         )
+
+    def _notices(self, notices: Sequence[Notice]) -> None:
+        """New ones; their texts may change with every cycle."""
+        new = [notice for notice in notices if (notice.kind, notice.object) not in self._noticed]
+        for notice in new[:_LISTED]:
+            text = "set aside" if notice.kind == "set-aside" else "not used as it stands"
+            _LOG.warning(text, object=notice.object, why=notice.text)
+        if len(new) > _LISTED:
+            _LOG.warning("more objects are set aside, or not used as they stand", count=len(new) - _LISTED)
+        self._noticed = {(notice.kind, notice.object) for notice in notices}
 
     def bound(self, outcome: GangBound) -> None:
         """Failures only."""

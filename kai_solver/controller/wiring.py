@@ -33,6 +33,7 @@ from kai_solver.controller.rival import Rival
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.controller.telling import Teller
 from kai_solver.controller.telling.setup import make_teller
+from kai_solver.domain import Notice
 from kai_solver.engine.progress import Fault
 from kai_solver.kubeobjects import KubeSettings
 from kai_solver.kubeobjects.owners import OWNER_KINDS
@@ -79,6 +80,10 @@ class Known:
         """Kinds that no decision is made without and that were not listed yet."""
         kinds = tuple(FIELDS) if self.is_enough() else self.kinds
         return tuple(kind.name for kind in kinds if not self.store.is_synced((kind,)))
+
+    def notices(self) -> tuple[Notice, ...]:
+        """What of the cluster cannot be known."""
+        return (*self.store.notices(), *self.kin.notices)
 
     def is_enough(self) -> bool:
         """Whether each kind was listed once, and who made the pods is known, as far as it can be."""
@@ -193,7 +198,7 @@ def _has_node(store: Store, name: str) -> bool:
 def _view(known: Known, before: Preparing, evictor: Evictor, settings: ControllerSettings) -> View:
     overlays, read_by = (known.promises.overlay, known.kin.overlay, *before.pods), kube_settings(settings)
     objects, claims, refused = known.kin.objects, before.claims, evictor.protected
-    return View(known.store, known.assumed, objects, read_by, overlays, claims, refused=refused)
+    return View(known.store, known.assumed, objects, read_by, overlays, claims, refused, known.notices)
 
 
 def _teller(

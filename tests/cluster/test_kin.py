@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kai_solver.cluster.api import ApiError, Object
-from kai_solver.cluster.kin import COMES_WITHIN_S, KEPT_S, PATIENCE_S, REFUSED_S, Kin
+from kai_solver.cluster.kin import COMES_WITHIN_S, KEPT_S, LONGEST_AGAIN_S, PATIENCE_S, REFUSED_S, Kin, _is_turn
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import JOBS, PODS, Resource
 from kai_solver.cluster.store import Store
@@ -152,6 +152,34 @@ def test_a_missing_right_is_told_once_for_its_kind_and_asked_for_again_later(
     assert capsys.readouterr().out.count("cannot be read") == 1
 
 
+def test_pods_whose_owner_may_not_be_read_are_told_so_and_the_cure() -> None:
+    world = World(MINE)
+    world.api.error = ApiError(403, "Forbidden", "mines.example.org is forbidden")
+    owner = world.make(MINE, "m")
+    world.pod("waits", owner)
+    world.pod("runs", owner, nodeName="node")
+    world.pod("plain")
+    world.seen()
+    world.kin.answer_all()
+    world.seen()
+    (notice,) = world.kin.notices
+    assert (notice.kind, notice.object) == ("warning", "Pod n/waits")
+    assert "its owner Mine n/m cannot be read" in notice.text
+    assert "rbac.owners" in notice.text
+    world.api.error = None
+    world.now_s += KEPT_S + 1
+    world.pod("later", world.make(MINE, "another"))
+    world.seen()
+    world.kin.answer_all()
+    assert "later" in world.seen()
+    assert "Pod n/later" not in [found.object for found in world.kin.notices]
+
+
+def test_pods_that_are_held_for_long_wake_nobody_every_moment() -> None:
+    turns = [look for look in range(1, 200) if _is_turn(look)]
+    assert turns == [1, 2, 3, 4, 5, 8, 16, 32, 60, 64, 120, 128, 180]
+
+
 @pytest.mark.parametrize("gone", ["object", "kind", "another of its name"])
 def test_an_owner_that_is_gone_holds_nobody_up(gone: str) -> None:
     world = World(*(() if gone == "kind" else (MINE,)))
@@ -169,11 +197,24 @@ def test_an_api_server_that_does_not_answer_is_asked_again() -> None:
     world.api.error = ApiError(0, "ConnectionReset")
     world.pod("p", world.make(MINE, "m"))
     world.seen()
-    world.kin.answer_all()
-    assert world.seen() == []
+    for _ in range(3):
+        world.kin.answer_all()
+        assert world.seen() == []
+    assert len(world.api.asked) == 1, "but not at once"
+    for wait_s, times in ((0.5, 2), (0.9, 2), (0.1, 3)):
+        world.now_s += wait_s
+        world.seen()
+        world.kin.answer_all()
+        assert len(world.api.asked) == times
+    (notice,) = world.kin.notices
+    assert (notice.kind, notice.object) == ("set-aside", "Pod n/p")
+    assert "waits for its owner Mine n/m" in notice.text
     world.api.error = None
+    world.now_s += LONGEST_AGAIN_S
+    world.seen()
     world.kin.answer_all()
     assert world.seen() == ["p"]
+    assert world.kin.notices == ()
 
 
 def test_a_pod_waits_a_moment_for_a_watched_owner_that_is_not_seen_yet() -> None:

@@ -55,6 +55,14 @@ def test_what_has_no_name_is_counted_and_spoils_nothing(bad: Any) -> None:
     store.replace(PODS, [pod("a"), bad])
     assert len(store.all(PODS)) == 1
     assert store.malformed == {PODS: 1}
+    (notice,) = store.notices()
+    assert (notice.kind, notice.object) == ("set-aside", "Pod without a name")
+    store.replace(PODS, [pod("a"), bad])
+    assert store.malformed == {PODS: 1}, "a list begins anew"
+    store.apply(PODS, WatchEvent("ADDED", bad))
+    assert store.malformed == {PODS: 2}
+    store.replace(PODS, [pod("a")])
+    assert store.notices() == ()
 
 
 def test_synced_is_every_kind_listed_once() -> None:

@@ -17,6 +17,7 @@ from kai_solver.controller.loop import Cycle, Evicted
 from kai_solver.controller.telling.desk import Desk
 from kai_solver.controller.telling.groups import Groups
 from kai_solver.controller.telling.leaving import Leaving
+from kai_solver.controller.telling.noticed import Noticed
 from kai_solver.controller.telling.placing import Placing
 from kai_solver.controller.telling.queues import Queues
 from kai_solver.controller.telling.waiting import Waiting
@@ -59,9 +60,11 @@ class Teller:
     _waiting: Waiting = field(init=False)
     _leaving: Leaving = field(init=False)
     _queues: Queues = field(init=False)
+    _noticed: Noticed = field(init=False)
 
     def __post_init__(self) -> None:
         self._waiting, self._leaving, self._queues = Waiting(self.desk), Leaving(self.desk), Queues(self.desk)
+        self._noticed = Noticed(self.desk)
 
     def cycle(self, cycle: Cycle) -> None:
         """Hand over a cycle."""
@@ -113,11 +116,13 @@ class Teller:
                 cycles.append(told)
         if cycles:
             self._state(cycles[-1])
+        guarded(_WHAT, self._noticed.tick)
 
     def _state(self, told: _Told) -> None:
         """How things are."""
         guarded(_WHAT, lambda: self.placing.cycle(told.cycle))
         guarded(_WHAT, lambda: self._waiting.cycle(told.cycle))
+        guarded(_WHAT, lambda: self._noticed.cycle(told.cycle))
         guarded(_WHAT, lambda: self._leaving.promises(told.cycle))
         guarded(_WHAT, lambda: self.groups.cycle(told.cycle, told.own))
         problem = told.problem

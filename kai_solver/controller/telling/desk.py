@@ -30,7 +30,11 @@ class Desk:
 
     def about_pod(self, key: str) -> About:
         """The pod, as far as it is known."""
-        return _about(PODS, key, self.store.get(PODS, key))
+        return self.about(PODS, key)
+
+    def about(self, resource: Resource, key: str) -> About:
+        """An object, as far as it is known."""
+        return _about(resource, key, self.store.get(resource, key))
 
     def event(
         self, event: Event, *, state: bool = False, order: Order = Order.LATER, also: Mapping[str, str] | None = None
@@ -54,5 +58,5 @@ class Desk:
 
 
 def _about(resource: Resource, key: str, value: Object | None) -> About:
-    namespace, _, name = key.partition("/")
+    namespace, _, name = key.rpartition("/")
     return About(resource, namespace, name, str(meta(value).get("uid", "")) if value is not None else "")
