@@ -6,7 +6,7 @@ that of finished nodes and made groups (22 November 2026, both in one run).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kai_solver.kubeobjects.grouping import Claim, Member, claim_of
 from kai_solver.kubeobjects.owners import Chain, OwnerIndex
@@ -25,10 +25,10 @@ class _Known:
 
 @dataclass(slots=True)
 class Members:
-    """Members by the identity of their pods, which are kept here and so cannot be another's."""
+    """Members by the keys of their pods."""
 
-    _before: dict[int, _Known] = field(default_factory=dict)
-    _now: dict[int, _Known] = field(default_factory=dict)
+    _before: dict[str, _Known] = field(default_factory=dict)
+    _now: dict[str, _Known] = field(default_factory=dict)
 
     def begin(self, *, anew: bool) -> None:
         """A new reading; ``anew``: nothing that was known holds."""
@@ -47,14 +47,20 @@ class Members:
         InputError
             A reference to an owner cannot be read.
         """
-        known = self._now.get(id(pod))
+        known = self._now.get(pod.key)
         if known is None:
-            known = self._before.get(id(pod))
-            if known is None or not owners.still(known.chain):
-                chain = owners.chain(pod.raw)
-                known = _Known(Member(pod, chain.owners, chain.above), chain)
-            self._now[id(pod)] = known
+            known = self._now[pod.key] = self._known(pod, owners)
         return known.member
+
+    def _known(self, pod: RawPod, owners: OwnerIndex) -> _Known:
+        known = self._before.get(pod.key)
+        # Where only the state of a pod was read anew its labels are the very same object (`PodReader.read_again`).
+        if known is None or known.member.pod.labels is not pod.labels or not owners.still(known.chain):
+            chain = owners.chain(pod.raw)
+            return _Known(Member(pod, chain.owners, chain.above), chain)
+        if known.member.pod is not pod:
+            return _Known(replace(known.member, pod=pod), known.chain, known.claim, known.apart)
+        return known
 
     def claim(self, member: Member) -> Claim:
         """The family that has the pod, and its name of the pod's gang.
@@ -64,14 +70,14 @@ class Members:
         InputError
             No family claims the pod.
         """
-        known = self._now[id(member.pod)]
+        known = self._now[member.pod.key]
         if known.claim is None:
             known.claim = claim_of(member)
         return known.claim
 
     def apart(self, member: Member, ask: Callable[[Member], str]) -> str:
         """What ``ask`` says, the same function each time: why the pod is in no gang of ours; empty where it is."""
-        known = self._now[id(member.pod)]
+        known = self._now[member.pod.key]
         if known.apart is None:
             known.apart = ask(member)
         return known.apart

@@ -286,5 +286,5 @@ def _follow(outcome: Membership, key: str, stands: Object, wanted: OwnGroup, rea
 
 def _read(found: Claimed, reader: GangReader, around: Surroundings) -> _Grouped:
     grouped = found.group(around)
-    gang = replace(reader.read(Raw(grouped.pod_group)), queue_source=grouped.queue.source)
+    gang = replace(reader.read_made(grouped.pod_group), queue_source=grouped.queue.source)
     return _Grouped(gang, grouped.podsets, grouped.queue.is_fallback, grouped.own)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from kai_solver.domain import Gang, flat_gang
 from kai_solver.errors import InputError
@@ -63,6 +64,23 @@ class GangReader:
         except InputError as error:
             self.notices.set_aside(f"PodGroup {bare.key}", error)
             return replace(bare, set_aside=str(error))
+
+    def read_made(self, pod_group: dict[str, Any]) -> Gang:
+        """The same for a PodGroup that a grouper made; of those that differ in name and age alone one is read in full.
+
+        A burst is thousands of pods alike, each a gang of its own.
+        """
+        metadata, spec = pod_group["metadata"], pod_group["spec"]
+        said = spec, metadata["labels"], metadata["annotations"]
+        known = self.recall.alike.get(spec["queue"])
+        if known is not None and known[0] == said:
+            name, uid = metadata["name"], metadata["uid"]
+            created_s = Raw(pod_group).time_s("metadata.creationTimestamp") or 0.0
+            return replace(known[1], namespace=metadata["namespace"], name=name, uid=uid, created_s=created_s)
+        told, gang = self.notices.count, self.read(Raw(pod_group))
+        if self.notices.count == told and names.OWN_CREATED not in metadata["annotations"]:
+            self.recall.alike[spec["queue"]] = said, gang
+        return gang
 
     def _backed_off(self, raw: Raw) -> str:
         """Why a PodGroup that found no room once is not tried again (reference 2.2, ``schedulingBackoff``).

@@ -52,11 +52,12 @@ class RawPod:
     claims: tuple[str, ...] = ()
     ready: bool = True
     wished: tuple[int, ...] = ()
+    key: str = field(init=False, repr=False, compare=False)
+    """``namespace/name``."""
 
-    @property
-    def key(self) -> str:
-        """``namespace/name``."""
-        return f"{self.namespace}/{self.name}"
+    def __post_init__(self) -> None:
+        """Write the key once: it is asked for all the time."""
+        object.__setattr__(self, "key", f"{self.namespace}/{self.name}")
 
     def finish(self, schema: ResourceSchema, podset: str = "default") -> Pod:
         """The pod with its vector, in its podset."""

@@ -66,6 +66,9 @@ class Recall:
     nodes: NodeRecall = field(default_factory=NodeRecall)
     members: Members = field(default_factory=Members)
 
+    alike: dict[str, tuple[object, Gang]] = field(default_factory=dict)
+    """By queue: the last gang that was read from a PodGroup which a grouper made, and what that one said."""
+
     _around: object = None
     _schema: ResourceSchema | None = None
     _pods: dict[str, _Seen] = field(default_factory=dict)
@@ -82,7 +85,7 @@ class Recall:
         """A new reading; where ``around`` differs from the last one's, everything is read anew."""
         self.members.begin(anew=around != self._around)
         if around != self._around:
-            self._pods, self._by_object, self._made, self._gangs = {}, {}, {}, {}
+            self._pods, self._by_object, self._made, self._gangs, self.alike = {}, {}, {}, {}, {}
         self._around = around
         self.own_groups = {}
         self._fresh, self._fresh_made, self._fresh_gangs = {}, {}, {}

@@ -33,7 +33,7 @@ class Member:
 
     def owner_of_kind(self, *kinds: str) -> Owner | None:
         """The nearest owner of one of these kinds."""
-        return next((owner for owner in self.owners if owner.kind in kinds), None)
+        return next((owner for owner in self.owners if owner.kind in kinds), None) if self.owners else None
 
     def is_of(self, group: str, *kinds: str) -> bool:
         """Whether the owner to group by is one of these kinds."""
@@ -48,7 +48,9 @@ class Member:
     def stated(self, name: str) -> str:
         """A label or annotation, of the top owner first, of the pod last; empty where nobody states it."""
         of_pod = self.pod.labels.get(name) or self.pod.annotations.get(name)
-        return self.stated_by_owner(name) or of_pod or _first_stated(self.fallbacks, name)
+        if not self.owners:  # most pods, and asked of each a dozen times
+            return of_pod or _first_stated(self.above, name)
+        return self.stated_by_owner(name) or of_pod or ""
 
     def stated_by_owner(self, name: str) -> str:
         """A label or annotation of the first owner that has it; empty where none has."""
@@ -59,6 +61,8 @@ _MAKE_PODS = frozenset({("batch", "Job"), ("apps", "StatefulSet"), ("", "Pod")})
 
 
 def _first_stated(owners: tuple[Owner, ...], name: str) -> str:
+    if not owners:
+        return ""
     found = (owner.labels.get(name) or owner.annotations.get(name) for owner in owners)
     return next((value for value in found if value), "")
 
@@ -129,7 +133,10 @@ class PodGrouper(Protocol):
     priority: int
 
     def claim(self, member: Member) -> str | None:
-        """Name of the pod's gang in its namespace, or None where the pod is not of this family."""
+        """Name of the pod's gang in its namespace, or None where the pod is not of this family.
+
+        What it depends on must stay as long as the pod does: labels, annotations and owners, but no state and no node.
+        """
 
     def group(self, members: Sequence[Member]) -> Group:
         """Shape of the gang of all pods with one claim; at least one."""
