@@ -209,6 +209,19 @@ def _mismatches(scene: Scene) -> Iterator[Violation]:
             yield fault
 
 
+def _not_in_row(entry: Bind | Move, request: GpuRequest) -> Violation | None:
+    """What is wrong with the indices of GPUs that must follow each other."""
+    if not request.row.endswith("-required"):
+        return None
+    given = sorted(device.index for device in entry.devices)
+    is_row = given == list(range(given[0], given[0] + len(given)))
+    if is_row and (not request.row.startswith("aligned") or given[0] % len(given) == 0):
+        return None
+    asked = "aligned in" if request.row.startswith("aligned") else "in"
+    text = f"pod {entry.pod}: given GPUs {', '.join(map(str, given))}, asked for {len(given)} {asked} a row"
+    return Violation("devices", entry.pod, text)
+
+
 def _mismatch(scene: Scene, entry: Bind | Move) -> Violation | None:
     request = scene.pods[entry.pod].gpu
     node = scene.nodes[destination(entry)]
@@ -218,7 +231,7 @@ def _mismatch(scene: Scene, entry: Bind | Move) -> Violation | None:
             if device.milli != milli or not 0 <= device.index < node.gpus:
                 break
         else:
-            return None
+            return _not_in_row(entry, request)
     if len(entry.devices) != request.devices:
         text = f"given {len(entry.devices)} GPUs, asked for {request.devices}"
     elif len({device.index for device in entry.devices}) < len(entry.devices):

@@ -296,6 +296,9 @@ class _Lowering:
         if gpus and gpu.is_shared:
             blocked.append("a share of a GPU beside GPUs by resource claim is not possible")
         elif gpus:
+            if gpu.row:
+                text = "its wish for GPUs in a row is not heeded: some are given by claim, whose constraints can say it"
+                self.notices.append(Notice("warning", f"pod {pod.key}", text))
             gpu = GpuRequest(gpu.devices + gpus)
         waits = pod.status is PodStatus.PENDING
         terms = tuple(((Requirement(_NODE_NAME, "In", nodes),),) for nodes in change.nodes)

@@ -54,11 +54,13 @@ class GpuRequest:
 
     Whole GPUs: ``milli == 1000``. A request by memory has ``memory_mib > 0`` and ``milli == 0``: its share
     depends on the node (``milli_on``). Shared devices of one pod are distinct devices of one node.
+    ``row``: of whole ones, how their indices must or should follow each other (``links.WISHES``); empty: anyhow.
     """
 
     devices: int = 0
     milli: int = MILLI
     memory_mib: int = 0
+    row: str = ""
 
     @property
     def is_whole(self) -> bool:
@@ -85,9 +87,9 @@ NO_GPU = GpuRequest()
 
 
 @lru_cache(maxsize=4096)
-def gpus_asked(devices: int, milli: int = MILLI, memory_mib: int = 0) -> GpuRequest:
+def gpus_asked(devices: int, milli: int = MILLI, memory_mib: int = 0, row: str = "") -> GpuRequest:
     """The request; the same object for the same request, by which likes are known without comparing them."""
-    return GpuRequest(devices, milli, memory_mib)
+    return GpuRequest(devices, milli, memory_mib, row)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kai_solver.domain import GpuRequest
 from kai_solver.errors import InternalError
+from kai_solver.links import gpus_of, mask_of, tightest_row
 from kai_solver.reduction import Problem
+from kai_solver.reduction.gpurows import wish_of
 from kai_solver.units import MILLI, PODS
 
 if TYPE_CHECKING:
@@ -28,7 +31,7 @@ def choose_devices(
     fitting = [d for d in range(state.problem.nodes[node].gpus) if free[d] >= milli]
     is_wanted = len(wanted) == count and set(wanted) <= set(fitting)
     if spec.gpu.is_whole:
-        return wanted if is_wanted else _whole(state.problem, node, fitting, count)
+        return wanted if is_wanted else _whole(state.problem, node, fitting, spec.gpu)
     if milli < MILLI:
         spread = spec.devices == "spread"
         fitting.sort(key=lambda d: -future[d] if spread else future[d])
@@ -40,10 +43,17 @@ def choose_devices(
     return _first(state.problem, node, [d for d in fitting if kept[d] or d in opening], count)
 
 
-def _whole(problem: Problem, node: int, free: list[int], count: int) -> tuple[int, ...]:
-    if problem.fabric is None or len(free) < count:
-        return _first(problem, node, free, count)
-    return problem.fabric.pick(node, free, count)
+def _whole(problem: Problem, node: int, free: list[int], gpu: GpuRequest) -> tuple[int, ...]:
+    wish, fabric = wish_of(gpu), problem.fabric
+    if len(free) >= gpu.devices and fabric is not None and fabric.kinds[node] >= 0:
+        found = fabric.pick(node, free, gpu.devices, wish)
+    elif wish is not None:
+        found = gpus_of(tightest_row(mask_of(free), gpu.devices, wish.row))
+    else:
+        found = ()
+    if not found and wish is not None and wish.is_required:
+        raise InternalError(f"no {gpu.devices} GPUs in a row are free on node {problem.nodes[node].name}")
+    return found or _first(problem, node, free, gpu.devices)
 
 
 def _first(problem: Problem, node: int, free: list[int], count: int) -> tuple[int, ...]:

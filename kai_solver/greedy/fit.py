@@ -5,12 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from kai_solver.domain import GpuRequest
 from kai_solver.greedy.linking import STEPS, Links
 from kai_solver.greedy.losses import Losses
 from kai_solver.greedy.state import State
 from kai_solver.greedy.zones import BEST
 from kai_solver.predicates import affinity_score, spread_score
 from kai_solver.reduction.capacity import MANY, fitting_beside_gpus
+from kai_solver.reduction.gpurows import fitting_in_rows, needs_row
 from kai_solver.units import CPU, GPU, MILLI, PODS
 
 IntArray = NDArray[np.int64]
@@ -34,9 +36,9 @@ _LOSS = 1 << 21
 """A step of what the pod takes from usual ones (4095 at most): as one of the same workload, which are for pods that
 spread, and those look at no losses."""
 
-_LINK, _IDLE = 1 << 21, 1 << 32
+_LINK, _IDLE, _UNROWED = 1 << 21, 1 << 32, 1 << 33
 """A thousandth of bandwidth lost (1000 at most) comes before what is free (at most 2^20 in its steps); that a node is
-idle before that. Both below a wish for the node (2^34)."""
+idle before that; that it has no row of GPUs for who would like one, before both. All below node wishes (2^34)."""
 
 
 @dataclass(slots=True)
@@ -106,7 +108,7 @@ class FitTable:
 
     def _is_divided(self, shape: int) -> bool:
         gpu = self.state.problem.shapes.shapes[shape].gpu
-        return bool(gpu.devices) and not gpu.is_whole
+        return bool(gpu.devices) and (not gpu.is_whole or needs_row(gpu))
 
     def _count_at(self, shape: int, node: int) -> tuple[int, int]:
         """As ``_compute``, of one node: now, and later."""
@@ -153,10 +155,14 @@ class FitTable:
             found.seen += len(nodes)
 
     def _is_uneven(self, shape: int, node: int, counts: _Counts) -> bool:
-        """True where one pod more may mean several that fit no more: shares of several devices, scarce pod slots."""
+        """True where one pod more may mean several that fit no more: shares of several devices, scarce pod slots, rows
+        that it breaks.
+        """
         if self.state.zones is not None and self.state.zones.is_aligned(shape):
             return True
         gpu, state = self.state.problem.shapes.shapes[shape].gpu, self.state
+        if needs_row(gpu):
+            return True
         slots = min(state.future[PODS, node], state.idle[PODS, node])
         return gpu.is_shared and (gpu.devices > 1 or slots <= counts.later[node] + state.device_future.shape[1])
 
@@ -183,6 +189,8 @@ class FitTable:
         if gpu.is_whole:
             np.minimum(later, state.whole_later[at] // gpu.devices, out=later)
             np.minimum(now, state.whole_now[at] // gpu.devices, out=now)
+            if needs_row(gpu):
+                self._limit_by_rows(gpu, at, now, later)
             return
         milli = state.problem.shapes.milli(shape)[at][:, None]
         future = state.device_future[at]
@@ -191,6 +199,12 @@ class FitTable:
         np.minimum(later, _shares(future, milli, gpu.devices, kept, slots), out=later)
         slots, kept = np.minimum(state.idle[PODS, at], slots), kept & (state.sharers_now[at] > 0)
         np.minimum(now, _shares(present, milli, gpu.devices, kept, slots), out=now)
+
+    def _limit_by_rows(self, gpu: GpuRequest, at: slice | IntArray, now: IntArray, later: IntArray) -> None:
+        problem, whole = self.state.problem, self.state.device_future[at] == MILLI
+        np.minimum(later, fitting_in_rows(problem, whole, gpu, at), out=later)
+        whole &= self.state.device_idle[at] == MILLI
+        np.minimum(now, fitting_in_rows(problem, whole, gpu, at), out=now)
 
     def choose(
         self,
@@ -280,6 +294,9 @@ class FitTable:
         if self._links is not None and spec.nodes == "binpack" and state.is_linked(shape):
             bandwidth, rest = self._links.losses(shape)
             key = key * STEPS + rest + bandwidth * _LINK + (free == total) * _IDLE
+        if spec.gpu.row and not needs_row(spec.gpu):
+            rows = fitting_in_rows(state.problem, state.device_future == MILLI, spec.gpu, slice(None))
+            key = key + (rows == 0) * _UNROWED
         if not asks_gpu:
             key = key + np.where(state.problem.gpus > 0, _NODE_TYPE, 0)
         key += np.where(now > 0, 0, _LATER)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from kai_solver.greedy.node_caps import NodeCaps, capacity_text
 from kai_solver.greedy.state import State
 from kai_solver.reduction import Shape
+from kai_solver.reduction.gpurows import fitting_in_rows, needs_row, wish_of
 from kai_solver.reduction.zones import NOT_ALIGNED
 from kai_solver.units import CPU, GPU, MEMORY, MILLI, PODS
 
@@ -146,8 +147,25 @@ def _by_rules(state: State, pod: int, shape: Shape, left: BoolArray) -> Counter[
         open_to_it = left & state.affinity.mask(problem.pods[pod])
         counts.update(state.affinity.reasons(problem.pods[pod], left & ~open_to_it))
         left = open_to_it
+    if needs_row(shape.gpu):
+        scattered = _scattered(state, shape, left)
+        counts.update(scattered.values())
+        left = left & ~np.isin(np.arange(len(left)), list(scattered))
     counts[NOT_ALIGNED] += _unaligned(state, shape, left)
     return counts
+
+
+def _scattered(state: State, shape: Shape, left: BoolArray) -> dict[int, str]:
+    """What to say of nodes that have enough free GPUs, but not in a row."""
+    whole = state.device_future == MILLI
+    rows = fitting_in_rows(state.problem, whole, shape.gpu, slice(None))
+    wish, found = wish_of(shape.gpu), dict[int, str]()
+    asked = f"{shape.gpu.devices} GPUs in a row" + (" and aligned" if wish and wish.row == "aligned" else "")
+    for node in np.flatnonzero(left & (rows == 0)).tolist():
+        free = f"{np.count_nonzero(whole[node])} of {state.problem.devices[node]} free"
+        unknown = "" if state.problem.is_told[node] else ", nobody says which"
+        found[node] = f"node(s) had no {asked}, {free}{unknown}"
+    return found
 
 
 def _unaligned(state: State, shape: Shape, left: BoolArray) -> int:

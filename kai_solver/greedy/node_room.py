@@ -7,7 +7,9 @@ from numpy.typing import NDArray
 
 from kai_solver.greedy.victims import Hold, VictimPool
 from kai_solver.greedy.zone_room import zone_room
-from kai_solver.units import GPU, PODS
+from kai_solver.links import gpus_of, mask_of, row_masks, tightest_row
+from kai_solver.reduction.gpurows import wish_of
+from kai_solver.units import GPU, MILLI, PODS
 
 BoolArray = NDArray[np.bool_]
 Option = tuple[int, float, tuple[int, ...]]
@@ -29,7 +31,9 @@ class NodeRoom:
         self._gpu = spec.gpu
         self._milli: list[int] = self.state.problem.shapes.milli(shape).tolist()
         self._zones = zone_room(pool, shape)
-        self.is_exact = self._zones is None and not self._gpu.is_shared
+        wish = wish_of(self._gpu)
+        self._row = wish.row if wish is not None and wish.is_required else ""
+        self.is_exact = self._zones is None and not self._gpu.is_shared and not self._row
 
     def find(self, node: int, eligible: BoolArray) -> list[int] | None:
         """Units on ``node`` to leave so that one more pod fits; None where even all of them do not suffice."""
@@ -56,6 +60,10 @@ class NodeRoom:
         if not count:
             return True
         free: list[int] = self.state.device_future[node].tolist()[: self.state.problem.nodes[node].gpus]
+        if self._row:
+            in_row = self._free_row(free, sitters)
+            chosen.update(dict.fromkeys(in_row or ()))
+            return in_row is not None
         need = count - sum(f >= milli for f in free)
         if need <= 0:
             return True
@@ -64,6 +72,22 @@ class NodeRoom:
             return False
         chosen.update(dict.fromkeys(found))
         return True
+
+    def _free_row(self, free: list[int], sitters: Mapping[int, Hold]) -> tuple[int, ...] | None:
+        """The cheapest units that free a row of devices; None where no row can be freed."""
+        sitting: dict[int, list[int]] = {}
+        freed = list(free)
+        for unit, hold in sitters.items():
+            for device, held in hold.devices:
+                freed[device] += held
+                sitting.setdefault(device, []).append(unit)
+        options: list[tuple[float, tuple[int, ...]]] = []
+        for mask in row_masks(len(free), self._gpu.devices, self._row):
+            busy = [device for device in gpus_of(mask) if free[device] < MILLI]
+            if all(freed[device] >= MILLI for device in busy):
+                units = tuple(dict.fromkeys(unit for device in busy for unit in sitting[device]))
+                options.append((self.price(self.pool.closure(units)), units))
+        return min(options)[1] if options else None
 
     def _cover(self, need: int, free: list[int], milli: int, sitters: Mapping[int, Hold]) -> Iterable[int] | None:
         sitting: dict[int, list[tuple[int, int]]] = {}
@@ -158,7 +182,10 @@ class NodeRoom:
         for unit in chosen:
             for device, held in sitters[unit].devices:
                 free[device] += held
-        return sum(f >= self._milli[node] for f in free) >= self._gpu.devices
+        fitting = [device for device, milli in enumerate(free) if milli >= self._milli[node]]
+        if self._row:
+            return bool(tightest_row(mask_of(fitting), self._gpu.devices, self._row))
+        return len(fitting) >= self._gpu.devices
 
     # -- other resources -----------------------------------------------------------------------------------------
 

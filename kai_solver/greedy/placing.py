@@ -65,6 +65,9 @@ class Placer:
         if self.state.problem.pods[pod].gpu.memory_mib and self.state.problem.pod_node[pod] < 0:
             mask = NodeCaps.of(self.state, pod).affordable()
             allowed = mask if allowed is None else allowed & mask
+        if not self.state.keeps_devices(pod, home := self.state.problem.pod_node[pod]):
+            elsewhere = np.arange(len(self.state.problem.nodes)) != home
+            allowed = elsewhere if allowed is None else allowed & elsewhere
         choice = self._promised(pod, shape, allowed)
         choice = choice or self.fits.choose(shape, allowed, self._rank, pod, self.state.likes(pod))
         if choice is None:

@@ -25,6 +25,7 @@ from kai_solver.predicates import PodAffinityIndex
 from kai_solver.reduction import Leaf, Problem
 from kai_solver.reduction.charges import Charge, charge
 from kai_solver.reduction.gangs import leaf_positions
+from kai_solver.reduction.gpurows import needs_row
 from kai_solver.reduction.zones import ZoneTake
 from kai_solver.units import MILLI, PODS
 
@@ -86,6 +87,7 @@ class State:
         self.journal: list[tuple[str, int, Place | None]] = []
         self.affinity = _affinity(problem, leaving=False)
         self.present = _affinity(problem, leaving=True)
+        self.has_rows = any(needs_row(shape.gpu) for shape in problem.shapes.shapes)
         self.has_pod_rules = any(shape.relates_to_pods for shape in problem.shapes.shapes)
         self.is_crossed = self.affinity is not None and self.affinity.is_crossed()
         self.zones = ZoneLedger(problem, problem.zones) if problem.zones is not None else None
@@ -109,6 +111,8 @@ class State:
         shape = self.problem.pod_shape[pod]
         gpu = self.problem.shapes.shapes[shape].gpu
         milli = gpu.milli_on(self.problem.nodes[node].gpu_memory_mib) if gpu.devices else 0
+        if self.has_rows and node == self.problem.pod_node[pod]:
+            wanted = wanted or self.problem.seats.get(pod, ())
         devices = choose_devices(self, node, shape, milli, wanted, now=now) if gpu.devices else ()
         cost = charge(self.problem.pods[pod], self.problem.nodes[node].gpu_memory_mib)
         zones = self.zones.choose(pod, node, wanted_zones, now=now) if self.zones is not None else ()
@@ -125,7 +129,7 @@ class State:
         found = self._plain.get(shape)
         if found is None:
             spec = self.problem.shapes.shapes[shape]
-            is_counted = self.affinity is None and not self.is_linked(shape)
+            is_counted = self.affinity is None and not self.is_linked(shape) and not spec.gpu.row
             is_counted = is_counted and (self.zones is None or not self.zones.is_aligned(shape))
             is_whole = spec.gpu.is_whole or not spec.gpu.devices
             has_wishes = self.problem.predicates.has_preference(spec.constraints)
@@ -441,6 +445,11 @@ class State:
         if self.affinity is None or not self.has_pod_rules:
             return True
         return all(self.affinity.agrees(self.problem.pods[pod], place.node) for pod, place in self.places.items())
+
+    def keeps_devices(self, pod: int, node: int) -> bool:
+        """False where a pod would stay on its node with other devices, which matters where some are wanted in a row."""
+        at_home = self.has_rows and node == self.problem.pod_node[pod]
+        return not at_home or not self.problem.pods[pod].gpu.is_whole or self.fits_home(pod)
 
     def fits_home(self, pod: int) -> bool:
         """True where there is room for an evicted ``pod`` where it ran."""

@@ -62,7 +62,7 @@ class PodReader:
         """Pods of the entry at ``field``; ``many``: the gang has other entries, so unnamed pods need the place too."""
         request = self._request(doc)
         whole = named_gpus(doc.resources, 0, self.policy, field)
-        gpu = _gpu_request(doc, whole, field)
+        gpu = _in_row(_gpu_request(doc, whole, field), doc, field)
         waiting = self._paid(doc, "")
         home = doc.namespace or namespace
         claims, single = bool(doc.claims or doc.claim_templates), self.places.has_single_mig
@@ -189,6 +189,14 @@ def _gpu_request(doc: PodDoc, named: int, field: str) -> GpuRequest:
             problem, field=f"{field}.gpus", cure="Ask for whole GPUs, or for a share below 1 of gpuDevices"
         )
     return gpus_asked(int(doc.gpus)) if doc.gpus else NO_GPU
+
+
+def _in_row(gpu: GpuRequest, doc: PodDoc, field: str) -> GpuRequest:
+    if not doc.gpu_row:
+        return gpu
+    if not gpu.is_whole:
+        raise InputError("no whole GPUs are asked for", field=f"{field}.gpuRow", cure="Leave it out, or ask for GPUs")
+    return gpus_asked(gpu.devices, row=doc.gpu_row) if gpu.devices > 1 else gpu
 
 
 def _requirement(doc: RequirementDoc) -> Requirement:

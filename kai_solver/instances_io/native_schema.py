@@ -239,6 +239,8 @@ class PodDoc(Strict):
     gpus: float = Field(default=0, ge=0, le=1000)
     gpu_devices: int = Field(default=1, ge=1, le=1000)
     gpu_memory: Mebibytes = 0
+    gpu_row: Literal["", "contiguous-required", "contiguous-preferred", "aligned-required", "aligned-preferred"] = ""
+    """Of several whole GPUs: how their indices must or should follow each other."""
     quota_gpus: float | None = Field(default=None, ge=-1000, le=100_000)
     """GPUs that the queue pays beside ``gpus``, less where another pod pays. Default: g for each MIG slice ``<g>g``,
     1/replicas for each replica of a time-sliced GPU."""

@@ -222,6 +222,7 @@ def _pod(pod: Pod, schema: ResourceSchema, namespace: str = "default") -> dict[s
             node=pod.node,
             devices=list(pod.devices),
             wishedDevices=list(pod.wished),
+            gpuRow=pod.gpu.row,
             gpuGroups=list(pod.gpu_groups),
             nominatedNode=pod.nominated_node,
             labels=dict(pod.labels),

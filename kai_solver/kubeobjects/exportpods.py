@@ -28,6 +28,7 @@ from kai_solver.kubeobjects.quantities import quantities
 from kai_solver.kubeobjects.raw import format_time
 from kai_solver.kubeobjects.selectors import NOTHING, equality_term
 from kai_solver.kubeobjects.settings import KubeSettings
+from kai_solver.links import ROW_ANNOTATION
 from kai_solver.units import MILLI
 
 Written = dict[str, Any]
@@ -88,6 +89,8 @@ def _annotations(pod: Pod, gang: Gang | None) -> dict[str, str]:
             annotations[names.GPU_FRACTION] = str(pod.gpu.milli / MILLI)
         if pod.gpu.devices > 1:
             annotations[names.GPU_FRACTION_DEVICES] = str(pod.gpu.devices)
+    if pod.gpu.row:
+        annotations[ROW_ANNOTATION] = pod.gpu.row
     if pod.devices:
         annotations[names.OWN_DEVICES] = ",".join(map(str, pod.devices))
     if pod.wished:

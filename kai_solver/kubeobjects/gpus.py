@@ -6,6 +6,8 @@ from decimal import ROUND_CEILING, Decimal, InvalidOperation
 from kai_solver.domain import NO_GPU, GpuRequest, gpus_asked
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
+from kai_solver.kubeobjects.notices import Notices
+from kai_solver.links import ROW_ANNOTATION, WISHES
 from kai_solver.units import GPU_RESOURCES, MILLI
 
 
@@ -35,6 +37,23 @@ def gpu_request(whole_milli: int, annotations: Mapping[str, str]) -> GpuRequest:
     memory_mib = _positive(names.GPU_MEMORY, "gpu-memory", memory) if memory is not None else 0
     count = _positive(names.GPU_FRACTION_DEVICES, "fraction count", devices) if devices is not None else 1
     return gpus_asked(count, portion_milli, memory_mib)
+
+
+def with_row(gpu: GpuRequest, annotations: Mapping[str, str], name: str, notices: Notices) -> GpuRequest:
+    """``gpu`` in the row that the pod's annotation wants; what cannot be wanted is told and not heeded."""
+    text = annotations.get(ROW_ANNOTATION, "")
+    if not text:
+        return gpu
+    word = text.strip().lower()
+    if word not in WISHES:
+        notices.warn(name, f"annotation {ROW_ANNOTATION}: {text!r} is not heeded: it is none of {', '.join(WISHES)}")
+        return gpu
+    if not gpu.is_whole:
+        notices.warn(
+            name, f"annotation {ROW_ANNOTATION} is not heeded: only whole GPUs of a device plugin can be in a row"
+        )
+        return gpu
+    return gpus_asked(gpu.devices, row=word) if gpu.devices > 1 else gpu
 
 
 def gpu_groups(labels: Mapping[str, str]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.bindings import Binding, binding_of
 from kai_solver.kubeobjects.claims import ClaimBook
 from kai_solver.kubeobjects.constraints import ConstraintReader, marks
-from kai_solver.kubeobjects.gpus import gpu_groups, gpu_request
+from kai_solver.kubeobjects.gpus import gpu_groups, gpu_request, with_row
 from kai_solver.kubeobjects.nodes import NodeReading
 from kai_solver.kubeobjects.notices import Notices
 from kai_solver.kubeobjects.pluginonly import NO_OFFERS, PluginOnly
@@ -120,6 +120,7 @@ class PodReader:
             raise InputError("has no containers", field="spec.containers", cure="Add one, or check the indentation")
         amounts = pod_request(raw.get("spec"), self.settings.policy.gpu_resources)
         gpu = gpu_request(amounts.get("gpu", 0), annotations)
+        gpu = with_row(gpu, annotations, f"Pod {namespace}/{name}", self.notices)
         binding = binding_of(self.bindings, f"{namespace}/{name}", uid)
         status = self._status(raw, binding)
         node = _node(raw, status, binding)

@@ -11,6 +11,7 @@ from kai_solver.links.choice import (
     mask_of,
     masks_of,
     row_masks,
+    tightest_row,
     weakest_pair,
 )
 from kai_solver.links.classes import like_gpus
@@ -66,6 +67,7 @@ __all__ = [
     "product_of",
     "products",
     "row_masks",
+    "tightest_row",
     "topology_problem",
     "unknown_graph",
     "usual_sizes",

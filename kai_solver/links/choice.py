@@ -114,6 +114,20 @@ def row_masks(gpus: int, count: int, row: str) -> list[int]:
     return [((1 << count) - 1) << first for first in range(0, gpus - count + 1, step)]
 
 
+def tightest_row(free: int, count: int, row: str) -> int:
+    """Of the free rows of ``count`` GPUs that in the shortest stretch of free ones, as a mask; 0: there is none."""
+    rows = [mask for mask in row_masks(free.bit_length(), count, row) if mask & ~free == 0]
+    return min(rows, key=lambda mask: _stretch(free, mask), default=0)
+
+
+def _stretch(free: int, row: int) -> int:
+    """Free GPUs in a row of which ``row`` is a part."""
+    wider = row
+    while wider != (wider | wider << 1 | wider >> 1) & free:
+        wider = (wider | wider << 1 | wider >> 1) & free
+    return wider.bit_count()
+
+
 def largest_free_row(free: NDArray[np.uint64]) -> NDArray[np.int64]:
     """The most free GPUs in a row in each mask, shape (N,)."""
     runs, longest = free.copy(), np.zeros(len(free), dtype=np.int64)

@@ -12,8 +12,19 @@ from typing import TypeVar
 
 from kai_solver.claims import name_devices
 from kai_solver.domain import Bind, ClaimDevice, Device, DeviceId, GpuLink, Move, Node, Plan, PodStatus
-from kai_solver.links import MOST_GPUS, LinkTables, NodeLinks, gpus_of, graph_of, known_tables, links_of_claims, mask_of
+from kai_solver.links import (
+    MOST_GPUS,
+    LinkTables,
+    NodeLinks,
+    RowWish,
+    gpus_of,
+    graph_of,
+    known_tables,
+    links_of_claims,
+    mask_of,
+)
 from kai_solver.reduction import Problem
+from kai_solver.reduction.gpurows import wish_of
 from kai_solver.units import GPU, MILLI
 
 _Entry = TypeVar("_Entry", Bind, Move)
@@ -56,7 +67,9 @@ def _choose_plain(problem: Problem, plan: Plan) -> Plan:
     by_node = _arrivals(problem, plan)
     if not by_node:
         return plan
-    choice = _Choice(known_tables())
+    coming = {entry.pod for entries in by_node.values() for entry in entries}
+    wishes = {pod.key: wish_of(pod.gpu) for pod in problem.pods if pod.gpu.row and pod.key in coming}
+    choice = _Choice(known_tables(), {key: wish for key, wish in wishes.items() if wish is not None})
     boards, sharing = _boards(problem, plan, by_node)
     for node, entries in by_node.items():
         choice.on_node(problem.nodes[node], boards[node], entries, sharing)
@@ -124,6 +137,7 @@ class _Choice:
     """The GPUs of one plan."""
 
     tables: LinkTables
+    rows: Mapping[str, RowWish]
     chosen: dict[str, tuple[tuple[Device, ...], GpuLink]] = field(default_factory=dict)
 
     def on_node(self, node: Node, board: _Board, entries: Sequence[Bind | Move], sharing: Collection[str]) -> None:
@@ -135,15 +149,20 @@ class _Choice:
         graph = graph_of(node)
         kind, everything = self.tables.add(graph), (1 << node.gpus) - 1
         found: dict[str, int] = {}
-        for entry in sorted(wholes, key=lambda entry: (not _is_at_once(entry), -len(entry.devices))):
+        for entry in sorted(wholes, key=self._turn):
             held = board.later | (board.now if _is_at_once(entry) else 0)
-            mask = self.tables.pick(kind, everything & ~held, len(entry.devices))
+            mask = self.tables.pick(kind, everything & ~held, len(entry.devices), self.rows.get(entry.pod))
             if mask is None:
                 return  # the engine's own names stand
             found[entry.pod] = mask
             board.later |= mask
         for pod, mask in found.items():
             self.chosen[pod] = _named(node, mask), GpuLink(*self.tables.weakest(kind, graph, mask))
+
+    def _turn(self, entry: Bind | Move) -> tuple[bool, bool, int]:
+        """Who starts at once, then who must have a row, then the largest."""
+        wish = self.rows.get(entry.pod)
+        return not _is_at_once(entry), wish is None or not wish.is_required, -len(entry.devices)
 
 
 def _target(entry: Bind | Move) -> str:

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from kai_solver.reduction.gpurows import fitting_in_rows, needs_row
 from kai_solver.reduction.problem import Problem
 from kai_solver.units import GPU, MILLI, Vector
 
@@ -28,7 +29,10 @@ def fitting(
     spec = problem.shapes.shapes[shape]
     count = fitting_beside_gpus(spec.request, free, problem.shapes.mask(shape) if admits is None else admits)
     if spec.gpu.is_whole:
-        np.minimum(count, (device_free >= MILLI).sum(axis=1) // spec.gpu.devices, out=count)
+        whole = device_free >= MILLI
+        np.minimum(count, whole.sum(axis=1) // spec.gpu.devices, out=count)
+        if needs_row(spec.gpu):
+            np.minimum(count, fitting_in_rows(problem, whole, spec.gpu, slice(None)), out=count)
     elif spec.gpu.devices:
         milli = np.maximum(problem.shapes.milli(shape), 1)[:, None]
         slots = (np.maximum(device_free, 0) // milli).sum(axis=1)

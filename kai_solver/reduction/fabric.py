@@ -11,7 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.domain import ClaimDevice, Node, Snapshot
-from kai_solver.links import MOST_GPUS, PRODUCT_LABEL, LinkGraph, LinkTables, graph_of, known_tables, links_of_claims
+from kai_solver.links import (
+    MOST_GPUS,
+    PRODUCT_LABEL,
+    LinkGraph,
+    LinkTables,
+    RowWish,
+    graph_of,
+    known_tables,
+    links_of_claims,
+)
 from kai_solver.units import GPU, MILLI
 
 BoolArray = NDArray[np.bool_]
@@ -35,11 +44,10 @@ class Fabric:
     tables: LinkTables
     kinds: IntArray
 
-    def pick(self, node: int, free: Sequence[int], count: int) -> tuple[int, ...]:
-        """The best ``count`` of the ``free`` GPUs of a node; the first ones where links say nothing."""
-        kind = int(self.kinds[node])
-        mask = self.tables.pick(kind, sum([1 << gpu for gpu in free]), count) if kind >= 0 else None
-        return tuple(free[:count]) if mask is None else tuple([gpu for gpu in free if mask >> gpu & 1])
+    def pick(self, node: int, free: Sequence[int], count: int, wish: RowWish | None = None) -> tuple[int, ...]:
+        """The best ``count`` of the ``free`` GPUs of a node whose links count; none where there are no such."""
+        mask = self.tables.pick(int(self.kinds[node]), sum([1 << gpu for gpu in free]), count, wish)
+        return () if mask is None else tuple([gpu for gpu in free if mask >> gpu & 1])
 
 
 def fabric_of(graphs: Graphs, is_told: BoolArray) -> Fabric | None:

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from kai_solver.domain import Constraints, Container, Pod
+from kai_solver.domain import Constraints, Container, GpuRequest, Pod
 from kai_solver.units import Vector
 
-_Key = tuple[int, Vector, int, int, int, int, bool, tuple[Container, ...]]
+_Key = tuple[int, Vector, GpuRequest, int, bool, tuple[Container, ...]]
 
 
 class Kinds:
@@ -46,7 +46,7 @@ class Kinds:
         known = self._by_identity.get(id(pod.constraints))
         rules = self._rules(pod.constraints) if known is None else known[1]
         guaranteed, containers = (pod.guaranteed, pod.containers) if self.aligned else (False, ())
-        key = (rules, pod.request, gpu.devices, gpu.milli, gpu.memory_mib, pod.quota_gpu_milli, guaranteed, containers)
+        key = (rules, pod.request, gpu, pod.quota_gpu_milli, guaranteed, containers)
         kind = self._numbers.get(key)
         if kind is None:
             kind = self._numbers[key] = len(self.samples)

@@ -65,8 +65,11 @@ class Problem:
         What is left over is worth so much; None where the model packs and spreads by what is free.
     budgets
         Disruption budgets; None where none may bind.
+    devices
+        (N,) devices, those that may not be had among them.
     is_told
-        (N,) whether it is known which devices are held: ``seats`` are what pods have, and not only as many.
+        (N,) whether it is known which devices are held (``seats`` are what pods have, and not only as many), and all
+        may be had.
     fabric
         Links between GPUs; None where they make no difference on any node.
     """
@@ -105,6 +108,7 @@ class Problem:
     zones: ZoneTable | None = None
     outlook: Outlook | None = None
     budgets: Budgets | None = None
+    devices: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     is_told: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     fabric: Fabric | None = None
 
@@ -141,6 +145,7 @@ def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
     held, releasing = occupancy.held_with_reservations()
     if table.shapes.zones is not None:
         table.shapes.zones.occupy(table.pods, table.pod_node)
+    is_told = occupancy.is_told & (ground.gpus == ground.usable)
     total = _total(snapshot, ground, table)
     allocated, fixed, request = _queue_loads(tree, table)
     share = fair_share(tree, total, request, snapshot.policy.k_value)
@@ -178,8 +183,9 @@ def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
         domains=ground.domains,
         zones=table.shapes.zones,
         budgets=budgets_of(snapshot, table.pods, len(table.pods) - len(snapshot.foreign)),
-        is_told=occupancy.is_told.copy(),
-        fabric=fabric_of(memo.graphs(snapshot, ground), occupancy.is_told),
+        devices=ground.gpus,
+        is_told=is_told,
+        fabric=fabric_of(memo.graphs(snapshot, ground), is_told),
     )
     return memo.problem
 

@@ -157,7 +157,7 @@ def _put(state: State, fits: FitTable, pod: int, decision: Decision, *, later: b
         raise InternalError("a pod has no place")
     shape = state.problem.pod_shape[pod]
     now, ever = fits.counts(shape)
-    if ever[node] <= 0:
+    if ever[node] <= 0 or not state.keeps_devices(pod, node):
         raise InternalError("a pod does not fit its place")
     wanted: tuple[int, ...] = ()
     zones = decision.zones.get(pod, ())

@@ -82,3 +82,21 @@ def test_an_export_keeps_both(build: Any) -> None:
     again = snapshot_from_objects(objects_from_snapshot(snapshot), now_s=snapshot.now_s)
     assert again.nodes[0].gpu_topology == MATRIX
     assert again.gangs[0].pods[0].wished == (2, 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "gpus", "row", "said"),
+    [
+        ("Aligned-Required", 4, "aligned-required", ""),
+        ("contiguous-preferred", 4, "contiguous-preferred", ""),
+        ("contiguous", 4, "", "is none of contiguous-required"),
+        ("aligned-required", 0, "", "only whole GPUs"),
+    ],
+)
+def test_a_pod_may_want_gpus_in_a_row(build: Any, text: str, gpus: int, row: str, said: str) -> None:
+    pod = build.pod("p", gpus=gpus, annotations={"kai-solver/gpu-row": text})
+    snapshot = read(build, pods=(pod,))
+    assert snapshot.gangs[0].pods[0].gpu.row == row
+    assert [said in notice.text for notice in snapshot.notices if notice.object.endswith("/p")] == [True] * bool(said)
+    again = snapshot_from_objects(objects_from_snapshot(snapshot), now_s=snapshot.now_s)
+    assert again.gangs[0].pods[0].gpu.row == row
