@@ -179,7 +179,7 @@ class BindRequests:
         for key, devices in seat.claims:
             claim = self.store.get(RESOURCE_CLAIMS, key)
             given = Raw(claim or {}).get("status.allocation").value
-            allocation = given or allocation_of(self.store, key, devices, seat.node)
+            allocation = given or allocation_of(self.store, claim, devices, seat.node)
             if key in called:
                 found.append({"name": called[key], "allocation": allocation})
         return found

@@ -47,7 +47,9 @@ class Devices:
         with self._lock:
             for key, devices in seat.claims:
                 if devices and not is_allocated(self.store.get(RESOURCE_CLAIMS, key)):
-                    self._wanted.setdefault(key, {})[seat.key] = allocation_of(self.store, key, devices, seat.node)
+                    self._wanted.setdefault(key, {})[seat.key] = allocation_of(
+                        self.store, self.store.get(RESOURCE_CLAIMS, key), devices, seat.node
+                    )
 
     def overlay(self, claims: tuple[Object, ...], _now_s: float) -> tuple[Object, ...]:
         """The claims as they will be; those that nothing is assumed of are the very same objects."""
@@ -116,7 +118,7 @@ class Devices:
         if raw.get("metadata.deletionTimestamp"):
             raise BindError(f'resource claim "{key}" is being deleted')
         if not is_allocated(claim):
-            status["allocation"] = allocation_of(self.store, key, devices, seat.node)
+            status["allocation"] = allocation_of(self.store, claim, devices, seat.node)
         elif _given(raw) != {(found.request, *found.id) for found in devices}:
             raise BindError(f'resource claim "{key}" was allocated otherwise meanwhile')
         users = [user.value for user in raw.items("status.reservedFor")]
@@ -156,12 +158,12 @@ class Devices:
                 self._wrote.pop(raw.text("metadata.uid"), None)
 
 
-def allocation_of(store: Store, key: str, devices: tuple[Allotted, ...], node: str) -> Object:
-    """``status.allocation`` of the claim ``key``: its devices, for one node, and what their driver is told."""
+def allocation_of(store: Store, claim: Object | None, devices: tuple[Allotted, ...], node: str) -> Object:
+    """``status.allocation`` of a claim: its devices, for one node, and what their driver is told."""
     results = [{"request": d.request, "driver": d.driver, "pool": d.pool, "device": d.device} for d in devices]
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
     found: Object = {"results": results}
-    config = _config(store, Raw(store.get(RESOURCE_CLAIMS, key) or {}))
+    config = _config(store, Raw(claim or {}))
     if config:
         found["config"] = config
     return {"devices": found, "nodeSelector": {"nodeSelectorTerms": [term]}}

@@ -6,7 +6,8 @@ As kube-scheduler's plugin DynamicResources does. A server whose feature gate ``
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -107,47 +108,52 @@ class Extended:
     # -- what is wanted ------------------------------------------------------------------------------------------------
 
     def _wanted(self, seat: Seat) -> _Given:
-        """One request for each container that asks, as kube-scheduler writes it."""
+        """One request for each resource of each container that asks, as kube-scheduler writes it."""
         pod = self.store.get(PODS, seat.key)
         if pod is None or meta(pod).get("uid") != seat.uid:
             raise BindError("the pod is gone")
-        if len(seat.extended) != 1:
-            raise BindError("more than one extended resource by resource claim is not supported")
-        ((device_class, devices),) = seat.extended
+        left: dict[str, list[Allotted]] = defaultdict(list)
+        for device_class, devices in seat.extended:
+            left[device_class] += devices
         requests: list[Object] = []
         mappings: list[Object] = []
         results: list[Allotted] = []
-        left = list(devices)
-        for name, container, resource, count in self._asking(Raw(pod), device_class):
+        for name, container, resource, device_class, count in self._asking(Raw(pod), left):
             exactly = {"deviceClassName": device_class, "allocationMode": "ExactCount", "count": count}
             requests.append({"name": name, "exactly": exactly})
             mappings.append({"containerName": container, "resourceName": resource, "requestName": name})
-            results += [Allotted(name, found.driver, found.pool, found.device) for found in left[:count]]
-            left = left[count:]
-        if left or len(results) != sum(request["exactly"]["count"] for request in requests):
-            raise BindError(f"{len(devices)} devices of class {device_class} are not what its containers ask for")
+            given, left[device_class] = left[device_class][:count], left[device_class][count:]
+            results += [Allotted(name, found.driver, found.pool, found.device) for found in given]
+        if any(left.values()) or len(results) != sum(request["exactly"]["count"] for request in requests):
+            classes = ", ".join(f"{len(devices)} of class {name}" for name, devices in seat.extended)
+            raise BindError(f"the planned devices ({classes}) are not what its containers ask for")
         name = f"{seat.name}-extended-resources"
         owner = {"apiVersion": "v1", "kind": "Pod", "name": seat.name, "uid": seat.uid, "controller": True}
         metadata: Object = {"name": name, "namespace": seat.namespace, "ownerReferences": [owner]}
         metadata |= {"annotations": {MARK: "true"}, "finalizers": [FINALIZER]}
         user = {"resource": "pods", "name": seat.name, "uid": seat.uid}
-        allocation = allocation_of(self.store, "", tuple(results), seat.node)
         claim: Object = {"metadata": metadata, "spec": {"devices": {"requests": requests}}}
+        allocation = allocation_of(self.store, claim, tuple(results), seat.node)
         claim["status"] = {"allocation": allocation, "reservedFor": [user]}
         return _Given(seat.uid, claim, {"resourceClaimName": name, "requestMappings": mappings})
 
-    def _asking(self, pod: Raw, device_class: str) -> Iterator[tuple[str, str, str, int]]:
-        """Name of the request, container, resource and number, of each container that asks for the class."""
-        found = Raw(self.store.get(DEVICE_CLASSES, device_class) or {})
-        names = {PREFIX + device_class, found.text("spec.extendedResourceName")} - {""}
+    def _asking(self, pod: Raw, classes: Iterable[str]) -> Iterator[tuple[str, str, str, str, int]]:
+        """Name of the request, container, resource, class and number, of all that containers ask of the classes."""
+        backing = {resource: name for name in sorted(classes) for resource in self._names(name)}
         before = pod.items("spec.initContainers")
         for index, container in enumerate((*before, *pod.items("spec.containers"))):
             stated = container.strings("resources.limits") | container.strings("resources.requests")
-            asked = sorted(names & stated.keys())
+            asked = sorted(backing.keys() & stated.keys())
             if asked and index < len(before):
                 raise BindError("init containers with extended resources by resource claim are not supported")
             for number, resource in enumerate(asked):
-                yield f"container-{index}-request-{number}", container.text("name"), resource, int(stated[resource])
+                name, count = f"container-{index}-request-{number}", int(stated[resource])
+                yield name, container.text("name"), resource, backing[resource], count
+
+    def _names(self, device_class: str) -> set[str]:
+        """Resources by which the class is asked for."""
+        found = Raw(self.store.get(DEVICE_CLASSES, device_class) or {})
+        return {PREFIX + device_class, found.text("spec.extendedResourceName")} - {""}
 
     # -- what no watch has shown ---------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from kai_solver.cluster.binding import GangSeats, Seat
 from kai_solver.cluster.evicting import Departure
 from kai_solver.controller.groups import Groups
-from kai_solver.domain import Bind, Eviction, Gang, Move, Plan, Pod, Snapshot
+from kai_solver.domain import Allotted, Bind, Eviction, Gang, Move, Plan, Pod, Snapshot, object_of
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.exportzones import placement_text
 
@@ -85,10 +85,20 @@ def _seat(bind: Bind, pod: Pod, group: str, groups: Groups) -> Seat:
             *_wished(bind, groups),
         ),
         devices=tuple((device.index, device.milli) for device in bind.devices),
-        claims=tuple((grant.claim, grant.devices) for grant in bind.claims if grant.claim not in groups.made),
+        claims=_claims(bind, groups),
         groups=groups.of(bind, pod),
         extended=tuple((groups.made[g.claim], g.devices) for g in bind.claims if g.claim in groups.made),
     )
+
+
+def _claims(bind: Bind, groups: Groups) -> tuple[tuple[str, tuple[Allotted, ...]], ...]:
+    """Devices by claim, of which the plan may know parts."""
+    found: dict[str, tuple[Allotted, ...]] = {}
+    for grant in bind.claims:
+        if grant.claim not in groups.made:
+            key = object_of(grant.claim)
+            found[key] = (*found.get(key, ()), *grant.devices)
+    return tuple(found.items())
 
 
 def _zones(bind: Bind, gpu_resources: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

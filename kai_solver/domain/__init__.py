@@ -14,6 +14,7 @@ from kai_solver.domain.claims import (
     DeviceRequest,
     Lowered,
     Version,
+    object_of,
 )
 from kai_solver.domain.cluster import Node, OneTenant, Taint, Topology, TopologyLevel
 from kai_solver.domain.constraints import (
@@ -142,6 +143,7 @@ __all__ = [
     "gpus_asked",
     "implied_terms",
     "inherited",
+    "object_of",
     "paid_gpu_milli",
     "stated_for",
     "still_needed",

@@ -99,9 +99,18 @@ class Allotted:
         return self.driver, self.pool, self.device
 
 
+PART = "#"
+"""Stands in the name of a claim that is a part of an object, before the part's number; no object's name has one."""
+
+
+def object_of(key: str) -> str:
+    """``namespace/name`` of the object that a claim is, or is a part of."""
+    return key.partition(PART)[0]
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A ResourceClaim.
+    """A ResourceClaim, or what of it stands for one of the extended resources that a pod asks for.
 
     Attributes
     ----------

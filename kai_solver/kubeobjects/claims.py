@@ -17,6 +17,7 @@ from kai_solver.domain import (
     DeviceRequest,
     Version,
 )
+from kai_solver.domain.claims import PART
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.notices import Notices, namespaced_key, object_name, read_each
@@ -83,20 +84,35 @@ class ClaimBook:
         return claim.key
 
     def _extended(self, pod: Raw, namespace: str) -> Iterator[str]:
-        """The claim that the scheduler made for extended resources (KEP-5004); it stands for the request."""
+        """The claim that the scheduler made for extended resources (KEP-5004), a part for each: they stand for them."""
         status = pod.get("status.extendedResourceClaimStatus")
-        name = status.text("resourceClaimName")
-        resources = [mapping.text("resourceName") for mapping in status.items("requestMappings")]
-        claim = self.claims.get(f"{namespace}/{name}")
-        if claim is not None and resources:
-            self.claims[claim.key] = replace(claim, extended=schema_name(resources[0], self.gpu_resources), is_own=True)
-            yield claim.key
+        asked: dict[str, set[str]] = {}
+        for mapping in status.items("requestMappings"):
+            resource = schema_name(mapping.text("resourceName"), self.gpu_resources)
+            asked.setdefault(resource, set()).add(mapping.text("requestName"))
+        claim = self.claims.get(f"{namespace}/{status.text('resourceClaimName')}")
+        if claim is None or not asked:
+            return
+        for number, (resource, requests) in enumerate(asked.items()):
+            part = claim if len(asked) == 1 else _part(claim, number, requests)
+            self.claims[part.key] = replace(part, extended=resource, is_own=True)
+            yield part.key
 
     def finish(self) -> Claims | None:
         """The snapshot's part; call it when all pods have been read."""
         if not (self.classes or self.devices or self.claims):
             return None
         return Claims(self.classes, self.devices, tuple(self.claims.values()), self.queue_label)
+
+
+def _part(claim: Claim, number: int, names: set[str]) -> Claim:
+    """What some requests of a claim ask for, and have; the first part bears the claim's name."""
+    return replace(
+        claim,
+        name=f"{claim.name}{PART}{number}" if number else claim.name,
+        requests=tuple(request for request in claim.requests if request.name in names),
+        allotted=None if claim.allotted is None else tuple(a for a in claim.allotted if a.request in names),
+    )
 
 
 def schema_name(resource: str, gpu_resources: tuple[str, ...]) -> str:

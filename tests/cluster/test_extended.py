@@ -85,6 +85,45 @@ def test_the_name_of_the_class_asks_for_it_too() -> None:
     assert bench.told()["requestMappings"][0]["resourceName"] == "deviceclass.resource.kubernetes.io/gpu"
 
 
+def test_several_resources_are_had_by_one_claim() -> None:
+    bench, named = Bench(), "deviceclass.resource.kubernetes.io/nic"
+    nic, config = "example.org/nic", [{"opaque": {"driver": "nic.example.org", "parameters": {"mtu": 9000}}}]
+    bench.api.create(
+        DEVICE_CLASSES, "", {"metadata": {"name": "nic"}, "spec": {"extendedResourceName": nic, "config": config}}
+    )
+    containers = [
+        {"name": "c0", "resources": {"limits": {nic: "1", RESOURCE: "2", "cpu": "1"}}},
+        {"name": "c1", "resources": {"limits": {named: "1", "example.org/else": "1"}}},
+    ]
+    nics = tuple(Allotted("nic", "nic.example.org", "a", f"nic-{index}") for index in range(2))
+    seat = replace(bench.pod("p", "a", containers=containers), extended=(("gpu", DEVICES[:2]), ("nic", nics)))
+    bench.extended.prepare(seat)
+    (claim,) = bench.claims()
+    requests = {found["name"]: found["exactly"] for found in claim["spec"]["devices"]["requests"]}
+    assert {name: (asked["deviceClassName"], asked["count"]) for name, asked in requests.items()} == {
+        "container-0-request-0": ("gpu", 2),
+        "container-0-request-1": ("nic", 1),
+        "container-1-request-0": ("nic", 1),
+    }
+    allocated = claim["status"]["allocation"]["devices"]
+    assert [(found["request"], found["device"]) for found in allocated["results"]] == [
+        ("container-0-request-0", "gpu-0"),
+        ("container-0-request-0", "gpu-1"),
+        ("container-0-request-1", "nic-0"),
+        ("container-1-request-0", "nic-1"),
+    ]
+    assert [(found["source"], found["requests"]) for found in allocated["config"]] == [
+        ("FromClass", ["container-0-request-1"]),
+        ("FromClass", ["container-1-request-0"]),
+    ]
+    told = [(m["containerName"], m["resourceName"], m["requestName"]) for m in bench.told()["requestMappings"]]
+    assert told == [
+        ("c0", RESOURCE, "container-0-request-0"),
+        ("c0", nic, "container-0-request-1"),
+        ("c1", named, "container-1-request-0"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [

@@ -7,7 +7,20 @@ from typing import Any
 import pytest
 
 from kai_solver.controller.orders import orders_of
-from kai_solver.domain import Bind, ClaimDevice, Claims, Device, GpuLink, GpuRequest, Lowered, Plan, Snapshot, ZoneShare
+from kai_solver.domain import (
+    Allotted,
+    Bind,
+    ClaimDevice,
+    ClaimGrant,
+    Claims,
+    Device,
+    GpuLink,
+    GpuRequest,
+    Lowered,
+    Plan,
+    Snapshot,
+    ZoneShare,
+)
 from kai_solver.kubeobjects import RawObjects, snapshot_from_objects
 
 
@@ -64,3 +77,11 @@ def test_pods_are_told_their_numa_zones_where_any_count(snapshot: Snapshot) -> N
     shares = (ZoneShare("node-0", (("gpu", 1000), ("cpu", 500))),)
     stated = annotations(snapshot, zones=shares)["kai.scheduler/numa-placement-predicted"]
     assert json.loads(stated) == [{"zone": "node-0", "amount": {"nvidia.com/gpu": "1", "cpu": "500m"}}]
+
+
+def test_parts_of_one_claim_are_one_to_the_api_server(snapshot: Snapshot) -> None:
+    first, second, third = (Allotted(f"r-{i}", "d", "a", f"gpu-{i}") for i in range(3))
+    grants = (ClaimGrant("n/c", (first,)), ClaimGrant("n/e", (third,)), ClaimGrant("n/c#1", (second,)))
+    plan = Plan(binds=(Bind("n/p", snapshot.gangs[0].key, "a", claims=grants),))
+    ((seat,),) = (gang.seats for gang in orders_of(snapshot, plan).binds)
+    assert seat.claims == (("n/c", (first, second)), ("n/e", (third,)))

@@ -192,6 +192,29 @@ def test_a_class_backs_gpus_that_pods_ask_for_as_a_resource(seen: Any, build: An
     assert (running.claims, running.gpu.devices, running.devices) == (("ns/c",), 1, (0,))
 
 
+def test_one_claim_for_several_resources_stands_for_each_of_them(seen: Any) -> None:
+    devices = a_slice([gpu("gpu-0"), gpu("gpu-1")])
+    offered = [device_class(extendedResourceName="nvidia.com/gpu"), devices]
+    limits = {"nvidia.com/gpu": "1", f"deviceclass.resource.kubernetes.io/{DRIVER}": "1"}
+    pod = {"spec": {"containers": [{"name": "m", "resources": {"limits": limits}}]}}
+    mappings = [
+        {"containerName": "m", "resourceName": resource, "requestName": f"r-{number}"}
+        for number, resource in enumerate(limits)
+    ]
+    status = {"extendedResourceClaimStatus": {"resourceClaimName": "c", "requestMappings": mappings}}
+    results = [{"request": f"r-{i}", "driver": DRIVER, "pool": "n", "device": f"gpu-{i}"} for i in range(2)]
+    claim = a_claim(status={"allocation": {"devices": {"results": results}}})
+    exactly = {"deviceClassName": DRIVER, "allocationMode": "ExactCount", "count": 1}
+    claim["spec"]["devices"]["requests"] = [{"name": f"r-{i}", "exactly": exactly} for i in range(2)]
+    snapshot = seen(pod | {"status": status}, *offered, claim, node="n", phase="Running")
+    running = snapshot.gangs[0].pods[0]
+    assert running.claims == ("ns/c", "ns/c#1")
+    assert (running.gpu.devices, running.devices) == (2, (0, 1)), "neither is counted twice, or left out"
+    parts = {part.name: part for part in snapshot.claims.claims}
+    assert [[a.device for a in parts[name].allotted] for name in ("c", "c#1")] == [["gpu-0"], ["gpu-1"]]
+    assert parts["c"].extended == "gpu"
+
+
 def test_what_is_exported_is_read_again(seen: Any, build: Any) -> None:
     request = {"name": "gpu", "exactly": {"deviceClassName": DRIVER, "allocationMode": "All"}}
     own = a_claim("d", request={"name": "gpu", "firstAvailable": [{"name": "a", "deviceClassName": DRIVER}]})

@@ -124,6 +124,24 @@ def test_what_a_class_offers_as_an_extended_resource_is_had_by_a_claim_of_ours(c
     wait_for("the third has them", lambda: late in {found["metadata"]["name"] for found in cluster.bound()})
 
 
+def test_several_extended_resources_are_had_by_one_claim(cluster: Cluster) -> None:
+    cluster.plane.api.patch(DEVICE_CLASSES, "", "gpu", {"spec": {"extendedResourceName": "example.org/gpu"}})
+    selector = {"cel": {"expression": f"device.driver == '{DRIVER}'"}}
+    spec = {"selectors": [selector], "extendedResourceName": "example.org/other"}
+    cluster.plane.api.create(DEVICE_CLASSES, "", {"metadata": {"name": "other"}, "spec": spec})
+    cluster.controller()
+    for index in range(2):
+        cluster.pod(f"asking-{index}", "research", 0, amounts={"example.org/gpu": "1", "example.org/other": "1"})
+    cluster.wait_bound(2, "asking")
+    claims = cluster.plane.api.page(RESOURCE_CLAIMS, namespace=SPACE).items
+    assert [sorted(given(claim)) for claim in claims] == [["large", "small"], ["large", "small"]]
+    for found in cluster.bound():
+        mapped = found["status"]["extendedResourceClaimStatus"]["requestMappings"]
+        assert {mapping["resourceName"] for mapping in mapped} == {"example.org/gpu", "example.org/other"}
+    cluster.pod("late", "research", 0, amounts={"example.org/other": "1"})
+    assert cluster.stays_pending("late")
+
+
 def test_kais_binder_is_not_asked_for_what_only_a_class_offers(cluster: Cluster, requesting: None) -> None:
     cluster.controller(binding="bindrequest")
     cluster.pod("asking", "research", 0, amounts={"deviceclass.resource.kubernetes.io/gpu": "1"})
