@@ -1,5 +1,6 @@
 """What happened, as log lines and metrics; other reporters write statuses and events."""
 
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -141,6 +142,7 @@ class MetricReporter:
         self._waits: deque[float] = deque(maxlen=_REMEMBERED)
         self._turns: dict[int, Counter[str]] = {}
         self._evicted_of: dict[tuple[str, ...], None] = {}
+        self._lock = threading.Lock()
 
     def cycle(self, cycle: Cycle) -> None:
         """All of a cycle."""
@@ -183,8 +185,9 @@ class MetricReporter:
         self._metrics.evictions.labels("refused").inc(len(outcomes) - len(done) - put_off)
         self._metrics.evictions.labels("put-off").inc(put_off)
         gangs = {gang.key: gang for gang in evicted.snapshot.gangs}
-        for departure in done:
-            self._preempted(departure, gangs[departure.gang])
+        with self._lock:  # two cycles' evictions may end at one time
+            for departure in done:
+                self._preempted(departure, gangs[departure.gang])
 
     def _admitted(self, cycle: Cycle, gangs: Mapping[str, Gang]) -> None:
         metrics, admitted = self._metrics, cycle.plan.admitted
