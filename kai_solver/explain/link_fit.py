@@ -48,6 +48,7 @@ def link_fit(boards: GpuBoards, after: Problem, gang: GangShape) -> LinkFit | No
         text = f"which link limits it is not known: {_why(untold[0])}"
         return LinkFit(len(sets), len(untold), between, _whole(text, between))
     _, grade, slowest = min(told, key=lambda entry: entry[:2])
+    alike = sum(entry[1] == grade for entry in told)
     link = slowest.link
     assert link is not None  # noqa: S101  (told)
     better = tuple(_better(boards, after, gang, slowest, grade))
@@ -56,7 +57,7 @@ def link_fit(boards: GpuBoards, after: Problem, gang: GangShape) -> LinkFit | No
         len(sets),
         len(untold),
         between,
-        _whole(f"{_words(slowest, link, len(sets))}; {_better_words(better)}", between) + rest,
+        _whole(f"{_words(slowest, link, alike, len(told))}; {_better_words(better)}", between) + rest,
         slowest.holder.pod,
         slowest.board.node,
         link.gpus,
@@ -171,9 +172,9 @@ def _around(part: TreeNode | Leaf, pod: int) -> Iterator[TreeNode | Leaf]:
 # -- words -------------------------------------------------------------------------------------------------------------
 
 
-def _words(found: _Set, link: SetLink, pods: int) -> str:
+def _words(found: _Set, link: SetLink, alike: int, pods: int) -> str:
     which = f"GPUs {link.gpus[0]} and {link.gpus[1]}" if link.gpus else "any two GPUs"
-    slowest = f", the slowest of {pods} pods" if pods > 1 else ""
+    slowest = f", the slowest of {pods} pods" if alike < pods else f", as for all {pods} pods" if pods > 1 else ""
     wish = ", if it has the GPUs that were chosen" if found.holder.known == "wish" else ""
     pod = found.holder.pod.rpartition("/")[2]
     return f"{link.gb_s} GB/s over {link.kind} between {which} of {found.board.node} (pod {pod}{slowest}{wish})"
@@ -196,9 +197,8 @@ def _whole(text: str, between: str) -> str:
     if not between:
         return f"{text}."
     if between == "network":
-        return (
-            f"{text}. Its nodes are not one NVLink domain: between them is the network, of which nothing is known here."
-        )
+        network = "the network between them, of which nothing is known here, limits it where it is slower"
+        return f"{text}. Its nodes are not one NVLink domain: {network}."
     return f"{text}. Its nodes are one NVLink domain ({between})."
 
 
