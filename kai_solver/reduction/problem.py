@@ -17,8 +17,10 @@ from kai_solver.reduction.charges import Charge
 from kai_solver.reduction.fabric import Fabric, fabric_of
 from kai_solver.reduction.gangs import GangShape
 from kai_solver.reduction.ground import Ground
+from kai_solver.reduction.kinds import Kinds
 from kai_solver.reduction.memo import Memo
 from kai_solver.reduction.podtable import PodTable
+from kai_solver.reduction.roster import Roster
 from kai_solver.reduction.shapes import ShapeTable
 from kai_solver.reduction.zones import ZoneTable
 from kai_solver.topology import DomainTree
@@ -141,10 +143,8 @@ def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
     snapshot = memo.ruled(snapshot)
     ground, tree, kinds = memo.ground(snapshot), memo.tree(snapshot), memo.kinds(snapshot)
     roster, occupancy = memo.tenants(snapshot, ground, kinds)
-    table = PodTable(snapshot, roster, kinds, ground, tree)
+    table = _pod_table(snapshot, roster, kinds, ground, tree)
     held, releasing = occupancy.held_with_reservations()
-    if table.shapes.zones is not None:
-        table.shapes.zones.occupy(table.pods, table.pod_node)
     is_told = occupancy.is_told & (ground.gpus == ground.usable)
     total = _total(snapshot, ground, table)
     allocated, fixed, request = _queue_loads(tree, table)
@@ -188,6 +188,14 @@ def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
         fabric=fabric_of(memo.graphs(snapshot, ground), is_told),
     )
     return memo.problem
+
+
+def _pod_table(snapshot: Snapshot, roster: Roster, kinds: Kinds, ground: Ground, tree: QueueTree) -> PodTable:
+    """Pods by number; those that run have taken their NUMA zones."""
+    table = PodTable(snapshot, roster, kinds, ground, tree)
+    if table.shapes.zones is not None:
+        table.shapes.zones.occupy(table.pods, table.pod_node)
+    return table
 
 
 def _total(snapshot: Snapshot, ground: Ground, table: PodTable) -> tuple[int, int, int]:
