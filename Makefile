@@ -18,7 +18,6 @@ BENCH_ARGS ?= --models default,fast --seeds 1..3
 TEST_ARGS ?=
 SOAK_MINUTES ?= 10
 PLANE := tests/cluster/plane
-PLANE_FIRST := $(addprefix $(PLANE)/test_,checker.py quick_start.py kinds.py budgets.py)
 
 .PHONY: help env run test test-cluster soak tools test-fast lint bench bench-scale bench-cluster bench-steady conformance docs docs-check manifests lock clean
 
@@ -48,14 +47,13 @@ lint: $(STAMP) ## Format, style, types and layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: lint docs-check tools ## Lint, the documentation, all tests; of those on a real control plane the first ones
+test: lint docs-check tools ## Lint, the documentation, all tests, those on a real control plane last
 	$(BIN)/python -m pytest -n 2 --ignore=$(PLANE) $(TEST_ARGS)
-	-$(BIN)/python -m tests.support.gotools kubernetes kwok
-	$(BIN)/python -m pytest $(PLANE_FIRST) $(TEST_ARGS)
+	$(MAKE) test-cluster
 
-test-cluster: $(STAMP) ## All tests on a real control plane (about half an hour; Go builds it once)
+test-cluster: $(STAMP) ## All tests on a real control plane, two at a time (about 15 minutes; Go builds it once)
 	-$(BIN)/python -m tests.support.gotools kubernetes kwok
-	$(BIN)/python -m pytest $(PLANE) $(TEST_ARGS)
+	$(BIN)/python -m pytest $(PLANE) -n 2 --dist loadgroup $(TEST_ARGS)
 
 soak: $(STAMP) ## Ten minutes of random work and random faults on a real control plane (SOAK_MINUTES=10; needs Go once)
 	-$(BIN)/python -m tests.support.gotools kubernetes kwok

@@ -20,7 +20,7 @@ from kai_solver.cluster.resources import NODES
 from tests.cluster.plane.checker import Checker, Pod
 from tests.cluster.plane.cluster import SPACE, Cluster, Replica, clear_work, install, pod
 from tests.cluster.plane.creator import create
-from tests.cluster.plane.plane import ADMIN, Plane, resident_mib, wait_for
+from tests.cluster.plane.plane import ADMIN, Plane, cpu_s, resident_mib, wait_for
 from tests.support.gotools import KUBERNETES, KWOK, go_module
 
 GPUS = 8
@@ -172,25 +172,15 @@ def _steady(cluster: Cluster, witness: Witness, replica: Replica, size: tuple[in
     create(cluster.plane, SPACE, bodies, running=True)
     wait_for("all of them run", lambda: _running(witness) >= pods, LIMIT_S, 1.0)
     time.sleep(STEADY_S)
-    before_s, what = _cpu_s(replica), f"{nodes} nodes, {_running(witness)} running pods"
+    before_s, what = sum(map(cpu_s, _family(replica))), f"{nodes} nodes, {_running(witness)} running pods"
     time.sleep(STEADY_S)
-    share = (_cpu_s(replica) - before_s) / STEADY_S
+    share = (sum(map(cpu_s, _family(replica))) - before_s) / STEADY_S
     yield f"CPU when nothing changes, {what}", f"{share:.1%} of a core"
     yield f"memory of the controller and its solver, {what}", f"{sum(map(resident_mib, _family(replica))):.0f} MB"
 
 
 def _running(witness: Witness) -> int:
     return sum(one.get("status", {}).get("phase") == "Running" for one in witness.bound())
-
-
-def _cpu_s(replica: Replica) -> float:
-    """Seconds of CPU of a replica and the children it has now."""
-    return sum(map(_ticks, _family(replica))) / os.sysconf("SC_CLK_TCK")
-
-
-def _ticks(pid: int) -> int:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])
 
 
 def _family(replica: Replica) -> list[int]:

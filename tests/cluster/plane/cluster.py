@@ -114,6 +114,7 @@ class Cluster:
     checker: Checker
     replicas: list["Replica"] = field(default_factory=list)
     proxies: list[Proxy] = field(default_factory=list)
+    keepers: list[threading.Thread] = field(default_factory=list)
     over: threading.Event = field(default_factory=threading.Event)
     wanted: str = ""
     """What the checker is to object to, in tests of the checker."""
@@ -200,7 +201,8 @@ class Cluster:
         if start:
             replica.start()
         if kept:
-            threading.Thread(target=self._keep, args=(replica,), daemon=True).start()
+            self.keepers.append(threading.Thread(target=self._keep, args=(replica,), daemon=True))
+            self.keepers[-1].start()
         return replica
 
     def _keep(self, replica: "Replica") -> None:
@@ -241,7 +243,8 @@ class Cluster:
     def end(self) -> None:
         """End replicas and proxies, look a last time, and clear the table."""
         self.over.set()
-        time.sleep(0.6 if self.replicas else 0.0)  # nobody is started again after this
+        for keeper in self.keepers:
+            keeper.join()  # nobody is started again after this
         for replica in self.replicas:
             replica.component.kill()
         for proxy in self.proxies:

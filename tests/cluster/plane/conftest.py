@@ -1,4 +1,4 @@
-"""A control plane for all tests of this folder, and a clean cluster with its checker for each."""
+"""A control plane for all tests of this folder that one process runs, and a clean cluster with its checker for each."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -16,8 +16,9 @@ Make = Callable[..., Cluster]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All of these are slow; `make test-cluster` runs them in one process, so that there is one control plane."""
+    """All of these are slow; the soak begins, so that nobody waits for it alone in the end."""
     here = Path(__file__).parent
+    items.sort(key=lambda item: item.path != here / "test_soak.py")
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.slow)

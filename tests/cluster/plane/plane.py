@@ -65,6 +65,12 @@ def resident_mib(pid: int) -> float:
     return 0.0
 
 
+def cpu_s(pid: int) -> float:
+    """Seconds of CPU that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 @dataclass(slots=True)
 class Component:
     """One process: what it is started with, and where it writes."""

@@ -19,6 +19,9 @@ from tests.cluster.workload import Workload
 
 QUOTAS = {"research": 24, "product": 16, "students": 8}
 NODE_COUNT = 6
+MOST_GANGS = 24
+"""They ask for twice as much as there is."""
+
 BETWEEN_S = (2.0, 5.0)
 """Quiet seconds between two faults."""
 
@@ -179,7 +182,7 @@ class Soak:
     # -- who else acts -------------------------------------------------------------------------------------------------
 
     def _arrive(self) -> None:
-        if len(self.work.gangs) < 40:
+        if len(self.work.gangs) < MOST_GANGS:
             self.work.arrive()
         self.over.wait(self.draw.expovariate(1.5))
 

@@ -2,6 +2,7 @@
 
 import random
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -197,16 +198,21 @@ def test_17_thousands_of_events_at_once(make_cluster: Make) -> None:
     cluster = make_cluster()
     cluster.controller()
     work(cluster, gangs=1, nodes=8)
-    for index in range(5):  # 5,000 changes: 1,000 pods of another scheduler made, changed, and removed
-        for step in range(200):
-            cluster.plane.api.create(PODS, SPACE, pod(f"noise-{index}-{step}", "research", scheduler="another"))
-    cluster.job("gang-1", "research", 8)
-    for index in range(5):
-        for step in range(200):
-            name = f"noise-{index}-{step}"
-            for value in range(3):
-                cluster.plane.api.patch(PODS, SPACE, name, {"metadata": {"annotations": {"n": str(value)}}})
-            cluster.plane.api.delete(PODS, SPACE, name, grace_s=0)
+    api = cluster.plane.api
+
+    def make(name: str) -> None:
+        api.create(PODS, SPACE, pod(name, "research", scheduler="another"))
+
+    def change(name: str) -> None:
+        for value in range(3):
+            api.patch(PODS, SPACE, name, {"metadata": {"annotations": {"n": str(value)}}})
+        api.delete(PODS, SPACE, name, grace_s=0)
+
+    names = [f"noise-{index}" for index in range(1000)]
+    with ThreadPoolExecutor(16) as threads:  # 5,000 changes: pods of another scheduler made, changed and removed
+        list(threads.map(make, names))
+        cluster.job("gang-1", "research", 8)
+        list(threads.map(change, names))
     cluster.wait_bound(12, "gang", limit_s=LONG_S)
 
 

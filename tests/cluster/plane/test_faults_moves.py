@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 
+from kai_solver.cluster import promises
 from kai_solver.cluster.resources import DISRUPTION_BUDGETS, PODS
 from tests.cluster.plane.checker import GANG
 from tests.cluster.plane.cluster import SPACE, Cluster
 from tests.cluster.plane.conftest import Make
+from tests.cluster.plane.inside import inside
 from tests.cluster.plane.plane import wait_for
 from tests.cluster.plane.proxy import Fault
 
@@ -70,8 +72,9 @@ def test_an_eviction_refused_for_ever(make_cluster: Make, foreseen: bool) -> Non
     cluster.wait_bound(2, "preemptor", limit_s=LONG_S)
 
 
-def test_20_a_moved_pod_never_comes_back(make_cluster: Make) -> None:
-    """What was kept for it goes to others."""
+def test_20_a_moved_pod_never_comes_back(make_cluster: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was kept for it goes to others, and not before its time (15 s here, not a minute)."""
+    monkeypatch.setattr(promises, "COMES_WITHIN_S", 15.0)
     cluster = make_cluster(may_leave=lambda found: found["metadata"]["name"].startswith("moved"))
     cluster.nodes(2)
     cluster.queues(research=16)
@@ -79,9 +82,10 @@ def test_20_a_moved_pod_never_comes_back(make_cluster: Make) -> None:
         cluster.pod(f"moved-{index}", "research", gpus=4)
         cluster.bind(f"moved-{index}", f"node-{index}")
     cluster.wait_bound(2)
-    cluster.controller()
-    cluster.job("whole", "research", 1, gpus=8)
-    cluster.wait_bound(1, "whole", limit_s=LONG_S)
-    assert len(cluster.names("moved")) == 1, "nobody makes the other one anew"
-    cluster.pod("next", "research", gpus=4)
-    cluster.wait_bound(1, "next", limit_s=LONG_S)
+    with inside(cluster):
+        cluster.job("whole", "research", 1, gpus=8)
+        cluster.wait_bound(1, "whole", limit_s=LONG_S)
+        assert len(cluster.names("moved")) == 1, "nobody makes the other one anew"
+        cluster.pod("next", "research", gpus=4)
+        assert cluster.stays_pending("next")
+        cluster.wait_bound(1, "next", limit_s=LONG_S)

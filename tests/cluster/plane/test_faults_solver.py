@@ -14,7 +14,7 @@ from kai_solver.kubeobjects.raw import parse_time_s
 from tests.cluster.plane.cluster import Cluster, Replica
 from tests.cluster.plane.conftest import Make
 from tests.cluster.plane.inside import inside
-from tests.cluster.plane.plane import wait_for
+from tests.cluster.plane.plane import cpu_s, wait_for
 from tests.support.leases import holder_of
 
 LONG_S = 120.0
@@ -88,6 +88,13 @@ def solvers(replica: Replica) -> list[int]:
     return replica.component.children(SOLVER)
 
 
+def rests(pid: int) -> bool:
+    """Whether it does nothing for a while."""
+    before_s = cpu_s(pid)
+    time.sleep(1)
+    return before_s == cpu_s(pid)
+
+
 def test_13_solver_child_killed(make_cluster: Make) -> None:
     """Again and again while it works: cycles go on, and what only it finds is found when it may live."""
     cluster = make_cluster(may_leave=lambda found: True, partly_s=60)
@@ -113,12 +120,16 @@ def test_13_solver_child_killed(make_cluster: Make) -> None:
 
 
 def test_14_solver_child_hung(make_cluster: Make) -> None:
-    """It does not move any more: it is given up at the deadline, and another takes its place."""
+    """It does not move any more: it is given up at the deadline, and another takes its place.
+
+    It hangs in the middle of its life; one that does not come up is given more time (half a minute).
+    """
     cluster = make_cluster(may_leave=lambda found: True, partly_s=60)
     only_the_solver_helps(cluster)
     replica = cluster.controller(budget="2s")
     wait_for("the solver is there", lambda: len(solvers(replica)) == 1)
     (hung,) = solvers(replica)
+    wait_for("it has come up", lambda: rests(hung))
     os.kill(hung, signal.SIGSTOP)
     ask(cluster)
     wait_for("it was given up", lambda: hung not in solvers(replica), LONG_S)
