@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -358,20 +358,32 @@ def clear_work(plane: Plane) -> None:
     wait_for("no pod is left", lambda: not _remove_all(plane, PODS))
 
 
-def _remove_all(plane: Plane, kind: Resource) -> int:
-    """Ask for everything of a kind to go, at once; how many were there."""
-    items = plane.api.page(kind, limit=50_000).items
+def _remove_all(plane: Plane, kind: Resource) -> bool:
+    """Ask for everything of a kind to go, at once; whether something was there, or may have been.
+
+    A server that was started again a moment ago may refuse for now: who asks looks again until nothing is left.
+    """
 
     def remove(item: Object) -> None:
-        try:
+        with _patience():
             plane.api.delete(kind, str(meta(item).get("namespace", "")), str(meta(item)["name"]), grace_s=0)
-        except ApiError as error:
-            if not error.is_missing:
-                raise
 
-    with ThreadPoolExecutor(16) as threads:
+    is_something = True
+    with _patience(), ThreadPoolExecutor(16) as threads:
+        items = plane.api.page(kind, limit=50_000).items
+        is_something = bool(items)
         list(threads.map(remove, items))
-    return len(items)
+    return is_something
+
+
+@contextmanager
+def _patience() -> Iterator[None]:
+    """What does not work now, or need not be done any more, is no error."""
+    try:
+        yield
+    except ApiError as error:
+        if not (error.is_missing or error.is_conflict or error.is_passing):
+            raise
 
 
 def _is_ready(node: Object) -> bool:
