@@ -172,15 +172,20 @@ def _steady(cluster: Cluster, witness: Witness, replica: Replica, size: tuple[in
     create(cluster.plane, SPACE, bodies, running=True)
     wait_for("all of them run", lambda: _running(witness) >= pods, LIMIT_S, 1.0)
     time.sleep(STEADY_S)
-    before_s, what = sum(map(cpu_s, _family(replica))), f"{nodes} nodes, {_running(witness)} running pods"
+    before_s, what = _cpu_s(replica), f"{nodes} nodes, {_running(witness)} running pods"
     time.sleep(STEADY_S)
-    share = (sum(map(cpu_s, _family(replica))) - before_s) / STEADY_S
+    share = (_cpu_s(replica) - before_s) / STEADY_S
     yield f"CPU when nothing changes, {what}", f"{share:.1%} of a core"
     yield f"memory of the controller and its solver, {what}", f"{sum(map(resident_mib, _family(replica))):.0f} MB"
 
 
 def _running(witness: Witness) -> int:
     return sum(one.get("status", {}).get("phase") == "Running" for one in witness.bound())
+
+
+def _cpu_s(replica: Replica) -> float:
+    """Seconds of CPU of a replica and the children it has now."""
+    return sum(map(cpu_s, _family(replica)))
 
 
 def _family(replica: Replica) -> list[int]:

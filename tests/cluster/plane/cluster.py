@@ -40,6 +40,12 @@ from tests.cluster.plane.plane import ADMIN, OURS, ROOT, Component, Plane, free_
 from tests.cluster.plane.proxy import Proxy
 
 SPACE = "work"
+ALL = 50_000
+"""More than there ever is of a kind; a page that is not told so has the first 500, and events outlive their test."""
+
+CLEAR_S = 180.0
+"""A controller manager whose server was restarted may need a minute or two until it lets go of the pods of Jobs."""
+
 LEADERSHIP = {"live": "4s", "renew": "3s", "retry": "500ms"}
 """Short, so that a test need not wait long for the next leader."""
 
@@ -59,7 +65,6 @@ _INSTALLED = {
 CLAIM_TEMPLATES = Resource("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate")
 MAKERS = (JOBS, REPLICA_SETS)
 CLEARED = (
-    *MAKERS,
     POD_GROUPS,
     BIND_REQUESTS,
     DISRUPTION_BUDGETS,
@@ -346,16 +351,19 @@ def clear(plane: Plane) -> None:
     """Remove what tests made; the control plane itself stays."""
     clear_work(plane)
     for kind in CLEARED:
-        wait_for(f"no {kind.name} is left", lambda kind=kind: not _remove_all(plane, kind))  # type: ignore[misc]
+        _remove_for_good(plane, kind)
     for lease in plane.api.page(LEASES, namespace="kai-solver").items:
         plane.api.delete(LEASES, "kai-solver", str(meta(lease)["name"]))
 
 
 def clear_work(plane: Plane) -> None:
     """Remove all pods, and what makes them anew."""
-    for kind in MAKERS:
-        _remove_all(plane, kind)
-    wait_for("no pod is left", lambda: not _remove_all(plane, PODS))
+    _remove_for_good(plane, *MAKERS, PODS)
+
+
+def _remove_for_good(plane: Plane, *kinds: Resource) -> None:
+    what = ", ".join(kind.name for kind in kinds)
+    wait_for(f"none are left of {what}", lambda: sum(_remove_all(plane, kind) for kind in kinds) == 0, CLEAR_S)
 
 
 def _remove_all(plane: Plane, kind: Resource) -> bool:
@@ -370,7 +378,7 @@ def _remove_all(plane: Plane, kind: Resource) -> bool:
 
     is_something = True
     with _patience(), ThreadPoolExecutor(16) as threads:
-        items = plane.api.page(kind, limit=50_000).items
+        items = plane.api.page(kind, limit=ALL).items
         is_something = bool(items)
         list(threads.map(remove, items))
     return is_something

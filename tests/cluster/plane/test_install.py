@@ -15,7 +15,7 @@ from kai_solver.cluster.api import ApiError, Object
 from kai_solver.cluster.lease import Lease
 from kai_solver.cluster.resources import EVENTS, NAMESPACES, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES, Resource
 from tests.cluster.plane.agents import working
-from tests.cluster.plane.cluster import CRDS, SPACE, Cluster, pod
+from tests.cluster.plane.cluster import ALL, CRDS, SPACE, Cluster, pod
 from tests.cluster.plane.conftest import Make
 from tests.cluster.plane.plane import Component, Plane, wait_for
 from tests.cluster.plane.release import Release, forbidden, helm_or_skip, released
@@ -54,7 +54,9 @@ def test_the_rights_of_the_chart_suffice(make_cluster: Make) -> None:
             lambda: "allocated" in api.get(QUEUES, "", "lender").get("status", {}),
         )
         wait_for("PodGroups are written", lambda: bool(api.page(POD_GROUPS, namespace=SPACE).items))
-        assert {"Scheduled", "Evict", "Unschedulable"} <= {event["reason"] for event in api.page(EVENTS).items}
+        assert {"Scheduled", "Evict", "Unschedulable"} <= {
+            event["reason"] for event in api.page(EVENTS, limit=ALL).items
+        }
         assert not api.get(PODS, "rights", "misplaced")["spec"].get("nodeName")
         assert replica.component.stop() == 0
         assert forbidden(replica) == []

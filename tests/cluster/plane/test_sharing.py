@@ -8,7 +8,7 @@ import pytest
 from kai_solver.cluster.api import Object
 from kai_solver.cluster.resources import EVENTS, PODS
 from tests.cluster.plane.agents import GROUP, INDEX, RESERVED, DeviceAgent, reservations, working
-from tests.cluster.plane.cluster import SPACE, Cluster
+from tests.cluster.plane.cluster import ALL, SPACE, Cluster
 from tests.cluster.plane.conftest import Make
 from tests.cluster.plane.plane import wait_for
 
@@ -40,7 +40,7 @@ def condition(cluster: Cluster, name: str) -> dict[str, Any]:
 
 def told(cluster: Cluster, name: str, reason: str) -> str:
     """Messages of the events of this reason about a pod."""
-    events = cluster.plane.api.page(EVENTS, namespace=SPACE).items
+    events = cluster.plane.api.page(EVENTS, namespace=SPACE, limit=ALL).items
     return " ".join(
         str(one.get("message"))
         for one in events
