@@ -114,4 +114,4 @@ def released(plane: Plane, space: str, **values: Any) -> Iterator[Release]:
 def forbidden(replica: Replica) -> list[str]:
     """What the API server would not let it do."""
     lines = replica.component.log.read_text().splitlines()
-    return [line for line in lines if "403" in line or "orbidden" in line]
+    return [line for line in lines if "403 " in line or "orbidden" in line]  # a timestamp has .403, too
