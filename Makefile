@@ -51,7 +51,7 @@ test: lint docs-check tools ## Lint, the documentation, all tests, those on a re
 	$(BIN)/python -m pytest -n 2 --ignore=$(PLANE) $(TEST_ARGS)
 	$(MAKE) test-cluster
 
-test-cluster: $(STAMP) ## All tests on a real control plane, two at a time (about 15 minutes; Go builds it once)
+test-cluster: $(STAMP) ## All tests on a real control plane, two at a time (15 to 20 minutes; Go builds it once)
 	-$(BIN)/python -m tests.support.gotools kubernetes kwok
 	$(BIN)/python -m pytest $(PLANE) -n 2 --dist loadgroup $(TEST_ARGS)
 
