@@ -80,6 +80,8 @@ def stated_for(root: SubGroup, pods: Sequence[Pod]) -> SubGroup:
 
 def _with_minima(root: SubGroup, pods: Sequence[Pod], minimum: Callable[[int, int, int], int]) -> SubGroup:
     """The tree with other minima, by the old one and how many pods of each podset succeeded, and are alive."""
+    if not any(pod.status is PodStatus.SUCCEEDED for pod in pods):
+        return root
     done = Counter(pod.podset for pod in pods if pod.status is PodStatus.SUCCEEDED)
     alive = Counter(pod.podset for pod in pods if pod.status.is_alive)
 
@@ -88,7 +90,7 @@ def _with_minima(root: SubGroup, pods: Sequence[Pod], minimum: Callable[[int, in
             return replace(part, min_member=minimum(part.min_member, done[part.name], alive[part.name]))
         return replace(part, children=tuple(map(changed, part.children)))
 
-    return replace(root, children=tuple(map(changed, root.children))) if done else root
+    return replace(root, children=tuple(map(changed, root.children)))
 
 
 @dataclass(frozen=True, slots=True)
