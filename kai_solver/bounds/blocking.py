@@ -22,6 +22,7 @@ from kai_solver.bounds.counting import (
 from kai_solver.bounds.demand import Demand
 from kai_solver.bounds.refuting import LIMIT, QUOTA, Bounds, Moment, Refuted
 from kai_solver.bounds.rights import MINRUNTIME, PREEMPTIBLE, PRIORITY, SHARE
+from kai_solver.bounds.spares import SPARES
 from kai_solver.bounds.tenants import TENANTS, Users
 from kai_solver.domain import Blocker, Rung
 from kai_solver.errors import InternalError
@@ -114,6 +115,9 @@ def _elements(bounds: Bounds, demand: Demand, *, by_rung: bool) -> Iterator[str]
     yield NODE_RULES
     if any(shapes[shape].constraints.alone for shape in demand.needed):
         yield TENANTS
+    spares = bounds.problem.spares
+    if spares is not None and not all(shapes[shape].constraints.may_use_spares for shape in demand.needed):
+        yield SPARES
     if by_rung and demand.rung is not Rung.ALLOCATE:
         yield from bounds.rights.protections(demand)
 
@@ -202,6 +206,8 @@ class _Words:
             return self._budgets()
         if name == TENANTS:
             return self._tenants()
+        if name == SPARES:
+            return self._spares()
         return self._placement() if name == PLACEMENT else self._resource(name)
 
     def _of_queue(self, kind: str) -> Blocker:
@@ -236,6 +242,15 @@ class _Words:
         level = self.problem.shapes.shapes[shape].constraints.alone[0].level
         have = used or Users(self.problem).said(shape) or "none"
         return Blocker(TENANTS, level, "one that no other tenant uses", have)
+
+    def _spares(self) -> Blocker:
+        """Nodes that domains keep free."""
+        spares = self.problem.spares
+        rule = spares.rules[0] if spares is not None else None
+        if rule is None:
+            raise InternalError("spare nodes block, and there are none")
+        have = f"{int(rule.kept.sum())} nodes are kept free, in {int((rule.kept > 0).sum())} domains"
+        return Blocker(SPARES, rule.level, "nodes beyond those that are kept free", have)
 
     @property
     def _count(self) -> Shortfall:

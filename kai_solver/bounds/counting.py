@@ -12,6 +12,7 @@ from typing import Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from kai_solver.bounds.spares import SPARES, FreeNodes
 from kai_solver.bounds.tenants import TENANTS, Users
 from kai_solver.domain import NO_PLACEMENT, Blocker, Placement
 from kai_solver.reduction import Problem
@@ -34,11 +35,13 @@ class Relaxed:
     """Capacity with all flexible pods lifted out: (R, N) resources and (N, D) free thousandths of devices.
 
     ``users``: whose domains those that stay close to other tenants; None where none is.
+    ``spares``: how many of the nodes that nobody is left on may be taken; None where that is all of them.
     """
 
     free: IntArray
     device_free: IntArray
     users: Users | None = None
+    spares: FreeNodes | None = None
     fits: dict[tuple[int, frozenset[str]], IntArray] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -75,6 +78,14 @@ class Relaxed:
         if GPU_NAME in dropped:
             return np.maximum(fitting_beside_gpus(problem.shapes.shapes[shape].request, free, admits), 0)
         return fitting(problem, free, self.device_free, shape, admits)
+
+    def room(self, problem: Problem, shape: int, mask: BoolArray | None, dropped: frozenset[str] = NOTHING) -> int:
+        """Pods of ``shape`` that the nodes of ``mask`` (N,), or all, take: where nodes are kept free, not on all."""
+        fit = self.fit(problem, shape, dropped)
+        fit = fit if mask is None else np.where(mask, fit, 0)
+        if self.spares is None or SPARES in dropped or problem.shapes.shapes[shape].constraints.may_use_spares:
+            return int(fit.sum())
+        return self.spares.most(fit)
 
     def admits(self, problem: Problem, shapes: Iterable[int], dropped: frozenset[str] = NOTHING) -> BoolArray:
         """(N,) nodes that any of ``shapes`` may be on."""
@@ -167,7 +178,7 @@ def shortfall(
         How the pods of ``needed`` must lie. Of its least number of nodes only what asks for nobody else may be given.
     dropped
         Rules and resources that do not bind: names of the schema, `TOPOLOGY`, `PLACEMENT`, `NODE_RULES`,
-        `TENANTS`.
+        `TENANTS`, `SPARES`.
     """
     counts = _Counts(problem, relaxed, dropped)
     masks = None if TOPOLOGY in dropped else domains
@@ -191,7 +202,7 @@ class _Counts:
         """None where all nodes, or some one of ``masks``, may hold ``needed``; else what lacks where it lacks least."""
         if masks is None:
             return self._short(needed, None, -1)
-        if isinstance(masks, Domains) and len(needed) == 1 and len(masks):
+        if self.relaxed.spares is None and isinstance(masks, Domains) and len(needed) == 1 and len(masks):
             return self._short_of_one(*next(iter(needed.items())), masks)
         nearest: tuple[float, Shortfall] | None = None
         for where, mask in enumerate(masks):
@@ -211,8 +222,7 @@ class _Counts:
 
     def _short(self, needed: Mapping[int, int], mask: BoolArray | None, where: int) -> Shortfall | None:
         for shape, count in needed.items():
-            fit = self.relaxed.fit(self.problem, shape, self.dropped)
-            have = int(fit.sum() if mask is None else fit[mask].sum())
+            have = self.relaxed.room(self.problem, shape, mask, self.dropped)
             if have < count:
                 return Shortfall("fit", count, have, shape, where=where)
         return self.together(needed, mask, where) if len(needed) > 1 else None

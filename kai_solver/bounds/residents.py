@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.bounds.counting import Relaxed
+from kai_solver.bounds.spares import free_nodes
 from kai_solver.bounds.tenants import users_of
 from kai_solver.reduction import Problem
 from kai_solver.units import PODS
@@ -127,4 +128,5 @@ class Residents:
             np.add.at(device_free, (self.node[row[mine]], device[mine]), milli[mine])
             # A reservation pod goes with the last of those who share its device: at most as many as are shared.
             free[PODS] += (problem.sharers > 0).sum(axis=1)
-        return Relaxed(free, device_free, users_of(problem, frozenset(self.pods[gone].tolist())))
+        left = self.pods[gone]
+        return Relaxed(free, device_free, users_of(problem, left), free_nodes(problem, left))

@@ -9,6 +9,7 @@ from kai_solver.domain import PodStatus
 from kai_solver.predicates import domain_codes, label_value
 from kai_solver.reduction import Problem
 
+IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 TENANTS = "tenants"
@@ -75,8 +76,8 @@ class Users:
         return around
 
 
-def users_of(problem: Problem, gone: Container[int] = ()) -> Users | None:
-    """Whose pods are where; None where no domain is one tenant's at a time."""
+def users_of(problem: Problem, gone: IntArray | None = None) -> Users | None:
+    """Whose pods are where, without those that are ``gone``; None where no domain is one tenant's at a time."""
     if not any(shape.constraints.alone for shape in problem.shapes.shapes):
         return None
-    return Users(problem, gone)
+    return Users(problem, frozenset(gone.tolist()) if gone is not None else ())

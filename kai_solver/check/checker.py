@@ -21,6 +21,7 @@ from kai_solver.check.ranks import judge_ranks
 from kai_solver.check.scene import Scene, set_scene
 from kai_solver.check.shares import fair_shares
 from kai_solver.check.spacing import judge_spacing
+from kai_solver.check.spares import judge_spares
 from kai_solver.check.stale import judge_stale
 from kai_solver.check.tenants import judge_tenants
 from kai_solver.check.units import judge_units
@@ -61,6 +62,7 @@ def _judge(scene: Scene, tree: QueueTree, ladder: Sequence[Rung]) -> Iterator[Vi
     yield from judge_topology(scene)
     yield from judge_spacing(scene, tree)
     yield from judge_tenants(scene)
+    yield from judge_spares(scene)
     book = TollBook(scene)
     rights = [*judge_order(scene, ladder), *judge_moves(scene, book)]
     yield from rights

@@ -91,7 +91,7 @@ def _with_pods(amount: list[int], more: int) -> list[int]:
 
 def _is_decided_by_room(scene: Scene) -> bool:
     """True where no new pod and no victim minds which pods are beside it: then room tells who may stay."""
-    if any(topology.one_tenant is not None for topology in scene.snapshot.topologies):
+    if any(topology.one_tenant is not None or topology.spares is not None for topology in scene.snapshot.topologies):
         return False
     entries = (*scene.arrivals(), *scene.plan.evictions)
     return not any(scene.pods[entry.pod].constraints.binds_pods for entry in entries)

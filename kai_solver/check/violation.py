@@ -30,6 +30,7 @@ RULES = (
     "budgets",
     "ranks",
     "tenants",
+    "spares",
 )
 """Every rule's name. Published: add, never rename."""
 

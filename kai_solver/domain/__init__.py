@@ -16,7 +16,7 @@ from kai_solver.domain.claims import (
     Version,
     object_of,
 )
-from kai_solver.domain.cluster import Node, OneTenant, Taint, Topology, TopologyLevel
+from kai_solver.domain.cluster import Node, OneTenant, SpareNodes, Taint, Topology, TopologyLevel
 from kai_solver.domain.constraints import (
     NO_CONSTRAINTS,
     Alone,
@@ -125,6 +125,7 @@ __all__ = [
     "SearchSpec",
     "Snapshot",
     "SolverModel",
+    "SpareNodes",
     "SpreadConstraint",
     "Stage",
     "StageSpec",

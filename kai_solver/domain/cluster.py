@@ -94,15 +94,24 @@ class OneTenant:
 
 
 @dataclass(frozen=True, slots=True)
+class SpareNodes:
+    """Every domain of ``level`` (label or alias) keeps so many ``nodes`` free, for gangs that may use spares."""
+
+    level: str
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Topology:
     """Levels of a topology, outermost first (``topologies.kai.scheduler/v1alpha1``).
 
-    ``one_tenant``: a rule for the domains of one of its levels; None where any tenants may share them.
+    ``one_tenant``, ``spares``: rules for the domains of one of its levels each; None where there is none.
     """
 
     name: str
     levels: tuple[TopologyLevel, ...]
     one_tenant: OneTenant | None = None
+    spares: SpareNodes | None = None
 
     def level_index(self, level: str) -> int | None:
         """Index of ``level`` (label or alias), outermost 0; None where the topology has no such level."""

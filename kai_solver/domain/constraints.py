@@ -94,6 +94,8 @@ class Constraints:
         missing ConfigMap). Empty for most.
     alone
         Whose the pod is, by the label of each domain that is one tenant's at a time.
+    may_use_spares
+        Nodes that domains keep free are open to the pod; said only where a topology keeps some.
     """
 
     node_terms: tuple[tuple[NodeTerm, ...], ...] = ()
@@ -107,6 +109,7 @@ class Constraints:
     preferred_pods: tuple[tuple[int, PodAffinityTerm], ...] = ()
     preferred_spread: tuple[SpreadConstraint, ...] = ()
     alone: tuple[Alone, ...] = ()
+    may_use_spares: bool = False
 
     @property
     def binds_pods(self) -> bool:

@@ -1,7 +1,7 @@
 """Gangs: pods that are scheduled all or nothing, and the trees of subgroups that they form."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -93,6 +93,13 @@ def _with_minima(root: SubGroup, pods: Sequence[Pod], minimum: Callable[[int, in
     return replace(root, children=tuple(map(changed, root.children)))
 
 
+def _is_enough(part: SubGroup | PodSet, active: Mapping[str, int]) -> bool:
+    """Whether as many pods of ``part`` are active as it needs."""
+    if isinstance(part, PodSet):
+        return active.get(part.name, 0) >= part.min_member
+    return sum(_is_enough(child, active) for child in part.children) >= part.needed
+
+
 @dataclass(frozen=True, slots=True)
 class Gang:
     """A PodGroup with its pods: what is scheduled all or nothing.
@@ -118,6 +125,8 @@ class Gang:
     workload
         Name that gangs of one namespace have in common which are replicas of one workload (a Deployment's); empty: the
         gang is the workload. ``placement`` is about the pods of all of them.
+    may_use_spares
+        It says that it may take nodes that domains keep free; see ``uses_spares``.
     set_aside
         Why the gang cannot be considered at all (unknown queue, broken tree, two sizes in one job).
         Its running pods still count as load and are never touched.
@@ -141,6 +150,7 @@ class Gang:
     staleness_grace_s: float | None = None
     placement: Placement = NO_PLACEMENT
     workload: str = ""
+    may_use_spares: bool = False
     set_aside: str = ""
     uid: str = ""
     queue_source: str = field(default="", compare=False)
@@ -149,6 +159,17 @@ class Gang:
     def __post_init__(self) -> None:
         """Write the key once: it is asked for all the time."""
         object.__setattr__(self, "key", f"{self.namespace}/{self.name}")
+
+    @property
+    def uses_spares(self) -> bool:
+        """Whether its waiting pods may take nodes that domains keep free.
+
+        It says so, or some of its pods run, and fewer than its minimum: it lost a node.
+        """
+        if self.may_use_spares:
+            return True
+        active = Counter(pod.podset for pod in self.pods if pod.status.is_active)
+        return bool(active) and not _is_enough(self.root, active)
 
     @property
     def family(self) -> str:

@@ -24,6 +24,7 @@ FAMILIES = (
     "placement",
     "budgets",
     "tenants",
+    "spares",
 )
 """Constraint families of the CP-SAT model that ship with kai-solver (more by entry points)."""
 

@@ -58,6 +58,7 @@ def _effort(blocker: Blocker) -> int:
         "domain",
         "placement",
         "tenants",
+        "spares",
         "resource",
     )
     return order.index(blocker.kind) if blocker.kind in order else len(order)
@@ -109,6 +110,7 @@ _TEXTS = {
     "domain": "no required {name}",
     "placement": "no rule of placement",
     "tenants": "any tenants beside each other in every {name}",
+    "spares": "no node kept free in any {name}",
     "disruption-budget": "everybody let go whom {name} holds",
 }
 _RULES = {

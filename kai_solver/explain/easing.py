@@ -160,6 +160,10 @@ def _any_tenants(snapshot: Snapshot, _gang: str, _blocker: Blocker) -> Snapshot:
     return replace(snapshot, topologies=tuple(replace(t, one_tenant=None) for t in snapshot.topologies))
 
 
+def _no_spares(snapshot: Snapshot, _gang: str, _blocker: Blocker) -> Snapshot:
+    return replace(snapshot, topologies=tuple(replace(t, spares=None) for t in snapshot.topologies))
+
+
 def _any_node(snapshot: Snapshot, gang: str, _blocker: Blocker) -> Snapshot:
     free = replace(NO_CONSTRAINTS, tolerations=(Toleration(operator="Exists"),))
 
@@ -210,6 +214,7 @@ _BY_KIND: dict[str, Ease] = {
     "surplus": _others_own_nothing,
     "disruption-budget": _no_budgets,
     "tenants": _any_tenants,
+    "spares": _no_spares,
 }
 _RULES: dict[str, Ease] = {
     "node-rules": _any_node,

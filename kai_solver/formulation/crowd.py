@@ -39,14 +39,14 @@ class Member:
 
 
 class Crowd:
-    """All pods that some rule is about: their places to be, their homes, and those that nothing moves."""
+    """All pods that some rule between pods is about, or ``everybody``: places to be, homes, who cannot leave."""
 
-    def __init__(self, v: Variables) -> None:
+    def __init__(self, v: Variables, *, everybody: bool = False) -> None:
         shapes = v.joint.problem.shapes.shapes
         self.v = v
-        self._known = [bool(shape.affinity_labels) for shape in shapes]
+        self._known = [everybody or bool(shape.affinity_labels) for shape in shapes]
         self.members: list[Member] = []
-        if any(shape.relates_to_pods for shape in shapes):
+        if everybody or any(shape.relates_to_pods for shape in shapes):
             self.members = [*self._places(), *self._homes(), *self._residents()]
         self._by_shape: dict[int, list[Member]] = {}
         for member in self.members:

@@ -10,7 +10,7 @@ from kai_solver.domain import Rung
 from kai_solver.greedy.allowance import Allowance, Spent
 from kai_solver.greedy.caps import within_limits
 from kai_solver.greedy.chunks import Chunk, Chunker, Part
-from kai_solver.greedy.clearing import clearings
+from kai_solver.greedy.clearing import Clearing, clearings
 from kai_solver.greedy.fit import FitTable
 from kai_solver.greedy.placing import Placer
 from kai_solver.greedy.room import RoomTable
@@ -87,22 +87,38 @@ class Evictor(Placer):
     def _place_by_clearing(self, chunk: Chunk) -> bool:
         """Place ``chunk`` where another tenant uses domains, with all of them gone from the cheapest."""
         mark = self.state.mark()
-        for units in clearings(self.pool, self.eligible, chunk):
+        for way in clearings(self.pool, self.eligible, chunk):
             if self.is_over():
-                return False
-            fits = self.pool.tolls is None or self.pool.tolls.fits(units)
-            if not fits or (self._allowance is not None and not self._allowance.allows({}, units)):
-                continue
-            for unit in units:
-                self.pool.leave(unit)
-            self.left = dict.fromkeys(units)
-            if self._allowance is not None:
-                self._spent, self._counted = self._allowance.spent(units), (0, None)
-            if self.place_chunk(chunk) and (self.rung is not Rung.CONSOLIDATION or self._replace_all(units)):
+                break
+            if self._is_allowed(way.units) and self._place_in_cleared(chunk, way):
                 return True
             self.state.rollback(mark)
         self.left = {}
         return False
+
+    def _is_allowed(self, units: list[int]) -> bool:
+        fits = self.pool.tolls is None or self.pool.tolls.fits(units)
+        return fits and (self._allowance is None or self._allowance.allows({}, units))
+
+    def _place_in_cleared(self, chunk: Chunk, way: Clearing) -> bool:
+        """Place ``chunk`` once the units have left; where it must be in one domain, in one that was cleared."""
+        problem, domain_of, allowed = self.state.problem, self._required(chunk.root), None
+        if domain_of is not None:
+            around = np.unique(domain_of[way.nodes & (domain_of >= 0)])
+            allowed = np.isin(domain_of, around)
+            most = np.bincount(domain_of[allowed], weights=problem.gpus[allowed]).max(initial=0)
+            shapes = problem.shapes.shapes
+            asked = sum(count * shapes[shape].gpu.devices for shape, count in problem.by_shape(chunk.pods).items())
+            is_whole = all(shapes[problem.pod_shape[pod]].gpu.is_whole for pod in chunk.pods)
+            if (way.domains > 1 and len(around) > 1) or (is_whole and asked > most):
+                return False  # It has to be in one of them, and another way clears that one alone.
+        for unit in way.units:
+            self.pool.leave(unit)
+        self.left = dict.fromkeys(way.units)
+        if self._allowance is not None:
+            self._spent, self._counted = self._allowance.spent(way.units), (0, None)
+        is_done = self.place_chunk(chunk, allowed)
+        return is_done and (self.rung is not Rung.CONSOLIDATION or self._replace_all(way.units))
 
     def is_hopeless(self, chunk: Chunk) -> bool:
         """True where whole devices do not suffice even with all eligible units gone: no search is needed then.

@@ -14,14 +14,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.domain import PodStatus
 from kai_solver.errors import InternalError
 from kai_solver.fairness import QueueOrder
 from kai_solver.greedy.devices import best_ones, choose_devices
+from kai_solver.greedy.neighbours import neighbours
 from kai_solver.greedy.overload import Overload
 from kai_solver.greedy.spacing import Crowds, admitting, is_kept
+from kai_solver.greedy.spares import SpareLedger
 from kai_solver.greedy.zones import ZoneLedger
-from kai_solver.predicates import PodAffinityIndex
 from kai_solver.reduction import Leaf, Problem
 from kai_solver.reduction.charges import Charge, charge
 from kai_solver.reduction.gangs import leaf_positions
@@ -85,13 +85,14 @@ class State:
         self.order = QueueOrder(problem.queues, problem.share, problem.allocatable, problem.total)
         self.touched: list[int] = []
         self.journal: list[tuple[str, int, Place | None]] = []
-        self.affinity = _affinity(problem, leaving=False)
-        self.present = _affinity(problem, leaving=True)
+        self.affinity = neighbours(problem, leaving=False)
+        self.present = neighbours(problem, leaving=True)
         self.has_rows = any(needs_row(shape.gpu) for shape in problem.shapes.shapes)
         self.has_pod_rules = any(shape.relates_to_pods for shape in problem.shapes.shapes)
         self.is_crossed = self.affinity is not None and self.affinity.is_crossed()
         self.zones = ZoneLedger(problem, problem.zones) if problem.zones is not None else None
         self.crowds = Crowds(problem)
+        self.spares = SpareLedger(problem, problem.spares) if problem.spares is not None else None
         self.overload = Overload(problem)
         self._plain: dict[int, bool] = {}
         self._requests = [np.array(s.request, dtype=np.int64) for s in problem.shapes.shapes]
@@ -131,6 +132,7 @@ class State:
             spec = self.problem.shapes.shapes[shape]
             is_counted = self.affinity is None and not self.is_linked(shape) and not spec.gpu.row
             is_counted = is_counted and (self.zones is None or not self.zones.is_aligned(shape))
+            is_counted &= self.spares is None or spec.constraints.may_use_spares
             is_whole = spec.gpu.is_whole or not spec.gpu.devices
             has_wishes = self.problem.predicates.has_preference(spec.constraints)
             found = self._plain[shape] = is_counted and is_whole and not has_wishes
@@ -288,6 +290,8 @@ class State:
             self.zones.shift(node, place.zones, sign, now=place.now)
         self._share(pod, node, place.devices, -sign, now=place.now)
         self.crowds.shift(pod, node, -sign)
+        if self.spares is not None:
+            self.spares.shift(pod, node, -sign)
         self._note(node, gpus=bool(place.devices))
 
     def _apply_evict(self, pod: int) -> None:
@@ -310,6 +314,8 @@ class State:
         problem = self.problem
         node = problem.pod_node[pod]
         self.crowds.shift(pod, node, -sign)
+        if self.spares is not None:
+            self.spares.shift(pod, node, -sign)
         self.future[:, node] += sign * self._requests[problem.pod_shape[pod]]
         seats = problem.seats.get(pod, ())
         if seats:
@@ -381,6 +387,9 @@ class State:
         masks = [allowed] if allowed is not None else []
         if self.affinity is not None:
             masks.append(self.affinity.mask(self.problem.pods[pod]))
+        kept = self.spares.open_to(pod) if self.spares is not None else None
+        if kept is not None:
+            masks.append(kept)
         gang = self.problem.gangs[self.problem.pod_gang[pod]]
         if gang.placement.is_rule and not unruled:
             masks.append(admitting(self.problem, gang, pod, self.crowds.of[gang.family]))
@@ -436,12 +445,16 @@ class State:
 
     def _is_welcome_home(self, pod: int) -> bool:
         """True where even a new pod like it could come; else those placed since must be asked (``keeps_rules``)."""
+        if self.spares is not None:
+            return False
         if self.affinity is None:
             return True
         return bool(self.affinity.mask(self.problem.pods[pod])[self.problem.pod_node[pod]])
 
     def keeps_rules(self) -> bool:
-        """Whether everybody who was given a place could be there beside all others: affinity, spread, ports."""
+        """Whether everybody who was given a place could be there beside all others, and spare nodes are kept."""
+        if self.spares is not None and not self.spares.holds():
+            return False
         if self.affinity is None or not self.has_pod_rules:
             return True
         return all(self.affinity.agrees(self.problem.pods[pod], place.node) for pod, place in self.places.items())
@@ -479,15 +492,3 @@ def _standing(leaves: Sequence[Leaf]) -> GangState:
     if len(leaves) == 1:  # As in most gangs.
         return GangState([[*leaves[0].active]], [[*leaves[0].pending]])
     return GangState([[*leaf.active] for leaf in leaves], [[*leaf.pending] for leaf in leaves])
-
-
-def _affinity(problem: Problem, *, leaving: bool) -> PodAffinityIndex | None:
-    """State of rules and wishes between pods; None where no pod has any. ``leaving``: count those that leave too."""
-    if not any(shape.constraints.speaks_of_pods for shape in problem.shapes.shapes):
-        return None
-    index = PodAffinityIndex(problem.nodes, problem.predicates)
-    for number, pod in enumerate(problem.pods):
-        stays = leaving or pod.status is not PodStatus.RELEASING
-        if problem.pod_node[number] >= 0 and pod.status.holds_resources and stays:
-            index.place(pod, problem.pod_node[number])
-    return index

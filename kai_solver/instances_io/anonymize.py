@@ -135,7 +135,9 @@ class _Anonymizer:
 
     def _topology(self, topology: Topology) -> Topology:
         levels = tuple(TopologyLevel(self._key(x.node_label), self._key(x.alias)) for x in topology.levels)
-        return Topology(self._hash("topology", topology.name), levels, self._one_tenant(topology.one_tenant))
+        spares = None if topology.spares is None else replace(topology.spares, level=self._key(topology.spares.level))
+        name = self._hash("topology", topology.name)
+        return Topology(name, levels, self._one_tenant(topology.one_tenant), spares)
 
     def _one_tenant(self, rule: OneTenant | None) -> OneTenant | None:
         if rule is None:

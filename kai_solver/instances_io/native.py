@@ -16,6 +16,7 @@ from kai_solver.domain import (
     Policy,
     Queue,
     Snapshot,
+    SpareNodes,
     SubGroup,
     Taint,
     Topology,
@@ -243,6 +244,7 @@ class _Reader:
             staleness_grace_s=doc.staleness_grace,
             placement=_placement(doc.placement),
             workload=_filler(index)(doc.workload),
+            may_use_spares=doc.may_use_spares,
             set_aside=doc.set_aside,
             uid=doc.uid,
         )
@@ -303,11 +305,17 @@ def _weights(doc: WeightsDoc, default: float) -> tuple[float, float, float]:
 
 def _topology(doc: TopologyDoc, field: str) -> Topology:
     levels = tuple(TopologyLevel(level.label, level.alias) for level in doc.levels)
-    rule = doc.one_tenant
-    found = Topology(doc.name, levels, None if rule is None else OneTenant(rule.level, rule.tenant))
-    if rule is not None and found.level_index(rule.level) is None:
-        problem = f"{rule.level!r} is no level of the topology"
-        raise InputError(problem, field=f"{field}.oneTenant.level", cure="Write a label or alias of its levels")
+    alone, spares = doc.one_tenant, doc.spares
+    found = Topology(
+        doc.name,
+        levels,
+        None if alone is None else OneTenant(alone.level, alone.tenant),
+        None if spares is None else SpareNodes(spares.level, spares.nodes),
+    )
+    for name, rule in (("oneTenant", alone), ("spares", spares)):
+        if rule is not None and found.level_index(rule.level) is None:
+            problem = f"{rule.level!r} is no level of the topology"
+            raise InputError(problem, field=f"{field}.{name}.level", cure="Write a label or alias of its levels")
     return found
 
 

@@ -147,12 +147,21 @@ class OneTenantDoc(Strict):
     """``queue``, ``namespace``, or ``label:`` and the key of a pod label."""
 
 
+class SpareNodesDoc(Strict):
+    """Nodes that every domain of a level keeps free: see docs/domains.md."""
+
+    level: str
+    """Label or alias of a level of the topology."""
+    nodes: int = Field(default=1, ge=1, le=LARGEST_COUNT)
+
+
 class TopologyDoc(Strict):
     """A topology, outermost level first; a level is a node label, or a label with its alias."""
 
     name: str = Field(min_length=1)
     levels: tuple[Level, ...] = Field(min_length=1)
     one_tenant: OneTenantDoc | None = None
+    spares: SpareNodesDoc | None = None
 
 
 class TopologyConstraintDoc(Strict):
@@ -340,6 +349,8 @@ class GangDoc(Strict):
     """Wins over the queue's, field by field."""
     workload: str = ""
     """Gangs of one namespace and workload are replicas: ``placement`` is about the pods of all of them."""
+    may_use_spares: bool = False
+    """Its pods may take nodes that domains keep free."""
     set_aside: str = ""
     uid: str = ""
     pods: tuple[PodDoc, ...] = ()

@@ -20,6 +20,7 @@ from kai_solver.domain import (
     QueueVector,
     Requirement,
     Snapshot,
+    SpareNodes,
     SpreadConstraint,
     SubGroup,
     TopologyConstraint,
@@ -43,7 +44,7 @@ def native_from_snapshot(snapshot: Snapshot) -> dict[str, Any]:
         queues=[_queue(queue) for queue in snapshot.queues],
         topologies=[
             {"name": t.name, "levels": [_present(label=x.node_label, alias=x.alias) for x in t.levels]}
-            | _given(oneTenant=_one_tenant(t.one_tenant))
+            | _given(oneTenant=_one_tenant(t.one_tenant), spares=_spares(t.spares))
             for t in snapshot.topologies
         ],
         gangs=[_gang(gang, snapshot.schema) for gang in snapshot.gangs],
@@ -144,6 +145,7 @@ def _gang(gang: Gang, schema: ResourceSchema) -> dict[str, Any]:
             neverPreempts=gang.never_preempts,
             placement=_placement(gang.placement),
             workload=gang.workload,
+            mayUseSpares=gang.may_use_spares,
             setAside=gang.set_aside,
             uid=gang.uid,
         )
@@ -183,6 +185,10 @@ def _part(part: SubGroup | PodSet) -> dict[str, Any]:
     if isinstance(part, PodSet):
         return shared | {"minMember": part.min_member}
     return shared | _given(minGroups=part.min_subgroups, groups=[_part(child) for child in part.children])
+
+
+def _spares(rule: SpareNodes | None) -> dict[str, Any] | None:
+    return None if rule is None else {"level": rule.level, "nodes": rule.nodes}
 
 
 def _one_tenant(rule: OneTenant | None) -> dict[str, str] | None:

@@ -1,22 +1,47 @@
-"""Rules for whole domains, in annotations of a Topology: one tenant at a time."""
+"""Rules for whole domains, in annotations of a Topology: one tenant at a time, and nodes that are kept free."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from kai_solver.domain import OneTenant, Topology
+from kai_solver.domain import OneTenant, SpareNodes, Topology
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.notices import Notices
+
+_DIGITS = 6
+"""Of a number of nodes."""
 
 
 def with_rules(topology: Topology, annotations: Mapping[str, str], notices: Notices) -> Topology:
     """``topology`` with the rules that its annotations say; a value that cannot be is told, and its rule not used."""
-    return replace(topology, one_tenant=_one_tenant(topology, annotations, notices))
+    one_tenant, spares = _one_tenant(topology, annotations, notices), _spares(topology, annotations, notices)
+    return replace(topology, one_tenant=one_tenant, spares=spares)
 
 
 def write_rules(topology: Topology) -> dict[str, str]:
     """The annotations from which `with_rules` reads the same again."""
-    rule = topology.one_tenant
-    return {} if rule is None else {names.OWN_ONE_TENANT_AT: rule.level, names.OWN_TENANT: rule.tenant}
+    rule, spares = topology.one_tenant, topology.spares
+    alone = {} if rule is None else {names.OWN_ONE_TENANT_AT: rule.level, names.OWN_TENANT: rule.tenant}
+    return alone | ({} if spares is None else {names.OWN_SPARE_NODES: f"{spares.level}={spares.nodes}"})
+
+
+def read_may_use_spares(annotations: Mapping[str, str], name: str, notices: Notices) -> bool:
+    """What the annotations of object ``name`` say of spare nodes; a value that cannot be is told and not used."""
+    value = annotations.get(names.OWN_MAY_USE_SPARES, "false")
+    if value not in ("true", "false"):
+        notices.warn(name, f"{names.OWN_MAY_USE_SPARES} {value!r} is not honoured. Write true or false")
+    return value == "true"
+
+
+def _spares(topology: Topology, annotations: Mapping[str, str], notices: Notices) -> SpareNodes | None:
+    value = annotations.get(names.OWN_SPARE_NODES)
+    if value is None:
+        return None
+    level, _, number = value.rpartition("=")
+    if not level or not (number.isascii() and number.isdecimal() and 1 <= len(number) <= _DIGITS and int(number)):
+        text = f"{names.OWN_SPARE_NODES} {value!r} is not honoured. Write a level and how many nodes, as in rack=1"
+        notices.warn(f"Topology {topology.name}", text)
+        return None
+    return SpareNodes(level, int(number)) if _is_level(topology, level, names.OWN_SPARE_NODES, notices) else None
 
 
 def _one_tenant(topology: Topology, annotations: Mapping[str, str], notices: Notices) -> OneTenant | None:

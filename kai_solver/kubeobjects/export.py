@@ -149,6 +149,8 @@ def _pod_group(gang: Gang, settings: KubeSettings) -> Written:
     }
     annotations = {name: format_time(moment) for name, moment in times.items() if moment is not None}
     annotations |= write_placement(gang.placement)
+    if gang.may_use_spares:
+        annotations[names.OWN_MAY_USE_SPARES] = "true"
     if gang.workload:
         annotations[names.OWN_WORKLOAD] = gang.workload
     if gang.set_aside:

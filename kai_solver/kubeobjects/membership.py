@@ -8,6 +8,7 @@ from functools import partial
 from kai_solver.domain import Gang, inherited
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
+from kai_solver.kubeobjects.domains import read_may_use_spares
 from kai_solver.kubeobjects.grouping import (
     Claimed,
     Member,
@@ -117,13 +118,16 @@ def _leave(outcome: Membership, notices: Notices) -> None:
 
 def _hear_pods(outcome: Membership, notices: Notices) -> None:
     """What pods state about their places, where their PodGroup leaves it open."""
+    known = {*names.PLACEMENT, names.OWN_MAY_USE_SPARES}
     for key, seats in outcome.seats.items():
-        stating = [pod for pod, _ in seats if not pod.annotations.keys().isdisjoint(names.PLACEMENT)]
+        stating = [pod for pod, _ in seats if not pod.annotations.keys().isdisjoint(known)]
         if stating:
             stated = (read_placement(pod.annotations, f"Pod {pod.key}", notices) for pod in stating)
             found = agreed(stated, f"PodGroup {key}", notices)
+            uses = [read_may_use_spares(pod.annotations, f"Pod {pod.key}", notices) for pod in stating]
             gang = outcome.gangs[key]
-            outcome.gangs[key] = replace(gang, placement=inherited([gang.placement, found]))
+            placement = inherited([gang.placement, found])
+            outcome.gangs[key] = replace(gang, placement=placement, may_use_spares=gang.may_use_spares or any(uses))
 
 
 def _member(

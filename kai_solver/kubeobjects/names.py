@@ -66,11 +66,13 @@ OWN_MAX_GPUS_PER_NODE = "kai-solver/max-gpus-per-node"
 OWN_MAX_PODS_PER_NODE = "kai-solver/max-pods-per-node"
 OWN_MIN_NODES = "kai-solver/min-nodes"
 OWN_WORKLOAD = "kai-solver/workload"
+OWN_MAY_USE_SPARES = "kai-solver/may-use-spares"
 OWN_CREATED = "kai-solver/created"
 """On PodGroups that we wrote: since when their gang is there, which is longer than they are."""
 
 # Ours, on Topologies: rules for whole domains
 OWN_ONE_TENANT_AT = "kai-solver/one-tenant-at"
 OWN_TENANT = "kai-solver/tenant"
+OWN_SPARE_NODES = "kai-solver/spare-nodes"
 
 PLACEMENT = (OWN_NODES, OWN_GPUS, OWN_MAX_GPUS_PER_NODE, OWN_MAX_PODS_PER_NODE, OWN_MIN_NODES)

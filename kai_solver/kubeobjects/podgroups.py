@@ -7,6 +7,7 @@ from typing import Any
 from kai_solver.domain import Gang, flat_gang
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
+from kai_solver.kubeobjects.domains import read_may_use_spares
 from kai_solver.kubeobjects.grouping.read import natural
 from kai_solver.kubeobjects.notices import Notices, namespaced_key, read_each
 from kai_solver.kubeobjects.objects import Object
@@ -119,6 +120,7 @@ class GangReader:
             preemption_delay_s=max(0.0, delay_s or 0.0),
             staleness_grace_s=_duration_s(raw, "stalenessGracePeriod", annotations, names.STALENESS_GRACE),
             placement=read_placement(annotations, f"PodGroup {bare.key}", self.notices),
+            may_use_spares=read_may_use_spares(annotations, f"PodGroup {bare.key}", self.notices),
             workload=annotations.get(names.OWN_WORKLOAD, "") or _deployment(annotations),
         )
 

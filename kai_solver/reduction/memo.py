@@ -41,7 +41,7 @@ class Memo:
         self._tenancy = Tenancy()
 
     def ruled(self, snapshot: Snapshot) -> Snapshot:
-        """``snapshot`` with what topologies say of tenants as rules between its pods."""
+        """``snapshot`` with what topologies say of tenants and of spare nodes as rules of its pods."""
         return self._tenancy.written(snapshot)
 
     def ground(self, snapshot: Snapshot) -> Ground:

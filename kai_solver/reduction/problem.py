@@ -22,6 +22,7 @@ from kai_solver.reduction.memo import Memo
 from kai_solver.reduction.podtable import PodTable
 from kai_solver.reduction.roster import Roster
 from kai_solver.reduction.shapes import ShapeTable
+from kai_solver.reduction.spares import Spares, spares_of
 from kai_solver.reduction.zones import ZoneTable
 from kai_solver.topology import DomainTree
 
@@ -69,6 +70,8 @@ class Problem:
         Disruption budgets; None where none may bind.
     devices
         (N,) devices, those that may not be had among them.
+    spares
+        Nodes that domains keep free; None where none does.
     is_told
         (N,) whether it is known which devices are held (``seats`` are what pods have, and not only as many), and all
         may be had.
@@ -111,6 +114,7 @@ class Problem:
     outlook: Outlook | None = None
     budgets: Budgets | None = None
     devices: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    spares: Spares | None = None
     is_told: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     fabric: Fabric | None = None
 
@@ -186,6 +190,7 @@ def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
         devices=ground.gpus,
         is_told=is_told,
         fabric=fabric_of(memo.graphs(snapshot, ground), is_told),
+        spares=spares_of(snapshot, ground, table.pods, table.pod_node),
     )
     return memo.problem
 

@@ -1,13 +1,14 @@
 """Domains that one tenant uses at a time, as rules between pods: who has GPUs says whose it is, nodes where they are.
 
 A topology declares it for one of its levels (`OneTenant`). Pods with GPUs then bear ``alone``, and the nodes of the
-tree a label that names their domain by the whole path of labels above it. Nothing of this leaves the problem.
+tree a label that names their domain by the whole path of labels above it. Where a topology keeps nodes free,
+pods that wait and may use them say so, too. Nothing of this leaves the problem.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kai_solver.domain import Alone, Constraints, Gang, Node, OneTenant, Pod, Snapshot, Topology
+from kai_solver.domain import Alone, Constraints, Gang, Node, OneTenant, Pod, PodStatus, Snapshot, Topology
 from kai_solver.topology import Domain, DomainTree
 
 _KEY = "kai-solver/domain-of/"
@@ -33,18 +34,20 @@ class Tenancy:
 
     def __init__(self) -> None:
         self._rules: tuple[_Rule, ...] = ()
+        self._spares = False
         self._given: Sequence[Node] = ()
         self._nodes: tuple[Node, ...] = ()
         self._gangs: dict[int, tuple[Gang, Gang]] = {}
-        self._known: dict[tuple[int, tuple[Alone, ...]], tuple[Constraints, Constraints]] = {}
+        self._known: dict[tuple[int, tuple[Alone, ...], bool], tuple[Constraints, Constraints]] = {}
 
     def written(self, snapshot: Snapshot) -> Snapshot:
         """``snapshot`` with the rules as its pods' own; the very same where no topology has one."""
         rules = tuple(_rules(snapshot.topologies))
-        if not rules:
+        spares = any(topology.spares is not None for topology in snapshot.topologies)
+        if not rules and not spares:
             return snapshot
-        if rules != self._rules:
-            self._rules, self._given = rules, ()
+        if (rules, spares) != (self._rules, self._spares):
+            self._rules, self._spares, self._given = rules, spares, ()
             self._gangs.clear()
         if self._given != snapshot.nodes:
             self._given, self._nodes = snapshot.nodes, self._labelled(snapshot.nodes)
@@ -56,7 +59,7 @@ class Tenancy:
             snapshot,
             nodes=self._nodes,
             gangs=tuple(self._gangs[id(gang)][1] for gang in snapshot.gangs),
-            foreign=tuple(self._pod(pod, "") for pod in snapshot.foreign),
+            foreign=tuple(self._pod(pod, "", may_use_spares=False) for pod in snapshot.foreign),
         )
 
     def _labelled(self, nodes: Sequence[Node]) -> tuple[Node, ...]:
@@ -69,20 +72,23 @@ class Tenancy:
         return tuple(replace(node, labels={**node.labels, **more}) if more else node for node, more in pairs)
 
     def _gang(self, gang: Gang) -> Gang:
-        pods = tuple(self._pod(pod, gang.queue) for pod in gang.pods)
+        uses = self._spares and gang.uses_spares
+        waits = (PodStatus.PENDING, PodStatus.GATED)
+        pods = tuple(self._pod(p, gang.queue, may_use_spares=uses and p.status in waits) for p in gang.pods)
         is_same = all(one is other for one, other in zip(pods, gang.pods, strict=True))
         return gang if is_same else replace(gang, pods=pods)
 
-    def _pod(self, pod: Pod, queue: str) -> Pod:
-        if not pod.asks_gpus:
-            return pod
+    def _pod(self, pod: Pod, queue: str, *, may_use_spares: bool) -> Pod:
         alone = tuple(
             Alone(rule.key, rule.one_tenant.of(pod.namespace, pod.labels, queue), rule.one_tenant.level)
-            for rule in self._rules
+            for rule in (self._rules if pod.asks_gpus else ())
         )
-        key = id(pod.constraints), alone
+        if not alone and not may_use_spares:
+            return pod
+        key = id(pod.constraints), alone, may_use_spares
         if key not in self._known:
-            self._known[key] = pod.constraints, replace(pod.constraints, alone=alone)
+            said = replace(pod.constraints, alone=alone, may_use_spares=may_use_spares)
+            self._known[key] = pod.constraints, said
         return replace(pod, constraints=self._known[key][1])
 
 

@@ -10,6 +10,7 @@ from kai_solver.bounds import Evidence
 from kai_solver.bounds.blocking import elements_of_model, in_words_of_model, smallest_part
 from kai_solver.bounds.counting import GPU_NAME, TOPOLOGY
 from kai_solver.bounds.rights import SHARE
+from kai_solver.bounds.spares import SPARES
 from kai_solver.bounds.tenants import TENANTS
 from kai_solver.domain import Blocker
 from kai_solver.formulation.build import formulate
@@ -23,7 +24,7 @@ PODS_NAME = FIXED[PODS]
 LARGEST = 20_000
 """Variables up to which the model is asked again: each question may take as long as the proof did."""
 
-FAMILIES = {TOPOLOGY: "topology", SHARE: "entitlement", BUDGETS: "budgets", TENANTS: "tenants"}
+FAMILIES = {TOPOLOGY: "topology", SHARE: "entitlement", BUDGETS: "budgets", TENANTS: "tenants", SPARES: "spares"}
 """Rules that are families of the model; resources and the rules of nodes are left out of places instead."""
 
 

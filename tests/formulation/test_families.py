@@ -32,6 +32,7 @@ from kai_solver.domain import (
     Requirement,
     Rung,
     Snapshot,
+    SpareNodes,
     SpreadConstraint,
     SubGroup,
     Topology,
@@ -298,6 +299,14 @@ def two_tenants(nodes: Sequence[Node]) -> Snapshot:
     return replace(cluster, topologies=(*cluster.topologies, racks))
 
 
+THREE_NODES = tuple(a_node(f"n{i}", 1) for i in range(3))
+
+
+def keeping(cluster: Snapshot) -> Snapshot:
+    """A node of each rack is kept free."""
+    return replace(cluster, topologies=tuple(replace(t, spares=SpareNodes("rack", 1)) for t in cluster.topologies))
+
+
 ALLOWED: dict[str, Case] = {
     "gang": Case(a_cluster([a_node("n0", 2), a_node("n1", 1)], [a_gang("w", 1, 1, 1)]), Rung.ALLOCATE),
     "subgroup": Case(
@@ -353,6 +362,7 @@ ALLOWED: dict[str, Case] = {
     ),
     "budgets": Case(two_replicas(allowed=2), Rung.PREEMPT),
     "tenants": Case(two_tenants(TWO_RACKS), Rung.ALLOCATE),
+    "spares": Case(keeping(a_cluster(THREE_NODES, [a_gang("w", 1, 1)])), Rung.ALLOCATE),
 }
 
 FORBIDDEN: dict[str, Case] = {
@@ -412,6 +422,7 @@ FORBIDDEN: dict[str, Case] = {
     ),
     "budgets": Case(two_replicas(allowed=1), Rung.PREEMPT),
     "tenants": Case(two_tenants(TWO_RACKS[:1]), Rung.ALLOCATE),
+    "spares": Case(keeping(a_cluster(THREE_NODES[:2], [a_gang("w", 1, 1)])), Rung.ALLOCATE),
 }
 
 RULE_OF = {

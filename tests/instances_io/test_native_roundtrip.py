@@ -27,6 +27,7 @@ from kai_solver.domain import (
     Queue,
     Requirement,
     Snapshot,
+    SpareNodes,
     SpreadConstraint,
     SubGroup,
     Taint,
@@ -55,6 +56,7 @@ shares = st.builds(
 moments = st.none() | st.floats(0, 2e9)
 levels = st.sampled_from(["", "rack", "zone", "r"])
 one_tenants = st.none() | st.builds(OneTenant, st.sampled_from(["zone", "r"]), st.sampled_from(["queue", "label:team"]))
+spares = st.none() | st.builds(SpareNodes, st.sampled_from(["zone", "r"]), st.integers(1, 9))
 topology_constraints = st.none() | st.builds(TopologyConstraint, st.sampled_from(["t1", "t2"]), levels, levels)
 operators = st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist"])
 requirements = st.builds(Requirement, st.sampled_from(["rack", "metadata.name"]), operators, st.tuples(names))
@@ -230,7 +232,9 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         nodes=tuple(draw(nodes(name)) for name in NODES),
         queues=tuple(draw(queues(name)) for name in QUEUES),
         gangs=tuple(draw(gangs(f"gang-{i}")) for i in range(draw(st.integers(0, 3)))),
-        topologies=(Topology("t1", (TopologyLevel("zone"), TopologyLevel("rack", "r")), draw(one_tenants)),),
+        topologies=(
+            Topology("t1", (TopologyLevel("zone"), TopologyLevel("rack", "r")), draw(one_tenants), draw(spares)),
+        ),
         foreign=tuple(draw(pods(f"foreign-{i}", ("default",))) for i in range(draw(st.integers(0, 2)))),
         policy=draw(policies),
         notices=draw(st.sampled_from([(), (Notice("warning", "node n", "its devices are unknown"),)])),

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kai_solver.domain import OneTenant, Taint, TopologyLevel
+from kai_solver.domain import OneTenant, SpareNodes, Taint, TopologyLevel
 from kai_solver.fairness import QueueTree
 from kai_solver.kubeobjects.nodes import gpu_memory_mib
 
@@ -204,6 +204,26 @@ def test_rules_of_topologies_that_cannot_be_are_told_and_the_rest_is_read(
     assert [level.node_label for level in found.topologies[0].levels] == ["block", "rack"]
     assert found.topologies[0].one_tenant == rule
     assert f"Topology t: {text}" in list(build.texts(found, "warning"))
+
+
+def test_a_topology_says_how_many_nodes_stay_free(build: Any) -> None:
+    found = build.read(ruled(spare_nodes="r=2"))
+    assert found.topologies[0].spares == SpareNodes("r", 2)
+    assert not build.texts(found, "warning")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        *((value, f"{value!r} is not honoured. Write a level and how many nodes, as in rack=1")
+          for value in ("", "r", "r=", "=2", "r=0", "r=-1", "r=two", "r=9999999")),
+        ("shelf=1", "'shelf' is not honoured: no level of it. Write one of block, r"),
+    ],
+)  # fmt: skip
+def test_spare_nodes_that_cannot_be_are_told(build: Any, value: str, text: str) -> None:
+    found = build.read(ruled(spare_nodes=value))
+    assert found.topologies[0].spares is None
+    assert f"Topology t: kai-solver/spare-nodes {text}" in list(build.texts(found, "warning"))
 
 
 def priority_class(name: str, value: Any, **more: Any) -> dict[str, Any]:

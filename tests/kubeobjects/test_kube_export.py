@@ -20,6 +20,7 @@ from kai_solver.domain import (
     Queue,
     Requirement,
     Snapshot,
+    SpareNodes,
     SpreadConstraint,
     SubGroup,
     Taint,
@@ -150,6 +151,7 @@ def gangs(draw: st.DrawFn, name: str) -> Gang:
         preemption_delay_s=draw(st.sampled_from([0.0, 90.0, 0.5])),
         staleness_grace_s=draw(st.sampled_from([None, -1.0, 30.0])),
         uid=f"uid-{name}",
+        may_use_spares=draw(st.booleans()),
     )
 
 
@@ -174,7 +176,12 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     root = replace(queue, name="root", usage=(0.25, 0.0, 1 / 3), display_name="Root", uid="u")
     foreign = [draw(pods(f"f{index}", ["default"])) for index in range(2)]
     rule = draw(st.sampled_from([None, OneTenant("r"), OneTenant("host", "label:team")]))
-    topology = Topology("t", (TopologyLevel("rack", "r"), TopologyLevel("host")), rule)
+    topology = Topology(
+        "t",
+        (TopologyLevel("rack", "r"), TopologyLevel("host")),
+        rule,
+        draw(st.sampled_from([None, SpareNodes("r", 2)])),
+    )
     return Snapshot(
         now_s=NOW_S,
         schema=SCHEMA,

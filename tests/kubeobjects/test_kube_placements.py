@@ -67,3 +67,29 @@ def test_kai_s_own_pod_groups_of_a_deployment_are_one_workload(build: Any) -> No
     top = "group: apps\nkind: Deployment\nname: chat\nuid: d"
     groups = [build.pod_group(f"g{i}", more={"metadata": {"annotations": {names.TOP_OWNER: top}}}) for i in range(2)]
     assert [gang.workload for gang in build.read(*groups).gangs] == ["chat", "chat"]
+
+
+def test_pod_groups_and_pods_say_that_they_may_use_spares(build: Any) -> None:
+    said = {names.POD_GROUP: "by-pod", names.OWN_MAY_USE_SPARES: "true"}
+    found = build.read(
+        build.pod_group("by-group", more=annotated(may_use_spares="true")),
+        build.pod_group("by-pod"),
+        build.pod_group("not", more=annotated(may_use_spares="false")),
+        build.pod("p0", annotations=said),
+        build.pod("p1", annotations={names.OWN_MAY_USE_SPARES: "true"}),
+    )
+    uses = {gang.name: gang.may_use_spares for gang in found.gangs}
+    assert {name: uses.pop(name) for name in ("by-group", "by-pod", "not")} == {
+        "by-group": True,
+        "by-pod": True,
+        "not": False,
+    }
+    assert list(uses.values()) == [True]
+    assert not [text for text in build.texts(found) if "honoured" in text]
+
+
+def test_a_word_on_spares_that_cannot_be_is_told(build: Any) -> None:
+    found = build.read(build.pod_group("g", more=annotated(may_use_spares="yes")))
+    assert [gang.may_use_spares for gang in found.gangs] == [False]
+    text = "kai-solver/may-use-spares 'yes' is not honoured. Write true or false"
+    assert any(text in told and "PodGroup" in told for told in build.texts(found, "warning"))

@@ -20,6 +20,7 @@ from kai_solver.formulation.families import (
     ports,
     priority,
     quota,
+    spares,
     spread,
     subgroup,
     tenants,
@@ -50,6 +51,7 @@ BUILT_IN: dict[str, Family] = {
     "placement": placement.add,
     "budgets": budgets.add,
     "tenants": tenants.add,
+    "spares": spares.add,
 }
 
 

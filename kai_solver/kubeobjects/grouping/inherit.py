@@ -69,7 +69,13 @@ def pod_group_object(
     first, settings = members[0], around.settings
     default = _kind_default(first, settings)
     labels = {settings.node_pool_key: settings.node_pool} if settings.node_pool else {}
-    copied = (names.PREEMPTION_DELAY, names.STALENESS_GRACE, *names.PLACEMENT, names.OWN_WORKLOAD)
+    copied = (
+        names.PREEMPTION_DELAY,
+        names.STALENESS_GRACE,
+        *names.PLACEMENT,
+        names.OWN_WORKLOAD,
+        names.OWN_MAY_USE_SPARES,
+    )
     annotations = {key: first.stated(key) for key in copied}
     annotations[names.OWN_WORKLOAD] = annotations[names.OWN_WORKLOAD] or group.workload
     annotations[names.OWN_SET_ASIDE] = group.problem
