@@ -31,6 +31,7 @@ from kai_solver.search.admission import MostGpus
 from kai_solver.search.asker import Asker
 from kai_solver.search.budget import Budget
 from kai_solver.search.child import SolverChild
+from kai_solver.search.linking import link_stage
 from kai_solver.search.neighbourhood import is_local
 from kai_solver.search.neighbourhood_admission import LocalAdmission
 from kai_solver.search.neighbourhood_stages import LocalStages, is_unproven
@@ -147,6 +148,7 @@ class _Decided:
     outcome: Outcome
     refined: Refined | None
     errors: tuple[str, ...]
+    links: Stage | None = None
 
 
 class _Run:
@@ -238,10 +240,11 @@ class _Run:
         self._admit_locally(outcome, child)
         refined = self._refine_locally(outcome, child, self._refine(outcome, child))
         spare(outcome)
+        links = self._link(outcome)
         errors = tuple(dict.fromkeys(error for budget in self._budgets for error in budget.errors))
         for error in errors:
             self._report(error)
-        return _Decided(outcome, refined, errors)
+        return _Decided(outcome, refined, errors, links)
 
     def _climb(
         self,
@@ -359,6 +362,20 @@ class _Run:
         found = refined or Refined((), False)
         return replace(found, improved=True) if improved else refined
 
+    def _link(self, outcome: Outcome) -> Stage | None:
+        """Exchange seats and victims for better links; None where these make no difference."""
+        if outcome.state.problem.fabric is None or self._out_of_time():
+            return None
+        end_s = self.clock() + sum(s.share for s in self.model.stages if s.name == "links") * self.budget_s
+        stage = link_stage(
+            outcome,
+            lambda: rights_of(outcome),
+            lambda: not self.model.search.deterministic and self.clock() > end_s,
+            by_gpus="disruption-gpus" in self.model.disrupting,
+        )
+        self._phase("links")
+        return stage
+
     def _is_too_late_for(self, seconds: float) -> bool:
         """True where ``seconds`` of neighbourhoods are not worth the pass over all gangs that they begin with."""
         return self._out_of_time() or (not self.model.search.deterministic and seconds <= self.kept_s)
@@ -388,7 +405,8 @@ class _Run:
         by_gpus = "disruption-gpus" in self.model.disrupting
         measured = measured_stages(decided.outcome, by_gpus=by_gpus)
         merged = [_merged(stage, found.pop(stage.name, None)) for stage in measured]
-        return (admission_stage(plan), *merged, *found.values())
+        links = (decided.links,) if decided.links is not None else ()
+        return (admission_stage(plan), *merged, *links, *found.values())
 
     def _check(self, plan: Plan) -> tuple[Violation, ...]:
         violations = check_plan(self.snapshot, plan, ladder=self.model.ladder)

@@ -403,6 +403,8 @@ class ExpectDoc(Strict):
     proven: tuple[str, ...] | None = None
     evictions: Whole | None = None
     moves: Whole | None = None
+    link_loss: Whole | None = None
+    """At most what gangs may lose by their slowest links."""
     source: Literal["bound", "greedy", "cp-sat"] | None = None
     beats_greedy: bool | None = None
     actions: tuple[str, ...] | None = None

@@ -17,6 +17,7 @@ from kai_solver.links.choice import (
 from kai_solver.links.classes import like_gpus
 from kai_solver.links.graph import MOST_GPUS, PATHS, LinkGraph, pcie_paths, unknown_graph
 from kai_solver.links.library import Product, product_named, product_of, products
+from kai_solver.links.naming import Asking, Board, name_all
 from kai_solver.links.nodes import check_topology, graph_of, known_tables, links_of_claims, topology_problem
 from kai_solver.links.sources import (
     COUNT_LABEL,
@@ -40,6 +41,8 @@ __all__ = [
     "ROW_ANNOTATION",
     "TOPOLOGY_ANNOTATION",
     "WISHES",
+    "Asking",
+    "Board",
     "Choice",
     "LinkGraph",
     "LinkTable",
@@ -62,6 +65,7 @@ __all__ = [
     "links_of_claims",
     "mask_of",
     "masks_of",
+    "name_all",
     "pcie_paths",
     "product_named",
     "product_of",

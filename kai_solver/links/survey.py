@@ -50,6 +50,7 @@ class LinkTables:
     tables: list[LinkTable] = field(default_factory=list, init=False)
     _by_key: dict[bytes, int] = field(default_factory=dict, init=False)
     _picked: dict[tuple[int, int, int, RowWish | None], int | None] = field(default_factory=dict, init=False)
+    _lost: dict[tuple[int, int], int] = field(default_factory=dict, init=False)
     _weakest: dict[tuple[int, int], tuple[int, int] | None] = field(default_factory=dict, init=False)
 
     def add(self, graph: LinkGraph) -> int:
@@ -110,6 +111,16 @@ class LinkTables:
             self._weakest[key] = weakest_pair(self.tables[kind], mask)
         pair = self._weakest[key]
         return ("", 0) if pair is None else (graph.kind(*pair), int(graph.gb_s[pair]))
+
+    def loss(self, kind: int, mask: int) -> int:
+        """What a set lacks of the best that so many GPUs of its kind have, in thousandths; remembered."""
+        key = kind, mask
+        if key not in self._lost:
+            if len(self._lost) >= _MOST_PICKED:
+                self._lost.clear()
+            table, most = self.tables[kind], self.tables[kind].best_grade(mask.bit_count())
+            self._lost[key] = FULL - int(table.grade[table.classes.state_of_one(mask)]) * FULL // most if most else 0
+        return self._lost[key]
 
     def best(self, preferred: NDArray[np.int64], found: Survey) -> int | None:
         """The node with the best set, then the least loss, then first in ``preferred``; None: nowhere is room."""

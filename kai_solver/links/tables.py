@@ -67,6 +67,7 @@ class LinkTable:
     leftover: Int64s
     _of_size: dict[int, Int64s] = field(default_factory=dict, init=False)
     _chosen: dict[int, Int64s] = field(default_factory=dict, init=False)
+    _best: dict[int, int] = field(default_factory=dict, init=False)
 
     @classmethod
     def of(cls, graph: LinkGraph, sizes: Mapping[int, int] | None = None) -> "LinkTable":
@@ -90,9 +91,11 @@ class LinkTable:
 
     def best_grade(self, count: int) -> int:
         """Grade of the best ``count`` GPUs of the empty node; 0 for one GPU, or where there are not so many."""
-        return (
-            int(self.grade[self.chosen(np.array([len(self.grade) - 1]), count)[0]]) if count <= self.graph.gpus else 0
-        )
+        if count not in self._best:
+            whole = np.array([len(self.grade) - 1])
+            found = int(self.grade[self.chosen(whole, count)[0]]) if count <= self.graph.gpus else 0
+            self._best[count] = found
+        return self._best[count]
 
     def candidates(self, free: int, count: int) -> Int64s:
         """States of all sets of ``count`` of the GPUs of state ``free``, shape (N,)."""

@@ -14,6 +14,8 @@ from kai_solver.claims import name_devices
 from kai_solver.domain import Bind, ClaimDevice, Device, DeviceId, GpuLink, Move, Node, Plan, PodStatus
 from kai_solver.links import (
     MOST_GPUS,
+    Asking,
+    Board,
     LinkTables,
     NodeLinks,
     RowWish,
@@ -22,6 +24,7 @@ from kai_solver.links import (
     known_tables,
     links_of_claims,
     mask_of,
+    name_all,
 )
 from kai_solver.reduction import Problem
 from kai_solver.reduction.gpurows import wish_of
@@ -30,26 +33,6 @@ from kai_solver.units import GPU, MILLI
 _Entry = TypeVar("_Entry", Bind, Move)
 Chosen = Mapping[str, tuple[tuple[Device, ...], GpuLink]]
 """By pod."""
-
-
-@dataclass(slots=True)
-class _Board:
-    """GPUs of one node, as masks: held now, and still held when the plan is done."""
-
-    now: int = 0
-    later: int = 0
-
-    def hold(self, devices: Sequence[int], *, leaves: bool) -> None:
-        """Somebody who runs here."""
-        mask = mask_of(devices)
-        self.now |= mask
-        self.later |= 0 if leaves else mask
-
-    def share(self, devices: Sequence[Device], *, at_once: bool) -> None:
-        """Devices that the plan shares out."""
-        mask = mask_of(device.index for device in devices)
-        self.now |= mask if at_once else 0
-        self.later |= mask
 
 
 def named_gpus(problem: Problem, plan: Plan) -> Plan:
@@ -116,9 +99,9 @@ def _is_told(problem: Problem, node: int, offered: Mapping[str, int]) -> bool:
 
 def _boards(
     problem: Problem, plan: Plan, by_node: Mapping[int, Sequence[Bind | Move]]
-) -> tuple[dict[int, _Board], set[str]]:
+) -> tuple[dict[int, Board], set[str]]:
     """What is held on the nodes, and who of those that come shares devices."""
-    boards = {node: _Board() for node in by_node}
+    boards = {node: Board((1 << problem.nodes[node].gpus) - 1) for node in by_node}
     leaving = {eviction.pod for eviction in plan.evictions} | {move.pod for move in plan.moves}
     coming = {entry.pod for entries in by_node.values() for entry in entries}
     sharing: set[str] = set()
@@ -128,7 +111,9 @@ def _boards(
         board = boards.get(problem.pod_node[number])
         if board is not None:
             leaves = pod.status is PodStatus.RELEASING or pod.key in leaving
-            board.hold(problem.seats.get(number, ()), leaves=leaves)
+            mask = mask_of(problem.seats.get(number, ()))
+            board.now |= mask
+            board.later |= 0 if leaves else mask
     return boards, sharing
 
 
@@ -140,29 +125,20 @@ class _Choice:
     rows: Mapping[str, RowWish]
     chosen: dict[str, tuple[tuple[Device, ...], GpuLink]] = field(default_factory=dict)
 
-    def on_node(self, node: Node, board: _Board, entries: Sequence[Bind | Move], sharing: Collection[str]) -> None:
+    def on_node(self, node: Node, board: Board, entries: Sequence[Bind | Move], sharing: Collection[str]) -> None:
         """Choose for all pods of one node, or for none; those ``sharing`` devices keep theirs."""
         wholes = [entry for entry in entries if entry.pod not in sharing]
         for entry in entries:
             if entry.pod in sharing:
-                board.share(entry.devices, at_once=_is_at_once(entry))
+                mask = mask_of(device.index for device in entry.devices)
+                board.now |= mask if _is_at_once(entry) else 0
+                board.later |= mask
         graph = graph_of(node)
-        kind, everything = self.tables.add(graph), (1 << node.gpus) - 1
-        found: dict[str, int] = {}
-        for entry in sorted(wholes, key=self._turn):
-            held = board.later | (board.now if _is_at_once(entry) else 0)
-            mask = self.tables.pick(kind, everything & ~held, len(entry.devices), self.rows.get(entry.pod))
-            if mask is None:
-                return  # the engine's own names stand
-            found[entry.pod] = mask
-            board.later |= mask
-        for pod, mask in found.items():
-            self.chosen[pod] = _named(node, mask), GpuLink(*self.tables.weakest(kind, graph, mask))
-
-    def _turn(self, entry: Bind | Move) -> tuple[bool, bool, int]:
-        """Who starts at once, then who must have a row, then the largest."""
-        wish = self.rows.get(entry.pod)
-        return not _is_at_once(entry), wish is None or not wish.is_required, -len(entry.devices)
+        kind = self.tables.add(graph)
+        asking = [Asking(_is_at_once(entry), len(entry.devices), self.rows.get(entry.pod)) for entry in wholes]
+        found = name_all(self.tables, kind, board, asking)
+        for entry, mask in zip(wholes, found or (), strict=False):  # Else the engine's own names stand.
+            self.chosen[entry.pod] = _named(node, mask), GpuLink(*self.tables.weakest(kind, graph, mask))
 
 
 def _target(entry: Bind | Move) -> str:

@@ -84,6 +84,9 @@ def _missed(expect: ExpectDoc, plan: Plan) -> list[str]:
     found += [f"{gang} is pending without a proof" for gang in map(key, expect.proven or ()) if gang not in proven]
     if expect.evictions is not None and len(plan.evictions) > expect.evictions:
         found.append(f"{len(plan.evictions)} pods evicted, expected at most {expect.evictions}")
+    links = [stage.value for stage in plan.stages if stage.name == "link-loss"]
+    if expect.link_loss is not None and (not links or links[0] > expect.link_loss):
+        found.append(f"gangs lose {links} by their links, expected at most {expect.link_loss}")
     if expect.moves is not None and len(plan.moves) > expect.moves:
         found.append(f"{len(plan.moves)} pods moved, expected at most {expect.moves}")
     if expect.source is not None and plan.source != expect.source:

@@ -1,0 +1,161 @@
+"""The stage ``links``: seats, then victims, are exchanged so that gangs lose less bandwidth.
+
+Nothing that came before gets worse: the same pods run and start, as many leave that cost as much, and no more idle
+nodes are opened. Only pods move whose places are a matter of room and domain; the others stay where they are.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from kai_solver.domain import Stage
+from kai_solver.greedy import Admission, Outcome, State, VictimPool
+from kai_solver.greedy.fit import FitTable
+from kai_solver.greedy.opening import opened_nodes
+from kai_solver.greedy.placing import Placer
+from kai_solver.search.riders import MOST_RIDERS, seating_of
+from kai_solver.search.rights import Rights
+from kai_solver.search.seating import Seating
+
+LINK_LOSS = "link-loss"
+VICTIMS_TRIED = 40
+"""Exchanges of a victim tried, about a millisecond each."""
+
+
+def link_stage(
+    outcome: Outcome, rights: Callable[[], Rights], is_over: Callable[[], bool], *, by_gpus: bool = False
+) -> Stage | None:
+    """Exchange what gains bandwidth; what the plan loses then, in thousandths of a GPU, None where links say nothing.
+
+    ``rights``: who may be taken by whom. ``is_over``: whether the stage's time is. ``by_gpus``: victims cost GPUs and
+    not work.
+    """
+    seating = seating_of(outcome)
+    if seating is None:
+        return None
+    is_all = _exchange_seats(outcome, seating, is_over)
+    if seating.best_cost and outcome.pool is not None and _may_exchange(outcome.pool, outcome) and not is_over():
+        seating = _exchange_victims(outcome, outcome.pool, rights(), seating, is_over, by_gpus=by_gpus)
+    value = seating.best_cost
+    bound = 0 if outcome.state.gone else value if is_all else min(seating.bound, value)
+    return Stage(LINK_LOSS, value, bound, value <= bound)
+
+
+def _exchange_seats(outcome: Outcome, seating: Seating, is_over: Callable[[], bool]) -> bool:
+    """Take better seats where there are some; True where no seats at all are better than those taken."""
+    state = outcome.state
+    if seating.best_cost <= seating.bound or len(seating.riders) > MOST_RIDERS:
+        return False
+    before, cost = seating.best, seating.best_cost
+    is_all = seating.search(is_over) and seating.is_whole
+    if seating.best_cost < cost and not _sit_down(outcome, seating, before):
+        seating.best, seating.best_cost = before, cost
+        return False
+    return is_all and _knows_all(state, seating)
+
+
+def _knows_all(state: State, seating: Seating) -> bool:
+    """Whether every pod with GPUs of the plan took part, so that nobody else could make way."""
+    riders = {rider.pod for rider in seating.riders if rider.counts}
+    return all(pod in riders for pod, place in state.places.items() if place.devices)
+
+
+def _sit_down(outcome: Outcome, seating: Seating, before: Sequence[int]) -> bool:
+    """Put the riders on their better seats; False, and nothing changed, where a rule forbids one."""
+    state = outcome.state
+    mark, fits = state.mark(), FitTable(state)
+    changed = [
+        (rider, node) for rider, node, was in zip(seating.riders, seating.best, before, strict=True) if node != was
+    ]
+    for rider, _ in changed:
+        state.lift(rider.pod)
+    for rider, node in changed:
+        now, later = fits.counts(state.problem.pod_shape[rider.pod])
+        allowed = state.admitting(rider.pod, None)
+        if (now if rider.asking.at_once else later)[node] <= 0 or not (allowed is None or allowed[node]):
+            state.rollback(mark)
+            return False
+        place = state.put(rider.pod, node, now=rider.asking.at_once)
+        if place.now is not rider.asking.at_once:
+            state.rollback(mark)
+            return False
+    _settle(outcome)
+    return True
+
+
+def _settle(outcome: Outcome) -> None:
+    """Tell the pool of units where those who moved sit now."""
+    pool = outcome.pool
+    for unit in pool.units if pool is not None else ():
+        if pool is not None and pool.is_moved(unit.index):
+            pool.seat(unit.index)
+
+
+# -- victims -----------------------------------------------------------------------------------------------------------
+
+
+def _exchange_victims(
+    outcome: Outcome, pool: VictimPool, rights: Rights, seating: Seating, is_over: Callable[[], bool], *, by_gpus: bool
+) -> Seating:
+    """Let others leave who cost as much, where the takers lose less by that."""
+    tried = 0
+    kinds: dict[object, list[int]] = {}
+    for unit in sorted(frozenset[int]().union(*rights.takers)):
+        if len(pool.of_gang[pool.units[unit].gang]) == 1:
+            kinds.setdefault(_kind(pool, unit, by_gpus=by_gpus), []).append(unit)
+    for at, admission in enumerate(outcome.admissions):
+        for unit, other in _equals(pool, admission, rights.takers[at], kinds, by_gpus=by_gpus):
+            tried += 1
+            if tried > VICTIMS_TRIED or not seating.best_cost or is_over():
+                return seating
+            found = _with_other(outcome, pool, at, unit, other, seating.best_cost)
+            if found is not None:
+                seating = found
+                break
+    return seating
+
+
+def _may_exchange(pool: VictimPool, outcome: Outcome) -> bool:
+    """Whether somebody leaves for good who is alone in his gang's way of leaving."""
+    units = {unit for admission in outcome.admissions for unit in admission.units}
+    return any(pool.has_left(unit) and len(pool.of_gang[pool.units[unit].gang]) == 1 for unit in units)
+
+
+def _equals(
+    pool: VictimPool, admission: Admission, takers: frozenset[int], kinds: Mapping[object, list[int]], *, by_gpus: bool
+) -> Iterator[tuple[int, int]]:
+    """Who left for ``admission``, each with those who stay, may be taken by it and cost the same."""
+    for unit in admission.units:
+        if not pool.has_left(unit) or len(pool.of_gang[pool.units[unit].gang]) > 1:
+            continue
+        for other in kinds.get(_kind(pool, unit, by_gpus=by_gpus), ()):
+            if other in takers and not pool.is_disturbed(other) and pool.may_leave(other):
+                yield unit, other
+
+
+def _kind(pool: VictimPool, unit: int, *, by_gpus: bool) -> tuple[object, ...]:
+    """What the stages and the queues know of a unit."""
+    of, problem = pool.units[unit], pool.state.problem
+    gang = problem.gangs[of.gang]
+    shapes = tuple(sorted(problem.pod_shape[pod] for pod in of.pods))
+    work = 0 if by_gpus else round(of.work)
+    return (gang.queue, gang.gang.priority, gang.gang.preemptible, of.is_core, work, of.charge, shapes)
+
+
+def _with_other(outcome: Outcome, pool: VictimPool, at: int, unit: int, other: int, cost: int) -> Seating | None:
+    """Let ``other`` leave in place of ``unit``; None, and nothing changed, where that gains nothing."""
+    state, admission = outcome.state, outcome.admissions[at]
+    mark, opened = state.mark(), len(opened_nodes(state))
+    starts = [state.places[pod].now for pod in admission.chunk.pods]
+    for pod in admission.chunk.pods:
+        state.lift(pod)
+    for pod in pool.units[other].pods:
+        state.evict(pod)
+    is_done = state.returns_home(pool.units[unit].pods) and Placer(state).place_chunk(admission.chunk)
+    found = seating_of(outcome) if is_done and state.keeps_rules() else None
+    is_kept = found is not None and [state.places[pod].now for pod in admission.chunk.pods] == starts
+    if found is None or not is_kept or found.best_cost >= cost or len(opened_nodes(state)) > opened:
+        state.rollback(mark)
+        return None
+    units = tuple(other if taken == unit else taken for taken in admission.units)
+    outcome.admissions[at] = replace(admission, units=units)
+    return found

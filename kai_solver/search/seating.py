@@ -1,0 +1,218 @@
+"""Seats on nodes whose links make a difference: what gangs lose with them, and which are better.
+
+All GPUs of a gang wait for its slowest link. So a gang loses as much as that one of its pods which lacks the largest
+part of its product's best bandwidth, times its GPUs. Names are chosen node by node as the plan will choose them.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from kai_solver.links import FULL, Asking, Board
+from kai_solver.reduction.fabric import Fabric
+
+MOST_STEPS = 10_000
+"""Places tried, some 10 µs each: within it the seats of small clusters are all tried."""
+LOOKS = 16
+"""Places tried between two looks at the clock."""
+ALL_FREE = 16
+"""Pods up to which all may change seats; of more, those of gangs that lose more than they must."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rider:
+    """A pod of the plan with whole GPUs.
+
+    Attributes
+    ----------
+    nodes
+        Where it may sit, its own first.
+    is_fixed
+        Rules beyond room and domains say where it may be: it stays, and nothing is known of what it must lose.
+    """
+
+    pod: int
+    gang: int
+    asking: Asking
+    request: tuple[int, ...]
+    nodes: tuple[int, ...]
+    is_fixed: bool
+
+    @property
+    def counts(self) -> bool:
+        """Whether links matter to it."""
+        return self.asking.count > 1
+
+
+@dataclass(slots=True)
+class Host:
+    """A node while seats are tried: its GPUs, and what is free of everything else at once and in the end."""
+
+    kind: int
+    board: Board
+    idle: list[int]
+    future: list[int]
+    is_idle: bool
+    riders: int = 0
+
+    def has_room(self, rider: Rider) -> bool:
+        """Whether it fits beside those who sit there."""
+        frees = (self.idle, self.future) if rider.asking.at_once else (self.future,)
+        return all(amount <= has for free in frees for amount, has in zip(rider.request, free, strict=True) if amount)
+
+    def shift(self, rider: Rider, sign: int) -> None:
+        """Take (-1) or give back (+1) what it asks for."""
+        self.riders -= sign
+        for resource, amount in enumerate(rider.request):
+            self.future[resource] += sign * amount
+            self.idle[resource] += sign * amount if rider.asking.at_once else 0
+
+    @property
+    def likeness(self) -> tuple[object, ...]:
+        """Equal for nodes that nothing tells apart."""
+        board = self.board
+        return (self.kind, board.now, board.later, tuple(self.idle), tuple(self.future), self.is_idle, self.riders)
+
+
+@dataclass(slots=True)
+class Seating:
+    """Riders and hosts of one plan, and the search over their seats.
+
+    Attributes
+    ----------
+    riders
+        In the turns in which GPUs get names on a node.
+    is_whole
+        Whether every rider may sit wherever its pod could be.
+    most_opened
+        Idle nodes that may get a rider.
+    gpus
+        Of each gang's riders whom links matter to.
+    least
+        What each of these loses at least.
+    best, best_cost
+        The best seats so far, and what gangs lose with them.
+    """
+
+    fabric: Fabric
+    riders: list[Rider]
+    hosts: Mapping[int, Host]
+    is_whole: bool
+    most_opened: int
+    gpus: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    least: dict[int, int] = field(default_factory=dict)
+    best: tuple[int, ...] = ()
+    best_cost: int = 0
+    steps: int = 0
+    _free: set[int] = field(default_factory=set)
+    _is_over: Callable[[], bool] = field(default=lambda: False)
+
+    def __post_init__(self) -> None:
+        for rider in self.riders:
+            if rider.counts:
+                self.gpus[rider.gang] += rider.asking.count
+        self.least = {rider.pod: self._least(rider) for rider in self.riders if rider.counts}
+        self.best = tuple(rider.nodes[0] for rider in self.riders)
+        self.best_cost = self.cost_of(self.best)
+
+    @property
+    def bound(self) -> int:
+        """What gangs lose at least: each of its pods alone, on the best node that it may be on."""
+        return sum(self.gpus[gang] * self._least_of(gang) for gang in self.gpus)
+
+    def _least_of(self, gang: int) -> int:
+        return max((self.least[rider.pod] for rider in self.riders if rider.gang == gang and rider.counts), default=0)
+
+    def cost_of(self, seats: Iterable[int]) -> int:
+        """What gangs lose with these seats."""
+        return sum(self.gpus[gang] * loss for gang, loss in self._worst(seats).items())
+
+    def _worst(self, seats: Iterable[int]) -> dict[int, int]:
+        """What the slowest pod of each gang loses; each node's names as the plan will have them."""
+        worst: dict[int, int] = defaultdict(int)
+        taken: list[tuple[Rider, Host, int]] = []
+        for rider, node in zip(self.riders, seats, strict=True):
+            host = self.hosts[node]
+            taken.append((rider, host, host.board.later))
+            loss = self._sit(rider, host)
+            worst[rider.gang] = max(worst[rider.gang], FULL if loss is None else loss)
+        for step in reversed(taken):
+            self._rise(*step)
+        return worst
+
+    def search(self, is_over: Callable[[], bool]) -> bool:
+        """Find better seats; True where all were tried. ``is_over``: whether the time is."""
+        self._is_over = is_over
+        self.steps = 0
+        worst = self._worst(self.best)
+        lossy = {rider.gang for rider in self.riders if worst.get(rider.gang, 0) > self._least_of(rider.gang)}
+        is_small = len(self.riders) <= ALL_FREE
+        self._free = {rider.pod for rider in self.riders if is_small or rider.gang in lossy}
+        return self._dive(0, [], {}, 0, set()) and is_small
+
+    def _dive(self, at: int, seats: list[int], worst: dict[int, int], cost: int, opened: set[int]) -> bool:
+        if at == len(self.riders):
+            self.best, self.best_cost = tuple(seats), cost
+            return True
+        rider, is_done = self.riders[at], True
+        for node, loss in self._choices(rider, opened):
+            if not self.best_cost:
+                return True
+            if self.steps > MOST_STEPS or (self.steps % LOOKS == 0 and self._is_over()):
+                return False
+            host, before, had = self.hosts[node], self.hosts[node].board.later, worst.get(rider.gang, 0)
+            more = cost + self.gpus[rider.gang] * (max(had, loss) - had)
+            if more >= self.best_cost:
+                continue
+            opens = {node} if host.is_idle and node not in opened else set[int]()
+            self._sit(rider, host)
+            seats.append(node)
+            worst[rider.gang] = max(had, loss)
+            is_done &= self._dive(at + 1, seats, worst, more, opened | opens)
+            worst[rider.gang] = had
+            seats.pop()
+            self._rise(rider, host, before)
+        return is_done
+
+    def _choices(self, rider: Rider, opened: set[int]) -> list[tuple[int, int]]:
+        """Nodes with room and what the pod would lose there, the least first; of nodes that are alike one."""
+        found: list[tuple[int, int]] = []
+        alike: set[tuple[object, ...]] = set()
+        for node in rider.nodes if rider.pod in self._free else rider.nodes[:1]:
+            host = self.hosts[node]
+            if host.is_idle and node not in opened and len(opened) >= self.most_opened:
+                continue
+            if (likeness := host.likeness) in alike or not host.has_room(rider):
+                continue
+            alike.add(likeness)
+            self.steps += 1
+            before = host.board.later
+            loss = self._sit(rider, host)
+            self._rise(rider, host, before)
+            if loss is not None:
+                found.append((node, loss))
+        return sorted(found, key=lambda choice: choice[1])
+
+    def _sit(self, rider: Rider, host: Host) -> int | None:
+        """Seat a rider; what it loses, None where its GPUs are not there."""
+        host.shift(rider, -1)
+        if host.kind < 0:
+            return 0
+        mask = host.board.give(self.fabric.tables, host.kind, rider.asking)
+        return None if mask is None else self.fabric.tables.loss(host.kind, mask)
+
+    @staticmethod
+    def _rise(rider: Rider, host: Host, before: int) -> None:
+        host.shift(rider, +1)
+        host.board.later = before
+
+    def _least(self, rider: Rider) -> int:
+        """What it loses at least, were it alone."""
+        if rider.is_fixed or any(self.hosts[node].kind < 0 for node in rider.nodes):
+            return 0
+        losses = []
+        for node in rider.nodes:
+            kind, asking = self.hosts[node].kind, rider.asking
+            mask = self.fabric.tables.pick(kind, self.hosts[node].board.free(asking), asking.count, asking.wish)
+            losses += [] if mask is None else [self.fabric.tables.loss(kind, mask)]
+        return min(losses, default=0)
