@@ -71,14 +71,14 @@ def like_gpus(graph: LinkGraph) -> tuple[tuple[int, ...], ...]:
     return tuple(map(tuple, _twins(graph.grade)))
 
 
-def classes_of(graph: LinkGraph) -> Classes:
+def classes_of(graph: LinkGraph, most_states: int = MOST_STATES) -> Classes:
     """Classes of twins, of grades as they are or, where there are too many states, coarser ones.
 
     Coarser means: the nearest PCIe path is taken as the next one, step by step; in the end all pairs are equal.
     """
     for notice, grade in _coarser(graph):
         members = _twins(grade)
-        if np.prod([len(own) + 1.0 for own in members]) <= MOST_STATES:
+        if np.prod([len(own) + 1.0 for own in members]) <= most_states:
             return _classes(members, grade, notice)
     raise InternalError("GPUs that are all alike are more than one class")
 

@@ -15,6 +15,9 @@ from kai_solver.units import GPU, MILLI
 MOST_KINDS = 256
 """Kinds of graphs that are remembered; a cluster has a few, and some more while links fail."""
 
+CYCLE_STATES = 1 << 16
+"""States of a table that a cycle may have to wait for, once: 0.2 s, for 16 GPUs of which no two are alike."""
+
 _MIG = "nvidia.com/mig-"
 
 
@@ -72,7 +75,7 @@ class _Known:
     """Tables of one process: the same graphs come every cycle, and some tables take a second to make."""
 
     def __init__(self) -> None:
-        self.tables = LinkTables()
+        self.tables = LinkTables(most_states=CYCLE_STATES)
 
 
 _KNOWN = _Known()
@@ -81,5 +84,5 @@ _KNOWN = _Known()
 def known_tables() -> LinkTables:
     """Tables of all graphs so far; begun anew when they are too many. Whoever takes them keeps them for one plan."""
     if len(_KNOWN.tables.tables) > MOST_KINDS:
-        _KNOWN.tables = LinkTables()
+        _KNOWN.tables = LinkTables(most_states=CYCLE_STATES)
     return _KNOWN.tables

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.links.choice import Choice, RowWish, best_masks, choose, weakest_pair
+from kai_solver.links.classes import MOST_STATES
 from kai_solver.links.graph import STEP, LinkGraph
 from kai_solver.links.tables import FULL, LinkTable
 
@@ -47,6 +48,7 @@ class LinkTables:
     """Tables of the kinds of nodes of a cluster; graphs in which every choice is the same share one."""
 
     sizes: Mapping[int, int] | None = None
+    most_states: int = MOST_STATES
     tables: list[LinkTable] = field(default_factory=list, init=False)
     _by_key: dict[bytes, int] = field(default_factory=dict, init=False)
     _picked: dict[tuple[int, int, int, RowWish | None], int | None] = field(default_factory=dict, init=False)
@@ -57,7 +59,7 @@ class LinkTables:
         """Number of the graph's kind."""
         if graph.key not in self._by_key:
             self._by_key[graph.key] = len(self.tables)
-            self.tables.append(LinkTable.of(graph, self.sizes))
+            self.tables.append(LinkTable.of(graph, self.sizes, self.most_states))
         return self._by_key[graph.key]
 
     def survey(

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.links.classes import Classes, classes_of
+from kai_solver.links.classes import MOST_STATES, Classes, classes_of
 from kai_solver.links.graph import Ints, LinkGraph
 
 Int64s = NDArray[np.int64]
@@ -70,9 +70,14 @@ class LinkTable:
     _best: dict[int, int] = field(default_factory=dict, init=False)
 
     @classmethod
-    def of(cls, graph: LinkGraph, sizes: Mapping[int, int] | None = None) -> "LinkTable":
-        """Tables of a graph; ``sizes``: weight of each size of pods, default `usual_sizes`."""
-        classes = classes_of(graph)
+    def of(
+        cls, graph: LinkGraph, sizes: Mapping[int, int] | None = None, most_states: int = MOST_STATES
+    ) -> "LinkTable":
+        """Tables of a graph; ``sizes``: weight of each size of pods, default `usual_sizes`.
+
+        ``most_states``: beyond it links are told less finely.
+        """
+        classes = classes_of(graph, most_states)
         counts = classes.counts()
         total = counts.sum(axis=1, dtype=np.int16)
         layers = [np.flatnonzero(total == size) for size in range(graph.gpus + 1)]

@@ -3,13 +3,23 @@
 from pathlib import Path
 
 import networkx as nx
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_solver.domain.claims import Attribute, ClaimDevice, Version
 from kai_solver.errors import InputError
-from kai_solver.links import graph_of_devices, graph_of_node, product_named, products
+from kai_solver.links import (
+    PATHS,
+    LinkGraph,
+    gpus_of,
+    graph_of_devices,
+    graph_of_node,
+    known_tables,
+    product_named,
+    products,
+)
 from tests.links.graphs import product
 
 FOLDER = Path(__file__).parents[2] / "instances" / "topologies"
@@ -179,3 +189,18 @@ def test_devices_of_anybody(devices: list[dict[str, Attribute]]) -> None:
     found = graph_of_devices([device(f"gpu-{at}", **attributes) for at, attributes in enumerate(devices)])
     assert len(found.devices) in (0, found.graph.gpus)
     assert (found.graph.grade == found.graph.grade.T).all()
+
+
+def test_a_cycle_waits_for_no_large_table() -> None:
+    """32 PCIe GPUs in quads on two sockets: all of it takes 390,625 states, a cycle sees the sockets."""
+    gpu = np.arange(32)
+    quad, socket = (gpu[:, None] // size == gpu // size for size in (4, 16))
+    path = np.where(quad, PATHS.index("PIX"), np.where(socket, PATHS.index("NODE"), PATHS.index("SYS")))
+    graph = LinkGraph("quads", np.zeros((32, 32), dtype=np.int32), path.astype(np.int32))
+    known = known_tables()
+    kind = known.add(graph)
+    assert known.tables[kind].classes.states <= 1 << 16
+    assert "too irregular" in known.tables[kind].graph.notices[-1]
+    chosen = known.pick(kind, (1 << 20) - 1, 8)
+    assert chosen is not None
+    assert len({index // 16 for index in gpus_of(chosen)}) == 1
