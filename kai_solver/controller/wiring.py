@@ -142,7 +142,7 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
         fence=fence,
         gangs=pools.gangs,
         evictions=pools.evictions,
-        pace=Pace(settings.period, settings.settle, settings.idle),
+        pace=Pace(settings.period, settings.settle, idle_s=settings.idle),
         apart=Apart(settings.namespace, settings.scheduler_name),
         dry_run=settings.dry_run,
         has_group=teller.has_group if teller is not None else lambda _: False,
