@@ -218,12 +218,12 @@ class SolverChild:
                 return False
             if self._ready:
                 return True
-            if now >= self._started_s + self._start_s:
-                raise SolverError(f"the solver process was not ready after {self._start_s:g} s")
             for frame in channel.pump(min(_TICK_S, deadline_s - now)):
                 if frame.kind != "ready":
                     raise SolverError(f"the solver process began with {frame.kind!r}")
                 self._ready, self._ortools = True, str(frame.fields.get("ortools", ""))
+            if not self._ready and now >= self._started_s + self._start_s:  # it may have been ready long ago, unheard
+                raise SolverError(f"the solver process was not ready after {self._start_s:g} s")
 
     def _watch_memory(self, channel: Channel) -> None:
         if self._memory_mib < math.inf and channel.resident_mib() > self._memory_mib:

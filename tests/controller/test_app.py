@@ -31,6 +31,12 @@ def test_a_replica_leads_and_schedules_and_lets_go() -> None:
     assert holder_of(api, "kai-solver", "kai-solver-kai-scheduler") == "", "the next one may begin at once"
 
 
+def test_the_settings_of_the_loops_pace_arrive() -> None:
+    with running(cluster(), period=3.0, settle=0.2, idle=7.0) as replica:
+        pace = replica.scheduler.pace
+    assert (pace.period_s, pace.settle_s, pace.idle_s) == (3.0, 0.2, 7.0)
+
+
 def test_what_is_left_to_say_is_said_on_a_graceful_stop() -> None:
     api = cluster()
     limits = {"nvidia.com/gpu": "9"}

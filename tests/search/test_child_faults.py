@@ -1,5 +1,6 @@
 """Children that hang, crash, lie or never start: the question ends in time, with what was known, and says why."""
 
+import select
 import sys
 import time
 from dataclasses import replace
@@ -219,6 +220,21 @@ def test_a_slow_start_outlives_the_deadline_and_serves_the_next_question() -> No
         second = child.solve(spec_of_two(), PARAMETERS, time.monotonic() + 20)
         assert child._channel.pid == pid
     assert "not ready" in first.error
+    assert second.status == "optimal"
+
+
+def test_a_child_that_got_ready_while_nobody_listened_is_not_killed_for_it() -> None:
+    ahead_s = 0.0
+    with SolverChild(clock=lambda: time.monotonic() + ahead_s) as child:
+        first = child.solve(spec_of_two(), PARAMETERS, time.monotonic())
+        assert "not ready" in first.error
+        assert child._channel is not None
+        pid = child._channel.pid
+        assert select.select([child._channel._from_child], [], [], 60)[0]
+        ahead_s = 100.0  # the next question comes late, as on a quiet cluster
+        second = child.solve(spec_of_two(), PARAMETERS, time.monotonic() + ahead_s + 20)
+        assert child._channel is not None
+        assert child._channel.pid == pid
     assert second.status == "optimal"
 
 
