@@ -17,6 +17,7 @@ from kai_solver.domain import (
     TopologyConstraint,
     stated_for,
 )
+from kai_solver.domain.gpus import MIG_STRATEGY, MIXED
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.domains import write_rules
 from kai_solver.kubeobjects.exportclaims import claim_objects
@@ -85,7 +86,7 @@ def _node(node: Node, snapshot: Snapshot, settings: KubeSettings) -> Written:
     if node.gpu_memory_mib:
         labels.setdefault(names.GPU_MEMORY_LABEL, str(node.gpu_memory_mib))
     taints = [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in node.taints]
-    allocatable = quantities(_whole_gpus(node, snapshot.schema), settings.policy.gpu_resources)
+    allocatable, capacity = (quantities(a, settings.policy.gpu_resources) for a in _amounts(node, snapshot.schema))
     ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": format_time(snapshot.now_s)}
     return {
         "metadata": {
@@ -94,7 +95,7 @@ def _node(node: Node, snapshot: Snapshot, settings: KubeSettings) -> Written:
             "annotations": _node_annotations(node),
         },
         "spec": {"taints": taints, "unschedulable": not node.schedulable},
-        "status": {"allocatable": allocatable, "conditions": [ready]},
+        "status": {"allocatable": allocatable, "capacity": capacity, "conditions": [ready]},
     }
 
 
@@ -103,10 +104,14 @@ def _node_annotations(node: Node) -> dict[str, str]:
     return uuids | ({TOPOLOGY_ANNOTATION: node.gpu_topology} if node.gpu_topology else {})
 
 
-def _whole_gpus(node: Node, schema: ResourceSchema) -> dict[str, int]:
-    """Amounts of a node; its devices count also where none of them may be had whole."""
+def _amounts(node: Node, schema: ResourceSchema) -> tuple[dict[str, int], dict[str, int]]:
+    """What may be had of a node, and what it has: failed GPUs too.
+
+    In MIG mode ``mixed`` its devices are offered, though none of them may be had whole (reference 1.5).
+    """
     amounts = schema.mapping(node.allocatable)
-    return {**amounts, "gpu": max(node.gpus * MILLI, node.allocatable[GPU])}
+    present = {**amounts, "gpu": max(node.gpus * MILLI, node.allocatable[GPU])}
+    return (present if node.labels.get(MIG_STRATEGY) == MIXED else amounts), present
 
 
 def _queue(queue: Queue, settings: KubeSettings) -> Written:

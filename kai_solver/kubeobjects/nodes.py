@@ -23,10 +23,11 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 @dataclass(frozen=True, slots=True)
 class RawNode:
-    """A node before the schema of the snapshot is known."""
+    """A node before the schema of the snapshot is known; ``gpus``: devices, those too that failed."""
 
     name: str
     amounts: Amounts
+    gpus: int
     labels: dict[str, str]
     taints: tuple[Taint, ...]
     schedulable: bool
@@ -39,7 +40,7 @@ class RawNode:
         return Node(
             name=self.name,
             allocatable=schema.vector(amounts),
-            gpus=self.amounts.get("gpu", 0) // MILLI,
+            gpus=self.gpus,
             gpu_memory_mib=gpu_memory_mib(self.labels.get(names.GPU_MEMORY_LABEL, "")),
             labels=self.labels,
             taints=self.taints,
@@ -159,21 +160,22 @@ def gpu_memory_mib(label: str) -> int:
 def _node(raw: Raw, settings: KubeSettings, notices: Notices) -> RawNode:
     labels, annotations = raw.strings("metadata.labels"), raw.strings("metadata.annotations")
     name, amounts = raw.required("metadata.name"), _allocatable(raw, labels, settings)
-    uuids = annotations.get(names.OWN_GPU_UUIDS, "")
+    uuids, gpus = annotations.get(names.OWN_GPU_UUIDS, ""), _devices(raw, amounts, settings)
     return RawNode(
         name=name,
         amounts=amounts,
+        gpus=gpus,
         labels=labels,
         taints=tuple(_taint(taint) for taint in raw.items("spec.taints")),
         schedulable=not raw.flag("spec.unschedulable") and _is_ready(raw),
         gpu_uuids=tuple(filter(None, uuids.split(","))),
-        gpu_topology=_gpu_topology(name, annotations.get(TOPOLOGY_ANNOTATION, ""), amounts, notices),
+        gpu_topology=_gpu_topology(name, annotations.get(TOPOLOGY_ANNOTATION, ""), gpus, notices),
     )
 
 
-def _gpu_topology(name: str, text: str, amounts: Amounts, notices: Notices) -> str:
+def _gpu_topology(name: str, text: str, gpus: int, notices: Notices) -> str:
     """What the node says of its links; nothing, with a notice, where that cannot be used."""
-    problem = topology_problem(text, amounts.get("gpu", 0) // MILLI) if text else ""
+    problem = topology_problem(text, gpus) if text else ""
     if problem:
         notices.warn(f"Node {name}", f"annotation {TOPOLOGY_ANNOTATION}: {problem}: it is left out")
     return "" if problem else text
@@ -190,6 +192,19 @@ def _allocatable(raw: Raw, labels: dict[str, str], settings: KubeSettings) -> Am
     elif strategy == SINGLE:
         amounts = {name: amount for name, amount in amounts.items() if not mig_slices(name)}
     return amounts
+
+
+def _devices(raw: Raw, amounts: Amounts, settings: KubeSettings) -> int:
+    """GPUs that the node has: of a device plugin's those too that failed, which ``amounts`` does not offer.
+
+    Where it offers none at all nobody tells whether they are still its own (DRA may have taken over).
+    """
+    offered = amounts.get("gpu", 0)
+    if not offered:
+        return 0
+    named = settings.policy.gpu_resources
+    present = {name: amount for name, amount in raw.get("status.capacity").fields() if name in named}
+    return max(offered, sum(amount.quantity() for amount in present.values()) * MILLI) // MILLI
 
 
 def _taint(raw: Raw) -> Taint:

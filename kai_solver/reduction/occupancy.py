@@ -1,6 +1,6 @@
 """What pods hold on every node, and on every device; kept from one cycle to the next."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -12,6 +12,7 @@ from kai_solver.reduction.devices import seat_running, told_devices
 from kai_solver.reduction.ground import Ground
 from kai_solver.reduction.kinds import Kinds
 from kai_solver.reduction.rows import NO_SEATS, Lodgers, Seats
+from kai_solver.reduction.withheld import Holder, withhold
 from kai_solver.units import GPU, MILLI, PODS
 
 BoolArray = NDArray[np.bool_]
@@ -161,12 +162,23 @@ class Occupancy:
         releasing[PODS] += self.reserved_leaving
         return held, releasing
 
-    def free_devices(self) -> IntArray:
-        """(N, D) free thousandths; none where a device may not be had."""
-        withheld = np.arange(self.device_free.shape[1]) >= self._ground.usable[:, None]
-        free = self.device_free.copy()
-        np.minimum(free, 0, out=free, where=withheld)
-        return free
+    def devices_to_be_had(self) -> tuple[IntArray, IntArray]:
+        """(N, D) thousandths that are free, and that get free when those have left who are leaving."""
+        free, releasing = self.device_free.copy(), self.device_releasing.copy()
+        missing = self._ground.gpus - self._ground.usable
+        for node in np.flatnonzero(missing).tolist():
+            count = int(self._ground.gpus[node])
+            withhold(free[node, :count], releasing[node, :count], int(missing[node]), self._holders(node))
+        return free, releasing
+
+    def _holders(self, node: int) -> Iterator[Holder]:
+        """Pods of ``node`` that stay."""
+        memory_mib = self._ground.nodes[node].gpu_memory_mib
+        for lodgers, offsets in self._tenants[node].values():
+            for offset in offsets:
+                pod = lodgers.pods[offset]
+                if pod.status is not PodStatus.RELEASING:
+                    yield lodgers.seats[offset], pod.gpu.milli_on(memory_mib)
 
 
 def _add(table: IntArray, nodes: IntArray, amounts: IntArray) -> None:

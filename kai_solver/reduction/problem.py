@@ -134,9 +134,7 @@ class Problem:
 
 
 def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
-    """Prepare ``snapshot``.
-
-    Everything is sorted by name first: the order in which objects arrive changes nothing.
+    """Prepare ``snapshot``, sorted by name first: the order in which objects arrive changes nothing.
 
     Parameters
     ----------
@@ -149,6 +147,7 @@ def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
     roster, occupancy = memo.tenants(snapshot, ground, kinds)
     table = _pod_table(snapshot, roster, kinds, ground, tree)
     held, releasing = occupancy.held_with_reservations()
+    device_free, device_releasing = occupancy.devices_to_be_had()
     is_told = occupancy.is_told & (ground.gpus == ground.usable)
     total = _total(snapshot, ground, table)
     allocated, fixed, request = _queue_loads(tree, table)
@@ -161,8 +160,8 @@ def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
         held=held,
         releasing=releasing,
         gpus=ground.usable,
-        device_free=occupancy.free_devices(),
-        device_releasing=occupancy.device_releasing.copy(),
+        device_free=device_free,
+        device_releasing=device_releasing,
         sharers=occupancy.sharers.copy(),
         sharers_leaving=occupancy.sharers_leaving.copy(),
         min_gpu_memory_mib=ground.min_memory_mib,

@@ -16,7 +16,7 @@ import numpy as np
 
 from kai_solver.domain import Bind, Device, Eviction, Gang, Node, Plan, Pod, PodStatus, Snapshot
 from kai_solver.predicates import NodePredicates
-from kai_solver.units import CPU, GPU, MEMORY
+from kai_solver.units import CPU, GPU, MEMORY, MILLI
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
@@ -50,7 +50,7 @@ class _Round:
             len(nodes), snapshot.schema.size
         )
         self.free = self.capacity.copy()
-        self.free[:, GPU] = [node.gpus for node in nodes]
+        self.free[:, GPU] //= MILLI
         self.busy: list[set[int]] = [set() for _ in nodes]
         self.leaving: set[int] = set()
         self.running: dict[int, list[tuple[Gang, Pod]]] = defaultdict(list)

@@ -7,6 +7,7 @@ import pytest
 from kai_solver.domain import OneTenant, SpareNodes, Taint, TopologyLevel
 from kai_solver.fairness import QueueTree
 from kai_solver.kubeobjects.nodes import gpu_memory_mib
+from kai_solver.reduction import build_problem
 
 
 @pytest.mark.parametrize(
@@ -27,6 +28,32 @@ def test_mig_strategy_decides_what_a_node_offers(build: Any, strategy: str, gpus
     assert found.nodes[0].gpus == gpus
     assert found.nodes[0].allocatable[2] == gpus * 1000
     assert found.schema.mapping(found.nodes[0].allocatable).get("nvidia.com/mig-1g.5gb", 0) == slices
+
+
+@pytest.mark.parametrize(
+    ("offered", "present", "gpus"), [(7, 8, 8), (8, 8, 8), (8, 7, 8), (0, 8, 0)], ids=["failed", "all", "stale", "none"]
+)
+def test_a_failed_gpu_is_there_and_cannot_be_had(build: Any, offered: int, present: int, gpus: int) -> None:
+    status = {"allocatable": {"nvidia.com/gpu": str(offered)}, "capacity": {"nvidia.com/gpu": str(present)}}
+    (node,) = build.read(build.node("n", {"status": status})).nodes
+    assert (node.gpus, node.allocatable[2]) == (gpus, offered * 1000)
+
+
+def test_slices_of_mixed_mode_are_no_whole_gpus_even_where_the_node_has_such(build: Any) -> None:
+    status = {"allocatable": {"nvidia.com/gpu": "1"}, "capacity": {"nvidia.com/gpu": "8"}}
+    labels = {"labels": {"nvidia.com/mig.strategy": "mixed"}}
+    assert build.read(build.node("n", {"metadata": labels, "status": status})).nodes[0].gpus == 0
+
+
+def test_a_node_with_a_failed_gpu_still_tells_its_links_and_who_sits_where(build: Any) -> None:
+    annotations = {"kai-solver/gpu-topology": "dgx1-v100-8"}
+    status = {"allocatable": {"nvidia.com/gpu": "7"}, "capacity": {"nvidia.com/gpu": "8"}}
+    node = build.node("n", {"metadata": {"annotations": annotations}, "status": status})
+    pod = build.pod("p", gpus=2, node="n", phase="Running", annotations={"kai-solver/devices": "6,7"})
+    found = build.read(node, pod)
+    assert found.nodes[0].gpu_topology == "dgx1-v100-8"
+    assert [notice.text for notice in found.notices if "topology" in notice.text or "devices" in notice.text] == []
+    assert build_problem(found).device_free[0].tolist() == [1000] * 5 + [0] * 3
 
 
 @pytest.mark.parametrize(

@@ -205,6 +205,12 @@ def small(**changes: Any) -> Snapshot:
     return Snapshot(0.0, ResourceSchema(), (Node("n", (4000, 2**34, 0, 10)),), (), (gang,))
 
 
+def test_a_failed_gpu_goes_out_and_comes_back() -> None:
+    node = Node("n0", (8000, 2**35, 7000, 110), gpus=8)
+    (found,) = again(Snapshot(NOW_S, ResourceSchema(), (node,), (Queue("q"),), ())).nodes
+    assert (found.gpus, found.allocatable[2]) == (8, 7000)
+
+
 def test_a_gang_that_is_set_aside_stays_so() -> None:
     found = again(small())
     assert found.gangs[0].set_aside == "two sizes in one job"
