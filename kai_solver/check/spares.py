@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from kai_solver.check.capacity import stays
 from kai_solver.check.domains import Atlas, Domain
+from kai_solver.check.having import Having
 from kai_solver.check.scene import Scene, destination
 from kai_solver.check.violation import Violation
 from kai_solver.domain import SpareNodes
@@ -17,8 +18,8 @@ def judge_spares(scene: Scene) -> Iterator[Violation]:
     rules = [topology for topology in scene.snapshot.topologies if topology.spares is not None]
     if not rules or not scene.come:
         return
-    leaving, atlas = scene.leaving(), Atlas(scene)
-    users = [h for h in scene.everywhere() if h.pod.asks_gpus or h.key not in scene.foreign]
+    leaving, atlas, having = scene.leaving(), Atlas(scene), Having.of(scene.snapshot)
+    users = [h for h in scene.everywhere() if h.key not in scene.foreign or having.holds(h.pod)]
     before = {h.pod.node for h in users if stays(h, set())}
     after = {h.pod.node for h in users if stays(h, leaving)}
     after |= {bind.node for bind in scene.plan.binds if not scene.owners[bind.pod].uses_spares}

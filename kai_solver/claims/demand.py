@@ -20,6 +20,8 @@ from kai_solver.domain import (
     Notice,
     Pod,
     Snapshot,
+    is_of_gpus,
+    names_gpus,
 )
 from kai_solver.units import Vector
 from kai_solver.units.resources import FIXED, GPU
@@ -146,6 +148,15 @@ class Demand:
     def is_gpu(self, claim: Claim) -> bool:
         """True where some request is for GPUs."""
         return any(self._asks_gpu(request) for request in claim.requests)
+
+    def uses_gpus(self, claim: Claim) -> bool:
+        """True where some of its devices are or may be GPUs or slices of GPUs: so its pods use them, whoever pays."""
+        if is_of_gpus(claim.extended, self.snapshot.policy) or any(names_gpus(r.device_class) for r in claim.requests):
+            return True
+        known = [allotted for allotted in claim.allotted or () if allotted.id in self.table.index]
+        found = [self.bits(claim, request) for request in claim.requests]
+        bits = [self._bits_held(known), *(each for each in found if isinstance(each, int))]
+        return any(each & self.table.gpus for each in bits)
 
     def wishes(self, claim: Claim) -> tuple[list[Wish], str]:
         """What the claim asks for, or why that cannot be met."""

@@ -46,7 +46,7 @@ def raised(snapshot: Snapshot) -> Snapshot:
         asked = {"request": old.request, "gpu": old.gpu, "quota_gpu_milli": old.quota_gpu_milli}
         devices = old.devices if pod.claims else pod.devices  # Those of claims follow from the claims.
         terms = {"constraints": old.constraints, "labels": old.labels, "claims": old.claims, "devices": devices}
-        return replace(pod, **asked, **terms)  # type: ignore[arg-type]
+        return replace(pod, **asked, **terms, claims_gpus=False)  # type: ignore[arg-type]
 
     return replace(
         snapshot,
@@ -82,6 +82,7 @@ class _Change:
     labels: dict[str, str] = field(default_factory=dict)
     affinity: list[PodAffinityTerm] = field(default_factory=list)
     quota_gpus: int = 0
+    has_gpus: bool = False
 
 
 class _Lowering:
@@ -111,6 +112,10 @@ class _Lowering:
             self._admit(use, *wishes[use.claim.key])
         for use in used:
             self._charge(use, *wishes[use.claim.key])
+        for use in used:
+            if self.demand.uses_gpus(use.claim):
+                for consumer in (*use.holding, *use.waiting):
+                    self._change(consumer.pod).has_gpus = True
         return self._snapshot()
 
     def _change(self, pod: Pod) -> _Change:
@@ -315,6 +320,7 @@ class _Lowering:
             quota_gpu_milli=pod.quota_gpu_milli + change.quota_gpus * MILLI,
             constraints=self._intern(constraints),
             labels={**pod.labels, **change.labels} if change.labels else pod.labels,
+            claims_gpus=change.has_gpus,
         )
 
     def _intern(self, constraints: Constraints) -> Constraints:

@@ -39,12 +39,15 @@ class DeviceTable:
     ----------
     on_node
         Devices of each node.
+    gpus
+        Those that are GPUs or slices of GPUs by themselves, whatever class asks for them.
     """
 
     devices: tuple[ClaimDevice, ...]
     classes: dict[str, DeviceClass]
     on_node: dict[str, Bits] = field(default_factory=dict)
     index: dict[DeviceId, int] = field(default_factory=dict)
+    gpus: Bits = 0
     _answers: dict[tuple[object, ...], bool] = field(default_factory=dict)
     _matches: dict[tuple[str, tuple[str, ...]], Bits | str] = field(default_factory=dict)
 
@@ -66,6 +69,7 @@ class DeviceTable:
         for number, device in enumerate(ordered):
             table.on_node[device.node] = table.on_node.get(device.node, 0) | 1 << number
             table.index[device.id] = number
+            table.gpus |= int(device.is_gpu) << number
         return table
 
     @property

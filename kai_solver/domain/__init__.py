@@ -14,6 +14,7 @@ from kai_solver.domain.claims import (
     DeviceRequest,
     Lowered,
     Version,
+    names_gpus,
     object_of,
 )
 from kai_solver.domain.cluster import Node, OneTenant, SpareNodes, Taint, Topology, TopologyLevel
@@ -29,7 +30,7 @@ from kai_solver.domain.constraints import (
 )
 from kai_solver.domain.fit_error import NODE_GROUP, FitError, QueueDetails
 from kai_solver.domain.gangs import Gang, PodSet, SubGroup, TopologyConstraint, flat_gang, stated_for, still_needed
-from kai_solver.domain.gpus import counted_gpu_milli, implied_terms, paid_gpu_milli
+from kai_solver.domain.gpus import counted_gpu_milli, has_gpus, implied_terms, is_of_gpus, paid_gpu_milli, parts_of_gpus
 from kai_solver.domain.model import (
     FAMILIES,
     LADDER,
@@ -142,10 +143,14 @@ __all__ = [
     "counted_gpu_milli",
     "flat_gang",
     "gpus_asked",
+    "has_gpus",
     "implied_terms",
     "inherited",
+    "is_of_gpus",
+    "names_gpus",
     "object_of",
     "paid_gpu_milli",
+    "parts_of_gpus",
     "stated_for",
     "still_needed",
 ]

@@ -4,6 +4,7 @@
 node is told here, so that it can be taken off again.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -16,6 +17,13 @@ MOST_CONSUMERS = 256
 
 MOST_DEVICES = 32
 """At most so many devices may be allocated to one claim (Kubernetes: ``AllocationResultsMaxSize``)."""
+
+_GPUS = re.compile(r"gpu|(?<![a-z])mig(?![a-z])", re.IGNORECASE)
+
+
+def names_gpus(text: str) -> bool:
+    """Whether a device class or a driver is of GPUs, or of MIG slices of them, by its name."""
+    return _GPUS.search(text) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +56,12 @@ class ClaimDevice:
     def id(self) -> DeviceId:
         """Driver, pool, name."""
         return self.driver, self.pool, self.name
+
+    @property
+    def is_gpu(self) -> bool:
+        """True for a GPU or a slice of one, whatever class it is asked for by."""
+        kinds = (kind for name, kind in self.attributes.items() if name.rpartition("/")[2] == "type")
+        return names_gpus(self.driver) or any(kind in ("gpu", "mig") for kind in kinds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping
 
 from kai_solver.domain.cluster import Node
 from kai_solver.domain.constraints import NodeTerm, Requirement
-from kai_solver.domain.pods import GpuRequest
+from kai_solver.domain.pods import GpuRequest, Pod
 from kai_solver.domain.snapshot import Policy
 from kai_solver.units import GPU, MILLI, ResourceSchema, mig_slices
+from kai_solver.units.resources import FIXED
 
 GPU_WORKER = "node-role.kubernetes.io/gpu-worker"
 CPU_WORKER = "node-role.kubernetes.io/cpu-worker"
@@ -29,6 +30,21 @@ def unit_gpu_milli(resource: str, labels: Mapping[str, str], policy: Policy) -> 
     if resource in policy.shared_gpu_resources:
         return MILLI // _replicas(labels)
     return MILLI * mig_slices(resource)
+
+
+def is_of_gpus(resource: str, policy: Policy) -> bool:
+    """Whether units of a resource of the schema are GPUs or parts of them: MIG slices, replicas of time-sliced ones."""
+    return resource == FIXED[GPU] or unit_gpu_milli(resource, {}, policy) > 0
+
+
+def parts_of_gpus(schema: ResourceSchema, policy: Policy) -> tuple[int, ...]:
+    """Resources that are of GPUs, by their places in the schema."""
+    return tuple(place for place, name in enumerate(schema.names) if is_of_gpus(name, policy))
+
+
+def has_gpus(pod: Pod, parts: Iterable[int]) -> bool:
+    """Whether the pod has GPUs of any kind, whoever pays: whole ones, shares, ``parts`` of them, those of claims."""
+    return bool(pod.gpu.devices or pod.claims_gpus or any(pod.request[part] for part in parts))
 
 
 def _replicas(labels: Mapping[str, str]) -> int:

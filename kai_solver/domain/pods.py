@@ -134,6 +134,8 @@ class Pod:
         Keys of its resource claims. What they come to is in the other fields once ``claims.lower`` has been there.
     ready
         Healthy, for disruption budgets; says something only where it runs.
+    claims_gpus
+        Some of its claims have GPUs or slices of them, whoever pays. Known once ``claims.lower`` has been there.
     """
 
     namespace: str
@@ -156,6 +158,7 @@ class Pod:
     claims: tuple[str, ...] = ()
     ready: bool = True
     wished: tuple[int, ...] = ()
+    claims_gpus: bool = False
     key: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -168,8 +171,3 @@ class Pod:
         if len(self.devices) == self.gpu.devices:
             return "fact", self.devices
         return ("wish", self.wished) if len(self.wished) == self.gpu.devices else ("unknown", ())
-
-    @property
-    def asks_gpus(self) -> bool:
-        """True for pods with GPUs of any kind: whole ones, shares, slices, those of claims."""
-        return bool(self.gpu.devices or self.quota_gpu_milli)

@@ -112,3 +112,9 @@ class Snapshot:
     claims: Claims | None = None
     budgets: tuple[DisruptionBudget, ...] = ()
     refused: frozenset[str] = frozenset()
+
+    @property
+    def stand_ins(self) -> frozenset[str]:
+        """Keys of the foreign pods that stand for claims which outlive their pods: no tenants, those are who use them."""
+        lowered = self.claims.lowered if self.claims is not None else None
+        return lowered.holders if lowered is not None else frozenset()

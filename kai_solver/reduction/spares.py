@@ -6,12 +6,12 @@ that only pods take who may use spares (`Gang.uses_spares`) are free all the sam
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.domain import Pod, PodStatus, Snapshot, Topology
+from kai_solver.domain import Pod, PodStatus, Snapshot, Topology, has_gpus, parts_of_gpus
 from kai_solver.reduction.ground import Ground
 from kai_solver.topology import Domain, DomainTree
 
@@ -44,16 +44,17 @@ class SpareRule:
 class Spares:
     """All rules. ``in_use``: (N,) pods that make each node one in use, once everybody has left who is leaving.
 
-    ``first_foreign``: index from which pods are of other schedulers.
+    ``first_foreign``: index from which pods are of other schedulers. ``parts``: resources that are of GPUs.
     """
 
     rules: tuple[SpareRule, ...]
     in_use: IntArray
     first_foreign: int
+    parts: tuple[int, ...]
 
     def counts(self, number: int, pod: Pod) -> bool:
         """Whether ``pod``, of index ``number``, puts its node in use."""
-        return number < self.first_foreign or pod.asks_gpus
+        return number < self.first_foreign or has_gpus(pod, self.parts)
 
 
 def spares_of(snapshot: Snapshot, ground: Ground, pods: Sequence[Pod], pod_node: Sequence[int]) -> Spares | None:
@@ -62,14 +63,15 @@ def spares_of(snapshot: Snapshot, ground: Ground, pods: Sequence[Pod], pod_node:
     if not topologies:
         return None
     first_foreign = len(pods) - len(snapshot.foreign)
-    found = Spares((), np.zeros(len(nodes), dtype=np.int64), first_foreign)
+    parts = parts_of_gpus(snapshot.schema, snapshot.policy)
+    found = Spares((), np.zeros(len(nodes), dtype=np.int64), first_foreign, parts)
     for number, pod in enumerate(pods):
         is_there = pod_node[number] >= 0 and pod.status.holds_resources and pod.status is not PodStatus.RELEASING
         if is_there and found.counts(number, pod):
             found.in_use[pod_node[number]] += 1
     counted = np.array([node.schedulable and node.gpus > 0 for node in nodes], dtype=np.bool_)
     rules = [_rule(t, ground.domains[t.name], counted, found.in_use == 0) for t in topologies]
-    return Spares(tuple(rule for rule in rules if rule is not None), found.in_use, first_foreign)
+    return replace(found, rules=tuple(rule for rule in rules if rule is not None))
 
 
 def _rule(topology: Topology, tree: DomainTree, counted: BoolArray, free: BoolArray) -> SpareRule | None:

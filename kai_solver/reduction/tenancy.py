@@ -8,7 +8,19 @@ pods that wait and may use them say so, too. Nothing of this leaves the problem.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kai_solver.domain import Alone, Constraints, Gang, Node, OneTenant, Pod, PodStatus, Snapshot, Topology
+from kai_solver.domain import (
+    Alone,
+    Constraints,
+    Gang,
+    Node,
+    OneTenant,
+    Pod,
+    PodStatus,
+    Snapshot,
+    Topology,
+    has_gpus,
+    parts_of_gpus,
+)
 from kai_solver.topology import Domain, DomainTree
 
 _KEY = "kai-solver/domain-of/"
@@ -35,9 +47,11 @@ class Tenancy:
     def __init__(self) -> None:
         self._rules: tuple[_Rule, ...] = ()
         self._spares = False
+        self._parts: tuple[int, ...] = ()
         self._given: Sequence[Node] = ()
         self._nodes: tuple[Node, ...] = ()
         self._gangs: dict[int, tuple[Gang, Gang]] = {}
+        self._foreign: dict[int, tuple[Pod, Pod]] = {}
         self._known: dict[tuple[int, tuple[Alone, ...], bool], tuple[Constraints, Constraints]] = {}
 
     def written(self, snapshot: Snapshot) -> Snapshot:
@@ -46,20 +60,27 @@ class Tenancy:
         spares = any(topology.spares is not None for topology in snapshot.topologies)
         if not rules and not spares:
             return snapshot
-        if (rules, spares) != (self._rules, self._spares):
-            self._rules, self._spares, self._given = rules, spares, ()
+        parts = parts_of_gpus(snapshot.schema, snapshot.policy)
+        if (rules, spares, parts) != (self._rules, self._spares, self._parts):
+            self._rules, self._spares, self._parts, self._given = rules, spares, parts, ()
             self._gangs.clear()
+            self._foreign.clear()
         if self._given != snapshot.nodes:
             self._given, self._nodes = snapshot.nodes, self._labelled(snapshot.nodes)
         if len(self._known) > _MOST_KNOWN:
             self._known.clear()
-        known = self._gangs
+        known, foreign = self._gangs, self._foreign
         self._gangs = {id(gang): known.get(id(gang)) or (gang, self._gang(gang)) for gang in snapshot.gangs}
+        stand_ins = snapshot.stand_ins
+        self._foreign = {
+            id(pod): foreign.get(id(pod)) or (pod, pod if pod.key in stand_ins else self._pod(pod, ""))
+            for pod in snapshot.foreign
+        }
         return replace(
             snapshot,
             nodes=self._nodes,
             gangs=tuple(self._gangs[id(gang)][1] for gang in snapshot.gangs),
-            foreign=tuple(self._pod(pod, "", may_use_spares=False) for pod in snapshot.foreign),
+            foreign=tuple(self._foreign[id(pod)][1] for pod in snapshot.foreign),
         )
 
     def _labelled(self, nodes: Sequence[Node]) -> tuple[Node, ...]:
@@ -78,10 +99,10 @@ class Tenancy:
         is_same = all(one is other for one, other in zip(pods, gang.pods, strict=True))
         return gang if is_same else replace(gang, pods=pods)
 
-    def _pod(self, pod: Pod, queue: str, *, may_use_spares: bool) -> Pod:
+    def _pod(self, pod: Pod, queue: str, *, may_use_spares: bool = False) -> Pod:
         alone = tuple(
             Alone(rule.key, rule.one_tenant.of(pod.namespace, pod.labels, queue), rule.one_tenant.level)
-            for rule in (self._rules if pod.asks_gpus else ())
+            for rule in (self._rules if has_gpus(pod, self._parts) else ())
         )
         if not alone and not may_use_spares:
             return pod

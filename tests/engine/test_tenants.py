@@ -134,6 +134,106 @@ def test_the_checker_refuses_two_tenants_in_one_domain_also_while_one_is_leaving
     assert "tenants" in {violation.rule for violation in check_plan(waits, at_once)}
 
 
+# -- GPUs of any kind, whoever pays ---------------------------------------------------------------------------------
+
+
+def with_devices(*gangs: dict[str, Any], is_alone: bool = True, rule: str = "queue", **sections: Any) -> Snapshot:
+    """Two nodes in one rack with four devices each: GPUs by claim of which the class name says nothing."""
+    device = {"name": "dev-{i}", "count": 4, "attributes": {"type": "gpu"}}
+    pools = [{"driver": "d.x", "node": node, "devices": [device]} for node in ("n0", "n1")]
+    topology: dict[str, Any] = {"name": "racks", "levels": ["rack"]}
+    instance = {
+        "format": "kai-solver/v1",
+        "nodes": [{"name": name, "labels": {"rack": "r"}} for name in ("n0", "n1")],
+        "topologies": [topology | ({"oneTenant": {"level": "rack", "tenant": rule}} if is_alone else {})],
+        "queues": [{"name": name, "quota": 99} for name in ("a", "b")],
+        "deviceClasses": [{"name": "fast"}],
+        "resourceSlices": pools,
+        "gangs": list(gangs),
+    }
+    return snapshot_from_native(instance | sections)
+
+
+def of_both_queues(pod: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"name": name, "queue": name, "pods": [pod]} for name in ("a", "b")]
+
+
+def by_claim(device_class: str, driver: str = "d.x", **attributes: str) -> dict[str, Any]:
+    """Sections in which both queues ask for one device of the class, of which each node has four."""
+    device = {"name": "dev-{i}", "count": 4, "attributes": attributes}
+    return {
+        "deviceClasses": [{"name": device_class}],
+        "resourceSlices": [{"driver": driver, "node": node, "devices": [device]} for node in ("n0", "n1")],
+        "resourceClaimTemplates": [{"name": "one", "requests": [{"deviceClass": device_class}]}],
+        "gangs": of_both_queues({"claimTemplates": ["one"]}),
+    }
+
+
+def by_resource(resource: str, **more: Any) -> dict[str, Any]:
+    """Sections in which both queues ask for one unit of the resource."""
+    nodes = [{"name": name, "resources": {resource: 4}, "labels": {"rack": "r"}} for name in ("n0", "n1")]
+    return {"nodes": nodes, "gangs": of_both_queues({"resources": {resource: 1}, **more})}
+
+
+GPUS_OF_ALL_KINDS = {
+    "class of GPUs": by_claim("gpu.x.com"),
+    "class of MIG slices": by_claim("mig.nvidia.com"),
+    "GPUs by their type": by_claim("fast", type="gpu"),
+    "MIG slices by their type": by_claim("fast", type="mig"),
+    "driver of GPUs": by_claim("fast", driver="gpu.intel.com"),
+    "MIG slices that nobody pays": by_resource("nvidia.com/mig-1g.10gb", quotaGpus=0),
+    "time-sliced GPUs that nobody pays": by_resource("nvidia.com/gpu.shared", quotaGpus=0),
+}
+NO_GPUS = {"class of others": by_claim("migration.x.com", type="nic"), "resource": by_resource("rdma/hca")}
+
+
+@pytest.mark.parametrize("kind", GPUS_OF_ALL_KINDS)
+def test_gpus_of_all_kinds_make_a_domain_somebodys(kind: str) -> None:
+    sections = GPUS_OF_ALL_KINDS[kind]
+    plan = plan_of(with_devices(**sections))
+    assert [pending.gang for pending in plan.pending] == ["default/b"]
+    together = cycle(with_devices(**sections, is_alone=False), GREEDY)
+    assert not together.pending
+    assert {violation.rule for violation in check_plan(with_devices(**sections), together)} == {"tenants"}
+
+
+@pytest.mark.parametrize("kind", NO_GPUS)
+def test_devices_that_are_no_gpus_make_no_domain_anybodys(kind: str) -> None:
+    assert not plan_of(with_devices(**NO_GPUS[kind])).pending
+
+
+def sharers(second: str, status: str = "Pending") -> list[dict[str, Any]]:
+    """Two gangs of one queue whose pods share a claim: the first is of team x and pays."""
+    first = {"status": status, "node": "n0"} if status != "Pending" else {}
+    return [
+        {"name": "v", "queue": "a", "pods": [{"claims": ["shared"], "labels": {"team": "x"}} | first]},
+        {"name": "w", "queue": "a", "pods": [{"claims": ["shared"], "labels": {"team": second}}]},
+    ]
+
+
+SHARED = {"name": "shared", "labels": {"kai.scheduler/queue": "a"}, "requests": [{"name": "r", "deviceClass": "fast"}]}
+ALLOTTED = SHARED | {
+    "allocation": [{"request": "r", "driver": "d.x", "pool": "n0", "device": "dev-0"}],
+    "reservedFor": ["v-0"],
+}
+
+
+def test_who_shares_a_claim_has_its_gpus_though_another_pays() -> None:
+    plan = plan_of(with_devices(*sharers("y"), rule="label:team", resourceClaims=[SHARED]))
+    assert [pending.gang for pending in plan.pending] == ["default/w"]
+    assert not plan_of(with_devices(*sharers("x"), rule="label:team", resourceClaims=[SHARED])).pending
+    together = with_devices(*sharers("y"), rule="label:team", resourceClaims=[SHARED], is_alone=False)
+    snapshot = with_devices(*sharers("y"), rule="label:team", resourceClaims=[SHARED])
+    assert {v.rule for v in check_plan(snapshot, cycle(together, GREEDY))} == {"tenants"}
+
+
+def test_a_claim_that_stays_is_no_tenant_beside_its_pods() -> None:
+    running = with_devices(*sharers("x", "Running"), rule="label:team", resourceClaims=[ALLOTTED])
+    assert nodes_of(plan_of(running)) == {"n0"}
+    other = with_devices(*sharers("y", "Running"), rule="label:team", resourceClaims=[ALLOTTED])
+    assert plan_of(other).pending
+
+
 # -- every plan of a small cluster ---------------------------------------------------------------------------------
 
 
