@@ -24,6 +24,7 @@ class Having:
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> "Having":
+        """Of all pods of ``snapshot``."""
         policy, known = snapshot.policy, snapshot.claims
         parts = tuple(place for place, name in enumerate(snapshot.schema.names) if is_of_gpus(name, policy))
         if known is None:

@@ -115,6 +115,6 @@ class Snapshot:
 
     @property
     def stand_ins(self) -> frozenset[str]:
-        """Keys of the foreign pods that stand for claims which outlive their pods: no tenants, those are who use them."""
+        """Keys of the foreign pods that stand for claims which outlive their pods: tenants are those who use them."""
         lowered = self.claims.lowered if self.claims is not None else None
         return lowered.holders if lowered is not None else frozenset()

@@ -23,6 +23,7 @@ from kai_solver.domain import (
     Node,
     NumaTopology,
     NumaZone,
+    OneTenant,
     Placement,
     Pod,
     PodAffinityTerm,
@@ -48,6 +49,7 @@ from kai_solver.units import MILLI, ResourceSchema
 
 GIB = 2**30
 RACKS = Topology("dc", (TopologyLevel("zone"), TopologyLevel("rack")))
+OWNED = replace(RACKS, one_tenant=OneTenant("rack"))
 ZONES = NumaTopology(
     "restricted", "pod", (NumaZone("0", (4000, 16 * GIB, 0, 0)), NumaZone("1", (4000, 16 * GIB, 0, 0))), (0,)
 )
@@ -97,6 +99,7 @@ POD: dict[str, Change] = {
     "containers": one_of((), (Container((1000, GIB, 0, 1)), Container((1000, 0, 0, 0)))),
     "zones": one_of((), (ZoneShare("0", (("cpu", 1000),)),)),
     "claims": one_of((), ("ns/claim",)),
+    "claims_gpus": lambda value, _: not value,
     "ready": one_of(True, False),
     "wished": one_of((), (1,), (1, 2)),
 }
@@ -113,6 +116,7 @@ GANG: dict[str, Change] = {
     "priority": one_of(50, 100),
     "preemptible": one_of(True, False),
     "never_preempts": one_of(True, False),
+    "may_use_spares": one_of(True, False),
     "created_s": one_of(0.0, 5.0),
     "last_start_s": one_of(None, 5.0),
     "last_eviction_s": one_of(None, 5.0),
@@ -205,7 +209,9 @@ def a_cluster(draw: Draw) -> Snapshot:
     gangs = tuple(a_gang(f"g{i}", draw) for i in range(draw.randint(0, 8)))
     nodes = tuple(a_node(name, draw) for name in NODES)
     foreign = tuple(replace(a_pod(f"f{i}", draw), namespace="system") for i in range(draw.randint(0, 2)))
-    return Snapshot(0.0, ResourceSchema(), nodes, queues, gangs, (RACKS,), foreign, budgets=a_budget(draw))
+    return Snapshot(
+        0.0, ResourceSchema(), nodes, queues, gangs, (draw.choice((RACKS, OWNED)),), foreign, budgets=a_budget(draw)
+    )
 
 
 def a_budget(draw: Draw) -> tuple[DisruptionBudget, ...]:
@@ -356,6 +362,20 @@ def test_the_problem_with_a_memo_is_the_problem_without(seed: int, steps: list[i
     for step in steps:
         snapshot = STEPS[step](snapshot, draw)
         assert told(build_problem(snapshot, memo)) == told(build_problem(snapshot))
+
+
+def test_rules_for_tenants_are_written_into_what_is_new_alone() -> None:
+    """Pods of other schedulers too: equal ones that are other objects are looked at anew by all that follows."""
+    draw, memo = Random(3), Memo()
+    foreign = tuple(replace(a_pod(f"f{i}", draw), namespace="system", gpu=GpuRequest(1)) for i in range(3))
+    snapshot = replace(a_cluster(draw), topologies=(OWNED,), foreign=foreign)
+    first, again = memo.ruled(snapshot).foreign, memo.ruled(replace(snapshot, now_s=1.0)).foreign
+    assert all(pod.constraints.alone for pod in first)
+    assert all(one is other for one, other in zip(first, again, strict=True))
+    changed = replace(snapshot, foreign=(*foreign[:2], replace(foreign[2], ready=False)))
+    after = memo.ruled(changed).foreign
+    assert [one is other for one, other in zip(first, after, strict=True)] == [True, True, False]
+    assert after == Memo().ruled(changed).foreign
 
 
 def crowd(name: str, size: int) -> tuple[Gang, ...]:
