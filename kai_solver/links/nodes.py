@@ -1,6 +1,7 @@
 """Graphs of a snapshot's nodes, and the tables of all graphs that were ever asked about."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from kai_solver.domain.claims import ClaimDevice
@@ -8,7 +9,7 @@ from kai_solver.domain.cluster import Node
 from kai_solver.errors import InputError
 from kai_solver.links.graph import LinkGraph
 from kai_solver.links.library import products
-from kai_solver.links.sources import PRODUCT_LABEL, NodeLinks, graph_of_devices, graph_of_node, graph_of_text
+from kai_solver.links.sources import PRODUCT_LABEL, NodeLinks, graph_of_devices, graph_of_node, graph_of_text, index_of
 from kai_solver.links.survey import LinkTables
 from kai_solver.units import GPU, MILLI
 
@@ -65,10 +66,26 @@ def _graph(product: str, mig: tuple[tuple[str, str], ...], gpus: int, text: str,
 def links_of_claims(node: Node, devices: Sequence[ClaimDevice]) -> NodeLinks:
     """Graph of the GPUs that ``node`` publishes in ResourceSlices, where the text of the node does not tell more."""
     found = graph_of_devices(devices)
-    told = node.gpu_topology and not topology_problem(node.gpu_topology, len(found.devices))
-    if not told:
+    if not node.gpu_topology or topology_problem(node.gpu_topology):
         return found
-    return NodeLinks(_graph("", (), len(found.devices), node.gpu_topology, ()), found.devices)
+    graph = _graph("", (), _size_of(node.gpu_topology), node.gpu_topology, ())
+    if graph.gpus == len(found.devices):
+        return replace(found, graph=graph)
+    problem = topology_problem(node.gpu_topology, len(found.devices))
+    index = {device.name: index_of(device) for device in devices}
+    order = [index[name] for name in found.devices]
+    # Without its last GPU a node looks like one whose GPUs are numbered anew since another fell off the bus.
+    is_told = len(set(order)) == len(order) and min(order, default=-1) >= 0 and max(order) == graph.gpus - 1
+    if is_told and len(order) == len(devices):
+        return replace(found, graph=graph.ordered(order).noting(f"the text {problem}: those with these indices"))
+    return replace(found, graph=found.graph.noting(f"the text {problem}, and nobody tells which: it is left out"))
+
+
+@lru_cache(maxsize=4096)
+def _size_of(text: str) -> int:
+    """GPUs of a text that tells their links."""
+    known = products().get(text.strip())
+    return (known.graph if known is not None else graph_of_text(text)).gpus
 
 
 class _Known:

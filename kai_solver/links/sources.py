@@ -164,10 +164,14 @@ def _attribute(device: ClaimDevice, name: str) -> Attribute:
     return found[0] if found else ""
 
 
+def index_of(device: ClaimDevice) -> int:
+    """The driver's index of a GPU, from its attribute, else its name; at least `MOST_GPUS` where neither tells."""
+    match, index = _INDEX.fullmatch(device.name), _attribute(device, "index")
+    return index if isinstance(index, int) else int(match[1]) if match else MOST_GPUS
+
+
 def _place(device: ClaimDevice) -> tuple[str, int, str]:
-    match = _INDEX.fullmatch(device.name)
-    index = _attribute(device, "index")
-    number = index if isinstance(index, int) else int(match[1]) if match else MOST_GPUS
+    number = index_of(device)
     return str(_attribute(device, "pcieBusID") or _attribute(device, "pciBusID")).lower(), number, device.name
 
 

@@ -1,5 +1,6 @@
 """Graphs of labels, zones and ResourceSlices; the library of products."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import networkx as nx
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kai_solver.domain import Node
 from kai_solver.domain.claims import Attribute, ClaimDevice, Version
 from kai_solver.errors import InputError
 from kai_solver.links import (
@@ -17,6 +19,7 @@ from kai_solver.links import (
     graph_of_devices,
     graph_of_node,
     known_tables,
+    links_of_claims,
     product_named,
     products,
 )
@@ -204,3 +207,21 @@ def test_a_cycle_waits_for_no_large_table() -> None:
     chosen = known.pick(kind, (1 << 20) - 1, 8)
     assert chosen is not None
     assert len({index // 16 for index in gpus_of(chosen)}) == 1
+
+
+@pytest.mark.parametrize("missing", [0, 5])
+def test_claims_without_a_failed_gpu_keep_the_links_of_the_text(missing: int) -> None:
+    here = [at for at in range(8) if at != missing]
+    node = Node("n", (0, 0, 0, 0), gpu_topology="dgx1-v100-8")
+    found = links_of_claims(node, [device(f"gpu-{at}", index=at) for at in here])
+    whole = products()["dgx1-v100-8"].graph
+    assert found.devices == tuple(f"gpu-{at}" for at in here)
+    assert (found.graph.links == whole.links[np.ix_(here, here)]).all()
+
+
+@pytest.mark.parametrize("here", [range(7), [0, 0, 7], [1, 9], [-1, 7]], ids=["last", "double", "beyond", "below"])
+def test_claims_whose_indices_do_not_tell_which_gpu_failed_have_no_links(here: Sequence[int]) -> None:
+    node = Node("n", (0, 0, 0, 0), gpu_topology="dgx1-v100-8")
+    found = links_of_claims(node, [device(f"d{at}", index=index) for at, index in enumerate(here)])
+    assert not found.graph.is_known
+    assert "nobody tells which" in found.graph.notices[-1]
