@@ -31,6 +31,8 @@ class Board:
         Indices that the plan gives to new pods.
     opened
         Those among them that are shared and that no running pod is known to share.
+    rows
+        Those among them that have to be in a row.
     """
 
     node: Node
@@ -42,6 +44,7 @@ class Board:
     loose: list[int] = field(default_factory=list)
     given: set[int] = field(default_factory=set)
     opened: set[int] = field(default_factory=set)
+    rows: set[int] = field(default_factory=set)
 
     def seat(self, pod: Pod) -> None:
         """Seat a pod that runs."""
@@ -69,6 +72,8 @@ class Board:
         for device in entry.devices:
             self.taken[device.index] += device.milli
             self.given.add(device.index)
+            if request.row.endswith("-required"):
+                self.rows.add(device.index)
             if is_shared and device.index not in self.shared:
                 self.opened.add(device.index)
 
@@ -79,7 +84,16 @@ class Board:
         )
 
     def admits(self, pod: Pod) -> bool:
-        """Seat ``pod`` where it ran and tell whether all still have their GPUs; unseat it where not."""
+        """Seat ``pod`` where it ran and tell whether all still have their GPUs; unseat it where not.
+
+        Beside GPUs that were given in a row nobody stays who may have some of those: that they are free must be known.
+        """
+        if (
+            self.rows
+            and len(pod.devices) < pod.gpu.devices
+            and (not pod.wished or not self.rows.isdisjoint(pod.wished))
+        ):
+            return False
         taken, groups, whole, loose = self.taken.copy(), self.groups.copy(), self.whole, list(self.loose)
         self.seat(pod)
         if not self.overfull() and self.seats_unknown(certainly=True):

@@ -6,7 +6,7 @@ import numpy as np
 
 from kai_solver.domain import GpuRequest
 from kai_solver.errors import InternalError
-from kai_solver.links import gpus_of, mask_of, tightest_row
+from kai_solver.links import gpus_of, mask_of, stretch, tightest_row
 from kai_solver.reduction import Problem
 from kai_solver.reduction.gpurows import wish_of
 from kai_solver.units import MILLI, PODS
@@ -31,7 +31,7 @@ def choose_devices(
     fitting = [d for d in range(state.problem.nodes[node].gpus) if free[d] >= milli]
     is_wanted = len(wanted) == count and set(wanted) <= set(fitting)
     if spec.gpu.is_whole:
-        return wanted if is_wanted else _whole(state.problem, node, fitting, spec.gpu)
+        return wanted if is_wanted else _whole(state, node, fitting, spec.gpu)
     if milli < MILLI:
         spread = spec.devices == "spread"
         fitting.sort(key=lambda d: -future[d] if spread else future[d])
@@ -43,7 +43,8 @@ def choose_devices(
     return _first(state.problem, node, [d for d in fitting if kept[d] or d in opening], count)
 
 
-def _whole(problem: Problem, node: int, free: list[int], gpu: GpuRequest) -> tuple[int, ...]:
+def _whole(state: "State", node: int, free: list[int], gpu: GpuRequest) -> tuple[int, ...]:
+    problem = state.problem
     wish, fabric = wish_of(gpu), problem.fabric
     if len(free) >= gpu.devices and fabric is not None and fabric.kinds[node] >= 0:
         found = fabric.pick(node, free, gpu.devices, wish)
@@ -53,7 +54,7 @@ def _whole(problem: Problem, node: int, free: list[int], gpu: GpuRequest) -> tup
         found = ()
     if not found and wish is not None and wish.is_required:
         raise InternalError(f"no {gpu.devices} GPUs in a row are free on node {problem.nodes[node].name}")
-    return found or _first(problem, node, free, gpu.devices)
+    return found or _first(problem, node, _sparing_rows(free) if state.has_rows else free, gpu.devices)
 
 
 def _first(problem: Problem, node: int, free: list[int], count: int) -> tuple[int, ...]:
@@ -62,11 +63,17 @@ def _first(problem: Problem, node: int, free: list[int], count: int) -> tuple[in
     return tuple(sorted(free[:count]))
 
 
-def best_ones(problem: Problem, node: int, free: list[int], count: int) -> list[int]:
+def _sparing_rows(free: list[int]) -> list[int]:
+    """Those in the shortest stretches of free devices first, so that long ones stay for who needs a row."""
+    mask = mask_of(free)
+    return sorted(free, key=lambda device: stretch(mask, 1 << device))
+
+
+def best_ones(state: "State", node: int, free: list[int], count: int) -> list[int]:
     """Single devices of a node for ``count`` pods one after the other."""
-    fabric = problem.fabric
+    fabric = state.problem.fabric
     if fabric is None or fabric.kinds[node] < 0:
-        return free[:count]
+        return (_sparing_rows(free) if state.has_rows else free)[:count]
     found: list[int] = []
     for _ in range(count):
         found += fabric.pick(node, [device for device in free if device not in found], 1)

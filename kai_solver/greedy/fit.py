@@ -201,10 +201,10 @@ class FitTable:
         np.minimum(now, _shares(present, milli, gpu.devices, kept, slots), out=now)
 
     def _limit_by_rows(self, gpu: GpuRequest, at: slice | IntArray, now: IntArray, later: IntArray) -> None:
-        problem, whole = self.state.problem, self.state.device_future[at] == MILLI
-        np.minimum(later, fitting_in_rows(problem, whole, gpu, at), out=later)
-        whole &= self.state.device_idle[at] == MILLI
-        np.minimum(now, fitting_in_rows(problem, whole, gpu, at), out=now)
+        state, whole = self.state, self.state.device_future[at] == MILLI
+        np.minimum(later, fitting_in_rows(state.problem, whole, gpu, at, state.strangers.known_later), out=later)
+        whole &= state.device_idle[at] == MILLI
+        np.minimum(now, fitting_in_rows(state.problem, whole, gpu, at, state.strangers.known_now), out=now)
 
     def choose(
         self,
@@ -295,7 +295,8 @@ class FitTable:
             bandwidth, rest = self._links.losses(shape)
             key = key * STEPS + rest + bandwidth * _LINK + (free == total) * _IDLE
         if spec.gpu.row and not needs_row(spec.gpu):
-            rows = fitting_in_rows(state.problem, state.device_future == MILLI, spec.gpu, slice(None))
+            known, whole = state.strangers.known_later, state.device_future == MILLI
+            rows = fitting_in_rows(state.problem, whole, spec.gpu, slice(None), known)
             key = key + (rows == 0) * _UNROWED
         if not asks_gpu:
             key = key + np.where(state.problem.gpus > 0, _NODE_TYPE, 0)

@@ -162,12 +162,13 @@ def _by_rules(state: State, pod: int, shape: Shape, left: BoolArray) -> Counter[
 def _scattered(state: State, shape: Shape, left: BoolArray) -> dict[int, str]:
     """What to say of nodes that have enough free GPUs, but not in a row."""
     whole = state.device_future == MILLI
-    rows = fitting_in_rows(state.problem, whole, shape.gpu, slice(None))
+    known = state.strangers.known_later
+    rows = fitting_in_rows(state.problem, whole, shape.gpu, slice(None), known)
     wish, found = wish_of(shape.gpu), dict[int, str]()
     asked = f"{shape.gpu.devices} GPUs in a row" + (" and aligned" if wish and wish.row == "aligned" else "")
     for node in np.flatnonzero(left & (rows == 0)).tolist():
         free = f"{np.count_nonzero(whole[node])} of {state.problem.devices[node]} free"
-        unknown = "" if state.problem.is_told[node] else ", nobody says which"
+        unknown = "" if known[node] else ", nobody says which"
         found[node] = f"node(s) had no {asked}, {free}{unknown}"
     return found
 

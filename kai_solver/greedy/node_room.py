@@ -61,7 +61,7 @@ class NodeRoom:
             return True
         free: list[int] = self.state.device_future[node].tolist()[: self.state.problem.nodes[node].gpus]
         if self._row:
-            in_row = self._free_row(free, sitters)
+            in_row = self._free_row(node, free, sitters)
             chosen.update(dict.fromkeys(in_row or ()))
             return in_row is not None
         need = count - sum(f >= milli for f in free)
@@ -73,8 +73,26 @@ class NodeRoom:
         chosen.update(dict.fromkeys(found))
         return True
 
-    def _free_row(self, free: list[int], sitters: Mapping[int, Hold]) -> tuple[int, ...] | None:
-        """The cheapest units that free a row of devices; None where no row can be freed."""
+    def _strangers(self, node: int, sitters: Mapping[int, Hold]) -> tuple[int, ...] | None:
+        """Units with strangers on ``node``, who must all leave for a row; None where one of those stays."""
+        staying = self.state.strangers.staying(node)
+        if not staying:
+            return ()
+        strangers, home, gone = self.state.problem.strangers, self.state.problem.pod_node, self.state.gone
+        counts = {u: sum(p in strangers and home[p] == node for p in self.pool.units[u].pods) for u in sitters}
+        found = tuple(u for u, pods in counts.items() if pods and self.pool.units[u].pods[0] not in gone)
+        return found if sum(counts[u] for u in found) == staying else None
+
+    def _free_row(self, node: int, free: list[int], sitters: Mapping[int, Hold]) -> tuple[int, ...] | None:
+        """The cheapest units that free a row of devices which is known to be free; None where no row can be freed."""
+        strangers = self._strangers(node, sitters)
+        if strangers is None:
+            return None
+        free = list(free)
+        for unit in strangers:
+            for device, held in sitters[unit].devices:
+                free[device] += held
+        sitters = {unit: hold for unit, hold in sitters.items() if unit not in strangers}
         sitting: dict[int, list[int]] = {}
         freed = list(free)
         for unit, hold in sitters.items():
@@ -85,7 +103,7 @@ class NodeRoom:
         for mask in row_masks(len(free), self._gpu.devices, self._row):
             busy = [device for device in gpus_of(mask) if free[device] < MILLI]
             if all(freed[device] >= MILLI for device in busy):
-                units = tuple(dict.fromkeys(unit for device in busy for unit in sitting[device]))
+                units = tuple(dict.fromkeys((*strangers, *(unit for device in busy for unit in sitting[device]))))
                 options.append((self.price(self.pool.closure(units)), units))
         return min(options)[1] if options else None
 
@@ -184,6 +202,9 @@ class NodeRoom:
                 free[device] += held
         fitting = [device for device, milli in enumerate(free) if milli >= self._milli[node]]
         if self._row:
+            strangers = self._strangers(node, sitters)
+            if strangers is None or not set(strangers) <= set(chosen):
+                return False
             return bool(tightest_row(mask_of(fitting), self._gpu.devices, self._row))
         return len(fitting) >= self._gpu.devices
 

@@ -21,6 +21,7 @@ from kai_solver.greedy.neighbours import neighbours
 from kai_solver.greedy.overload import Overload
 from kai_solver.greedy.spacing import Crowds, admitting, is_kept
 from kai_solver.greedy.spares import SpareLedger
+from kai_solver.greedy.strangers import StrangerLedger
 from kai_solver.greedy.zones import ZoneLedger
 from kai_solver.reduction import Leaf, Problem
 from kai_solver.reduction.charges import Charge, charge
@@ -31,7 +32,6 @@ from kai_solver.units import MILLI, PODS
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
-
 
 FEWEST_LINKED = 2
 """GPUs from which links matter: one GPU has none."""
@@ -88,6 +88,7 @@ class State:
         self.affinity = neighbours(problem, leaving=False)
         self.present = neighbours(problem, leaving=True)
         self.has_rows = any(needs_row(shape.gpu) for shape in problem.shapes.shapes)
+        self.strangers = StrangerLedger(problem)
         self.has_pod_rules = any(shape.relates_to_pods for shape in problem.shapes.shapes)
         self.is_crossed = self.affinity is not None and self.affinity.is_crossed()
         self.zones = ZoneLedger(problem, problem.zones) if problem.zones is not None else None
@@ -131,6 +132,7 @@ class State:
         if found is None:
             spec = self.problem.shapes.shapes[shape]
             is_counted = self.affinity is None and not self.is_linked(shape) and not spec.gpu.row
+            is_counted = is_counted and not (self.problem.strangers and spec.gpu.devices)
             is_counted = is_counted and (self.zones is None or not self.zones.is_aligned(shape))
             is_counted &= self.spares is None or spec.constraints.may_use_spares
             is_whole = spec.gpu.is_whole or not spec.gpu.devices
@@ -186,6 +188,7 @@ class State:
         self._leave(victim, self.problem.charges[victim])
         self.gone.add(victim)
         self.is_gone[victim] = self.is_out[victim] = True
+        self.strangers.ran(victim, +1)
         place = Place(node, tuple(sorted(seats)), MILLI if seats else 0, False, self.problem.charges[pod])
         self.places[pod] = place
         self._join(pod, place.charge)
@@ -196,7 +199,7 @@ class State:
         """The first ``count`` devices of ``node`` that are free now, taken."""
         idle, future = self.device_idle[node], self.device_future[node]
         free = np.flatnonzero(np.minimum(idle, future) == MILLI).tolist()
-        free = best_ones(self.problem, node, free, count)
+        free = best_ones(self, node, free, count)
         idle[free] = 0
         future[free] = 0
         self.whole_later[node] -= count
@@ -289,6 +292,7 @@ class State:
         if place.zones and self.zones is not None:
             self.zones.shift(node, place.zones, sign, now=place.now)
         self._share(pod, node, place.devices, -sign, now=place.now)
+        self.strangers.placed(place, sign)
         self.crowds.shift(pod, node, -sign)
         if self.spares is not None:
             self.spares.shift(pod, node, -sign)
@@ -323,6 +327,7 @@ class State:
             for device in seats:
                 self.device_future[node, device] += sign * milli
             self._share(pod, node, seats, -sign, now=False)
+        self.strangers.ran(pod, sign)
         if self.zones is not None:
             self.zones.shift(node, self.zones.held(pod), sign, now=False)
         self._note(node, gpus=bool(seats))
@@ -472,7 +477,7 @@ class State:
         if seats:
             milli, free = problem.shapes.milli(shape)[node], self.device_future[node]
             has_slots = PODS in excused or self._has_slots(pod, node, seats)
-            if not has_slots or any(free[device] < milli for device in seats):
+            if not has_slots or self.strangers.bar(pod, self.places) or any(free[d] < milli for d in seats):
                 return False
         if any(self.future[r, node] < amount and r not in excused for r, amount in self.asked[shape]):
             return False

@@ -11,6 +11,7 @@ from kai_solver.links.choice import (
     mask_of,
     masks_of,
     row_masks,
+    stretch,
     tightest_row,
     weakest_pair,
 )
@@ -71,6 +72,7 @@ __all__ = [
     "product_of",
     "products",
     "row_masks",
+    "stretch",
     "tightest_row",
     "topology_problem",
     "unknown_graph",

@@ -117,10 +117,10 @@ def row_masks(gpus: int, count: int, row: str) -> list[int]:
 def tightest_row(free: int, count: int, row: str) -> int:
     """Of the free rows of ``count`` GPUs that in the shortest stretch of free ones, as a mask; 0: there is none."""
     rows = [mask for mask in row_masks(free.bit_length(), count, row) if mask & ~free == 0]
-    return min(rows, key=lambda mask: _stretch(free, mask), default=0)
+    return min(rows, key=lambda mask: stretch(free, mask), default=0)
 
 
-def _stretch(free: int, row: int) -> int:
+def stretch(free: int, row: int) -> int:
     """Free GPUs in a row of which ``row`` is a part."""
     wider = row
     while wider != (wider | wider << 1 | wider >> 1) & free:

@@ -16,9 +16,10 @@ class Asking:
     wish: RowWish | None = None
 
     @property
-    def turn(self) -> tuple[bool, bool, int]:
-        """Who starts at once, then who must have a row, then the largest."""
-        return not self.at_once, self.wish is None or not self.wish.is_required, -self.count
+    def turn(self) -> tuple[bool, int, int]:
+        """Who starts at once, then who must have a row, then who would like one, then the largest."""
+        strictness = 2 if self.wish is None else 1 - self.wish.is_required
+        return not self.at_once, strictness, -self.count
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.reduction.gpurows import fitting_in_rows, needs_row
+from kai_solver.reduction.gpurows import fitting_in_rows, known_where, needs_row
 from kai_solver.reduction.problem import Problem
 from kai_solver.units import GPU, MILLI, Vector
 
@@ -32,7 +32,8 @@ def fitting(
         whole = device_free >= MILLI
         np.minimum(count, whole.sum(axis=1) // spec.gpu.devices, out=count)
         if needs_row(spec.gpu):
-            np.minimum(count, fitting_in_rows(problem, whole, spec.gpu, slice(None)), out=count)
+            known = known_where(problem, device_free)
+            np.minimum(count, fitting_in_rows(problem, whole, spec.gpu, slice(None), known), out=count)
     elif spec.gpu.devices:
         milli = np.maximum(problem.shapes.milli(shape), 1)[:, None]
         slots = (np.maximum(device_free, 0) // milli).sum(axis=1)

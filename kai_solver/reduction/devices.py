@@ -66,23 +66,49 @@ def told_devices(gpus: int, pods: Sequence[Pod]) -> list[tuple[int, ...]] | None
     taken: set[int] = set()
     whole: set[int] = set()
     for pod in pods:
-        gpu, devices = pod.gpu, pod.devices
-        if len(devices) != gpu.devices:
-            devices = pod.wished
-        own = set(devices)
-        is_whole = gpu.is_whole
-        if (
-            len(own) < gpu.devices
-            or max(own) >= gpus
-            or min(own) < 0
-            or not own.isdisjoint(taken if is_whole else whole)
-        ):
+        devices = pod.devices if _has_all(pod) else pod.wished
+        if not _take(pod, devices, gpus, taken, whole):
             return None
-        taken |= own
-        if is_whole:
-            whole |= own
         found.append(devices)
     return found
+
+
+def believed_devices(gpus: int, pods: Sequence[Pod]) -> list[tuple[int, ...]]:
+    """Devices of each of the pods of a node that has not been told all of them; empty for who is a stranger there.
+
+    Strangers are those of whom nobody knows any, or who clash with others; what pods have comes before what was chosen.
+    """
+    found: list[tuple[int, ...]] = [()] * len(pods)
+    if not any(pod.devices or pod.wished for pod in pods):
+        return found
+    taken: set[int] = set()
+    whole: set[int] = set()
+    for at in sorted(range(len(pods)), key=lambda at: not _has_all(pods[at])):
+        pod = pods[at]
+        devices = pod.devices if _has_all(pod) else pod.wished
+        if _take(pod, devices, gpus, taken, whole):
+            found[at] = devices
+    return found
+
+
+def _has_all(pod: Pod) -> bool:
+    return len(pod.devices) == pod.gpu.devices
+
+
+def _take(pod: Pod, devices: tuple[int, ...], gpus: int, taken: set[int], whole: set[int]) -> bool:
+    """Note ``devices`` as ``taken``, and those that are ``whole``; False where the pod cannot have them."""
+    own, is_whole = set(devices), pod.gpu.is_whole
+    if (
+        len(own) < pod.gpu.devices
+        or max(own) >= gpus
+        or min(own) < 0
+        or not own.isdisjoint(taken if is_whole else whole)
+    ):
+        return False
+    taken |= own
+    if is_whole:
+        whole |= own
+    return True
 
 
 def seat_running(node: Node, pods: list[tuple[int, Pod]]) -> tuple[dict[int, tuple[int, ...]], list[int]]:

@@ -1,17 +1,20 @@
 """Whole GPUs in a row: how many pods a node takes whose GPUs must have indices that follow each other.
 
-What counts is known to be free: on a node where somebody has GPUs that nobody can name, or where some may not be had
+What counts is known to be free: on a node where somebody stays whose GPUs nobody can name, or where some may not be had
 and nobody says which, no row can be promised, unless the node is empty.
 """
 
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.domain import GpuRequest
 from kai_solver.links import RowWish
-from kai_solver.reduction.problem import Problem
+
+if TYPE_CHECKING:
+    from kai_solver.reduction.problem import Problem
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
@@ -29,14 +32,36 @@ def needs_row(gpu: GpuRequest) -> bool:
     return wish is not None and wish.is_required
 
 
-def fitting_in_rows(problem: Problem, whole: BoolArray, gpu: GpuRequest, at: slice | IntArray) -> IntArray:
-    """(K,) pods that find a row each, on the nodes ``at`` with these devices wholly free, (K, D)."""
+def fitting_in_rows(
+    problem: "Problem", whole: BoolArray, gpu: GpuRequest, at: slice | IntArray, known: BoolArray
+) -> IntArray:
+    """(K,) pods that find a row each, on the nodes ``at`` with these devices wholly free, (K, D).
+
+    ``known``: (N,) nodes of whose devices it is known which are free; where all are free, they always are.
+    """
     wish = wish_of(gpu)
     if wish is None:
         return np.asarray(whole.sum(axis=1) // gpu.devices, dtype=np.int64)
     rows = rows_in(whole, gpu.devices, wish.row)
-    known = problem.is_told[at] | (whole.sum(axis=1) == problem.devices[at])
-    return np.where(known, rows, 0)
+    return np.where(known[at] | (whole.sum(axis=1) == problem.devices[at]), rows, 0)
+
+
+def known_where(problem: "Problem", device_free: IntArray) -> BoolArray:
+    """(N,) nodes of which it may be known which devices are free, once (N, D) ``device_free`` is.
+
+    They are those without strangers, and those where as much got free as strangers hold: never too few.
+    """
+    if not problem.strangers:
+        return problem.is_told
+    freed = problem.device_free.copy()
+    known = problem.is_told.copy()
+    homes = np.zeros(len(known), dtype=np.bool_)
+    for pod in problem.strangers:
+        node = problem.pod_node[pod]
+        homes[node] = True
+        freed[node, list(problem.seats.get(pod, ()))] += problem.shapes.milli(problem.pod_shape[pod])[node]
+    known[homes] = (device_free[homes] >= freed[homes]).all(axis=1)
+    return known
 
 
 def rows_in(free: BoolArray, count: int, row: str) -> IntArray:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.domain import Node, Pod, PodStatus
-from kai_solver.reduction.devices import seat_running, told_devices
+from kai_solver.reduction.devices import believed_devices, seat_running, told_devices
 from kai_solver.reduction.ground import Ground
 from kai_solver.reduction.kinds import Kinds
 from kai_solver.reduction.rows import NO_SEATS, Lodgers, Seats
@@ -120,10 +120,11 @@ class Occupancy:
                 continue
             there = [tenant for _, tenant in sorted(self._tenants[index].items())]
             pods = [lodgers.pods[offset] for lodgers, offsets in there for offset in offsets]
-            told = told_devices(self._ground.nodes[index].gpus, pods)
+            gpus = self._ground.nodes[index].gpus
+            told = told_devices(gpus, pods)
             self.is_told[index] = told is not None
-            if told is not None:
-                pods = [_on(pod, devices) for pod, devices in zip(pods, told, strict=True)]
+            believed = believed_devices(gpus, pods) if told is None else told
+            pods = [_on(pod, devices) if devices else pod for pod, devices in zip(pods, believed, strict=True)]
             found = _plainly(self._ground.nodes[index], pods)
             if found is None:
                 found = self._one_by_one(index, pods)

@@ -23,6 +23,7 @@ from kai_solver.reduction.podtable import PodTable
 from kai_solver.reduction.roster import Roster
 from kai_solver.reduction.shapes import ShapeTable
 from kai_solver.reduction.spares import Spares, spares_of
+from kai_solver.reduction.strangers import strangers_of
 from kai_solver.reduction.zones import ZoneTable
 from kai_solver.topology import DomainTree
 
@@ -75,6 +76,8 @@ class Problem:
     is_told
         (N,) whether it is known which devices are held (``seats`` are what pods have, and not only as many), and all
         may be had.
+    strangers
+        Pods whose devices nobody can name, on nodes where all may be had; none where no pod needs a row.
     fabric
         Links between GPUs; None where they make no difference on any node.
     """
@@ -116,6 +119,7 @@ class Problem:
     devices: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     spares: Spares | None = None
     is_told: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    strangers: frozenset[int] = frozenset()
     fabric: Fabric | None = None
 
     @property
@@ -136,10 +140,7 @@ class Problem:
 def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
     """Prepare ``snapshot``, sorted by name first: the order in which objects arrive changes nothing.
 
-    Parameters
-    ----------
-    memo
-        Of an earlier problem of the same cluster: what did not change is not worked out again.
+    What did not change since an earlier problem of the same cluster, which ``memo`` knows, is not worked out again.
     """
     memo = memo or Memo()
     snapshot = memo.ruled(snapshot)
@@ -188,6 +189,7 @@ def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
         budgets=budgets_of(snapshot, table.pods, len(table.pods) - len(snapshot.foreign)),
         devices=ground.gpus,
         is_told=is_told,
+        strangers=strangers_of(table, ground, is_told),
         fabric=fabric_of(memo.graphs(snapshot, ground), is_told),
         spares=spares_of(snapshot, ground, table.pods, table.pod_node),
     )
