@@ -234,13 +234,20 @@ class _Words:
         return holding.budgets.in_words(holding.binding(leaving))
 
     def _tenants(self) -> Blocker:
-        """Domains that others use: whoever stays whatever this question may do, or everybody where that is nobody."""
+        """Domains that others use: whoever stays whatever this question may do, or everybody where that is nobody.
+
+        Where nobody was there before, it is the gang's own pods, or those that came in this cycle.
+        """
         leaving = self.bounds.leaving(self.demand, self.moment)
-        shape = next(s for s in self.demand.needed if self.problem.shapes.shapes[s].constraints.alone)
+        rules = {s: self.problem.shapes.shapes[s].constraints.alone for s in self.demand.needed}
+        shape = next(s for s, alone in rules.items() if alone)
         staying = self.bounds.residents.without(leaving).users
         used = staying.said(shape) if staying is not None else ""
-        level = self.problem.shapes.shapes[shape].constraints.alone[0].level
-        have = used or Users(self.problem).said(shape) or "none"
+        own = dict.fromkeys(one.tenant for one in rules[shape])
+        several = any(one.tenant not in own for alone in rules.values() for one in alone)
+        newcomers = "its own pods are of several tenants" if several else "used by work admitted before it"
+        level = " and ".join(dict.fromkeys(one.level for one in rules[shape]))
+        have = used or Users(self.problem).said(shape) or newcomers
         return Blocker(TENANTS, level, "one that no other tenant uses", have)
 
     def _spares(self) -> Blocker:

@@ -234,7 +234,7 @@ def test_a_claim_that_stays_is_no_tenant_beside_its_pods() -> None:
     assert plan_of(other).pending
 
 
-# -- every plan of a small cluster ---------------------------------------------------------------------------------
+# -- who blocks -----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -246,6 +246,27 @@ def engines() -> Iterator[dict[str, Engine]]:
         Engine(replace(base, ladder=(Rung.ALLOCATE, Rung.CONSOLIDATION, Rung.PREEMPT))) as preempting,
     ):
         yield {"still": still, "moving": moving, "preempting": preempting}
+
+
+def blocked_by(engines: dict[str, Engine], snapshot: Snapshot) -> list[tuple[str, str]]:
+    (pending,) = engines["preempting"].cycle(snapshot).pending
+    return [(blocker.name, blocker.have) for blocker in pending.proof.blocking if blocker.kind == "tenants"]
+
+
+def test_work_admitted_before_it_is_told_as_what_blocks(engines: dict[str, Engine]) -> None:
+    both = a_cluster(a_gang("v", "a", gpus=1, priority=100), a_gang("w", "b", gpus=1), racks=[0, 0])
+    assert blocked_by(engines, both) == [("rack", "used by work admitted before it")]
+    there = a_cluster(a_gang("v", "a", gpus=1, at="n0", priority=100), a_gang("w", "b", gpus=1), racks=[0, 0])
+    assert blocked_by(engines, there) == [("rack", "rack r0 is used by queue a")]
+
+
+def test_a_gang_of_two_tenants_is_told_so(engines: dict[str, Engine]) -> None:
+    gang = a_gang("w", gpus=1) | {"pods": [{"name": t, "gpus": 1, "labels": {"team": t}} for t in ("x", "y")]}
+    snapshot = a_cluster(gang, rule={"tenant": "label:team"}, racks=[0, 0])
+    assert blocked_by(engines, snapshot) == [("rack", "its own pods are of several tenants")]
+
+
+# -- every plan of a small cluster ---------------------------------------------------------------------------------
 
 
 @st.composite
