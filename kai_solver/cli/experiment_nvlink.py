@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from kai_solver.experiments.fleet import FleetRun, FleetSpec
 
-EVERY = "lowest,best-now,mapa,devices,joint"
+EVERY = "lowest,best-now,mapa,devices,joint,cycle"
 
 
 @guarded
@@ -40,6 +40,7 @@ def nvlink(
     mapa      node by bin-pack, the pattern with the largest sum (after MAPA, SC'21)
     devices   node by bin-pack, our choice of GPUs
     joint     our choice of node and GPUs
+    cycle     the same in the order in which a cycle chooses nodes: no idle one where one in use has room
 
     \b
     Examples:

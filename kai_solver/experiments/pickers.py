@@ -12,13 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.errors import InputError
-from kai_solver.links import LinkGraph, LinkTable, LinkTables, choose, gpus_of, mask_of
+from kai_solver.greedy.linking import STEPS
+from kai_solver.links import LinkGraph, LinkTable, LinkTables, Survey, choose, gpus_of, mask_of
 
 MOST_GPUS = 8
 
 Masks = NDArray[np.uint64]
 Rule = Callable[["Picker", int, int], int]
 """Which GPUs of a mask, by their number."""
+NodeRule = Callable[["Picker", Masks, int], int | None]
+"""Which node for so many GPUs; None: nowhere is room."""
 
 
 @dataclass(slots=True)
@@ -27,7 +30,7 @@ class Picker:
 
     graph: LinkGraph
     rule: Rule
-    is_joint: bool
+    node_rule: NodeRule
     tables: LinkTables = field(default_factory=LinkTables)
     _sets: dict[tuple[int, int], int] = field(default_factory=dict)
     _possible: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -39,7 +42,7 @@ class Picker:
 
     def pick(self, free: Masks, size: int) -> tuple[int, int] | None:
         """Node and GPUs for a pod; ``free``: masks of the nodes' free GPUs. None: nowhere is room."""
-        node = self._best_node(free, size) if self.is_joint else _fullest(free, size)
+        node = self.node_rule(self, free, size)
         if node is None:
             return None
         mask = int(free[node])
@@ -62,16 +65,14 @@ class Picker:
         """The best of it on an empty node."""
         return self.possible((1 << self.graph.gpus) - 1, size)
 
-    def _best_node(self, free: Masks, size: int) -> int | None:
-        kinds = np.full(len(free), self.tables.add(self.graph))
-        found = self.tables.survey(kinds, free, size)
-        return self.tables.best(np.argsort(np.bitwise_count(free), kind="stable"), found)
+    def survey(self, free: Masks, size: int) -> Survey:
+        """What so many GPUs would be on every node."""
+        return self.tables.survey(np.full(len(free), self.tables.add(self.graph)), free, size)
 
 
 def picker_of(graph: LinkGraph, policy: str) -> Picker:
     """The policy of that name."""
-    rule, is_joint = POLICIES[policy]
-    return Picker(graph, rule, is_joint)
+    return Picker(graph, *POLICIES[policy])
 
 
 def check_policies(graph: LinkGraph, policies: Sequence[str]) -> None:
@@ -90,10 +91,27 @@ def check_policies(graph: LinkGraph, policies: Sequence[str]) -> None:
         raise InputError(problem, field="--product", cure="Choose a product with fewer")
 
 
-def _fullest(free: Masks, size: int) -> int | None:
+# -- nodes -------------------------------------------------------------------------------------------------------------
+
+
+def _fullest(_picker: Picker, free: Masks, size: int) -> int | None:
     count = np.bitwise_count(free).astype(np.int64)
     node = int(np.where(count >= size, count, _TOO_FEW).argmin())
     return node if count[node] >= size else None
+
+
+def _best_node(picker: Picker, free: Masks, size: int) -> int | None:
+    return picker.tables.best(np.argsort(np.bitwise_count(free), kind="stable"), picker.survey(free, size))
+
+
+def _as_in_a_cycle(picker: Picker, free: Masks, size: int) -> int | None:
+    """The order of a cycle's greedy (`greedy.fit`): in use, least bandwidth lost, fullest, most useful rest."""
+    if size == 1:
+        return _fullest(picker, free, size)
+    found, count = picker.survey(free, size), np.bitwise_count(free).astype(np.int64)
+    rest = np.maximum(found.loss, 0) * (STEPS - 1) // picker.table.most_leftover
+    order = np.lexsort((rest, count, -found.share, count == picker.graph.gpus, found.grade < 0))
+    return int(order[0]) if found.grade[order[0]] >= 0 else None
 
 
 _TOO_FEW = 1 << 10
@@ -133,14 +151,15 @@ def _ours(picker: Picker, free: int, size: int) -> int:
     return mask_of(found.gpus) if found else 0
 
 
-POLICIES: dict[str, tuple[Rule, bool]] = {
-    "lowest": (_lowest, False),
-    "best-now": (_best_now, False),
-    "mapa": (_mapa, False),
-    "devices": (_ours, False),
-    "joint": (_ours, True),
+POLICIES: dict[str, tuple[Rule, NodeRule]] = {
+    "lowest": (_lowest, _fullest),
+    "best-now": (_best_now, _fullest),
+    "mapa": (_mapa, _fullest),
+    "devices": (_ours, _fullest),
+    "joint": (_ours, _best_node),
+    "cycle": (_ours, _as_in_a_cycle),
 }
-"""Rule about GPUs, and whether the node is chosen by it too."""
+"""Rules about GPUs and about nodes."""
 
 
 def _sets(free: int, size: int) -> list[int]:
