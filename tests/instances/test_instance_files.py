@@ -60,7 +60,7 @@ def test_is_called_like_its_file_and_states_an_expectation(path: Path, read: Cal
 def test_every_expected_gang_exists(path: Path, read: Callable[[Path], Loaded]) -> None:
     loaded = read(path)
     assert loaded.expect is not None
-    gangs = {gang.name for gang in loaded.snapshot.gangs}
+    gangs = {name for gang in loaded.snapshot.gangs for name in (gang.name, gang.key)}
     for named in (loaded.expect.placed, loaded.expect.pending, loaded.expect.proven):
         assert not isinstance(named, tuple) or set(named) <= gangs
 
