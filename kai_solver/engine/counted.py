@@ -25,8 +25,9 @@ BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
 
 WORK = "evicted-work/"
-COUNTED = frozenset(("disruption", "preference", "victim-order"))
-"""Stages of a model that sums may prove: what is left over has its own worth, and a package may count anything."""
+COUNTED = frozenset(("disruption", "preference", "links", "victim-order"))
+"""Stages of a model that sums may prove, or that come later and take nothing from them: what is left over has its own
+worth, and a package may count anything."""
 ROUNDING = 1e-12
 """Part by which a sum may be wrong."""
 
