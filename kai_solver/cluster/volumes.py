@@ -63,10 +63,8 @@ class Volumes:
         keys = self._claims(seat)
         if not self.patience.until(lambda: all(self.store.get(PERSISTENT_VOLUME_CLAIMS, key) for key in keys)):
             raise BindError(f"not all claims of the pod exist: {', '.join(keys)}")
-        for key in keys:
-            self._ask(seat, key)
-        seen: set[str] = set()
-        if not self.patience.until(lambda: all(self._is_done(seat, key, seen) for key in keys)):
+        being_made = {key for key in keys if self._ask(seat, key)}
+        if not self.patience.until(lambda: all(self._is_done(seat, key, key in being_made) for key in keys)):
             raise BindError(f"its volumes were not bound within {self.patience.limit_s:.0f} s")
         with self._lock:
             for key in keys:
@@ -90,21 +88,22 @@ class Volumes:
         pod = self.store.get(PODS, seat.key)
         return claim_keys(Raw(pod)) if pod is not None and meta(pod).get("uid") == seat.uid else ()
 
-    def _ask(self, seat: Seat, key: str) -> None:
+    def _ask(self, seat: Seat, key: str) -> bool:
+        """Ask for the claim's volume where that has not been done; whether a provisioner is to make it."""
         claim = self.store.get(PERSISTENT_VOLUME_CLAIMS, key)
         if claim is None or _is_bound(claim) or self._is_kept(claim):
-            return
-        selected = Raw(claim).strings("metadata.annotations").get(SELECTED_NODE, "")
+            return False
+        selected = _selected(claim)
         if selected == seat.node:
-            return
+            return True
         if selected:
             raise BindError(f'the volume of claim "{key}" is being made for node {selected!r}')
         if (seat.key, key) in self._asked:
-            return  # asked before; what became of it `_is_done` says
+            return not self._asked[seat.key, key]  # asked before; what became of it `_is_done` says
         name = Raw(claim).text("spec.storageClassName")
         kind = self.store.get(STORAGE_CLASSES, name)
         if kind is None or Raw(kind).text("volumeBindingMode") != "WaitForFirstConsumer":
-            return  # bound without us, or never
+            return False  # bound without us, or never
         volume = self._keep(claim, seat)
         if not volume:
             if Raw(kind).text("provisioner") == MAKES_NONE:
@@ -112,12 +111,13 @@ class Volumes:
             self._select(key, seat.node)
         with self._lock:
             self._asked[seat.key, key] = volume
+        return not volume
 
     def _select(self, key: str, node: str) -> None:
         """Write the node on the claim, or take it off where ``node`` is empty; nobody else's is overwritten."""
 
         def write(claim: Object) -> None:
-            selected = Raw(claim).strings("metadata.annotations").get(SELECTED_NODE, "")
+            selected = _selected(claim)
             if node and selected not in ("", node):
                 raise BindError(f'the volume of claim "{key}" is being made for node {selected!r}')
             metadata = {"resourceVersion": version_of(claim), "annotations": {SELECTED_NODE: node or None}}
@@ -195,27 +195,33 @@ class Volumes:
 
     # -- waiting -------------------------------------------------------------------------------------------------------
 
-    def _is_done(self, seat: Seat, key: str, seen: set[str]) -> bool:
-        """Whether the claim is bound to a volume that the node can reach.
-
-        ``seen``: claims whose selected node was seen; where it is gone later the provisioner gave up.
-        """
+    def _is_done(self, seat: Seat, key: str, being_made: bool) -> bool:
+        """Whether the claim is bound to a volume that the node can reach; ``being_made``: a provisioner was asked."""
         pod, claim = self.store.get(PODS, seat.key), self.store.get(PERSISTENT_VOLUME_CLAIMS, key)
         if pod is None or meta(pod).get("uid") != seat.uid or meta(pod).get("deletionTimestamp"):
             raise BindError("the pod is gone")
         if claim is None:
             raise BindError(f'persistentvolumeclaim "{key}" was deleted')
         if not _is_bound(claim):
-            selected = Raw(claim).strings("metadata.annotations").get(SELECTED_NODE, "")
-            if selected == seat.node:
-                seen.add(key)
-            elif key in seen:
-                raise BindError(f'no volume could be made for claim "{key}" on node {seat.node!r}')
+            if being_made and not _selected(claim):
+                self._check_not_given_up(seat, key)
             return False
         volume = self.store.get(PERSISTENT_VOLUMES, Raw(claim).text("spec.volumeName"))
         if volume is not None and not self._reaches(seat.node, Raw(volume)):
             raise BindError(f'the volume of claim "{key}" cannot be reached from node {seat.node!r}')
         return volume is not None
+
+    def _check_not_given_up(self, seat: Seat, key: str) -> None:
+        """Ask the server itself: the store may lag behind our annotation, and a quick refusal shows in no look."""
+        namespace, _, name = key.partition("/")
+        claim = self.api.get(PERSISTENT_VOLUME_CLAIMS, namespace, name)
+        if not _selected(claim) and not _is_bound(claim):
+            raise BindError(f'no volume could be made for claim "{key}" on node {seat.node!r}')
+
+
+def _selected(claim: Object) -> str:
+    """The node that the claim's volume is to be made for, empty for none."""
+    return Raw(claim).strings("metadata.annotations").get(SELECTED_NODE, "")
 
 
 def _is_bound(claim: Object | None) -> bool:

@@ -13,11 +13,15 @@ from kai_solver.cluster.view import FIELDS
 
 
 class World:
-    """``while_waiting``: what others do in the meantime, called with the seconds that passed."""
+    """``while_waiting``: what others do in the meantime, called with the seconds that passed.
+
+    ``sees_from_s``: until then the store sees nothing of what happens while somebody waits.
+    """
 
     def __init__(self, api: MemoryApi | None = None) -> None:
         self.api, self.store = api or MemoryApi(), Store()
         self.now_s = 0.0
+        self.sees_from_s = 0.0
         self.leads = True
         self.while_waiting: Callable[[float], Any] = lambda _: None
 
@@ -27,7 +31,8 @@ class World:
     def sleep(self, seconds: float) -> None:
         self.now_s += seconds
         self.while_waiting(self.now_s)
-        self.see()
+        if self.now_s >= self.sees_from_s:
+            self.see()
 
     def see(self) -> None:
         """Have the store as the API server is."""

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from kai_solver.cluster.api import ApiError
+from kai_solver.cluster.api import ApiError, Object
 from kai_solver.cluster.binding import BindError, FenceError, Seat
-from kai_solver.cluster.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
+from kai_solver.cluster.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES, Resource
 from kai_solver.cluster.volumes import Volumes
 from tests.cluster.preparing_world import World
 
@@ -103,6 +103,32 @@ def test_a_provisioner_that_gives_up_ends_the_waiting() -> None:
     with pytest.raises(BindError, match="no volume could be made"):
         bench.volumes.prepare(seat)
     assert bench.now_s < 5
+
+
+def test_a_provisioner_that_gives_up_before_anybody_looked_ends_the_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    seat = bench.user()
+    patch = bench.api.patch
+
+    def refuse(resource: Resource, namespace: str, name: str, body: Object, **options: Any) -> Object:
+        written = patch(resource, namespace, name, body, **options)
+        if resource is PERSISTENT_VOLUME_CLAIMS and body["metadata"]["annotations"].get(SELECTED):
+            patch(resource, namespace, name, {"metadata": {"annotations": {SELECTED: None}}})
+        return written
+
+    monkeypatch.setattr(bench.api, "patch", refuse)
+    with pytest.raises(BindError, match="no volume could be made"):
+        bench.volumes.prepare(seat)
+    assert bench.now_s < 1
+
+
+def test_a_store_that_lags_is_no_refusal() -> None:
+    bench = Bench()
+    seat = bench.user()
+    bench.sees_from_s = 4
+    bench.while_waiting = lambda now_s: bench.provision() if now_s > 5 else None
+    bench.volumes.prepare(seat)
+    assert bench.selected() == "a"
 
 
 def test_a_free_volume_is_kept_the_smallest_that_the_node_reaches() -> None:
