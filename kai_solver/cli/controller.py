@@ -1,10 +1,7 @@
 """``kai-solver controller``: the scheduler of a cluster."""
 
 import gc
-import signal
-import threading
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -77,6 +74,7 @@ def controller(
 
 
 def _run(settings: "ControllerSettings", embedded: bool, seconds: float | None) -> Exit:
+    from kai_solver.cli.interrupt import stop_when_told
     from kai_solver.controller.app import Controller
     from kai_solver.controller.logs import configure_logs
     from kai_solver.controller.rival import Rival
@@ -93,19 +91,5 @@ def _run(settings: "ControllerSettings", embedded: bool, seconds: float | None) 
     if not settings.dry_run:
         Rival(api, settings).refuse()
     replica = Controller(api, settings)
-    stopping(replica.stop, seconds)
+    stop_when_told(replica.stop, seconds)
     return Exit.FINE if replica.run() else Exit.FAILURE
-
-
-def stopping(stop: threading.Event, seconds: float | None) -> None:
-    """Set ``stop`` when the process is interrupted or told to end, and after ``seconds``."""
-
-    def end(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, end)
-    if seconds is not None:
-        timer = threading.Timer(seconds, stop.set)
-        timer.daemon = True
-        timer.start()

@@ -11,8 +11,8 @@ from rich.live import Live
 from rich.table import Table
 
 from kai_solver.cli.console import line, open_console
-from kai_solver.cli.controller import stopping
 from kai_solver.cli.exits import Exit
+from kai_solver.cli.interrupt import stop_when_told
 from kai_solver.cli.story import Story
 from kai_solver.cluster.binding import GangBound
 from kai_solver.cluster.memory import MemoryApi
@@ -65,7 +65,7 @@ def run_embedded(settings: ControllerSettings, seconds: float | None) -> Exit:
     line(console, _introduction(demo, settings.dry_run))
     start(api, replica.stop, demo)
     worker = threading.Thread(target=replica.run, daemon=True)
-    stopping(replica.stop, seconds)
+    stop_when_told(replica.stop, seconds)
     worker.start()
     _show(console, watcher, replica.stop)
     worker.join()

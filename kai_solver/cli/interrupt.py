@@ -1,4 +1,7 @@
-"""Ctrl-C: the first one asks the engine to stop with the best plan so far, the second one ends the process."""
+"""Ctrl-C and the end of a pod: what runs is asked to stop.
+
+In `solve` the second one ends the process; the controller always ends in order, and is killed by who has no patience.
+"""
 
 import signal
 import threading
@@ -23,3 +26,17 @@ def stopping_on_interrupt() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def stop_when_told(stop: threading.Event, seconds: float | None) -> None:
+    """Set ``stop`` when the process is interrupted or told to end, and after ``seconds``."""
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+    if seconds is not None:
+        timer = threading.Timer(seconds, stop.set)
+        timer.daemon = True
+        timer.start()
