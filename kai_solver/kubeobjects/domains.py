@@ -1,24 +1,42 @@
-"""Rules for whole domains, in annotations of a Topology: one tenant at a time, and nodes that are kept free."""
+"""Rules for whole domains, of a Topology: one tenant at a time, and nodes that are kept free.
 
-from collections.abc import Mapping
-from dataclasses import replace
+Each stands in a field of the spec, where the kind on the server has it, or in annotations, which every server keeps.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from kai_solver.domain import OneTenant, SpareNodes, Topology
+from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.notices import Notices
+from kai_solver.kubeobjects.raw import Raw
 
-_DIGITS = 6
-"""Of a number of nodes."""
+ONE_TENANT, SPARES = "spec.oneTenant", "spec.spares"
+_MOST = 10_000_000
+"""Nodes to be kept free."""
+
+Rule = TypeVar("Rule", OneTenant, SpareNodes)
 
 
-def with_rules(topology: Topology, annotations: Mapping[str, str], notices: Notices) -> Topology:
-    """``topology`` with the rules that its annotations say; a value that cannot be is told, and its rule not used."""
-    one_tenant, spares = _one_tenant(topology, annotations, notices), _spares(topology, annotations, notices)
-    return replace(topology, one_tenant=one_tenant, spares=spares)
+def with_rules(topology: Topology, raw: Raw, notices: Notices) -> Topology:
+    """``topology`` with the rules that its object says; a value that cannot be is told, and its rule not used.
+
+    A field wins over an annotation; where they differ that is told.
+    """
+    annotations, reader = raw.strings("metadata.annotations"), _Reader(topology, notices)
+    alone = reader.of_field(raw, ONE_TENANT, reader.one_tenant_of_field)
+    spares = reader.of_field(raw, SPARES, reader.spares_of_field)
+    return replace(
+        topology,
+        one_tenant=reader.winner(alone, reader.one_tenant_of(annotations), ONE_TENANT, names.OWN_ONE_TENANT_AT),
+        spares=reader.winner(spares, reader.spares_of(annotations), SPARES, names.OWN_SPARE_NODES),
+    )
 
 
 def write_rules(topology: Topology) -> dict[str, str]:
-    """The annotations from which `with_rules` reads the same again."""
+    """The annotations from which `with_rules` reads the same again; KAI's own kind has no fields for them."""
     rule, spares = topology.one_tenant, topology.spares
     alone = {} if rule is None else {names.OWN_ONE_TENANT_AT: rule.level, names.OWN_TENANT: rule.tenant}
     return alone | ({} if spares is None else {names.OWN_SPARE_NODES: f"{spares.level}={spares.nodes}"})
@@ -32,40 +50,84 @@ def read_may_use_spares(annotations: Mapping[str, str], name: str, notices: Noti
     return value == "true"
 
 
-def _spares(topology: Topology, annotations: Mapping[str, str], notices: Notices) -> SpareNodes | None:
-    value = annotations.get(names.OWN_SPARE_NODES)
-    if value is None:
-        return None
-    level, _, number = value.rpartition("=")
-    if not level or not (number.isascii() and number.isdecimal() and 1 <= len(number) <= _DIGITS and int(number)):
-        text = f"{names.OWN_SPARE_NODES} {value!r} is not honoured. Write a level and how many nodes, as in rack=1"
-        notices.warn(f"Topology {topology.name}", text)
-        return None
-    return SpareNodes(level, int(number)) if _is_level(topology, level, names.OWN_SPARE_NODES, notices) else None
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads the rules of one topology."""
 
+    topology: Topology
+    notices: Notices
 
-def _one_tenant(topology: Topology, annotations: Mapping[str, str], notices: Notices) -> OneTenant | None:
-    level, name = annotations.get(names.OWN_ONE_TENANT_AT), f"Topology {topology.name}"
-    tenant = annotations.get(names.OWN_TENANT)
-    if level is None:
+    def of_field(self, raw: Raw, field: str, read: Callable[[Raw], Rule | None]) -> Rule | None:
+        """What ``read`` makes of a field; nothing where it is not there, or not as the kind's schema has it."""
+        try:
+            stated = raw.get(field)
+            return read(stated) if stated else None
+        except InputError as error:
+            self._warn(str(error))
+            return None
+
+    def one_tenant_of_field(self, stated: Raw) -> OneTenant | None:
+        """The rule in `ONE_TENANT`."""
+        level, tenant = stated.required("level"), stated.text("tenant") or None
+        return self._one_tenant(level, tenant, (f"{ONE_TENANT}.level", f"{ONE_TENANT}.tenant"))
+
+    def one_tenant_of(self, annotations: Mapping[str, str]) -> OneTenant | None:
+        """The same of annotations."""
+        level, tenant = annotations.get(names.OWN_ONE_TENANT_AT), annotations.get(names.OWN_TENANT)
+        if level is not None:
+            return self._one_tenant(level, tenant, (names.OWN_ONE_TENANT_AT, names.OWN_TENANT))
         if tenant is not None:
-            text = (
-                f"says nothing without {names.OWN_ONE_TENANT_AT}. Write there the level whose domains have one tenant"
-            )
-            notices.warn(name, f"{names.OWN_TENANT} {text}")
+            cure = "Write there the level whose domains have one tenant"
+            self._warn(f"{names.OWN_TENANT} says nothing without {names.OWN_ONE_TENANT_AT}. {cure}")
         return None
-    if not _is_level(topology, level, names.OWN_ONE_TENANT_AT, notices):
-        return None
-    if tenant is not None and not OneTenant.knows(tenant):
+
+    def spares_of_field(self, stated: Raw) -> SpareNodes | None:
+        """The rule in `SPARES`."""
+        level, nodes = stated.required("level"), stated.count("nodes", 1, _MOST)
+        if not nodes:
+            raise InputError("keeps no node", field=f"{SPARES}.nodes", cure="Write 1 or more, or leave spares out")
+        return SpareNodes(level, nodes) if self._is_level(level, f"{SPARES}.level") else None
+
+    def spares_of(self, annotations: Mapping[str, str]) -> SpareNodes | None:
+        """The same of annotations."""
+        key = names.OWN_SPARE_NODES
+        value = annotations.get(key)
+        if value is None:
+            return None
+        level, _, number = value.rpartition("=")
+        is_number = number.isascii() and number.isdecimal() and len(number) <= len(str(_MOST))
+        if not level or not is_number or not 1 <= int(number) <= _MOST:
+            self._warn(f"{key} {value!r} is not honoured. Write a level and how many nodes, as in rack=1")
+            return None
+        return SpareNodes(level, int(number)) if self._is_level(level, key) else None
+
+    def winner(self, field: Rule | None, annotation: Rule | None, path: str, key: str) -> Rule | None:
+        """The rule of the field, where there is one."""
+        if field is None or annotation is None:
+            return field or annotation
+        index = self.topology.level_index
+        if replace(annotation, level=field.level) != field or index(annotation.level) != index(field.level):
+            self._warn(f"{path} and the annotation {key} differ, and the field counts. Remove the annotation")
+        return field
+
+    def _one_tenant(self, level: str, tenant: str | None, keys: tuple[str, str]) -> OneTenant | None:
+        """The rule; ``keys``: where level and tenant stand."""
+        if not self._is_level(level, keys[0]):
+            return None
+        if tenant is None:
+            return OneTenant(level)
+        if OneTenant.knows(tenant):
+            return OneTenant(level, tenant)
         cure = "Write queue, namespace, or label: and the key of a pod label; until then every queue is one"
-        notices.warn(name, f"{names.OWN_TENANT} {tenant!r} is not honoured. {cure}")
-        tenant = None
-    return OneTenant(level) if tenant is None else OneTenant(level, tenant)
+        self._warn(f"{keys[1]} {tenant!r} is not honoured. {cure}")
+        return OneTenant(level)
 
+    def _is_level(self, level: str, key: str) -> bool:
+        if level and self.topology.level_index(level) is not None:
+            return True
+        levels = ", ".join(level.alias or level.node_label for level in self.topology.levels)
+        self._warn(f"{key} {level!r} is not honoured: no level of it. Write one of {levels}")
+        return False
 
-def _is_level(topology: Topology, level: str, key: str, notices: Notices) -> bool:
-    if topology.level_index(level) is not None:
-        return True
-    levels = ", ".join(level.alias or level.node_label for level in topology.levels)
-    notices.warn(f"Topology {topology.name}", f"{key} {level!r} is not honoured: no level of it. Write one of {levels}")
-    return False
+    def _warn(self, text: str) -> None:
+        self.notices.warn(f"Topology {self.topology.name}", text)

@@ -72,7 +72,7 @@ def read_topologies(objects: tuple[Object, ...], notices: Notices) -> tuple[Topo
     """Read topologies; broken and doubled ones are set aside with a notice, and so are rules that cannot be."""
 
     def read(raw: Raw) -> Topology:
-        return with_rules(read_topology(raw), raw.strings("metadata.annotations"), notices)
+        return with_rules(read_topology(raw), raw, notices)
 
     return tuple(read_each("Topology", objects, notices, read).values())
 
@@ -160,7 +160,7 @@ def chain_problem(name: str, parents: Mapping[str, str]) -> str:
 
 
 def read_topology(raw: Raw) -> Topology:
-    """One topology, without the rules in its annotations.
+    """One topology, without the rules for its domains.
 
     Raises
     ------

@@ -67,6 +67,7 @@ def test_it_is_structural(kind: Resource) -> None:
             re.compile(part["pattern"])
 
 
+RACKS = [{"nodeLabel": "example.org/rack", "alias": "rack"}]
 AMOUNTS = {"quota": 2.5, "limit": -1, "overQuotaWeight": 0}
 GOOD: list[tuple[str, dict[str, Any]]] = [
     ("queues.scheduling.run.ai", {"spec": {}}),
@@ -82,6 +83,15 @@ GOOD: list[tuple[str, dict[str, Any]]] = [
         "topologies.kai.scheduler",
         {"spec": {"levels": [{"nodeLabel": "rack"}, {"nodeLabel": "kubernetes.io/hostname"}]}},
     ),
+    (
+        "topologies.kai.scheduler",
+        {"spec": {"levels": RACKS, "oneTenant": {"level": "rack"}, "spares": {"level": "rack"}}},
+    ),
+    (
+        "topologies.kai.scheduler",
+        {"spec": {"levels": RACKS, "oneTenant": {"level": "rack", "tenant": "label:example.com/team"}}},
+    ),
+    ("topologies.kai.scheduler", {"spec": {"levels": RACKS, "spares": {"level": "rack", "nodes": 2}}}),
     (
         "bindrequests.scheduling.run.ai",
         {"spec": {"podName": "p", "selectedNode": "n", "receivedGPU": {"count": 1, "portion": "0.50"}}},
@@ -100,6 +110,19 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ("topologies.kai.scheduler", {"spec": {"levels": [{"nodeLabel": f"l{i}"} for i in range(17)]}}),
     ("topologies.kai.scheduler", {"spec": {"levels": [{"nodeLabel": "no label"}]}}),
     ("topologies.kai.scheduler", {}),
+    *(
+        ("topologies.kai.scheduler", {"spec": {"levels": RACKS, rule: stated}})
+        for rule, stated in (
+            ("oneTenant", {}),
+            ("oneTenant", {"level": ""}),
+            ("oneTenant", {"level": "rack", "tenant": "team"}),
+            ("oneTenant", {"level": "rack", "tenant": "label:"}),
+            ("spares", {"nodes": 1}),
+            ("spares", {"level": "rack", "nodes": 0}),
+            ("spares", {"level": "rack", "nodes": 1.5}),
+            ("spares", {"level": "rack", "nodes": 10_000_001}),
+        )
+    ),
     ("bindrequests.scheduling.run.ai", {"spec": {"podName": "p"}}),
     ("bindrequests.scheduling.run.ai", {"status": {"phase": "Lost"}}),
 ]

@@ -14,6 +14,7 @@ import yaml
 from kubernetes import client
 from pydantic import BaseModel
 
+from kai_solver.domain import OneTenant, SpareNodes
 from kai_solver.engine import Engine
 from kai_solver.instances_io import load_instance
 from kai_solver.modelfiles import load_model
@@ -171,6 +172,9 @@ def test_the_importer_understands_every_example(quick_start: Path) -> None:
     snapshot = load_instance(quick_start).snapshot
     told = [notice for notice in snapshot.notices if "is a manifest without pods" not in notice.text]
     assert told == []
+    ruled = {topology.name: (topology.one_tenant, topology.spares) for topology in snapshot.topologies}
+    rules = OneTenant("clique", "namespace"), SpareNodes("clique", 2)
+    assert ruled == {"data-centre": (None, None), "nvlink": rules}
     assert {(gang.name, gang.queue, len(gang.pods)) for gang in snapshot.gangs} == {
         ("pg-pod-one-gpu", "vision", 1),
         ("pg-pod-notebook-on-half-a-gpu", "vision", 1),

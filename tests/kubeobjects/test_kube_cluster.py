@@ -1,10 +1,10 @@
-"""Nodes, queues, topologies, priority classes."""
+"""Nodes, queues, priority classes."""
 
 from typing import Any
 
 import pytest
 
-from kai_solver.domain import OneTenant, SpareNodes, Taint, TopologyLevel
+from kai_solver.domain import Taint
 from kai_solver.fairness import QueueTree
 from kai_solver.kubeobjects.nodes import gpu_memory_mib
 from kai_solver.reduction import build_problem
@@ -153,104 +153,6 @@ def test_a_queue_without_resources_allows_nothing_and_says_so(build: Any, spec: 
     found = build.read(build.queue("bare") | {"spec": spec})
     assert (found.queues[0].quota, found.queues[0].limit, found.queues[0].weight) == ((0,) * 3, (0,) * 3, (0.0,) * 3)
     assert any(text.startswith("Queue bare: spec.resources: resources must") for text in build.texts(found, "warning"))
-
-
-def topology(*levels: dict[str, str]) -> dict[str, Any]:
-    metadata = {"name": "t"}
-    return {
-        "apiVersion": "kai.scheduler/v1alpha1",
-        "kind": "Topology",
-        "metadata": metadata,
-        "spec": {"levels": levels},
-    }
-
-
-def test_topology_levels_keep_order_and_alias(build: Any) -> None:
-    written = topology({"nodeLabel": "block"}, {"nodeLabel": "rack", "alias": "r"})
-    assert build.read(written).topologies[0].levels == (TopologyLevel("block"), TopologyLevel("rack", "r"))
-
-
-@pytest.mark.parametrize(
-    "written", [topology(), topology({"nodeLabel": "a"}, {"nodeLabel": "a"}), topology({"alias": "x"})]
-)
-def test_broken_topologies_are_set_aside(build: Any, written: dict[str, Any]) -> None:
-    found = build.read(written)
-    assert found.topologies == ()
-    assert any(text.startswith("Topology t: ") for text in build.texts(found, "set-aside"))
-
-
-LEVELS = ({"nodeLabel": "block"}, {"nodeLabel": "rack", "alias": "r"})
-
-
-def ruled(**annotations: str) -> dict[str, Any]:
-    written = topology(*LEVELS)
-    written["metadata"]["annotations"] = {f"kai-solver/{key.replace('_', '-')}": v for key, v in annotations.items()}
-    return written
-
-
-@pytest.mark.parametrize(
-    ("annotations", "rule"),
-    [
-        ({}, None),
-        ({"one_tenant_at": "r"}, OneTenant("r", "queue")),
-        ({"one_tenant_at": "block", "tenant": "namespace"}, OneTenant("block", "namespace")),
-        ({"one_tenant_at": "rack", "tenant": "label:example.com/team"}, OneTenant("rack", "label:example.com/team")),
-    ],
-)
-def test_a_topology_says_where_one_tenant_is_alone(
-    build: Any, annotations: dict[str, str], rule: OneTenant | None
-) -> None:
-    found = build.read(ruled(**annotations))
-    assert found.topologies[0].one_tenant == rule
-    assert not build.texts(found, "warning")
-
-
-NO_LEVEL = "kai-solver/one-tenant-at 'shelf' is not honoured: no level of it. Write one of block, r"
-NO_KEY = (
-    "kai-solver/tenant 'label:' is not honoured. Write queue, namespace, or label: and the key of a pod label; until "
-    "then every queue is one"
-)
-NOWHERE = (
-    "kai-solver/tenant says nothing without kai-solver/one-tenant-at. "
-    "Write there the level whose domains have one tenant"
-)
-
-
-@pytest.mark.parametrize(
-    ("annotations", "rule", "text"),
-    [
-        ({"one_tenant_at": "shelf"}, None, NO_LEVEL),
-        ({"one_tenant_at": "r", "tenant": "label:"}, OneTenant("r"), NO_KEY),
-        ({"tenant": "queue"}, None, NOWHERE),
-    ],
-)
-def test_rules_of_topologies_that_cannot_be_are_told_and_the_rest_is_read(
-    build: Any, annotations: dict[str, str], rule: OneTenant | None, text: str
-) -> None:
-    found = build.read(ruled(**annotations))
-    assert [level.node_label for level in found.topologies[0].levels] == ["block", "rack"]
-    assert found.topologies[0].one_tenant == rule
-    assert f"Topology t: {text}" in list(build.texts(found, "warning"))
-
-
-def test_a_topology_says_how_many_nodes_stay_free(build: Any) -> None:
-    found = build.read(ruled(spare_nodes="r=2"))
-    assert found.topologies[0].spares == SpareNodes("r", 2)
-    assert not build.texts(found, "warning")
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        *((value, f"{value!r} is not honoured. Write a level and how many nodes, as in rack=1")
-          for value in ("", "r", "r=", "=2", "r=0", "r=-1", "r=two", "r=9999999")),
-        ("shelf=1", "'shelf' is not honoured: no level of it. Write one of block, r"),
-    ],
-)  # fmt: skip
-def test_spare_nodes_that_cannot_be_are_told(build: Any, value: str, text: str) -> None:
-    found = build.read(ruled(spare_nodes=value))
-    assert found.topologies[0].spares is None
-    assert f"Topology t: kai-solver/spare-nodes {text}" in list(build.texts(found, "warning"))
 
 
 def priority_class(name: str, value: Any, **more: Any) -> dict[str, Any]:
