@@ -1,4 +1,4 @@
-"""Every exception that kai-solver raises on purpose.
+"""Every exception that kai-solver raises on purpose, and what a misspelt name was meant to be.
 
 ::
 
@@ -9,6 +9,11 @@
     ├── SolverError                the solver child crashed, hung, or answered nonsense
     └── InternalError              a broken promise inside kai-solver: a bug
 """
+
+import difflib
+from collections.abc import Iterable
+
+_LONGEST_NAME = 253
 
 
 class KaiSolverError(Exception):
@@ -58,3 +63,9 @@ class SolverError(KaiSolverError):
 
 class InternalError(KaiSolverError):
     """A promise inside kai-solver was broken; please report it with the instance."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The name that ``name`` was probably meant to be; empty where none is like it."""
+    close = difflib.get_close_matches(name, known, n=1) if len(name) <= _LONGEST_NAME else []
+    return close[0] if close else ""

@@ -1,6 +1,5 @@
 """Field types of the file formats, and pydantic's errors in our words: file, field and cure."""
 
-import difflib
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
@@ -8,7 +7,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from kai_solver.errors import InputError
+from kai_solver.errors import InputError, nearest
 from kai_solver.units import MILLI, UNLIMITED, parse_duration_s, parse_quantity
 
 MIB = 2**20
@@ -149,8 +148,8 @@ def _problem(error: ErrorDetails) -> str:
 def _cure(error: ErrorDetails, model: type[BaseModel]) -> str:
     if error["type"] == "extra_forbidden":
         wrong, known = str(error["loc"][-1]), sorted(_keys_at(model, error["loc"][:-1]))
-        close = difflib.get_close_matches(wrong, known, n=1)
-        return f"Did you mean {close[0]!r}?" if close else f"Allowed here: {', '.join(known)}" if known else "Remove it"
+        close = nearest(wrong, known)
+        return f"Did you mean {close!r}?" if close else f"Allowed here: {', '.join(known)}" if known else "Remove it"
     cure = error.get("ctx", {}).get("cure")
     return str(cure) if cure else _CURES.get(error["type"], "Correct the value")
 

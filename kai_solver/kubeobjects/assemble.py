@@ -20,6 +20,7 @@ from kai_solver.kubeobjects.nodes import NodeReading, RawNode, read_nodes
 from kai_solver.kubeobjects.notices import Notices, namespaced_key, object_name, read_each
 from kai_solver.kubeobjects.objects import Object, RawObjects, group_of, kind_of
 from kai_solver.kubeobjects.owners import OWNER_KINDS, OwnerIndex
+from kai_solver.kubeobjects.ownkeys import tell_strays
 from kai_solver.kubeobjects.pluginonly import PluginOnly, plugin_only
 from kai_solver.kubeobjects.podgroups import GangReader
 from kai_solver.kubeobjects.pods import PodReader, RawPod
@@ -78,6 +79,7 @@ def snapshot_from_objects(
     offers = plugin_only(book, nodes, settings)
     recall.begin((around, priorities, nvidia.guarded, nodes.has_single_mig, nodes.sharing, has_zones, offers))
     pods = _read_pods(objects, nodes, Namespaces(labels), settings, now_s, notices, book, offers, recall)
+    _name_strays(objects, pods, nodes, notices)
     ours, foreign = _by_scheduler(pods, settings, notices)
     reader = GangReader(priorities, settings, notices, frozenset(nvidia.guarded), recall)
     membership = assign(ours, objects.pod_groups, OwnerIndex.of(objects.other, objects.pods), reader, around)
@@ -182,6 +184,13 @@ def _name_unused(objects: RawObjects, notices: Notices) -> None:
             unused[kind or "Object"].append(object_name(kind, Raw(value)).removeprefix(f"{kind} "))
     for kind, found in unused.items():
         notices.warn(kind, f"kai-solver does not use such objects: {_listed(found)}")
+
+
+def _name_strays(objects: RawObjects, pods: Iterable[RawPod], nodes: NodeReading, notices: Notices) -> None:
+    """Annotations of ours that say nothing where they stand."""
+    of_nodes = [("Node", f"Node {node.name}", node.strays) for node in nodes.nodes.values() if node.strays]
+    of_pods = [("Pod", f"Pod {pod.key}", pod.strays) for pod in pods if pod.strays]
+    tell_strays(objects, (*of_nodes, *of_pods), notices)
 
 
 def _owner_kinds(pods: Iterable[Object]) -> set[str]:

@@ -4,7 +4,7 @@ Each stands in a field of the spec, where the kind on the server has it, or in a
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from kai_solver.domain import OneTenant, SpareNodes, Topology
@@ -20,19 +20,38 @@ _MOST = 10_000_000
 Rule = TypeVar("Rule", OneTenant, SpareNodes)
 
 
-def with_rules(topology: Topology, raw: Raw, notices: Notices) -> Topology:
-    """``topology`` with the rules that its object says; a value that cannot be is told, and its rule not used.
+@dataclass(frozen=True, slots=True)
+class DomainRules:
+    """What the object of a topology says of its domains.
 
-    A field wins over an annotation; where they differ that is told.
+    Attributes
+    ----------
+    wrong, idle
+        Texts on values that cannot be, and on those that say nothing beside another; each names its place and cure.
     """
-    annotations, reader = raw.strings("metadata.annotations"), _Reader(topology, notices)
+
+    one_tenant: OneTenant | None
+    spares: SpareNodes | None
+    wrong: tuple[str, ...] = ()
+    idle: tuple[str, ...] = ()
+
+
+def with_rules(topology: Topology, raw: Raw, notices: Notices) -> Topology:
+    """``topology`` with the rules that its object says; a value that cannot be is told, and its rule not used."""
+    rules = read_rules(topology, raw)
+    for text in (*rules.wrong, *rules.idle):
+        notices.warn(f"Topology {topology.name}", text)
+    return replace(topology, one_tenant=rules.one_tenant, spares=rules.spares)
+
+
+def read_rules(topology: Topology, raw: Raw) -> DomainRules:
+    """The rules of the object of ``topology``; a field wins over an annotation."""
+    annotations, reader = raw.strings("metadata.annotations"), _Reader(topology)
     alone = reader.of_field(raw, ONE_TENANT, reader.one_tenant_of_field)
     spares = reader.of_field(raw, SPARES, reader.spares_of_field)
-    return replace(
-        topology,
-        one_tenant=reader.winner(alone, reader.one_tenant_of(annotations), ONE_TENANT, names.OWN_ONE_TENANT_AT),
-        spares=reader.winner(spares, reader.spares_of(annotations), SPARES, names.OWN_SPARE_NODES),
-    )
+    alone = reader.winner(alone, reader.one_tenant_of(annotations), ONE_TENANT, names.OWN_ONE_TENANT_AT)
+    spares = reader.winner(spares, reader.spares_of(annotations), SPARES, names.OWN_SPARE_NODES)
+    return DomainRules(alone, spares, tuple(reader.wrong), tuple(reader.idle))
 
 
 def write_rules(topology: Topology) -> dict[str, str]:
@@ -55,15 +74,16 @@ class _Reader:
     """Reads the rules of one topology."""
 
     topology: Topology
-    notices: Notices
+    wrong: list[str] = field(default_factory=list)
+    idle: list[str] = field(default_factory=list)
 
-    def of_field(self, raw: Raw, field: str, read: Callable[[Raw], Rule | None]) -> Rule | None:
+    def of_field(self, raw: Raw, path: str, read: Callable[[Raw], Rule | None]) -> Rule | None:
         """What ``read`` makes of a field; nothing where it is not there, or not as the kind's schema has it."""
         try:
-            stated = raw.get(field)
+            stated = raw.get(path)
             return read(stated) if stated else None
         except InputError as error:
-            self._warn(str(error))
+            self.wrong.append(str(error))
             return None
 
     def one_tenant_of_field(self, stated: Raw) -> OneTenant | None:
@@ -78,7 +98,7 @@ class _Reader:
             return self._one_tenant(level, tenant, (names.OWN_ONE_TENANT_AT, names.OWN_TENANT))
         if tenant is not None:
             cure = "Write there the level whose domains have one tenant"
-            self._warn(f"{names.OWN_TENANT} says nothing without {names.OWN_ONE_TENANT_AT}. {cure}")
+            self.idle.append(f"{names.OWN_TENANT} says nothing without {names.OWN_ONE_TENANT_AT}. {cure}")
         return None
 
     def spares_of_field(self, stated: Raw) -> SpareNodes | None:
@@ -97,18 +117,18 @@ class _Reader:
         level, _, number = value.rpartition("=")
         is_number = number.isascii() and number.isdecimal() and len(number) <= len(str(_MOST))
         if not level or not is_number or not 1 <= int(number) <= _MOST:
-            self._warn(f"{key} {value!r} is not honoured. Write a level and how many nodes, as in rack=1")
+            self.wrong.append(f"{key} {value!r} is not honoured. Write a level and how many nodes, as in rack=1")
             return None
         return SpareNodes(level, int(number)) if self._is_level(level, key) else None
 
-    def winner(self, field: Rule | None, annotation: Rule | None, path: str, key: str) -> Rule | None:
-        """The rule of the field, where there is one."""
-        if field is None or annotation is None:
-            return field or annotation
+    def winner(self, stated: Rule | None, annotated: Rule | None, path: str, key: str) -> Rule | None:
+        """The rule ``stated`` in a field, where there is one."""
+        if stated is None or annotated is None:
+            return stated or annotated
         index = self.topology.level_index
-        if replace(annotation, level=field.level) != field or index(annotation.level) != index(field.level):
-            self._warn(f"{path} and the annotation {key} differ, and the field counts. Remove the annotation")
-        return field
+        if replace(annotated, level=stated.level) != stated or index(annotated.level) != index(stated.level):
+            self.idle.append(f"{path} and the annotation {key} differ, and the field counts. Remove the annotation")
+        return stated
 
     def _one_tenant(self, level: str, tenant: str | None, keys: tuple[str, str]) -> OneTenant | None:
         """The rule; ``keys``: where level and tenant stand."""
@@ -119,15 +139,12 @@ class _Reader:
         if OneTenant.knows(tenant):
             return OneTenant(level, tenant)
         cure = "Write queue, namespace, or label: and the key of a pod label; until then every queue is one"
-        self._warn(f"{keys[1]} {tenant!r} is not honoured. {cure}")
+        self.wrong.append(f"{keys[1]} {tenant!r} is not honoured. {cure}")
         return OneTenant(level)
 
     def _is_level(self, level: str, key: str) -> bool:
         if level and self.topology.level_index(level) is not None:
             return True
         levels = ", ".join(level.alias or level.node_label for level in self.topology.levels)
-        self._warn(f"{key} {level!r} is not honoured: no level of it. Write one of {levels}")
+        self.wrong.append(f"{key} {level!r} is not honoured: no level of it. Write one of {levels}")
         return False
-
-    def _warn(self, text: str) -> None:
-        self.notices.warn(f"Topology {self.topology.name}", text)

@@ -9,6 +9,7 @@ from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.notices import Notices, read_each
 from kai_solver.kubeobjects.objects import Object
+from kai_solver.kubeobjects.ownkeys import strays
 from kai_solver.kubeobjects.raw import Raw
 from kai_solver.kubeobjects.resources import Amounts, read_amounts, without_gpus
 from kai_solver.kubeobjects.settings import KubeSettings, in_pool
@@ -23,7 +24,10 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 @dataclass(frozen=True, slots=True)
 class RawNode:
-    """A node before the schema of the snapshot is known; ``gpus``: devices, those too that failed."""
+    """A node before the schema of the snapshot is known.
+
+    ``gpus``: devices, those too that failed; ``strays``: annotations of ours that say nothing.
+    """
 
     name: str
     amounts: Amounts
@@ -33,6 +37,7 @@ class RawNode:
     schedulable: bool
     gpu_uuids: tuple[str, ...]
     gpu_topology: str = ""
+    strays: tuple[str, ...] = ()
 
     def finish(self, schema: ResourceSchema, numa: NumaTopology | None = None) -> Node:
         """The node with its vector; resources outside the schema play no part."""
@@ -170,6 +175,7 @@ def _node(raw: Raw, settings: KubeSettings, notices: Notices) -> RawNode:
         schedulable=not raw.flag("spec.unschedulable") and _is_ready(raw),
         gpu_uuids=tuple(filter(None, uuids.split(","))),
         gpu_topology=_gpu_topology(name, annotations.get(TOPOLOGY_ANNOTATION, ""), gpus, notices),
+        strays=strays(annotations, "Node"),
     )
 
 

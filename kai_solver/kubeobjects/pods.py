@@ -12,6 +12,7 @@ from kai_solver.kubeobjects.constraints import ConstraintReader, marks
 from kai_solver.kubeobjects.gpus import gpu_groups, gpu_request, with_row
 from kai_solver.kubeobjects.nodes import NodeReading
 from kai_solver.kubeobjects.notices import Notices
+from kai_solver.kubeobjects.ownkeys import strays
 from kai_solver.kubeobjects.pluginonly import NO_OFFERS, PluginOnly
 from kai_solver.kubeobjects.raw import Raw
 from kai_solver.kubeobjects.resources import Amounts, pod_request
@@ -27,7 +28,7 @@ _LEAD_ROLES = ("master", "launcher")
 
 @dataclass(frozen=True, slots=True)
 class RawPod:
-    """A pod before its gang and the schema of the snapshot are known."""
+    """A pod before its gang and the schema are known; ``strays``: annotations of ours that say nothing."""
 
     raw: Raw
     namespace: str
@@ -52,6 +53,7 @@ class RawPod:
     claims: tuple[str, ...] = ()
     ready: bool = True
     wished: tuple[int, ...] = ()
+    strays: tuple[str, ...] = ()
     key: str = field(init=False, repr=False, compare=False)
     """``namespace/name``."""
 
@@ -162,6 +164,7 @@ class PodReader:
             claims=keys,
             ready=_ready(raw, status),
             wished=_wished(gpu, status, annotations),
+            strays=strays(annotations, "Pod"),
         )
 
     def read_again(self, pod: RawPod, raw: Raw) -> RawPod:

@@ -1,6 +1,5 @@
 """Finding, reading and checking model files."""
 
-import difflib
 import hashlib
 import json
 import tomllib
@@ -13,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 import kai_solver
 from kai_solver.domain import Rung, SearchSpec, SolverModel, StageSpec, UsualPod
-from kai_solver.errors import ModelFileError
+from kai_solver.errors import ModelFileError, nearest
 from kai_solver.modelfiles.schema import LeftoverTable, ModelTable, SearchTable, StageTable, UsualTable
 from kai_solver.modelfiles.usual import SNAPSHOT, read_usual
 
@@ -92,8 +91,8 @@ def _find(name: str) -> Path:
     path = Path(name)
     if path.suffix == ".toml" or path.is_file():
         return path
-    close = difflib.get_close_matches(name, available_models(), n=1)
-    hint = f"Did you mean {close[0]!r}? " if close else ""
+    close = nearest(name, available_models())
+    hint = f"Did you mean {close!r}? " if close else ""
     cure = f"{hint}Models: {', '.join(available_models())}; or give the path of a .toml file"
     raise ModelFileError(f"there is no model {name!r}", cure=cure)
 

@@ -1,6 +1,5 @@
 """What rules ask of the cluster: from memory where that will do, live before somebody is refused for it."""
 
-import difflib
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +9,7 @@ from typing import TypeVar
 from kai_solver.cluster.api import Api, ApiError, Object, meta
 from kai_solver.cluster.resources import NAMESPACES, QUEUES, RUNTIME_CLASSES
 from kai_solver.cluster.store import Store
+from kai_solver.errors import nearest
 from kai_solver.kubeobjects.raw import Raw
 
 PATIENCE_S = 2.0
@@ -18,7 +18,6 @@ PATIENCE_S = 2.0
 REMEMBERED_S = 60.0
 """How long the answer whether a runtime class exists is believed."""
 
-_LONGEST_NAME = 253
 _NAMED = 5
 
 Answer = TypeVar("Answer")
@@ -122,12 +121,6 @@ def _below(name: str, queues: Iterable[Object]) -> set[str]:
 def names_of(objects: Iterable[Object]) -> list[str]:
     """Names, sorted."""
     return sorted(str(meta(value).get("name", "")) for value in objects)
-
-
-def nearest(name: str, names: list[str]) -> str:
-    """The name that ``name`` was probably meant to be; empty where none is like it."""
-    close = difflib.get_close_matches(name, names, n=1) if len(name) <= _LONGEST_NAME else []
-    return close[0] if close else ""
 
 
 def hint(name: str, names: list[str]) -> str:

@@ -1,5 +1,6 @@
 """PodGroups: the rules of KAI's webhook on subgroups and minimums (reference 2.2), and queues that do not exist."""
 
+from kai_solver.controller.admission.annotations import own_annotations
 from kai_solver.controller.admission.lookup import Lookup
 from kai_solver.controller.admission.queues import named_queue
 from kai_solver.controller.admission.verdict import FINE, Verdict, refuse, warn
@@ -18,7 +19,7 @@ def pod_group_verdict(pod_group: Raw, lookup: Lookup, *, is_new: bool, refuses_u
     """
     spec = pod_group.get("spec")
     queue, is_made = spec.text("queue"), bool(pod_group.items("metadata.ownerReferences"))
-    verdict = _tree(spec, is_new) + _topologies(spec)
+    verdict = _tree(spec, is_new) + _topologies(spec) + own_annotations(pod_group, "PodGroup")
     return verdict + named_queue(queue, lookup, refuses=refuses_unknown and not is_made) if queue else verdict
 
 

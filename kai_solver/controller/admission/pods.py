@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from kai_solver.controller.admission.annotations import own_annotations, own_row
 from kai_solver.controller.admission.lookup import Lookup
 from kai_solver.controller.admission.queues import named_queue
 from kai_solver.controller.admission.verdict import FINE, Verdict, refuse, warn
@@ -43,7 +44,8 @@ def pod_verdict(pod: Raw, policy: PodPolicy, lookup: Lookup) -> Verdict:
     """All rules on a pod; pods of other schedulers are not ours to judge."""
     if pod.text("spec.schedulerName") != policy.kube.scheduler_name:
         return FINE
-    return own_namespace(pod, policy) + sharing(pod, policy) + queue_of_pod(pod, policy, lookup)
+    verdict = own_namespace(pod, policy) + sharing(pod, policy) + queue_of_pod(pod, policy, lookup)
+    return verdict + own_annotations(pod, "Pod")
 
 
 def own_namespace(pod: Raw, policy: PodPolicy) -> Verdict:
@@ -54,7 +56,7 @@ def own_namespace(pod: Raw, policy: PodPolicy) -> Verdict:
 
 
 def sharing(pod: Raw, policy: PodPolicy) -> Verdict:
-    """Parts of GPUs: whether they may be asked for, and whether what is asked can be understood."""
+    """GPUs and parts of them: whether they may be asked for, and whether what is asked can be understood."""
     annotations = pod.strings("metadata.annotations")
     shares = asks_for_part(annotations)
     if shares and not policy.gpu_sharing:
@@ -67,8 +69,8 @@ def sharing(pod: Raw, policy: PodPolicy) -> Verdict:
         return refuse("MPS is only supported with GPU fraction request")
     try:
         whole_milli = pod_request(pod.get("spec"), policy.kube.policy.gpu_resources).get("gpu", 0)
-        gpu_request(whole_milli, annotations)
-        return _variables(pod, policy) if shares else FINE
+        gpu = gpu_request(whole_milli, annotations)
+        return (_variables(pod, policy) if shares else FINE) + own_row(gpu, annotations)
     except InputError as error:
         return refuse(error)
 

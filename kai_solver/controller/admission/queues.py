@@ -4,9 +4,10 @@ import math
 from collections.abc import Iterator
 
 from kai_solver.cluster.api import Object, meta
-from kai_solver.controller.admission.lookup import Lookup, hint, names_of, nearest
+from kai_solver.controller.admission.annotations import own_annotations
+from kai_solver.controller.admission.lookup import Lookup, hint, names_of
 from kai_solver.controller.admission.verdict import FINE, Verdict, refuse, warn
-from kai_solver.errors import InputError
+from kai_solver.errors import InputError, nearest
 from kai_solver.kubeobjects.notices import Notices
 from kai_solver.kubeobjects.queues import NO_RESOURCES, chain_problem, read_queue
 from kai_solver.kubeobjects.raw import Raw
@@ -20,7 +21,7 @@ def queue_verdict(queue: Raw, lookup: Lookup, *, refuses_unknown: bool = True, q
     """All rules on a queue that is made or changed."""
     if not queue.get("spec.resources"):
         return refuse(f"{NO_RESOURCES}. Give quota, limit and overQuotaWeight of gpu, cpu and memory")
-    verdict = _readable(queue) + _parent(queue, lookup, refuses_unknown)
+    verdict = _readable(queue) + own_annotations(queue, "Queue") + _parent(queue, lookup, refuses_unknown)
     return verdict + Verdict(warnings=tuple(quota_excess(queue, lookup.queues()))) if quota_warnings else verdict
 
 

@@ -1,10 +1,13 @@
-"""Topologies: levels and aliases (reference 2.4)."""
+"""Topologies: levels and aliases (reference 2.4), and rules for their domains."""
 
 from collections import Counter
 from collections.abc import Iterator
 
-from kai_solver.controller.admission.verdict import FINE, Verdict, refuse
+from kai_solver.controller.admission.annotations import own_annotations
+from kai_solver.controller.admission.verdict import Verdict, refuse
+from kai_solver.domain import Topology
 from kai_solver.errors import InputError
+from kai_solver.kubeobjects.domains import read_rules
 from kai_solver.kubeobjects.queues import read_topology
 from kai_solver.kubeobjects.raw import Raw
 
@@ -15,9 +18,10 @@ HOSTNAME = "kubernetes.io/hostname"
 def topology_verdict(topology: Raw, before: Raw | None = None) -> Verdict:
     """All rules on a topology that is made, or changed from what it was ``before``."""
     try:
-        levels = read_topology(topology).levels
+        read = read_topology(topology)
     except InputError as error:
         return refuse(str(error))
+    levels = read.levels
     labels = [level.node_label for level in levels]
     if len(labels) > MOST_LEVELS:
         return refuse(f"spec.levels: there are {len(labels)} levels. Use at most {MOST_LEVELS}")
@@ -26,7 +30,15 @@ def topology_verdict(topology: Raw, before: Raw | None = None) -> Verdict:
     if before is not None and [level.text("nodeLabel") for level in before.items("spec.levels")] != labels:
         return refuse("nodeLabel structure is immutable; only aliases may be edited. Make another topology")
     problems = list(_alias_problems([level.alias for level in levels if level.alias], labels))
-    return refuse(f"invalid topology aliases: {'; '.join(problems)}") if problems else FINE
+    if problems:
+        return refuse(f"invalid topology aliases: {'; '.join(problems)}")
+    return _domains(read, topology) + own_annotations(topology, "Topology")
+
+
+def _domains(topology: Topology, raw: Raw) -> Verdict:
+    """Rules for domains: one that cannot be would protect nobody, and is refused, as the schema refuses its field."""
+    rules = read_rules(topology, raw)
+    return Verdict(rules.wrong, rules.idle)
 
 
 def _alias_problems(aliases: list[str], labels: list[str]) -> Iterator[str]:

@@ -114,6 +114,12 @@ def custom(resource: Resource, name: str, spec: dict[str, Any]) -> dict[str, Any
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}, "spec": spec}
 
 
+def ruled(annotations: dict[str, str]) -> dict[str, Any]:
+    """A topology with rules for its domains."""
+    body = custom(TOPOLOGIES, "judged", {"levels": [{"nodeLabel": "zone", "alias": "z"}, {"nodeLabel": "rack"}]})
+    return body | {"metadata": {"name": "judged", "annotations": annotations}}
+
+
 REFUSED: list[tuple[str, Resource, str, dict[str, Any], str]] = [
     ("no fraction", PODS, "", shared("1.2"), FRACTION),
     ("no number", PODS, "", shared("half"), FRACTION),
@@ -161,6 +167,13 @@ REFUSED: list[tuple[str, Resource, str, dict[str, Any], str]] = [
         ),
         "alias",
     ),
+    (
+        "rule for domains",
+        TOPOLOGIES,
+        "",
+        ruled({"kai-solver/one-tenant-at": "shelf"}),
+        "kai-solver/one-tenant-at 'shelf' is not honoured: no level of it. Write one of z, rack",
+    ),
 ]
 ACCEPTED: list[tuple[str, Resource, dict[str, Any]]] = [
     ("a fraction", PODS, shared("0.5")),
@@ -168,6 +181,8 @@ ACCEPTED: list[tuple[str, Resource, dict[str, Any]]] = [
     ("another scheduler's", PODS, pod("judged", "reserch", scheduler="default-scheduler")),
     ("a gang", POD_GROUPS, custom(POD_GROUPS, "judged", {"queue": "research", "minMember": 1})),
     ("a queue", QUEUES, custom(QUEUES, "judged", {"parentQueue": "all", **RESOURCES})),
+    ("rules for domains", TOPOLOGIES, ruled({"kai-solver/one-tenant-at": "z", "kai-solver/spare-nodes": "rack=2"})),
+    ("a key that nobody knows", TOPOLOGIES, ruled({"kai-solver/spare-node": "rack=2"})),
 ]
 
 

@@ -1,0 +1,92 @@
+"""Annotations of ours by the kinds that heed them, so that one that is misspelt or misplaced is told and not lost."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from kai_solver.errors import nearest
+from kai_solver.kubeobjects import names
+from kai_solver.kubeobjects.notices import Notices, object_name
+from kai_solver.kubeobjects.objects import RawObjects, kind_of
+from kai_solver.kubeobjects.ownsettings import ANNOTATIONS, PREFIX
+from kai_solver.kubeobjects.raw import Raw
+from kai_solver.links import ROW_ANNOTATION, TOPOLOGY_ANNOTATION
+from kai_solver.topology import OWN_RANK
+
+_OWNER = "workload"
+"""Any kind that may own pods, and has no rules of its own here."""
+
+_WORK = ("Pod", "PodGroup", _OWNER)
+_POD = ("Pod", "PodGroup")
+"""Pod groupers copy what a pod says to its PodGroup, where it does no harm."""
+
+HEEDED: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(names.PLACEMENT, (*_WORK, "Queue")),
+    **dict.fromkeys((names.OWN_WORKLOAD, names.OWN_MAY_USE_SPARES), _WORK),
+    **dict.fromkeys((names.OWN_ONE_TENANT_AT, names.OWN_TENANT, names.OWN_SPARE_NODES), ("Topology",)),
+    **dict.fromkeys(ANNOTATIONS, ("SchedulingShard", "Config")),
+    ROW_ANNOTATION: _POD,
+    TOPOLOGY_ANNOTATION: ("Node",),
+    names.OWN_USAGE: ("Queue",),
+}
+"""What users write: where each key is heeded, the foremost place first."""
+
+WRITTEN: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys((names.OWN_DEVICES, names.OWN_WISHED, names.OWN_BLOCKED), _POD),
+    names.OWN_GPU_UUIDS: ("Node",),
+    names.OWN_PROBLEM: ("ResourceClaim", "ResourceClaimTemplate"),
+    **dict.fromkeys((names.OWN_SET_ASIDE, names.OWN_CREATED), ("PodGroup",)),
+}
+"""What programs write, and nobody means by a misspelt key."""
+
+_PLACES = {**HEEDED, **WRITTEN}
+_KINDS = frozenset(kind for kinds in _PLACES.values() for kind in kinds)
+
+
+def strays(annotations: Iterable[str], kind: str) -> tuple[str, ...]:
+    """Keys of ours among ``annotations`` that say nothing on an object of this kind."""
+    found = [key for key in annotations if str(key).startswith(PREFIX)]
+    place = kind if kind in _KINDS else _OWNER
+    return tuple(key for key in found if place not in _PLACES.get(key, ())) if found else ()
+
+
+def stray_text(key: str, kind: str) -> str:
+    """What is wrong with one of `strays`, and the cure."""
+    if key == OWN_RANK:
+        return f"{key} is a label of pods, and says nothing as an annotation"
+    if key in _PLACES:
+        place = _PLACES[key][0]
+        where = "a Pod, or in the template of one" if place == "Pod" else f"a {place}"
+        return f"{key} says nothing on a {kind}. Write it on {where}"
+    close = nearest(key.removeprefix(PREFIX), [known.removeprefix(PREFIX) for known in HEEDED])
+    cure = f"Did you mean {PREFIX + close!r}?" if close else "Correct or remove it"
+    return f"{key} is not known, and says nothing. {cure}"
+
+
+def tell_strays(objects: RawObjects, read: Iterable[tuple[str, str, tuple[str, ...]]], notices: Notices) -> None:
+    """A warning for each key that says nothing where it stands, at the first object of its kind that has it.
+
+    Parameters
+    ----------
+    read
+        Kind, name and `strays` of pods and nodes, which are too many to be looked at in each reading.
+    """
+    first: dict[tuple[str, str], str] = {}
+    several: set[tuple[str, str]] = set()
+    for kind, name, keys in (*read, *_others(objects)):
+        for key in keys:
+            if first.setdefault((kind, key), name) != name:
+                several.add((kind, key))
+    for (kind, key), name in first.items():
+        more = ". Others of its kind have it, too" if (kind, key) in several else ""
+        notices.warn(name, f"{stray_text(key, kind)}{more}")
+
+
+def _others(objects: RawObjects) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Kind, name and strays of what is no pod and no node."""
+    known = (("Queue", objects.queues), ("PodGroup", objects.pod_groups), ("Topology", objects.topologies))
+    kinds = [(kind, value) for kind, values in known for value in values]
+    for kind, value in (*kinds, *((kind_of(value), value) for value in objects.other)):
+        metadata = value.get("metadata") if isinstance(value, dict) else None
+        annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+        found = strays(annotations, kind) if isinstance(annotations, dict) else ()
+        if found:
+            yield kind, object_name(kind, Raw(value)), found
