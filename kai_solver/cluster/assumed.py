@@ -67,9 +67,15 @@ class Assumed:
                 assumption.certain, assumption.since_s = False, now_s
 
     def leaves(self, key: str, uid: str, now_s: float, *, certain: bool = False) -> None:
-        """The pod is being deleted; ``certain``: it counts until it is told to be `doubted` or to `forget`."""
+        """The pod is being deleted, and has the place that it was given until it is gone.
+
+        ``certain``: it counts until it is seen, or told to be `doubted` or to `forget`.
+        """
         with self._lock:
-            self._pods[key] = _Assumption(uid, now_s, leaving=True, certain=certain)
+            before = self._pods.get(key)
+            given = before if before is not None and before.uid == uid else _Assumption(uid, now_s)
+            place = given.node, given.groups, given.annotations
+            self._pods[key] = _Assumption(uid, now_s, *place, leaving=True, certain=certain)
 
     def forget(self, key: str, uid: str) -> None:
         """The pod was not bound after all, or stays."""
@@ -135,7 +141,7 @@ def _is_settled(pod: Object, assumption: _Assumption) -> bool:
     metadata, spec = meta(pod), pod.get("spec")
     if metadata.get("uid") != assumption.uid or metadata.get("deletionTimestamp"):
         return True
-    return bool(assumption.node and isinstance(spec, dict) and spec.get("nodeName"))
+    return bool(assumption.node and not assumption.leaving and isinstance(spec, dict) and spec.get("nodeName"))
 
 
 def _changed(pod: Object, assumption: _Assumption) -> Object:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -113,7 +114,7 @@ class Preparation(Protocol):
         ...
 
     def undo(self, seat: Seat) -> None:
-        """Take it back as far as possible; never raises."""
+        """Take it back as far as possible. Done twice it must do no harm. `ApiError` where the server would not."""
         ...
 
 
@@ -326,11 +327,13 @@ class Binder:
             return GangBound(gang.gang, tuple(bound), tuple((seat, failed[seat.key]) for seat in lost))
         too_few = f"only {len(bound)} of the {gang.needed} pods that the gang needs could be bound"
         tried = len(ready) >= gang.needed
-        self._undo([seat for seat in gang.seats if not (tried and seat in bound)])
-        self._forget(gang.seats)
-        self._each(bound if tried else [], self._release)
+        released = bound if tried else []  # they have their places until they are gone
+        lost = [seat for seat in gang.seats if seat not in released]
+        self._undo(lost)
+        self._forget(lost)
+        self._each(released, self._release)
         reasons = {seat.key: failed.get(seat.key, too_few) for seat in gang.seats}
-        return GangBound(gang.gang, (), tuple((seat, reasons[seat.key]) for seat in gang.seats), tried and bool(bound))
+        return GangBound(gang.gang, (), tuple((seat, reasons[seat.key]) for seat in gang.seats), bool(released))
 
     def _each(self, seats: Sequence[Seat], act: Callable[[Seat], None], pool: Executor | None = None) -> dict[str, str]:
         """Do it to all at once; why it failed by pod."""
@@ -378,10 +381,12 @@ class Binder:
 
     def _undo(self, seats: Sequence[Seat]) -> None:
         """Take back what was prepared; who no longer leads leaves it to the next leader."""
-        for seat in seats:
-            for step in reversed(self._steps_of(seat)):
-                if self.fence():
-                    step.undo(seat)
+        self._each([seat for seat in seats if self._steps_of(seat)], self._undo_one)
+
+    def _undo_one(self, seat: Seat) -> None:
+        for step in reversed(self._steps_of(seat)):
+            with suppress(KaiSolverError):  # the server is away for too long, or we may not
+                self._trying(lambda: step.undo(seat))  # noqa: B023 - runs at once
 
     def _forget(self, seats: Sequence[Seat]) -> None:
         for seat in seats:
@@ -399,7 +404,7 @@ class Binder:
                     raise
 
         self._trying(delete)
-        self.assumed.leaves(seat.key, seat.uid, self.clock())
+        self.assumed.leaves(seat.key, seat.uid, self.clock(), certain=True)
 
     def _trying(self, act: Callable[[], Result], stop: stop_base | None = None) -> Result:
         """Do it, again and again while it may still work, and no longer than ``stop`` (None: `TRY_S`) says.

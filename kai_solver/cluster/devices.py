@@ -6,13 +6,12 @@ an allocation the next cycles count it all the same, or they would give its devi
 
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from kai_solver.cluster.api import Api, ApiError, Object, key_of, meta, version_of
+from kai_solver.cluster.api import Api, Object, key_of, meta, version_of
 from kai_solver.cluster.binding import BindError, Seat
-from kai_solver.cluster.locking import locking
+from kai_solver.cluster.locking import if_there, locking
 from kai_solver.cluster.resources import DEVICE_CLASSES, RESOURCE_CLAIMS
 from kai_solver.cluster.store import Store
 from kai_solver.domain import MOST_CONSUMERS, Allotted
@@ -81,15 +80,18 @@ class Devices:
                 )
 
     def undo(self, seat: Seat) -> None:
-        """Release the pod's reservations, and devices that this attempt gave to claims that nobody else uses."""
-        self.forget(seat)
+        """Release the pod's reservations, and devices that this attempt gave to claims that nobody else uses.
+
+        Until that is done they count as given: no watch may have shown yet that they are.
+        """
         for key, _ in seat.claims:
             namespace, _, name = key.partition("/")
-            with suppress(ApiError), self._stripe(key):
+            with if_there(), self._stripe(key):
                 locking(
                     lambda: self.api.get(RESOURCE_CLAIMS, namespace, name),  # noqa: B023 - runs at once
                     lambda claim: self._release(claim, seat),
                 )
+        self.forget(seat)
 
     def forget(self, seat: Seat) -> None:
         """Count the devices as given no longer."""
@@ -126,17 +128,19 @@ class Devices:
             if len(users) >= MOST_CONSUMERS:
                 raise BindError(f'resource claim "{key}" has {len(users)} users, and may not have more')
             status["reservedFor"] = [*users, {"resource": "pods", "name": seat.name, "uid": seat.uid}]
-        if not status:
-            return
-        body = {"metadata": {"resourceVersion": version_of(claim)}, "status": status}
-        self.api.patch(
-            RESOURCE_CLAIMS, raw.text("metadata.namespace"), raw.text("metadata.name"), body, subresource="status"
-        )
-        if "allocation" in status:
-            with self._lock:
-                self._wrote[raw.text("metadata.uid")] = None
-                while len(self._wrote) > _REMEMBERED:
-                    del self._wrote[next(iter(self._wrote))]
+        if status:
+            body = {"metadata": {"resourceVersion": version_of(claim)}, "status": status}
+            self.api.patch(
+                RESOURCE_CLAIMS, raw.text("metadata.namespace"), raw.text("metadata.name"), body, subresource="status"
+            )
+        if not status or "allocation" in status:  # now, or in an earlier try whose answer got lost
+            self._remember(raw.text("metadata.uid"))
+
+    def _remember(self, uid: str) -> None:
+        with self._lock:
+            self._wrote[uid] = None
+            while len(self._wrote) > _REMEMBERED:
+                del self._wrote[next(iter(self._wrote))]
 
     def _release(self, claim: Object, seat: Seat) -> None:
         raw = Raw(claim)

@@ -12,9 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from kai_solver.claims.extended import PREFIX
-from kai_solver.cluster.api import Api, ApiError, Object, key_of, meta
+from kai_solver.cluster.api import Api, Object, key_of, meta
 from kai_solver.cluster.binding import BindError, Seat
-from kai_solver.cluster.devices import FINALIZER, allocation_of
+from kai_solver.cluster.devices import FINALIZER, allocation_of, is_allocated
+from kai_solver.cluster.locking import if_there
 from kai_solver.cluster.resources import DEVICE_CLASSES, PODS, RESOURCE_CLAIMS
 from kai_solver.cluster.store import Store
 from kai_solver.domain import Allotted
@@ -70,17 +71,8 @@ class Extended:
         """
         if self.clock() < self._off_until_s:
             raise BindError(OFF)
-        given = self._wanted(seat)
-        if Raw(self.store.get(PODS, seat.key) or {}).get(f"status.{STATUS}"):
-            raise BindError("the pod has a claim for its extended resources already")
-        body = {key: given.claim[key] for key in ("metadata", "spec")}
-        body["metadata"] = {name: part for name, part in body["metadata"].items() if name not in ("name", "uid")}
-        body["metadata"]["generateName"] = f"{seat.name}-extended-resources-"
-        made = self.api.create(RESOURCE_CLAIMS, seat.namespace, body)
-        name = str(meta(made)["name"])
-        given = _Given(seat.uid, {**given.claim, "metadata": meta(made)}, given.status | {"resourceClaimName": name})
-        with self._lock:
-            self._given[seat.key] = given
+        given = self._made(seat) or self._make(seat)
+        name = str(meta(given.claim)["name"])
         status = {"status": given.claim["status"]}
         self.api.patch(RESOURCE_CLAIMS, seat.namespace, name, status, subresource="status")
         told = {"metadata": {"uid": seat.uid}, "status": {STATUS: given.status}}
@@ -91,15 +83,37 @@ class Extended:
 
     def undo(self, seat: Seat) -> None:
         """Take both away."""
+        given = self._made(seat)
+        if given is not None:
+            self._take_away(seat, str(meta(given.claim)["name"]))
         with self._lock:
-            given = self._given.pop(seat.key, None)
-        if given is None or not meta(given.claim).get("uid"):
-            return
-        name = str(meta(given.claim)["name"])
-        with suppress(ApiError):
+            self._given.pop(seat.key, None)
+
+    def _made(self, seat: Seat) -> _Given | None:
+        """The claim that an earlier try made for this pod: one answer got lost, and that is no reason for another."""
+        with self._lock:
+            given = self._given.get(seat.key)
+        return given if given is not None and given.uid == seat.uid and meta(given.claim).get("uid") else None
+
+    def _make(self, seat: Seat) -> _Given:
+        given = self._wanted(seat)
+        if Raw(self.store.get(PODS, seat.key) or {}).get(f"status.{STATUS}"):
+            raise BindError("the pod has a claim for its extended resources already")
+        body = {key: given.claim[key] for key in ("metadata", "spec")}
+        body["metadata"] = {name: part for name, part in body["metadata"].items() if name not in ("name", "uid")}
+        body["metadata"]["generateName"] = f"{seat.name}-extended-resources-"
+        made = self.api.create(RESOURCE_CLAIMS, seat.namespace, body)
+        told = given.status | {"resourceClaimName": str(meta(made)["name"])}
+        given = _Given(seat.uid, {**given.claim, "metadata": meta(made)}, told)
+        with self._lock:
+            self._given[seat.key] = given
+        return given
+
+    def _take_away(self, seat: Seat, name: str) -> None:
+        with if_there():
             none = {"metadata": {"uid": seat.uid}, "status": {STATUS: None}}
             self.api.patch(PODS, seat.namespace, seat.name, none, subresource="status")
-        with suppress(ApiError):
+        with if_there():
             free = {"status": {"allocation": None, "reservedFor": None}}
             self.api.patch(RESOURCE_CLAIMS, seat.namespace, name, free, subresource="status")
             self.api.patch(RESOURCE_CLAIMS, seat.namespace, name, {"metadata": {"finalizers": None}})
@@ -164,7 +178,7 @@ class Extended:
                 return pods
             here = {key_of(pod): pod for pod in pods}
             for key, given in list(self._given.items()):
-                if key not in here or meta(here[key]).get("uid") != given.uid or self._is_shown(here[key], given):
+                if key not in here or meta(here[key]).get("uid") != given.uid or self._is_over(key, given):
                     del self._given[key]
             told = {key: given.status for key, given in self._given.items()}
         if not told:
@@ -179,10 +193,11 @@ class Extended:
             return claims
         return (*(claim for claim in claims if key_of(claim) not in given), *given.values())
 
-    def _is_shown(self, pod: Object, given: _Given) -> bool:
-        claim = self.store.get(RESOURCE_CLAIMS, key_of(given.claim))
-        shown = Raw(pod).text(f"status.{STATUS}.resourceClaimName") == given.status["resourceClaimName"]
-        return shown and claim is not None and bool(Raw(claim).get("status.allocation"))
+    def _is_over(self, key: str, given: _Given) -> bool:
+        """Whether the watch shows all of it, the pod's node too: until then it may have to be taken away."""
+        pod, claim = Raw(self.store.get(PODS, key) or {}), self.store.get(RESOURCE_CLAIMS, key_of(given.claim))
+        told = pod.text(f"status.{STATUS}.resourceClaimName") == given.status["resourceClaimName"]
+        return bool(pod.text("spec.nodeName")) and told and is_allocated(claim)
 
 
 def _told(pod: Object, status: Object | None) -> Object:

@@ -1,6 +1,7 @@
 """Optimistic locking: what changed between reading and writing is read again."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from kai_solver.cluster.api import ApiError, Object
 
@@ -23,3 +24,13 @@ def locking(read: Callable[[], Object], write: Callable[[Object], None]) -> None
                 raise
         else:
             return
+
+
+@contextmanager
+def if_there() -> Iterator[None]:
+    """Take something back: what is gone, or has become another's, need not be."""
+    try:
+        yield
+    except ApiError as error:
+        if not (error.is_missing or error.is_conflict):
+            raise

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from kai_solver.cluster.api import Api, ApiError, Object, key_of, meta
 from kai_solver.cluster.binding import BindError, FenceError, Seat
+from kai_solver.cluster.locking import if_there
 from kai_solver.cluster.patience import Patience, after_news
 from kai_solver.cluster.resources import CONFIG_MAPS, NODES, PODS, Resource
 from kai_solver.cluster.store import Store
@@ -143,13 +144,13 @@ class Sharing:
         """Take the labels off the pod, and give back devices that nobody else uses."""
         with self._lock:
             self._flying.pop(seat.key, None)
-        pod = self.store.get(PODS, seat.key)
-        if pod is not None and meta(pod).get("uid") == seat.uid and gpu_label_names(pod):
-            with suppress(ApiError):
-                off = dict.fromkeys(gpu_label_names(pod))
-                self.api.patch(PODS, seat.namespace, seat.name, {"metadata": {"labels": off}})
-        with suppress(ApiError):
-            self.collect(seat.node)
+        pod = self.store.get(PODS, seat.key) or {}
+        labels = gpu_label_names(pod) | group_labels(seat.groups)  # no watch may have shown yet that we wrote them
+        if labels and meta(pod).get("uid") == seat.uid:
+            with if_there():
+                body = {"metadata": {"uid": seat.uid, "labels": dict.fromkeys(labels)}}
+                self.api.patch(PODS, seat.namespace, seat.name, body)
+        self.collect(seat.node)
 
     def _pod(self, seat: Seat) -> Object:
         pod = self.store.get(PODS, seat.key)

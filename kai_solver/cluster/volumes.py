@@ -5,14 +5,12 @@ the claim (``claimRef``); where there is none the claim is annotated with the no
 provisioner that cannot takes the annotation off again.
 """
 
-import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from kai_solver.cluster.api import Api, ApiError, Object, key_of, meta, version_of
 from kai_solver.cluster.binding import BindError, Seat
-from kai_solver.cluster.locking import locking
+from kai_solver.cluster.locking import if_there, locking
 from kai_solver.cluster.patience import Patience
 from kai_solver.cluster.resources import (
     NODES,
@@ -38,12 +36,13 @@ class Volumes:
     api: Api
     store: Store
     patience: Patience
-    _asked: dict[tuple[str, str], str] = field(default_factory=dict)
-    """By pod and claim that we asked for: the volume kept for it, or empty where one is to be made."""
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _asked: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By pod (its uid) and claim that we asked for: the volume kept for it, or empty where one is to be made."""
 
     def concerns(self, seat: Seat) -> bool:
-        """Whether a claim of the pod has no volume yet."""
+        """Whether a claim of the pod has no volume yet, or was asked for, which may have to be taken back."""
+        if seat.uid in self._asked:
+            return True
         try:
             return any(not _is_bound(self.store.get(PERSISTENT_VOLUME_CLAIMS, key)) for key in self._claims(seat))
         except InputError:
@@ -66,23 +65,18 @@ class Volumes:
         being_made = {key for key in keys if self._ask(seat, key)}
         if not self.patience.until(lambda: all(self._is_done(seat, key, key in being_made) for key in keys)):
             raise BindError(f"its volumes were not bound within {self.patience.limit_s:.0f} s")
-        with self._lock:
-            for key in keys:
-                self._asked.pop((seat.key, key), None)
+        self._asked.pop(seat.uid, None)
 
     def undo(self, seat: Seat) -> None:
-        """Take back what was asked for and not done; volumes that are bound stay the claims'."""
-        for key in self._claims(seat):
-            with self._lock:
-                volume = self._asked.pop((seat.key, key), None)
-            claim = self.store.get(PERSISTENT_VOLUME_CLAIMS, key)
-            if volume is None or claim is None or _is_bound(claim):
-                continue
-            with suppress(ApiError):
-                if volume:
+        """Take back what was asked for and not done, also where the pod is gone; bound volumes stay the claims'."""
+        for key, volume in self._asked.get(seat.uid, {}).items():
+            with if_there():
+                claim = self._claim(key)  # no watch may have shown yet what was done
+                if volume and not _is_bound(claim):
                     self._let_go(volume, str(meta(claim).get("uid")))
-                else:
-                    self._select(key, "")
+                elif not volume:
+                    self._deselect(key, seat.node)
+        self._asked.pop(seat.uid, None)
 
     def _claims(self, seat: Seat) -> tuple[str, ...]:
         pod = self.store.get(PODS, seat.key)
@@ -98,8 +92,9 @@ class Volumes:
             return True
         if selected:
             raise BindError(f'the volume of claim "{key}" is being made for node {selected!r}')
-        if (seat.key, key) in self._asked:
-            return not self._asked[seat.key, key]  # asked before; what became of it `_is_done` says
+        before = self._asked.get(seat.uid, {}).get(key)
+        if before is not None:
+            return not before  # what became of it `_is_done` says
         name = Raw(claim).text("spec.storageClassName")
         kind = self.store.get(STORAGE_CLASSES, name)
         if kind is None or Raw(kind).text("volumeBindingMode") != "WaitForFirstConsumer":
@@ -109,22 +104,38 @@ class Volumes:
             if Raw(kind).text("provisioner") == MAKES_NONE:
                 raise BindError(f'no volume of class {name!r} is free for claim "{key}" on node {seat.node!r}')
             self._select(key, seat.node)
-        with self._lock:
-            self._asked[seat.key, key] = volume
+        self._asked.setdefault(seat.uid, {})[key] = volume
         return not volume
 
+    def _claim(self, key: str) -> Object:
+        """The claim as the server has it."""
+        namespace, _, name = key.partition("/")
+        return self.api.get(PERSISTENT_VOLUME_CLAIMS, namespace, name)
+
     def _select(self, key: str, node: str) -> None:
-        """Write the node on the claim, or take it off where ``node`` is empty; nobody else's is overwritten."""
+        """Write the node on the claim; nobody else's is overwritten."""
 
         def write(claim: Object) -> None:
             selected = _selected(claim)
-            if node and selected not in ("", node):
+            if selected not in ("", node):
                 raise BindError(f'the volume of claim "{key}" is being made for node {selected!r}')
-            metadata = {"resourceVersion": version_of(claim), "annotations": {SELECTED_NODE: node or None}}
-            self.api.patch(PERSISTENT_VOLUME_CLAIMS, namespace, name, {"metadata": metadata})
+            self._mark(claim, node)
 
-        namespace, _, name = key.partition("/")
-        locking(lambda: self.api.get(PERSISTENT_VOLUME_CLAIMS, namespace, name), write)
+        locking(lambda: self._claim(key), write)
+
+    def _deselect(self, key: str, node: str) -> None:
+        """Take the node off the claim again, unless it is bound by now or waits for another node."""
+
+        def write(claim: Object) -> None:
+            if _selected(claim) == node and not _is_bound(claim):
+                self._mark(claim, None)
+
+        locking(lambda: self._claim(key), write)
+
+    def _mark(self, claim: Object, node: str | None) -> None:
+        namespace, _, name = key_of(claim).partition("/")
+        metadata = {"resourceVersion": version_of(claim), "annotations": {SELECTED_NODE: node}}
+        self.api.patch(PERSISTENT_VOLUME_CLAIMS, namespace, name, {"metadata": metadata})
 
     # -- volumes that are there already --------------------------------------------------------------------------------
 
@@ -213,8 +224,7 @@ class Volumes:
 
     def _check_not_given_up(self, seat: Seat, key: str) -> None:
         """Ask the server itself: the store may lag behind our annotation, and a quick refusal shows in no look."""
-        namespace, _, name = key.partition("/")
-        claim = self.api.get(PERSISTENT_VOLUME_CLAIMS, namespace, name)
+        claim = self._claim(key)
         if not _selected(claim) and not _is_bound(claim):
             raise BindError(f'no volume could be made for claim "{key}" on node {seat.node!r}')
 

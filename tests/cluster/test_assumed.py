@@ -37,6 +37,28 @@ def test_an_eviction_counts_until_the_pod_is_being_deleted() -> None:
     assert len(assumed) == 0
 
 
+def test_who_leaves_has_its_place_until_it_is_gone() -> None:
+    assumed = Assumed()
+    assumed.bound("n/p", "u", "n1", 0.0, groups=("g",))
+    assumed.leaves("n/p", "u", 1.0, certain=True)
+    (seen,) = assumed.overlay([pod()], 1e6)
+    assert seen["spec"]["nodeName"] == "n1", "the watch has not shown the binding yet, and its GPUs are not free"
+    assert seen["metadata"]["labels"] == {"runai-gpu-group": "g"}
+    assert "deletionTimestamp" in seen["metadata"]
+    bound = pod()
+    bound["spec"]["nodeName"] = "n1"
+    assert "deletionTimestamp" in assumed.overlay([bound], 1e6)[0]["metadata"], "that it leaves is not shown either"
+    assert assumed.overlay([pod(deletionTimestamp="2026-01-01T00:00:00Z")], 1e6)
+    assert len(assumed) == 0
+
+
+def test_another_pod_of_that_name_has_another_place() -> None:
+    assumed = Assumed()
+    assumed.bound("n/p", "the one before", "n1", 0.0)
+    assumed.leaves("n/p", "u", 1.0)
+    assert "nodeName" not in assumed.overlay([pod()], 2.0)[0]["spec"]
+
+
 def test_another_pod_of_that_name_is_another_pod() -> None:
     assumed = Assumed()
     assumed.bound("n/p", "u", "n1", 0.0)

@@ -177,6 +177,24 @@ def test_one_that_fails_for_good_releases_the_rest() -> None:
     assert "Forbidden" in {seat.name: why for seat, why in outcome.failed}["p3"]
 
 
+def test_who_is_released_has_its_place_until_it_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watch has shown neither the bindings nor the deletions, and pods have their grace."""
+    bench = Bench()
+    waiting, delete, during = bench.api.page(PODS).items, bench.api.delete, list[list[str]]()
+
+    def places() -> list[str]:
+        return [pod["spec"].get("nodeName", "") for pod in bench.assumed.overlay(waiting, bench.binder.clock())]
+
+    def deleting(*words: Any, **more: Any) -> None:
+        during.append(places())
+        delete(*words, **more)
+
+    monkeypatch.setattr(bench.api, "delete", deleting)
+    bench.api.before = lambda name: ApiError(403, "Forbidden") if name == "p3" else None
+    assert bench.run().released
+    assert [*during, places()] == [["node0", "node1", "node2", ""]] * 4
+
+
 def test_an_elastic_rest_may_fail_alone() -> None:
     bench = Bench()
     bench.api.before = lambda name: ApiError(404, "NotFound") if name == "p3" else None
@@ -250,6 +268,32 @@ def test_nothing_is_bound_before_everything_is_prepared() -> None:
     assert "volume" in {seat.name: why for seat, why in outcome.failed}["p2"]
 
 
+def test_what_the_server_would_not_take_back_is_taken_back_later() -> None:
+    class Refusing(Step):
+        def undo(self, seat: Seat) -> None:
+            if seat.name == "p1" and refusals:
+                raise refusals.pop()
+            super().undo(seat)
+
+    refusals = [ApiError(503, "busy"), ApiError(0, "reset")]
+    step = Refusing("p2")
+    bench = Bench(step)
+    assert len(bench.run().failed) == 4
+    assert sorted(step.undone) == ["p1", "p2", "p3"]
+    assert len(bench.slept) == 2
+
+
+def test_what_nobody_can_take_back_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refusing(Step):
+        def undo(self, seat: Seat) -> None:
+            raise ApiError(503 if seat.name == "p1" else 403, "no")
+
+    monkeypatch.setattr(binding, "TRY_S", 0.0)
+    bench = Bench(Refusing("p2"))
+    assert len(bench.run().failed) == 4
+    assert len(bench.assumed) == 0
+
+
 def test_what_was_prepared_stays_for_those_that_are_bound() -> None:
     step = Step("p3")
     bench = Bench(step)
@@ -266,7 +310,7 @@ def test_a_fault_of_our_own_leaves_no_gang_open() -> None:
     bench = Bench(step)
     assert len(bench.run().failed) == 4
     assert len(bench.assumed) == 0
-    assert step.undone == ["p1", "p2", "p3"], "devices that were assumed would be lost to all"
+    assert sorted(step.undone) == ["p1", "p2", "p3"], "devices that were assumed would be lost to all"
     assert bench.binder.resting.now() == {"n/g"}, "or it would be tried in every cycle"
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from kai_solver.cluster.api import ApiError, Object
 from kai_solver.cluster.binding import BindError, Seat
-from kai_solver.cluster.devices import FINALIZER, Devices
+from kai_solver.cluster.devices import FINALIZER, Devices, is_allocated
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import DEVICE_CLASSES, RESOURCE_CLAIMS, Resource
 from kai_solver.domain import Allotted
@@ -182,9 +182,11 @@ def test_what_is_undone_is_assumed_no_longer() -> None:
     assert bench.devices.overlay(claims, 0.0) is claims
 
 
-def test_undoing_never_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_given_back_counts_as_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watch has not shown the allocation: who would be given the device now would share it."""
     bench = Bench()
     seat = bench.user()
+    bench.devices.assume(seat)
     bench.devices.prepare(seat)
 
     def refuse(*_: Any, **__: Any) -> None:
@@ -192,5 +194,38 @@ def test_undoing_never_raises(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with monkeypatch.context() as patched:
         patched.setattr(bench.api, "get", refuse)
-        bench.devices.undo(seat)
+        with pytest.raises(ApiError):
+            bench.devices.undo(seat)
     assert bench.given() == ["gpu-0"]
+    assert all(map(is_allocated, bench.devices.overlay(bench.store.all(RESOURCE_CLAIMS), 0.0)))
+    bench.devices.undo(seat)
+    assert bench.given() == []
+    assert not any(map(is_allocated, bench.devices.overlay(bench.store.all(RESOURCE_CLAIMS), 0.0)))
+
+
+def test_a_claim_that_is_gone_is_given_back() -> None:
+    bench = Bench()
+    seat = bench.user()
+    bench.devices.prepare(seat)
+    bench.api.patch(RESOURCE_CLAIMS, "n", "c", {"metadata": {"finalizers": None}})
+    bench.api.delete(RESOURCE_CLAIMS, "n", "c")
+    bench.devices.undo(seat)
+
+
+def test_what_was_allocated_by_a_try_whose_answer_got_lost_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    seat, patch = bench.user(), bench.api.patch
+
+    def lose(*words: Any, **more: Any) -> Object:
+        found = patch(*words, **more)
+        if more.get("subresource") == "status":
+            raise ApiError(0, "reset")
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bench.api, "patch", lose)
+        with pytest.raises(ApiError):
+            bench.devices.prepare(seat)
+    bench.devices.prepare(seat)
+    bench.devices.undo(seat)
+    assert (bench.given(), bench.users()) == ([], [])

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kai_solver.cluster.api import Object
+from kai_solver.cluster.api import ApiError, Object
 from kai_solver.cluster.binding import BindError, Seat
 from kai_solver.cluster.extended import AGAIN_S, Extended
 from kai_solver.cluster.memory import MemoryApi
@@ -149,6 +149,8 @@ def test_until_the_watch_shows_it_a_cycle_sees_it_all_the_same() -> None:
     name = bench.claims()[0]["metadata"]["name"]
     assert bench.overlaid() == (name, [f"{name}: 2"]), "the watch has shown neither"
     bench.see()
+    assert bench.overlaid() == (name, [f"{name}: 2"])
+    bench.bind(seat)
     pods = bench.store.all(PODS)
     assert bench.extended.pods(pods, 0.0) is pods
     assert bench.overlaid() == (name, [f"{name}: 2"])
@@ -165,6 +167,64 @@ def test_what_could_not_be_bound_is_taken_away() -> None:
     assert bench.claims() == []
     assert bench.told() is None
     bench.extended.undo(seat)
+
+
+def test_what_could_not_be_bound_is_taken_away_though_the_watch_has_shown_it_long_since() -> None:
+    bench = Bench()
+    seat = bench.seat(1)
+    bench.extended.assume(seat)
+    bench.extended.prepare(seat)
+    bench.see()
+    assert bench.overlaid()[0] == bench.claims()[0]["metadata"]["name"]
+    bench.extended.undo(seat)  # another pod of its gang had to wait for a volume, in vain
+    assert (bench.claims(), bench.told()) == ([], None)
+
+
+class Losing(MemoryApi):
+    """Does what it is asked to do to the status of ``kind``, once without an answer; or does nothing at all."""
+
+    kind: Resource | None = None
+    away = False
+
+    def patch(self, resource: Resource, namespace: str, name: str, body: Any, **words: Any) -> Object:
+        if self.away:
+            raise ApiError(503, "away")
+        found = super().patch(resource, namespace, name, body, **words)
+        if resource == self.kind and words.get("subresource") == "status":
+            self.kind = None
+            raise ApiError(0, "reset")
+        return found
+
+
+@pytest.mark.parametrize("kind", [RESOURCE_CLAIMS, PODS])
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_claim_whose_answer_got_lost_is_no_reason_for_another(kind: Resource, is_seen: bool) -> None:
+    bench = Bench(api := Losing())
+    seat = bench.seat(1)
+    bench.extended.assume(seat)
+    api.kind = kind
+    with pytest.raises(ApiError):
+        bench.extended.prepare(seat)
+    if is_seen:
+        bench.see()
+    bench.extended.prepare(seat)
+    (claim,) = bench.claims()
+    assert bench.told()["resourceClaimName"] == claim["metadata"]["name"]
+    bench.extended.undo(seat)
+    assert (bench.claims(), bench.told()) == ([], None)
+
+
+def test_what_cannot_be_taken_away_is_not_forgotten() -> None:
+    bench = Bench(api := Losing())
+    seat = bench.seat(1)
+    bench.extended.prepare(seat)
+    api.away = True
+    with pytest.raises(ApiError):
+        bench.extended.undo(seat)
+    assert bench.overlaid()[1]
+    api.away = False
+    bench.extended.undo(seat)
+    assert (bench.claims(), bench.told()) == ([], None)
 
 
 def test_a_server_without_the_feature_gate_is_known_by_what_it_does_not_keep() -> None:

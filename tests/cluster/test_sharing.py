@@ -163,6 +163,23 @@ def test_undoing_leaves_what_others_use() -> None:
     assert bench.labels("q") == {}
 
 
+def test_labels_that_no_watch_has_shown_are_taken_off() -> None:
+    bench = Bench()
+    seat = bench.ready("p", "g", "h")
+    assert "labels" not in bench.store.get(PODS, "n/p")["metadata"]  # type: ignore[index]
+    bench.sharing.undo(seat)
+    assert bench.labels("p") == {}
+
+
+def test_labels_of_another_pod_of_that_name_stay() -> None:
+    bench = Bench()
+    seat = bench.ready("p", "g")
+    bench.api.delete(PODS, "n", "p")
+    bench.api.create(PODS, "n", {"metadata": {"name": "p", "labels": {"runai-gpu-group": "g"}}, "spec": {}})
+    bench.sharing.undo(seat)
+    assert bench.labels("p") == {"runai-gpu-group": "g"}
+
+
 def test_a_node_that_refuses_ends_the_waiting() -> None:
     bench = Bench(after_s=-1)
 

@@ -51,6 +51,9 @@ class Bench(World):
         self.api.patch(PERSISTENT_VOLUME_CLAIMS, "n", name, {"spec": {"volumeName": volume}})
         self.api.patch(PERSISTENT_VOLUME_CLAIMS, "n", name, {"status": {"phase": "Bound"}}, subresource="status")
 
+    def pods(self) -> list[Object]:
+        return self.api.page(PODS).items
+
     def selected(self) -> str:
         annotations = self.api.get(PERSISTENT_VOLUME_CLAIMS, "n", "data")["metadata"].get("annotations") or {}
         return str(annotations.get(SELECTED, ""))
@@ -129,6 +132,67 @@ def test_a_store_that_lags_is_no_refusal() -> None:
     bench.while_waiting = lambda now_s: bench.provision() if now_s > 5 else None
     bench.volumes.prepare(seat)
     assert bench.selected() == "a"
+
+
+def test_what_was_asked_for_a_pod_that_is_gone_is_taken_back() -> None:
+    """Its successor of the same name, and claim, may find its place elsewhere."""
+    bench = Bench()
+    seat = bench.user()
+    bench.while_waiting = lambda now_s: bench.api.delete(PODS, "n", "p") if bench.pods() else None
+    with pytest.raises(BindError, match="the pod is gone"):
+        bench.volumes.prepare(seat)
+    assert bench.volumes.concerns(seat)
+    bench.volumes.undo(seat)
+    assert bench.selected() == ""
+    assert not bench.volumes.concerns(seat)
+    bench.while_waiting = lambda _: bench.provision("2")
+    bench.volumes.prepare(bench.user("p", "b"))
+
+
+def test_what_others_asked_for_meanwhile_is_not_taken_back() -> None:
+    bench = Bench()
+    seat = bench.user()
+    other = {"metadata": {"annotations": {SELECTED: "b"}}}
+    bench.while_waiting = lambda _: bench.api.patch(PERSISTENT_VOLUME_CLAIMS, "n", "data", other)
+    with pytest.raises(BindError):
+        bench.volumes.prepare(seat)
+    bench.volumes.undo(seat)
+    assert bench.selected() == "b"
+
+
+@pytest.mark.parametrize("provisioner", ["csi.example.org", "kubernetes.io/no-provisioner"])
+def test_a_volume_that_was_bound_while_nobody_saw_it_stays(provisioner: str) -> None:
+    bench = Bench(provisioner)
+    bench.volume("one", zone="1")
+    seat = bench.user()
+    bench.sees_from_s = 1000
+
+    def bind(now_s: float) -> None:
+        bench.finish("one")
+
+    bench.while_waiting = bind
+    with pytest.raises(BindError):
+        bench.volumes.prepare(seat)
+    bench.volumes.undo(seat)
+    assert bench.holders() == {"one": "data"}
+
+
+def test_what_cannot_be_taken_back_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    seat = bench.user()
+    with pytest.raises(BindError):
+        bench.volumes.prepare(seat)
+
+    def refuse(*_: Any, **__: Any) -> Object:
+        raise ApiError(503, "away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bench.api, "patch", refuse)
+        with pytest.raises(ApiError):
+            bench.volumes.undo(seat)
+    assert bench.selected() == "a"
+    bench.volumes.undo(seat)
+    assert bench.selected() == ""
 
 
 def test_a_free_volume_is_kept_the_smallest_that_the_node_reaches() -> None:
