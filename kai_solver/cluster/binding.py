@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, wait
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 from tenacity import (
@@ -79,23 +79,29 @@ class Seat:
 class GangSeats:
     """Pods of one gang that are bound together.
 
-    ``needed``: how many of them must be bound, or none may stay: what the gang lacks of its minimum.
+    ``needed``: how many of them must be bound, or none may stay: what the gang lacks of its minimum. ``ran``: whether
+    other pods of it had their places when that was decided.
     """
 
     gang: str
     seats: tuple[Seat, ...]
     needed: int
+    ran: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class GangBound:
-    """What became of it: pods bound, why others were not, whether the bound ones were released again."""
+    """What became of it: pods bound, why others were not, whether the bound ones were released again.
+
+    ``ran``: as `GangSeats` has it.
+    """
 
     gang: str
     bound: tuple[Seat, ...]
     failed: tuple[tuple[Seat, str], ...] = ()
     released: bool = False
     seconds: float = 0.0
+    ran: bool = False
 
 
 class Preparation(Protocol):
@@ -285,10 +291,12 @@ class Binder:
             self._forget(gang.seats)
             raise
         finally:
-            with self._lock:
-                self._open.discard(gang.gang)
-            self.ended(gang.gang)
-            self.done(GangBound(outcome.gang, outcome.bound, outcome.failed, outcome.released, self.clock() - began_s))
+            try:  # whoever is told must hear of it before a cycle sees that it is over
+                self.done(replace(outcome, seconds=self.clock() - began_s, ran=gang.ran))
+            finally:
+                with self._lock:
+                    self._open.discard(gang.gang)
+                self.ended(gang.gang)
 
     def _remembered(self, gang: GangSeats) -> GangBound:
         """Bind; a gang that could not be bound, or not whole, rests."""

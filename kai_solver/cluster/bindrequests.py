@@ -27,6 +27,8 @@ from kai_solver.units import MILLI
 NODE = "selected-node"
 LONGEST_LABEL = 63
 LOOK_S = 10.0
+UNSEEN_S = 2.0
+"""A request that no watch has shown for so long is asked for: it may be gone, and would be waited for till the end."""
 
 
 @dataclass(slots=True)
@@ -97,11 +99,11 @@ class BindRequests:
         """Wait until all are bound, or fewer than ``needed`` can be; why those are not that are not, by pod."""
         open_ = {seat.key: seat for seat in seats}
         failed: dict[str, str] = {}
-        seen: set[str] = set()
+        unseen = dict.fromkeys(open_, self.patience.monotonic() + UNSEEN_S)
 
         def is_over() -> bool:
             for key, seat in list(open_.items()):
-                said = self._look(seat, seen)
+                said = self._look(seat, unseen)
                 if said is not None:
                     del open_[key]
                     failed.update({key: said} if said else {})
@@ -128,8 +130,11 @@ class BindRequests:
         with self._lock:
             self._made.pop(seat.key, None)
 
-    def _look(self, seat: Seat, seen: set[str]) -> str | None:
-        """Why the pod was not bound, empty where it was; None where nobody knows yet. ``seen``: requests shown."""
+    def _look(self, seat: Seat, unseen: dict[str, float]) -> str | None:
+        """Why the pod was not bound, empty where it was; None where nobody knows yet.
+
+        ``unseen``: when requests that no watch has shown are asked for.
+        """
         pod = self.store.get(PODS, seat.key)
         if pod is None or _uid(pod) != seat.uid or meta(pod).get("deletionTimestamp"):
             return "the pod is gone"
@@ -140,11 +145,22 @@ class BindRequests:
             uid = self._made.get(seat.key, "")
         request = self.store.get(BIND_REQUESTS, seat.key)
         if request is None or _uid(request) != uid:
-            return "its BindRequest was deleted" if seat.key in seen else None
-        seen.add(seat.key)
+            return "its BindRequest was deleted" if self._is_gone(seat, uid, unseen) else None
+        unseen.pop(seat.key, None)
         if is_given_up(Raw(request)):
             return f"KAI's binder could not: {Raw(request).text('status.reason') or 'it does not say why'}"
         return None
+
+    def _is_gone(self, seat: Seat, uid: str, unseen: dict[str, float]) -> bool:
+        """Whether a request that the store does not have is gone, and not only to be shown yet."""
+        now_s = self.patience.monotonic()
+        if now_s < unseen.get(seat.key, 0.0):
+            return False
+        unseen[seat.key] = now_s + UNSEEN_S
+        try:
+            return _uid(self.api.get(BIND_REQUESTS, seat.namespace, seat.name)) != uid
+        except ApiError as error:
+            return error.is_missing
 
     # -- what is asked -------------------------------------------------------------------------------------------------
 

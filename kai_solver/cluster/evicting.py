@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
-from kai_solver.cluster.api import Api, ApiError
+from kai_solver.cluster.api import Api, ApiError, meta
 from kai_solver.cluster.assumed import Assumed
 from kai_solver.cluster.resources import PODS
 from kai_solver.kubeobjects.raw import format_time
@@ -211,7 +211,19 @@ class Evictor:
             "metadata": {"name": departure.name, "namespace": departure.namespace},
             "deleteOptions": {"preconditions": {"uid": departure.uid}},
         }
-        self.api.create(PODS, departure.namespace, body, subresource="eviction")
+        try:
+            self.api.create(PODS, departure.namespace, body, subresource="eviction")
+        except ApiError as error:
+            if not (error.is_unclear and self._is_leaving(departure)):
+                raise
+
+    def _is_leaving(self, departure: Departure) -> bool:
+        """Whether the pod leaves, or is gone: only the answer got lost. Else it stays, as far as can be seen."""
+        try:
+            pod = meta(self.api.get(PODS, departure.namespace, departure.name))
+        except ApiError as error:
+            return error.is_missing
+        return bool(pod.get("deletionTimestamp")) or departure.uid not in ("", pod.get("uid"))
 
     def _tell(self, departure: Departure, status: str, reason: str, message: str) -> None:
         """Say on the pod whether it is to leave, and why."""

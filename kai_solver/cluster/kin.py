@@ -1,7 +1,8 @@
 """Who made our pods: owners of kinds that we know are watched, others are asked for one by one, and kept.
 
 A pod may be seen before who made it: the watches of two kinds are not in step, and an owner of an unknown kind has to
-be asked for. Until its owners are known it is kept from the cycles, for a moment: its gang may need more than itself.
+be asked for. Until its owners are known it is kept from the cycles: its gang may need more than itself. Whoever a watch
+does not show is asked for after a moment, too: a watch that begins anew may be behind for long.
 """
 
 import queue
@@ -25,7 +26,7 @@ from kai_solver.kubeobjects.owners import OWNER_KINDS
 _LOG = structlog.get_logger(__name__)
 
 COMES_WITHIN_S = 2.0
-"""How long an owner that its watch does not show is waited for; after that it is gone."""
+"""How long an owner that its watch does not show is waited for; after that the server is asked whether it is gone."""
 
 REFUSED_S = 300.0
 """How long a kind that may not be read, or is not installed, is not asked for again."""
@@ -123,7 +124,8 @@ class Kin:
     def objects(self) -> tuple[Object, ...]:
         """All owners that are known."""
         watched = (value for resource in self.kinds for value in self._store.all(resource))
-        return (*watched, *(value for value in self._read.copy().values() if value is not None))
+        read = (value for value in self._read.copy().values() if value is not None)
+        return (*watched, *(value for value in read if not self._is_shown(value)))
 
     def is_settled(self) -> bool:
         """Whether owners of all pods that were there at first are known, as far as they can be; asks for the rest.
@@ -183,7 +185,7 @@ class Kin:
 
         Who cannot be known is told of once for its kind, and is as if it were not there.
         """
-        found = None
+        found, was_watched = None, reference.group_kind in self._watched
         try:
             found = self._ask(reference)
         except ApiError as error:
@@ -195,7 +197,7 @@ class Kin:
         finally:
             self._asked.discard(reference.uid)
         self._again.pop(reference.uid, None)
-        if reference.group_kind not in self._watched:
+        if was_watched or reference.group_kind not in self._watched:  # what is watched from now on is shown
             self._used.add(reference.uid)
             self._read[reference.uid] = found
         return True
@@ -209,6 +211,8 @@ class Kin:
     def _ask(self, reference: Reference) -> Object | None:
         """The owner; None where it is gone, its kind is not installed, or is watched from now on."""
         group, kind = reference.group_kind
+        if (group, kind) in self._watched:
+            return self._listed(self._watched[group, kind], reference)
         served = self._served(reference.api_version, kind)
         if served is None:
             self._refuse(reference, NOT_INSTALLED)
@@ -221,6 +225,12 @@ class Kin:
         found = self._api.get(served, reference.namespace, reference.name)
         self._whys.pop(reference.group_kind, None)
         return trimmed(served, found) if meta(found).get("uid") == reference.uid else None
+
+    def _listed(self, resource: Resource, reference: Reference) -> Object | None:
+        """An owner of a watched kind, by the right to list it."""
+        namespace = reference.namespace if resource.namespaced else ""
+        items = self._api.page(resource, namespace=namespace, name=reference.name).items
+        return next((trimmed(resource, item) for item in items if meta(item).get("uid") == reference.uid), None)
 
     def _served(self, api_version: str, kind: str) -> Resource | None:
         return next((found for found in self._api.served(api_version) if found.kind == kind), None)
@@ -280,7 +290,13 @@ class Kin:
             return True, None
         resource = PODS if kind == ("", "Pod") else self._watched.get(kind)
         if resource is not None:
-            return self._stored(resource, reference)
+            found = self._stored(resource, reference)
+            if found is not None:
+                return True, found
+            if self._may_come(resource, reference):
+                return False, None
+            if resource == PODS:
+                return True, None  # gone: it came before its pods, by the same watch
         if reference.uid in self._read:
             self._used.add(reference.uid)
             return True, self._read[reference.uid]
@@ -292,16 +308,27 @@ class Kin:
             self._queue.put(reference)
         return False, None
 
-    def _stored(self, resource: Resource, reference: Reference) -> tuple[bool, Object | None]:
+    def _stored(self, resource: Resource, reference: Reference) -> Object | None:
+        """The owner as its watch shows it."""
         key = f"{reference.namespace}/{reference.name}" if resource.namespaced else reference.name
         found = self._store.get(resource, key)
-        if found is not None and meta(found).get("uid") == reference.uid:
-            self._missing.pop(reference.uid, None)
-            return True, found
+        if found is None or meta(found).get("uid") != reference.uid:
+            return None
+        self._missing.pop(reference.uid, None)
+        return found
+
+    def _may_come(self, resource: Resource, reference: Reference) -> bool:
+        """Whether its watch may show it in a moment."""
         if not self._store.is_synced((resource,)):
-            return False, None
+            return True
         since_s = self._missing.setdefault(reference.uid, self._monotonic())
-        return self._monotonic() - since_s >= COMES_WITHIN_S, None
+        return self._monotonic() - since_s < COMES_WITHIN_S
+
+    def _is_shown(self, value: Object) -> bool:
+        """Whether the watch of its kind shows by now what was asked for."""
+        resource = self._watched.get((group_of(str(value.get("apiVersion", ""))), str(value.get("kind", ""))))
+        stored = self._store.get(resource, key_of(value)) if resource is not None else None
+        return stored is not None and meta(stored).get("uid") == meta(value).get("uid")
 
     def _tidy(self) -> None:
         """Forget now and then who is not referred to any more."""

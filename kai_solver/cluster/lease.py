@@ -134,7 +134,9 @@ class Lease:
             return self._create()
         spec = _spec(current)
         if spec.get("holderIdentity") == self.identity:
-            return self._renewed(current, {})
+            # A conflict is no loss: a renewal whose answer got lost may arrive late. Who holds it is read again.
+            self._write(current, self._terms())
+            return True
         record = (spec.get("holderIdentity"), spec.get("renewTime"), spec.get("leaseTransitions"))
         if record != self._seen.record:
             self._seen = _Seen(record, now_s)
@@ -142,7 +144,7 @@ class Lease:
         if spec.get("holderIdentity") and now_s < self._seen.at_s + live_s:
             return False
         transitions = int(spec.get("leaseTransitions") or 0) + 1
-        return self._renewed(current, {"acquireTime": self._stamp(), "leaseTransitions": transitions})
+        return self._taken(current, {"acquireTime": self._stamp(), "leaseTransitions": transitions})
 
     def _create(self) -> bool:
         spec = {**self._terms(), "acquireTime": self._stamp(), "leaseTransitions": 0}
@@ -155,7 +157,7 @@ class Lease:
             raise
         return True
 
-    def _renewed(self, current: Object, changes: dict[str, Any]) -> bool:
+    def _taken(self, current: Object, changes: dict[str, Any]) -> bool:
         try:
             self._write(current, self._terms() | changes)
         except ApiError as error:

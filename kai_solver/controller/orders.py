@@ -57,7 +57,8 @@ def orders_of(snapshot: Snapshot, plan: Plan, has_group: Callable[[str], bool] =
 
 def _seats(gang: Gang, binds: list[Bind], pods: Mapping[str, Pod], has_group: bool, groups: Groups) -> GangSeats:
     seats = tuple(_seat(bind, pods[bind.pod], gang.name if has_group else "", groups) for bind in binds)
-    return GangSeats(gang.key, seats, min(_needed(gang, len(seats)), len(seats)))
+    ran = any(pod.status.is_active for pod in gang.pods)
+    return GangSeats(gang.key, seats, min(_needed(gang, len(seats)), len(seats)), ran)
 
 
 def _needed(gang: Gang, seats: int) -> int:

@@ -12,7 +12,7 @@ import pytest
 from kai_solver.cluster.api import ApiError, Object
 from kai_solver.cluster.assumed import Assumed
 from kai_solver.cluster.binding import Binder, GangBound, GangSeats, Seat
-from kai_solver.cluster.bindrequests import BindRequests, Reckoned, claim_names, unfinished
+from kai_solver.cluster.bindrequests import UNSEEN_S, BindRequests, Reckoned, claim_names, unfinished
 from kai_solver.cluster.devices import Devices
 from kai_solver.cluster.resources import BIND_REQUESTS, NODES, PODS, RESOURCE_CLAIMS, Resource
 from kai_solver.domain import Allotted
@@ -261,6 +261,32 @@ def test_what_others_do_meanwhile_ends_the_waiting(what: str) -> None:
     wanted = {"deleted": "the pod is gone", "elsewhere": "on node 'b' already", "request": "BindRequest was deleted"}
     assert wanted[what] in why
     assert bench.now_s < 3
+
+
+def test_a_request_that_was_deleted_before_any_watch_showed_it_ends_the_waiting() -> None:
+    bench = Bench()
+    bench.sees_from_s = 1000
+    bench.answer = lambda request: bench.api.delete(BIND_REQUESTS, "n", request["metadata"]["name"])
+    ((_, why),) = bench.run(bench.seat()).failed
+    assert why == "its BindRequest was deleted"
+    assert bench.now_s == pytest.approx(UNSEEN_S, abs=0.5)
+
+
+def test_a_watch_that_is_behind_is_no_deletion(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    bench.sees_from_s = 9
+    get, asked = bench.api.get, list[float]()
+
+    def slow(resource: Resource, namespace: str, name: str) -> Object:
+        if resource == BIND_REQUESTS:
+            asked.append(bench.now_s)
+            if len(asked) == 1:
+                raise ApiError(503, "later")
+        return get(resource, namespace, name)
+
+    monkeypatch.setattr(bench.api, "get", slow)
+    assert bench.run(bench.seat()).bound
+    assert len(asked) == 4, "now and then"
 
 
 def test_who_stops_leading_takes_nothing_back() -> None:

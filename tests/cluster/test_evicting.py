@@ -172,6 +172,43 @@ class Noting(MemoryApi):
         return super().patch(resource, namespace, name, body, **options)
 
 
+@pytest.mark.parametrize("grace_s", [30, 0])
+@pytest.mark.parametrize("status", [0, 408, 504])
+def test_an_answer_that_got_lost_is_no_refusal(status: int, grace_s: int) -> None:
+    """The pod leaves, or is gone: its place is kept, it is told nothing else, and nobody asks again."""
+
+    class Losing(Noting):
+        def create(self, resource: Resource, namespace: str, body: Any, *, subresource: str = "") -> Object:
+            found = super().create(resource, namespace, body, subresource=subresource)
+            if subresource == "eviction":
+                if not grace_s:
+                    self.delete(PODS, "n", "p", grace_s=0)
+                raise ApiError(status, "reset")
+            return found
+
+    api = Losing()
+    evictor = Evictor(api, Assumed(), lambda: True)
+    outcome = evictor.evict(departure("p", uid=running(api, "p")))
+    assert (outcome.refused, outcome.at_s > 0) == ("", True)
+    assert not any("EvictionRefused" in note or "False" in note for note in api.notes)
+    assert not evictor.protected(0.0)
+
+
+@pytest.mark.parametrize("is_away", [True, False])
+def test_who_stays_after_an_answer_that_got_lost_was_refused(monkeypatch: pytest.MonkeyPatch, is_away: bool) -> None:
+    """As far as can be seen: where nobody answers, too, it is decided anew."""
+    api = Noting(refused="eviction")
+
+    def away(*_: Any) -> Object:
+        raise ApiError(0, "reset")
+
+    if is_away:
+        monkeypatch.setattr(api, "get", away)
+    evictor = Evictor(api, Assumed(), lambda: True)
+    assert "Broken" in evictor.evict(departure("p", uid=running(api, "p"))).refused
+    assert evictor.protected(0.0) == {"n/p"}
+
+
 def test_refusals_of_pods_that_nobody_asks_for_any_more_are_forgotten() -> None:
     api, clock = Noting(refused="eviction"), Clock()
     evictor = Evictor(api, Assumed(), lambda: True, clock=clock)

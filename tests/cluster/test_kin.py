@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kai_solver.cluster.api import ApiError, Object
+from kai_solver.cluster.api import ApiError, Object, Page
 from kai_solver.cluster.kin import COMES_WITHIN_S, KEPT_S, LONGEST_AGAIN_S, PATIENCE_S, REFUSED_S, Kin, _is_turn
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import JOBS, PODS, Resource
@@ -27,10 +27,17 @@ class Asked(MemoryApi):
         self.error: ApiError | None = None
 
     def get(self, resource: Resource, namespace: str, name: str) -> Object:
+        self._note(resource, namespace, name)
+        return super().get(resource, namespace, name)
+
+    def page(self, resource: Resource, *, namespace: str = "", name: str = "", **more: Any) -> Page:
+        self._note(resource, namespace, name)
+        return super().page(resource, namespace=namespace, name=name, **more)
+
+    def _note(self, resource: Resource, namespace: str, name: str) -> None:
         self.asked.append(f"{resource.kind} {namespace}/{name}")
         if self.error is not None:
             raise self.error
-        return super().get(resource, namespace, name)
 
 
 class World:
@@ -227,7 +234,43 @@ def test_a_pod_waits_a_moment_for_a_watched_owner_that_is_not_seen_yet() -> None
     world.pod("orphan", {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "gone", "uid": "u"}})
     assert world.seen() == ["p"]
     world.now_s += COMES_WITHIN_S
-    assert world.seen() == ["p", "orphan"]
+    assert world.seen() == ["p"]
+    world.kin.answer_all()
+    assert world.seen() == ["p", "orphan"], "the server says that nobody is there"
+
+
+def test_an_owner_whose_watch_is_behind_is_not_taken_for_gone() -> None:
+    """Its gang would be broken up: each pod for itself, with another queue."""
+    world = World()
+    job = world.make(JOBS, "j")
+    world.pod("p", job)
+    world.seen()
+    world.now_s += COMES_WITHIN_S
+    world.api.error = ApiError(503, "ServiceUnavailable")
+    world.seen()
+    world.kin.answer_all()
+    assert world.seen() == [], "nobody knows yet"
+    world.api.error = None
+    world.now_s += LONGEST_AGAIN_S
+    world.seen()
+    world.kin.answer_all()
+    assert (world.seen(), world.owners()) == (["p"], {"j"})
+    world.store.replace(JOBS, [job])
+    assert [value["metadata"]["name"] for value in world.kin.objects()] == ["j"], "as the watch shows it, and once"
+    assert world.api.asked == ["Job n/j"] * 2
+
+
+def test_who_may_not_list_owners_of_a_kind_is_told_so() -> None:
+    world = World()
+    world.api.error = ApiError(403, "Forbidden", "jobs.batch is forbidden")
+    world.pod("p", world.make(JOBS, "j"))
+    world.seen()
+    world.now_s += COMES_WITHIN_S
+    world.seen()
+    world.kin.answer_all()
+    assert world.seen() == ["p"]
+    (notice,) = world.kin.notices
+    assert "rbac.owners" in notice.text
 
 
 def test_a_kind_that_is_installed_later_is_watched_when_the_first_pod_comes() -> None:

@@ -93,6 +93,30 @@ def test_a_paused_leader_finds_itself_deposed() -> None:
     assert not first.attempt()
 
 
+def test_a_renewal_of_its_own_that_arrives_late_deposes_nobody() -> None:
+    class Late(MemoryApi):
+        """The answer to the last renewal got lost, and the server carries it out between a reading and a writing."""
+
+        delayed = False
+
+        def get(self, resource: Resource, namespace: str, name: str) -> Object:
+            found = super().get(resource, namespace, name)
+            if self.delayed:
+                self.delayed = False
+                self.patch(resource, namespace, name, {"spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}})
+            return found
+
+    api, clock = Late(), Clock()
+    first = candidate(api, "a", clock)
+    first.attempt()
+    clock.now += 2.0
+    api.delayed = True
+    assert first.attempt(), "it leads by its last renewal"
+    clock.now += 9.0
+    assert not first.is_held, "and no longer by this one"
+    assert first.attempt()
+
+
 def test_letting_go_lets_another_begin_at_once() -> None:
     api, clock = MemoryApi(), Clock()
     first, second = candidate(api, "a", clock), candidate(api, "b", clock)

@@ -17,8 +17,8 @@ QUICK: dict[str, Any] = {
     "settle": 0.01,
     "metrics_bind_address": "",
     "health_bind_address": "",
-    "leadership": {"live": 1.0, "renew": 0.7, "retry": 0.1},
 }
+"""The Lease lives as long as it does when installed: a busy machine may well stand still for a second."""
 
 
 def until(condition: Callable[[], bool], limit_s: float = 20.0) -> None:

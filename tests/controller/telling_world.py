@@ -95,7 +95,6 @@ class World:
         end_s = time.monotonic() + 20
         while (self.scheduler.binder.open or self.scheduler.evictor.at_work) and time.monotonic() < end_s:
             time.sleep(0.001)
-        time.sleep(0.01)  # the last outcome is handed over after its gang is no longer open
         return cycle
 
     def told(self) -> list[str]:

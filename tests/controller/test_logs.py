@@ -3,23 +3,12 @@
 import json
 import logging
 import threading
-from collections.abc import Iterator
 
 import pytest
 import structlog
 
 from kai_solver.controller.logs import configure_logs
 from kai_solver.controller.settings import ControllerSettings
-
-
-@pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
-    root, hook = logging.getLogger(), threading.excepthook
-    handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:], threading.excepthook = handlers, hook
-    root.setLevel(level)
-    structlog.reset_defaults()
 
 
 def fail() -> None:

@@ -18,6 +18,7 @@ from kai_solver.domain import (
     GpuRequest,
     Lowered,
     Plan,
+    PodStatus,
     Snapshot,
     ZoneShare,
 )
@@ -34,6 +35,19 @@ def snapshot() -> Snapshot:
     }
     node = {"metadata": {"name": "a"}, "status": {"allocatable": {"nvidia.com/gpu": "2", "pods": "10"}}}
     return snapshot_from_objects(RawObjects(pods=(pod,), nodes=(node,)), now_s=0.0)
+
+
+@pytest.mark.parametrize(
+    ("status", "ran"), [(PodStatus.RUNNING, True), (PodStatus.PENDING, False), (PodStatus.SUCCEEDED, False)]
+)
+def test_a_gang_of_which_pods_have_places_does_not_begin_again(
+    snapshot: Snapshot, status: PodStatus, ran: bool
+) -> None:
+    (gang,) = snapshot.gangs
+    other = replace(gang.pods[0], name="q", status=status)
+    grown = replace(snapshot, gangs=(replace(gang, pods=(*gang.pods, other)),))
+    (order,) = orders_of(grown, Plan(binds=(Bind("n/p", gang.key, "a"),))).binds
+    assert order.ran == ran
 
 
 def annotations(snapshot: Snapshot, **bind: Any) -> dict[str, str]:

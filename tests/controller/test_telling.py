@@ -1,8 +1,11 @@
 """What the cluster is told: what is written, what is not written again, in which order, and by whom."""
 
+import threading
+
 import pytest
 
 from kai_solver.cluster.api import ApiError
+from kai_solver.cluster.binding import Seat
 from kai_solver.cluster.resources import EVENTS, JOBS, POD_GROUPS, PODS, QUEUES
 from tests.controller.telling_world import World
 
@@ -75,6 +78,32 @@ def test_a_pod_group_says_why_it_waits_and_no_longer_once_it_is_placed(world: Wo
     world.node("b")
     world.round()
     assert not world.get(POD_GROUPS, "g")["status"]["schedulingConditions"]
+
+
+def test_a_pod_group_that_we_write_ourselves_says_why_it_waits_once_it_is_there(world: World) -> None:
+    world.node("a", gpus=4)
+    job = world.job("j", size=2, minimum=2)
+    name = f"pg-j-{job['metadata']['uid']}"
+    told = world.round()
+    assert f"create podgroups {name}" in told
+    assert "schedulingConditions" not in world.get(POD_GROUPS, name).get("status", {}), "who waits is told first"
+    told = world.round()
+    assert any("podgroups/status" in note for note in told)
+    assert not any(" pods" in note for note in told), "they are told already"
+    (condition,) = world.get(POD_GROUPS, name)["status"]["schedulingConditions"]
+    assert condition["type"] == "UnschedulableOnNodePool"
+    assert "Unschedulable" in world.events(name)
+    assert [world.round() for _ in range(3)] == [[], [], []]
+
+
+def test_a_pod_that_was_bound_since_is_not_told_that_it_waits(world: World) -> None:
+    """The watch has not shown it, and the next cycle has nothing to say of it."""
+    world.pod("p")
+    world.cycle()
+    target = {"metadata": {"name": "p"}, "target": {"name": "elsewhere"}}
+    world.api.create(PODS, "n", target, subresource="binding")
+    assert "patch pods/status p" in world.told()
+    assert world.condition("p").get("status") != "False"
 
 
 def test_conditions_of_other_node_pools_stay_and_numbers_grow(world: World) -> None:
@@ -201,6 +230,53 @@ def test_start_and_staleness_stand_on_the_pod_group(world: World) -> None:
     assert world.get(POD_GROUPS, "g")["metadata"]["annotations"]["kai.scheduler/stale-podgroup-timestamp"] == stale
     world.round()
     assert "kai.scheduler/stale-podgroup-timestamp" not in world.get(POD_GROUPS, "g")["metadata"]["annotations"]
+
+
+class Slow:
+    """A preparation that takes until it is told to end."""
+
+    def __init__(self) -> None:
+        self.go_on = threading.Event()
+
+    def concerns(self, seat: Seat) -> bool:
+        return True
+
+    def assume(self, seat: Seat) -> None:
+        """Nothing."""
+
+    def prepare(self, seat: Seat) -> None:
+        assert self.go_on.wait(20)
+
+    def undo(self, seat: Seat) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize("told_between", [True, False])
+def test_the_start_of_a_gang_is_told_however_many_cycles_its_binding_takes(world: World, told_between: bool) -> None:
+    world.node("a")
+    world.gang("g", 1)
+    step = Slow()
+    world.scheduler.binder.steps = (step,)
+    world.see()
+    for _ in range(2):
+        world.scheduler.step()
+        if told_between:
+            world.told()
+    step.go_on.set()
+    world.cycle()
+    world.told()
+    assert "kai.scheduler/last-start-timestamp" in world.get(POD_GROUPS, "g")["metadata"].get("annotations", {})
+
+
+def test_a_gang_that_grows_began_when_it_began(world: World) -> None:
+    world.node("a", gpus=16)
+    world.gang("g", 1)
+    world.round()
+    started = world.get(POD_GROUPS, "g")["metadata"]["annotations"]
+    world.pod("g-1", group="g")
+    assert "create pods/binding g-1" not in world.round()
+    assert world.get(PODS, "g-1")["spec"]["nodeName"] == "a"
+    assert world.get(POD_GROUPS, "g")["metadata"]["annotations"] == started
 
 
 def test_sums_of_a_pod_group_follow_its_pods(world: World) -> None:

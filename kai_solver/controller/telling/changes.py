@@ -71,7 +71,7 @@ def promised(node: str, message: str, now_s: float) -> Change:
         more = waiting(pod)
         if more is None:
             return None if stands else {"status": {"nominatedNodeName": node}}
-        return {"status": {**more["status"], "nominatedNodeName": node}}
+        return {**more, "status": {**more["status"], "nominatedNodeName": node}}
 
     return change
 
@@ -139,7 +139,10 @@ def has_node(pod: Object) -> bool:
 
 
 def _stamped(change: Change, now_s: float) -> Change:
-    """Conditions of a change with their time: kept where the status is the same, as Kubernetes wants it."""
+    """Conditions of a change with their time: kept where the status is the same, as Kubernetes wants it.
+
+    Written only upon what stands here: a pod that was bound since would be told for ever that it waits.
+    """
 
     def stamped(pod: Object) -> Mapping[str, Any] | None:
         body = change(pod)
@@ -149,7 +152,8 @@ def _stamped(change: Change, now_s: float) -> Change:
         before = condition_of(pod, condition["type"]) or {}
         same = before.get("status") == condition["status"] and before.get("lastTransitionTime")
         stamp = {"lastTransitionTime": same or format_time(int(now_s))}
-        return {"status": {"conditions": [condition | stamp]}}
+        version = {"metadata": {"resourceVersion": version_of(pod)}}
+        return {**version, "status": {"conditions": [condition | stamp]}}
 
     return stamped
 

@@ -1,6 +1,5 @@
 """Who got its place, and whose binding failed (reference 1.13)."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kai_solver.cluster.binding import GangBound, Seat
@@ -10,7 +9,7 @@ from kai_solver.cluster.writer import Order
 from kai_solver.controller.loop import Cycle
 from kai_solver.controller.telling import changes
 from kai_solver.controller.telling.desk import Desk
-from kai_solver.domain import Bind, Gang, Plan, Snapshot
+from kai_solver.domain import Bind, Plan, Snapshot
 from kai_solver.explain import plan_events
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.raw import format_time
@@ -25,12 +24,11 @@ class Placing:
 
     desk: Desk
     started: dict[str, str] = field(default_factory=dict)
-    _gangs: Mapping[str, Gang] = field(default_factory=dict)
 
     def cycle(self, cycle: Cycle) -> None:
-        """Who ran before."""
-        self._gangs = {gang.key: gang for gang in cycle.snapshot.gangs}
-        self.started = {key: since for key, since in self.started.items() if key in self._gangs}
+        """Gangs that are gone began nothing."""
+        here = {gang.key for gang in cycle.snapshot.gangs} if self.started else frozenset()
+        self.started = {key: since for key, since in self.started.items() if key in here}
 
     def bound(self, outcome: GangBound) -> None:
         """Pods bound, pods that failed."""
@@ -46,7 +44,7 @@ class Placing:
                 self._condition(seat, changes.bound_after_all(seat.node, self.desk.clock()))
         if outcome.failed:
             self._failed(outcome)
-        if outcome.bound and not self._ran(outcome.gang):
+        if outcome.bound and not outcome.ran:
             self._start(outcome.gang)
 
     def _condition(self, seat: Seat, change: Change) -> None:
@@ -57,10 +55,6 @@ class Placing:
         if outcome.released:
             text += "; those that were bound are released, as too few are left of the gang"
         self.desk.tell_gang(outcome.gang, "Warning", "FailedBinding", f"{text}: {outcome.failed[0][1]}")
-
-    def _ran(self, key: str) -> bool:
-        gang = self._gangs.get(key)
-        return gang is not None and any(pod.status.is_active for pod in gang.pods)
 
     def _start(self, gang: str) -> None:
         now = format_time(int(self.desk.clock()))

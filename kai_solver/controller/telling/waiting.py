@@ -9,7 +9,8 @@ from kai_solver.controller.loop import Cycle
 from kai_solver.controller.telling import changes
 from kai_solver.controller.telling.desk import Desk
 from kai_solver.domain import Gang, Pending, Plan, Pod, PodStatus, Reason, Snapshot
-from kai_solver.explain import pending_text, plan_events, scheduling_condition
+from kai_solver.explain import Event, pending_text, plan_events, scheduling_condition
+from kai_solver.units import ResourceSchema
 
 OTHER_WORDS_S = 30.0
 """A condition that only says the same in other words is written no more often."""
@@ -21,6 +22,8 @@ class Waiting:
 
     desk: Desk
     _said: dict[str, tuple[Pending, tuple[Pod, ...]]] = field(default_factory=dict)
+    _groupless: set[str] = field(default_factory=set)
+    """Of these, gangs that had no PodGroup: ours are written later, and are told then."""
     _has_looked: bool = False
 
     def cycle(self, cycle: Cycle) -> None:
@@ -29,13 +32,18 @@ class Waiting:
         waiting = {entry.gang: entry for entry in cycle.plan.pending if entry.gang in gangs}
         placed = {bind.pod for bind in cycle.plan.binds}
         for key, pending in waiting.items():
-            said = pending, gangs[key].pods
-            if key not in cycle.busy and self._said.get(key) != said:
+            gang, said = gangs[key], (pending, gangs[key].pods)
+            if key in cycle.busy:
+                continue
+            if self._said.get(key) != said:
                 self._said[key] = said
-                self._tell(cycle.snapshot, gangs[key], pending, placed)
+                self._tell(cycle.snapshot, gang, pending, placed)
+            elif key in self._groupless:
+                self._tell_group(cycle.snapshot, gang, pending, self._events(gang, pending))
         over = [key for key in self._said if key not in waiting and key not in cycle.busy]
         for key in over:
             del self._said[key]
+        self._groupless &= self._said.keys()
         if not self._has_looked:
             over += self._left_by_others(waiting.keys() | cycle.busy)
             self._has_looked = True
@@ -53,11 +61,11 @@ class Waiting:
         return [item for item in items if changes.has_scheduling(item, self.desk.pool)]
 
     def _tell(self, snapshot: Snapshot, gang: Gang, pending: Pending, placed: set[str]) -> None:
-        alone = Snapshot(snapshot.now_s, snapshot.schema, (), (), (gang,))
-        for event in plan_events(alone, Plan(pending=(pending,)), self.desk.pool):
-            if event.object not in placed and event.reason != "StaleJob":
+        events = self._events(gang, pending)
+        for event in events:
+            if event.kind == "Pod" and event.object not in placed:
                 self.desk.event(event, state=True)
-        self._mark_gang(snapshot, gang, pending)
+        self._tell_group(snapshot, gang, pending, events)
         group = self.desk.pod_group(gang.key)
         if pending.reason is Reason.NOT_READY or (group is not None and _is_unmarked(group)):
             return
@@ -65,6 +73,23 @@ class Waiting:
         for pod in gang.pods:
             if pod.status is PodStatus.PENDING and pod.key not in placed:
                 self._mark(pod, change)
+
+    def _events(self, gang: Gang, pending: Pending) -> list[Event]:
+        """Of the gang and its pods."""
+        alone = Snapshot(0.0, ResourceSchema(), (), (), (gang,))
+        events = plan_events(alone, Plan(pending=(pending,)), self.desk.pool)
+        return [event for event in events if event.reason != "StaleJob"]
+
+    def _tell_group(self, snapshot: Snapshot, gang: Gang, pending: Pending, events: list[Event]) -> None:
+        """Tell the PodGroup, where it is there by now."""
+        if self.desk.pod_group(gang.key) is None:
+            self._groupless.add(gang.key)
+            return
+        self._groupless.discard(gang.key)
+        for event in events:
+            if event.kind == "PodGroup":
+                self.desk.event(event, state=True)
+        self._mark_gang(snapshot, gang, pending)
 
     def _mark(self, pod: Pod, change: Change) -> None:
         stands = condition_of(self.desk.statuses.known(PODS, pod.key) or {}, "PodScheduled") or {}
