@@ -1,20 +1,34 @@
 """Rule ``units``, second half: nobody is disturbed who could simply stay where it is."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from kai_solver.check.accounts import RESOURCES, ZERO, Amount, Ledger, QueueTree, minus, paid, plus
 from kai_solver.check.capacity import Load
 from kai_solver.check.devices import Board, set_boards
 from kai_solver.check.gangs import Counts, by_podset, members, satisfied
-from kai_solver.check.numa import Tenants, ZoneBook, is_strict
+from kai_solver.check.numa import Tenants as ZoneTenants
+from kai_solver.check.numa import ZoneBook, is_strict
 from kai_solver.check.scene import Change, Scene, demand
+from kai_solver.check.spares import Spares
+from kai_solver.check.tenants import Tenants, has_tenants
 from kai_solver.check.units import Part, broken_unit, remainder
 from kai_solver.check.violation import Violation
 from kai_solver.domain import Pod, SubGroup
 from kai_solver.units import PODS, UNLIMITED
 
 NOWHERE: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(slots=True)
+class _Stay:
+    """What those who could stay hold, while they are found one by one."""
+
+    load: dict[str, list[int]] = field(default_factory=dict)
+    boards: dict[str, Board] = field(default_factory=dict)
+    books: dict[str, ZoneBook] = field(default_factory=dict)
+    nodes: set[str] = field(default_factory=set)
 
 
 class Room:
@@ -25,21 +39,22 @@ class Room:
         self._free = end.free()
         sources = {entry.source for entry in scene.plan.moves} | {entry.node for entry in scene.plan.evictions}
         self._boards = set_boards(scene, in_the_end=True, only=sources)
-        tenants = Tenants.of(scene)
+        zones = ZoneTenants.of(scene)
         strict = (scene.nodes[name] for name in sources if is_strict(scene.nodes[name]))
-        self._books = {node.name: ZoneBook.of(tenants, node, in_the_end=True) for node in strict}
+        self._books = {node.name: ZoneBook.of(zones, node, in_the_end=True) for node in strict}
+        self._tenants = Tenants.of(scene) if has_tenants(scene) else None
+        self._spares = Spares.of(scene)
 
     def keepers(self, change: Change, keys: Iterable[str], targets: Mapping[str, str] = NOWHERE) -> list[str]:
         """Pods among ``keys`` that could stay together; for those with ``targets`` their queue pays there already."""
-        load: dict[str, list[int]] = {}
-        boards: dict[str, Board] = {}
-        books = {name: book.copy() for name, book in self._books.items()}
+        stay = _Stay(books={name: book.copy() for name, book in self._books.items()})
         owed: Amount = ZERO
         kept: list[str] = []
         for key in sorted(keys, key=lambda key: change.before[key].order):
             pod = change.before[key]
-            if not self._takes(pod, load, boards, books):
+            if not self._is_admitted(pod, stay) or not self._takes(pod, stay):
                 continue
+            stay.nodes.add(pod.node)
             price = self._price(pod, targets.get(key, ""))
             held = plus(owed, price)
             if price == ZERO or self._affords(change.gang.queue, held):
@@ -47,22 +62,27 @@ class Room:
                 kept.append(key)
         return kept
 
+    def _is_admitted(self, pod: Pod, stay: _Stay) -> bool:
+        """Whether its domains would have it, beside those who come, and with the nodes that they keep free."""
+        if self._tenants is not None and not self._tenants.admits(pod):
+            return False
+        return pod.node in stay.nodes or self._spares.admits({*stay.nodes, pod.node})
+
     def _price(self, pod: Pod, target: str) -> Amount:
         """What the pod costs its queue more at home than at its ``target``, where it has one (GPU memory)."""
         nodes = self._scene.nodes
         price = paid(pod, nodes[pod.node])
         return minus(price, paid(pod, nodes[target])) if target else price
 
-    def _takes(
-        self, pod: Pod, load: dict[str, list[int]], boards: dict[str, Board], books: dict[str, ZoneBook]
-    ) -> bool:
+    def _takes(self, pod: Pod, stay: _Stay) -> bool:
+        """Whether its node has room beside those who stay, which it then takes."""
         name = pod.node
-        extra = load.setdefault(name, [0] * self._scene.snapshot.schema.size)
+        extra = stay.load.setdefault(name, [0] * self._scene.snapshot.schema.size)
         wanted = [have + more for have, more in zip(extra, demand(pod, self._scene.nodes[name]), strict=True)]
         if not _fits(wanted, self._free[name]):
             return False
-        board = boards.setdefault(name, self._boards[name].copy())
-        if pod.node in books and not books[pod.node].admits(pod):
+        board = stay.boards.setdefault(name, self._boards[name].copy())
+        if name in stay.books and not stay.books[name].admits(pod):
             return False
         if pod.gpu.devices and not board.admits(pod):
             return False
@@ -90,9 +110,7 @@ def _with_pods(amount: list[int], more: int) -> list[int]:
 
 
 def _is_decided_by_room(scene: Scene) -> bool:
-    """True where no new pod and no victim minds which pods are beside it: then room tells who may stay."""
-    if any(topology.one_tenant is not None or topology.spares is not None for topology in scene.snapshot.topologies):
-        return False
+    """True where no new pod and no victim minds which pods are beside it: then room and domains tell who may stay."""
     entries = (*scene.arrivals(), *scene.plan.evictions)
     return not any(scene.pods[entry.pod].constraints.binds_pods for entry in entries)
 

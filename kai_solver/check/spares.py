@@ -1,48 +1,92 @@
 """Rule ``spares``: nodes that a topology keeps free in every domain."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from kai_solver.check.capacity import stays
-from kai_solver.check.domains import Atlas, Domain
+from kai_solver.check.domains import Atlas, Domain, DomainOf
 from kai_solver.check.having import Having
 from kai_solver.check.scene import Scene, destination
 from kai_solver.check.violation import Violation
 from kai_solver.domain import SpareNodes
 
 
-def judge_spares(scene: Scene) -> Iterator[Violation]:
-    """Of the nodes with GPUs that take work, every domain has as many free as it keeps, or as without the plan.
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Free nodes of the domains of one rule.
 
-    A node is in use by pods of gangs, and by others with GPUs. Pods that come and may use spares count nowhere.
+    Attributes
+    ----------
+    domains
+        Of the nodes that count: those with GPUs that take work.
+    free
+        By domain: how many are free before the plan, and after it.
     """
-    rules = [topology for topology in scene.snapshot.topologies if topology.spares is not None]
-    if not rules or not scene.come:
+
+    rule: SpareNodes
+    domains: DomainOf
+    free: dict[Domain, tuple[int, int]]
+
+    def least(self, domain: Domain) -> int:
+        """How many nodes have to stay free."""
+        return min(self.free[domain][0], self.rule.nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Spares:
+    """What all rules keep, and the nodes in use after the plan."""
+
+    kept: tuple[Kept, ...]
+    in_use: frozenset[str]
+
+    @classmethod
+    def of(cls, scene: Scene) -> "Spares":
+        """A node is in use by pods of gangs, and by others with GPUs. Who comes and may use spares counts nowhere."""
+        rules = [topology for topology in scene.snapshot.topologies if topology.spares is not None]
+        if not rules:
+            return cls((), frozenset())
+        leaving, atlas, having = scene.leaving(), Atlas(scene), Having.of(scene.snapshot)
+        users = [h for h in scene.everywhere() if h.key not in scene.foreign or having.holds(h.pod)]
+        before = {h.pod.node for h in users if stays(h, set())}
+        after = {h.pod.node for h in users if stays(h, leaving)}
+        after |= {bind.node for bind in scene.plan.binds if not scene.owners[bind.pod].uses_spares}
+        after |= {destination(move) for move in scene.plan.moves}
+        counted = {node.name for node in scene.snapshot.nodes if node.schedulable and node.gpus}
+        kept = []
+        for topology in rules:
+            rule = topology.spares
+            domains = atlas.domains(topology.name, rule.level) if rule is not None else None
+            if rule is not None and domains is not None:
+                inside = {node: domain for node, domain in domains.items() if node in counted}
+                kept.append(Kept(rule, inside, _free(inside, before, after)))
+        return cls(tuple(kept), frozenset(after))
+
+    def admits(self, nodes: Iterable[str]) -> bool:
+        """Whether these ``nodes`` may be in use after the plan as well."""
+        more = [node for node in nodes if node not in self.in_use]
+        for kept in self.kept:
+            taken = Counter(kept.domains[node] for node in more if node in kept.domains)
+            if any(kept.free[domain][1] - count < kept.least(domain) for domain, count in taken.items()):
+                return False
+        return True
+
+
+def judge_spares(scene: Scene) -> Iterator[Violation]:
+    """Of the nodes with GPUs that take work, every domain has as many free as it keeps, or as without the plan."""
+    if not scene.come:
         return
-    leaving, atlas, having = scene.leaving(), Atlas(scene), Having.of(scene.snapshot)
-    users = [h for h in scene.everywhere() if h.key not in scene.foreign or having.holds(h.pod)]
-    before = {h.pod.node for h in users if stays(h, set())}
-    after = {h.pod.node for h in users if stays(h, leaving)}
-    after |= {bind.node for bind in scene.plan.binds if not scene.owners[bind.pod].uses_spares}
-    after |= {destination(move) for move in scene.plan.moves}
-    counted = {node.name for node in scene.snapshot.nodes if node.schedulable and node.gpus}
-    for topology in rules:
-        rule = topology.spares
-        domains = atlas.domains(topology.name, rule.level) if rule is not None else None
-        if rule is not None and domains is not None:
-            inside = {node: domain for node, domain in domains.items() if node in counted}
-            yield from _judge(rule, inside.items(), before, after)
+    for kept in Spares.of(scene).kept:
+        for domain, (_, left) in sorted(kept.free.items()):
+            if left < kept.least(domain):
+                title = "/".join(domain)
+                text = f"{kept.rule.level} {title}: {left} nodes would be free, at least {kept.least(domain)} are kept"
+                yield Violation("spares", title, text)
 
 
-def _judge(
-    rule: SpareNodes, nodes: Iterable[tuple[str, Domain]], before: set[str], after: set[str]
-) -> Iterator[Violation]:
-    free: dict[Domain, list[int]] = {}
-    for node, domain in nodes:
-        counts = free.setdefault(domain, [0, 0])
-        counts[0] += node not in before
-        counts[1] += node not in after
-    for domain, (was, left) in sorted(free.items()):
-        if left < min(was, rule.nodes):
-            title = "/".join(domain)
-            text = f"{rule.level} {title}: {left} nodes would be free, at least {min(was, rule.nodes)} are kept"
-            yield Violation("spares", title, text)
+def _free(domains: DomainOf, before: set[str], after: set[str]) -> dict[Domain, tuple[int, int]]:
+    found: dict[Domain, tuple[int, int]] = {}
+    for node, domain in domains.items():
+        was, left = found.get(domain, (0, 0))
+        found[domain] = was + (node not in before), left + (node not in after)
+    return found
