@@ -165,6 +165,22 @@ def unlabelled_nodes(snapshot: Snapshot) -> Iterator[Lint]:
                 yield Lint("info", f"topology {topology.name}", text, "Label them, if they belong to it")
 
 
+def kept_whole(snapshot: Snapshot) -> Iterator[Lint]:
+    """No domain has more nodes than it keeps free: work that may not use spares gets none that is idle."""
+    for topology in snapshot.topologies:
+        rule = topology.spares
+        depth = topology.level_index(rule.level) if rule is not None else None
+        if rule is None or depth is None:
+            continue
+        labels = [level.node_label for level in topology.levels]
+        inside = [node.labels for node in snapshot.nodes if node.gpus and all(key in node.labels for key in labels)]
+        largest = max(Counter(tuple(of[key] for key in labels[: depth + 1]) for of in inside).values(), default=0)
+        if 0 < largest <= rule.nodes:
+            text = f"of each {rule.level} {rule.nodes} nodes are kept free, and none has more than {largest}"
+            cure = "Keep fewer, else only gangs that may use spares get an idle node"
+            yield Lint("warning", f"topology {topology.name}", text, cure)
+
+
 RULES: tuple[Callable[[Snapshot], Iterator[Lint]], ...] = (
     no_gpus,
     unknown_queue,
@@ -176,6 +192,7 @@ RULES: tuple[Callable[[Snapshot], Iterator[Lint]], ...] = (
     quotas_above_cluster,
     larger_than_cluster,
     unlabelled_nodes,
+    kept_whole,
 )
 
 

@@ -14,6 +14,7 @@ from kai_solver.domain import (
     Policy,
     Queue,
     Snapshot,
+    SpareNodes,
     SubGroup,
     Topology,
     TopologyConstraint,
@@ -139,3 +140,17 @@ def test_lints_of_a_whole_trace_are_quick_and_few() -> None:
 
     recipe = Path(__file__).parents[2] / "instances" / "openb" / "seed42-102.yaml"
     assert lints(load_instance(recipe).snapshot) == ()
+
+
+@pytest.mark.parametrize(("kept", "is_told"), [(1, False), (2, True), (3, True)])
+def test_domains_that_keep_all_their_nodes_are_named(kept: int, is_told: bool) -> None:
+    """The larger of two racks has two nodes with GPUs; others do not count."""
+    racks = [("r0", 4), ("r0", 4), ("r0", 0), ("r1", 4), ("", 4)]
+    nodes = tuple(
+        replace(NODE, name=f"n{i}", gpus=gpus, labels={"rack": rack} if rack else {})
+        for i, (rack, gpus) in enumerate(racks)
+    )
+    topology = Topology("t", (TopologyLevel("rack"),), spares=SpareNodes("rack", kept))
+    text = f"warning topology t: of each rack {kept} nodes are kept free, and none has more than 2. Keep fewer"
+    assert (text in texts(nodes=nodes, topologies=(topology,))) is is_told
+    assert "kept free" not in texts(topologies=(topology,))
