@@ -34,7 +34,8 @@ def conformance(
     One line a case; the last line gives the totals. "better" means that the checker accepts our plan, that every queue
     is served at least as much in job order, and that less is disturbed (rule fewer-victims) or more is served with no
     more disturbed (rule serves-more) than in the outcome recorded of KAI. Exit code 1 when any case is different.
-    Cases may say that they need the solver: with a model without one they may come out different, and are marked.
+    Cases may say that they need the solver: with a model without one they may come out different, and are marked. Each
+    cycle has ten seconds unless a budget is given, as cases are about what is decided and not about the machine.
 
     \b
     Examples:
@@ -44,11 +45,11 @@ def conformance(
     """
     from kai_solver.cli.inputs import parse_budget_s
     from kai_solver.conformance import find_cases, run_suite
-    from kai_solver.conformance.deciding import open_decider
+    from kai_solver.conformance.deciding import WIDE_S, open_decider
     from kai_solver.modelfiles import load_model
 
     chosen = load_model(model)
-    decider = partial(open_decider, chosen, parse_budget_s(budget) if budget else chosen.budget_s, seed)
+    decider = partial(open_decider, chosen, parse_budget_s(budget) if budget else WIDE_S, seed)
     paths = list(find_cases(directory))
     results = []
     for result in run_suite(paths, decider, root=directory, processes=processes or _half_the_cores()):

@@ -8,17 +8,20 @@ from kai_solver.conformance.runner import Decide
 from kai_solver.domain import Plan, Rung, Snapshot, SolverModel
 from kai_solver.engine import Engine, cycle
 
-READY_S = 30.0
-"""Longest wait of the first case for the solver's start."""
+READY_S = 60.0
+"""Longest wait of a cycle for the solver's start."""
+
+WIDE_S = 10.0
+"""Budget of a cycle where none is stated: cases are about what is decided, and no busy machine is to decide it."""
 
 
 @contextmanager
-def open_decider(model: SolverModel, budget_s: float, seed: int = 0) -> Iterator[Decide]:
+def open_decider(model: SolverModel, budget_s: float = WIDE_S, seed: int = 0) -> Iterator[Decide]:
     """Decider that runs cycles of ``model`` on the ladder of each case."""
     with Engine(model) as engine:
-        engine.wait(READY_S)
 
         def decide(snapshot: Snapshot, ladder: tuple[Rung, ...]) -> Plan:
+            engine.wait(READY_S)  # each time: a cycle before may have cost the solver its process
             on_ladder = replace(model, ladder=ladder)
             return cycle(snapshot, on_ladder, budget_s=budget_s, seed=seed, child=engine.child)
 

@@ -16,7 +16,6 @@ from kai_solver.modelfiles import load_model
 INSTANCES = Path(__file__).parents[2] / "instances"
 OWN = list(find_cases(INSTANCES / "behaviour"))
 SAMPLE = list(find_cases(INSTANCES / "cases"))[::9]
-BUDGET_S = 10.0
 
 Document = dict[str, Any]
 Write = Callable[[Document], Path]
@@ -36,7 +35,7 @@ def decider() -> Iterator[Callable[[str], Decide]]:
 
         def of(model: str) -> Decide:
             if model not in known:
-                known[model] = stack.enter_context(open_decider(load_model(model), BUDGET_S))
+                known[model] = stack.enter_context(open_decider(load_model(model)))
             return known[model]
 
         yield of

@@ -1,6 +1,7 @@
 """A replica as a whole, over an API server in memory."""
 
 import io
+import itertools
 import json
 import math
 import threading
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 import urllib3
 
-from kai_solver.cluster.api import Object, WatchEvent
+from kai_solver.cluster.api import Object, Page, WatchEvent
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import EVENTS, LEASES, POD_GROUPS, PODS, QUEUES, SECRETS, Resource
 from kai_solver.controller import rival
@@ -253,30 +254,35 @@ def test_a_loop_that_is_stuck_is_not_healthy(monkeypatch: pytest.MonkeyPatch) ->
     replica._drain()
 
 
+class Renewing(MemoryApi):
+    """While ``times`` go on whoever looks at Leases finds that KAI's scheduler has renewed its own meanwhile."""
+
+    times: Iterator[int] = itertools.repeat(0)
+
+    def page(self, resource: Resource, **words: Any) -> Page:
+        if resource == LEASES:
+            self.patch(LEASES, "elsewhere", "kai-scheduler", {"spec": {"renewTime": str(next(self.times))}})
+        return super().page(resource, **words)
+
+
 def test_while_kais_scheduler_is_at_work_nothing_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rival, "LOOK_S", 0.05)
     monkeypatch.setattr(rival, "JUDGED_S", 0.3)
-    api, theirs = cluster(), threading.Event()
+    api = cluster_of(Renewing())
     api.create(LEASES, "elsewhere", {"metadata": {"name": "kai-scheduler"}, "spec": {"holderIdentity": "theirs"}})
-
-    def renew() -> None:
-        while not theirs.wait(0.02):
-            api.patch(LEASES, "elsewhere", "kai-scheduler", {"spec": {"renewTime": str(time.monotonic())}})
 
     def beside(replica: Controller) -> float | None:
         return replica.metrics.registry.get_sample_value("kai_solver_beside_kai")
 
     with running(api) as replica:
         until(lambda: not replica.not_ready())
-        kai = threading.Thread(target=renew)
-        kai.start()
+        api.times = itertools.count()
         until(lambda: "elsewhere/kai-scheduler is renewed; nothing is decided here" in replica.not_ready())
         until(lambda: beside(replica) == 1)
         pod(api, "p")
         time.sleep(0.5)
         assert bound(api) == set()
-        theirs.set()
-        kai.join(5)
+        api.times = itertools.repeat(0)
         until(lambda: bound(api) == {"p"})
         assert not replica.not_ready()
         assert beside(replica) == 0

@@ -98,23 +98,32 @@ def misbehaving(fault: str, clock: Callable[[], float] = time.monotonic) -> Iter
         yield child
 
 
+class Ticking:
+    """A clock of which every look takes 50 ms: how busy the machine is makes no difference."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        self.now_s += 0.05
+        return self.now_s
+
+
 @pytest.mark.parametrize("fault", MISBEHAVIOUR)
-def test_a_broken_solver_costs_time_and_nothing_else(puzzle: Snapshot, fault: str) -> None:
+def test_a_broken_solver_costs_no_more_than_the_budget_and_nothing_else(puzzle: Snapshot, fault: str) -> None:
     greedy = cycle(puzzle, load_model("greedy-only"))
-    budget_s = 0.8
+    budget_s, clock = 5.0, Ticking()
     faults: list[Fault] = []
-    with misbehaving(fault) as child, Engine(DEFAULT, child=child) as engine:
-        begin = time.monotonic()
-        plan = engine.cycle(puzzle, budget_s=budget_s, on_fault=faults.append)
-        took_s = time.monotonic() - begin
+    with misbehaving(fault, clock) as child:
+        plan = cycle(puzzle, DEFAULT, budget_s=budget_s, clock=clock, child=child, on_fault=faults.append)
     assert check_plan(puzzle, plan) == ()
     assert is_no_worse(plan, greedy)
     assert plan.notes
     assert plan.source != "cp-sat"
     assert faults
     assert {fault.error for fault in faults} <= set(plan.notes)
-    assert plan.timing_s["decide"] <= took_s
-    assert plan.timing_s["decide"] <= 1.2 * budget_s + 0.2 + 1.0, "a shared machine may be late, not by a second"
+    assert fault != "hung" or any("killed" in note for note in plan.notes)
+    assert plan.timing_s["decide"] <= 1.2 * budget_s + 0.2
 
 
 @pytest.fixture(scope="module")
@@ -138,20 +147,6 @@ def test_a_broken_solver_proves_nothing(impossible: Snapshot, fault: str) -> Non
     (waiting,) = plan.pending
     assert waiting.proof.state == "unknown"
     assert "cp-sat" not in waiting.proof.method
-
-
-def test_the_budget_holds_on_the_injected_clock(puzzle: Snapshot) -> None:
-    """Every look at the clock takes 50 ms; the child hangs for ever."""
-    now = [0.0]
-
-    def clock() -> float:
-        now[0] += 0.05
-        return now[0]
-
-    with misbehaving("hung", clock) as child:
-        plan = cycle(puzzle, DEFAULT, budget_s=5.0, clock=clock, child=child)
-    assert plan.timing_s["decide"] <= 1.2 * 5.0 + 0.2
-    assert any("killed" in note for note in plan.notes)
 
 
 def test_a_child_killed_between_cycles_is_replaced_without_a_word(puzzle: Snapshot) -> None:

@@ -137,12 +137,19 @@ def test_solutions_and_bounds_stream_and_improve(child: SolverChild) -> None:
     assert spec.check(answer.values) is None
 
 
-def test_the_deadline_holds(child: SolverChild) -> None:
-    begin = time.monotonic()
-    answer = child.solve(market_split(), PARAMETERS, begin + 0.5)
+def test_the_deadline_holds() -> None:
+    """It comes with the first solution, however long that took; a proof would take years."""
+    ahead_s, limit_s = 0.0, 600.0
+
+    def found(_values: object, _objective: int) -> None:
+        nonlocal ahead_s
+        ahead_s = limit_s
+
+    with SolverChild(grace_s=60.0, clock=lambda: time.monotonic() + ahead_s) as child:
+        assert child.wait(60.0)
+        answer = child.solve(market_split(), PARAMETERS, soon(limit_s), on_incumbent=found)
     assert answer.error == ""
     assert answer.status == "feasible"
-    assert time.monotonic() - begin < 8.0
 
 
 def test_a_deadline_in_the_past_asks_nothing(child: SolverChild) -> None:

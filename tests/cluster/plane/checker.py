@@ -48,7 +48,8 @@ class Checker:
     may_leave
         Whether this pod may be evicted, in this test.
     partly_s
-        How long a gang may hold fewer than its least pods while it has some.
+        How long a gang may hold fewer than its least pods while it has some; not counted is the time in which the API
+        server does not answer, as nobody could do anything about it then.
     rate
         The most pods that may be evicted within so many seconds; none: no limit.
     clock
@@ -68,6 +69,8 @@ class Checker:
     evicted: dict[str, Pod] = field(default_factory=dict)
     causes: dict[str, str] = field(default_factory=dict)
     blind: Counter[str] = field(default_factory=Counter)
+    away_since_s: float = float("inf")
+    """Since when the API server does not answer."""
     _room: dict[str, int] = field(default_factory=dict)
     _taken: Counter[str] = field(default_factory=Counter)
     _partly_since: dict[str, float] = field(default_factory=dict)
@@ -117,7 +120,8 @@ class Checker:
     def look(self, now_s: float) -> None:
         """Object to gangs that have stood in part for too long."""
         with self._lock:
-            for gang, since_s in list(self._partly_since.items()):
+            is_away = self.away_since_s <= now_s
+            for gang, since_s in () if is_away else list(self._partly_since.items()):
                 if now_s - since_s > self.partly_s:
                     self._object(f"gang {gang} runs in part for {now_s - since_s:.1f} s")
                     self._partly_since[gang] = float("inf")
@@ -174,6 +178,18 @@ class Checker:
         else:
             self._partly_since.pop(gang, None)
 
+    def _lost(self) -> None:
+        """The server does not answer."""
+        with self._lock:
+            self.away_since_s = min(self.away_since_s, self.clock())
+
+    def _found(self) -> None:
+        """It answers; for how gangs stood in between nobody can be blamed."""
+        with self._lock:
+            away_s = max(0.0, self.clock() - self.away_since_s)
+            self.away_since_s = float("inf")
+            self._partly_since = {gang: since_s + away_s for gang, since_s in self._partly_since.items()}
+
     def _object(self, complaint: str) -> None:
         if complaint not in self.complaints and not self._stop.is_set():
             self.complaints.append(complaint)
@@ -194,6 +210,7 @@ class Checker:
                     if not version:
                         break
             except (OSError, http.client.HTTPException, json.JSONDecodeError):
+                self._lost()
                 self._stop.wait(0.1)
 
     def _take(self, kind: str, event: Mapping[str, Any], see: Callable[[str, dict[str, Any]], None]) -> str:
@@ -217,6 +234,7 @@ class Checker:
             found = json.loads(answer.read())
         finally:
             connection.close()
+        self._found()
         if kind == "pods":
             there = {item["metadata"]["uid"] for item in found["items"]}
             for gone in [pod for uid, pod in self.pods.items() if uid not in there]:
@@ -235,6 +253,7 @@ class Checker:
                 return
             if answer.status != 200:
                 raise http.client.HTTPException(str(answer.status))
+            self._found()
             while line := answer.readline():
                 yield json.loads(line)
         finally:

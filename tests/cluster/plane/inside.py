@@ -9,7 +9,7 @@ from typing import Any
 from kai_solver.cluster.rest import connect
 from kai_solver.controller.app import Controller
 from kai_solver.controller.settings import ControllerSettings
-from tests.cluster.plane.cluster import LEADERSHIP, Cluster
+from tests.cluster.plane.cluster import Cluster
 from tests.cluster.plane.plane import OURS, wait_for
 
 QUIET: dict[str, Any] = {"metrics_bind_address": "", "health_bind_address": "", "log_level": "error"}
@@ -22,7 +22,7 @@ def inside(cluster: Cluster, skew_s: float = 0.0, **settings: Any) -> Iterator[C
     ``skew_s``: by how much its wall clock is ahead of the API server's.
     """
     api = connect(str(cluster.plane.write_kubeconfig("inside", OURS)), connections=64)
-    stated = {"model": "greedy-only", "idle": 2.0, "leadership": LEADERSHIP, **QUIET, **settings}
+    stated = {"model": "greedy-only", "idle": 2.0, **QUIET, **settings}
     replica = Controller(api, ControllerSettings(**stated), clock=lambda: time.time() + skew_s)
     thread = threading.Thread(target=replica.run, daemon=True)
     thread.start()

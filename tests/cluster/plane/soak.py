@@ -50,13 +50,17 @@ class Soak:
         self.work = Workload(cluster.plane.api, random.Random(2), tuple(QUOTAS), (3.0, 15.0))
 
     def run(self) -> None:
-        """Arrivals and faults for the time given; then everybody who is there must come to an end."""
+        """Arrivals and faults for the time given, and at least one of each; then all must come to an end."""
         ends_s = time.monotonic() + self.seconds
+
+        def is_over() -> bool:
+            return time.monotonic() >= ends_s and len(set(self.faults)) == len(self._every)
+
         done = threading.Event()
         with self._busy(self._arrive, self.over), self._busy(self._measure, self.over), self._busy(self._tend, done):
-            while time.monotonic() < ends_s:
+            while not is_over():
                 for fault in self._shuffled():
-                    if not self.over.wait(self.draw.uniform(*BETWEEN_S)) and time.monotonic() < ends_s:
+                    if not self.over.wait(self.draw.uniform(*BETWEEN_S)) and not is_over():
                         self.faults.append(fault.__name__)
                         fault()
             self.over.set()
@@ -73,7 +77,13 @@ class Soak:
         return found
 
     def _shuffled(self) -> list[Callable[[], None]]:
-        every = [
+        found = self._every
+        self.draw.shuffle(found)
+        return found
+
+    @property
+    def _every(self) -> list[Callable[[], None]]:
+        return [
             self.watches_dropped,
             self.history_expired,
             self.writes_refused,
@@ -87,8 +97,6 @@ class Soak:
             self.queue_edited,
             self.server_restarted,
         ]
-        self.draw.shuffle(every)
-        return every
 
     # -- faults --------------------------------------------------------------------------------------------------------
 

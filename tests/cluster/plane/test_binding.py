@@ -6,7 +6,6 @@ import pytest
 
 from kai_solver.cluster.resources import (
     BIND_REQUESTS,
-    NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     PODS,
@@ -14,7 +13,7 @@ from kai_solver.cluster.resources import (
     STORAGE_CLASSES,
 )
 from tests.cluster.plane.agents import KaiBinder, Provisioner, volume_spec, working
-from tests.cluster.plane.cluster import SPACE, Cluster, pod
+from tests.cluster.plane.cluster import LEADERSHIP, SPACE, Cluster, pod
 from tests.cluster.plane.conftest import Make
 from tests.cluster.plane.plane import wait_for
 from tests.cluster.plane.test_sharing import condition, told
@@ -111,23 +110,19 @@ def test_a_port_of_a_node_is_given_once(cluster: Cluster) -> None:
 def test_a_moved_pod_finds_its_place_when_it_is_made_anew(cluster: Cluster, maker: str) -> None:
     cluster.nodes(2, gpus=4)
     cluster.controller()
-    cordon(cluster, "node-1", True)
+    cluster.cordon("node-1")
     make(cluster, maker, "mover", 2)
     cluster.wait_bound(1, "mover")
-    cordon(cluster, "node-1", False)
-    cordon(cluster, "node-0", True)
+    cluster.cordon("node-1", False)
+    cluster.cordon("node-0")
     cluster.pod("stays", "research", 2, priority="build")
     cluster.wait_bound(1, "stays")
-    cordon(cluster, "node-0", False)
+    cluster.cordon("node-0", False)
     cluster.pod("large", "research", 4)
     cluster.wait_bound(1, "large")
     assert node_of(cluster, "large") == "node-0"
     wait_for("the mover is back", lambda: [f["spec"]["nodeName"] for f in cluster.bound("mover")] == ["node-1"])
     assert len(cluster.checker.evicted) == 1
-
-
-def cordon(cluster: Cluster, node: str, is_so: bool) -> None:
-    cluster.plane.api.patch(NODES, "", node, {"spec": {"unschedulable": is_so or None}})
 
 
 def make(cluster: Cluster, maker: str, name: str, gpus: int) -> None:
@@ -178,11 +173,11 @@ def test_a_new_leader_reckons_with_what_the_last_one_asked_for(cluster: Cluster,
     cluster.nodes(1, gpus=4)
     binder = KaiBinder(cluster.plane, silent=True)
     with working(binder.look):
-        first = cluster.controller(binding="bindrequest")
+        first = cluster.controller(binding="bindrequest", leadership=LEADERSHIP)
         cluster.pods(2, "research", "early")
         wait_for("both are asked for", lambda: len(uids(cluster)) == 2)
         first.component.kill()
-        cluster.controller(binding="bindrequest")
+        cluster.controller(binding="bindrequest", leadership=LEADERSHIP)
         cluster.pods(4, "research", "late")
         wait_for("two more are asked for", lambda: len(uids(cluster)) == 4)
         binder.silent = False

@@ -59,7 +59,7 @@ def test_reclaim_takes_others_and_the_last_one_that_waits_is_told_the_budget(mak
     assert uids(cluster, "kept") == kept
     gone(cluster, other, "other")
     cluster.pod("second", "lender", 2)
-    wait_for("it is told the budget", lambda: f"{SPACE}/kept" in said(cluster, "second"), 30)
+    wait_for("it is told the budget", lambda: f"{SPACE}/kept" in said(cluster, "second"))
     assert "Disruption budgets hold pods that could make room" in said(cluster, "second")
     assert uids(cluster, "kept") == kept
 

@@ -43,6 +43,30 @@ def test_it_objects_to_a_gang_in_part(make_cluster: Make) -> None:
     cluster.bind("b", "node-0")
 
 
+def test_it_blames_nobody_for_the_time_without_a_server(make_cluster: Make, plane: Plane) -> None:
+    cluster = make_cluster(partly_s=15)
+    cluster.nodes(1)
+    for name in ("a", "b"):
+        cluster.plane.api.create(PODS, SPACE, pod(name, "research", labels={GANG: "g", LEAST: "2"}))
+    checker, now = cluster.checker, [time.monotonic()]
+    checker.clock = lambda: now[0]
+    cluster.bind("a", "node-0")
+    wait_for("it is seen", lambda: len(cluster.bound()) == 1)
+    plane.apiserver.kill()
+    wait_for("it is missed", lambda: checker.away_since_s <= now[0])
+    now[0] += 1000
+    checker.look(now[0])
+    plane.apiserver.start()
+    plane.wait_ready()
+    wait_for("it is back", lambda: checker.away_since_s > now[0])
+    checker.look(now[0])
+    assert checker.complaints == []
+    now[0] += 16
+    checker.look(now[0])
+    objection(cluster, "gang g runs in part for 16.0 s")
+    cluster.bind("b", "node-0")
+
+
 def test_it_objects_to_an_eviction_without_a_cause(make_cluster: Make) -> None:
     cluster = make_cluster()
     cluster.nodes(1)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kai_solver.cluster.resources import NODES, PODS
-from tests.cluster.plane.cluster import SPACE, Cluster, pod
+from tests.cluster.plane.cluster import LEADERSHIP, SPACE, Cluster, pod
 from tests.cluster.plane.conftest import Make
 from tests.cluster.plane.plane import wait_for
 from tests.cluster.plane.proxy import Fault, Proxy
@@ -97,14 +97,14 @@ def test_08_slow_answers(make_cluster: Make) -> None:
 def test_09_half_open_connection(make_cluster: Make) -> None:
     """Nothing passes for longer than the lease lives: the replica ends rather than act late; its successor goes on."""
     cluster = make_cluster(partly_s=40)
-    first = cluster.controller(proxied=True)
+    first = cluster.controller(proxied=True, leadership=LEADERSHIP)
     work(cluster, gangs=3)
     cluster.wait_bound(12)
     proxied(cluster).frozen.set()
     cluster.job("gang-3", "research", 4)
     wait_for("it ended by itself", lambda: not first.component.runs, LONG_S)
     proxied(cluster).heal()
-    cluster.controller()
+    cluster.controller(leadership=LEADERSHIP)
     cluster.wait_bound(16, limit_s=LONG_S)
 
 
@@ -127,12 +127,12 @@ def test_09b_answers_of_binds_lost(make_cluster: Make) -> None:
 def test_10_leader_killed(make_cluster: Make) -> None:
     """Between evictions and binds, with a second replica waiting."""
     cluster = make_cluster(may_leave=lambda found: found["metadata"]["name"].startswith("big"), partly_s=60)
-    first = cluster.controller()
+    first = cluster.controller(leadership=LEADERSHIP)
     cluster.nodes(2, gpus=4)
     cluster.queues(borrower=0, lender=8)
     cluster.job("big", "borrower", 8, least=1)
     cluster.wait_bound(8, "big")
-    cluster.controller()
+    cluster.controller(leadership=LEADERSHIP)
     cluster.job("back", "lender", 8)
     wait_for("evictions began", lambda: len(cluster.checker.evicted) > 0)
     first.component.kill()
@@ -141,10 +141,10 @@ def test_10_leader_killed(make_cluster: Make) -> None:
 
 def test_11_leader_paused_beyond_its_lease(make_cluster: Make) -> None:
     cluster = make_cluster(partly_s=60)
-    first = cluster.controller()
+    first = cluster.controller(leadership=LEADERSHIP)
     work(cluster, gangs=2)
     cluster.wait_bound(8)
-    cluster.controller()
+    cluster.controller(leadership=LEADERSHIP)
     first.component.pause()
     for index in range(2, 5):
         cluster.job(f"gang-{index}", "research", 4)

@@ -63,9 +63,10 @@ def test_nodes_come_are_cordoned_and_go_under_load(make_cluster: Make) -> None:
         cluster.job(f"gang-{index}", "research", 3)
         time.sleep(0.3)
         if index == 2:
-            cluster.plane.api.patch(NODES, "", "node-0", {"spec": {"unschedulable": True}})
-        if index == 3:
+            cluster.wait_bound(9)  # nobody is on the way to it
+            cluster.cordon("node-0")
             before = {found["metadata"]["name"] for found in cluster.on("node-0")}
+        if index == 3:
             cluster.node("late-0", 8)
         if index == 5:
             cluster.plane.api.delete(NODES, "", "node-1")

@@ -11,7 +11,7 @@ import pytest
 from kai_solver.cluster.lease import Lease
 from kai_solver.cluster.resources import LEASES
 from kai_solver.kubeobjects.raw import parse_time_s
-from tests.cluster.plane.cluster import Cluster, Replica
+from tests.cluster.plane.cluster import LEADERSHIP, Cluster, Replica
 from tests.cluster.plane.conftest import Make
 from tests.cluster.plane.inside import inside
 from tests.cluster.plane.plane import cpu_s, wait_for
@@ -39,19 +39,19 @@ def test_clocks_disagree(make_cluster: Make, monkeypatch: pytest.MonkeyPatch, sk
     cluster = make_cluster(partly_s=40)
     cluster.nodes(2)
     cluster.queues(research=16)
-    with inside(cluster, skew_s) as first:
+    with inside(cluster, skew_s, leadership=LEADERSHIP) as first:
         wait_for("it leads", first.fence)
-        second = cluster.controller()
+        second = cluster.controller(leadership=LEADERSHIP)
         cluster.job("gang-0", "research", 4)
         cluster.wait_bound(4)
         leader = holder(cluster)
-        time.sleep(6)  # longer than the Lease lives
+        time.sleep(10)  # longer than the Lease lives
         assert holder(cluster) == leader, "a leader that renews is followed by nobody"
         assert abs(ahead_s(cluster) - skew_s) < 300
     cluster.job("gang-1", "research", 4)
     cluster.wait_bound(8, limit_s=LONG_S)
     assert holder(cluster) != leader
-    with inside(cluster, -skew_s) as third:
+    with inside(cluster, -skew_s, leadership=LEADERSHIP) as third:
         second.component.kill()
         cluster.job("gang-2", "research", 4)
         cluster.wait_bound(12, limit_s=LONG_S)

@@ -20,7 +20,7 @@ from kai_solver.cluster.resources import PODS, Resource
 from kai_solver.cluster.rest import RestApi
 from kai_solver.cluster.store import Store
 from kai_solver.domain import Plan, Snapshot
-from tests.cluster.plane.cluster import Cluster
+from tests.cluster.plane.cluster import LEADERSHIP, Cluster
 from tests.cluster.plane.conftest import Make
 from tests.cluster.plane.inside import inside
 from tests.cluster.plane.plane import wait_for
@@ -55,7 +55,7 @@ def test_the_fence(make_cluster: Make, monkeypatch: pytest.MonkeyPatch, is_broke
     cluster = make_cluster(partly_s=60)
     cluster.nodes(1, gpus=1)
     cluster.queues(research=1)
-    with inside(cluster) as replica:
+    with inside(cluster, leadership=LEADERSHIP) as replica:
         decide = replica.scheduler.decide
 
         def stand_still(snapshot: Snapshot) -> Plan:
@@ -70,7 +70,7 @@ def test_the_fence(make_cluster: Make, monkeypatch: pytest.MonkeyPatch, is_broke
         cluster.pod("first", "research")
         wait_for("it stands still", stands.is_set)
         cluster.pod("second", "research", priority="build")
-        cluster.controller()
+        cluster.controller(leadership=LEADERSHIP)
         cluster.wait_bound(1, "second", limit_s=LONG_S)
         with objecting(cluster, is_broken, "has 1 GPUs and promised 2"):
             go_on.set()

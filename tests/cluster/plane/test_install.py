@@ -29,6 +29,11 @@ def why(found: Object) -> str:
     return next((str(one.get("message", "")) for one in conditions if one["type"] == "PodScheduled"), "")
 
 
+def reasons(cluster: Cluster) -> set[str]:
+    """Of the events about what the test made."""
+    return {str(event["reason"]) for event in cluster.plane.api.page(EVENTS, namespace=SPACE, limit=ALL).items}
+
+
 def test_the_rights_of_the_chart_suffice(make_cluster: Make) -> None:
     """Plain pods, gangs, reclaim, statuses, events, PodGroups; and who is in the scheduler's namespace is told so."""
     cluster = make_cluster(may_leave=lambda found: str(found["metadata"]["name"]).startswith("borrows"))
@@ -54,9 +59,7 @@ def test_the_rights_of_the_chart_suffice(make_cluster: Make) -> None:
             lambda: "allocated" in api.get(QUEUES, "", "lender").get("status", {}),
         )
         wait_for("PodGroups are written", lambda: bool(api.page(POD_GROUPS, namespace=SPACE).items))
-        assert {"Scheduled", "Evict", "Unschedulable"} <= {
-            event["reason"] for event in api.page(EVENTS, limit=ALL).items
-        }
+        wait_for("events are written, late", lambda: {"Scheduled", "Evict", "Unschedulable"} <= reasons(cluster))
         assert not api.get(PODS, "rights", "misplaced")["spec"].get("nodeName")
         assert replica.component.stop() == 0
         assert forbidden(replica) == []

@@ -140,11 +140,10 @@ def test_a_cordoned_node_takes_nobody_and_keeps_who_is_there(make_cluster: Make)
     cluster.controller()
     cluster.pod("before", "research")
     cluster.wait_bound(1)
-    cluster.plane.api.patch(NODES, "", "node-0", {"spec": {"unschedulable": True}})
-    time.sleep(0.5)
+    cluster.cordon("node-0")
     cluster.pod("after", "research")
     assert cluster.stays_pending("after")
-    cluster.plane.api.patch(NODES, "", "node-0", {"spec": {"unschedulable": None}})
+    cluster.cordon("node-0", False)
     cluster.wait_bound(2)
 
 

@@ -8,7 +8,7 @@ import pytest
 from kai_solver.cluster.api import Object
 from kai_solver.cluster.resources import EVENTS, PODS
 from tests.cluster.plane.agents import GROUP, INDEX, RESERVED, DeviceAgent, reservations, working
-from tests.cluster.plane.cluster import ALL, SPACE, Cluster
+from tests.cluster.plane.cluster import ALL, LEADERSHIP, SPACE, Cluster
 from tests.cluster.plane.conftest import Make
 from tests.cluster.plane.plane import wait_for
 
@@ -102,7 +102,7 @@ def test_an_agent_that_is_silent_for_too_long_costs_no_device(agent: tuple[Clust
     assert cluster.bound("half") == []
     found.silent = False
     cluster.wait_bound(1, "half")
-    assert len(reservations(cluster.plane)) == 1
+    wait_for("those before are gone", lambda: len(reservations(cluster.plane)) == 1)
 
 
 def test_orphans_of_an_earlier_process_are_deleted(agent: tuple[Cluster, DeviceAgent]) -> None:
@@ -121,11 +121,11 @@ def test_orphans_of_an_earlier_process_are_deleted(agent: tuple[Cluster, DeviceA
 def test_a_killed_leader_s_shares_stay_and_are_used(agent: tuple[Cluster, DeviceAgent]) -> None:
     cluster, _ = agent
     cluster.nodes(1, gpus=1)
-    first = cluster.controller()
+    first = cluster.controller(leadership=LEADERSHIP)
     share(cluster, "half-a", gpu_fraction="0.5")
     cluster.wait_bound(1, "half")
     first.component.kill()
-    cluster.controller()
+    cluster.controller(leadership=LEADERSHIP)
     share(cluster, "half-b", gpu_fraction="0.5")
     cluster.wait_bound(2, "half")
     one, other = cluster.bound("half")
