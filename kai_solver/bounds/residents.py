@@ -9,6 +9,7 @@ from kai_solver.bounds.counting import Relaxed
 from kai_solver.bounds.spares import free_nodes
 from kai_solver.bounds.tenants import users_of
 from kai_solver.reduction import Problem
+from kai_solver.reduction.gpurows import out_of_row
 from kai_solver.units import PODS
 
 IntArray = NDArray[np.int64]
@@ -90,7 +91,7 @@ class Residents:
 
     @cached_property
     def welcome(self) -> BoolArray:
-        """(P,) pods on nodes that would take them now."""
+        """(P,) pods on nodes that would take them now, with the GPUs that they have."""
         problem, welcome = self.problem, np.zeros(len(self.pods), dtype=np.bool_)
         for shape in np.unique(self.shape).tolist():
             here = self.shape == shape
@@ -102,6 +103,9 @@ class Residents:
         users = users_of(problem)
         if users is not None:
             over |= users.mixed()  # Who is beside another tenant already may stay there.
+        apart = out_of_row(problem)
+        if apart:
+            welcome &= ~np.isin(self.pods, sorted(apart))
         found: BoolArray = welcome & ~over[self.node]
         return found
 

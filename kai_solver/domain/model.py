@@ -25,6 +25,7 @@ FAMILIES = (
     "budgets",
     "tenants",
     "spares",
+    "gpurows",
 )
 """Constraint families of the CP-SAT model that ship with kai-solver (more by entry points)."""
 

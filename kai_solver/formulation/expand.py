@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from kai_solver.formulation.flows import Taker
 from kai_solver.formulation.joint import Arrival, IntArray, Mover, Piece
 from kai_solver.formulation.variables import MoverClass, Variables, ZoneChoice
+from kai_solver.links import gpus_of
 from kai_solver.reduction.zones import ZoneTake
 
 Values = NDArray[np.int64]
@@ -25,8 +26,8 @@ class Decision:
     """What a solution says, by unit and pod.
 
     ``reclaimed``, ``preempted``: units evicted; ``moved``: units that take other places; all others stay. ``places``:
-    node by pod, for pods of arrivals and of moved units. ``devices``: of the pods that share devices,
-    ``zones``: of those whose NUMA zones count. ``admitted``: positions of the arrivals that come.
+    node by pod, for pods of arrivals and of moved units. ``devices``: of the pods that share devices
+    or get a row of them, ``zones``: of those whose NUMA zones count. ``admitted``: positions of the arrivals that come.
     """
 
     admitted: list[int] = field(default_factory=list)
@@ -48,7 +49,7 @@ def expand(v: Variables, values: Values) -> Decision:
         decision.admitted.append(number)
         _wait(arrival, waiting)
     for group in v.classes:
-        _expand_class(group, values, decision, waiting)
+        _expand_class(v, group, values, decision, waiting)
     for unit in v.units:
         if values[unit.moved]:
             decision.moved.append(unit.mover.unit)
@@ -59,14 +60,20 @@ def expand(v: Variables, values: Values) -> Decision:
             decision.preempted.append(unit.mover.unit)
     _expand_places(v, values, decision, waiting)
     _expand_devices(v, values, decision)
+    _expand_rows(v, values, decision)
     _expand_zones(v, values, decision)
     return decision
 
 
-def _expand_class(group: MoverClass, values: Values, decision: Decision, waiting: dict[int, list[int]]) -> None:
+def _expand_class(
+    v: Variables, group: MoverClass, values: Values, decision: Decision, waiting: dict[int, list[int]]
+) -> None:
     leaving: list[Mover] = []
     for node, members in group.members.items():
         leaving.extend(members[int(values[group.stay[node]]) :])
+    if v.has_rows:  # Evicted are first those whose nodes get others of the shape: who moves does so to another node.
+        places = v.place.get(group.shape, {})
+        leaving.sort(key=lambda mover: mover.home[0] not in places or not values[places[mover.home[0]]])
     reclaimed = int(values[group.out_reclaim])
     preempted = int(values[group.out_preempt])
     for number, mover in enumerate(leaving):
@@ -92,10 +99,22 @@ def _expand_places(v: Variables, values: Values, decision: Decision, waiting: di
         nodes = [node for node, var in places.items() for _ in range(int(values[var]))]
         if shape in flowing:
             nodes = _place_flowing(v.flows.partition[shape], flowing[shape], nodes, decision)
+        if v.has_rows:
+            _send_away(v, waiting.get(shape, []), nodes)
         decision.places.update(zip(waiting.get(shape, ()), nodes, strict=False))
     for scoped in v.scoped:
         nodes = [node for node, var in scoped.place.items() for _ in range(int(values[var]))]
         decision.places.update(zip(scoped.piece.pods, nodes, strict=False))
+
+
+def _send_away(v: Variables, pods: Sequence[int], nodes: list[int]) -> None:
+    """Exchange ``nodes``, one for each of ``pods``, so that nobody who moves is sent to where he ran."""
+    home = [v.joint.problem.pod_node[pod] for pod in pods]
+    for at in (at for at, node in enumerate(nodes[: len(pods)]) if node == home[at]):
+        for other in range(min(len(pods), len(nodes))):
+            if nodes[other] != home[at] and home[other] != nodes[at]:
+                nodes[at], nodes[other] = nodes[other], nodes[at]
+                break
 
 
 def _flowing(v: Variables, values: Values) -> dict[int, dict[int, list[int]]]:
@@ -148,6 +167,20 @@ def _expand_devices(v: Variables, values: Values, decision: Decision) -> None:
             for device in chosen:
                 left[device] -= 1
             decision.devices[pod] = tuple(sorted(chosen))
+
+
+def _expand_rows(v: Variables, values: Values, decision: Decision) -> None:
+    """Hand the rows of each node to the pods that must have one: those of one kind are alike."""
+    problem = v.joint.problem
+    rows = {
+        (node, kind): [gpus_of(mask) for mask, var in starts.items() if values[var]]
+        for node, kinds in v.row_starts.items()
+        for kind, starts in kinds.items()
+    }
+    for pod, node in decision.places.items() if rows else ():
+        kind = v.row_kind(problem.pod_shape[pod])
+        if kind is not None and rows.get((node, kind)):
+            decision.devices[pod] = rows[node, kind].pop()
 
 
 def _expand_zones(v: Variables, values: Values, decision: Decision) -> None:

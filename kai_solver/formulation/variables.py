@@ -7,6 +7,7 @@ rights share a class: ``stay[c, n]`` counts how many of those at home on n stay.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,7 +15,18 @@ from kai_solver.formulation.flows import Taker, flows_of
 from kai_solver.formulation.joint import Arrival, Joint, Mover, Piece
 from kai_solver.formulation.spec import ModelSpec, Term, Var
 from kai_solver.reduction.budgets import Toll
-from kai_solver.reduction.capacity import ENDLESS, MANY, NODE_RULES, IntArray, fitting, fitting_beside_gpus
+from kai_solver.reduction.capacity import (
+    ENDLESS,
+    MANY,
+    NODE_RULES,
+    ROW,
+    BoolArray,
+    IntArray,
+    fitting,
+    fitting_beside_gpus,
+    limit_by_rows,
+)
+from kai_solver.reduction.gpurows import wish_of
 from kai_solver.reduction.zones import ZoneTake
 from kai_solver.units import GPU, Vector
 
@@ -22,7 +34,15 @@ ClassKey = tuple[int, int, int, int, bool, bool, bool, bool, tuple[int, int, int
 
 
 Home = tuple[int, tuple[int, ...], ZoneTake]
-"""Node, of shares the devices there, and NUMA zones held: which of several alike pods stays decides what gets free."""
+"""Node, NUMA zones held, and the devices there, of shares and where rows are asked for: which of several alike pods
+stays decides what gets free."""
+
+
+class RowKind(NamedTuple):
+    """GPUs that must be in a row: how many, and ``contiguous`` or ``aligned``."""
+
+    length: int
+    row: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +150,10 @@ class Variables:
         self.slots: dict[int, list[ShareSlot]] = {}
         self.zone_choices: dict[tuple[int, int], list[ZoneChoice]] = {}
         """By node and shape, one per kind of unit; the family ``numa`` makes them."""
+        self.row_starts: dict[int, dict[RowKind, dict[int, Var]]] = {}
+        """By node and kind, whether a row takes the devices of each mask; the family ``gpurows`` makes them."""
         self._fit: dict[int, IntArray] = {}
+        self._row_nodes = self._nodes_of_rows()
         self._make_movers()
         self.flows = flows_of([*joint.arrivals, *(unit.mover for unit in self.units)])
         self._make_places()
@@ -150,13 +173,37 @@ class Variables:
                 stay, moved = self.spec.bool_var(f"stay[u{mover.unit}]"), self.spec.bool_var()
                 self.units.append(MoverUnit(mover, stay, moved, self.spec.bool_var(), self.spec.bool_var()))
 
+    def _nodes_of_rows(self) -> BoolArray:
+        """(N,) nodes that have room for a row that somebody may ask for."""
+        shapes = {piece.shape for arrival in self.joint.arrivals for piece in arrival.pieces}
+        shapes |= {piece.shape for mover in self.joint.movers if mover.may_move for piece in mover.pieces}
+        nodes = np.zeros(len(self.joint.problem.nodes), dtype=np.bool_)
+        for shape in shapes:
+            if self.row_kind(shape) is not None:
+                nodes |= self.fitting(shape) > 0
+        return nodes
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether anybody may ask for a row, of devices that some node has."""
+        return bool(self._row_nodes.any())
+
+    def row_kind(self, shape: int) -> RowKind | None:
+        """The row that pods of ``shape`` cannot do without; None where any devices will do."""
+        gpu = self.joint.problem.shapes.shapes[shape].gpu
+        wish = wish_of(gpu)
+        if wish is None or not wish.is_required or ROW in self.joint.dropped:
+            return None
+        return RowKind(gpu.devices, wish.row)
+
     def _fold(self, movers: Sequence[Mover]) -> dict[ClassKey, dict[Home, list[Mover]]]:
         """Simple movers by class and home."""
         found: dict[ClassKey, dict[Home, list[Mover]]] = {}
         shapes = self.joint.problem.shapes.shapes
         for mover in movers:
             piece = mover.pieces[0]
-            devices = self.joint.device_of.get(piece.pods[0], ()) if shapes[piece.shape].gpu.is_shared else ()
+            is_told_apart = shapes[piece.shape].gpu.is_shared or self._row_nodes[mover.home[0]]
+            devices = self.joint.device_of.get(piece.pods[0], ()) if is_told_apart else ()
             home = mover.home[0], devices, self.joint.zones_of.get(piece.pods[0], ())
             found.setdefault(class_key(mover), {}).setdefault(home, []).append(mover)
         for homes in found.values():
@@ -277,8 +324,9 @@ class Variables:
         if NODE_RULES in joint.dropped:
             admits = np.ones_like(admits)
         if joint.binds(GPU):
-            return fitting(joint.problem, free, joint.device_free, shape, admits)
-        return np.maximum(fitting_beside_gpus(joint.problem.shapes.shapes[shape].request, free, admits), 0)
+            return fitting(joint.problem, free, joint.device_free, shape, admits, rows=ROW not in joint.dropped)
+        count = np.maximum(fitting_beside_gpus(joint.problem.shapes.shapes[shape].request, free, admits), 0)
+        return count if ROW in joint.dropped else limit_by_rows(joint.problem, count, joint.device_free, shape)
 
     def pooled_pieces(self, owner: int) -> list[Piece]:
         """Pieces of an owner whose places are counted in the pool."""

@@ -12,6 +12,8 @@ IntArray = NDArray[np.int64]
 
 NODE_RULES = "node-rules"
 """What pods and nodes ask of each other beside resources, where a count is asked without it."""
+ROW = "row"
+"""That GPUs be in a row, where a count is asked without it."""
 ENDLESS = 1 << 60
 """Room of a resource that a count is asked without."""
 MANY = 1 << 20
@@ -19,26 +21,41 @@ MANY = 1 << 20
 
 
 def fitting(
-    problem: Problem, free: IntArray, device_free: IntArray, shape: int, admits: BoolArray | None = None
+    problem: Problem,
+    free: IntArray,
+    device_free: IntArray,
+    shape: int,
+    admits: BoolArray | None = None,
+    *,
+    rows: bool = True,
 ) -> IntArray:
     """(N,) how many pods of ``shape`` fit each node alone, given (R, N) and (N, D) what is free.
 
     Exact but for shapes that share several devices at once, or that need NUMA zones, where it is an upper bound.
-    ``admits``: nodes (N,) that take the shape at all; by default those that its mask names.
+    ``admits``: nodes (N,) that take the shape at all; by default those that its mask names. ``rows``: GPUs that must be
+    in a row are.
     """
     spec = problem.shapes.shapes[shape]
     count = fitting_beside_gpus(spec.request, free, problem.shapes.mask(shape) if admits is None else admits)
     if spec.gpu.is_whole:
         whole = device_free >= MILLI
         np.minimum(count, whole.sum(axis=1) // spec.gpu.devices, out=count)
-        if needs_row(spec.gpu):
-            known = known_where(problem, device_free)
-            np.minimum(count, fitting_in_rows(problem, whole, spec.gpu, slice(None), known), out=count)
+        if rows:
+            limit_by_rows(problem, count, device_free, shape)
     elif spec.gpu.devices:
         milli = np.maximum(problem.shapes.milli(shape), 1)[:, None]
         slots = (np.maximum(device_free, 0) // milli).sum(axis=1)
         np.minimum(count, slots // spec.gpu.devices, out=count)
     return np.maximum(count, 0)
+
+
+def limit_by_rows(problem: Problem, count: IntArray, device_free: IntArray, shape: int) -> IntArray:
+    """``count`` (N,), lowered to the pods of ``shape`` that find a row each, where they must have one."""
+    gpu = problem.shapes.shapes[shape].gpu
+    if needs_row(gpu):
+        known = known_where(problem, device_free)
+        np.minimum(count, fitting_in_rows(problem, device_free >= MILLI, gpu, slice(None), known), out=count)
+    return count
 
 
 def fitting_beside_gpus(request: Vector, free: IntArray, admits: BoolArray) -> IntArray:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.domain import GpuRequest
-from kai_solver.links import RowWish
+from kai_solver.links import RowWish, mask_of, row_masks
 
 if TYPE_CHECKING:
     from kai_solver.reduction.problem import Problem
@@ -62,6 +62,27 @@ def known_where(problem: "Problem", device_free: IntArray) -> BoolArray:
         freed[node, list(problem.seats.get(pod, ()))] += problem.shapes.milli(problem.pod_shape[pod])[node]
     known[homes] = (device_free[homes] >= freed[homes]).all(axis=1)
     return known
+
+
+def out_of_row(problem: "Problem") -> frozenset[int]:
+    """Running pods that need a row and of whom it is not known that they sit in one: nothing but a plan sees to it.
+
+    They may stay where they are, and no count of rows has them in it.
+    """
+    shapes = problem.shapes.shapes
+    asking = {index for index, shape in enumerate(shapes) if needs_row(shape.gpu)}
+    if not asking:
+        return frozenset()
+    running = (pod for pod, shape in enumerate(problem.pod_shape) if shape in asking and problem.pod_node[pod] >= 0)
+    return frozenset(pod for pod in running if not _sits_in_row(problem, pod))
+
+
+def _sits_in_row(problem: "Problem", pod: int) -> bool:
+    gpu, seats = problem.shapes.shapes[problem.pod_shape[pod]].gpu, sorted(problem.seats.get(pod, ()))
+    wish = wish_of(gpu)
+    if wish is None or not seats or not problem.is_told[problem.pod_node[pod]]:
+        return False
+    return mask_of(seats) in row_masks(seats[-1] + 1, gpu.devices, wish.row)
 
 
 def rows_in(free: BoolArray, count: int, row: str) -> IntArray:

@@ -18,6 +18,7 @@ from kai_solver.greedy.units import charge_of, least_charge_of
 from kai_solver.greedy.victims import part_of_unit
 from kai_solver.reduction import Problem
 from kai_solver.reduction.charges import Charge, charge, sum_of
+from kai_solver.reduction.gpurows import out_of_row
 from kai_solver.units import GPU, PODS, QUEUE_RESOURCES, UNLIMITED
 
 IntArray = NDArray[np.int64]
@@ -33,6 +34,7 @@ class Joiner:
         self.problem: Problem = outcome.state.problem
         self._lifts: dict[frozenset[int], tuple[IntArray, IntArray]] = {}
         self.violated = self._violated()
+        self._out_of_row = out_of_row(self.problem)
         self._fixed_movers: dict[tuple[int, bool, bool, bool], Mover] = {}
         self._pods: dict[frozenset[int], frozenset[int]] = {}
         self._welcome: dict[frozenset[int], dict[int, int]] = {}
@@ -296,10 +298,11 @@ class Joiner:
         return found
 
     def is_welcome(self, pod: int) -> bool:
-        """True where the pod runs on a node that would take it now."""
+        """True where the pod runs on a node that would take it now, with the GPUs that it has."""
         home = self.problem.pod_node[pod]
         return (
-            bool(self.problem.shapes.mask(self.problem.pod_shape[pod])[home])
+            pod not in self._out_of_row
+            and bool(self.problem.shapes.mask(self.problem.pod_shape[pod])[home])
             and not self.violated[home]
             and not self._is_mixed(home)
         )
@@ -320,11 +323,14 @@ class Joiner:
         return units - frozenset(u for u in over if not pool.has_left(u) and not pool.is_moved(u))
 
     def is_partial(self, units: frozenset[int]) -> bool:
-        """True where some of ``units`` run on nodes that hold more than they have: not all they may do is modelled."""
+        """True where some of ``units`` may do what is not modelled.
+
+        They run on nodes that hold more than they have, or have other GPUs than the row that they ask for.
+        """
         pool, home = self.outcome.pool, self.problem.pod_node
-        if pool is None or not self.violated.any():
+        if pool is None or not (self.violated.any() or self._out_of_row):
             return False
-        return any(self.violated[home[p]] for u in units for p in pool.units[u].pods)
+        return any(self.violated[home[p]] or p in self._out_of_row for u in units for p in pool.units[u].pods)
 
     def _violated(self) -> BoolArray:
         """(N,) nodes that hold more than they have, as when a node shrank."""

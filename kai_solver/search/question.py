@@ -67,7 +67,8 @@ class Question:
         self.is_rough = self.problem.snapshot.claims is not None and self.problem.snapshot.claims.is_rough
         is_blurred = self.is_rough or self.state.is_crossed
         is_loose = self._has_loose_chunks() or bool(self.loose or self.divisible)
-        self.is_exact = not (is_blurred or joiner.violated.any() or self.served or is_loose)
+        is_partial = joiner.violated.any() or joiner.is_partial(self.units)
+        self.is_exact = not (is_blurred or is_partial or self.served or is_loose)
 
     def _served(self) -> frozenset[int]:
         """Cores of gangs that got places in this cycle: they may move, but to evict them would undo an admission."""

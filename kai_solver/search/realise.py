@@ -14,6 +14,7 @@ from kai_solver.greedy.budgets import keeps_budgets
 from kai_solver.greedy.caps import passed_cap, within_limits
 from kai_solver.greedy.fit import FitTable
 from kai_solver.greedy.placing import start_together
+from kai_solver.reduction.gpurows import needs_row
 from kai_solver.units import GPU, MILLI
 
 
@@ -79,18 +80,34 @@ def _place(
 ) -> None:
     fits = FitTable(state)
     moving = set(decision.moved)
-    movers = [m for m in joint.movers if m.unit in moving]
-    for mover in sorted(movers, key=lambda m: -m.charge[2]):
-        for piece in mover.pieces:
-            for pod in piece.pods:
-                _put(state, fits, pod, decision, later=True)
-        if pool is not None:
+    movers = sorted((m for m in joint.movers if m.unit in moving), key=lambda m: -m.charge[2])
+    coming = sorted(chunks, key=lambda c: -max(state.problem.charges[p][2] for p in c[0].pods))
+    turns = [(pod, True) for mover in movers for piece in mover.pieces for pod in piece.pods]
+    turns += [(pod, False) for chunk, _ in coming for pod in chunk.pods]
+    waits: set[int] = set()
+    if state.has_rows:
+        turns.sort(key=lambda turn: _turn(state, turn[0]))
+        waits = _unclear(state, decision)
+    for pod, later in turns:
+        _put(state, fits, pod, decision, later=later or decision.places.get(pod) in waits)
+    if pool is not None:
+        for mover in movers:
             pool.seat(mover.unit)
-    for chunk, _ in sorted(chunks, key=lambda c: -max(state.problem.charges[p][2] for p in c[0].pods)):
-        for pod in chunk.pods:
-            _put(state, fits, pod, decision, later=False)
     for chunk, _ in chunks:
         start_together(state, chunk)
+
+
+def _turn(state: State, pod: int) -> int:
+    """Who must have a row comes before all others, the longest first."""
+    gpu = state.problem.pods[pod].gpu
+    return -gpu.devices if needs_row(gpu) else 0
+
+
+def _unclear(state: State, decision: Decision) -> set[int]:
+    """Nodes where rows are given and pods of unknown GPUs still run: who starts at once would be one more of these."""
+    problem, pods = state.problem, state.problem.pods
+    unclear = {problem.pod_node[pod] for pod in problem.strangers}
+    return {node for pod, node in decision.places.items() if node in unclear and needs_row(pods[pod].gpu)}
 
 
 def _keep_spacing(state: State, joint: Joint) -> None:
@@ -114,7 +131,7 @@ def _on_free_devices(state: State, decision: Decision) -> Decision:
 
 
 def _named_by_node(decision: Decision) -> dict[int, set[int]]:
-    """Devices that the solution names for shares."""
+    """Devices that the solution names for shares and rows."""
     named: dict[int, set[int]] = {}
     for pod, devices in decision.devices.items():
         named.setdefault(decision.places[pod], set()).update(devices)
@@ -122,7 +139,7 @@ def _named_by_node(decision: Decision) -> dict[int, set[int]]:
 
 
 def _own_devices(state: State, pod: int, node: int, decision: Decision, *, now: bool) -> tuple[int, ...]:
-    """The devices that the solution left for the pod: those named for shares, or whole ones that no share is to have.
+    """The devices that the solution left for the pod: those named for shares and rows, or whole ones of nobody else.
 
     Empty where too few of them are free, at once (``now``) or in the end.
     """
@@ -131,11 +148,11 @@ def _own_devices(state: State, pod: int, node: int, decision: Decision, *, now: 
     future, idle = state.device_future[node], state.device_idle[node]
     room = np.minimum(idle, future) if now else future
     free = [d for d in range(state.problem.nodes[node].gpus) if room[d] >= milli]
-    if gpu.is_shared:
+    if gpu.is_shared or pod in decision.devices:
         wanted = decision.devices.get(pod, ())
         return wanted if set(wanted) <= set(free) else ()
-    shared = _named_by_node(decision).get(node, set())
-    own = [d for d in free if d not in shared][: gpu.devices]
+    named = _named_by_node(decision).get(node, set())
+    own = [d for d in free if d not in named][: gpu.devices]
     return tuple(own) if len(own) == gpu.devices else ()
 
 
@@ -151,6 +168,14 @@ def _keep_limits(state: State, joint: Joint) -> None:
         raise InternalError("a queue would pass its quota on the nodes chosen")
 
 
+def _is_named(state: State, pod: int, node: int, decision: Decision) -> bool:
+    """False where the policy may choose the devices; where rows are given, who stays on his node keeps his."""
+    gpu = state.problem.pods[pod].gpu
+    if not decision.devices or not gpu.devices or (state.has_rows and node == state.problem.pod_node[pod]):
+        return False
+    return pod in decision.devices or not needs_row(gpu)
+
+
 def _put(state: State, fits: FitTable, pod: int, decision: Decision, *, later: bool) -> None:
     node = decision.places.get(pod)
     if node is None:
@@ -162,7 +187,7 @@ def _put(state: State, fits: FitTable, pod: int, decision: Decision, *, later: b
     wanted: tuple[int, ...] = ()
     zones = decision.zones.get(pod, ())
     starts = bool(now[node] > 0) and not later
-    if decision.devices and state.problem.pods[pod].gpu.devices:
+    if _is_named(state, pod, node, decision):
         wanted = _own_devices(state, pod, node, decision, now=starts)
         starts = starts and bool(wanted)
         wanted = wanted or _own_devices(state, pod, node, decision, now=False)

@@ -126,6 +126,13 @@ def dressed(gang: Gang, more: dict[str, object]) -> Gang:
     return replace(gang, pods=tuple(replace(pod, **more) for pod in gang.pods))  # type: ignore[arg-type]
 
 
+def in_rows(gang: Gang, *rows: str) -> Gang:
+    """``gang`` with a required row for each of its pods, ``contiguous`` or ``aligned``; any GPUs where it is empty."""
+    kinds = [f"{row}-required" if row else "" for row in rows]
+    pods = zip(gang.pods, kinds, strict=True)
+    return replace(gang, pods=tuple(replace(pod, gpu=replace(pod.gpu, row=row)) for pod, row in pods))
+
+
 def a_cluster(nodes: Sequence[Node], gangs: Sequence[Gang], *queues: Queue) -> Snapshot:
     """The last gang waits; devices of running pods are given in order."""
     taken = {node.name: iter(range(node.gpus)) for node in nodes}
@@ -307,6 +314,12 @@ def keeping(cluster: Snapshot) -> Snapshot:
     return replace(cluster, topologies=tuple(replace(t, spares=SpareNodes("rack", 1)) for t in cluster.topologies))
 
 
+def beside_one(gpus: int) -> Snapshot:
+    """The first of so many GPUs is held; of five, no two in a row are left beside the two that are aligned."""
+    waiting = in_rows(a_gang("w", 2, 2), "aligned", "contiguous")
+    return a_cluster([a_node("n0", gpus)], [a_gang("r", 1, on="n0"), waiting])
+
+
 ALLOWED: dict[str, Case] = {
     "gang": Case(a_cluster([a_node("n0", 2), a_node("n1", 1)], [a_gang("w", 1, 1, 1)]), Rung.ALLOCATE),
     "subgroup": Case(
@@ -363,6 +376,7 @@ ALLOWED: dict[str, Case] = {
     "budgets": Case(two_replicas(allowed=2), Rung.PREEMPT),
     "tenants": Case(two_tenants(TWO_RACKS), Rung.ALLOCATE),
     "spares": Case(keeping(a_cluster(THREE_NODES, [a_gang("w", 1, 1)])), Rung.ALLOCATE),
+    "gpurows": Case(beside_one(6), Rung.ALLOCATE),
 }
 
 FORBIDDEN: dict[str, Case] = {
@@ -423,11 +437,13 @@ FORBIDDEN: dict[str, Case] = {
     "budgets": Case(two_replicas(allowed=1), Rung.PREEMPT),
     "tenants": Case(two_tenants(TWO_RACKS[:1]), Rung.ALLOCATE),
     "spares": Case(keeping(a_cluster(THREE_NODES[:2], [a_gang("w", 1, 1)])), Rung.ALLOCATE),
+    "gpurows": Case(beside_one(5), Rung.ALLOCATE),
 }
 
 RULE_OF = {
     "subgroup": {"subgroup", "gang"},
     "placement": {"spacing"},
+    "gpurows": {"devices"},
     **dict.fromkeys(("affinity", "spread", "ports"), frozenset({"predicates"})),
 }
 """What the checker calls it, where that is not the family's name."""

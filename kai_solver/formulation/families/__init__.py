@@ -13,6 +13,7 @@ from kai_solver.formulation.families import (
     capacity,
     entitlement,
     gang,
+    gpurows,
     limit,
     moves,
     numa,
@@ -52,6 +53,7 @@ BUILT_IN: dict[str, Family] = {
     "budgets": budgets.add,
     "tenants": tenants.add,
     "spares": spares.add,
+    "gpurows": gpurows.add,
 }
 
 
