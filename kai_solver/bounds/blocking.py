@@ -27,7 +27,9 @@ from kai_solver.bounds.tenants import TENANTS, Users
 from kai_solver.domain import Blocker, Rung
 from kai_solver.errors import InternalError
 from kai_solver.reduction.budgets import BUDGETS
-from kai_solver.reduction.capacity import NODE_RULES
+from kai_solver.reduction.capacity import NODE_RULES, ROW
+from kai_solver.reduction.gpurows import needs_row
+from kai_solver.reduction.rowtexts import largest_row_text
 from kai_solver.units import GPU, MILLI, QUEUE_RESOURCES, format_amount
 
 MOST_TRIED = 36
@@ -91,9 +93,8 @@ class Evidence:
         found = ask(frozenset(names) - kept)
         if found is None or self.allowance.left < 0:
             return ()
-        return tuple(
-            _Words(self.bounds, self.demand, self.moment, found).element(name) for name in names if name in kept
-        )
+        words = _Words(self.bounds, self.demand, self.moment, found, by_rung=by_rung)
+        return tuple(words.element(name) for name in names if name in kept)
 
 
 def _elements(bounds: Bounds, demand: Demand, *, by_rung: bool) -> Iterator[str]:
@@ -113,6 +114,8 @@ def _elements(bounds: Bounds, demand: Demand, *, by_rung: bool) -> Iterator[str]
     if demand.spacing.is_rule:
         yield PLACEMENT
     yield NODE_RULES
+    if any(needs_row(shape.gpu) for shape in shapes):  # Also those of others, who need their places.
+        yield ROW
     if any(shapes[shape].constraints.alone for shape in demand.needed):
         yield TENANTS
     spares = bounds.problem.spares
@@ -138,7 +141,7 @@ def in_words_of_model(evidence: Evidence, name: str) -> Blocker:
     pods = sum(demand.needed.values())
     found = Refuted("count", Shortfall("flow", pods, 0))
     element = _Words(bounds, demand, evidence.moment, found).element(name)
-    if element.kind != "resource":
+    if element.kind not in ("resource", ROW):
         return element
     return replace(element, need=f"{say_pods(pods)}, with those admitted before", have="no way to place all")
 
@@ -185,7 +188,9 @@ def _minimal(
 class _Words:
     """Elements in words, by the proof that is left when all else is dropped."""
 
-    def __init__(self, bounds: Bounds, demand: Demand, moment: Moment, found: Refuted) -> None:
+    def __init__(self, bounds: Bounds, demand: Demand, moment: Moment, found: Refuted, *, by_rung: bool = True) -> None:
+        """``by_rung``: what a rung may do, else an empty cluster."""
+        self.by_rung = by_rung
         self.bounds = bounds
         self.moment = moment
         self.problem = bounds.problem
@@ -208,6 +213,8 @@ class _Words:
             return self._tenants()
         if name == SPARES:
             return self._spares()
+        if name == ROW:
+            return self._row()
         return self._placement() if name == PLACEMENT else self._resource(name)
 
     def _of_queue(self, kind: str) -> Blocker:
@@ -276,6 +283,23 @@ class _Words:
         best = f"; the nearest is {self._where}" if self._where else ""
         domains = len(scope.names) if scope is not None else 0
         return Blocker("domain", level, "one domain with room for all", f"none of {domains}{best}")
+
+    def _row(self) -> Blocker:
+        """Too few rows of GPUs, though there may be GPUs enough; the largest of those that are free, or could be."""
+        problem, count = self.problem, self._count
+        if count.kind != "fit" or not needs_row(gpu := problem.shapes.shapes[count.shape].gpu):
+            need = f"{say_pods(sum(self.demand.needed.values()))}, some of all in rows of GPUs"
+            return Blocker(ROW, GPU_NAME, need, "room for fewer", "", GPU_NAME, self._short(count, GPU))
+        leaving = self.bounds.leaving(self.demand, self.moment) if self.by_rung else self.bounds.residents.runs
+        relaxed = self.bounds.residents.without(leaving, self.bounds.barred if self.by_rung else None)
+        inside = relaxed.admits(problem, [count.shape])
+        if count.where >= 0 and self.demand.scope is not None:
+            inside = inside & self.demand.scope.masks[count.where]
+        need = f"{say_pods(count.need)} of {describe(problem, count.shape)}"
+        largest = largest_row_text(problem, gpu, relaxed.device_free, inside)
+        have = f"room for {count.have}" if count.have else f"none; {largest}"
+        short = (count.need - count.have) * gpu.devices * MILLI
+        return Blocker(ROW, GPU_NAME, need, have, self._where, GPU_NAME, short)
 
     def _placement(self) -> Blocker:
         count, rule = self._count, self.demand.spacing

@@ -16,7 +16,17 @@ from kai_solver.bounds.spares import SPARES, FreeNodes
 from kai_solver.bounds.tenants import TENANTS, Users
 from kai_solver.domain import NO_PLACEMENT, Blocker, Placement
 from kai_solver.reduction import Problem
-from kai_solver.reduction.capacity import ENDLESS, MANY, NODE_RULES, fitting, fitting_beside_gpus
+from kai_solver.reduction.capacity import (
+    ENDLESS,
+    MANY,
+    NODE_RULES,
+    ROW,
+    fitting,
+    fitting_beside_gpus,
+    limit_by_rows,
+)
+from kai_solver.reduction.gpurows import needs_row
+from kai_solver.reduction.rowtexts import row_text
 from kai_solver.units import GPU, MILLI, PODS, format_amount
 from kai_solver.units.resources import FIXED
 
@@ -52,7 +62,7 @@ class Relaxed:
 
     def fit(self, problem: Problem, shape: int, dropped: frozenset[str] = NOTHING) -> IntArray:
         """(N,) pods of ``shape`` that each node takes alone, with what is ``dropped`` not binding; at most `MANY`."""
-        key = (shape, dropped & {NODE_RULES, TENANTS, *problem.snapshot.schema.names})
+        key = (shape, dropped & {NODE_RULES, TENANTS, ROW, *problem.snapshot.schema.names})
         if key not in self.fits:
             self.fits[key] = self._fit(problem, shape, key[1])
         return self.fits[key]
@@ -75,9 +85,10 @@ class Relaxed:
             if name in dropped:
                 free[resource] = ENDLESS
         admits = np.ones(len(problem.nodes), dtype=np.bool_) if NODE_RULES in dropped else problem.shapes.mask(shape)
-        if GPU_NAME in dropped:
-            return np.maximum(fitting_beside_gpus(problem.shapes.shapes[shape].request, free, admits), 0)
-        return fitting(problem, free, self.device_free, shape, admits)
+        if GPU_NAME not in dropped:
+            return fitting(problem, free, self.device_free, shape, admits, rows=ROW not in dropped)
+        count = np.maximum(fitting_beside_gpus(problem.shapes.shapes[shape].request, free, admits), 0)
+        return count if ROW in dropped else limit_by_rows(problem, count, self.device_free, shape)
 
     def room(self, problem: Problem, shape: int, mask: BoolArray | None, dropped: frozenset[str] = NOTHING) -> int:
         """Pods of ``shape`` that the nodes of ``mask`` (N,), or all, take: where nodes are kept free, not on all."""
@@ -178,7 +189,7 @@ def shortfall(
         How the pods of ``needed`` must lie. Of its least number of nodes only what asks for nobody else may be given.
     dropped
         Rules and resources that do not bind: names of the schema, `TOPOLOGY`, `PLACEMENT`, `NODE_RULES`,
-        `TENANTS`, `SPARES`.
+        `TENANTS`, `SPARES`, `ROW`.
     """
     counts = _Counts(problem, relaxed, dropped)
     masks = None if TOPOLOGY in dropped else domains
@@ -360,6 +371,8 @@ def describe(problem: Problem, shape: int) -> str:
         return ", ".join(format_amount(n, a) for n, a in asked.items() if n != FIXED[PODS]) or "nothing"
     if spec.gpu.memory_mib:
         return f"{spec.gpu.memory_mib} MiB of GPU memory"
+    if needs_row(spec.gpu):
+        return row_text(spec.gpu)
     return format_amount("gpu", spec.gpu.devices * spec.gpu.milli)
 
 

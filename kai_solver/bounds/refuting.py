@@ -88,6 +88,11 @@ class Bounds:
     def _holding(self, dropped: frozenset[str]) -> Holding | None:
         return self.holding if BUDGETS not in dropped else None
 
+    @property
+    def barred(self) -> BoolArray | None:
+        """(P,) pods that disruption budgets keep where they are; None where there are no budgets."""
+        return self.holding.barred if self.holding is not None else None
+
     def leaving(self, demand: Demand, moment: Moment, dropped: frozenset[str] = NOTHING) -> BoolArray:
         """(G,) gangs that may be out of the way."""
         leaving = self.rights.leaving(demand, moment.allocated, dropped)

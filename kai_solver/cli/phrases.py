@@ -77,7 +77,8 @@ def pending_lines(gangs: list[Pending], blockers: int | None) -> list[str]:
 def blocked_by(blocker: Blocker) -> str:
     """``resource gpu in rack-1: needs 4 pods of 8 GPUs, has room for 3; 8 GPUs short``."""
     where = f" in {blocker.where}" if blocker.where else ""
-    short = f"; {format_amount(blocker.resource, blocker.short)} short" if blocker.resource and blocker.short else ""
+    is_amount = blocker.resource and blocker.short and blocker.kind != "row"  # There may be GPUs enough.
+    short = f"; {format_amount(blocker.resource, blocker.short)} short" if is_amount else ""
     return f"{blocker.kind} {blocker.name}{where}: needs {blocker.need}, has {blocker.have}{short}"
 
 

@@ -3,8 +3,11 @@
 import numpy as np
 
 from kai_solver.domain import GpuRequest
+from kai_solver.explain.row_fit import row_lack, row_room, row_shortage
 from kai_solver.explain.zone_fit import zone_lack, zone_room, zone_shortage
 from kai_solver.reduction import Problem, Shape
+from kai_solver.reduction.gpurows import needs_row
+from kai_solver.reduction.rowtexts import row_text
 from kai_solver.units import CPU, GPU, MEMORY, MILLI, PODS, format_amount
 
 Lack = tuple[str, str]
@@ -19,8 +22,8 @@ def lacks(after: Problem, shape: Shape, node: int) -> list[Lack]:
     """What the node has too little of for one pod of the shape."""
     short = _short_resources(after, shape, node)
     if _device_slots(after, shape.gpu, node) >= 1:
-        unaligned = zone_lack(after, shape, node) if not short else None
-        return [unaligned] if unaligned else [_words(after, resource) for resource in short]
+        apart = row_lack(after, shape, node) or zone_lack(after, shape, node) if not short else None
+        return [apart] if apart else [_words(after, resource) for resource in short]
     gpus = [r for r in short if after.snapshot.schema.names[r] in after.policy.gpu_resources]
     lack_gpu = _KAI_GPU, f"Insufficient {_gpu_name(after, shape)}"
     return [lack_gpu, *(_words(after, resource) for resource in short if resource not in gpus)]
@@ -48,7 +51,7 @@ def room(after: Problem, shape: Shape, node: int) -> int:
     free = after.capacity[:, node] - after.held[:, node]
     slots = [int(free[r] // amount) for r, amount in enumerate(shape.request) if r != GPU and amount]
     slots += [_device_slots(after, shape.gpu, node)] if shape.gpu.devices else []
-    return zone_room(after, shape, node, max(0, min(slots, default=0)))
+    return zone_room(after, shape, node, row_room(after, shape, node, max(0, min(slots, default=0))))
 
 
 def _device_slots(after: Problem, gpu: GpuRequest, node: int) -> int:
@@ -81,7 +84,7 @@ def shortage(after: Problem, shape: Shape, node: int) -> tuple[int, str]:
         have_words = format_amount(name, max(0, int(free[resource])))
         parts.append(f"has {have_words} of {format_amount(name, shape.request[resource])}")
     if not parts:
-        parts.append(zone_shortage(after, shape, node))
+        parts.append(row_shortage(after, shape, node) or zone_shortage(after, shape, node))
     return missing, f"{after.nodes[node].name} {' and '.join(parts).replace(' and has ', ' and ')}"
 
 
@@ -89,7 +92,9 @@ def request_words(after: Problem, shape: Shape) -> str:
     """What one pod of the shape asks for."""
     gpu = shape.gpu
     parts = []
-    if gpu.is_whole:
+    if needs_row(gpu):
+        parts.append(row_text(gpu))
+    elif gpu.is_whole:
         parts.append(format_amount("gpu", gpu.devices * MILLI))
     elif gpu.memory_mib:
         parts.append(f"{gpu.memory_mib} MiB of GPU memory on {gpu.devices} device(s)")

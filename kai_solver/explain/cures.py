@@ -40,10 +40,12 @@ def _tried(text: str, gang: str, plan: Plan) -> Cure:
 def _changes(snapshot: Snapshot, gang: str, blocking: Sequence[Blocker]) -> Iterator[tuple[str, Snapshot]]:
     seen: set[str] = set()
     for blocker in sorted(blocking, key=_effort):
-        found = _more_nodes(snapshot, blocker) if blocker.kind == "resource" else _without(snapshot, gang, blocker)
-        if found is not None and found[0] not in seen:
-            seen.add(found[0])
-            yield found
+        eased = _without(snapshot, gang, blocker) if blocker.kind != "resource" else None
+        added = _more_nodes(snapshot, blocker) if blocker.kind in ("resource", "row") else None
+        for found in (eased, added):
+            if found is not None and found[0] not in seen:
+                seen.add(found[0])
+                yield found
 
 
 def _effort(blocker: Blocker) -> int:
@@ -59,6 +61,7 @@ def _effort(blocker: Blocker) -> int:
         "placement",
         "tenants",
         "spares",
+        "row",
         "resource",
     )
     return order.index(blocker.kind) if blocker.kind in order else len(order)
@@ -111,6 +114,7 @@ _TEXTS = {
     "placement": "no rule of placement",
     "tenants": "any tenants beside each other in every {name}",
     "spares": "no node kept free in any {name}",
+    "row": "any GPUs, in a row or not",
     "disruption-budget": "everybody let go whom {name} holds",
 }
 _RULES = {

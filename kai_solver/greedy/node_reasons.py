@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from kai_solver.greedy.node_caps import NodeCaps, capacity_text
 from kai_solver.greedy.state import State
 from kai_solver.reduction import Shape
-from kai_solver.reduction.gpurows import fitting_in_rows, needs_row, wish_of
+from kai_solver.reduction.gpurows import fitting_in_rows, needs_row
+from kai_solver.reduction.rowtexts import no_row_text
 from kai_solver.reduction.zones import NOT_ALIGNED
 from kai_solver.units import CPU, GPU, MEMORY, MILLI, PODS
 
@@ -164,13 +165,9 @@ def _scattered(state: State, shape: Shape, left: BoolArray) -> dict[int, str]:
     whole = state.device_future == MILLI
     known = state.strangers.known_later
     rows = fitting_in_rows(state.problem, whole, shape.gpu, slice(None), known)
-    wish, found = wish_of(shape.gpu), dict[int, str]()
-    asked = f"{shape.gpu.devices} GPUs in a row" + (" and aligned" if wish and wish.row == "aligned" else "")
-    for node in np.flatnonzero(left & (rows == 0)).tolist():
-        free = f"{np.count_nonzero(whole[node])} of {state.problem.devices[node]} free"
-        unknown = "" if known[node] else ", nobody says which"
-        found[node] = f"node(s) had no {asked}, {free}{unknown}"
-    return found
+    scattered = np.flatnonzero(left & (rows == 0)).tolist()
+    problem, gpu = state.problem, shape.gpu
+    return {n: no_row_text(problem, gpu, n, whole[n], is_known=bool(known[n])) for n in scattered}
 
 
 def _unaligned(state: State, shape: Shape, left: BoolArray) -> int:

@@ -17,6 +17,7 @@ from kai_solver.check import check_plan
 from kai_solver.domain import Gang, GpuRequest, Node, Pod, PodStatus, Queue, Rung, Snapshot, flat_gang
 from kai_solver.engine import Engine
 from kai_solver.units import CPU, MILLI, UNLIMITED, ResourceSchema
+from tests.engine.test_blocking_sets import is_needed
 from tests.engine.test_proofs import GIB, RUNGS, Rules
 
 ASKED = (
@@ -193,7 +194,7 @@ def rules_of(cluster: Snapshot) -> Rules:
 
 
 def check_rows(engine: Engine, cluster: Snapshot) -> str:
-    """What is proven is true, and what is admitted can be; what came out, for whoever counts."""
+    """What is proven is true, each element of what blocks counts, and what is admitted can be; what came out."""
     plan = engine.cycle(cluster)
     assert not any("refused" in note for note in plan.notes), plan.notes
     assert check_plan(cluster, plan) == ()
@@ -202,6 +203,10 @@ def check_rows(engine: Engine, cluster: Snapshot) -> str:
     assert {rung for _, rung in plan.admitted} <= possible
     for pending in plan.pending:
         assert pending.proof.state != "proven" or not possible, (pending, possible)
+        if pending.proof.state == "proven":
+            assert pending.proof.blocking
+            gang = cluster.gangs[-1]
+            assert all(is_needed(engine, cluster, gang, pending, b) for b in pending.proof.blocking), pending.proof
         return f"{pending.proof.state} {bool(possible)}"
     return "admitted"
 
