@@ -13,6 +13,7 @@ from kai_solver.check.domains import judge_topology
 from kai_solver.check.entitlement import judge_entitlement
 from kai_solver.check.form import judge_form
 from kai_solver.check.gangs import judge_gangs
+from kai_solver.check.gpurows import judge_rows
 from kai_solver.check.needless import judge_needless
 from kai_solver.check.numa import judge_numa
 from kai_solver.check.placement import judge_placement
@@ -54,6 +55,7 @@ def _judge(scene: Scene, tree: QueueTree, ladder: Sequence[Rung]) -> Iterator[Vi
     after = ledger_after(scene, before)
     yield from judge_capacity(scene, now, end)
     yield from judge_devices(scene, now, end)
+    yield from judge_rows(scene)
     yield from judge_numa(scene)
     yield from judge_claims(scene)
     yield from judge_placement(scene)

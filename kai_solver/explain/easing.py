@@ -165,8 +165,8 @@ def _no_spares(snapshot: Snapshot, _gang: str, _blocker: Blocker) -> Snapshot:
 
 
 def _any_gpus(snapshot: Snapshot, gang: str, _blocker: Blocker) -> Snapshot:
-    """No row for the gang; where it asks for none, for nobody else."""
-    mine = any(pod.gpu.row for g in snapshot.gangs if g.key == gang for pod in g.pods)
+    """No row for the gang; where it asks for none itself, for nobody."""
+    mine = any(pod.gpu.row.endswith("-required") for g in snapshot.gangs if g.key == gang for pod in g.pods)
 
     def of_gang(g: Gang) -> Gang:
         pods = (replace(pod, gpu=replace(pod.gpu, row="")) if pod.gpu.row else pod for pod in g.pods)

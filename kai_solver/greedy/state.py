@@ -106,20 +106,20 @@ class State:
     ) -> Place:
         """Give ``pod`` a place on ``node``; the caller knows that it fits. What is ``wanted`` is taken if free.
 
-        It waits, also where it asks to start ``now``, for pods that leave and that it may not be beside.
+        It waits, also where it asks to start ``now``, for who leaves and may not be beside it, or a promised row.
         """
+        problem, shape = self.problem, self.problem.pod_shape[pod]
         if now and self.present is not None:
-            now = bool(self.present.clear(self.problem.pods[pod])[node])
-        shape = self.problem.pod_shape[pod]
-        gpu = self.problem.shapes.shapes[shape].gpu
-        milli = gpu.milli_on(self.problem.nodes[node].gpu_memory_mib) if gpu.devices else 0
-        if self.has_rows and node == self.problem.pod_node[pod]:
-            wanted = wanted or self.problem.seats.get(pod, ())
+            now = bool(self.present.clear(problem.pods[pod])[node])
+        gpu = problem.shapes.shapes[shape].gpu
+        now = now and not (gpu.devices and self.strangers.has_row(node))
+        milli = gpu.milli_on(problem.nodes[node].gpu_memory_mib) if gpu.devices else 0
+        if self.has_rows and node == problem.pod_node[pod]:
+            wanted = wanted or problem.seats.get(pod, ())
         devices = choose_devices(self, node, shape, milli, wanted, now=now) if gpu.devices else ()
-        cost = charge(self.problem.pods[pod], self.problem.nodes[node].gpu_memory_mib)
+        cost = charge(problem.pods[pod], problem.nodes[node].gpu_memory_mib)
         zones = self.zones.choose(pod, node, wanted_zones, now=now) if self.zones is not None else ()
-        place = Place(node, devices, milli, now, cost, zones)
-        self._apply_put(pod, place)
+        self._apply_put(pod, place := Place(node, devices, milli, now, cost, zones))
         self.journal.append(("put", pod, place))
         return place
 
@@ -292,7 +292,7 @@ class State:
         if place.zones and self.zones is not None:
             self.zones.shift(node, place.zones, sign, now=place.now)
         self._share(pod, node, place.devices, -sign, now=place.now)
-        self.strangers.placed(place, sign)
+        self.strangers.placed(pod, place, sign)
         self.crowds.shift(pod, node, -sign)
         if self.spares is not None:
             self.spares.shift(pod, node, -sign)
@@ -465,9 +465,10 @@ class State:
         return all(self.affinity.agrees(self.problem.pods[pod], place.node) for pod, place in self.places.items())
 
     def keeps_devices(self, pod: int, node: int) -> bool:
-        """False where a pod would stay on its node with other devices, which matters where some are wanted in a row."""
+        """False where a pod would stay on its node with others than its own, or unknown, devices, and rows matter."""
         at_home = self.has_rows and node == self.problem.pod_node[pod]
-        return not at_home or not self.problem.pods[pod].gpu.is_whole or self.fits_home(pod)
+        is_whole = self.problem.pods[pod].gpu.is_whole
+        return not at_home or (self.fits_home(pod) if is_whole else not self.strangers.bar(pod))
 
     def fits_home(self, pod: int) -> bool:
         """True where there is room for an evicted ``pod`` where it ran."""
@@ -477,7 +478,7 @@ class State:
         if seats:
             milli, free = problem.shapes.milli(shape)[node], self.device_future[node]
             has_slots = PODS in excused or self._has_slots(pod, node, seats)
-            if not has_slots or self.strangers.bar(pod, self.places) or any(free[d] < milli for d in seats):
+            if not has_slots or self.strangers.bar(pod) or any(free[d] < milli for d in seats):
                 return False
         if any(self.future[r, node] < amount and r not in excused for r, amount in self.asked[shape]):
             return False

@@ -1,6 +1,9 @@
-"""On which nodes it is known which GPUs are free, while pods come and go: rows are promised only there."""
+"""On which nodes it is known which GPUs are free, while pods come and go: rows are promised only there.
 
-from collections.abc import Mapping
+Who comes to a node with strangers where a row was promised waits until they have left, lest he be one more of them.
+"""
+
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,6 +33,7 @@ class StrangerLedger:
         self._problem = problem
         self._staying: IntArray = np.where(problem.gpus == problem.devices, 0, _NEVER)
         self._is_met: BoolArray = np.zeros(len(problem.nodes), dtype=np.bool_)
+        self._rows: Counter[int] = Counter()
         for pod in problem.strangers:
             node = problem.pod_node[pod]
             self._is_met[node] = True
@@ -55,15 +59,20 @@ class StrangerLedger:
         if pod in self._problem.strangers:
             self._staying[self._problem.pod_node[pod]] -= sign
 
-    def placed(self, place: "Place", sign: int) -> None:
-        """A pod is put on a node (-1), or taken from there (+1)."""
-        if place.now and place.devices and self._is_met[place.node]:
+    def placed(self, pod: int, place: "Place", sign: int) -> None:
+        """``pod`` is put on a node (-1), or taken from there (+1); a stranger who comes back is none the less one."""
+        if not place.devices or not self._is_met[place.node]:
+            return
+        is_back = pod in self._problem.strangers and place.node == self._problem.pod_node[pod]
+        if place.now or is_back:
             self._staying[place.node] -= sign
+        if needs_row(self._problem.pods[pod].gpu):
+            self._rows[place.node] -= sign
 
-    def bar(self, pod: int, places: Mapping[int, "Place"]) -> bool:
+    def has_row(self, node: int) -> bool:
+        """Whether a row was promised on ``node`` for when its strangers have left."""
+        return self._rows[node] > 0
+
+    def bar(self, pod: int) -> bool:
         """True for a stranger who left a node where somebody was promised a row since."""
-        problem = self._problem
-        if pod not in problem.strangers:
-            return False
-        node, shapes = problem.pod_node[pod], problem.shapes.shapes
-        return any(p.node == node and needs_row(shapes[problem.pod_shape[who]].gpu) for who, p in places.items())
+        return pod in self._problem.strangers and self.has_row(self._problem.pod_node[pod])

@@ -84,12 +84,10 @@ def _place(
     coming = sorted(chunks, key=lambda c: -max(state.problem.charges[p][2] for p in c[0].pods))
     turns = [(pod, True) for mover in movers for piece in mover.pieces for pod in piece.pods]
     turns += [(pod, False) for chunk, _ in coming for pod in chunk.pods]
-    waits: set[int] = set()
     if state.has_rows:
         turns.sort(key=lambda turn: _turn(state, turn[0]))
-        waits = _unclear(state, decision)
     for pod, later in turns:
-        _put(state, fits, pod, decision, later=later or decision.places.get(pod) in waits)
+        _put(state, fits, pod, decision, later=later)
     if pool is not None:
         for mover in movers:
             pool.seat(mover.unit)
@@ -101,13 +99,6 @@ def _turn(state: State, pod: int) -> int:
     """Who must have a row comes before all others, the longest first."""
     gpu = state.problem.pods[pod].gpu
     return -gpu.devices if needs_row(gpu) else 0
-
-
-def _unclear(state: State, decision: Decision) -> set[int]:
-    """Nodes where rows are given and pods of unknown GPUs still run: who starts at once would be one more of these."""
-    problem, pods = state.problem, state.problem.pods
-    unclear = {problem.pod_node[pod] for pod in problem.strangers}
-    return {node for pod, node in decision.places.items() if node in unclear and needs_row(pods[pod].gpu)}
 
 
 def _keep_spacing(state: State, joint: Joint) -> None:

@@ -164,7 +164,7 @@ class RowPuzzle:
     def _steps(
         self, pod: Pod, free: Free, unclear: frozenset[int], rowed: frozenset[int]
     ) -> Iterator[tuple[Free, frozenset[int], frozenset[int]]]:
-        """Every place of a pod: where it runs, on its own devices if these are whole; else on any."""
+        """Every place of a pod: where it runs, on its own devices if these are whole or unknown; else on any."""
         is_row = pod.gpu.row.endswith("required")
         for node in range(len(self.nodes)):
             if free[node][0] < pod.request[CPU]:
@@ -174,7 +174,7 @@ class RowPuzzle:
                 dimmed = self._dim(unclear, pod)
                 if own.issuperset(self.seats[pod.key]) and rowed.isdisjoint(dimmed):
                     yield self._take(free, node, pod, self.seats[pod.key]), dimmed, rowed
-                if pod.gpu.is_whole:
+                if pod.gpu.is_whole or pod.key in self.strangers:
                     continue
             if not (is_row and node in unclear):
                 for devices in _sets(pod.gpu, self.nodes[node].gpus, own):

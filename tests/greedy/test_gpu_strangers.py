@@ -141,3 +141,13 @@ def test_devices_are_believed_but_those_that_clash() -> None:
     assert believed_devices(4, [unknown, fact, wish]) == [(), (0,), (1,)]
     assert believed_devices(4, [clash, fact, wish]) == [(), (0,), (1,)]
     assert believed_devices(1, [fact, wish]) == [(0,), ()]
+
+
+@MODELS
+def test_who_comes_to_a_node_where_a_row_is_promised_waits_for_strangers_too(model: str) -> None:
+    """The single pod comes after the row, and one GPU is free at once: but which one is it?"""
+    known = runs("known", 2, devices=[0, 1], **FIXED)
+    gangs = runs("going", 3, status="Releasing"), wants("row", 4, ALIGNED, priority=90), wants("one", 1)
+    plan = planned(cluster(known, *gangs), model)
+    assert given_to(plan, "row") == [4, 5, 6, 7]
+    assert [bind.nominated for bind in plan.binds] == [True, True]

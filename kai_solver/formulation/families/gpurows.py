@@ -58,10 +58,10 @@ class _Site:
 
 def add(v: Variables) -> None:
     """Add the variables and rows."""
-    sites = _sites(v)
+    sites, left = _sites(v), MOST_STARTS
     for site in sites.values():
         if site.sitters or v.slots.get(site.node) or not _count(v, site):
-            _start(v, site)
+            left -= _start(v, site, left)
     if sites:
         _elsewhere(v, sites)
 
@@ -135,12 +135,13 @@ def _is_chain(sizes: list[int]) -> bool:
 # -- where they may --------------------------------------------------------------------------------------------------
 
 
-def _start(v: Variables, site: _Site) -> None:
+def _start(v: Variables, site: _Site, most: int) -> int:
+    """Add variables for where rows begin, if these are at most ``most``, and rows about them; how many."""
     free, gpus = _free(v, site.node), v.joint.problem.nodes[site.node].gpus
     masks = {kind: [m for m in row_masks(gpus, kind.length, kind.row) if m & ~free == 0] for kind in site.landing}
-    made = sum(len(rows) for kinds in v.row_starts.values() for rows in kinds.values())
-    if made + sum(map(len, masks.values())) > MOST_STARTS:
-        return
+    made = sum(map(len, masks.values()))
+    if made > most:
+        return 0
     over: dict[int, list[Term]] = {}
     starts = v.row_starts[site.node] = {}
     for kind, rows in masks.items():
@@ -151,6 +152,7 @@ def _start(v: Variables, site: _Site) -> None:
             for device in gpus_of(mask):
                 over.setdefault(device, []).append((1, var))
     _apart(v, site, over)
+    return made
 
 
 def _apart(v: Variables, site: _Site, over: Mapping[int, list[Term]]) -> None:

@@ -1,0 +1,66 @@
+"""Rule ``devices``, of GPUs that must be in a row: that they will be free is known.
+
+It is not where some GPUs of the node failed and nobody says which, and not beside pods that hold GPUs which nobody can
+name: those whose GPUs are neither told nor wished for, or who wished for what another has.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from kai_solver.check.capacity import stays
+from kai_solver.check.scene import Arrival, Scene
+from kai_solver.check.violation import Violation
+from kai_solver.domain import Node, Pod
+from kai_solver.units import GPU, MILLI
+
+
+def judge_rows(scene: Scene) -> Iterator[Violation]:
+    """No row is given where nobody knows which GPUs are free."""
+    rows: dict[str, list[Arrival]] = {}
+    for arrival in scene.come:
+        if arrival.entry.devices and arrival.pod.gpu.row.endswith("-required"):
+            rows.setdefault(arrival.node.name, []).append(arrival)
+    for name, given in rows.items():
+        text = _fault(scene, scene.nodes[name], given)
+        if text:
+            yield Violation("devices", name, f"node {name}: GPUs are given in a row, and {text}")
+
+
+def _fault(scene: Scene, node: Node, given: list[Arrival]) -> str:
+    if node.allocatable[GPU] < node.gpus * MILLI:
+        return "some of the node may not be had, nobody says which"
+    leaving = scene.leaving()
+    here = [holder for holder in scene.holders if holder.pod.node == node.name and holder.pod.gpu.devices]
+    in_the_end = [holder.pod for holder in here if stays(holder, leaving)]
+    strangers = _strangers(node, in_the_end)
+    if strangers:
+        return f"nobody knows which {strangers[0].key} holds, who stays"
+    rowed = {device.index for arrival in given for device in arrival.entry.devices}
+    wishing = next((pod for pod in in_the_end if not rowed.isdisjoint(_believed(pod))), None)
+    if wishing is not None:
+        return f"{wishing.key} stays, who has some of these for all that is known"
+    now = _strangers(node, [holder.pod for holder in here])
+    hasty = next((a for a in scene.come if a.at_once and a.entry.devices and a.node.name == node.name), None)
+    if now and hasty is not None:
+        return f"{hasty.entry.pod} starts while {now[0].key} still holds others that nobody knows"
+    return ""
+
+
+def _believed(pod: Pod) -> tuple[int, ...]:
+    """Its GPUs, as it was told or, where not all are, as they were chosen for it."""
+    return pod.devices if len(pod.devices) == pod.gpu.devices else pod.wished
+
+
+def _strangers(node: Node, pods: Iterable[Pod]) -> list[Pod]:
+    """Those of ``pods``, who hold GPUs of ``node``, whose GPUs nobody can name beside those of the others."""
+    found: list[Pod] = []
+    taken: set[int] = set()
+    whole: set[int] = set()
+    for pod in sorted(pods, key=lambda pod: len(pod.devices) < pod.gpu.devices):
+        own = set(_believed(pod))
+        others = taken if pod.gpu.is_whole else whole
+        if len(own) < pod.gpu.devices or not own <= set(range(node.gpus)) or not own.isdisjoint(others):
+            found.append(pod)
+            continue
+        taken |= own
+        whole |= own if pod.gpu.is_whole else set()
+    return found
