@@ -74,7 +74,4 @@ def best_ones(state: "State", node: int, free: list[int], count: int) -> list[in
     fabric = state.problem.fabric
     if fabric is None or fabric.kinds[node] < 0:
         return (_sparing_rows(free) if state.has_rows else free)[:count]
-    found: list[int] = []
-    for _ in range(count):
-        found += fabric.pick(node, [device for device in free if device not in found], 1)
-    return found
+    return fabric.pick_singles(node, free, count)

@@ -36,9 +36,9 @@ _LOSS = 1 << 21
 """A step of what the pod takes from usual ones (4095 at most): as one of the same workload, which are for pods that
 spread, and those look at no losses."""
 
-_LINK, _IDLE, _UNROWED = 1 << 21, 1 << 32, 1 << 33
-"""A thousandth of bandwidth lost (1000 at most) comes before what is free (at most 2^20 in its steps); that a node is
-idle before that; that it has no row of GPUs for who would like one, before both. All below node wishes (2^34)."""
+_IDLE, _UNROWED = 1 << 32, 1 << 33
+"""That a node is idle comes before the bandwidth lost there (`Links`); that it has no row of GPUs for who would like
+one, before both. All below node wishes (2^34)."""
 
 
 @dataclass(slots=True)
@@ -292,8 +292,7 @@ class FitTable:
         free, total, _ = self._free(shape)
         key = -(free * 1_000_000 // np.maximum(total, 1)) if spec.nodes == "spread" else free.copy()
         if self._links is not None and spec.nodes == "binpack" and state.is_linked(shape):
-            bandwidth, rest = self._links.losses(shape)
-            key = key * STEPS + rest + bandwidth * _LINK + (free == total) * _IDLE
+            key = key * STEPS + self._links.losses(shape) + (free == total) * _IDLE
         if spec.gpu.row and not needs_row(spec.gpu):
             known, whole = state.strangers.known_later, state.device_future == MILLI
             rows = fitting_in_rows(state.problem, whole, spec.gpu, slice(None), known)

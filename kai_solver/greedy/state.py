@@ -33,9 +33,6 @@ from kai_solver.units import MILLI, PODS
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
-FEWEST_LINKED = 2
-"""GPUs from which links matter: one GPU has none."""
-
 
 class Place(NamedTuple):
     """Where a pod is to run: node, devices with their share, whether it can be bound now, and NUMA zones."""
@@ -96,6 +93,7 @@ class State:
         self.spares = SpareLedger(problem, problem.spares) if problem.spares is not None else None
         self.overload = Overload(problem)
         self._plain: dict[int, bool] = {}
+        self._linked: dict[int, bool] = {}
         self._requests = [np.array(s.request, dtype=np.int64) for s in problem.shapes.shapes]
         self.asked = [[(r, a) for r, a in enumerate(s.request) if a > 0] for s in problem.shapes.shapes]
 
@@ -141,11 +139,12 @@ class State:
         return found
 
     def is_linked(self, shape: int) -> bool:
-        """True for shapes of several whole GPUs some of whose nodes have links that make a difference."""
-        fabric, gpu = self.problem.fabric, self.problem.shapes.shapes[shape].gpu
-        if fabric is None or not gpu.is_whole or gpu.devices < FEWEST_LINKED:
-            return False
-        return bool((fabric.kinds[self.problem.shapes.mask(shape)] >= 0).any())
+        """True for shapes of several whole GPUs, but not all, of some node whose links make a difference."""
+        if shape not in self._linked:
+            fabric, shapes = self.problem.fabric, self.problem.shapes
+            gpu, nodes = shapes.shapes[shape].gpu, shapes.mask(shape)
+            self._linked[shape] = fabric is not None and gpu.is_whole and fabric.leaves_choice(gpu.devices, nodes)
+        return self._linked[shape]
 
     def join(self, pods: Sequence[int], cost: Charge) -> None:
         """``pods`` of one leaf, of plain shapes, are to run and cost their queue so much; ``seat`` must follow."""

@@ -53,6 +53,7 @@ class LinkTables:
     _by_key: dict[bytes, int] = field(default_factory=dict, init=False)
     _picked: dict[tuple[int, int, int, RowWish | None], int | None] = field(default_factory=dict, init=False)
     _lost: dict[tuple[int, int], int] = field(default_factory=dict, init=False)
+    _prospects: dict[tuple[int, int, int], tuple[int, int]] = field(default_factory=dict, init=False)
     _weakest: dict[tuple[int, int], tuple[int, int] | None] = field(default_factory=dict, init=False)
 
     def add(self, graph: LinkGraph) -> int:
@@ -87,6 +88,16 @@ class LinkTables:
             loss[nodes] = table.leftover[before] - leftover[nodes]
             share[nodes] = grade[nodes] * FULL // max(table.best_grade(count), 1) if table.best_grade(count) else FULL
         return Survey(grade, grade // STEP, loss, leftover, share)
+
+    def prospect(self, kind: int, free: int, count: int) -> tuple[int, int]:
+        """Share and loss of a `survey` of one node; remembered."""
+        key = kind, free, count
+        if key not in self._prospects:
+            if len(self._prospects) >= _MOST_PICKED:
+                self._prospects.clear()
+            found = self.survey(np.array([kind]), np.array([free], dtype=np.uint64), count)
+            self._prospects[key] = int(found.share[0]), int(found.loss[0])
+        return self._prospects[key]
 
     def pick(self, kind: int, free: int, count: int, wish: RowWish | None = None) -> int | None:
         """GPUs of the best set on one node as a mask; None where there is none. Remembered."""

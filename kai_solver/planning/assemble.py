@@ -1,14 +1,14 @@
 """An outcome of the search as a plan: binds, moves, evictions, and what stays pending, each with its reason."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from kai_solver.domain import Bind, Device, Eviction, Move, Plan, Rung, ZoneShare
+from kai_solver.domain import Bind, Device, Eviction, GpuLink, Move, Plan, Rung, ZoneShare
 from kai_solver.domain.plan import EvictionReason
 from kai_solver.greedy import Outcome, Place
 from kai_solver.greedy.homes import is_at_home
-from kai_solver.planning.gpus import named_gpus
+from kai_solver.planning.gpus import Comer, GpuNames, chosen_gpus, named_claims
 from kai_solver.planning.messages import Texts
 from kai_solver.planning.pending import pending_gangs
 from kai_solver.planning.ranks import places_by_rank
@@ -33,25 +33,65 @@ class _Cause:
         return tuple(problem.gangs[gang].gang.key for gang in self.gangs)
 
 
+@dataclass(frozen=True, slots=True)
+class _Seats:
+    """Who comes where.
+
+    Attributes
+    ----------
+    moved
+        Pods that ran elsewhere, or with other shared devices or zones.
+    names
+        GPUs chosen by their links.
+    """
+
+    places: Mapping[int, Place]
+    moved: Sequence[int]
+    labels: Labels
+    names: GpuNames
+
+    def devices(self, problem: Problem, pod: int) -> tuple[tuple[Device, ...], GpuLink | None]:
+        """Devices of a pod, and what their links are worth; None where they were not chosen by them."""
+        return self.names.get(pod) or (_devices(problem, self.places[pod], self.labels), None)
+
+
 def assemble(problem: Problem, outcome: Outcome, is_late: Callable[[], bool] = lambda: False) -> Plan:
     """Plan of ``outcome``; order is that of admission, then of names. Stages, timing and source are the caller's.
 
     ``is_late``: True once there is no time left to find the smallest sets of what blocks.
     """
-    causes = _causes(outcome)
-    labels, texts = _labels(problem, outcome), Texts(problem)
-    places = places_by_rank(problem, outcome)
+    causes, texts = _causes(outcome), Texts(problem)
+    seats = _seats(problem, outcome)
     plan = Plan(
-        binds=_binds(problem, outcome, places, labels),
-        moves=_moves(problem, outcome, places, causes, labels, texts),
+        binds=_binds(problem, outcome, seats),
+        moves=_moves(problem, seats, causes, texts),
         evictions=_evictions(problem, outcome, causes, texts),
         pending=pending_gangs(problem, outcome, is_late),
         admitted=tuple((problem.gangs[a.chunk.gang].gang.key, a.rung) for a in outcome.admissions),
     )
-    return named_gpus(problem, plan)
+    return named_claims(problem, plan)
 
 
-def _binds(problem: Problem, outcome: Outcome, places: Mapping[int, Place], labels: Labels) -> tuple[Bind, ...]:
+def _seats(problem: Problem, outcome: Outcome) -> _Seats:
+    state, labels = outcome.state, _labels(problem, outcome)
+    places = places_by_rank(problem, outcome)
+    come = [pod for admission in outcome.admissions for pod in admission.chunk.pods if pod in places]
+    moved = [
+        pod
+        for pod in sorted(state.gone & state.places.keys())
+        if not is_at_home(problem, pod, places[pod], labels.get(places[pod].node, {}))
+    ]
+
+    def comer(pod: int, *, at_once: bool) -> Comer:
+        place = places[pod]
+        return Comer(pod, place.node, _labelled(place, labels), at_once)
+
+    comers = [comer(pod, at_once=places[pod].now) for pod in come] + [comer(pod, at_once=False) for pod in moved]
+    leaving = (state.gone - state.places.keys()).union(moved)
+    return _Seats(places, moved, labels, chosen_gpus(problem, comers, leaving))
+
+
+def _binds(problem: Problem, outcome: Outcome, seats: _Seats) -> tuple[Bind, ...]:
     pods, nodes, gangs = problem.pods, problem.nodes, problem.gangs
     binds: list[Bind] = []
     last_first: list[list[int]] = []
@@ -59,11 +99,11 @@ def _binds(problem: Problem, outcome: Outcome, places: Mapping[int, Place], labe
         chunk, rung = admission.chunk, admission.rung
         gang = gangs[chunk.gang].gang.key
         for number in chunk.pods:
-            place = places.get(number)
+            place = seats.places.get(number)
             if place is not None:
                 pod, node = pods[number], nodes[place.node].name
-                devices, zones = _devices(problem, place, labels), _zones(problem, place)
-                binds.append(Bind(pod.key, gang, node, devices, not place.now, rung, zones))
+                (devices, link), zones = seats.devices(problem, number), _zones(problem, place)
+                binds.append(Bind(pod.key, gang, node, devices, not place.now, rung, zones, link=link))
                 last_first.append([zone for zone, _ in reversed(place.zones)] if zones else [])
     return _first_zones_first(binds, last_first) if problem.zones is not None else tuple(binds)
 
@@ -88,12 +128,15 @@ def _zones(problem: Problem, place: Place) -> tuple[ZoneShare, ...]:
     return problem.zones.shares(int(problem.zones.row_of[place.node]), place.zones)
 
 
+def _labelled(place: Place, labels: Labels) -> tuple[int, ...]:
+    label = labels.get(place.node)
+    return place.devices if label is None else tuple([label.get(d, d) for d in place.devices])
+
+
 def _devices(problem: Problem, place: Place, labels: Labels) -> tuple[Device, ...]:
     if not place.devices:
         return ()
-    uuids = problem.nodes[place.node].gpu_uuids
-    label = labels.get(place.node)
-    taken = place.devices if label is None else tuple([label.get(d, d) for d in place.devices])
+    uuids, taken = problem.nodes[place.node].gpu_uuids, _labelled(place, labels)
     if not uuids:
         return _nameless(taken, place.milli)
     return tuple([Device(d, place.milli, uuids[d] if d < len(uuids) else "") for d in sorted(taken)])
@@ -136,31 +179,23 @@ def _causes(outcome: Outcome) -> dict[int, _Cause]:
     return causes
 
 
-def _moves(
-    problem: Problem,
-    outcome: Outcome,
-    places: Mapping[int, Place],
-    causes: dict[int, _Cause],
-    labels: Labels,
-    texts: Texts,
-) -> tuple[Move, ...]:
-    state = outcome.state
+def _moves(problem: Problem, seats: _Seats, causes: dict[int, _Cause], texts: Texts) -> tuple[Move, ...]:
     moves = []
-    for pod in sorted(state.gone & state.places.keys()):
-        place, cause = places[pod], causes[pod]
-        if is_at_home(problem, pod, place, labels.get(place.node, {})):
-            continue
+    for pod in seats.moved:
+        place, cause = seats.places[pod], causes[pod]
+        devices, link = seats.devices(problem, pod)
         moves.append(
             Move(
                 problem.pods[pod].key,
                 problem.gangs[problem.pod_gang[pod]].gang.key,
                 problem.nodes[problem.pod_node[pod]].name,
                 problem.nodes[place.node].name,
-                _devices(problem, place, labels),
+                devices,
                 cause.helps(problem),
                 cause.rung,
                 _zones(problem, place),
                 message=texts.eviction(pod, cause.rung, tuple(cause.gangs)),
+                link=link,
             )
         )
     return tuple(moves)

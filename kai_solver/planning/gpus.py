@@ -8,17 +8,17 @@ is chosen: what would be free is not known either.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from kai_solver.claims import name_devices
-from kai_solver.domain import Bind, ClaimDevice, Device, DeviceId, GpuLink, Move, Node, Plan, PodStatus
+from kai_solver.domain import Bind, ClaimDevice, Device, DeviceId, GpuLink, GpuRequest, Move, Node, Plan, PodStatus
 from kai_solver.links import (
     MOST_GPUS,
     Asking,
     Board,
+    LinkGraph,
     LinkTables,
     NodeLinks,
-    RowWish,
     gpus_of,
     graph_of,
     known_tables,
@@ -31,56 +31,44 @@ from kai_solver.reduction.gpurows import wish_of
 from kai_solver.units import GPU, MILLI
 
 _Entry = TypeVar("_Entry", Bind, Move)
-Chosen = Mapping[str, tuple[tuple[Device, ...], GpuLink]]
+GpuNames = Mapping[int, tuple[tuple[Device, ...], GpuLink]]
 """By pod."""
 
 
-def named_gpus(problem: Problem, plan: Plan) -> Plan:
-    """``plan`` with the best GPUs for the pods that it gives whole ones, where links are known; claims get devices."""
-    plan = _choose_plain(problem, plan)
+class Comer(NamedTuple):
+    """A pod that the plan gives ``gpus``, as the engine counts them, of ``node``; ``at_once`` or when others leave."""
+
+    pod: int
+    node: int
+    gpus: tuple[int, ...]
+    at_once: bool
+
+
+def chosen_gpus(problem: Problem, comers: Iterable[Comer], leaving: Collection[int]) -> GpuNames:
+    """The best whole GPUs of a device plugin for ``comers`` whose nodes' links are known.
+
+    ``leaving``: pods that run and do not stay where they are.
+    """
+    by_node: dict[int, list[Comer]] = {}
+    for comer in comers:
+        if comer.gpus:
+            by_node.setdefault(comer.node, []).append(comer)
+    offered = _offered(problem)
+    graphs = {node: graph for node in by_node if (graph := _known_graph(problem, node, offered)) is not None}
+    boards = _boards(problem, graphs, leaving) if graphs else {}
+    choice = _Choice(problem, known_tables())
+    for node, graph in graphs.items():
+        choice.on_node(node, graph, boards[node], by_node[node])
+    return choice.chosen
+
+
+def named_claims(problem: Problem, plan: Plan) -> Plan:
+    """``plan`` with devices for its claims, the GPUs with the best links where these are known."""
     if problem.snapshot.claims is None:
         return plan
     prefer = _Preferred({node.name: node for node in problem.nodes}, known_tables())
     plan = name_devices(problem.snapshot, plan, prefer)
     return replace(plan, binds=tuple(map(prefer.linked, plan.binds)), moves=tuple(map(prefer.linked, plan.moves)))
-
-
-def _choose_plain(problem: Problem, plan: Plan) -> Plan:
-    """Choose among GPUs of device plugins."""
-    by_node = _arrivals(problem, plan)
-    if not by_node:
-        return plan
-    coming = {entry.pod for entries in by_node.values() for entry in entries}
-    wishes = {pod.key: wish_of(pod.gpu) for pod in problem.pods if pod.gpu.row and pod.key in coming}
-    choice = _Choice(known_tables(), {key: wish for key, wish in wishes.items() if wish is not None})
-    boards, sharing = _boards(problem, plan, by_node)
-    for node, entries in by_node.items():
-        choice.on_node(problem.nodes[node], boards[node], entries, sharing)
-    return replace(
-        plan,
-        binds=tuple(_with(bind, choice.chosen) for bind in plan.binds),
-        moves=tuple(_with(move, choice.chosen) for move in plan.moves),
-    )
-
-
-def _with(entry: _Entry, chosen: Chosen) -> _Entry:
-    found = chosen.get(entry.pod)
-    return entry if found is None else replace(entry, devices=found[0], link=found[1])
-
-
-def _arrivals(problem: Problem, plan: Plan) -> dict[int, list[Bind | Move]]:
-    """Entries with GPUs by node, of nodes where the links between a device plugin's GPUs are known."""
-    offered = _offered(problem)
-    found: dict[int, list[Bind | Move]] = {}
-    is_told: dict[str, bool] = {}
-    entries: tuple[Bind | Move, ...] = (*plan.binds, *plan.moves)
-    for entry in entries:
-        name = _target(entry)
-        if entry.devices and name not in is_told:
-            is_told[name] = _is_told(problem, problem.node_index[name], offered)
-        if entry.devices and is_told[name]:
-            found.setdefault(problem.node_index[name], []).append(entry)
-    return found
 
 
 def _offered(problem: Problem) -> Mapping[str, int]:
@@ -90,67 +78,57 @@ def _offered(problem: Problem) -> Mapping[str, int]:
     return {node.name: node.gpus for node in before}
 
 
-def _is_told(problem: Problem, node: int, offered: Mapping[str, int]) -> bool:
-    """Whether the links between its GPUs and the free ones are known, and all are a device plugin's and may be had."""
+def _known_graph(problem: Problem, node: int, offered: Mapping[str, int]) -> LinkGraph | None:
+    """The links of a node where they and the free GPUs are known, and all are a device plugin's and may be had."""
     known = problem.nodes[node]
     is_plain = offered.get(known.name, known.gpus) == known.gpus and known.allocatable[GPU] == known.gpus * MILLI
-    return bool(problem.is_told[node]) and is_plain and known.gpus <= MOST_GPUS and graph_of(known).is_known
+    if not problem.is_told[node] or not is_plain or known.gpus > MOST_GPUS:
+        return None
+    graph = graph_of(known)
+    return graph if graph.is_known else None
 
 
-def _boards(
-    problem: Problem, plan: Plan, by_node: Mapping[int, Sequence[Bind | Move]]
-) -> tuple[dict[int, Board], set[str]]:
-    """What is held on the nodes, and who of those that come shares devices."""
-    boards = {node: Board((1 << problem.nodes[node].gpus) - 1) for node in by_node}
-    leaving = {eviction.pod for eviction in plan.evictions} | {move.pod for move in plan.moves}
-    coming = {entry.pod for entries in by_node.values() for entry in entries}
-    sharing: set[str] = set()
-    for number, pod in enumerate(problem.pods):
-        if pod.gpu.is_shared and pod.key in coming:
-            sharing.add(pod.key)
-        board = boards.get(problem.pod_node[number])
+def _boards(problem: Problem, nodes: Iterable[int], leaving: Collection[int]) -> dict[int, Board]:
+    """What is held on ``nodes``."""
+    boards = {node: Board((1 << problem.nodes[node].gpus) - 1) for node in nodes}
+    for pod, seats in problem.seats.items():
+        board = boards.get(problem.pod_node[pod])
         if board is not None:
-            leaves = pod.status is PodStatus.RELEASING or pod.key in leaving
-            mask = mask_of(problem.seats.get(number, ()))
+            mask = _mask_of(seats)
             board.now |= mask
-            board.later |= 0 if leaves else mask
-    return boards, sharing
+            if pod not in leaving and problem.pods[pod].status is not PodStatus.RELEASING:
+                board.later |= mask
+    return boards
 
 
 @dataclass(slots=True)
 class _Choice:
     """The GPUs of one plan."""
 
+    problem: Problem
     tables: LinkTables
-    rows: Mapping[str, RowWish]
-    chosen: dict[str, tuple[tuple[Device, ...], GpuLink]] = field(default_factory=dict)
+    chosen: dict[int, tuple[tuple[Device, ...], GpuLink]] = field(default_factory=dict)
 
-    def on_node(self, node: Node, board: Board, entries: Sequence[Bind | Move], sharing: Collection[str]) -> None:
-        """Choose for all pods of one node, or for none; those ``sharing`` devices keep theirs."""
-        wholes = [entry for entry in entries if entry.pod not in sharing]
-        for entry in entries:
-            if entry.pod in sharing:
-                mask = mask_of(device.index for device in entry.devices)
-                board.now |= mask if _is_at_once(entry) else 0
+    def on_node(self, node: int, graph: LinkGraph, board: Board, comers: Sequence[Comer]) -> None:
+        """Choose for all pods of one node, or for none; those that share devices keep theirs."""
+        wholes: list[int] = []
+        asking: list[Asking] = []
+        for comer in comers:
+            gpu = self.problem.pods[comer.pod].gpu
+            if gpu.is_whole:
+                wholes.append(comer.pod)
+                asking.append(_asking(comer.at_once, gpu))
+            else:
+                mask = _mask_of(comer.gpus)
+                board.now |= mask if comer.at_once else 0
                 board.later |= mask
-        graph = graph_of(node)
-        kind = self.tables.add(graph)
-        asking = [Asking(_is_at_once(entry), len(entry.devices), self.rows.get(entry.pod)) for entry in wholes]
+        kind, uuids = self.tables.add(graph), self.problem.nodes[node].gpu_uuids
         found = name_all(self.tables, kind, board, asking)
-        for entry, mask in zip(wholes, found or (), strict=False):  # Else the engine's own names stand.
-            self.chosen[entry.pod] = _named(node, mask), GpuLink(*self.tables.weakest(kind, graph, mask))
+        for pod, mask in zip(wholes, found or (), strict=False):  # Else the engine's own names stand.
+            self.chosen[pod] = _named(uuids, mask), _link(*self.tables.weakest(kind, graph, mask))
 
 
-def _target(entry: Bind | Move) -> str:
-    return entry.node if isinstance(entry, Bind) else entry.target
-
-
-def _is_at_once(entry: Bind | Move) -> bool:
-    return isinstance(entry, Bind) and not entry.nominated
-
-
-def _named(node: Node, mask: int) -> tuple[Device, ...]:
-    uuids = node.gpu_uuids
+def _named(uuids: Sequence[str], mask: int) -> tuple[Device, ...]:
     if not uuids:
         return _nameless(mask)
     return tuple(Device(gpu, MILLI, uuids[gpu] if gpu < len(uuids) else "") for gpu in gpus_of(mask))
@@ -160,6 +138,19 @@ def _named(node: Node, mask: int) -> tuple[Device, ...]:
 def _nameless(mask: int) -> tuple[Device, ...]:
     """Devices without a uuid are the same on every node."""
     return tuple(Device(gpu, MILLI) for gpu in gpus_of(mask))
+
+
+@lru_cache(maxsize=4096)
+def _asking(at_once: bool, gpu: GpuRequest) -> Asking:
+    return Asking(at_once, gpu.devices, wish_of(gpu))
+
+
+_link = lru_cache(maxsize=4096)(GpuLink)
+_mask_of = lru_cache(maxsize=4096)(mask_of)
+
+
+def _target(entry: Bind | Move) -> str:
+    return entry.node if isinstance(entry, Bind) else entry.target
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ Elsewhere every set is as good as any other.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from kai_solver.links import (
     LinkGraph,
     LinkTables,
     RowWish,
+    gpus_of,
     graph_of,
     known_tables,
     links_of_claims,
@@ -27,6 +29,8 @@ BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
 Graphs = tuple[LinkGraph | None, ...]
 """By node; None where links make no difference, or are not known."""
+
+_gpus = lru_cache(maxsize=4096)(gpus_of)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,10 +48,24 @@ class Fabric:
     tables: LinkTables
     kinds: IntArray
 
+    def leaves_choice(self, count: int, nodes: BoolArray) -> bool:
+        """Whether links tell the sets of ``count`` GPUs apart somewhere on ``nodes``, a mask: one GPU has none, and of
+        all GPUs of a node there is one set.
+        """
+        sizes = np.array([table.graph.gpus for table in self.tables.tables], dtype=np.int64)[self.kinds]
+        return count > 1 and bool(((self.kinds >= 0) & (sizes > count) & nodes).any())
+
     def pick(self, node: int, free: Sequence[int], count: int, wish: RowWish | None = None) -> tuple[int, ...]:
         """The best ``count`` of the ``free`` GPUs of a node whose links count; none where there are no such."""
-        mask = self.tables.pick(int(self.kinds[node]), sum([1 << gpu for gpu in free]), count, wish)
-        return () if mask is None else tuple([gpu for gpu in free if mask >> gpu & 1])
+        return _gpus(self.tables.pick(int(self.kinds[node]), sum([1 << gpu for gpu in free]), count, wish) or 0)
+
+    def pick_singles(self, node: int, free: Sequence[int], count: int) -> list[int]:
+        """The best of the ``free`` GPUs for ``count`` pods of one GPU, one after the other."""
+        kind, left, found = int(self.kinds[node]), sum([1 << gpu for gpu in free]), list[int]()
+        while len(found) < count and (one := self.tables.pick(kind, left, 1)) is not None:
+            left ^= one
+            found.append(one.bit_length() - 1)
+        return found
 
 
 def fabric_of(graphs: Graphs, is_told: BoolArray) -> Fabric | None:

@@ -12,6 +12,8 @@ from kai_solver.greedy import Admission, Outcome, State, VictimPool
 from kai_solver.greedy.fit import FitTable
 from kai_solver.greedy.opening import opened_nodes
 from kai_solver.greedy.placing import Placer
+from kai_solver.greedy.units import Unit
+from kai_solver.reduction.charges import Charge
 from kai_solver.search.riders import MOST_RIDERS, seating_of
 from kai_solver.search.rights import Rights
 from kai_solver.search.seating import Seating
@@ -19,6 +21,9 @@ from kai_solver.search.seating import Seating
 LINK_LOSS = "link-loss"
 VICTIMS_TRIED = 40
 """Exchanges of a victim tried, about a millisecond each."""
+
+_Kind = tuple[object, ...]
+"""Equal for units that cost the same."""
 
 
 def link_stage(
@@ -33,8 +38,11 @@ def link_stage(
     if seating is None:
         return None
     is_all = _exchange_seats(outcome, seating, is_over)
-    if seating.best_cost and outcome.pool is not None and _may_exchange(outcome.pool, outcome) and not is_over():
-        seating = _exchange_victims(outcome, outcome.pool, rights(), seating, is_over, by_gpus=by_gpus)
+    if seating.best_cost and outcome.pool is not None and not is_over():
+        kinds = _stayers(outcome, outcome.pool, by_gpus=by_gpus)
+        if kinds:
+            takers = rights().takers
+            seating = _exchange_victims(outcome, outcome.pool, takers, kinds, seating, is_over, by_gpus=by_gpus)
     value = seating.best_cost
     bound = 0 if outcome.state.gone else value if is_all else min(seating.bound, value)
     return Stage(LINK_LOSS, value, bound, value <= bound)
@@ -54,8 +62,8 @@ def _exchange_seats(outcome: Outcome, seating: Seating, is_over: Callable[[], bo
 
 
 def _knows_all(state: State, seating: Seating) -> bool:
-    """Whether every pod with GPUs of the plan took part, so that nobody else could make way."""
-    riders = {rider.pod for rider in seating.riders if rider.counts}
+    """Whether every pod with GPUs of the plan was tried elsewhere, so that nobody else could make way."""
+    riders = {rider.pod for rider in seating.riders if rider.counts and not rider.is_fixed}
     return all(pod in riders for pod, place in state.places.items() if place.devices)
 
 
@@ -94,16 +102,19 @@ def _settle(outcome: Outcome) -> None:
 
 
 def _exchange_victims(
-    outcome: Outcome, pool: VictimPool, rights: Rights, seating: Seating, is_over: Callable[[], bool], *, by_gpus: bool
+    outcome: Outcome,
+    pool: VictimPool,
+    takers: Sequence[frozenset[int]],
+    kinds: Mapping[_Kind, Sequence[int]],
+    seating: Seating,
+    is_over: Callable[[], bool],
+    *,
+    by_gpus: bool,
 ) -> Seating:
     """Let others leave who cost as much, where the takers lose less by that."""
     tried = 0
-    kinds: dict[object, list[int]] = {}
-    for unit in sorted(frozenset[int]().union(*rights.takers)):
-        if len(pool.of_gang[pool.units[unit].gang]) == 1:
-            kinds.setdefault(_kind(pool, unit, by_gpus=by_gpus), []).append(unit)
     for at, admission in enumerate(outcome.admissions):
-        for unit, other in _equals(pool, admission, rights.takers[at], kinds, by_gpus=by_gpus):
+        for unit, other in _equals(pool, admission, takers[at], kinds, by_gpus=by_gpus):
             tried += 1
             if tried > VICTIMS_TRIED or not seating.best_cost or is_over():
                 return seating
@@ -114,31 +125,50 @@ def _exchange_victims(
     return seating
 
 
-def _may_exchange(pool: VictimPool, outcome: Outcome) -> bool:
-    """Whether somebody leaves for good who is alone in his gang's way of leaving."""
-    units = {unit for admission in outcome.admissions for unit in admission.units}
-    return any(pool.has_left(unit) and len(pool.of_gang[pool.units[unit].gang]) == 1 for unit in units)
+def _stayers(outcome: Outcome, pool: VictimPool, *, by_gpus: bool) -> dict[_Kind, list[int]]:
+    """Units of the kinds of those who left for good and alone in their gang's way of leaving, where one of them stays.
+
+    They are looked for before anybody is asked who may take whom, which is dear.
+    """
+    taken = {unit for admission in outcome.admissions for unit in admission.units}
+    left = [pool.units[unit] for unit in taken if pool.has_left(unit) and not pool.is_elastic[unit]]
+    kinds: dict[_Kind, list[int]] = {_kind(pool, unit.index, by_gpus=by_gpus): [] for unit in left}
+    costs = {_cost(unit, by_gpus=by_gpus) for unit in left}
+    for unit in pool.units if left else ():
+        if _cost(unit, by_gpus=by_gpus) in costs and not pool.is_elastic[unit.index]:
+            alike = kinds.get(_kind(pool, unit.index, by_gpus=by_gpus))
+            if alike is not None:
+                alike.append(unit.index)
+    return {kind: alike for kind, alike in kinds.items() if not all(map(pool.is_disturbed, alike))}
 
 
 def _equals(
-    pool: VictimPool, admission: Admission, takers: frozenset[int], kinds: Mapping[object, list[int]], *, by_gpus: bool
+    pool: VictimPool,
+    admission: Admission,
+    takers: frozenset[int],
+    kinds: Mapping[_Kind, Sequence[int]],
+    *,
+    by_gpus: bool,
 ) -> Iterator[tuple[int, int]]:
     """Who left for ``admission``, each with those who stay, may be taken by it and cost the same."""
     for unit in admission.units:
-        if not pool.has_left(unit) or len(pool.of_gang[pool.units[unit].gang]) > 1:
+        if not pool.has_left(unit) or pool.is_elastic[unit]:
             continue
         for other in kinds.get(_kind(pool, unit, by_gpus=by_gpus), ()):
             if other in takers and not pool.is_disturbed(other) and pool.may_leave(other):
                 yield unit, other
 
 
-def _kind(pool: VictimPool, unit: int, *, by_gpus: bool) -> tuple[object, ...]:
+def _kind(pool: VictimPool, unit: int, *, by_gpus: bool) -> _Kind:
     """What the stages and the queues know of a unit."""
     of, problem = pool.units[unit], pool.state.problem
     gang = problem.gangs[of.gang]
     shapes = tuple(sorted(problem.pod_shape[pod] for pod in of.pods))
-    work = 0 if by_gpus else round(of.work)
-    return (gang.queue, gang.gang.priority, gang.gang.preemptible, of.is_core, work, of.charge, shapes)
+    return (gang.queue, gang.gang.priority, gang.gang.preemptible, of.is_core, shapes, _cost(of, by_gpus=by_gpus))
+
+
+def _cost(unit: Unit, *, by_gpus: bool) -> tuple[int, Charge]:
+    return 0 if by_gpus else round(unit.work), unit.charge
 
 
 def _with_other(outcome: Outcome, pool: VictimPool, at: int, unit: int, other: int, cost: int) -> Seating | None:

@@ -63,7 +63,11 @@ class _Lifted:
                 device_idle[place.node, devices] += place.milli
         self.later: BoolArray = device_future == MILLI
         self.now: BoolArray = self.later & (device_idle == MILLI)
-        others = {place.node for pod, place in state.places.items() if place.devices and pod not in set(pods)}
+        self.masks: list[tuple[int, int]] = list(
+            zip(*(masks_of(free).tolist() for free in (self.now, self.later)), strict=True)
+        )
+        lifted = set(pods)
+        others = {place.node for pod, place in state.places.items() if place.devices and pod not in lifted}
         self.is_idle = wholly_free(problem)
         self.is_idle[list(others)] = False
         self.is_whole = not state.gone
@@ -79,7 +83,7 @@ class _Lifted:
 
     def _host(self, node: int) -> Host:
         every = (1 << int(self.state.problem.devices[node])) - 1
-        later, now = (int(masks_of(free[node : node + 1])[0]) for free in (self.later, self.now))
+        now, later = self.masks[node]
         board = Board(every, every & ~now, every & ~later)
         kind, is_idle = int(self.fabric.kinds[node]), bool(self.is_idle[node])
         return Host(kind, board, self.idle[:, node].tolist(), self.future[:, node].tolist(), is_idle)

@@ -89,7 +89,7 @@ class Seating:
     gpus
         Of each gang's riders whom links matter to.
     least
-        What each of these loses at least.
+        What the slowest pod of each gang loses at least.
     best, best_cost
         The best seats so far, and what gangs lose with them.
     """
@@ -100,7 +100,7 @@ class Seating:
     is_whole: bool
     most_opened: int
     gpus: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-    least: dict[int, int] = field(default_factory=dict)
+    least: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     best: tuple[int, ...] = ()
     best_cost: int = 0
     steps: int = 0
@@ -111,17 +111,14 @@ class Seating:
         for rider in self.riders:
             if rider.counts:
                 self.gpus[rider.gang] += rider.asking.count
-        self.least = {rider.pod: self._least(rider) for rider in self.riders if rider.counts}
+                self.least[rider.gang] = max(self.least[rider.gang], self._least(rider))
         self.best = tuple(rider.nodes[0] for rider in self.riders)
         self.best_cost = self.cost_of(self.best)
 
     @property
     def bound(self) -> int:
         """What gangs lose at least: each of its pods alone, on the best node that it may be on."""
-        return sum(self.gpus[gang] * self._least_of(gang) for gang in self.gpus)
-
-    def _least_of(self, gang: int) -> int:
-        return max((self.least[rider.pod] for rider in self.riders if rider.gang == gang and rider.counts), default=0)
+        return sum(gpus * self.least[gang] for gang, gpus in self.gpus.items())
 
     def cost_of(self, seats: Iterable[int]) -> int:
         """What gangs lose with these seats."""
@@ -145,7 +142,7 @@ class Seating:
         self._is_over = is_over
         self.steps = 0
         worst = self._worst(self.best)
-        lossy = {rider.gang for rider in self.riders if worst.get(rider.gang, 0) > self._least_of(rider.gang)}
+        lossy = {gang for gang, loss in worst.items() if loss > self.least[gang]}
         is_small = len(self.riders) <= ALL_FREE
         self._free = {rider.pod for rider in self.riders if is_small or rider.gang in lossy}
         return self._dive(0, [], {}, 0, set()) and is_small

@@ -9,10 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai_solver.check import check_plan
-from kai_solver.domain import Plan, Snapshot, SolverModel
+from kai_solver.domain import Plan, Pod, Snapshot, SolverModel
 from kai_solver.engine import cycle
+from kai_solver.greedy import State
+from kai_solver.greedy.linking import Links
 from kai_solver.instances_io.native import snapshot_from_native
 from kai_solver.modelfiles import load_model
+from kai_solver.reduction import Problem, build_problem
 from tests.links.brute import Brute
 from tests.links.graphs import product
 
@@ -115,3 +118,51 @@ def test_nobody_had_a_better_set_on_a_node_in_use(free: list[set[int]], asked: i
         used = [own for own in roomy if own != EVERY] or roomy
         got = BRUTE.weakest[frozenset(device.index for device in binds[0].devices)]
         assert got == max(BRUTE._best(frozenset(own), asked) for own in used)
+
+
+# -- kept up to date ---------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.lists(st.tuples(st.integers(0, 39), st.booleans()), min_size=1, max_size=40), max_size=4))
+def test_losses_after_many_steps_are_those_of_a_new_look(rounds: list[list[tuple[int, bool]]]) -> None:
+    """Few touched nodes are looked up one by one, many by arrays; some GPUs get free only later."""
+    leaving = [
+        {
+            "name": f"l{n}",
+            "queue": "q",
+            "pods": [{"gpus": 3, "status": "Releasing", "node": f"n{n}", "devices": [0, 3, 5]}],
+        }
+        for n in range(0, 40, 3)
+    ]
+    ones = [{"name": f"p{i}", "queue": "q", "pods": [{"gpus": 1}]} for i in range(160)]
+    problem = build_problem(cluster([set(EVERY)] * 40, 2, gangs=[*leaving, *ones, one("a", 2), one("b", 4)]))
+    assert problem.fabric is not None
+    state = State(problem)
+    shapes = [problem.pod_shape[number] for number, pod in enumerate(problem.pods) if pod.gpu.devices in (2, 4)]
+    kept = Links(state, problem.fabric)
+    waiting = [number for number, pod in enumerate(problem.pods) if pod.gpu.devices == 1]
+    for steps in rounds:
+        for shape in shapes:
+            assert kept.losses(shape).tolist() == Links(state, problem.fabric).losses(shape).tolist()
+        for node, now in steps:
+            if state.whole_now[node]:
+                state.put(waiting.pop(), node, now=now)
+    for shape in shapes:
+        assert kept.losses(shape).tolist() == Links(state, problem.fabric).losses(shape).tolist()
+
+
+def one(name: str, gpus: int) -> dict[str, Any]:
+    return {"name": name, "queue": "q", "pods": [{"gpus": gpus}]}
+
+
+def test_who_takes_all_gpus_of_a_node_is_counted_like_others() -> None:
+    """There is one set of them: such pods are placed by the dozen, as where links say nothing."""
+    problem = build_problem(cluster([set(EVERY)], 2, gangs=[one("two", 2), one("seven", 7), one("all", 8)]))
+    state = State(problem)
+    told = {pod.gpu.devices: (state.is_linked(shape), state.is_plain(shape)) for pod, shape in pairs_of(problem)}
+    assert told == {2: (True, False), 7: (True, False), 8: (False, True)}
+
+
+def pairs_of(problem: Problem) -> list[tuple[Pod, int]]:
+    return list(zip(problem.pods, problem.pod_shape, strict=True))

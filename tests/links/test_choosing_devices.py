@@ -203,6 +203,16 @@ def test_of_equal_bandwidth_the_node_that_loses_least_comes_first() -> None:
     assert tables.best(np.array([0, 2, 1]), survey) == 2
 
 
+def test_one_node_alone_is_told_what_a_survey_says() -> None:
+    tables, masks = LinkTables(), np.arange(256, dtype=np.uint64)
+    kind = tables.add(CUBE.graph)
+    for count in range(1, 9):
+        survey = tables.survey(np.full(256, kind), masks, count)
+        told = [tables.prospect(kind, mask, count) for mask in range(256)]
+        assert told == list(zip(survey.share.tolist(), survey.loss.tolist(), strict=True))
+        assert told == [tables.prospect(kind, mask, count) for mask in range(256)]
+
+
 def test_weights_of_sizes_can_be_given() -> None:
     """Who expects no pairs breaks one."""
     graph = product("a100-pcie-nvlink-pairs-4")

@@ -93,6 +93,16 @@ def test_what_cannot_be_had_is_told_with_its_proof() -> None:
     assert found.optimal
 
 
+def test_nothing_is_proven_of_who_stays_by_wishes_beyond_links() -> None:
+    """It prefers the node with the poor pair; on the other one it would lose nothing."""
+    wish = {"preferred": [{"weight": 10, "term": [{"key": "metadata.name", "values": ["n0"]}]}]}
+    plan = planned(cluster([frozenset({0, 5}), frozenset({1, 5})], gang("a") | {"pods": [{"gpus": 2} | wish]}))
+    assert [bind.node for bind in plan.binds] == ["n0"]
+    found = stage(plan)
+    assert found is not None
+    assert (found.value > 0, found.bound, found.optimal) == (True, 0, False)
+
+
 def test_where_links_say_nothing_there_is_no_such_stage() -> None:
     nodes = [{"name": "n0", "gpus": 8, "gpuTopology": "hgx-h100-8"}]
     assert stage(planned(cluster([EVERY], gang("a", 2), nodes=nodes))) is None
