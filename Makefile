@@ -19,7 +19,7 @@ TEST_ARGS ?=
 SOAK_MINUTES ?= 10
 PLANE := tests/cluster/plane
 
-.PHONY: help env run test test-cluster soak tools test-fast lint bench bench-scale bench-cluster bench-steady conformance docs docs-check manifests lock clean
+.PHONY: help env run test test-cluster soak tools test-fast lint bench bench-scale bench-links bench-cluster bench-steady conformance docs docs-check manifests lock clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -71,6 +71,9 @@ bench: $(STAMP) ## Measure models on instances/bench against greedy and against 
 bench-scale: $(STAMP) ## Measure the set at scale (about 6 minutes, on a quiet machine) and write it into set, docs and plot
 	$(BIN)/kai-solver bench $(SETS)/scale.yaml --save instances/bench/runs/scale.json \
 	  --plot docs/images/scale.svg --record docs/benchmarks.md
+
+bench-links: $(STAMP) ## Measure what links between GPUs cost a cycle (about 5 minutes) and write it into set and docs
+	$(BIN)/kai-solver bench $(SETS)/links.yaml --clock cpu --record docs/benchmarks.md
 
 bench-cluster: $(STAMP) ## Measure the controller on a real control plane, 500 nodes and 4,000 pods (needs Go once, about 5 minutes)
 	$(BIN)/python -m tests.cluster.plane.bench

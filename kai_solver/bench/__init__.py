@@ -5,9 +5,10 @@ from kai_solver.bench.compare import Paired, Row, paired, rows_of
 from kai_solver.bench.figures import figure_of, promised_s
 from kai_solver.bench.find import find_instances, short_name
 from kai_solver.bench.generate import LoadReport, generated, loaded_snapshot, report_on
+from kai_solver.bench.linked import in_pairs, with_links
 from kai_solver.bench.measure import Job, Run, measure, measure_here
 from kai_solver.bench.peers import Peer, Reached, peers_beside, reached_by, shortfall
-from kai_solver.bench.record import block_names, blocks, measured, with_blocks
+from kai_solver.bench.record import block_names, blocks, link_spreads, measured, with_blocks
 from kai_solver.bench.set_text import with_figures
 from kai_solver.bench.sets import BenchSet, Verdict, is_set, jobs_of, late, read_set, verdicts
 from kai_solver.bench.slope import Line, fitted
@@ -43,10 +44,12 @@ __all__ = [
     "fitted",
     "generated",
     "grouped",
+    "in_pairs",
     "is_set",
     "jobs_of",
     "late",
     "limits_table",
+    "link_spreads",
     "loaded_snapshot",
     "measure",
     "measure_here",
@@ -69,4 +72,5 @@ __all__ = [
     "verdicts",
     "with_blocks",
     "with_figures",
+    "with_links",
 ]

@@ -3,15 +3,17 @@
 from collections.abc import Sequence
 from statistics import median
 
+from kai_solver.bench.linked import growths
 from kai_solver.bench.measure import Run
 from kai_solver.domain import Stage
 from kai_solver.instances_io.bench_schema import Figure
 
 WORK, GPUS = ("evicted-work",), ("evicted-gpus",)
 DISRUPTION = ("evicted-work", "evicted-gpus", "gangs-broken", "evicted-pods", "moved-pods")
+_KINDS = {"work-gap": WORK, "gpus-gap": GPUS, "disruption-gap": DISRUPTION}
 COUNTS: tuple[Figure, ...] = ("unproven", "pending", "evicted", "moved")
 GAPS: tuple[Figure, ...] = ("admission-gap", "work-gap", "gpus-gap", "disruption-gap")
-"""Figures that are neither, nor ``memory``, are seconds."""
+"""Figures that are neither, nor ``memory`` nor ``link-growth``, are seconds."""
 
 
 def figure_of(figure: Figure, runs: Sequence[Run]) -> float | None:
@@ -32,16 +34,15 @@ def _value(figure: Figure, run: Run) -> float | None:
             return run.steady_s
         case "build" | "check" | "first-plan":
             return run.timing_s.get(figure)
+        case "link-growth":
+            found = growths(run.link_pairs)
+            return None if found is None else found[1]
         case "memory":
             return run.memory_mib
         case "admission-gap":
             return run.unknown_gpus / run.pending_gpus if run.pending_gpus else 0.0
-        case "work-gap":
-            return kind_gap(run.stages, WORK)
-        case "gpus-gap":
-            return kind_gap(run.stages, GPUS)
-        case "disruption-gap":
-            return kind_gap(run.stages, DISRUPTION)
+        case "work-gap" | "gpus-gap" | "disruption-gap":
+            return kind_gap(run.stages, _KINDS[figure])
         case "unproven":
             return run.pending - run.proven
         case "pending" | "evicted" | "moved":

@@ -1,5 +1,6 @@
 """One instance, one model, some seeds: measured in a process of its own, so that memory and caches are its own."""
 
+import gc
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typing import Any, Literal
 from kai_solver.bench.calibration import calibration_s
 from kai_solver.bench.cpuclock import CpuClock
 from kai_solver.bench.generate import generated
+from kai_solver.bench.linked import Pair, in_pairs, with_links
 from kai_solver.bench.memory import PeakMemory, family_cpu_s
 from kai_solver.bench.moments import Moment, Moments
 from kai_solver.bench.peers import Peer, peers_beside, reached_by, shortfall
@@ -50,6 +52,8 @@ class Job:
         Specification of the instance, and the seed that it is drawn with.
     steady
         So many cycles more, each on what the plan before made of the cluster.
+    product
+        The same cluster as nodes of that product, cycle by cycle in turn; empty: not.
     name
         What the runs call it; empty: the path.
     clock
@@ -65,6 +69,7 @@ class Job:
     generate: GeneratorDoc | None = None
     draw: int = 1
     steady: int = 0
+    product: str = ""
     name: str = ""
     clock: ClockKind = "wall"
 
@@ -93,6 +98,8 @@ class Run:
         Median of the steady cycles, None where there were none.
     cpu_s
         CPU time of parent and children in this cycle.
+    link_pairs
+        CPU seconds of cycles without and with links, in turn.
     calibration_s
         What `calibration.calibration_s` took before and after the job, the mean.
     timing_s
@@ -128,6 +135,7 @@ class Run:
     first_cycle_s: float | None = None
     steady_s: float | None = None
     cpu_s: float = 0.0
+    link_pairs: tuple[Pair, ...] = ()
     calibration_s: float = 1.0
     timing_s: Mapping[str, float] = field(default_factory=dict)
     moments: Mapping[str, Moment] = field(default_factory=dict)
@@ -202,7 +210,8 @@ class _Course:
             self._first_cycle_s = self._cycle(self._snapshot, self._job.seeds[0]).timing_s["decide"]
         found = [self._measured(seed) for seed in self._job.seeds]
         steady_s = self._steady_s() if self._job.steady else None
-        return [replace(run, steady_s=steady_s) for run in found]
+        pairs = self._link_pairs(self._job.product) if self._job.product else ()
+        return [replace(run, steady_s=steady_s, link_pairs=pairs) for run in found]
 
     def _cycle(self, snapshot: Snapshot, seed: int, moments: Moments | None = None) -> Plan:
         """A cycle that knows nothing of those before it; only the solver's process is warm."""
@@ -225,6 +234,17 @@ class _Course:
             plan = self._engine.cycle(snapshot, budget_s=self._budget_s, seed=seed)
             seconds.append(plan.timing_s["decide"])
         return median(seconds)
+
+    def _link_pairs(self, product: str) -> tuple[Pair, ...]:
+        clock = CpuClock()
+
+        def cpu_s(snapshot: Snapshot) -> float:
+            gc.collect()  # What the cycle before left is none of this one's.
+            start_s = clock()
+            self._cycle(snapshot, self._job.seeds[0])
+            return clock() - start_s
+
+        return in_pairs(cpu_s, self._snapshot, with_links(self._snapshot, product, self._job.draw))
 
     def _run(self, seed: int, plan: Plan, moments: Moments, cpu_s: float) -> Run:
         ours = reached_by(self._snapshot, plan)

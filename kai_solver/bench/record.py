@@ -7,6 +7,8 @@ from typing import TypeVar
 
 from kai_solver.bench.added import added
 from kai_solver.bench.figures import promised_s
+from kai_solver.bench.linked import growths
+from kai_solver.bench.measure import Run
 from kai_solver.bench.sets import BenchSet, Verdict, late, verdicts
 from kai_solver.bench.slope import Line, fitted
 from kai_solver.bench.stored import Stored, grouped
@@ -118,12 +120,14 @@ def _bullets(bench_set: BenchSet, stored: Stored, found: Sequence[Verdict]) -> l
     missing = [f"{_name(verdict)} {verdict.figure}" for verdict in found if verdict.value is None]
     broken = [f"{run.instance} {run.decide_s:.2f} s of {promised_s(run.budget_s):.2f} s" for run in late(stored.runs)]
     ended = f"{len(stored.runs) - len(broken)} of {len(stored.runs)} cycles ended by 1.2 B + 0.2 s; too late"
+    spreads = link_spreads(stored.runs)
     lines = [line for slope in bench_set.doc.slopes if (line := fitted(slope, stored.runs)) is not None]
     said_lines = [
         _listed(f"{len(known) - len(over)} of {len(known)} limits are kept; over them", over),
         *([_listed("Not measured", missing)] if missing else []),
         _listed(ended, broken),
         *map(_growth, lines),
+        *([_listed("Quartiles of the pairs with and without links", spreads)] if spreads else []),
     ]
     return [_filled(f"- {text}", indent="  ") for text in said_lines]
 
@@ -139,6 +143,17 @@ def _name(verdict: Verdict) -> str:
 def _over(verdict: Verdict) -> str:
     value, limit = said(verdict.figure, verdict.value), said(verdict.figure, verdict.limit)
     return f"{_name(verdict)} {verdict.figure} {value} (limit {limit}, budget {verdict.budget_s:g} s)"
+
+
+def link_spreads(runs: Sequence[Run]) -> list[str]:
+    """By instance, how much the growth through links differs from pair to pair."""
+    found = []
+    for key, group in grouped(runs).items():
+        spread = growths(group[0].link_pairs)
+        if spread is not None:
+            seed = f" seed {key.draw}" if key.draw != 1 else ""
+            found.append(f"{key.instance}{seed} {spread[0]:+.1%} to {spread[2]:+.1%}")
+    return found
 
 
 def _growth(line: Line) -> str:

@@ -10,7 +10,7 @@ from kai_solver.bench.slope import fitted
 from kai_solver.bench.stored import Key, grouped
 from kai_solver.errors import InputError
 from kai_solver.instances_io import read_documents
-from kai_solver.instances_io.bench_schema import BENCH_FORMAT, BenchDoc, CheckDoc, EntryDoc, SlopeDoc
+from kai_solver.instances_io.bench_schema import BENCH_FORMAT, BenchDoc, CheckDoc, EntryDoc, Figure, SlopeDoc
 from kai_solver.instances_io.fields import validate
 
 STEADY_CYCLES = 3
@@ -77,7 +77,8 @@ def jobs_of(bench_set: BenchSet, models: Sequence[str] = (), floor: str | None =
             warm_up=(model, budget_s) not in once,
             generate=entry.generate,
             draw=draw,
-            steady=STEADY_CYCLES if (model, budget_s) in _steady(entry) else 0,
+            steady=STEADY_CYCLES if (model, budget_s) in _asking(entry, "steady") else 0,
+            product=entry.product if (model, budget_s) in _asking(entry, "link-growth") else "",
             name=entry.name,
         )
         for entry in bench_set.doc.entries
@@ -93,8 +94,9 @@ def _only_for_growth(doc: BenchDoc, entry: EntryDoc) -> set[tuple[str, float]]:
     return {(slope.model, slope.budget) for slope in doc.slopes if entry.name in slope.entries} - checked
 
 
-def _steady(entry: EntryDoc) -> set[tuple[str, float]]:
-    return {(check.model, check.budget) for check in entry.checks if check.figure == "steady"}
+def _asking(entry: EntryDoc, figure: Figure) -> set[tuple[str, float]]:
+    """(model, budget) of the checks of that figure."""
+    return {(check.model, check.budget) for check in entry.checks if check.figure == figure}
 
 
 def _asked(doc: BenchDoc, entry: EntryDoc, models: Sequence[str], floor: str | None) -> list[tuple[str, float]]:

@@ -139,7 +139,15 @@ def read(path: Path) -> Stored:
 def _run(entry: Mapping[str, Any]) -> Run:
     stages = tuple(Stage(**stage) for stage in entry["stages"])
     moments = {name: Moment(**moment) for name, moment in entry["moments"].items()}
-    return Run(**{**entry, "stages": stages, "moments": moments, "worse_than": (), "notes": tuple(entry["notes"])})
+    pairs = tuple((plain, linked) for plain, linked in entry.get("link_pairs", ()))
+    known = {
+        "stages": stages,
+        "moments": moments,
+        "worse_than": (),
+        "notes": tuple(entry["notes"]),
+        "link_pairs": pairs,
+    }
+    return Run(**(dict(entry) | known))
 
 
 def changes(runs: Sequence[Run], before: Sequence[Run]) -> tuple[Change, ...]:

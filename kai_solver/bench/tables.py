@@ -12,6 +12,7 @@ NO_BOUND = 100.0
 _OF_TEXT = {
     "decide": "",
     "slope": "",
+    "link-growth": "CPU time through links ",
     "admission-gap": "admission gap ",
     "work-gap": "gap of the evicted work ",
     "gpus-gap": "gap of the evicted GPUs ",
@@ -25,6 +26,8 @@ def said(figure: str, value: float | None) -> str:
         return ""
     if figure in GAPS:
         return f"{value:.2%}" if value < NO_BOUND else "no bound"
+    if figure == "link-growth":
+        return f"{value:+.1%}"
     if figure == "memory":
         return f"{value:,.0f} MiB"
     if figure == "slope":

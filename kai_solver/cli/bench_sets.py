@@ -23,6 +23,7 @@ from kai_solver.bench import (
     grouped,
     late,
     limits_table,
+    link_spreads,
     measured,
     plot_lines,
     promised_s,
@@ -98,6 +99,7 @@ def after(
     if sets:
         _print_verdicts(console, found)
         _print_promise(console, runs)
+        _print_spreads(console, runs)
     if before is not None:
         _print_changes(console, runs, before)
     if plot is not None:
@@ -206,6 +208,14 @@ def _print_promise(console: Console, runs: Sequence[Run]) -> None:
     for run in broken:
         what = f"{run.instance} with {run.model}, seed {run.seed}"
         line(console, f"  {what}: {run.decide_s:.2f} s, promised {promised_s(run.budget_s):.2f} s")
+
+
+def _print_spreads(console: Console, runs: Sequence[Run]) -> None:
+    found = link_spreads(runs)
+    if found:
+        heading(console, "Links", "quartiles of pairs of cycles with and without them, by CPU time")
+    for text in found:
+        line(console, f"  {text}")
 
 
 def _print_changes(console: Console, runs: Sequence[Run], before: Stored) -> None:

@@ -109,13 +109,14 @@ BENCH_FORMAT = "kai-bench/v1"
 
 
 Figure = Literal[
-    "decide", "first-plan", "cold", "steady", "build", "check", "memory",
+    "decide", "first-plan", "cold", "steady", "build", "check", "memory", "link-growth",
     "admission-gap", "work-gap", "gpus-gap", "disruption-gap", "unproven", "pending", "evicted", "moved",
 ]  # fmt: skip
 """What can be held against a limit. Times are seconds, gaps are shares, ``memory`` is MiB, the others are counts.
 
 ``decide``: median with a warm engine; ``first-plan``: until the first plan that the checker passed; ``cold``: the
 engine's first cycle; ``steady``: cycles on what the plan before made of the cluster, with 1% of the gangs exchanged.
+``link-growth``: how much more CPU time a cycle takes, as a share, when nodes are the entry's ``product``.
 ``admission-gap``: GPUs of gangs whose answer is ``unknown``, of the GPUs pending. ``work-gap``: (value - bound) /
 max(1, bound) of the evicted work of all strata; ``gpus-gap``: of the evicted GPUs (model ``least-gpus``);
 ``disruption-gap``: the worst of evicted work or GPUs, gangs broken, pods evicted, pods moved. ``unproven``: pending
@@ -147,6 +148,8 @@ class EntryDoc(Strict):
     generate: GeneratorDoc | None = None
     seeds: tuple[Count, ...] = Field(default=(1,), min_length=1)
     """Of the generator; each is an instance."""
+    product: str = ""
+    """Product of the library of links that nodes with as many GPUs are taken to be for ``link-growth``."""
     peer: str = ""
     """What others reach, for people."""
     checks: tuple[CheckDoc, ...] = ()
@@ -156,6 +159,12 @@ class EntryDoc(Strict):
     def _one_source(self) -> "EntryDoc":
         if bool(self.file) == (self.generate is not None):
             raise ValueError("give either `file` or `generate`")
+        return self
+
+    @model_validator(mode="after")
+    def _product_for_links(self) -> "EntryDoc":
+        if not self.product and any(check.figure == "link-growth" for check in self.checks):
+            raise ValueError("`link-growth` needs a `product`")
         return self
 
 

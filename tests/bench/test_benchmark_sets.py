@@ -20,6 +20,7 @@ from kai_solver.bench import (
     is_set,
     jobs_of,
     late,
+    link_spreads,
     measure_here,
     next_moment,
     of_today,
@@ -90,12 +91,19 @@ def test_steady_cycles_are_run_only_where_a_limit_asks(tmp_path: Path) -> None:
         {"generate": {"kind": "loaded", "nodes": 0, "gangs": 1}},
         {"generate": {"kind": "loaded", "nodes": 10, "gangs": 1, "gpus": {1: 0.5}}},
         {"checks": [{"figure": "speed", "limit": 1}]},
+        {"checks": [{"figure": "link-growth", "limit": 1}]},
         {"unknown": 1},
     ],
 )
 def test_a_faulty_set_is_an_error_that_names_the_file(tmp_path: Path, entry: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=r"set\.yaml"):
         read_set(write_set(tmp_path, **entry))
+
+
+def test_cycles_with_links_are_run_only_where_a_limit_asks(tmp_path: Path) -> None:
+    checks = [{"figure": "link-growth", "limit": 1, "budget": 1}, {"figure": "decide", "limit": 1}]
+    jobs = jobs_of(read_set(write_set(tmp_path, product="hgx-a100-4", checks=checks)))
+    assert {job.budget_s: job.product for job in jobs} == {1.0: "hgx-a100-4", 2.0: ""}
 
 
 def test_sets_are_told_from_instances() -> None:
@@ -183,6 +191,15 @@ def test_one_size_has_no_slope(tmp_path: Path) -> None:
 
 
 # -- stored runs -------------------------------------------------------------------------------------------------------
+
+
+def test_growth_through_links_is_that_of_the_pairs() -> None:
+    """The machine may be twice as slow for one pair as for another."""
+    pairs = ((1.0, 1.1), (2.0, 2.1), (1.0, 1.2), (4.0, 4.4), (1.0, 1.1))
+    assert figure_of("link-growth", [replace(RUN, link_pairs=pairs)]) == pytest.approx(0.1)
+    assert figure_of("link-growth", [RUN]) is None
+    assert link_spreads([RUN]) == []
+    assert link_spreads([replace(RUN, link_pairs=pairs)]) == ["small +7.5% to +15.0%"]
 
 
 def test_a_stored_run_comes_back(tmp_path: Path) -> None:
