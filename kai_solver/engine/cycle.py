@@ -45,8 +45,8 @@ Clock = Callable[[], float]
 READY_S = 10.0
 """Longest wait for the solver's start: 0.4 s on a quiet machine, a few seconds on a busy one (2026-11-21)."""
 
-MOST_KEPT = 0.25
-"""Part of the budget that the climb leaves to the plan and its check at the most."""
+LEAST_KEPT_S, MOST_KEPT = 0.03, 0.25
+"""Seconds that climb and neighbourhoods leave to the plan and its check at least, and part of the budget at most."""
 
 
 class Engine:
@@ -334,9 +334,9 @@ class _Run:
     def kept_s(self) -> float:
         """Seconds kept for the plan and its check: as many as the problem took to build, which cost about the same.
 
-        5,000 nodes: 0.35 s, and 0.1 to 0.4 s (CPU, 2026-11-21).
+        5,000 nodes: 0.35 s, and 0.1 to 0.4 s (CPU, 2026-11-21); 648 nodes: 0.02 s, and 0.02 to 0.03 s (2026-11-22).
         """
-        return min(self.timing["build"], MOST_KEPT * self.budget_s)
+        return min(max(self.timing["build"], LEAST_KEPT_S), MOST_KEPT * self.budget_s)
 
     def _admit_locally(self, outcome: Outcome, child: SolverChild | None) -> None:
         """Ask by neighbourhoods for those whose answer is unknown, in half of the time that neighbourhoods have."""
@@ -351,7 +351,7 @@ class _Run:
         """Improve by neighbourhoods what the stages could not prove, until the budget ends."""
         pool, search = outcome.pool, self.model.search
         is_asked = is_local(outcome.state.problem, self.model) and bool(self.model.disrupting)
-        is_open = is_asked and (refined is None or is_unproven(refined.stages))
+        is_open = is_asked and (refined is None or (is_unproven(refined.stages) and not refined.is_least))
         seconds = search.neighbourhoods * self._left_s() if search.deterministic else self._left_s() - self.kept_s
         if child is None or pool is None or not is_open or self._is_too_late_for(seconds):
             return refined

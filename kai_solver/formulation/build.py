@@ -7,7 +7,7 @@ from kai_solver.domain import SEATING
 from kai_solver.formulation.families import family
 from kai_solver.formulation.joint import Joint
 from kai_solver.formulation.leftover import invite_guests
-from kai_solver.formulation.spec import ModelSpec
+from kai_solver.formulation.spec import ModelSpec, Var
 from kai_solver.formulation.stages import Objective, stages
 from kai_solver.formulation.variables import Variables
 
@@ -20,6 +20,11 @@ class Formulation:
     variables: Variables
     objectives: tuple[Objective, ...]
     stage_of: tuple[str, ...] = ()
+
+    @property
+    def apart(self) -> list[Var]:
+        """Variables that are not to be folded with others: what they choose, as a domain, keeps its meaning."""
+        return [var for choice in self.variables.choices for var in choice.chosen.values()]
 
 
 def formulate(joint: Joint, families: Iterable[str], stage_names: Iterable[str]) -> Formulation:

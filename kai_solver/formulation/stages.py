@@ -25,6 +25,10 @@ from kai_solver.units import GPU, MILLI
 
 GROUP = "kai_solver.objective_stages"
 LEFTOVER = "worth-lost"
+EVICTED = ("evicted-work/", "evicted-gpus/")
+"""What a plan is to evict the least of, by priority; which, a model says."""
+DISRUPTING = (*EVICTED, "gangs-broken", "evicted-pods", "moved-pods")
+"""Beginnings of the names of all objectives about who is evicted or moved."""
 MOST_RANKED = 150
 """Movers up to which the victim order breaks ties; with more, equal victims are as greedy and search find them.
 

@@ -72,8 +72,12 @@ class Asker:
         progress: Progress | None = None,
         known: Mapping[str, int] | None = None,
         seconds: float = inf,
+        rounds: int = 1,
     ) -> SessionResult:
-        """Minimise ``stages`` one after the other, in ``seconds`` of what is left; ``known``: bounds of theirs."""
+        """Minimise ``stages`` one after the other, in ``seconds`` of what is left; ``known``: bounds of theirs.
+
+        ``rounds``: as of `solve_stages`; one where deterministic seconds are counted, which are shared out in advance.
+        """
         seconds = min(seconds, max(0.0, self.budget.left_s))
         result = solve_stages(
             self.solver,
@@ -83,8 +87,9 @@ class Asker:
             self.budget.limit_s(seconds),
             self._parameters(form.spec, seconds),
             clock=self.budget.clock,
-            apart=[var for choice in form.variables.choices for var in choice.chosen.values()],
+            apart=form.apart,
             known=known,
+            rounds=1 if self.model.search.deterministic else rounds,
             progress=progress,
             should_stop=self.should_stop,
         )

@@ -16,6 +16,7 @@ from kai_solver.formulation.expand import Decision, expand
 from kai_solver.formulation.joint import Joint, QueueSurplus
 from kai_solver.formulation.rows import Ints
 from kai_solver.formulation.spec import Var
+from kai_solver.formulation.stages import DISRUPTING, EVICTED
 from kai_solver.greedy import Outcome, VictimPool
 from kai_solver.greedy.court import reclaims_hold
 from kai_solver.reduction.charges import Charge
@@ -37,9 +38,6 @@ LEAST_S = 0.02
 """Deterministic seconds that a neighbourhood costs beside the solver's: without them a search of many would not end."""
 FRUITLESS = 100
 """Neighbourhoods without success, one after the other, after which the search ends."""
-EVICTED = ("evicted-work/", "evicted-gpus/")
-"""What a plan is to evict the least of; which, a model says."""
-DISRUPTING = (*EVICTED, "gangs-broken", "evicted-pods", "moved-pods")
 NOBODY: frozenset[int] = frozenset()
 
 OnBetter = Callable[[int, int], None]
