@@ -23,7 +23,7 @@ from kai_solver.bounds.demand import Demand
 from kai_solver.bounds.refuting import LIMIT, QUOTA, Bounds, Moment, Refuted
 from kai_solver.bounds.rights import MINRUNTIME, PREEMPTIBLE, PRIORITY, SHARE
 from kai_solver.bounds.spares import SPARES
-from kai_solver.bounds.tenants import TENANTS, Users
+from kai_solver.bounds.tenants import TENANTS, Tenants
 from kai_solver.domain import Blocker, Rung
 from kai_solver.errors import InternalError
 from kai_solver.reduction.budgets import BUDGETS
@@ -254,7 +254,7 @@ class _Words:
         several = any(one.tenant not in own for alone in rules.values() for one in alone)
         newcomers = "its own pods are of several tenants" if several else "used by work admitted before it"
         level = " and ".join(dict.fromkeys(one.level for one in rules[shape]))
-        have = used or Users(self.problem).said(shape) or newcomers
+        have = used or Tenants(self.problem).without().said(shape) or newcomers
         return Blocker(TENANTS, level, "one that no other tenant uses", have)
 
     def _spares(self) -> Blocker:

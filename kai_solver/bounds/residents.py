@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from kai_solver.bounds.counting import Relaxed
 from kai_solver.bounds.spares import free_nodes
-from kai_solver.bounds.tenants import users_of
+from kai_solver.bounds.tenants import Tenants, tenants_of
 from kai_solver.reduction import Problem
 from kai_solver.reduction.gpurows import out_of_row
 from kai_solver.units import PODS
@@ -90,6 +90,11 @@ class Residents:
         return dict(zip(shapes.tolist(), counts.tolist(), strict=True))
 
     @cached_property
+    def tenants(self) -> Tenants | None:
+        """Who is where by the rules of domains that one tenant uses at a time."""
+        return tenants_of(self.problem)
+
+    @cached_property
     def welcome(self) -> BoolArray:
         """(P,) pods on nodes that would take them now, with the GPUs that they have."""
         problem, welcome = self.problem, np.zeros(len(self.pods), dtype=np.bool_)
@@ -100,9 +105,8 @@ class Residents:
         over |= np.any(problem.device_free + problem.device_releasing < 0, axis=1)
         if problem.zones is not None:
             over[problem.zones.nodes] = True  # Whether zones are over-committed is another's business.
-        users = users_of(problem)
-        if users is not None:
-            over |= users.mixed()  # Who is beside another tenant already may stay there.
+        if self.tenants is not None:
+            over |= self.tenants.without().mixed()  # Who is beside another tenant already may stay there.
         apart = out_of_row(problem)
         if apart:
             welcome &= ~np.isin(self.pods, sorted(apart))
@@ -133,4 +137,5 @@ class Residents:
             # A reservation pod goes with the last of those who share its device: at most as many as are shared.
             free[PODS] += (problem.sharers > 0).sum(axis=1)
         left = self.pods[gone]
-        return Relaxed(free, device_free, users_of(problem, left), free_nodes(problem, left))
+        users = self.tenants.without(left) if self.tenants is not None else None
+        return Relaxed(free, device_free, users, free_nodes(problem, left))

@@ -1,11 +1,11 @@
 """Domains that one tenant uses at a time: which of them are closed by pods that stay whatever is decided."""
 
-from collections.abc import Container
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.domain import PodStatus
+from kai_solver.domain import Alone, PodStatus
 from kai_solver.predicates import domain_codes, label_value
 from kai_solver.reduction import Problem
 
@@ -16,68 +16,110 @@ TENANTS = "tenants"
 """The rule, where a bound or the model is asked without it, and the kind of its element."""
 
 
-class Users:
-    """Whose pods are where.
+class Tenants:
+    """Who is where when the cycle begins, row by row: a pod under one rule. Who is leaving already does not count.
 
-    Parameters
+    Attributes
     ----------
-    gone
-        Pods (index) that are not counted, beside those that are leaving already.
+    pod, node
+        (A,) index of the pod and of its node.
+    key, tenant
+        (A,) number of the label that names the rule's domains, and of the pod's tenant.
     """
 
-    def __init__(self, problem: Problem, gone: Container[int] = ()) -> None:
-        self._problem = problem
-        self._nodes: dict[str, dict[str, set[int]]] = {}
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self._keys: dict[str, int] = {}
+        self._tenants: dict[str, int] = {}
+        self._codes: dict[str, IntArray] = {}
+        table = np.array(list(self._rows()), dtype=np.int64).reshape(-1, 4)
+        self.pod, self.node, self.key, self.tenant = table.T
+
+    def _rows(self) -> Iterator[tuple[int, int, int, int]]:
+        problem, keys, tenants = self.problem, self._keys, self._tenants
+        rules = [shape.constraints.alone for shape in problem.shapes.shapes]
+        for number, (node, shape) in enumerate(zip(problem.pod_node, problem.pod_shape, strict=True)):
+            if node < 0 or not rules[shape]:
+                continue
+            status = problem.pods[number].status
+            for own in rules[shape] if status.holds_resources and status is not PodStatus.RELEASING else ():
+                key = keys.setdefault(own.topology_key, len(keys))
+                yield number, node, key, tenants.setdefault(own.tenant, len(tenants))
+
+    def without(self, gone: IntArray | None = None) -> "Users":
+        """Who stays when the pods ``gone`` (index) have left."""
+        return Users(self, np.ones(len(self.pod), dtype=np.bool_) if gone is None else ~np.isin(self.pod, gone))
+
+    def of_others(self, own: Alone) -> BoolArray:
+        """(A,) rows under the same rule as ``own`` of other tenants."""
+        is_under = self.key == self._keys.get(own.topology_key, -1)
+        found: BoolArray = is_under & (self.tenant != self._tenants.get(own.tenant, -1))
+        return found
+
+    def code(self, key: str) -> IntArray:
+        """(N,) number of each node's domain under the label ``key``, -1 where it is in none."""
+        if key not in self._codes:
+            self._codes[key] = domain_codes(self.problem.nodes, key)
+        return self._codes[key]
+
+    def by_key(self) -> Iterator[tuple[IntArray, BoolArray]]:
+        """Of every rule: (N,) domain of each node, and its rows (A,)."""
+        for key, number in self._keys.items():
+            yield self.code(key), self.key == number
+
+    def name(self, tenant: int) -> str:
+        """The tenant of a number."""
+        return list(self._tenants)[tenant]
+
+
+class Users:
+    """Whose pods are where once some have left: ``stays`` are the rows (A,) of ``tenants`` that count."""
+
+    def __init__(self, tenants: Tenants, stays: BoolArray) -> None:
+        self._tenants = tenants
+        self._stays = stays
         self._closed: dict[int, BoolArray] = {}
-        shapes = problem.shapes.shapes
-        for number, pod in enumerate(problem.pods):
-            node, alone = problem.pod_node[number], shapes[problem.pod_shape[number]].constraints.alone
-            is_there = node >= 0 and pod.status.holds_resources and pod.status is not PodStatus.RELEASING
-            for own in alone if is_there and number not in gone else ():
-                self._nodes.setdefault(own.topology_key, {}).setdefault(own.tenant, set()).add(node)
 
     def closed(self, shape: int) -> BoolArray:
         """(N,) True where a pod of ``shape`` may not come, since another tenant is in the domain."""
         found = self._closed.get(shape)
         if found is None:
-            found = self._closed[shape] = np.zeros(len(self._problem.nodes), dtype=np.bool_)
-            for own in self._problem.shapes.shapes[shape].constraints.alone:
-                tenants = self._nodes.get(own.topology_key, {})
-                others = [node for who, nodes in tenants.items() if who != own.tenant for node in nodes]
-                found |= self._around(own.topology_key, others)
+            problem, tenants = self._tenants.problem, self._tenants
+            found = self._closed[shape] = np.zeros(len(problem.nodes), dtype=np.bool_)
+            for own in problem.shapes.shapes[shape].constraints.alone:
+                code = tenants.code(own.topology_key)
+                used = code[tenants.node[self._stays & tenants.of_others(own)]]
+                found |= (code >= 0) & np.isin(code, used)
         return found
 
     def said(self, shape: int, most: int = 4) -> str:
         """Which domains are used by whom, as far as that keeps pods of ``shape`` off them; the first ``most``."""
-        problem, texts = self._problem, []
-        for own in problem.shapes.shapes[shape].constraints.alone:
+        tenants, texts = self._tenants, []
+        for own in tenants.problem.shapes.shapes[shape].constraints.alone:
             domains: dict[str, set[str]] = {}
-            for tenant, nodes in self._nodes.get(own.topology_key, {}).items():
-                for node in nodes if tenant != own.tenant else ():
-                    title = label_value(problem.nodes[node], own.topology_key)
-                    if title is not None:
-                        domains.setdefault(title, set()).add(tenant)
+            rows = np.flatnonzero(self._stays & tenants.of_others(own))
+            for node, tenant in sorted({*zip(tenants.node[rows].tolist(), tenants.tenant[rows].tolist(), strict=True)}):
+                title = label_value(tenants.problem.nodes[node], own.topology_key)
+                if title is not None:
+                    domains.setdefault(title, set()).add(tenants.name(tenant))
             texts += [f"{own.level} {d} is used by {' and '.join(sorted(who))}" for d, who in sorted(domains.items())]
         more = [f"and {len(texts) - most} more"] if len(texts) > most else []
         return ", ".join([*texts[:most], *more])
 
     def mixed(self) -> BoolArray:
         """(N,) True where several tenants are in the domain: they may stay."""
-        found = np.zeros(len(self._problem.nodes), dtype=np.bool_)
-        for key, tenants in self._nodes.items():
-            around = np.array([self._around(key, list(nodes)) for nodes in tenants.values()])
-            found |= around.sum(axis=0) > 1
+        tenants = self._tenants
+        found = np.zeros(len(tenants.problem.nodes), dtype=np.bool_)
+        for code, rows in tenants.by_key():
+            mine = rows & self._stays
+            pairs = np.unique(np.stack([code[tenants.node[mine]], tenants.tenant[mine]]), axis=1)
+            domains, users = np.unique(pairs[0], return_counts=True)
+            found |= (code >= 0) & np.isin(code, domains[users > 1])
         return found
 
-    def _around(self, key: str, nodes: list[int]) -> BoolArray:
-        """(N,) True for all nodes of the domains in which ``nodes`` are."""
-        code = domain_codes(self._problem.nodes, key)
-        around: BoolArray = (code >= 0) & np.isin(code, code[nodes])
-        return around
 
-
-def users_of(problem: Problem, gone: IntArray | None = None) -> Users | None:
-    """Whose pods are where, without those that are ``gone``; None where no domain is one tenant's at a time."""
+def tenants_of(problem: Problem) -> Tenants | None:
+    """Who is where; None where no domain is one tenant's at a time."""
     if not any(shape.constraints.alone for shape in problem.shapes.shapes):
         return None
-    return Users(problem, frozenset(gone.tolist()) if gone is not None else ())
+    return Tenants(problem)

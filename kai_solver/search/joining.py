@@ -9,7 +9,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.bounds import Relaxed, users_of
+from kai_solver.bounds import Relaxed, tenants_of
 from kai_solver.domain import Rung, TopologyConstraint
 from kai_solver.formulation.joint import Arrival, Cap, Joint, Mover, Piece, QueueSurplus, Scope, Spacing
 from kai_solver.greedy import Admission, Chunk, Outcome, Part, State, Unit, VictimPool
@@ -41,8 +41,6 @@ class Joiner:
         self._relaxed: dict[frozenset[int], Relaxed] = {}
         self._counted: tuple[list[Chunk], Counter[int]] = ([], Counter())
         self._disturbed: tuple[list[Admission], set[int]] = ([], set())
-        users = users_of(self.problem)
-        self._mixed = users.mixed() if users is not None else None
 
     def shapes_of(self, chunks: list[Chunk]) -> Counter[int]:
         """Pods of ``chunks`` by shape; where others were asked for just before, only what came to them is counted."""
@@ -331,6 +329,12 @@ class Joiner:
         if pool is None or not (self.violated.any() or self._out_of_row):
             return False
         return any(self.violated[home[p]] or p in self._out_of_row for u in units for p in pool.units[u].pods)
+
+    @cached_property
+    def _mixed(self) -> BoolArray | None:
+        """(N,) nodes in domains of several tenants at once; None without such rules."""
+        tenants = tenants_of(self.problem)
+        return tenants.without().mixed() if tenants is not None else None
 
     def _violated(self) -> BoolArray:
         """(N,) nodes that hold more than they have, as when a node shrank."""
