@@ -13,6 +13,7 @@ from kai_solver.greedy.chunks import Chunk, Chunker, Part
 from kai_solver.greedy.clearing import Clearing, clearings
 from kai_solver.greedy.fit import FitTable
 from kai_solver.greedy.placing import Placer
+from kai_solver.greedy.resettling import Resettling
 from kai_solver.greedy.room import RoomTable
 from kai_solver.greedy.victims import IMPOSSIBLE, VictimPool, part_of_unit
 from kai_solver.topology import DomainTree
@@ -58,6 +59,7 @@ class Evictor(Placer):
         self.is_over = is_over
         self.may_move = pool.state.problem.policy.consolidating_reclaim or rung is Rung.CONSOLIDATION
         self.mover = Placer(pool.state, fits=fits, later=True)
+        self.resettling = Resettling(pool, fits)
         self.left: dict[int, None] = {}
         self._allowance: Allowance | None = None
         self._spent: dict[int, Spent] = {}
@@ -147,6 +149,8 @@ class Evictor(Placer):
 
     def _required(self, part: Part) -> IntArray | None:
         """(N,) domains of which one must hold all of ``part``; None without such a rule."""
+        while part.topology is None and not part.pods and len(part.parts) == 1:
+            [part] = part.parts
         topology = part.topology
         tree = self.state.problem.domains.get(topology.topology) if topology is not None else None
         level = tree.level_index(topology.required) if tree is not None and topology is not None else None
@@ -230,6 +234,8 @@ class Evictor(Placer):
         return self._spent
 
     def _place_by_leaving(self, pod: int, table: RoomTable, node: int, victims: list[int]) -> bool:
+        if self.rung is Rung.CONSOLIDATION and self.resettling.is_hopeless(victims, pod, node):
+            return False
         mark = self.state.mark()
         for unit in victims:
             self.pool.leave(unit)
@@ -244,6 +250,8 @@ class Evictor(Placer):
 
     def _replace_all(self, units: list[int]) -> bool:
         """Give all ``units`` other places, and leave no gang split over domains that it may not be split over."""
+        if self.resettling.lacks_room(units):
+            return False
         if not all(self._replace(unit) for unit in self._by_size(units)):
             return False
         gangs = {self.pool.units[unit].gang for unit in units}

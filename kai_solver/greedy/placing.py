@@ -1,7 +1,6 @@
 """Placing a chunk: domains tightest first, nodes by key, devices by fill; all of it or nothing."""
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 import numpy as np
@@ -147,18 +146,12 @@ class Placer:
                 for shape, count in self.state.problem.by_shape(part.all_pods()).items():
                     key = (part.topology.topology, part.topology.required, shape)
                     needs.setdefault(key, []).append(count)
-        return any(self._hosts(*key, min(counts), allowed) < len(counts) for key, counts in needs.items())
-
-    def _hosts(self, topology: str, required: str, shape: int, count: int, allowed: BoolArray | None) -> float:
-        """How many times ``count`` pods of ``shape`` fit one domain of a level, over all domains."""
-        tree = self.state.problem.domains.get(topology)
-        level = tree.level_index(required) if tree is not None else None
-        if tree is None or level is None:
-            return math.inf
-        of_node = tree.domain_of[level]
-        inside = of_node >= 0 if allowed is None else (of_node >= 0) & allowed
-        room = np.bincount(of_node[inside], weights=self.fits.counts(shape)[1][inside])
-        return float((room // count).sum())
+        for (topology, level, shape), counts in needs.items():
+            domain_of = domains_at(self.state.problem.domains, topology, level)
+            room = self.fits.counts(shape)[1]
+            if domain_of is not None and hosts(domain_of, room, min(counts), allowed) < len(counts):
+                return True
+        return False
 
     def is_plain(self, pods: Sequence[int]) -> bool:
         """True where it is only a matter of counting on which nodes ``pods`` of one gang and shape go."""
@@ -306,6 +299,19 @@ class Placer:
             _, later = self.fits.counts(shape)
             fits &= np.bincount(domains, weights=later[inside], minlength=width) >= count
         return np.flatnonzero(fits)
+
+
+def domains_at(domains: Mapping[str, DomainTree], topology: str, level: str) -> IntArray | None:
+    """(N,) domain of each node at a level (label or alias), -1 outside of all; None where there is no such level."""
+    tree = domains.get(topology)
+    index = tree.level_index(level) if tree is not None else None
+    return None if tree is None or index is None else tree.domain_of[index].astype(np.int64)
+
+
+def hosts(domain_of: IntArray, room: IntArray, count: int, allowed: BoolArray | None = None) -> int:
+    """How many times ``count`` pods find room in one domain; ``room``: (N,) pods that each node takes."""
+    inside = domain_of >= 0 if allowed is None else (domain_of >= 0) & allowed
+    return int((np.bincount(domain_of[inside], weights=room[inside]) // count).sum())
 
 
 def start_together(state: State, chunk: Chunk) -> None:

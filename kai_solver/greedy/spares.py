@@ -1,10 +1,13 @@
 """Nodes that domains keep free, while a plan is made: which are in use, and who may not take another one."""
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.reduction import Problem, Spares
 
+IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 _MOST_NAMED = 8
@@ -49,6 +52,24 @@ class SpareLedger:
             full = np.append(busy >= rule.room, False)
             found &= ~full[rule.domain_of] | (self._in_use > 0)
         return found
+
+    def caps(self, room: IntArray, pod: int, domain_of: IntArray) -> Iterator[IntArray]:
+        """(N,) ``room`` for pods like ``pod`` with no more free nodes than may be taken, those with the most room.
+
+        One for each rule whose domains lie in those of ``domain_of`` (N,): by these, no sum of room is larger.
+        """
+        for rule, busy in zip(self._spares.rules, self._busy, strict=True):
+            inside = rule.domain_of >= 0
+            both = rule.domain_of[inside] * (len(domain_of) + 1) + domain_of[inside]
+            if self.may_use(pod) or len(np.unique(both)) > len(np.unique(rule.domain_of[inside])):
+                continue
+            free = np.flatnonzero(inside & (self._in_use == 0))
+            free = free[np.lexsort((-room[free], rule.domain_of[free]))]
+            domain = rule.domain_of[free]
+            place = np.arange(len(free)) - np.searchsorted(domain, domain)
+            capped = room.copy()
+            capped[free[place >= (rule.room - busy)[domain]]] = 0
+            yield capped
 
     def holds(self) -> bool:
         """Whether every domain keeps what it has to keep."""

@@ -122,21 +122,19 @@ class State:
         return place
 
     def is_plain(self, shape: int) -> bool:
-        """True for shapes whose pods ask nothing of each other: whole devices or none, no zones, no rules, no wishes.
+        """True for shapes that add up and whose pods ask nothing of each other: no rules, no wishes, no spares."""
+        if shape not in self._plain:
+            said = self.problem.shapes.shapes[shape].constraints
+            is_counted = self.affinity is None and not self.is_linked(shape) and self.adds_up(shape)
+            is_counted &= self.spares is None or said.may_use_spares
+            self._plain[shape] = is_counted and not self.problem.predicates.has_preference(said)
+        return self._plain[shape]
 
-        How many of them a node takes is a count, less by one with each, and so is what is free there.
-        """
-        found = self._plain.get(shape)
-        if found is None:
-            spec = self.problem.shapes.shapes[shape]
-            is_counted = self.affinity is None and not self.is_linked(shape) and not spec.gpu.row
-            is_counted = is_counted and not (self.problem.strangers and spec.gpu.devices)
-            is_counted = is_counted and (self.zones is None or not self.zones.is_aligned(shape))
-            is_counted &= self.spares is None or spec.constraints.may_use_spares
-            is_whole = spec.gpu.is_whole or not spec.gpu.devices
-            has_wishes = self.problem.predicates.has_preference(spec.constraints)
-            found = self._plain[shape] = is_counted and is_whole and not has_wishes
-        return found
+    def adds_up(self, shape: int) -> bool:
+        """True where a node has room for one more pod of ``shape`` with each that leaves it, whatever else is asked."""
+        gpu = self.problem.shapes.shapes[shape].gpu
+        is_whole = (gpu.is_whole and not self.problem.strangers) or not gpu.devices
+        return is_whole and not gpu.row and (self.zones is None or not self.zones.is_aligned(shape))
 
     def is_linked(self, shape: int) -> bool:
         """True for shapes of several whole GPUs, but not all, of some node whose links make a difference."""
