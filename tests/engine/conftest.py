@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import pytest
 
 from kai_solver.engine import Engine
-from kai_solver.modelfiles import load_model
+from tests.support.engines import patient_engine
 
 START_S = 60.0
 """Longest start of the solver's process on a machine with much else to do."""
@@ -21,7 +21,7 @@ class Engines:
 
     def __getitem__(self, model: str) -> Engine:
         if model not in self._started:
-            engine = self._started[model] = self._stack.enter_context(Engine(load_model(model)))
+            engine = self._started[model] = self._stack.enter_context(patient_engine(model))
             assert engine.wait(START_S)
         return self._started[model]
 

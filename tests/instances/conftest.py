@@ -12,7 +12,7 @@ from kai_solver.engine import Engine, cycle
 from kai_solver.instances_io import load_instance
 from kai_solver.instances_io.importers import Loaded
 from kai_solver.instances_io.native_schema import ExpectDoc
-from kai_solver.modelfiles import load_model
+from tests.support.engines import patient_engine
 
 INSTANCES = Path(__file__).parents[2] / "instances"
 
@@ -53,7 +53,7 @@ def plan_of(read: Reader) -> Iterator[Planner]:
 
         def plan(path: Path, model: str, seed: int = 0) -> Plan:
             if model not in engines:
-                engines[model] = stack.enter_context(Engine(load_model(model)))
+                engines[model] = stack.enter_context(patient_engine(model))
             if (path, model, seed) not in plans:
                 assert engines[model].wait(START_S)  # each time: a plan before may have cost the solver its process
                 plans[path, model, seed] = _solve(read(path), engines[model], seed)
