@@ -4,31 +4,18 @@ Easing an element lets the gang run, or something else blocks: else the element 
 """
 
 from dataclasses import replace
-from typing import Protocol
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_solver.domain import Blocker, Gang, GpuRequest, Node, Pending, Plan, Pod, Queue, Snapshot, flat_gang
 from kai_solver.engine import Engine
 from kai_solver.explain.easing import eased
 from kai_solver.units import CPU, UNLIMITED, ResourceSchema
+from tests.engine.conftest import Engines
 from tests.engine.test_proofs import GIB, RUNGS, Rules, small_clusters
-
-
-class Engines(Protocol):
-    def __getitem__(self, model: str) -> Engine: ...
-
-
-def some(examples: int) -> settings:
-    return settings(
-        max_examples=examples,
-        deadline=None,
-        phases=(Phase.explicit, Phase.generate),  # shrinking a cluster takes minutes; print_blob repeats it
-        print_blob=True,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    )
+from tests.support.clusters import some
 
 
 @st.composite

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from kai_solver.check import check_plan
 from kai_solver.domain import DisruptionBudget, Gang, Pod, Requirement, Rung, Snapshot
 from kai_solver.engine import Engine
-from tests.engine.test_blocking_sets import Engines, is_needed, some, waits
+from tests.engine.conftest import Engines
+from tests.engine.test_blocking_sets import is_needed, waits
 from tests.engine.test_false_proofs import a_gang, a_node, a_pod, a_snapshot
 from tests.engine.test_proofs import RUNGS, Puzzle, Rules, _scopes, _seatings, small_clusters
 from tests.engine.test_random_cycles import check_one_cycle, clusters
+from tests.support.clusters import some
 
 
 @st.composite

@@ -7,18 +7,19 @@ row is given.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import Protocol
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_solver.check import check_plan
 from kai_solver.domain import Gang, GpuRequest, Node, Pod, PodStatus, Queue, Rung, Snapshot, flat_gang
 from kai_solver.engine import Engine
 from kai_solver.units import CPU, MILLI, UNLIMITED, ResourceSchema
+from tests.engine.conftest import Engines
 from tests.engine.test_blocking_sets import is_needed
 from tests.engine.test_proofs import GIB, RUNGS, Rules
+from tests.support.clusters import some
 
 ASKED = (
     GpuRequest(1),
@@ -31,20 +32,6 @@ ASKED = (
     GpuRequest(4, row="aligned-required"),
     GpuRequest(2, row="contiguous-preferred"),
 )
-
-
-class Engines(Protocol):
-    def __getitem__(self, model: str) -> Engine: ...
-
-
-def some(examples: int) -> settings:
-    return settings(
-        max_examples=examples,
-        deadline=None,
-        phases=(Phase.explicit, Phase.generate),  # shrinking a cluster takes minutes; print_blob repeats it
-        print_blob=True,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    )
 
 
 # -- small clusters ------------------------------------------------------------------------------------------------

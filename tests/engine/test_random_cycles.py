@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_solver.check import check_plan
@@ -29,6 +28,8 @@ from kai_solver.domain import (
 )
 from kai_solver.engine import Engine
 from kai_solver.units import MILLI, ResourceSchema
+from tests.engine.conftest import Engines
+from tests.support.clusters import some
 
 GIB = 2**30
 FREE = -1
@@ -45,20 +46,6 @@ REQUESTS = (
     GpuRequest(1, 0, 20_000),
     GpuRequest(0),
 )
-
-
-class Engines(Protocol):
-    def __getitem__(self, model: str) -> Engine: ...
-
-
-def some(examples: int) -> settings:
-    return settings(
-        max_examples=examples,
-        deadline=None,
-        phases=(Phase.explicit, Phase.generate),  # shrinking a cluster takes minutes; print_blob repeats it
-        print_blob=True,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    )
 
 
 # -- clusters ------------------------------------------------------------------------------------------------------
