@@ -5,7 +5,8 @@ until nothing more can be. Where two or more are left, each rule and resource is
 out is minimal for the bounds, and up to three elements the smallest.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
@@ -21,7 +22,7 @@ from kai_solver.bounds.counting import (
 )
 from kai_solver.bounds.demand import Demand
 from kai_solver.bounds.refuting import LIMIT, QUOTA, Bounds, Moment, Refuted
-from kai_solver.bounds.rights import MINRUNTIME, PREEMPTIBLE, PRIORITY, SHARE
+from kai_solver.bounds.rights import MINRUNTIME, PREEMPTIBLE, PRIORITY, PROTECTIONS, SHARE
 from kai_solver.bounds.spares import SPARES
 from kai_solver.bounds.tenants import TENANTS, Tenants
 from kai_solver.domain import Blocker, Rung
@@ -40,7 +41,8 @@ SURPLUS, OTHERS = "surplus", "other queues"
 
 EVER = "even if nobody else ran"
 
-Ask = Callable[[frozenset[str]], Refuted | None]
+Ask = Callable[[Demand, frozenset[str]], Refuted | None]
+"""A bound, asked with what is dropped."""
 
 
 @dataclass(slots=True)
@@ -69,32 +71,64 @@ class Evidence:
     def blocking(self) -> tuple[Blocker, ...]:
         """The set that blocks this rung; empty where the bounds, or the work allowed, do not suffice."""
         if self._found is None:
-            ask = partial(self.bounds.refute, self.demand, self.moment)
-            self._found = self._smallest(ask, by_rung=True)
+            refute = self.bounds.refute
+            self._found = self._smallest(lambda demand, dropped: refute(demand, self.moment, dropped), by_rung=True)
         return self._found
 
     def blocking_ever(self) -> tuple[Blocker, ...]:
         """The set that blocks every rung, even on an empty cluster; empty where there is none."""
         if self._ever is None:
-            ever = self._smallest(partial(self.bounds.refute_ever, self.demand), by_rung=False)
+            ever = self._smallest(self.bounds.refute_ever, by_rung=False)
             self._ever = tuple(replace(b, have=f"{b.have} {EVER}") for b in ever)
         return self._ever
+
+    def _to_place(self) -> Counter[int]:
+        """Pods by shape that must all have a place if the gang is to run: its own, and those of others."""
+        leaving = self.bounds.leaving(self.demand, self.moment)
+        return self.bounds.beside(self.demand, self.moment, leaving) + Counter(self.demand.needed)
 
     def _smallest(self, ask: Ask, *, by_rung: bool) -> tuple[Blocker, ...]:
         cost = (len(self.bounds.problem.nodes) + 100) * (10 if self.demand.deep else 1)
 
-        def paid(dropped: frozenset[str]) -> Refuted | None:
-            return ask(dropped) if self.allowance.spend(cost) else None
+        def paid(demand: Demand, dropped: frozenset[str]) -> Refuted | None:
+            return ask(demand, dropped) if self.allowance.spend(cost) else None
 
-        if paid(frozenset()) is None:
+        if paid(self.demand, frozenset()) is None:
             return ()
         names = list(_elements(self.bounds, self.demand, by_rung=by_rung))
-        kept = _filter(paid, names)
-        found = ask(frozenset(names) - kept)
-        if found is None or self.allowance.left < 0:
-            return ()
-        words = _Words(self.bounds, self.demand, self.moment, found, by_rung=by_rung)
-        return tuple(words.element(name) for name in names if name in kept)
+        kept = _filter(partial(paid, self.demand), names)
+        to_place = self._to_place() if by_rung else self.demand.needed
+        told = []
+        for name in filter(kept.__contains__, names):
+            demand, found = self._blamed(paid, name, kept, frozenset(names) - kept)
+            if found is None or self.allowance.left < 0:
+                return ()
+            told.append(_Words(self, demand, found, to_place, by_rung=by_rung).element(name))
+        return tuple(told)
+
+    def _blamed(
+        self, ask: Ask, name: str, kept: frozenset[str], dropped: frozenset[str]
+    ) -> tuple[Demand, Refuted | None]:
+        """The question that tells what lacks of ``name``, and its answer.
+
+        Where one domain must do, of several things that block together one may lack here and another there: each is
+        told of a domain that would do if only it did not bind.
+        """
+        demand, scope = self.demand, self.demand.scope
+        others = kept - {name, TOPOLOGY} - PROTECTIONS
+        if scope is None or TOPOLOGY not in kept or name not in (*self._resources, ROW) or not others:
+            return demand, ask(demand, dropped)
+        first, last = 0, len(scope.names)
+        while last - first > 1:
+            middle = (first + last) // 2
+            would_do = ask(replace(demand, scope=scope.part(first, middle)), dropped | {name}) is None
+            first, last = (first, middle) if would_do else (middle, last)
+        there = replace(demand, scope=scope.part(first, last))
+        return there, ask(there, dropped)
+
+    @property
+    def _resources(self) -> tuple[str, ...]:
+        return self.bounds.problem.snapshot.schema.names
 
 
 def _elements(bounds: Bounds, demand: Demand, *, by_rung: bool) -> Iterator[str]:
@@ -135,12 +169,14 @@ def elements_of_model(evidence: Evidence) -> tuple[str, ...]:
     return (*names, *shares)
 
 
-def in_words_of_model(evidence: Evidence, name: str) -> Blocker:
-    """An element of a set that the model found: that there is too little, not how much would do at the least."""
-    bounds, demand = evidence.bounds, evidence.demand
-    pods = sum(demand.needed.values())
+def in_words_of_model(evidence: Evidence, name: str, to_place: Mapping[int, int]) -> Blocker:
+    """An element of a set that the model found: that there is too little, not how much would do at the least.
+
+    ``to_place``: pods by shape for which the model sought places.
+    """
+    pods = sum(evidence.demand.needed.values())
     found = Refuted("count", Shortfall("flow", pods, 0))
-    element = _Words(bounds, demand, evidence.moment, found).element(name)
+    element = _Words(evidence, evidence.demand, found, to_place).element(name)
     if element.kind not in ("resource", ROW):
         return element
     return replace(element, need=f"{say_pods(pods)}, with those admitted before", have="no way to place all")
@@ -188,12 +224,19 @@ def _minimal(
 class _Words:
     """Elements in words, by the proof that is left when all else is dropped."""
 
-    def __init__(self, bounds: Bounds, demand: Demand, moment: Moment, found: Refuted, *, by_rung: bool = True) -> None:
-        """``by_rung``: what a rung may do, else an empty cluster."""
+    def __init__(
+        self, evidence: Evidence, demand: Demand, found: Refuted, to_place: Mapping[int, int], *, by_rung: bool = True
+    ) -> None:
+        """``found`` answers ``demand``.
+
+        ``to_place``: pods by shape that need a place, of others too. ``by_rung``: what a rung may do, else an empty
+        cluster.
+        """
         self.by_rung = by_rung
-        self.bounds = bounds
-        self.moment = moment
-        self.problem = bounds.problem
+        self.to_place = to_place
+        self.bounds = evidence.bounds
+        self.moment = evidence.moment
+        self.problem = evidence.bounds.problem
         self.demand = demand
         self.found = found
 
@@ -339,7 +382,7 @@ class _Words:
         missing = count.need - count.have
         if self._is_shared_blame(count, resource):
             # So much would surely do: how little might is not known.
-            return sum(pods * self._asked(shape, resource) for shape, pods in self.demand.needed.items())
+            return sum(pods * self._asked(shape, resource) for shape, pods in self.to_place.items())
         if count.kind == "total":
             return missing
         if count.kind == "slots":

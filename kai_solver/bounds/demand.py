@@ -22,6 +22,10 @@ class Scope:
     names: tuple[str, ...]
     masks: Sequence[BoolArray]
 
+    def part(self, first: int, last: int) -> "Scope":
+        """The domains from ``first`` up to ``last``, which is not one of them."""
+        return Scope(self.level, self.names[first:last], self.masks[first:last])
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Grown:

@@ -119,9 +119,20 @@ class Bounds:
         self, demand: Demand, moment: Moment, leaving: BoolArray, dropped: frozenset[str]
     ) -> Refuted | None:
         masks = None if demand.scope is None else demand.scope.masks
+        beside = self.beside(demand, moment, leaving, dropped)
+        holding = self._holding(dropped)
+        relaxed = self.residents.without(leaving, holding.barred if holding is not None else None)
+        found = shortfall(self.problem, relaxed, demand.needed, beside, masks, demand.spacing, dropped)
+        if found is None and demand.deep:
+            found = self._lacks_flow(demand, relaxed, beside, dropped)
+        return None if found is None else Refuted("count", found)
+
+    def beside(
+        self, demand: Demand, moment: Moment, leaving: BoolArray, dropped: frozenset[str] = NOTHING
+    ) -> Counter[int]:
+        """Pods by shape of others that must have a place too when the gangs ``leaving`` (G,) are out of the way."""
         beside = Counter(demand.beside_of(leaving))
         holding = self._holding(dropped)
-        barred = holding.barred if holding is not None else None
         may_leave = leaving
         if demand.kept is not None:
             spared = self._spared(demand, moment, leaving, dropped)
@@ -129,14 +140,11 @@ class Bounds:
                 beside.update(pods if not spared[gang] else {})
             may_leave = leaving & ~self._mask([gang for gang, _ in demand.kept])
         elif demand.rung is Rung.CONSOLIDATION:
+            barred = holding.barred if holding is not None else None
             beside.update(self.residents.welcome_home(leaving & ~self._mask(moment.disturbed), barred))
         if holding is not None and demand.rung in EVICTING:
             beside.update(holding.staying(may_leave))
-        relaxed = self.residents.without(leaving, barred)
-        found = shortfall(self.problem, relaxed, demand.needed, beside, masks, demand.spacing, dropped)
-        if found is None and demand.deep:
-            found = self._lacks_flow(demand, relaxed, beside, dropped)
-        return None if found is None else Refuted("count", found)
+        return beside
 
     def _lacks_flow(
         self, demand: Demand, relaxed: Relaxed, beside: Mapping[int, int], dropped: frozenset[str]

@@ -4,6 +4,7 @@ Plain data, prepared by `search`; everything here is what any solution may chang
 off ``free`` and ``device_free``.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -193,6 +194,15 @@ class Joint:
     spacings: tuple[Spacing, ...] = ()
     dropped: frozenset[str] = frozenset()
     budgets: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def to_place(self) -> Counter[int]:
+        """Pods by shape of all arrivals and movers."""
+        found: Counter[int] = Counter()
+        owners: tuple[Arrival | Mover, ...] = (*self.arrivals, *self.movers)
+        for piece in (piece for owner in owners for piece in owner.pieces):
+            found[piece.shape] += len(piece.pods)
+        return found
 
     def binds(self, resource: int) -> bool:
         """Must places heed the resource?"""

@@ -31,6 +31,7 @@ WORKER_COMMAND = (sys.executable, "-P", worker.__file__)
 """The child as a script: nothing of kai-solver is imported there, and nothing beside the script is importable."""
 
 _TICK_S = 0.02
+_LONGEST_WAIT_S = 2 * _TICK_S
 _STOP_PATIENCE_S = 0.5
 _ROUNDING = 1e-6
 
@@ -49,7 +50,7 @@ class SolverChild:
     command
         The child's argument vector; tests give children that misbehave.
     grace_s
-        Time after the deadline in which the child may still hand in its answer.
+        Time after the deadline in which the child may still hand in its answer; pauses of the whole machine apart.
     memory_mib
         Resident memory at which the child is killed; None for no limit.
     start_s
@@ -186,19 +187,22 @@ class SolverChild:
             "time_limit_s": limit_s,
         }
         channel.send(encode_frame("solve", fields, columns))
-        kill_s, stopped = deadline_s + self._grace_s, False
+        patience_s, seen_s, told = math.inf, self._clock(), False
         while not answer.finished:
             now = self._clock()
-            if now >= kill_s:
+            # No wait of ours counts for more than it asked for: a machine that stood still held up the child as well.
+            patience_s, seen_s = patience_s - min(now - seen_s, _LONGEST_WAIT_S), now
+            if patience_s <= 0:
                 raise SolverError("the solver process did not answer by the deadline and was killed")
-            if not stopped and (now >= deadline_s or should_stop()):
+            if not told and (now >= deadline_s or should_stop()):
                 if now < deadline_s and parameters.engine == "scip":
                     self._drop()  # it does not hear that it should stop: ended without a word, and that is no fault
                     return
                 channel.send(encode_frame("stop", {"id": answer.question}))
-                kill_s, stopped = min(kill_s, now + max(self._grace_s, _STOP_PATIENCE_S)), True
+                until_s = max(deadline_s - now, 0.0) + self._grace_s
+                patience_s, told = min(until_s, max(self._grace_s, _STOP_PATIENCE_S)), True
             self._watch_memory(channel)
-            for frame in channel.pump(min(_TICK_S, max(kill_s - now, 0.0))):
+            for frame in channel.pump(min(_TICK_S, patience_s)):
                 answer.take(frame)
 
     def _running(self) -> Channel:

@@ -67,15 +67,15 @@ class SolverEvidence:
         if PODS_NAME in kept and shared:
             # A device that shares open takes a slot for its reservation pod: more devices do not do without.
             kept = [name for name in kept if name != GPU_NAME]
-        found = [in_words_of_model(self.counted, name) for name in kept]
+        found = [in_words_of_model(self.counted, name, self.joint.to_place) for name in kept]
         return [replace(b, short=b.short + shared) if b.name == PODS_NAME else b for b in found]
 
     @property
     def _shared_pods(self) -> int:
-        """Devices that the chunk's shares may open, one each at the most."""
+        """Devices that shares may open, one each at the most."""
         shapes = self.joint.problem.shapes.shapes
-        needed = self.counted.demand.needed.items()
-        return sum(count * shapes[s].gpu.devices for s, count in needed if shapes[s].gpu.is_shared)
+        pods = self.joint.to_place.items()
+        return sum(count * shapes[s].gpu.devices for s, count in pods if shapes[s].gpu.is_shared)
 
     def _blocks(self, dropped: frozenset[str]) -> bool:
         """Has the model no solution without what is ``dropped``?"""

@@ -9,7 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_solver.domain import Blocker, Gang, GpuRequest, Node, Pending, Plan, Pod, Queue, Snapshot, flat_gang
+from kai_solver.domain import (
+    Blocker,
+    Gang,
+    GpuRequest,
+    Node,
+    Pending,
+    Plan,
+    Pod,
+    PodStatus,
+    Queue,
+    Snapshot,
+    Topology,
+    TopologyConstraint,
+    TopologyLevel,
+    flat_gang,
+)
 from kai_solver.engine import Engine
 from kai_solver.explain.easing import eased
 from kai_solver.units import CPU, UNLIMITED, ResourceSchema
@@ -95,6 +110,57 @@ def test_what_only_the_model_refutes_has_a_smallest_set(
     easier = eased(cluster, gang.key, found[0])
     assert easier is not None
     assert waits(engine.cycle(easier), gang) is None
+
+
+def idle_blockers(engine: Engine, cluster: Snapshot) -> list[str]:
+    """Resources of the proof that the last gang waits which it does not help to ease."""
+    gang = cluster.gangs[-1]
+    entry = waits(engine.cycle(cluster), gang)
+    assert entry is not None
+    resources = [blocker for blocker in entry.proof.blocking if blocker.kind == "resource"]
+    assert {blocker.name for blocker in resources} >= {"cpu", "gpu"}
+    assert entry.proof.minimal
+    return [blocker.name for blocker in resources if not is_needed(engine, cluster, gang, entry, blocker)]
+
+
+@pytest.mark.parametrize("model", ["deterministic", "greedy-only"])
+def test_of_two_racks_one_may_lack_gpus_and_the_other_cores(engines: Engines, model: str) -> None:
+    rack = TopologyConstraint(topology="dc", required="rack")
+    pods = tuple(Pod("ns", f"w-{i}", (3000, GIB, 0, 1), GpuRequest(1), order=(0, float(i), "")) for i in range(2))
+    gang = Gang("ns", "w", "q", flat_gang(2, rack), pods)
+    nodes = tuple(
+        Node(f"n{i}", (cores * 1000, 64 * GIB, gpus * 1000, 20), gpus, labels={"rack": f"r{i}"})
+        for i, (cores, gpus) in enumerate([(8, 1), (4, 2)])
+    )
+    cluster = replace(crowded(), nodes=nodes, gangs=(gang,), topologies=(Topology("dc", (TopologyLevel("rack"),)),))
+    (entry,) = engines[model].cycle(cluster).pending
+    told = {blocker.name: blocker.where for blocker in entry.proof.blocking if blocker.kind == "resource"}
+    assert told == {"gpu": "r0", "cpu": "r1"}
+    assert idle_blockers(engines[model], cluster) == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "wanted_gib", "gpus", "method"),
+    [(GpuRequest(1), 40, (2, 2), "flow"), (GpuRequest(2, 500), 1, (2, 3), "cp-sat")],
+)
+def test_room_for_those_who_would_move_is_part_of_what_is_short(
+    engines: Engines, asked: GpuRequest, wanted_gib: int, gpus: tuple[int, int], method: str
+) -> None:
+    """Two GPUs of a node are free once the pod there has moved, and where it would go there are too few cores."""
+    held = tuple(range(asked.devices))
+    here = tuple(
+        Pod("ns", f"r-{i}", (3000, GIB, 0, 1), asked, PodStatus.RUNNING, node=f"n{i}", devices=held) for i in range(2)
+    )
+    wanted = Pod("ns", "w-0", (500, wanted_gib * GIB, 0, 1), GpuRequest(2))
+    nodes = tuple(
+        Node(f"n{i}", (4000, gib * GIB, 1000 * count, 20), count)
+        for i, (gib, count) in enumerate(zip((64, 32), gpus, strict=True))
+    )
+    gangs = (Gang("ns", "r", "q", flat_gang(2), here), Gang("ns", "w", "q", flat_gang(1), (wanted,)))
+    cluster = replace(crowded(), nodes=nodes, gangs=gangs)
+    (entry,) = engines["deterministic"].cycle(cluster).pending
+    assert f"consolidation: {method}" in entry.proof.method
+    assert idle_blockers(engines["deterministic"], cluster) == []
 
 
 @given(cluster=mixed_clusters())

@@ -77,22 +77,42 @@ def test_a_child_that_hangs_is_killed_and_its_last_solution_is_kept() -> None:
     assert "killed" in answer.error
 
 
+class Steps:
+    """A clock that goes on a little whenever it is read."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 0.01
+        return self.now
+
+
 def test_a_hanging_child_costs_the_grace_and_no_more() -> None:
-    now = [0.0]
-
-    def clock() -> float:
-        now[0] += 0.25
-        return now[0]
-
-    with SolverChild(fake("question(); time.sleep(60)"), grace_s=1.0, clock=clock) as child:
+    clock = Steps()
+    with SolverChild(fake("question(); time.sleep(60)"), grace_s=0.25, clock=clock) as child:
         child.warm()
         assert child._channel is not None
-        while not child._await_ready(child._channel, now[0] + 1, lambda: False):
-            now[0] = 0.0
-        begin = now[0]
-        answer = child.solve(spec_of_two(), PARAMETERS, begin + 10)
+        while not child._await_ready(child._channel, clock.now + 1, lambda: False):
+            pass
+        begin = clock.now
+        answer = child.solve(spec_of_two(), PARAMETERS, begin + 0.5)
     assert "killed" in answer.error
-    assert 11.0 <= now[0] - begin < 13.0
+    assert 0.75 <= clock.now - begin < 0.85
+
+
+def test_a_pause_of_the_whole_machine_is_no_reason_to_kill() -> None:
+    """It lasts from before the deadline to long after the grace; the child answers when it is told to stop."""
+    clock = Steps()
+
+    def paused(_values: object, _objective: int) -> None:
+        clock.now += 1000.0
+
+    body = "question(); send('incumbent', [2, 2]); question(); send('incumbent', [2, 1]); answer('OPTIMAL', [2, 0], 2)"
+    with SolverChild(fake(body), clock=clock) as child:
+        assert child.wait(START_S)
+        answer = child.solve(spec_of_two(), PARAMETERS, clock.now + 500, on_incumbent=paused)
+    assert (answer.status, answer.error) == ("optimal", "")
 
 
 def test_a_child_that_never_reads_cannot_block_the_parent() -> None:
