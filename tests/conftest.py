@@ -13,9 +13,19 @@ import pytest
 import structlog
 from hypothesis import settings
 
+SLOW_S = 1800
+"""A time-out is for what hangs, not for what a busy machine takes long over."""
+
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("explore", derandomize=False, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow tests have time even where the machine has much else to do."""
+    for item in items:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(SLOW_S))
 
 
 @pytest.fixture(autouse=True)
