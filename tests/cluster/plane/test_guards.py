@@ -139,12 +139,12 @@ def borrowed(cluster: Cluster) -> None:
 
 @broken
 def test_the_rate_of_evictions(make_cluster: Make, monkeypatch: pytest.MonkeyPatch, is_broken: bool) -> None:
-    """One pod a cycle, and cycles begin four seconds apart."""
+    """One pod a cycle, and cycles begin six seconds apart."""
     if is_broken:
         monkeypatch.setattr(Evictor, "within_rates", lambda self, departures: (list(departures), []))
     cluster = make_cluster(may_leave=lambda found: found["metadata"]["name"].startswith("victim"), rate=(1, 2.0))
     borrowed(cluster)
-    with inside(cluster, evictions={"per_cycle": 1}, period=4.0):
+    with inside(cluster, evictions={"per_cycle": 1}, period=6.0):
         cluster.wait_bound(4, "victim")
         with objecting(cluster, is_broken, "pods were evicted within 2 s, 1 may be"):
             cluster.pods(4, "lender", "back")
