@@ -35,10 +35,10 @@ from kai_solver.bench.cpuclock import CpuClock
 from kai_solver.bench.generate.load_report import gpus_of
 from kai_solver.bench.moments import Moment, Moments
 from kai_solver.domain import Bind, Eviction, Move, Plan, PodStatus, Stage
-from kai_solver.engine import Engine, Progress
+from kai_solver.engine import Progress
 from kai_solver.errors import InputError
 from kai_solver.instances_io.bench_schema import SlopeDoc
-from kai_solver.modelfiles import load_model
+from tests.support.engines import patient_engine
 
 SCALE = Path(__file__).parents[2] / "instances" / "bench" / "sets" / "scale.yaml"
 RUN = Run("small", "default", 1, 0.1, 0.2, 50.0, 3, 0, 1, 0, 2, 1, "greedy", (), budget_s=2.0, nodes=10)
@@ -307,9 +307,9 @@ def test_questions_leave_their_phases_in_the_plan() -> None:
     from kai_solver.bench import generated
     from kai_solver.instances_io.bench_schema import ReclaimDoc
 
-    with Engine(load_model("default")) as engine:
-        engine.wait()
-        plan = engine.cycle(generated(ReclaimDoc(kind="reclaim", nodes=20, gangs=4)), budget_s=20.0)
+    with patient_engine("default") as engine:
+        assert engine.wait()
+        plan = engine.cycle(generated(ReclaimDoc(kind="reclaim", nodes=20, gangs=4)), budget_s=60.0)
     phases = plan.timing_s
     assert {"presolve", "first", "best", "proof"} <= set(phases)
     assert 0 < phases["presolve"] <= phases["first"] <= phases["best"]

@@ -15,6 +15,9 @@ DRIVER = "gpu.example.com"
 CLASS = {"name": DRIVER, "selectors": [f'device.driver == "{DRIVER}"']}
 BIG = f'device.attributes["{DRIVER}"].model == "big"'
 
+BUDGET_S = 60.0
+"""What is decided is asked here; a machine that stands still for seconds must not end a climb."""
+
 Cluster = Callable[..., Snapshot]
 Planned = Callable[..., Plan]
 
@@ -61,7 +64,7 @@ def planned() -> Planned:
     """``planned(snapshot)``: a plan that the checker accepts."""
 
     def plan(snapshot: Snapshot, model: str = "greedy-only") -> Plan:
-        found = cycle(snapshot, load_model(model), budget_s=5.0)
+        found = cycle(snapshot, load_model(model), budget_s=BUDGET_S)
         assert check_plan(snapshot, found) == ()
         assert not [note for note in found.notes if "refused" in note]
         return found

@@ -9,8 +9,8 @@ from typer.testing import CliRunner, Result
 
 from kai_solver.cli.app import app
 from kai_solver.errors import SolverError
+from tests.support.engines import GREEDY
 
-GREEDY = ["--model", "greedy-only"]
 QUEUE = {"quota": 2, "limit": -1, "over_quota_weight": 1}
 
 
@@ -257,7 +257,7 @@ def test_bench_prints_a_table_csv_and_json_and_judges_peers(case: Path, tmp_path
     tasks = {f"{name}-0": {"status": "Pipelined"} for name in ("new", "huge")}
     peer = {"summary": {"tasks_evicted": 0, "tasks_moved": 0}, "tasks": tasks}
     (tmp_path / "case.kai-better.json").write_text(json.dumps(peer))
-    arguments = ["bench", case, "--models", "greedy-only", "--budget", "1s"]
+    arguments = ["bench", case, "--models", "greedy-only", "--budget", "60s"]
     done = run(*arguments, "--check-peers")
     assert done.exit_code == 1
     assert "kai-better places 2 gangs" in done.stderr

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from kai_solver.cli.app import app
 from kai_solver.cli.exits import Exit
+from tests.support.engines import GREEDY
 
 INSTANCE = """
 format: kai-solver/v1
@@ -74,7 +75,7 @@ def test_the_table_is_a_tree(instance: Path) -> None:
 
 def test_a_plan_is_carried_out_first(instance: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
-    CliRunner().invoke(app, ["solve", str(instance), "--model", "greedy-only", "--output", str(plan)])
+    CliRunner().invoke(app, ["solve", str(instance), *GREEDY, "--output", str(plan)])
     [bind] = json.loads(plan.read_text())["binds"]
     before, after = (json.loads(run(instance, "--json", *more)[1]) for more in ((), ("--plan", plan)))
     free = [sum(line["freeGpus"] for line in lines if line["domain"] == "nvlink") for lines in (before, after)]

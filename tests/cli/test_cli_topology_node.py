@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from kai_solver.cli.app import app
 from kai_solver.cli.exits import Exit
 from kai_solver.links import products
+from tests.support.engines import GREEDY
 
 H100 = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
 
@@ -80,7 +81,7 @@ def test_the_words_say_the_same(cube: Path) -> None:
 
 def test_a_plan_shows_its_sets(cube: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
-    CliRunner().invoke(app, ["solve", str(cube), "--model", "greedy-only", "--output", str(plan)])
+    CliRunner().invoke(app, ["solve", str(cube), *GREEDY, "--output", str(plan)])
     [bind] = json.loads(plan.read_text())["binds"]
     given = [device["index"] for device in bind["devices"]]
     [entry] = [e for e in board(cube, "n0", "--plan", plan)["pods"] if e["gang"] == "default/waits"]
@@ -95,7 +96,7 @@ def test_who_leaves_by_a_plan_is_not_there_any_more(tmp_path: Path) -> None:
     text = file.read_text().replace("queue: q", "queue: lent", 1).replace("queue: q", "queue: own", 1)
     file.write_text(text)
     plan = tmp_path / "plan.json"
-    CliRunner().invoke(app, ["solve", str(file), "--model", "greedy-only", "--output", str(plan)])
+    CliRunner().invoke(app, ["solve", str(file), *GREEDY, "--output", str(plan)])
     assert json.loads(plan.read_text())["evictions"]
     assert [entry["gang"] for entry in board(file, "n0")["pods"]] == ["default/goes"]
     assert [entry["gang"] for entry in board(file, "n0", "--plan", plan)["pods"]] == ["default/comes"]
@@ -176,7 +177,7 @@ def test_gpus_by_claim_bear_their_names_and_are_facts(tmp_path: Path) -> None:
     }
     file = write(tmp_path, [{"name": "n0"}], {"pair": {"claimTemplates": ["two"]}}, **more)
     plan = tmp_path / "plan.json"
-    CliRunner().invoke(app, ["solve", str(file), "--model", "greedy-only", "--output", str(plan)])
+    CliRunner().invoke(app, ["solve", str(file), *GREEDY, "--output", str(plan)])
     [bind] = json.loads(plan.read_text())["binds"]
     found = board(file, "n0", "--plan", plan)
     [entry] = found["pods"]

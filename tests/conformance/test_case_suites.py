@@ -14,8 +14,8 @@ CASES = Path(__file__).parents[2] / "instances" / "cases"
 FEW = sorted((CASES / "action_preempt").glob("*.json"))[:6]
 
 
-def run(paths: list[Path], model: str = "greedy-only", processes: int = 1, budget_s: float = 1.0) -> list[CaseResult]:
-    decider = partial(open_decider, load_model(model), budget_s)
+def run(paths: list[Path], model: str = "greedy-only", processes: int = 1) -> list[CaseResult]:
+    decider = partial(open_decider, load_model(model))
     return list(run_suite(paths, decider, root=CASES, processes=processes))
 
 
@@ -32,7 +32,7 @@ def test_the_solver_is_kept_over_cases_with_different_ladders() -> None:
 def test_a_case_that_cannot_be_read_is_different_and_the_rest_goes_on(tmp_path: Path) -> None:
     broken = tmp_path / "broken.json"
     broken.write_text('{"schema": "kai-case/1", "expected": {}, "run": {"actions": ["steal"]}, "instance": {}}')
-    decider = partial(open_decider, load_model("greedy-only"), 1.0)
+    decider = partial(open_decider, load_model("greedy-only"))
     (result,) = run_suite([broken], decider, root=tmp_path)
     assert result.verdict.kind == "different"
     assert "run.actions" in result.verdict.reason
@@ -65,8 +65,8 @@ def test_a_wrong_field_is_named(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("model", "least"), [("default", 0.97), ("greedy-only", 0.92)])
 def test_the_recorded_cases_come_out_as_expected_but_for_a_few(model: str, least: float) -> None:
-    """Floors of ``docs/conformance.md``; a wide budget, so that a busy machine does not decide."""
-    results = run(list(find_cases(CASES)), model=model, budget_s=10.0)
+    """Floors of ``docs/conformance.md``."""
+    results = run(list(find_cases(CASES)), model=model)
     counts = totals(results)
     different = [f"{r.path}: {r.verdict.reason}" for r in results if r.verdict.kind == "different"]
     assert counts["as expected"] + counts["better"] >= least * len(results), different

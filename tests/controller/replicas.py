@@ -13,12 +13,13 @@ from kai_solver.controller.settings import ControllerSettings
 
 QUICK: dict[str, Any] = {
     "model": "greedy-only",
+    "budget": 60.0,
     "period": 0.05,
     "settle": 0.01,
     "metrics_bind_address": "",
     "health_bind_address": "",
 }
-"""The Lease lives as long as it does when installed: a busy machine may well stand still for a second."""
+"""The Lease lives as long as it does when installed, and decisions have time: a machine may stand still for seconds."""
 
 
 def until(condition: Callable[[], bool], limit_s: float = 20.0) -> None:

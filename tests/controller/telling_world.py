@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from kai_solver.cluster import resources
@@ -69,10 +70,11 @@ class World:
             lambda: self.view.own_groups,
             lambda: self.now,
         )
+        self.teller.writer.monotonic = lambda: self.now
         self.scheduler = Scheduler(
             store=self.store,
             view=self.view,
-            decide=self.engine.cycle,
+            decide=partial(self.engine.cycle, budget_s=60.0),
             binder=Binder(self.api, assumed, writes, lambda: self.leads, self.teller.bound, clock=lambda: self.now),
             evictor=Evictor(self.api, assumed, lambda: self.leads, clock=lambda: self.now),
             promises=promises,

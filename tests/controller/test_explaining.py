@@ -110,7 +110,7 @@ def test_pods_that_are_not_ours_are_told(asked: Asked) -> None:
     until(said("theirs", "pod n/theirs is of the scheduler 'another', this one is 'kai-scheduler'"))
     until(lambda: asked.says("?pod=theirs")[0] == 404)
     labels = {"kai.scheduler/queue": "q", "kai.scheduler/node-pool": "elsewhere"}
-    asked.api.patch(PODS, "n", "waits", {"metadata": {"labels": labels, "creationTimestamp": "2026-01-01T00:00:00Z"}})
+    asked.api.patch(PODS, "n", "waits", {"metadata": {"labels": labels, "creationTimestamp": "2020-01-01T00:00:00Z"}})
     until(said("waits", "is not of the nodes without a node pool"))
 
 

@@ -247,7 +247,7 @@ def test_what_the_image_installs_runs_in_an_empty_environment(tmp_path: Path) ->
     target = tmp_path / "target"
     subprocess.run(["sh", str(IMAGE / "install.sh"), str(target), sys.executable], timeout=800, check=True)
     empty = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(target), "HOME": str(tmp_path)}
-    command = [sys.executable, "-S", "-P", "-m", "kai_solver", "controller", "--embedded", "--for", "3"]
+    command = [sys.executable, "-S", "-P", "-m", "kai_solver", "controller", "--embedded", "--for", "10"]
     done = subprocess.run(command, cwd=tmp_path, env=empty, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert re.search(r"[1-9]\d* pods bound", done.stdout + done.stderr)

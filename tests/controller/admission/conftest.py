@@ -20,7 +20,10 @@ def make_queue(name: str, parent: str = "", quota: float = 0, **spec: Any) -> Ob
 
 
 class Cluster(MemoryApi):
-    """What the store knows is what was there when `listed` was last called; ``broken`` answers nothing."""
+    """What the store knows is what was there when `listed` was last called.
+
+    ``broken`` answers nothing; once it `hang`s no object is given, and nobody waits for one for long.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,6 +31,11 @@ class Cluster(MemoryApi):
         self.broken = False
         self.hangs = threading.Event()
         self.hangs.set()
+        self.lookup = Lookup(self, self.store, patience_s=20.0)
+
+    def hang(self) -> None:
+        self.hangs.clear()
+        self.lookup.close()
         self.lookup = Lookup(self, self.store, patience_s=0.2)
 
     def get(self, resource: Resource, namespace: str, name: str) -> Object:

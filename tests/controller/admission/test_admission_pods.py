@@ -140,7 +140,7 @@ def test_nobody_is_refused_while_the_server_does_not_answer(cluster: Any, make_p
     cluster.broken = True
     assert judged(cluster, make_pod(labels={QUEUE: "reserch"})) == Verdict()
     cluster.broken = False
-    cluster.hangs.clear()
+    cluster.hang()
     assert judged(cluster, make_pod(labels={QUEUE: "reserch"})) == Verdict()
 
 

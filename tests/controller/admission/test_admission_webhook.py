@@ -211,14 +211,15 @@ def test_whoever_connects_and_says_nothing_keeps_nobody_waiting(configured: Any,
 def test_silence_and_nonsense_are_hung_up_on(
     configured: Any, make_pod: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving._Handler, "timeout", 0.2)
     with serving_for(configured) as webhook:
-        for greeting in (b"", b"GET / HTTP/1.1\r\n\r\n"):
-            with socket.create_connection(("127.0.0.1", webhook.server.port), timeout=10) as line:
-                line.sendall(greeting)
-                with suppress(ConnectionError):
-                    while line.recv(1000):
-                        pass
+        with monkeypatch.context() as patch:
+            patch.setattr(serving._Handler, "timeout", 0.2)
+            for greeting in (b"", b"GET / HTTP/1.1\r\n\r\n"):
+                with socket.create_connection(("127.0.0.1", webhook.server.port), timeout=10) as line:
+                    line.sendall(greeting)
+                    with suppress(ConnectionError):
+                        while line.recv(1000):
+                            pass
         assert ask(webhook, trusted(configured), "/validate", PODS, object=make_pod())["allowed"]
 
 
