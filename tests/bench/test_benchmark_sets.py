@@ -38,7 +38,7 @@ from kai_solver.domain import Bind, Eviction, Move, Plan, PodStatus, Stage
 from kai_solver.engine import Progress
 from kai_solver.errors import InputError
 from kai_solver.instances_io.bench_schema import SlopeDoc
-from tests.support.engines import patient_engine
+from tests.support.engines import PATIENT_S, patient_engine
 
 SCALE = Path(__file__).parents[2] / "instances" / "bench" / "sets" / "scale.yaml"
 RUN = Run("small", "default", 1, 0.1, 0.2, 50.0, 3, 0, 1, 0, 2, 1, "greedy", (), budget_s=2.0, nodes=10)
@@ -309,7 +309,7 @@ def test_questions_leave_their_phases_in_the_plan() -> None:
 
     with patient_engine("default") as engine:
         assert engine.wait()
-        plan = engine.cycle(generated(ReclaimDoc(kind="reclaim", nodes=20, gangs=4)), budget_s=60.0)
+        plan = engine.cycle(generated(ReclaimDoc(kind="reclaim", nodes=20, gangs=4)), budget_s=PATIENT_S)
     phases = plan.timing_s
     assert {"presolve", "first", "best", "proof"} <= set(phases)
     assert 0 < phases["presolve"] <= phases["first"] <= phases["best"]

@@ -10,13 +10,11 @@ from kai_solver.domain import Plan, Snapshot
 from kai_solver.engine import cycle
 from kai_solver.instances_io.native import snapshot_from_native
 from kai_solver.modelfiles import load_model
+from tests.support.engines import PATIENT_S
 
 DRIVER = "gpu.example.com"
 CLASS = {"name": DRIVER, "selectors": [f'device.driver == "{DRIVER}"']}
 BIG = f'device.attributes["{DRIVER}"].model == "big"'
-
-BUDGET_S = 60.0
-"""What is decided is asked here; a machine that stands still for seconds must not end a climb."""
 
 Cluster = Callable[..., Snapshot]
 Planned = Callable[..., Plan]
@@ -64,7 +62,7 @@ def planned() -> Planned:
     """``planned(snapshot)``: a plan that the checker accepts."""
 
     def plan(snapshot: Snapshot, model: str = "greedy-only") -> Plan:
-        found = cycle(snapshot, load_model(model), budget_s=BUDGET_S)
+        found = cycle(snapshot, load_model(model), budget_s=PATIENT_S)
         assert check_plan(snapshot, found) == ()
         assert not [note for note in found.notes if "refused" in note]
         return found

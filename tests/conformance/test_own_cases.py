@@ -12,6 +12,7 @@ from kai_solver.conformance import Case, Decide, find_cases, read_case, run_case
 from kai_solver.conformance.deciding import open_decider
 from kai_solver.instances_io import load_instance
 from kai_solver.modelfiles import load_model
+from tests.support.engines import PATIENT_S, patient
 
 INSTANCES = Path(__file__).parents[2] / "instances"
 OWN = list(find_cases(INSTANCES / "behaviour"))
@@ -35,7 +36,7 @@ def decider() -> Iterator[Callable[[str], Decide]]:
 
         def of(model: str) -> Decide:
             if model not in known:
-                known[model] = stack.enter_context(open_decider(load_model(model)))
+                known[model] = stack.enter_context(open_decider(patient(load_model(model)), PATIENT_S))
             return known[model]
 
         yield of

@@ -10,10 +10,11 @@ from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import NODES, PODS, QUEUES
 from kai_solver.controller.app import Controller
 from kai_solver.controller.settings import ControllerSettings
+from tests.support.engines import PATIENT_S
 
 QUICK: dict[str, Any] = {
     "model": "greedy-only",
-    "budget": 60.0,
+    "budget": PATIENT_S,
     "period": 0.05,
     "settle": 0.01,
     "metrics_bind_address": "",

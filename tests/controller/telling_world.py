@@ -21,6 +21,7 @@ from kai_solver.controller.settings import ControllerSettings
 from kai_solver.controller.telling.setup import make_teller
 from kai_solver.engine import Engine
 from kai_solver.modelfiles import load_model
+from tests.support.engines import PATIENT_S
 
 OWNERS = (resources.JOBS,)
 
@@ -74,7 +75,7 @@ class World:
         self.scheduler = Scheduler(
             store=self.store,
             view=self.view,
-            decide=partial(self.engine.cycle, budget_s=60.0),
+            decide=partial(self.engine.cycle, budget_s=PATIENT_S),
             binder=Binder(self.api, assumed, writes, lambda: self.leads, self.teller.bound, clock=lambda: self.now),
             evictor=Evictor(self.api, assumed, lambda: self.leads, clock=lambda: self.now),
             promises=promises,

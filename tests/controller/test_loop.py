@@ -24,6 +24,7 @@ from kai_solver.controller import stranded
 from kai_solver.controller.loop import Cycle, Evicted, Pace, Scheduler
 from kai_solver.engine import Engine
 from kai_solver.modelfiles import load_model
+from tests.support.engines import PATIENT_S
 
 
 class Notes:
@@ -55,7 +56,7 @@ class World:
         self.scheduler = Scheduler(
             store=self.store,
             view=View(self.store, self.assumed, overlays=(self.promises.overlay,), refused=self.evictor.protected),
-            decide=partial(engine.cycle, budget_s=60.0),
+            decide=partial(engine.cycle, budget_s=PATIENT_S),
             binder=Binder(
                 self.api,
                 self.assumed,

@@ -19,6 +19,7 @@ from kai_solver.engine import Engine
 from kai_solver.instances_io import load_instance
 from kai_solver.modelfiles import load_model
 from tests.deploy.conftest import CHART, OTHERS, ROOT, model_of
+from tests.support.engines import PATIENT_S
 
 EXAMPLES = sorted((ROOT / "deploy" / "examples").glob("*.yaml"))
 ALERTS = CHART / "files" / "alerts.yaml"
@@ -187,7 +188,7 @@ def test_the_importer_understands_every_example(quick_start: Path) -> None:
 
 def test_every_example_runs(quick_start: Path) -> None:
     with Engine(load_model("greedy-only")) as engine:
-        plan = engine.cycle(load_instance(quick_start).snapshot)
+        plan = engine.cycle(load_instance(quick_start).snapshot, budget_s=PATIENT_S)
     nodes: dict[str, set[str]] = {}
     for bind in plan.binds:
         nodes.setdefault(bind.gang, set()).add(bind.node)

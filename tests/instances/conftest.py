@@ -12,12 +12,10 @@ from kai_solver.engine import Engine, cycle
 from kai_solver.instances_io import load_instance
 from kai_solver.instances_io.importers import Loaded
 from kai_solver.instances_io.native_schema import ExpectDoc
-from tests.support.engines import patient_engine
+from tests.support.engines import PATIENT_S, patient, patient_engine
 
 INSTANCES = Path(__file__).parents[2] / "instances"
 
-BUDGET_S = 60.0
-"""All decide within 0.2 s; a machine that stands still for seconds must not make a plan the greedy's."""
 START_S = 60.0
 """Longest start of the solver's process on a machine with much else to do; it is no part of the budget."""
 
@@ -67,9 +65,7 @@ def _solve(loaded: Loaded, engine: Engine, seed: int) -> Plan:
     model, actions = engine.model, loaded.expect.actions if loaded.expect else None
     if actions is not None:
         model = replace(model, ladder=tuple(Rung(action) for action in actions))
-    if not model.search.deterministic:  # a question has as long as all of them together
-        model = replace(model, search=replace(model.search, question_s=BUDGET_S))
-    return cycle(loaded.snapshot, model, budget_s=BUDGET_S, seed=seed, child=engine.child)
+    return cycle(loaded.snapshot, patient(model), budget_s=PATIENT_S, seed=seed, child=engine.child)
 
 
 @pytest.fixture(scope="session")
