@@ -78,10 +78,16 @@ class Assumed:
             self._pods[key] = _Assumption(uid, now_s, *place, leaving=True, certain=certain)
 
     def forget(self, key: str, uid: str) -> None:
-        """The pod was not bound after all, or stays."""
+        """The pod was not bound after all."""
         with self._lock:
             if self._certain(key, uid) is not None:
                 del self._pods[key]
+
+    def stays(self, key: str, uid: str) -> None:
+        """The pod does not leave after all."""
+        with self._lock:
+            if self._certain(key, uid) is not None:
+                self._drop(key)
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -115,8 +121,14 @@ class Assumed:
     def _expire(self, now_s: float) -> None:
         for key, assumption in list(self._pods.items()):
             if not assumption.certain and now_s - assumption.since_s > LONGEST_S:
-                del self._pods[key]
+                self._drop(key)
                 self.expired += 1
+
+    def _drop(self, key: str) -> None:
+        """Believe it no longer; the place of who does not leave, which no watch has shown yet, is not free for that."""
+        old = self._pods.pop(key)
+        if old.leaving and old.node:
+            self._pods[key] = _Assumption(old.uid, old.since_s, old.node, old.groups, old.annotations, certain=True)
 
     def _laid(self, pod: Object, left: set[str], now_s: float) -> Object:
         key = key_of(pod)

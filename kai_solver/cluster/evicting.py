@@ -143,7 +143,7 @@ class Evictor:
             outcome = self.evict(departure)
         key, uid = departure.key, departure.uid
         if outcome.refused:
-            self.assumed.forget(key, uid)
+            self.assumed.stays(key, uid)
         else:
             self.assumed.doubted(key, uid, self.clock())
         with self._lock:

@@ -52,6 +52,32 @@ def test_who_leaves_has_its_place_until_it_is_gone() -> None:
     assert len(assumed) == 0
 
 
+def test_who_does_not_leave_has_its_place_all_the_same() -> None:
+    assumed = Assumed()
+    assumed.bound("n/p", "u", "n1", 0.0, groups=("g",), annotations=(("a", "1"),))
+    assumed.leaves("n/p", "u", 1.0, certain=True)
+    assumed.stays("n/p", "the one before")
+    assert "deletionTimestamp" in assumed.overlay([pod()], 2.0)[0]["metadata"]
+    assumed.stays("n/p", "u")
+    (seen,) = assumed.overlay([pod()], 1e6)
+    assert "deletionTimestamp" not in seen["metadata"]
+    assert seen["spec"]["nodeName"] == "n1", "the watch has not shown the binding yet, and its GPUs are not free"
+    assert seen["metadata"]["labels"] == {"runai-gpu-group": "g"}
+    assert seen["metadata"]["annotations"] == {"a": "1"}
+
+
+def test_who_is_not_seen_to_leave_has_its_place_all_the_same() -> None:
+    assumed = Assumed()
+    assumed.bound("n/p", "u", "n1", 0.0)
+    assumed.leaves("n/p", "u", 1.0)
+    (seen,) = assumed.overlay([pod()], 2.0 + LONGEST_S)
+    assert (seen["spec"]["nodeName"], "deletionTimestamp" in seen["metadata"]) == ("n1", False)
+    assert assumed.expired == 1
+    assumed.leaves("n/q", "v", 1e3, certain=True)
+    assumed.stays("n/q", "v")
+    assert len(assumed) == 1, "nothing else is assumed of who was seen on its node"
+
+
 def test_another_pod_of_that_name_has_another_place() -> None:
     assumed = Assumed()
     assumed.bound("n/p", "the one before", "n1", 0.0)

@@ -87,6 +87,16 @@ def test_who_is_refused_counts_as_leaving_no_longer() -> None:
     assert [outcome.departure.name for outcome in told[0]] == ["p", "q"]
 
 
+def test_who_is_refused_has_the_place_that_no_watch_has_shown_yet() -> None:
+    api, assumed, runner = Noting(refused="eviction"), Assumed(), Later()
+    uid = running(api, "p")
+    assumed.bound("n/p", uid, "n1", 0.0)
+    Evictor(api, assumed, lambda: True).submit([departure("p", uid=uid)], runner, lambda _: None)
+    runner.run()
+    waiting = {"metadata": {"namespace": "n", "name": "p", "uid": uid}, "spec": {}}
+    assert assumed.overlay([waiting], 1e12)[0]["spec"]["nodeName"] == "n1"
+
+
 def test_whose_turn_comes_too_late_is_decided_anew() -> None:
     api, assumed, runner, clock, told = Noting(), Assumed(), Later(), Clock(), list[tuple[Departed, ...]]()
     evictor = Evictor(api, assumed, lambda: True, monotonic=clock)
