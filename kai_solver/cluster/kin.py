@@ -185,7 +185,7 @@ class Kin:
 
         Who cannot be known is told of once for its kind, and is as if it were not there.
         """
-        found, was_watched = None, reference.group_kind in self._watched
+        found, is_answered, was_watched = None, True, reference.group_kind in self._watched
         try:
             found = self._ask(reference)
         except ApiError as error:
@@ -194,10 +194,11 @@ class Kin:
                 return False
             if not error.is_missing:
                 self._refuse(reference, f"{error}{CURE if error.status == 403 else ''}")
+                is_answered = False
         finally:
             self._asked.discard(reference.uid)
         self._again.pop(reference.uid, None)
-        if was_watched or reference.group_kind not in self._watched:  # what is watched from now on is shown
+        if is_answered and (was_watched or reference.group_kind not in self._watched):  # else its watch shows it
             self._used.add(reference.uid)
             self._read[reference.uid] = found
         return True
@@ -335,7 +336,7 @@ class Kin:
         if self._monotonic() < self._tidy_s:
             return
         self._tidy_s = self._monotonic() + KEPT_S
-        self._read = {uid: value for uid, value in self._read.items() if uid in self._used}
+        self._read = {uid: value for uid, value in self._read.copy().items() if uid in self._used}
         self._used, self._known_pods, self._missing, self._again, self._blind = set(), set(), {}, {}, {}
 
 

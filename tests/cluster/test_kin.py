@@ -159,6 +159,21 @@ def test_a_missing_right_is_told_once_for_its_kind_and_asked_for_again_later(
     assert capsys.readouterr().out.count("cannot be read") == 1
 
 
+def test_an_owner_that_was_refused_is_read_when_it_may_be() -> None:
+    world = World(MINE)
+    world.api.error = ApiError(403, "Forbidden", "mines.example.org is forbidden")
+    world.pod("a", world.make(MINE, "first"))
+    world.seen()
+    world.kin.answer_all()
+    assert (world.seen(), world.owners()) == (["a"], set())
+    world.api.error = None
+    world.now_s += KEPT_S + 1
+    world.seen()
+    world.kin.answer_all()
+    assert (world.seen(), world.owners()) == (["a"], {"first"})
+    assert not world.kin.notices
+
+
 def test_pods_whose_owner_may_not_be_read_are_told_so_and_the_cure() -> None:
     world = World(MINE)
     world.api.error = ApiError(403, "Forbidden", "mines.example.org is forbidden")
