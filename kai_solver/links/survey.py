@@ -4,6 +4,7 @@ One table for each kind of graph; a node is the number of its kind and a mask of
 a state of free GPUs that nobody has asked about before is worked out, once.
 """
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -51,17 +52,23 @@ class LinkTables:
     most_states: int = MOST_STATES
     tables: list[LinkTable] = field(default_factory=list, init=False)
     _by_key: dict[bytes, int] = field(default_factory=dict, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
     _picked: dict[tuple[int, int, int, RowWish | None], int | None] = field(default_factory=dict, init=False)
     _lost: dict[tuple[int, int], int] = field(default_factory=dict, init=False)
     _prospects: dict[tuple[int, int, int], tuple[int, int]] = field(default_factory=dict, init=False)
     _weakest: dict[tuple[int, int], tuple[int, int] | None] = field(default_factory=dict, init=False)
 
     def add(self, graph: LinkGraph) -> int:
-        """Number of the graph's kind."""
-        if graph.key not in self._by_key:
-            self._by_key[graph.key] = len(self.tables)
-            self.tables.append(LinkTable.of(graph, self.sizes, self.most_states))
-        return self._by_key[graph.key]
+        """Number of the graph's kind; safe to be asked by several threads: a cycle's, and of those who explain it."""
+        number = self._by_key.get(graph.key)
+        if number is None:
+            table = LinkTable.of(graph, self.sizes, self.most_states)  # may take long, and holds nobody up
+            with self._lock:
+                number = self._by_key.get(graph.key, len(self.tables))
+                if number == len(self.tables):
+                    self.tables.append(table)
+                    self._by_key[graph.key] = number
+        return number
 
     def survey(
         self, kinds: NDArray[np.int64], free: NDArray[np.uint64], count: int, wish: RowWish | None = None

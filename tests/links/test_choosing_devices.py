@@ -1,12 +1,14 @@
 """What is chosen, and why: the rest of the node, rings, rows, shapes beyond counting, nodes compared."""
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 
 from kai_solver.errors import InputError
 from kai_solver.links import (
+    LinkGraph,
     LinkTable,
     LinkTables,
     RowWish,
@@ -189,6 +191,23 @@ def test_nodes_of_several_kinds_are_compared() -> None:
     assert tables.best(np.array([0, 1, 2, 3, 4]), survey) == 1
     assert tables.best(np.array([0, 2, 4]), survey) == 2
     assert tables.best(np.array([3, 4]), survey) is None
+
+
+def test_kinds_that_two_threads_ask_for_at_a_time_have_tables_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table may take a second to make; meanwhile another thread asks for another graph, and for the same."""
+    tables, cube, h100, make = LinkTables(), product("dgx1-v100-8"), product("hgx-h100-8"), LinkTable.of
+    asked = [cube, h100]
+
+    def slow(graph: LinkGraph, *more: Any) -> LinkTable:
+        while asked:
+            tables.add(asked.pop())
+        return make(graph, *more)
+
+    monkeypatch.setattr(LinkTable, "of", slow)
+    kinds = [tables.add(cube), tables.add(h100)]
+    assert sorted(kinds) == [0, 1]
+    assert [tables.tables[kind].graph.key for kind in kinds] == [cube.key, h100.key]
+    assert len(tables.tables) == 2
 
 
 def test_of_equal_bandwidth_the_node_that_loses_least_comes_first() -> None:
