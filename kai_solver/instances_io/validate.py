@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from kai_solver.claims import lower, raised
-from kai_solver.domain import Gang, Node, Notice, Pod, Queue, Snapshot
+from kai_solver.domain import Gang, Node, Notice, Pod, PodStatus, Queue, Snapshot
 from kai_solver.errors import InputError
 from kai_solver.instances_io.trees import mended_tree, tree_problem
 from kai_solver.units import MILLI, UNLIMITED
@@ -159,10 +159,16 @@ class _Work:
         if problem := _gpu_problem(pod):
             problems.append(f"the pod {pod.key} asks for {problem}")
         if pod.node and not pod.status.holds_resources:
-            pod = replace(pod, node="", devices=())
+            pod = self._without_node(pod)
         if pod.nominated_node and pod.nominated_node not in self.nodes:
             pod = replace(pod, nominated_node="")
         return self._with_real_devices(pod)
+
+    def _without_node(self, pod: Pod) -> Pod:
+        if pod.status in (PodStatus.PENDING, PodStatus.GATED):
+            text = f"it is {pod.status.value}, so its node {pod.node!r} is not used: who is there is Running, or Bound"
+            self.notices.append(Notice("warning", f"pod {pod.key}", text))
+        return replace(pod, node="", devices=())
 
     def _with_real_devices(self, pod: Pod) -> Pod:
         node = self.nodes.get(pod.node)

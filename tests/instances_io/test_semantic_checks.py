@@ -132,6 +132,14 @@ def test_a_pending_pod_keeps_no_node() -> None:
     assert gang_with(replace(POD, node="n1", devices=(0,))).pods[0].node == ""
 
 
+@pytest.mark.parametrize(("status", "told"), [(PodStatus.PENDING, 1), (PodStatus.GATED, 1), (PodStatus.SUCCEEDED, 0)])
+def test_a_node_that_says_nothing_of_a_waiting_pod_is_told(status: PodStatus, told: int) -> None:
+    snapshot = cleaned(gangs=(replace(GANG, pods=(replace(POD, node="n1", status=status),)),))
+    assert [f"it is {status.value}, so its node 'n1' is not used" in text for text in notices(snapshot, "warning")] == (
+        [True] * told
+    )
+
+
 def test_a_nomination_to_an_unknown_node_is_forgotten() -> None:
     assert gang_with(replace(POD, nominated_node="gone")).pods[0].nominated_node == ""
     assert gang_with(replace(POD, nominated_node="n1")).pods[0].nominated_node == "n1"
