@@ -79,7 +79,7 @@ class Evidence:
         """The set that blocks every rung, even on an empty cluster; empty where there is none."""
         if self._ever is None:
             ever = self._smallest(self.bounds.refute_ever, by_rung=False)
-            self._ever = tuple(replace(b, have=f"{b.have} {EVER}") for b in ever)
+            self._ever = tuple(_ever(blocker) for blocker in ever)
         return self._ever
 
     def _to_place(self) -> Counter[int]:
@@ -129,6 +129,12 @@ class Evidence:
     @property
     def _resources(self) -> tuple[str, ...]:
         return self.bounds.problem.snapshot.schema.names
+
+
+def _ever(blocker: Blocker) -> Blocker:
+    """The element as one of an empty cluster: how much there is comes first, then what may be told of it."""
+    have, mark, more = blocker.have.partition(";")
+    return replace(blocker, have=f"{have} {EVER}{mark}{more}")
 
 
 def _elements(bounds: Bounds, demand: Demand, *, by_rung: bool) -> Iterator[str]:

@@ -90,12 +90,13 @@ def parse_limits(texts: list[str] | None) -> "Limits":
     for text in texts or ():
         name, _, amount = text.partition("=")
         try:
-            found[f"max_{name}"] = parse_quantity(amount)
-        except InputError as error:
-            raise InputError(error.problem, field="--limit", cure=error.cure) from None
-        if name not in ("bytes", "objects", "depth") or not found[f"max_{name}"]:
+            most = parse_quantity(amount) if name in ("bytes", "objects", "depth") else 0
+        except InputError:
+            most = 0
+        if not most:
             cure = "Write bytes=4Gi, objects=5000000 or depth=100"
             raise InputError(f"{text!r} is no limit", field="--limit", cure=cure)
+        found[f"max_{name}"] = most
     return replace(DEFAULT_LIMITS, **found)
 
 

@@ -87,7 +87,7 @@ class Endings:
                 if len(self._gone) > _REMEMBERED:
                     del self._gone[next(iter(self._gone))]
                 return
-        took_s = now_s - leaver.since_s
+        took_s = max(0.0, now_s - leaver.since_s)  # it may be seen to be gone before the answer says that it leaves
         self.metrics.grace.observe(took_s)
         self.metrics.kills.labels("gracefully" if took_s < leaver.grace_s else "killed").inc()
 

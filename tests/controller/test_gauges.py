@@ -168,6 +168,18 @@ def test_who_is_gone_before_the_last_eviction_of_his_cycle_ended_left_when_he_le
     assert sample(metrics, "kai_solver_evicted_pods_ended_total", how="gracefully") == 1
 
 
+def test_who_is_seen_to_be_gone_before_the_answer_took_no_time() -> None:
+    metrics, store, clock = Metrics(), Store(), Clock()
+    endings = Endings(metrics, store, clock)
+    store.listen(endings)
+    store.replace(PODS, [pod()])
+    clock.now = 4.9
+    store.replace(PODS, [])
+    endings.evicted(evicted((Departed(Departure("n", "p", "u", "n/g", "q", "reclaim"), at_s=5.0),)))
+    assert sample(metrics, "kai_preemption_grace_period_seconds_sum") == 0.0
+    assert sample(metrics, "kai_solver_evicted_pods_ended_total", how="gracefully") == 1
+
+
 def test_evictions_count_by_outcome() -> None:
     metrics, going = Metrics(), Departure("n", "p", "u", "n/g", "q", "reclaim")
     outcomes = (Departed(going), Departed(going, "no"), Departed(going, "late", put_off=True))

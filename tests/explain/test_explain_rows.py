@@ -85,7 +85,7 @@ def test_what_nobody_knows_is_told_as_such() -> None:
 
 def test_what_no_empty_cluster_has_is_told_alone() -> None:
     (row,) = blocking(cluster(2, CONTIGUOUS, {"name": "failed", "allocatableGpus": 7}))
-    assert row.have == "none; no row is known to be free; GPUs of node failed failed, and nobody says which " + EVER
+    assert row.have == f"none {EVER}; no row is known to be free; GPUs of node failed failed, and nobody says which"
     (gpus,) = blocking(cluster(5, ALIGNED, {"name": "a", "gpus": 4, "held": (0,)}, {"name": "b", "gpus": 4}))
     assert gpus.kind == "resource"
 
