@@ -24,8 +24,8 @@ class BenchSet:
     doc: BenchDoc
     path: Path
 
-    def entry(self, name: str) -> EntryDoc:
-        """The entry of that name.
+    def entry(self, name: str, option: str) -> EntryDoc:
+        """The entry of the name that ``option`` gives.
 
         Raises
         ------
@@ -35,7 +35,7 @@ class BenchSet:
         found = next((entry for entry in self.doc.entries if entry.name == name), None)
         if found is None:
             names = ", ".join(entry.name for entry in self.doc.entries)
-            raise InputError(f"the set has no entry {name!r}", field="--generate", cure=f"It has {names}")
+            raise InputError(f"the set has no entry {name!r}", field=option, cure=f"It has {names}")
         return found
 
 

@@ -141,7 +141,7 @@ def _set_jobs(sets: "list[BenchSet]", names: list[str], floor: str | None, only:
     chosen = {name.strip() for name in only.split(",")} if only else set()
     for bench_set in sets[:1]:
         for name in sorted(chosen):
-            bench_set.entry(name)
+            bench_set.entry(name, "--only")
     return [job for s in sets for job in jobs_of(s, names, floor) if not chosen or job.name in chosen]
 
 
@@ -171,7 +171,7 @@ def _write_generated(sets: "list[BenchSet]", name: str, seeds: str, output: Path
     if output is None or more or len(sets) != 1:
         problem = "one set, one seed and an output are needed"
         raise InputError(problem, field="--generate", cure="SET.yaml --generate NAME --seeds 1 --output FILE")
-    entry = sets[0].entry(name)
+    entry = sets[0].entry(name, "--generate")
     if entry.generate is None:
         raise InputError(f"{name} is a stored file: {entry.file}", field="--generate", cure="Use that file")
     snapshot = generated(entry.generate, seed)

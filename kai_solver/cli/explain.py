@@ -111,9 +111,9 @@ def _print_json(document: object) -> None:
 
 def _plan(request: "Request", plan: Path | None, seed: int, quiet: bool) -> "Plan":
     if plan is not None:
-        from kai_solver.cli.planfiles import read_plan
+        from kai_solver.cli.planfiles import read_plan_of
 
-        return read_plan(plan)
+        return read_plan_of(request.loaded.snapshot, plan)
     from kai_solver.cli.interrupt import stopping_on_interrupt
     from kai_solver.cli.solve import decide
 

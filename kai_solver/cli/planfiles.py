@@ -5,7 +5,7 @@ from pathlib import Path
 import orjson
 import zstandard
 
-from kai_solver.domain import Plan
+from kai_solver.domain import Bind, Eviction, Move, Plan, Snapshot
 from kai_solver.errors import InputError
 from kai_solver.instances_io.planfile import plan_from_document, plan_to_document
 
@@ -40,6 +40,24 @@ def read_plan(path: Path) -> Plan:
     except orjson.JSONDecodeError as error:
         cure = "A plan is the file that `solve --output` writes"
         raise InputError(f"is no plan, for it is not JSON: {error}", file=str(path), cure=cure) from error
+
+
+def read_plan_of(snapshot: Snapshot, path: Path) -> Plan:
+    """Read a plan file of the cluster ``snapshot``.
+
+    Raises
+    ------
+    InputError
+        It cannot be read, is not a plan, or has pods that are not there.
+    """
+    plan = read_plan(path)
+    known = {pod.key for gang in snapshot.gangs for pod in gang.pods}
+    entries: tuple[Bind | Move | Eviction, ...] = (*plan.binds, *plan.moves, *plan.evictions)
+    stranger = next((entry.pod for entry in entries if entry.pod not in known), None)
+    if stranger is not None:
+        cure = "Give the plan that `solve --output` wrote of this instance"
+        raise InputError(f"is the plan of another instance: this one has no pod {stranger}", file=str(path), cure=cure)
+    return plan
 
 
 def write_bytes(content: bytes, path: Path) -> None:

@@ -81,10 +81,10 @@ def _check_name(snapshot: "Snapshot", named: str) -> None:
 def _after(snapshot: "Snapshot", plan: Path | None) -> "Snapshot":
     if plan is None:
         return snapshot
-    from kai_solver.cli.planfiles import read_plan
+    from kai_solver.cli.planfiles import read_plan_of
     from kai_solver.explain import carried_out
 
-    return carried_out(snapshot, read_plan(plan))
+    return carried_out(snapshot, read_plan_of(snapshot, plan))
 
 
 def _print(snapshot: "Snapshot", lines: "Sequence[DomainLine]") -> None:

@@ -29,7 +29,7 @@ def show_node(
     InputError
         There is no such node, or a topology was named as well.
     """
-    from kai_solver.cli.planfiles import read_plan
+    from kai_solver.cli.planfiles import read_plan_of
     from kai_solver.explain import GpuBoards
 
     if named:
@@ -40,7 +40,7 @@ def show_node(
         more = f", and {len(known) - len(near):,} more" if len(known) > len(near) else ""
         cure = f"It has {', '.join(near)}{more}" if near else "It has none"
         raise InputError(f"the instance has no node {node!r}", field="--node", cure=cure)
-    board = GpuBoards(snapshot, read_plan(plan) if plan is not None else None).of(node)
+    board = GpuBoards(snapshot, read_plan_of(snapshot, plan) if plan is not None else None).of(node)
     if plot is not None:
         from kai_solver.explain.gpu_plot import plot_gpus
 

@@ -216,7 +216,10 @@ def load_settings(file: Path | None = None, **flags: Any) -> ControllerSettings:
         first = invalid.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
         known = ", ".join(sorted(ControllerSettings.model_fields))
-        cure = f"Known keys: {known}" if first["type"] == "extra_forbidden" else ""
+        is_unknown = first["type"] == "extra_forbidden" and len(first["loc"]) == 1
+        cure = (
+            f"Known keys: {known}" if is_unknown else "controller --show-settings prints each key with what it is for"
+        )
         raise InputError(str(first["msg"]), file=str(file or ""), field=field, cure=cure) from None
 
 

@@ -103,8 +103,8 @@ def test_an_entry_can_be_written_as_an_instance(tiny: Path, tmp_path: Path) -> N
     ("arguments", "said"),
     [
         (["--generate", "quiet"], "an output"),
-        (["--generate", "absent", "--output", "x.json"], "no entry 'absent'"),
-        (["--only", "absent"], "no entry 'absent'"),
+        (["--generate", "absent", "--output", "x.json"], "--generate: the set has no entry 'absent'"),
+        (["--only", "absent"], "--only: the set has no entry 'absent'"),
         (["--compare", "absent.json"], "is no stored run"),
         (["--models", "absent"], "absent"),
     ],

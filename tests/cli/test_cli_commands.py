@@ -8,7 +8,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from kai_solver.cli.app import app
+from kai_solver.domain import Eviction, Plan
 from kai_solver.errors import SolverError
+from kai_solver.instances_io.planfile import plan_to_document
 from tests.support.engines import GREEDY
 
 QUEUE = {"quota": 2, "limit": -1, "over_quota_weight": 1}
@@ -305,6 +307,15 @@ def test_bad_input_is_one_line_and_exit_code_2(case: Path, command: str) -> None
     assert done.stderr.startswith("kai-solver: ")
     assert done.stderr.count("\n") == 1
     assert "Traceback" not in done.output
+
+
+@pytest.mark.parametrize("command", ["explain {case}", "topology {case}", "topology {case} --node a"])
+def test_a_plan_of_another_instance_is_refused(case: Path, tmp_path: Path, command: str) -> None:
+    plan = plan_to_document(Plan(evictions=(Eviction("n/nobody", "n/gone", "a", "preempt"),)))
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    done = run(*command.format(case=case).split(), "--plan", tmp_path / "plan.json")
+    assert done.exit_code == 2
+    assert "plan.json: is the plan of another instance: this one has no pod n/nobody" in done.stderr
 
 
 def test_a_failing_engine_is_exit_code_3_and_one_line(case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
