@@ -60,6 +60,19 @@ def read_plan_of(snapshot: Snapshot, path: Path) -> Plan:
     return plan
 
 
+def check_place(path: Path) -> None:
+    """Refuse a place where no file can be, before minutes are spent on what is to be written there.
+
+    Raises
+    ------
+    InputError
+        Its folder does not exist, or it is one itself.
+    """
+    if path.is_dir() or not path.parent.is_dir():
+        problem = "is a folder" if path.is_dir() else "is in no folder that exists"
+        raise InputError(problem, file=str(path), cure="Name a writable place")
+
+
 def write_bytes(content: bytes, path: Path) -> None:
     """Write a file in one step: a reader sees the old content or the new one.
 

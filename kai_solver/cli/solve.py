@@ -50,14 +50,15 @@ def solve(
     """
     from kai_solver.cli.inputs import read_request
     from kai_solver.cli.interrupt import stopping_on_interrupt
+    from kai_solver.cli.planfiles import check_place, write_plan
 
     request = read_request(instance, model, budget, actions, limit)
+    if output is not None:
+        check_place(output)
     with stopping_on_interrupt() as stop:
         plan = decide(request, seed, stop.is_set, quiet=quiet, bundles=bundles)
         interrupted = stop.is_set()
         if output is not None:
-            from kai_solver.cli.planfiles import write_plan
-
             write_plan(plan, output)
     if as_json:
         from kai_solver.cli.planfiles import plan_json

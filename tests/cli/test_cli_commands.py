@@ -318,6 +318,17 @@ def test_a_plan_of_another_instance_is_refused(case: Path, tmp_path: Path, comma
     assert "plan.json: is the plan of another instance: this one has no pod n/nobody" in done.stderr
 
 
+@pytest.mark.parametrize("place", ["no/plan.json", "."])
+def test_a_place_where_no_plan_can_be_is_refused_before_anything_is_solved(
+    case: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.setattr("kai_solver.engine.Engine.cycle", lambda *_, **__: pytest.fail("it was solved"))
+    done = run("solve", case, *GREEDY, "--output", case.parent / place)
+    assert done.exit_code == 2
+    assert "Name a writable place" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_a_failing_engine_is_exit_code_3_and_one_line(case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise SolverError("the child is gone")
