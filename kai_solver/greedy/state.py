@@ -433,25 +433,27 @@ class State:
 
         ``rules``: only where no rule of a pod placed since is broken by it.
         """
-        mark = self.mark()
+        mark, are_welcome = self.mark(), True
         for pod in pods:
             if not self.fits_home(pod):
                 self.rollback(mark)
                 return False
-            is_welcome = not rules or self._is_welcome_home(pod)
+            are_welcome = are_welcome and (not rules or self._is_welcome_home(pod))
             self.restore(pod)
-            if not is_welcome and not self.keeps_rules():
-                self.rollback(mark)
-                return False
+        if not are_welcome and not self.keeps_rules():
+            self.rollback(mark)
+            return False
         return True
 
     def _is_welcome_home(self, pod: int) -> bool:
-        """True where even a new pod like it could come; else those placed since must be asked (``keeps_rules``)."""
-        if self.spares is not None:
-            return False
-        if self.affinity is None:
-            return True
-        return bool(self.affinity.mask(self.problem.pods[pod])[self.problem.pod_node[pod]])
+        """True where even a new pod like it could come, and nobody needs its company elsewhere.
+
+        Else those placed since must be asked (``keeps_rules``).
+        """
+        if self.spares is not None or self.affinity is None:
+            return self.spares is None
+        one, home = self.problem.pods[pod], self.problem.pod_node[pod]
+        return not self.affinity.is_sought(one) and bool(self.affinity.mask(one)[home])
 
     def keeps_rules(self) -> bool:
         """Whether everybody who was given a place could be there beside all others, and spare nodes are kept."""

@@ -38,7 +38,7 @@ def solve(outcome: Outcome, disruption: Disruption, who: Aggressor, chunk: Chunk
             state.lift(pod)
     disruption.settle()
     spared = disruption.solve(who, chunk) if _is_undone(outcome, disruption, given) else None
-    if spared is not None and _cost(disruption, spared) < cost:
+    if spared is not None and _cost(disruption, spared) < cost and state.keeps_rules():
         for admission in given:
             outcome.withdraw(admission, TAKEN_BACK)
         return spared

@@ -117,6 +117,15 @@ class _Guard:
     selector: PodSelector
 
 
+@dataclass(frozen=True, slots=True)
+class _Company:
+    """Friends that pods placed anew need in their domains of ``keys``; ``own``: a pod is a friend of its likes."""
+
+    selectors: _Selectors
+    keys: frozenset[str]
+    own: bool
+
+
 class PodAffinityIndex:
     """Who is where, counted only for selectors, terms and ports that somebody asked about.
 
@@ -133,13 +142,14 @@ class PodAffinityIndex:
         self._bearers: dict[PodTerm, _Tally] = {}
         self._ports: dict[str, IntArray] = {}
         self._guards: dict[_Guard, _Tally] = {}
+        self._company: dict[_Company, _Tally] = {}
         self._tenants: dict[str, _Tenants] = {}
         self._eligible: dict[tuple[Constraints, SpreadConstraint], BoolArray] = {}
         self._pulls: dict[PodTerm, _Tally] = {}
         self._kinds = _Kinds()
 
     def place(self, pod: Pod, node: int, *, new: bool = False) -> None:
-        """Count ``pod`` on ``node``; ``new``: its spread must hold from now on, whoever comes later."""
+        """Count ``pod`` on ``node``; ``new``: its spread and affinity must hold from now on, whoever comes later."""
         self._placed[pod.key, node] = pod, new
         self._shift(pod, node, 1, new=new)
 
@@ -215,8 +225,21 @@ class PodAffinityIndex:
         for guard, bearers in self._guards.items():
             if bearers.number and bearers.matches(pod, self._kinds(pod)):
                 yield UNEVEN, self._breaks(guard, bearers.amounts)
+        for company, seekers in self._seekers(pod):
+            if company.own:
+                yield LONELY, self._deserts(company, seekers)
         if pod.constraints.affinity:
             yield LONELY, ~self._near(pod)
+
+    def is_sought(self, pod: Pod) -> bool:
+        """Whether somebody placed anew may be there only beside pods like ``pod``: who leaves may be missed."""
+        return any(True for _ in self._seekers(pod))
+
+    def _seekers(self, pod: Pod) -> Iterator[tuple[_Company, IntArray]]:
+        """Whose affinity is about ``pod``: what pods placed anew need, and (N,) how many of them are where."""
+        for company, bearers in self._company.items():
+            if bearers.number and bearers.matches(pod, self._kinds(pod)):
+                yield company, bearers.amounts
 
     def agrees(self, pod: Pod, node: int) -> bool:
         """Whether ``pod``, placed on ``node``, could be there beside everybody else who is placed."""
@@ -252,9 +275,9 @@ class PodAffinityIndex:
         Where nobody does and the pod itself would, it may start anywhere: the first of a self-affine gang.
         """
         terms = pod.constraints.affinity
-        selectors = frozenset(of_term(term, pod.namespace) for term in terms)
+        selectors = _friends_of(pod)
         counts = self.count(selectors)
-        is_first = not counts.any() and all(selector.matches(pod) for selector in selectors)
+        is_first = not counts.any() and _are_about(selectors, pod)
         mask = np.ones(len(self.nodes), dtype=np.bool_)
         for term in terms:
             mask &= self.code(term.topology_key) >= 0 if is_first else self._reached(term.topology_key, counts)
@@ -278,6 +301,14 @@ class PodAffinityIndex:
             full[self.code(key)] & self._reached(key, bearers) & self.eligible(guard.constraints, guard.spread)
         )
         return breaks
+
+    def _deserts(self, company: _Company, seekers: IntArray) -> BoolArray:
+        """(N,) True where one more friend would come apart from a new pod that came as the first of its friends."""
+        deserts = np.zeros(len(self.nodes), dtype=np.bool_)
+        if self.count(company.selectors).sum() == 1:
+            for key in company.keys:
+                deserts |= ~self._reached(key, seekers)
+        return deserts
 
     def held(self, constraints: Constraints, spread: SpreadConstraint, selector: PodSelector) -> tuple[IntArray, int]:
         """Matching pods by domain (by its code), and in the emptiest; with too few domains that is 0."""
@@ -327,7 +358,7 @@ class PodAffinityIndex:
         """(N,) placed pods that match all ``selectors``."""
         found = self._counts.get(selectors)
         if found is None:
-            found = _Tally(len(self.nodes), lambda pod: all(s.matches(pod) for s in selectors))
+            found = _Tally(len(self.nodes), lambda pod: _are_about(selectors, pod))
             for (_, node), (pod, _) in self._placed.items():
                 if found.matches(pod, self._kinds(pod)):
                     found.add(node, 1)
@@ -356,7 +387,7 @@ class PodAffinityIndex:
             return
         for term in constraints.anti_affinity:
             anti = PodTerm(of_term(term, pod.namespace), term.topology_key)
-            self._tally(self._bearers, anti, anti.selector).add(node, sign)
+            self._tally(self._bearers, anti, anti.selector.matches).add(node, sign)
         for alone in constraints.alone:
             if alone.topology_key not in self._tenants:
                 self._tenants[alone.topology_key] = _Tenants(len(self.nodes), alone.level)
@@ -367,15 +398,29 @@ class PodAffinityIndex:
             self._ports[port][node] += sign
         for weight, term in (*constraints.preferred_pods, *((1, term) for term in constraints.affinity)):
             pull = PodTerm(of_term(term, pod.namespace), term.topology_key)
-            self._tally(self._pulls, pull, pull.selector).add(node, sign * weight)
+            self._tally(self._pulls, pull, pull.selector.matches).add(node, sign * weight)
         for spread in constraints.spread if new else ():
             guard = _Guard(constraints, spread, of_spread(spread, pod.namespace))
-            self._tally(self._guards, guard, guard.selector).add(node, sign)
+            self._tally(self._guards, guard, guard.selector.matches).add(node, sign)
+        if new and constraints.affinity:
+            selectors = _friends_of(pod)
+            keys = frozenset(term.topology_key for term in constraints.affinity)
+            company = _Company(selectors, keys, _are_about(selectors, pod))
+            self._tally(self._company, company, lambda other: _are_about(selectors, other)).add(node, sign)
 
-    def _tally(self, tallies: dict[_K, _Tally], key: _K, selector: PodSelector) -> _Tally:
+    def _tally(self, tallies: dict[_K, _Tally], key: _K, speaks_of: Callable[[Pod], bool]) -> _Tally:
         if key not in tallies:
-            tallies[key] = _Tally(len(self.nodes), selector.matches)
+            tallies[key] = _Tally(len(self.nodes), speaks_of)
         return tallies[key]
+
+
+def _friends_of(pod: Pod) -> _Selectors:
+    """Whom the pod's affinity speaks of: those that match all of its terms."""
+    return frozenset(of_term(term, pod.namespace) for term in pod.constraints.affinity)
+
+
+def _are_about(selectors: _Selectors, pod: Pod) -> bool:
+    return all(selector.matches(pod) for selector in selectors)
 
 
 def domain_codes(nodes: Sequence[Node], key: str) -> IntArray:

@@ -13,8 +13,9 @@ from kai_solver.formulation.spec import ModelSpec, SpecAnswer
 from kai_solver.modelfiles import load_model
 from kai_solver.search import oracle
 from kai_solver.search.parameters import SolverParameters
-from tests.engine.test_proofs import check_beside_admitted, check_lone_gang, small_clusters, some
+from tests.engine.test_proofs import check_beside_admitted, check_lone_gang, small_clusters
 from tests.search.test_oracle_and_refine import INFEASIBLE, TIGHT, Scripted, climb, proof
+from tests.support.clusters import some
 
 
 @pytest.fixture(scope="module")

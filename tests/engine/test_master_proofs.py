@@ -13,7 +13,8 @@ from kai_solver.domain import Rung, Snapshot
 from kai_solver.engine import Engine
 from kai_solver.modelfiles import load_model
 from kai_solver.search import oracle
-from tests.engine.test_proofs import check_beside_admitted, check_lone_gang, small_clusters, some
+from tests.engine.test_proofs import check_beside_admitted, check_lone_gang, small_clusters
+from tests.support.clusters import some
 
 CORES = (1, 4, 4, 8)
 

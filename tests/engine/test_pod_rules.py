@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_solver.check import check_plan
@@ -28,6 +28,7 @@ from kai_solver.engine import Engine
 from kai_solver.modelfiles import load_model
 from kai_solver.predicates import Placed, clashes_with_pods, kept_off
 from kai_solver.units import ResourceSchema
+from tests.support.clusters import some
 
 ROOM = 2
 """Pods that a node takes."""
@@ -143,16 +144,6 @@ def is_crossed(snapshot: Snapshot) -> bool:
     return any(kept_off(placed.pod, placed.node, there) for placed in there)
 
 
-def some(examples: int) -> settings:
-    return settings(
-        max_examples=examples,
-        deadline=None,
-        phases=(Phase.explicit, Phase.generate),
-        print_blob=True,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-    )
-
-
 @some(120)
 @given(clusters(running=2))
 def test_who_can_be_placed_is_placed_and_who_waits_is_proven_to(engines: dict[str, Engine], snapshot: Snapshot) -> None:
@@ -180,3 +171,34 @@ def test_rules_hold_whoever_is_evicted(engines: dict[str, Engine], snapshot: Sna
     plan = engines["all"].cycle(contested)
     assert check_plan(contested, plan) == ()
     assert not any("refused" in note or "realised" in note for note in plan.notes), plan.notes
+
+
+@some(80)
+@given(clusters(running=3), st.lists(st.sampled_from([40, 60]), min_size=6, max_size=6))
+def test_rules_hold_for_gangs_that_come_one_after_the_other(
+    engines: dict[str, Engine], snapshot: Snapshot, priorities: list[int]
+) -> None:
+    *there, waiting = snapshot.gangs
+    apart = [replace(waiting, name=pod.name, root=flat_gang(1), pods=(pod,)) for pod in waiting.pods]
+    gangs = tuple(replace(gang, priority=priorities[i]) for i, gang in enumerate([*there, *apart]))
+    several = replace(snapshot, gangs=gangs)
+    plan = engines["all"].cycle(several)
+    assert check_plan(several, plan) == ()
+    assert not any("refused" in note or "realised" in note for note in plan.notes), plan.notes
+
+
+def test_who_came_as_the_first_of_his_friends_is_not_left_alone(engines: dict[str, Engine]) -> None:
+    """The first repels the very friends that he needs, so only he alone could run."""
+    term = PodAffinityTerm(selects("web"), "host")
+    torn = Constraints(affinity=(term,), anti_affinity=(term,))
+    decide(engines["still"], a_cluster([a_pod("w0", constraints=torn), a_pod("w1")]), may_move=False)
+    alone = decide(engines["still"], a_cluster([a_pod("w0", constraints=torn)]), may_move=False)
+    assert [bind.pod for bind in alone.binds] == ["ns/w0"]
+
+
+def test_who_moved_to_keep_a_newcomer_company_stays_there(engines: dict[str, Engine]) -> None:
+    """He could go home again but for the newcomer, who may be nowhere without him and had no room there."""
+    running = [a_pod(f"r{i}", node="n2") for i in range(ROOM)]
+    arriving = [a_pod("w0", "db", near("web"))]
+    plan = decide(engines["moving"], a_cluster(arriving, running, UNZONED), may_move=True)
+    assert len(plan.moves) == 1

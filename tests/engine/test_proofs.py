@@ -10,7 +10,7 @@ from itertools import chain, combinations, permutations
 from typing import Protocol
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_solver.domain import (
@@ -35,6 +35,7 @@ from kai_solver.fairness import ReclaimLedger, may_reclaim, victim_queue_eligibl
 from kai_solver.modelfiles import load_model
 from kai_solver.reduction import Problem, build_problem
 from kai_solver.units import CPU, MILLI, UNLIMITED, ResourceSchema
+from tests.support.clusters import some
 
 GIB = 2**30
 RACKS = Topology("dc", (TopologyLevel("rack"),))
@@ -353,15 +354,6 @@ class Rules:
 
 
 # -- tests ---------------------------------------------------------------------------------------------------------
-
-
-def some(examples: int) -> settings:
-    return settings(
-        max_examples=examples,
-        deadline=None,
-        print_blob=True,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    )
 
 
 def check_lone_gang(engine: Engine, cluster: Snapshot) -> None:

@@ -14,7 +14,8 @@ from kai_solver.domain import Plan, Rung, Snapshot
 from kai_solver.engine import Engine, cycle
 from kai_solver.instances_io.native import snapshot_from_native
 from kai_solver.modelfiles import load_model
-from tests.engine.test_tenants import GPUS, a_gang, nodes_of, some
+from tests.engine.test_tenants import GPUS, a_gang, nodes_of
+from tests.support.clusters import some
 
 GREEDY = load_model("greedy-only")
 

@@ -6,7 +6,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_solver.check import check_plan
@@ -14,6 +14,7 @@ from kai_solver.domain import Plan, Rung, Snapshot
 from kai_solver.engine import Engine, cycle
 from kai_solver.instances_io.native import snapshot_from_native
 from kai_solver.modelfiles import load_model
+from tests.support.clusters import some
 
 GPUS = 2
 """Of a node."""
@@ -327,16 +328,6 @@ def decide(engine: Engine, snapshot: Snapshot, **may: bool) -> None:
         assert plan.pending[0].proof.state == "proven"
     else:
         assert is_possible(snapshot, **may)
-
-
-def some(examples: int) -> settings:
-    return settings(
-        max_examples=examples,
-        deadline=None,
-        phases=(Phase.explicit, Phase.generate),
-        suppress_health_check=list(HealthCheck),
-        derandomize=True,
-    )
 
 
 @given(cluster=clusters(3))

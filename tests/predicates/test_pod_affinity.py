@@ -173,6 +173,38 @@ def test_later_pods_keep_to_the_spread_of_those_that_were_placed_anew(index: Pod
     assert index.mask(pod("free", app="web")).all()
 
 
+def test_friends_who_come_later_come_to_a_new_pod_that_came_as_the_first(index: PodAffinityIndex) -> None:
+    first, second = pod("p", NEAR_WEB, app="web"), pod("q", app="web")
+    index.place(first, 0, new=True)
+    assert index.mask(second).tolist() == [True, True, False, False]
+    index.place(second, 1)
+    assert index.mask(pod("r", app="web")).all()
+
+
+@pytest.mark.parametrize(("app", "new"), [("db", True), ("web", False)])
+def test_others_come_where_they_like(index: PodAffinityIndex, app: str, new: bool) -> None:
+    """Strangers of a new pod that came as the first, and friends of one that was there before."""
+    index.place(pod("p", NEAR_WEB, app="web"), 0, new=new)
+    assert index.mask(pod("q", app=app)).all()
+
+
+def test_friends_of_a_new_pod_that_has_company_come_where_they_like(index: PodAffinityIndex) -> None:
+    index.place(pod("r", app="web"), 0)
+    index.place(pod("p", NEAR_WEB, app="db"), 0, new=True)
+    assert index.mask(pod("q", app="web")).all()
+
+
+def test_who_is_sought_is_a_friend_of_somebody_placed_anew(index: PodAffinityIndex) -> None:
+    friend, stranger, asking = pod("q", app="web"), pod("r", app="db"), pod("p", NEAR_WEB)
+    index.place(friend, 0)
+    index.place(asking, 0)
+    assert not index.is_sought(friend)
+    index.remove(asking, 0)
+    index.place(asking, 0, new=True)
+    assert index.is_sought(friend)
+    assert not index.is_sought(stranger)
+
+
 def test_agreeing_is_about_the_others_and_changes_nothing(index: PodAffinityIndex) -> None:
     one, other = pod("p", FAR_FROM_WEB, app="web"), pod("r", app="web")
     index.place(one, 0, new=True)
@@ -248,3 +280,21 @@ def test_the_index_and_the_plain_way_agree_after_any_history(
     assert index.clear(asked).tolist() == [kept_off(asked, node, placed) is None for node in NODES]
     plain = [clashes_with_pods(asked, node, placed, NODES) is None for node in NODES]
     assert index.mask(asked).tolist() == plain
+
+
+@given(st.lists(st.tuples(PODS, st.integers(0, 3), st.booleans()), max_size=6))
+def test_whoever_comes_later_breaks_no_rule_of_those_placed_anew(history: list[tuple[Pod, int, bool]]) -> None:
+    index = PodAffinityIndex(NODES)
+    placed: list[Placed] = []
+    come: list[Placed] = []
+    for number, (drawn, node, new) in enumerate(history):
+        member = replace(drawn, name=f"p{number}")
+        if new and not index.mask(member)[node]:
+            continue
+        if not new and come:  # Those who are there already were there before.
+            continue
+        index.place(member, node, new=new)
+        placed.append(Placed(member, NODES[node]))
+        if new:
+            come.append(placed[-1])
+    assert [clashes_with_pods(one.pod, one.node, placed, NODES) for one in come] == [None] * len(come)
