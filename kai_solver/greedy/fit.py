@@ -245,16 +245,20 @@ class FitTable:
     ) -> tuple[IntArray, IntArray] | None:
         """Nodes, and pods on each in this order, that ``choose`` would take for ``count`` pods of a plain shape.
 
-        All of them start now; None where not so many can. Packed, the best node stays the best until it is full.
-        Spread, a node's key grows with every pod, so that all keys that there will be need only be sorted.
+        All of them start now; None where not so many can, or some would rather wait for room of a better ``rank``.
+        Packed, the best node stays the best until it is full. Spread, a node's key grows with every pod, so that all
+        keys that there will be need only be sorted.
         """
-        room, _ = self.counts(shape)
-        room = room if allowed is None else np.where(allowed, room, 0)
+        now, later = self.counts(shape)
+        room = now if allowed is None else np.where(allowed, now, 0)
+        if rank is not None:
+            waiting = rank[later > now] if allowed is None else rank[(later > now) & allowed]
+            room = np.where(rank <= waiting.min(initial=RANKS), room, 0)
         nodes = np.flatnonzero(room)
         room = np.minimum(room[nodes], count)
         if int(room.sum()) < count:
             return None
-        key = self._key(shape, self.counts(shape)[0])[nodes]
+        key = self._key(shape, now)[nodes]
         if rank is not None:
             key = key + rank[nodes] * _RANK
         if self.state.problem.shapes.shapes[shape].nodes == "spread":

@@ -32,7 +32,7 @@ from kai_solver.greedy.turns import Turns
 from kai_solver.reduction import Problem, build_problem
 from kai_solver.search.oracle import OracleLadder
 from kai_solver.units import MILLI, ResourceSchema
-from tests.greedy.support import GIB
+from tests.greedy.support import GIB, a_gang, a_node, a_pod, a_queue, a_snapshot
 
 RACKS = Topology("dc", (TopologyLevel("rack"),))
 
@@ -135,6 +135,31 @@ def test_the_outcome_is_that_of_placing_one_by_one(snapshot: Snapshot) -> None:
         assert books(fast.state) == books(slow.state)
         assert fast.admissions == slow.admissions
         assert fast.refusals == slow.refusals
+
+
+def started(leaves: str) -> list[tuple[str, bool]]:
+    """Nodes of six pods that would like one rack, and whether they start now: of a rack of five GPUs, and one of four.
+
+    A pod of one GPU is on its way out of the node ``leaves``.
+    """
+    nodes = [replace(a_node(f"n{i}", gpus), labels={"rack": f"r{i}"}) for i, gpus in enumerate((5, 4))]
+    leaving = replace(a_pod("old", node=leaves), status=PodStatus.RELEASING)
+    gangs = [
+        replace(a_gang("w", "q", 6), root=flat_gang(6, TopologyConstraint("dc", "", "rack"))),
+        replace(a_gang("old", "q"), pods=(leaving,)),
+    ]
+    snapshot = replace(a_snapshot(nodes, [a_queue("q", 9)], gangs), topologies=(RACKS,))
+    state = allocated(build_problem(snapshot), at_once=True).state
+    return [(state.problem.nodes[place.node].name, place.now) for _, place in sorted(state.places.items())]
+
+
+def test_who_prefers_a_rack_waits_for_room_there() -> None:
+    """A better rack counts for more than an early start, and all of the gang start together."""
+    assert sorted(started("n0")) == [("n0", False)] * 5 + [("n1", False)]
+
+
+def test_nobody_waits_for_room_of_a_rack_that_is_not_needed() -> None:
+    assert sorted(started("n1")) == [("n0", True)] * 5 + [("n1", True)]
 
 
 @given(snapshot=clusters())
