@@ -109,6 +109,7 @@ def measured(cluster: Cluster, witness: Witness, parts: Sequence[str], sizes: Si
         if "singles" in parts:
             yield from _singles(cluster, witness)
         if "steady" in parts:
+            clear_work(cluster.plane)
             yield from _steady(cluster, witness, replica, sizes.steady)
         yield "the checker objects to", str(witness.complaints or "nothing")
     finally:
@@ -167,8 +168,7 @@ def _steady(cluster: Cluster, witness: Witness, replica: Replica, size: tuple[in
     """Pods that somebody else's hand bound: the controller only has to know them."""
     nodes, pods = size
     _grow(cluster, nodes)
-    there = len(witness.pods)
-    bodies = [pod(f"steady-{index}", "research", 1, nodeName=f"node-{index % nodes}") for index in range(there, pods)]
+    bodies = [pod(f"steady-{index}", "research", 1, nodeName=f"node-{index % nodes}") for index in range(pods)]
     create(cluster.plane, SPACE, bodies, running=True)
     wait_for("all of them run", lambda: _running(witness) >= pods, LIMIT_S, 1.0)
     time.sleep(STEADY_S)
