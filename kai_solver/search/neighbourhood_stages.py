@@ -22,6 +22,7 @@ from kai_solver.greedy.court import reclaims_hold
 from kai_solver.reduction.charges import Charge
 from kai_solver.search.asker import Asker
 from kai_solver.search.attribution import attribute
+from kai_solver.search.disturbed import Disturbed
 from kai_solver.search.exchange import disturbed_elsewhere, exchanged
 from kai_solver.search.neighbourhood import Census, LocalJoiner, Neighbourhood
 from kai_solver.search.neighbourhood_choice import Chooser
@@ -182,9 +183,12 @@ class LocalStages:
     def _apply(self, joiner: LocalJoiner, joint: Joint, decision: Decision) -> bool:
         """Put the decision into effect with all that stays as it is elsewhere; False, and nothing, where it cannot."""
         outcome, state, hood = self.outcome, self.outcome.state, joiner.hood
-        mark, admissions = state.mark(), outcome.admissions
+        mark, admissions, before = state.mark(), outcome.admissions, Disturbed.of(state)
         elsewhere = disturbed_elsewhere(outcome, self.pool, hood.units)
         if not realise(state, self.pool, joint, decision, [(a.chunk, a.rung) for a in joiner.chosen]):
+            return False
+        if Disturbed.of(state).is_more_than(before):
+            state.rollback(mark)
             return False
         outcome.admissions = exchanged(outcome, self.pool, decision, hood.units, self.rights.takers)
         if reclaims_hold(outcome):

@@ -18,6 +18,7 @@ from kai_solver.greedy import Outcome
 from kai_solver.search.asker import Asker
 from kai_solver.search.attribution import attribute, share_victims
 from kai_solver.search.components import components
+from kai_solver.search.disturbed import Disturbed
 from kai_solver.search.joining import Joiner
 from kai_solver.search.leaving import Leaving, decide_leavers
 from kai_solver.search.looseness import loose_gangs
@@ -351,9 +352,12 @@ def _stages(
 
 def _apply(outcome: Outcome, joint: Joint, decision: Decision, takers: Sequence[frozenset[int]]) -> str:
     """Put the decision into effect; else what was in the way, with all as it was."""
-    mark, admissions = outcome.state.mark(), outcome.admissions
+    mark, admissions, before = outcome.state.mark(), outcome.admissions, Disturbed.of(outcome.state)
     if not realise(outcome.state, outcome.pool, joint, decision, [(a.chunk, a.rung) for a in admissions]):
         return "the solver's places could not be realised device by device"
+    if Disturbed.of(outcome.state).is_more_than(before):
+        outcome.state.rollback(mark)
+        return "the solver would move fewer parts of gangs, but more pods; the moves found before are kept"
     if attribute(outcome, joint, decision, takers):
         return ""
     outcome.state.rollback(mark)

@@ -289,6 +289,26 @@ def test_plans_hold_and_the_solver_is_no_worse_than_greedy(engines: Engines, clu
     check_one_cycle(engines, cluster)
 
 
+@pytest.mark.parametrize("model", ["default", "deterministic"])
+def test_fewer_parts_of_gangs_that_are_more_pods_are_not_moved(engines: Engines, model: str) -> None:
+    """The five pods of a gang are its minimum, moved whole, and one beside: three would move, where two will do."""
+    nodes = (Node("n0", (16_000, 64 * GIB, 2000, 20), 2), Node("n1", (16_000, 64 * GIB, 1000, 20), 1))
+    seats = (("s0", 0), ("s0", 0), ("s1", 0), ("s1", 0), ("s2", 1))
+    quarters = tuple(
+        replace(
+            Pod("ns", f"r-{i}", (500, GIB, 0, 1), GpuRequest(1, 250), PodStatus.RUNNING, podset, "n0", (device,)),
+            order=(0, float(i), ""),
+        )
+        for i, (podset, device) in enumerate(seats)
+    )
+    root = SubGroup(children=(PodSet("s0", 2), PodSet("s1", 1), PodSet("s2", 1)))
+    halves = Pod("ns", "w-0", (500, GIB, 0, 1), GpuRequest(2, 500))
+    gangs = (Gang("ns", "r", "q", root, quarters), Gang("ns", "w", "q", flat_gang(1), (halves,)))
+    cluster = Snapshot(1000.0, ResourceSchema(), nodes, (Queue("q", quota=(-1, -1, -1), limit=(-1, -1, -1)),), gangs)
+    assert len(engines["greedy-only"].cycle(cluster).moves) == 2
+    assert len(engines[model].cycle(cluster).moves) == 2
+
+
 @pytest.mark.slow
 @given(cluster=clusters())
 @some(200)
