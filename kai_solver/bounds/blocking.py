@@ -97,38 +97,34 @@ class Evidence:
             return ()
         names = list(_elements(self.bounds, self.demand, by_rung=by_rung))
         kept = _filter(partial(paid, self.demand), names)
+        dropped = frozenset(names) - kept
+        whole = ask(self.demand, dropped)
         to_place = self._to_place() if by_rung else self.demand.needed
         told = []
         for name in filter(kept.__contains__, names):
-            demand, found = self._blamed(paid, name, kept, frozenset(names) - kept)
+            demand = self._blamed(paid, name, kept, dropped)
+            found = whole if demand is self.demand else paid(demand, dropped)
             if found is None or self.allowance.left < 0:
                 return ()
             told.append(_Words(self, demand, found, to_place, by_rung=by_rung).element(name))
         return tuple(told)
 
-    def _blamed(
-        self, ask: Ask, name: str, kept: frozenset[str], dropped: frozenset[str]
-    ) -> tuple[Demand, Refuted | None]:
-        """The question that tells what lacks of ``name``, and its answer.
+    def _blamed(self, ask: Ask, name: str, kept: frozenset[str], dropped: frozenset[str]) -> Demand:
+        """The question whose answer tells what lacks of ``name``.
 
         Where one domain must do, of several things that block together one may lack here and another there: each is
         told of a domain that would do if only it did not bind.
         """
-        demand, scope = self.demand, self.demand.scope
+        demand, scope, resources = self.demand, self.demand.scope, self.bounds.problem.snapshot.schema.names
         others = kept - {name, TOPOLOGY} - PROTECTIONS
-        if scope is None or TOPOLOGY not in kept or name not in (*self._resources, ROW) or not others:
-            return demand, ask(demand, dropped)
+        if scope is None or TOPOLOGY not in kept or name not in (*resources, ROW) or not others:
+            return demand
         first, last = 0, len(scope.names)
         while last - first > 1:
             middle = (first + last) // 2
             would_do = ask(replace(demand, scope=scope.part(first, middle)), dropped | {name}) is None
             first, last = (first, middle) if would_do else (middle, last)
-        there = replace(demand, scope=scope.part(first, last))
-        return there, ask(there, dropped)
-
-    @property
-    def _resources(self) -> tuple[str, ...]:
-        return self.bounds.problem.snapshot.schema.names
+        return replace(demand, scope=scope.part(first, last))
 
 
 def _ever(blocker: Blocker) -> Blocker:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from kai_solver.greedy.state import Place
+from kai_solver.greedy.state import Place, State
 from kai_solver.reduction import Problem
 from kai_solver.reduction.zones import ZoneTable
 
@@ -22,6 +22,12 @@ def is_at_home(problem: Problem, pod: int, place: Place, label: Mapping[int, int
     if not problem.pods[pod].gpu.is_shared:
         return True
     return {label.get(device, device) for device in place.devices} == set(problem.seats.get(pod, ()))
+
+
+def moved_pods(state: State) -> list[int]:
+    """Pods that run and have another place by the plan, in order."""
+    both = sorted(state.gone & state.places.keys())
+    return [pod for pod in both if not is_at_home(state.problem, pod, state.places[pod])]
 
 
 def _keeps_zones(zones: ZoneTable, pod: int, place: Place) -> bool:

@@ -15,7 +15,7 @@ from itertools import groupby
 import numpy as np
 
 from kai_solver.greedy import Outcome, Place
-from kai_solver.greedy.homes import is_at_home
+from kai_solver.greedy.homes import moved_pods
 from kai_solver.reduction import GangShape, Leaf, Problem, TreeNode
 from kai_solver.reduction.gangs import leaves_below
 from kai_solver.topology import Rank, named_topology, rank_of
@@ -54,7 +54,7 @@ def _coming(problem: Problem, outcome: Outcome) -> dict[int, dict[int, Kind]]:
             place = state.places.get(pod)
             if place is not None and not problem.pods[pod].nominated_node:
                 mine[pod] = problem.pod_shape[pod], admission.rung.value, place.now
-    moved = [p for p in sorted(state.gone & state.places.keys()) if not is_at_home(problem, p, state.places[p])]
+    moved = moved_pods(state)
     for gang, pods in groupby(moved, key=problem.pod_gang.__getitem__):
         movers = list(pods)
         if not {problem.pod_node[pod] for pod in movers} & {state.places[pod].node for pod in movers}:

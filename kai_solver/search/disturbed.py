@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from kai_solver.greedy import State
-from kai_solver.greedy.homes import is_at_home
+from kai_solver.greedy.homes import moved_pods
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +17,7 @@ class Disturbed:
     @classmethod
     def of(cls, state: State) -> Self:
         """As the plan stands."""
-        moving = state.gone & state.places.keys()
-        moved = sum(not is_at_home(state.problem, pod, state.places[pod]) for pod in moving)
-        return cls(frozenset(state.gone - moving), moved)
+        return cls(frozenset(state.gone - state.places.keys()), len(moved_pods(state)))
 
     def is_more_than(self, other: Self) -> bool:
         """Whether as many are evicted, and the very same, but more are moved: fewer units may be more pods."""

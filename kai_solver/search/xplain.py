@@ -4,6 +4,7 @@ The same search for a smallest set as for the bounds (`bounds/blocking.py`, Quic
 count. Who may be disturbed, limits and quotas stay as they are: a set is about what is left to ask for beside them.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from kai_solver.bounds import Evidence
@@ -63,19 +64,18 @@ class SolverEvidence:
         if self._blocks(frozenset(names)):
             return []
         kept = smallest_part(lambda dropped: self._blocks(dropped) or None, names)
-        shared = self._shared_pods
+        to_place = self.joint.to_place
+        shared = self._may_open(to_place)
         if PODS_NAME in kept and shared:
             # A device that shares open takes a slot for its reservation pod: more devices do not do without.
             kept = [name for name in kept if name != GPU_NAME]
-        found = [in_words_of_model(self.counted, name, self.joint.to_place) for name in kept]
+        found = [in_words_of_model(self.counted, name, to_place) for name in kept]
         return [replace(b, short=b.short + shared) if b.name == PODS_NAME else b for b in found]
 
-    @property
-    def _shared_pods(self) -> int:
-        """Devices that shares may open, one each at the most."""
+    def _may_open(self, pods: Mapping[int, int]) -> int:
+        """Devices that the shares among ``pods`` (by shape) may open, one each at the most."""
         shapes = self.joint.problem.shapes.shapes
-        pods = self.joint.to_place.items()
-        return sum(count * shapes[s].gpu.devices for s, count in pods if shapes[s].gpu.is_shared)
+        return sum(count * shapes[s].gpu.devices for s, count in pods.items() if shapes[s].gpu.is_shared)
 
     def _blocks(self, dropped: frozenset[str]) -> bool:
         """Has the model no solution without what is ``dropped``?"""
