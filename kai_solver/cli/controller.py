@@ -74,7 +74,7 @@ def controller(
 
 
 def _run(settings: "ControllerSettings", embedded: bool, seconds: float | None) -> Exit:
-    from kai_solver.cli.interrupt import stop_when_told
+    from kai_solver.cli.interrupt import end_for_sure, stop_when_told
     from kai_solver.controller.app import Controller
     from kai_solver.controller.logs import configure_logs
     from kai_solver.controller.rival import Rival
@@ -92,4 +92,5 @@ def _run(settings: "ControllerSettings", embedded: bool, seconds: float | None) 
         Rival(api, settings).refuse()
     replica = Controller(api, settings)
     stop_when_told(replica.stop, seconds)
+    end_for_sure(replica.stop)
     return Exit.FINE if replica.run() else Exit.FAILURE

@@ -3,11 +3,16 @@
 In `solve` the second one ends the process; the controller always ends in order, and is killed by who has no patience.
 """
 
+import faulthandler
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+ENDS_S = 28.0
+"""A process that is told to stop ends within so long, whatever hangs: a kubelet kills it after 30 s."""
 
 
 @contextmanager
@@ -40,3 +45,16 @@ def stop_when_told(stop: threading.Event, seconds: float | None) -> None:
         timer = threading.Timer(seconds, stop.set)
         timer.daemon = True
         timer.start()
+
+
+def end_for_sure(stop: threading.Event, limit_s: float = ENDS_S) -> None:
+    """End the process ``limit_s`` seconds after ``stop`` is set, with exit code 1, where it has not ended by itself.
+
+    What all threads were doing goes to stderr. The interpreter has no part in it: it may be what hangs.
+    """
+
+    def wait() -> None:
+        stop.wait()
+        faulthandler.dump_traceback_later(limit_s, exit=True, file=sys.__stderr__ or 2)
+
+    threading.Thread(target=wait, name="end", daemon=True).start()

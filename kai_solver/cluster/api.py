@@ -62,6 +62,16 @@ class ApiError(KaiSolverError):
         return self.status in (0, 408) or self.status >= 500
 
 
+class FenceError(ApiError):
+    """Nothing was asked of the server: this process is not the leader (any more), and may not write."""
+
+    def __init__(self) -> None:
+        super().__init__(403, "NotLeading", "this process no longer leads")
+
+    def __str__(self) -> str:
+        return self.message
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """One page of a list: ``continue_`` is empty on the last."""
@@ -131,8 +141,12 @@ class Api(Protocol):
         """Kinds of one version of one group; none where it is not installed."""
         ...
 
+    def hang_up(self) -> None:
+        """Cut all connections: each request and watch under way fails without an answer; new ones may be made."""
+        ...
+
     def close(self) -> None:
-        """Nothing more is wanted of it; watches end, at the latest when the server next says something."""
+        """Hang up, for good: each later request fails without an answer. What `within` gave is closed, too."""
         ...
 
 

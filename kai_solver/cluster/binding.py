@@ -8,7 +8,7 @@ released: a part of a gang that runs alone holds GPUs for nothing.
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor, Future, wait
+from concurrent.futures import CancelledError, Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
@@ -23,7 +23,7 @@ from tenacity import (
 )
 from tenacity.stop import stop_base
 
-from kai_solver.cluster.api import Api, ApiError, meta
+from kai_solver.cluster.api import Api, ApiError, FenceError, meta
 from kai_solver.cluster.assumed import Assumed
 from kai_solver.cluster.resources import PODS
 from kai_solver.cluster.resting import Resting
@@ -44,10 +44,6 @@ class BindError(KaiSolverError):
 
 class _UnsettledError(KaiSolverError):
     """The server refused as if the pod had changed, and it has not: worth another try."""
-
-
-class FenceError(KaiSolverError):
-    """This process is not the leader (any more): nothing may be written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +227,8 @@ class Binder:
         Whether a node is there: a pod that is bound to one that is not would hold its gang up.
     way
         How pods get their nodes; None: by bindings of our own.
+    sleep
+        Waits between tries; it may end early where ``fence`` says no.
     resting
         Gangs that could not be bound, and are left alone for a while.
     ended
@@ -345,16 +343,26 @@ class Binder:
 
     def _each(self, seats: Sequence[Seat], act: Callable[[Seat], None], pool: Executor | None = None) -> dict[str, str]:
         """Do it to all at once; why it failed by pod."""
-        futures: dict[Future[None], Seat] = {(pool or self.pool).submit(act, seat): seat for seat in seats}
-        wait(futures)
+        futures = [self._begun(pool or self.pool, act, seat) for seat in seats]
         failed: dict[str, str] = {}
-        for future, seat in futures.items():
-            error = future.exception()
+        fault: BaseException | None = None
+        for future, seat in zip(futures, seats, strict=True):
+            error = _error_of(future)
             if isinstance(error, KaiSolverError):
                 failed[seat.key] = str(error)
-            elif error is not None:
-                raise error
+            else:
+                fault = fault or error
+        if fault is not None:
+            raise fault
         return failed
+
+    @staticmethod
+    def _begun(pool: Executor, act: Callable[[Seat], None], seat: Seat) -> "Future[None] | None":
+        """None where the pool begins nothing new: this process ends."""
+        try:
+            return pool.submit(act, seat)
+        except RuntimeError:
+            return None
 
     def _bind(self, gang: GangSeats, seats: Sequence[Seat]) -> dict[str, str]:
         """Bind all that are ready; why it failed by pod."""
@@ -429,7 +437,7 @@ class Binder:
 
         def fenced() -> Result:
             if not self.fence():
-                raise FenceError("this process no longer leads")
+                raise FenceError
             return act()
 
         retrying = Retrying(
@@ -442,6 +450,14 @@ class Binder:
         return retrying(fenced)
 
 
+def _error_of(future: "Future[None] | None") -> BaseException | None:
+    """How it ended. `concurrent.futures.wait` would wait for ever for one that a shutdown of its pool cancelled."""
+    try:
+        return future.exception() if future is not None else FenceError()
+    except CancelledError:
+        return FenceError()
+
+
 def _is_passing(error: BaseException) -> bool:
     return isinstance(error, _UnsettledError) or (isinstance(error, ApiError) and error.is_passing)
 
@@ -450,7 +466,7 @@ _BACKOFF = wait_random_exponential(multiplier=FIRST_WAIT_S, max=5.0)
 
 
 def _wait_as_told(state: RetryCallState) -> float:
-    """What the server asked for, else twice as long each time, with jitter."""
+    """What the server asked for, within reason; else twice as long each time, with jitter."""
     error = state.outcome.exception() if state.outcome else None
     told_s = error.retry_after_s if isinstance(error, ApiError) else None
-    return max(told_s or 0.0, _BACKOFF(state))
+    return max(min(told_s or 0.0, TRY_S), _BACKOFF(state))

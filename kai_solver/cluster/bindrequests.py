@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from kai_solver.cluster.api import Api, ApiError, Object, key_of, meta
-from kai_solver.cluster.binding import FenceError, Seat
+from kai_solver.cluster.api import Api, ApiError, FenceError, Object, key_of, meta
+from kai_solver.cluster.binding import Seat
 from kai_solver.cluster.devices import Devices, allocation_of, is_allocated, with_allocation
 from kai_solver.cluster.patience import Patience, after_news
 from kai_solver.cluster.resources import BIND_REQUESTS, NODES, PODS, RESOURCE_CLAIMS, Resource

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
-from kai_solver.cluster.api import Api, ApiError, meta
+from kai_solver.cluster.api import Api, ApiError, FenceError, meta
 from kai_solver.cluster.assumed import Assumed
 from kai_solver.cluster.resources import PODS
 from kai_solver.kubeobjects.raw import format_time
@@ -191,8 +191,10 @@ class Evictor:
         try:
             for act in (self._announce, self._send):
                 if not self.fence():
-                    return Departed(departure, "this process no longer leads")
+                    return Departed(departure, str(FenceError()))
                 act(departure)
+        except FenceError as error:
+            return Departed(departure, str(error))
         except ApiError as error:
             return self._failed(departure, error)
         except Exception as error:  # an object that nobody thought of: it is left alone for a while, too

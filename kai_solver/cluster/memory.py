@@ -44,6 +44,7 @@ class MemoryApi:
         self._news = {resource: threading.Condition(self._lock) for resource in served}
         self._version = 0
         self._closed = False
+        self._cuts = 0
         self._objects: dict[Resource, dict[str, Object]] = {resource: {} for resource in served}
         self._history: deque[tuple[int, Resource, WatchEvent]] = deque(maxlen=KEPT_EVENTS)
 
@@ -70,10 +71,12 @@ class MemoryApi:
 
     def watch(self, resource: Resource, resource_version: str, timeout_s: float) -> Iterator[WatchEvent]:
         """Changes since ``resource_version``; waits for more until ``timeout_s``."""
-        seen, ends_s = int(resource_version or 0), time.monotonic() + timeout_s
+        seen, ends_s, cuts = int(resource_version or 0), time.monotonic() + timeout_s, self._cuts
         while True:
             with self._lock:
                 self._kind(resource)  # installed at all?
+                if self._cuts != cuts:
+                    raise ApiError(0, "Cut", "the connection was cut")
                 if self._history and len(self._history) == KEPT_EVENTS and seen < self._history[0][0] - 1:
                     raise ApiError(410, "Expired", f"too old resource version: {seen}")
                 news = self._since(resource, seen)
@@ -177,12 +180,21 @@ class MemoryApi:
         """Kinds of one version of one group."""
         return frozenset(kind for kind in self._served if kind.api_version == api_version)
 
+    def hang_up(self) -> None:
+        """Cut all watches; requests are answered at once."""
+        with self._lock:
+            self._cuts += 1
+            self._wake()
+
     def close(self) -> None:
         """End all watches."""
         with self._lock:
             self._closed = True
-            for news in self._news.values():
-                news.notify_all()
+            self._wake()
+
+    def _wake(self) -> None:
+        for news in self._news.values():
+            news.notify_all()
 
     def _act(self, resource: Resource, namespace: str, body: Mapping[str, Any], subresource: str) -> Object:
         name = str(meta(body).get("name", ""))

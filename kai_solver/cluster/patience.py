@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kai_solver.cluster.binding import FenceError
+from kai_solver.cluster.api import FenceError
 
 LOOK_S = 0.1
 SETTLE_S = 0.5
@@ -45,5 +45,5 @@ class Patience:
                 return False
             self.sleep(LOOK_S)
             if not self.fence():
-                raise FenceError("this process no longer leads")
+                raise FenceError
         return True

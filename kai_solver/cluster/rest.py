@@ -1,6 +1,10 @@
 """The API server over HTTP: the client library's configuration and connections, our own raw JSON."""
 
+import contextlib
 import http.client
+import socket
+import threading
+import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 from urllib.parse import urlencode
@@ -73,6 +77,9 @@ class RestApi:
         self._client = client.ApiClient(settings)
         self._pool = self._client.rest_client.pool_manager
         self._user_agent = user_agent
+        self._sockets = _Sockets(self._pool)
+        self._within: list[RestApi] = []
+        self._is_closed = False
 
     def page(
         self, resource: Resource, *, namespace: str = "", limit: int = 500, continue_: str = "", name: str = ""
@@ -157,7 +164,9 @@ class RestApi:
 
     def within(self, limit_s: float) -> "RestApi":
         """The same server by connections of its own: those of others may be half open, and hold nobody up."""
-        return RestApi(self._settings, self._user_agent, limit_s)
+        found = RestApi(self._settings, self._user_agent, limit_s)
+        self._within.append(found)
+        return found
 
     def served(self, api_version: str) -> frozenset[Resource]:
         """Kinds of one version of one group; none where it is not installed, or its aggregated server is away."""
@@ -172,9 +181,17 @@ class RestApi:
         kinds = (one for one in listed.get("resources", ()) if "/" not in one["name"])
         return frozenset(Resource(group, version, k["name"], k["kind"], bool(k["namespaced"])) for k in kinds)
 
-    def close(self) -> None:
-        """Close all connections; watches in other threads end."""
+    def hang_up(self) -> None:
+        """Cut all connections; requests and watches in other threads end with an `ApiError`."""
         self._pool.clear()
+        self._sockets.cut()
+
+    def close(self) -> None:
+        """Hang up, for good."""
+        self._is_closed = True
+        self.hang_up()
+        for other in self._within:
+            other.close()
 
     def _call(
         self,
@@ -212,6 +229,8 @@ class RestApi:
         query = f"?{urlencode(fields)}" if fields else ""
         read_s = WATCH_SILENCE_S if stream else self._limit_s
         timeout = urllib3.Timeout(connect=min(CONNECT_S, self._limit_s), read=read_s)
+        if self._is_closed:
+            raise ApiError(0, "Closed", f"{method} {path}: this process asks no more")
         try:
             return self._pool.request(
                 method,
@@ -229,6 +248,50 @@ class RestApi:
         """The bearer token, renewed by the library where it expires."""
         token = self._settings.get_api_key_with_prefix("BearerToken", alias="authorization")
         return {"Authorization": token} if token else {}
+
+
+class _Sockets:
+    """The connections that a pool made, as far as they are still there."""
+
+    def __init__(self, manager: urllib3.PoolManager) -> None:
+        self._lock = threading.Lock()
+        self._made: weakref.WeakSet[urllib3.connection.HTTPConnection] = weakref.WeakSet()
+        note = self._note
+
+        class Plain(urllib3.connection.HTTPConnection):
+            def connect(self) -> None:
+                super().connect()
+                note(self)
+
+        class Secure(urllib3.connection.HTTPSConnection):
+            def connect(self) -> None:
+                super().connect()
+                note(self)
+
+        class PlainPool(urllib3.HTTPConnectionPool):
+            ConnectionCls = Plain
+
+        class SecurePool(urllib3.HTTPSConnectionPool):
+            ConnectionCls = Secure
+
+        manager.pool_classes_by_scheme = {"http": PlainPool, "https": SecurePool}
+
+    def cut(self) -> None:
+        """Shut all of them down: who reads or writes in another thread gets an error at once.
+
+        By the method of the plain socket: that of a TLS socket takes its encryption away first, and a thread that
+        writes at this moment would send its token in clear.
+        """
+        with self._lock:
+            found = list(self._made)
+        for connection in found:
+            if isinstance(connection.sock, socket.socket):
+                with contextlib.suppress(OSError):  # it is closed by now
+                    socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
+
+    def _note(self, connection: urllib3.connection.HTTPConnection) -> None:
+        with self._lock:
+            self._made.add(connection)
 
 
 def _versions(group: Mapping[str, Any]) -> Iterable[str]:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from kai_solver.cluster.api import Api, ApiError, Object, key_of, meta
-from kai_solver.cluster.binding import BindError, FenceError, Seat
+from kai_solver.cluster.binding import BindError, Seat
 from kai_solver.cluster.locking import if_there
 from kai_solver.cluster.patience import Patience, after_news
 from kai_solver.cluster.resources import CONFIG_MAPS, NODES, PODS, Resource
@@ -228,7 +228,7 @@ class Sharing:
 
     def _collect_as_leader(self) -> None:
         if self.store.is_synced((PODS, NODES)) and self.patience.fence():
-            with suppress(ApiError, FenceError):
+            with suppress(ApiError):
                 self.collect()
 
     def collect(self, node: str = "") -> int:

@@ -1,11 +1,12 @@
-"""How long the API server takes to answer: an `Api` around another one."""
+"""How long the API server takes to answer, and whether it does: an `Api` around another one."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from kai_solver.cluster.api import Api, Object, Page, PatchKind, WatchEvent
+from kai_solver.cluster.api import Api, ApiError, Object, Page, PatchKind, WatchEvent
+from kai_solver.cluster.contact import Contact
 from kai_solver.cluster.resources import Resource
 
 Observe = Callable[[str, float], None]
@@ -13,12 +14,19 @@ Observe = Callable[[str, float], None]
 
 
 class TimedApi:
-    """Tells of each request; watches, which last as long as they may, and discovery are left out."""
+    """Tells ``contact`` of all requests, ``observe`` of all but discovery and watches, which last long."""
 
-    def __init__(self, api: Api, observe: Observe, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self,
+        api: Api,
+        observe: Observe,
+        clock: Callable[[], float] = time.perf_counter,
+        contact: Contact | None = None,
+    ) -> None:
         self._api = api
         self._observe = observe
         self._clock = clock
+        self.contact = contact or Contact()
 
     def page(
         self, resource: Resource, *, namespace: str = "", limit: int = 500, continue_: str = "", name: str = ""
@@ -29,7 +37,14 @@ class TimedApi:
 
     def watch(self, resource: Resource, resource_version: str, timeout_s: float) -> Iterator[WatchEvent]:
         """Changes of a collection."""
-        return self._api.watch(resource, resource_version, timeout_s)
+        began_s = self.contact.now()
+        try:
+            for event in self._api.watch(resource, resource_version, timeout_s):
+                self.contact.answered()
+                yield event
+        except ApiError as error:
+            self.contact.ended(began_s, error)
+            raise
 
     def get(self, resource: Resource, namespace: str, name: str) -> Object:
         """One object."""
@@ -64,24 +79,41 @@ class TimedApi:
 
     def installed(self) -> frozenset[Resource]:
         """All kinds that the server serves."""
-        return self._api.installed()
+        with self._heard():
+            return self._api.installed()
 
     def served(self, api_version: str) -> frozenset[Resource]:
         """Kinds of one version of one group."""
-        return self._api.served(api_version)
+        with self._heard():
+            return self._api.served(api_version)
 
     def within(self, limit_s: float) -> "TimedApi":
         """The same server by a connection of its own."""
-        return TimedApi(self._api.within(limit_s), self._observe, self._clock)
+        return TimedApi(self._api.within(limit_s), self._observe, self._clock, self.contact)
+
+    def hang_up(self) -> None:
+        """Cut all connections."""
+        self._api.hang_up()
 
     def close(self) -> None:
-        """Nothing more is wanted of it."""
+        """Hang up, for good."""
         self._api.close()
 
     @contextmanager
     def _timed(self, verb: str) -> Iterator[None]:
         began_s = self._clock()
         try:
-            yield
+            with self._heard():
+                yield
         finally:
             self._observe(verb, self._clock() - began_s)
+
+    @contextmanager
+    def _heard(self) -> Iterator[None]:
+        began_s = self.contact.now()
+        try:
+            yield
+        except ApiError as error:
+            self.contact.ended(began_s, error)
+            raise
+        self.contact.ended(began_s, None)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from kai_solver.cluster.api import ApiError
+from kai_solver.cluster.api import ApiError, FenceError
 
 LONGEST_WAIT_S = 30.0
 _FIRST_WAIT_S = 0.2
@@ -127,6 +127,9 @@ class Writer:
             return None
         try:
             written = wish.act()
+        except FenceError:
+            self._again(wish)
+            return _IDLE_S
         except ApiError as error:
             return self._failed(wish, error)
         except Exception as error:  # an object that nobody thought of: the others are told all the same
@@ -181,13 +184,17 @@ class Writer:
                 self._told.add(kind)
                 self.complain(wish.key, error)
             return 1 / self.rate
+        self._again(wish)
+        self._failures += 1
+        wait_s: float = _FIRST_WAIT_S * 2 ** min(self._failures, 10)
+        return min(LONGEST_WAIT_S, max(wait_s, error.retry_after_s or 0.0))
+
+    def _again(self, wish: Wish) -> None:
+        """It is tried again, unless there is a newer one by now."""
         with self._lock:
             if wish.key not in self._wishes:
                 self._wishes[wish.key] = wish
                 heapq.heappush(self._ready, (wish.order, next(self._numbers), wish.key))
-        self._failures += 1
-        wait_s: float = _FIRST_WAIT_S * 2 ** min(self._failures, 10)
-        return min(LONGEST_WAIT_S, max(wait_s, error.retry_after_s or 0.0))
 
     def _forget(self) -> None:
         if len(self._written_s) > 2 * self.most:

@@ -21,11 +21,14 @@ from kai_solver.kubeobjects import export_kai_snapshot
 from kai_solver.metrics import Metrics
 
 _LOG = structlog.get_logger(__name__)
-DRAIN_S = 20.0
+DRAIN_S = 15.0
 """How long a graceful stop waits for bindings and evictions under way."""
 
 TELL_S = 5.0
 """How long it then takes to say what is left to say."""
+
+END_S = 20.0
+"""When a graceful stop waits for the API server no longer, whatever is under way."""
 
 
 class Controller:
@@ -122,6 +125,8 @@ class Controller:
 
     def not_ready(self) -> str:
         """What is missing before it can decide; empty where nothing is. A replica that waits to lead is ready."""
+        if self._parts.contact.problem:
+            return self._parts.contact.problem
         missing = self._parts.known.missing
         if missing:
             return f"not listed yet: {', '.join(missing)}"
@@ -168,17 +173,28 @@ class Controller:
         return Webhook(self.api, self._parts.known.store, stated, kube_settings(stated), self.metrics, self._clock)
 
     def _drain(self) -> None:
-        """Let bindings under way end, and another replica begin: what was half done is finished, nothing new begins."""
+        """Let bindings under way end, and another replica begin: what was half done is finished, nothing new begins.
+
+        Who may not write has nothing to wait for.
+        """
         self.stop.set()
         parts, ends_s = self._parts, time.monotonic() + DRAIN_S
-        while self._is_at_work and time.monotonic() < ends_s and not self.lost:
+        end = threading.Timer(END_S, self._cut)
+        end.daemon = True
+        end.start()
+        while self._is_at_work and time.monotonic() < ends_s and self.fence() and not self.lost:
             time.sleep(0.05)
-        if parts.teller is not None and self._telling is not None and not self.lost:
+        if parts.teller is not None and self._telling is not None and self.fence() and not self.lost:
             self._telling.join(TELL_S)
-            parts.teller.drain(min(TELL_S, ends_s - time.monotonic()))
+            parts.teller.drain(TELL_S)
         parts.lease.release()
-        parts.over.set()
+        self._cut()
+        end.cancel()
         parts.pools.close()
+
+    def _cut(self) -> None:
+        """Nothing is asked of the API server any more; who waits for it in another thread is told so at once."""
+        self._parts.over.set()
         self.api.close()
 
     @property

@@ -1,6 +1,7 @@
 """How pods get their nodes, and what must be so before, as the settings have it."""
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -44,19 +45,25 @@ class Preparing:
     clean: Callable[[threading.Event], None]
 
 
-def preparing(api: Api, store: Store, settings: ControllerSettings, fence: Callable[[], bool]) -> Preparing:
-    """Put them together; before ``store`` hears of anything."""
+def preparing(
+    api: Api,
+    store: Store,
+    settings: ControllerSettings,
+    fence: Callable[[], bool],
+    rest: Callable[[float], None] = time.sleep,
+) -> Preparing:
+    """Put them together; before ``store`` hears of anything. ``rest`` waits, no longer than ``fence`` holds."""
     devices = Devices(api, store)
     if settings.binding == "bindrequest":
         pool = settings.node_pool_key, settings.node_pool
-        patience = Patience(settings.binder_wait, fence)
+        patience = Patience(settings.binder_wait, fence, rest)
         requests = BindRequests(api, store, patience, devices, pool, settings.scheduler_name)
         return Preparing((Reckoned(devices),), requests, requests.overlay, (), requests.run)
     stated = settings.sharing
     kind = ReservationPod(settings.lease_name[:63], stated.image, stated.service_account, stated.runtime_class)
     is_ours = node_pool(store, settings.node_pool_key, settings.node_pool)
-    volumes = Volumes(api, store, Patience(settings.volume_wait, fence))
-    sharing = Sharing(api, store, Patience(stated.wait, fence), kind, is_ours)
+    volumes = Volumes(api, store, Patience(settings.volume_wait, fence, rest))
+    sharing = Sharing(api, store, Patience(stated.wait, fence, rest), kind, is_ours)
     extended = Extended(api, store)
 
     def claims(found: tuple[Object, ...], now_s: float) -> tuple[Object, ...]:

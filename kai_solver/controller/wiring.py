@@ -4,6 +4,7 @@ import functools
 import os
 import platform
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, fields
@@ -14,9 +15,12 @@ from prometheus_client import Counter
 from kai_solver.cluster.api import Api, meta
 from kai_solver.cluster.assumed import Assumed
 from kai_solver.cluster.binding import Binder
+from kai_solver.cluster.contact import Contact
 from kai_solver.cluster.evicting import Evictor, Rates
+from kai_solver.cluster.fenced import FencedApi
 from kai_solver.cluster.kin import Kin
 from kai_solver.cluster.lease import Lease, LeaseTimes
+from kai_solver.cluster.patience import LOOK_S
 from kai_solver.cluster.promises import Promises
 from kai_solver.cluster.resources import NODES, PRIORITY_CLASSES, Resource
 from kai_solver.cluster.store import Store
@@ -95,6 +99,7 @@ class Parts:
     """What a replica is made of; ``teller`` is None where nothing may be written; ``over``: nothing may any more."""
 
     api: Api
+    contact: Contact
     known: Known
     metrics: Metrics
     lease: Lease
@@ -111,13 +116,16 @@ class Parts:
 def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...], clock: Clock) -> Parts:
     """Make all parts; nothing runs yet. ``reporters`` are told of cycles beside logs, metrics and the cluster."""
     metrics = Metrics(namespace=settings.metrics_namespace)
-    api = TimedApi(api, lambda verb, seconds: metrics.api_seconds.labels(verb).observe(seconds))
+    contact = Contact()
+    metrics.api_silent.set_function(lambda: contact.silent_s)
+    api = TimedApi(api, lambda verb, seconds: metrics.api_seconds.labels(verb).observe(seconds), contact=contact)
     known = _known(api, settings)
     lease = _lease(api, settings, clock)
     over = threading.Event()
     fence = functools.partial(_may_act, lease, metrics, over, settings.dry_run or not settings.leadership.enabled)
-    before = preparing(api, known.store, settings, fence)
-    evictor = Evictor(api, known.assumed, fence, _rates(settings), clock)
+    acting, rest = FencedApi(api, fence), functools.partial(_rest, fence, over)
+    before = preparing(acting, known.store, settings, fence, rest)
+    evictor = Evictor(acting, known.assumed, fence, _rates(settings), clock)
     view = _view(known, before, evictor, settings)
     decider = Decider(settings.model, settings.budget, functools.partial(_note_fault, metrics))
     sizes = {**dict(settings.workers), "patient": settings.workers.waits, "evictions": settings.workers.writes}
@@ -125,9 +133,11 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
     told, pool = Reporters(), settings.node_pool or "default"
     has_node = functools.partial(_has_node, known.store)
     steps, way = before.steps, before.way
-    binder = Binder(api, known.assumed, pools.writes, fence, told.bound, steps, pools.waits, has_node, way, clock)
+    binder = Binder(
+        acting, known.assumed, pools.writes, fence, told.bound, steps, pools.waits, has_node, way, clock, rest
+    )
     binder.patient = pools.patient
-    teller = None if settings.dry_run else _teller(api, known.store, settings, fence, binder, decider, view, clock)
+    teller = None if settings.dry_run else _teller(acting, known.store, settings, fence, binder, decider, view, clock)
     for reporter in (*_reporters(known, metrics, decider, teller, clock, pool), *reporters):
         told.add(reporter)
     rival = Rival(api, settings, metrics.beside_kai.set)
@@ -150,7 +160,7 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
         clock=clock,
     )
     known.kin.wake = scheduler.news.tell
-    return Parts(api, known, metrics, lease, fence, decider, before, rival, scheduler, teller, pools, over)
+    return Parts(api, contact, known, metrics, lease, fence, decider, before, rival, scheduler, teller, pools, over)
 
 
 def kube_settings(settings: ControllerSettings) -> KubeSettings:
@@ -189,6 +199,13 @@ def _may_act(lease: Lease, metrics: Metrics, over: threading.Event, is_alone: bo
     leads = (is_alone or lease.is_held) and not over.is_set()
     metrics.leader.set(leads)
     return leads
+
+
+def _rest(fence: Fence, over: threading.Event, seconds: float) -> None:
+    """Wait; who may not act any more waits no longer."""
+    ends_s = time.monotonic() + seconds
+    while fence() and (left_s := ends_s - time.monotonic()) > 0:
+        over.wait(min(LOOK_S, left_s))
 
 
 def _has_node(store: Store, name: str) -> bool:

@@ -117,6 +117,9 @@ class Metrics:
         self.api_seconds = self._histogram(
             "solver_api_request_seconds", "Requests to the API server, but for watches.", _SECONDS, "verb"
         )
+        self.api_silent = self._gauge(
+            "solver_api_silent_seconds", "For how long the API server has not answered; 0 where it answers."
+        )
         self.admission = self._counter(
             "solver_admission_reviews", "Admission reviews, by what became of them.", "kind", "operation", "outcome"
         )

@@ -428,3 +428,54 @@ def test_who_stops_leading_takes_nothing_back() -> None:
     bench = Bench(step)
     assert bench.run().failed
     assert step.undone == []
+
+
+class Held(MemoryApi):
+    """Bindings wait until ``go``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.go = threading.Event(), threading.Event()
+
+    def create(self, resource: Resource, namespace: str, body: Mapping[str, Any], *, subresource: str = "") -> Object:
+        if subresource == "binding":
+            self.asked.set()
+            assert self.go.wait(20)
+        return super().create(resource, namespace, body, subresource=subresource)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_a_pool_that_is_shut_down_keeps_nobody_waiting(threads: int) -> None:
+    """Futures that a shutdown cancels tell nobody: who waited for them waited for ever."""
+    api, leads = Held(), [True]
+    seats = []
+    for index in range(4):
+        made = api.create(PODS, "n", {"metadata": {"name": f"p{index}"}, "spec": {}})
+        seats.append(Seat("n", f"p{index}", made["metadata"]["uid"], "node"))
+    pool, outcomes = ThreadPoolExecutor(threads), list[GangBound]()
+    binder = Binder(api, Assumed(), pool, lambda: leads[0], outcomes.append)
+    runner = ThreadPoolExecutor(1)
+    binder.submit(GangSeats("n/g", tuple(seats), 4), runner)
+    assert api.asked.wait(10)
+    leads[0] = False
+    pool.shutdown(wait=False, cancel_futures=True)
+    api.go.set()
+    runner.shutdown(wait=True)
+    (outcome,) = outcomes
+    assert not outcome.bound
+    assert {why for _, why in outcome.failed[threads:]} == {"this process no longer leads"}
+    assert not binder.open
+
+
+def test_a_gang_that_comes_after_the_shutdown_fails_and_ends() -> None:
+    bench = Bench()
+    bench.pool.shutdown()
+    outcome = bench.run()
+    assert {why for _, why in outcome.failed} == {"this process no longer leads"}
+
+
+def test_a_server_that_asks_for_hours_is_not_obeyed() -> None:
+    bench = Bench()
+    bench.api.before = once("p1", ApiError(429, "later", retry_after_s=86_400.0))
+    assert len(bench.run().bound) == 4
+    assert max(bench.slept) <= binding.TRY_S

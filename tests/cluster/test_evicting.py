@@ -10,6 +10,7 @@ import pytest
 from kai_solver.cluster.api import ApiError, Object
 from kai_solver.cluster.assumed import Assumed
 from kai_solver.cluster.evicting import FORGOTTEN_S, FRESH_S, Departed, Departure, Evictor, Rates
+from kai_solver.cluster.fenced import FencedApi
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import DISRUPTION_BUDGETS, PODS, Resource
 
@@ -305,3 +306,14 @@ def test_rates_are_kept_by_whole_groups(rates: Rates, going: str) -> None:
     may, must_wait = Evictor(MemoryApi(), Assumed(), lambda: True, rates).within_rates(wanted)
     assert "".join(sorted(d.name for d in may)) == going
     assert len(may) + len(must_wait) == len(wanted)
+
+
+def test_who_stops_leading_while_the_server_is_asked_notes_no_refusal() -> None:
+    """The fence of the connection closes between our look at it and the request."""
+    api = Noting()
+    uid = running(api, "p")
+    api.notes.clear()
+    evictor = Evictor(FencedApi(api, lambda: False), Assumed(), lambda: True)
+    assert "no longer leads" in evictor.evict(departure("p", uid=uid)).refused
+    assert not api.notes
+    assert not evictor.protected(0.0), "whoever leads next may ask at once"

@@ -1,6 +1,7 @@
 """Raw JSON over HTTP against a server that misbehaves."""
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -164,6 +165,67 @@ def test_an_answer_is_waited_for_no_longer_than_one_likes() -> None:
             api.within(0.2).get(NODES, "", "a")
         silence.set()
     assert caught.value.is_passing
+
+
+class Waiting(threading.Thread):
+    """Asks for something in another thread, and notes what became of it."""
+
+    def __init__(self, ask: Any) -> None:
+        super().__init__(daemon=True)
+        self._ask = ask
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            self._ask()
+        except ApiError as error:
+            self.error = error
+
+
+@pytest.mark.parametrize("what", ["a request", "a watch"])
+@pytest.mark.parametrize("end", [RestApi.hang_up, RestApi.close])
+def test_who_waits_for_an_answer_is_cut_off(what: str, end: Any) -> None:
+    asked, silence = threading.Event(), threading.Event()
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def accept() -> None:
+        connection, _ = listener.accept()
+        connection.recv(1 << 16)
+        if what == "a watch":
+            connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        asked.set()
+        silence.wait(20)
+        connection.close()
+
+    threading.Thread(target=accept, daemon=True).start()
+    settings = Configuration(host=f"http://127.0.0.1:{listener.getsockname()[1]}")
+    settings.retries = False
+    api = RestApi(settings)
+    ask = (lambda: api.get(PODS, "n", "p")) if what == "a request" else (lambda: list(api.watch(PODS, "1", 60)))
+    waiting = Waiting(ask)
+    waiting.start()
+    assert asked.wait(10)
+    waiting.join(0.2)
+    assert waiting.is_alive(), "the server accepts and never answers"
+    end(api)
+    waiting.join(10)
+    silence.set()
+    listener.close()
+    assert isinstance(waiting.error, ApiError)
+    assert waiting.error.is_passing
+
+
+def test_who_was_cut_off_may_ask_again_and_who_closed_may_not() -> None:
+    with serving({"GET /api/v1/nodes/a": {"metadata": {"name": "a"}}}) as (api, _):
+        other = api.within(5.0)
+        for one in (api, other):
+            one.get(NODES, "", "a")
+            one.hang_up()
+            assert one.get(NODES, "", "a") == {"metadata": {"name": "a"}}
+        api.close()
+        for one in (api, other):
+            with pytest.raises(ApiError, match="asks no more"):
+                one.get(NODES, "", "a")
 
 
 def test_nobody_listening_is_no_answer() -> None:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from kai_solver.cluster.api import ApiError, Object
-from kai_solver.cluster.binding import BindError, FenceError, Seat
+from kai_solver.cluster.api import ApiError, FenceError, Object
+from kai_solver.cluster.binding import BindError, Seat
 from kai_solver.cluster.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES, Resource
 from kai_solver.cluster.volumes import Volumes
 from tests.cluster.preparing_world import World

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy" / "helm" / "kai-solver"
 RULES = sorted((CHART / "files" / "rbac").glob("*.yaml"))
 VERBS = {"page": "list", "watch": "watch", "get": "get", "create": "create", "patch": "patch", "delete": "delete"}
-BESIDE = {"memory.py", "rest.py", "timing.py", "embedded.py", "api.py"}
+BESIDE = {"memory.py", "rest.py", "timing.py", "fenced.py", "embedded.py", "api.py"}
 """Implementations of the API, and the cluster in memory: they ask no API server for anything of their own accord."""
 
 Right = tuple[str, str, str]

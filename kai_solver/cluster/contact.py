@@ -1,0 +1,74 @@
+"""Whether the API server answers, and since when it does not."""
+
+import threading
+import time
+from collections.abc import Callable
+
+import structlog
+
+from kai_solver.cluster.api import ApiError
+
+_LOG = structlog.get_logger(__name__)
+
+TOLD_S = 10.0
+"""Silence of so long is logged, and said by ``/readyz``: a server that is started anew is silent for less."""
+
+
+class Contact:
+    """What became of all requests to one API server; safe to use from any thread.
+
+    Silence begins when the first request was sent that got no answer, and ends with any answer. A refusal is an answer;
+    an error of the server's own (500 and above) is none: a server whose etcd is away says nothing else.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._answered_s = float("-inf")
+        self._silent_since_s: float | None = None
+        self._error = ""
+        self._is_told = False
+
+    def answered(self) -> None:
+        """The server answered, or a watch showed something."""
+        self._answered_s = self._monotonic()
+        if self._silent_since_s is None:
+            return
+        with self._lock:
+            seconds, was_told = self._seconds(), self._is_told
+            self._silent_since_s, self._is_told = None, False
+        if was_told:
+            _LOG.info("the API server answers again", silent_s=round(seconds, 1))
+
+    def ended(self, began_s: float, error: ApiError | None) -> None:
+        """A request ended that was sent at ``began_s`` (`now`)."""
+        if error is None or not error.is_unclear:
+            self.answered()
+            return
+        with self._lock:
+            if self._silent_since_s is None:
+                self._silent_since_s = max(began_s, self._answered_s)
+            self._error = str(error)
+            tells = not self._is_told and self._seconds() >= TOLD_S
+            self._is_told |= tells
+        if tells:
+            _LOG.warning("the API server does not answer; it is waited for", why=self.problem)
+
+    def now(self) -> float:
+        """The time by its clock."""
+        return self._monotonic()
+
+    @property
+    def silent_s(self) -> float:
+        """For how many seconds the server has not answered; 0 where it answers."""
+        with self._lock:
+            return self._seconds()
+
+    @property
+    def problem(self) -> str:
+        """That the server is silent, for how long, and what the last request met; empty where it answers."""
+        seconds = self.silent_s
+        return f"the API server has not answered for {seconds:.0f} s ({self._error})" if seconds >= TOLD_S else ""
+
+    def _seconds(self) -> float:
+        return self._monotonic() - self._silent_since_s if self._silent_since_s is not None else 0.0
