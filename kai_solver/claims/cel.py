@@ -1,52 +1,92 @@
-"""CEL selectors of devices (DRA, KEP-4381).
+"""CEL selectors of devices (DRA, KEP-4381): which are evaluated, what one may cost, and what is kept of the answers.
 
 The library that evaluates them is loaded when the first selector needs it; the one selector that nearly every
 DeviceClass has (``device.driver == "gpu.nvidia.com"``) does not.
+
+Kubernetes allows 10 KiB and a cost of 1,000,000 an evaluation (``CELSelectorExpressionMaxLength`` and
+``CELSelectorExpressionMaxCost`` in k8s.io/api v0.34.4, resource/v1/types.go), about 0.1 s there. A unit of cost takes
+about 2 µs here (2026-11-22), and a scheduler evaluates for every pod that waits. So one evaluation may cost
+`MOST_COST`, several hundred times what examples of DRA drivers cost, and the new evaluations of one cycle
+``MOST_OF_CYCLE`` together (`kai_solver.claims.matching`). The others wait for a later cycle, as answers are kept.
 """
 
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from kai_solver.claims.errors import SelectorError
 from kai_solver.domain import ClaimDevice
 
+if TYPE_CHECKING:
+    from kai_solver.claims.metering import Meter
+
 _DRIVER_ONLY = re.compile(r"""\s*device\.driver\s*==\s*(?:"([^"\\]*)"|'([^'\\]*)')\s*""")
-_LONGEST = 10 * 1024
-"""Kubernetes allows expressions of so many bytes (``CELSelectorExpressionMaxLength``)."""
+LONGEST = 10 * 1024
+"""Bytes of an expression, as in Kubernetes."""
+MOST_COST = 50_000
+"""Cost of one evaluation: 0.1 s."""
+_KEPT = 1024
+"""Compiled expressions; one of 10 KiB takes about 1 MiB."""
+
+Evaluate = Callable[[ClaimDevice, "Meter"], bool]
 
 
 def selects(expression: str, device: ClaimDevice) -> bool:
-    """Whether ``device`` matches.
+    """Whether ``device`` matches; errors as of `evaluated`."""
+    return evaluated(expression, device)[0]
+
+
+def evaluated(expression: str, device: ClaimDevice, most: int = MOST_COST) -> tuple[bool, int]:
+    """Whether ``device`` matches, and what it cost to know; ``most``: what it may cost.
 
     Raises
     ------
     SelectorError
-        The expression cannot be evaluated, or gives no truth value.
+        The expression cannot be evaluated, costs more than ``most``, or gives no truth value.
     """
     plain = _DRIVER_ONLY.fullmatch(expression)
     if plain is not None:
-        return device.driver == (plain[1] if plain[1] is not None else plain[2])
-    return _program(expression)(device)
+        return device.driver == (plain[1] if plain[1] is not None else plain[2]), 0
+    from kai_solver.claims.metering import Meter
+
+    meter = Meter(most)
+    try:
+        return _program(expression)(device, meter), meter.cost
+    except SelectorError as error:
+        raise SelectorError(*error.args, cost=meter.cost) from error
 
 
-@cache
-def _program(expression: str) -> Callable[[ClaimDevice], bool]:
+@lru_cache(_KEPT)
+def _program(expression: str) -> Evaluate:
     """The compiled expression; one that cannot be compiled fails again for every device."""
-    if len(expression.encode()) > _LONGEST:
-        error = SelectorError(f"a selector of more than {_LONGEST} bytes is not evaluated")
-    else:
-        try:
-            from kai_solver.claims.library import compiled  # 0.1 s that only such selectors pay
+    try:
+        check_text(expression)
+        from kai_solver.claims.library import compiled  # 0.1 s that only such selectors pay
 
-            return compiled(unbound(expression))
-        except SelectorError as found:
-            error = found
+        return compiled(unbound(expression))
+    except SelectorError as found:
+        error = found
 
-    def refuse(_: ClaimDevice) -> bool:
+    def refuse(*_: object) -> bool:
         raise error
 
     return refuse
+
+
+def check_text(expression: str) -> None:
+    """Raise `SelectorError` for an open text: the parser reads each of its escapes in two ways, and does not end."""
+    if len(expression.encode(errors="replace")) > LONGEST:
+        raise SelectorError(f"a selector of more than {LONGEST} bytes is not evaluated")
+    quote, position = "", 0
+    while position < len(expression):
+        if not quote and expression.startswith(('"""', "'''"), position):
+            raise SelectorError("a selector with a text in three quotes is not evaluated. Write it in one quote")
+        if quote and expression[position] in "\n\r":
+            break
+        quote, position = _step(expression, quote, position)
+    if quote:
+        raise SelectorError("a selector with a text that is not closed on its line is not evaluated")
 
 
 _BIND = "cel.bind("
@@ -55,25 +95,57 @@ _BIND = "cel.bind("
 def unbound(expression: str) -> str:
     """``cel.bind(x, value, body)`` written as ``[value].map(x, body)[0]``, which is the same and which CEL has.
 
-    The library lacks the macro, and the examples of DRA use it. Inner ones are rewritten too.
+    The library lacks the macro, and the examples of DRA use it. Inner ones are rewritten too, in one pass.
     """
-    start = _outside_strings(expression, _BIND)
-    if start < 0:
+    if _BIND not in expression:
         return expression
-    parts, end = _arguments(expression, start + len(_BIND))
-    if len(parts) != 3:
-        return expression
-    name, bound, body = (unbound(part) for part in parts)
-    return f"{expression[:start]}[{bound}].map({name.strip()}, {body})[0]{unbound(expression[end:])}"
+    return _Rewriting(expression).text()
 
 
-def _outside_strings(text: str, wanted: str) -> int:
-    quote, position = "", 0
-    while position < len(text):
-        if not quote and text.startswith(wanted, position):
-            return position
-        quote, position = _step(text, quote, position)
-    return -1
+class _Rewriting:
+    """One pass over an expression: brackets that are open, and what stands in those of ``cel.bind``."""
+
+    def __init__(self, expression: str) -> None:
+        self._expression = expression
+        self._parts: list[list[str]] = [[""]]
+        self._opened: list[bool] = []
+
+    def text(self) -> str:
+        """The expression rewritten; itself where its brackets do not match, which the parser is to say."""
+        quote, position, text = "", 0, self._expression
+        while position < len(text):
+            if not quote and text.startswith(_BIND, position):
+                self._opened.append(True)
+                self._parts.append([""])
+                position += len(_BIND)
+                continue
+            before, was = position, quote
+            quote, position = _step(text, quote, position)
+            piece = text[before:position]
+            if was or quote or not self._brackets(piece):
+                self._parts[-1][-1] += piece
+        return self._parts[0][0] if not self._opened else text
+
+    def _brackets(self, piece: str) -> bool:
+        """Heed a bracket or comma; True where that is all there is to do with it."""
+        if piece in tuple("([{"):
+            self._opened.append(False)
+        elif piece in tuple(")]}") and self._opened:
+            if self._opened.pop():
+                self._close()
+                return True
+        elif piece == "," and self._opened and self._opened[-1]:
+            self._parts[-1].append("")
+            return True
+        return False
+
+    def _close(self) -> None:
+        arguments = self._parts.pop()
+        if len(arguments) == 3:
+            name, bound, body = arguments
+            self._parts[-1][-1] += f"[{bound}].map({name.strip()}, {body})[0]"
+        else:
+            self._parts[-1][-1] += f"{_BIND}{','.join(arguments)})"
 
 
 def _step(text: str, quote: str, position: int) -> tuple[str, int]:
@@ -84,22 +156,3 @@ def _step(text: str, quote: str, position: int) -> tuple[str, int]:
     if char in "\"'" and quote in ("", char):
         return ("" if quote else char), position + 1
     return quote, position + 1
-
-
-def _arguments(text: str, start: int) -> tuple[list[str], int]:
-    """Arguments from ``start`` to the closing bracket, and the place behind it; no arguments where it never closes."""
-    depth, quote, position, begin = 0, "", start, start
-    parts: list[str] = []
-    while position < len(text):
-        char = text[position]
-        if not quote and char in "([{":
-            depth += 1
-        elif not quote and char in ")]}":
-            depth -= 1
-            if depth < 0:
-                return [*parts, text[begin:position]], position + 1
-        elif not quote and char == "," and depth == 0:
-            parts.append(text[begin:position])
-            begin = position + 1
-        quote, position = _step(text, quote, position)
-    return [], len(text)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from kai_solver.claims.demand import Demand, Wish
 from kai_solver.claims.extended import with_extended_claims
+from kai_solver.claims.matching import DeviceTable
 from kai_solver.claims.survey import Consumer, Keeping, Use, refusals, survey
 from kai_solver.domain import (
     Allotted,
@@ -66,6 +67,7 @@ def lower(snapshot: Snapshot) -> Snapshot:
         if not any(pod.claims for gang in snapshot.gangs for pod in gang.pods):
             return snapshot
         claims = Claims()  # Claims that do not exist are to be told.
+    DeviceTable.known(claims).begin()
     without, made = with_extended_claims(snapshot, claims)
     return _Lowering(snapshot, without, claims, made).run()
 

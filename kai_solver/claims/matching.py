@@ -1,11 +1,11 @@
 """Which devices a request may take: sets of devices as bits of integers, found once per distinct request."""
 
 import re
-from collections import Counter, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from kai_solver.claims.cel import selects
+from kai_solver.claims.cel import MOST_COST, evaluated
 from kai_solver.claims.errors import SelectorError
 from kai_solver.domain import ClaimDevice, Claims, DeviceClass, DeviceId, DeviceRequest
 
@@ -14,6 +14,42 @@ Bits = int
 
 _LOOKS_AROUND = re.compile(r"\b(exists|exists_one|all|map|filter|size)\b|cel\.bind|[+]")
 """Expressions that may look at attributes which they do not name."""
+
+MOST_OF_CYCLE = 150_000
+"""Cost of the selectors that one cycle evaluates, and `MOST_PER_DEVICE` for each device: about 0.3 s, and 0.2 ms each.
+An answer that is known costs nothing."""
+MOST_PER_DEVICE = 100
+_VISIT = 5
+"""Cost of looking for the answer about one device."""
+_KEPT = 200_000
+"""Answers of selectors, and half as many sets of devices, of which the longest unused are forgotten."""
+
+
+class _PutOff(Exception):  # noqa: N818  (no error: the answer comes in a later cycle)
+    """The cycle's evaluations have cost all that they may."""
+
+
+class _Answers:
+    """What selectors said of devices: kept from cycle to cycle by what they can see of a device."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[object, ...], bool | str] = OrderedDict()
+
+    def get(self, key: tuple[object, ...]) -> bool | str | None:
+        """The answer, or in words why there is none; None where nobody asked."""
+        found = self._kept.get(key)
+        if found is not None:
+            self._kept.move_to_end(key)
+        return found
+
+    def keep(self, key: tuple[object, ...], answer: bool | str) -> None:
+        """Remember an answer, and forget the longest unused where there are too many."""
+        self._kept[key] = answer
+        if len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
+
+
+_ANSWERS = _Answers()
 
 
 def devices_in(bits: Bits) -> list[int]:
@@ -48,14 +84,14 @@ class DeviceTable:
     on_node: dict[str, Bits] = field(default_factory=dict)
     index: dict[DeviceId, int] = field(default_factory=dict)
     gpus: Bits = 0
-    _answers: dict[tuple[object, ...], bool] = field(default_factory=dict)
     _matches: dict[tuple[str, tuple[str, ...]], Bits | str] = field(default_factory=dict)
+    _left: int = MOST_OF_CYCLE
 
     @classmethod
     def known(cls, claims: Claims) -> "DeviceTable":
-        """Table of ``claims``; that of the same devices and classes is made once, with all that it has answered."""
+        """Table of ``claims``; that of equal devices and classes is made once, with all that it has answered."""
         for devices, classes, table in _TABLES:
-            if devices is claims.devices and classes is claims.classes:
+            if devices == claims.devices and classes == claims.classes:
                 return table
         table = cls.of(claims.devices, claims.classes)
         _TABLES.append((claims.devices, claims.classes, table))
@@ -70,7 +106,14 @@ class DeviceTable:
             table.on_node[device.node] = table.on_node.get(device.node, 0) | 1 << number
             table.index[device.id] = number
             table.gpus |= int(device.is_gpu) << number
+        table.begin()
         return table
+
+    def begin(self) -> None:
+        """A cycle begins: what the last one put off may be evaluated."""
+        self._left = MOST_OF_CYCLE + MOST_PER_DEVICE * len(self.devices)
+        if len(self._matches) > _KEPT // 2:
+            self._matches.clear()
 
     @property
     def everything(self) -> Bits:
@@ -91,34 +134,44 @@ class DeviceTable:
     def matching_selectors(self, known: DeviceClass, selectors: Sequence[str] = ()) -> Bits | str:
         """Devices of the class that match ``selectors`` too; the class's selectors come first, as in Kubernetes."""
         key = (known.name, tuple(selectors))
-        if key not in self._matches:
-            self._matches[key] = self._match((*known.selectors, *selectors))
-        return self._matches[key]
-
-    def _match(self, selectors: tuple[str, ...]) -> Bits | str:
-        found = 0
-        try:
-            for number, device in enumerate(self.devices):
-                if all(self._answer(expression, device) for expression in selectors):
-                    found |= 1 << number
-        except SelectorError as error:
-            return f"selector {error}"
+        found = self._matches.get(key)
+        if found is None:
+            try:
+                found = self._matches[key] = self._match((*known.selectors, *selectors))
+            except _PutOff:
+                most = MOST_OF_CYCLE + MOST_PER_DEVICE * len(self.devices)
+                return f"its selectors are not evaluated yet: those of this cycle cost more than {most:,} together"
         return found
 
-    def _answer(self, expression: str, device: ClaimDevice) -> bool:
+    def _match(self, selectors: tuple[str, ...]) -> Bits | str:
+        matching = list(range(len(self.devices)))
+        for expression in selectors:
+            view = _View(expression)
+            kept = []
+            for number in matching:
+                answer = self._answer(view, self.devices[number])
+                if isinstance(answer, str):
+                    return f"selector {answer}"
+                if answer:
+                    kept.append(number)
+            matching = kept
+        return sum(1 << number for number in matching)
+
+    def _answer(self, view: "_View", device: ClaimDevice) -> bool | str:
         """Answers are kept by what the expression can see of a device: equal devices are asked once."""
-        everything = _LOOKS_AROUND.search(expression) is not None
-        seen = [
-            (name, type(value), value)
-            for part in (device.attributes, device.capacity)
-            for name, value in sorted(part.items())
-            if everything or _is_named(name, expression)
-        ]
-        domains = {name.rpartition("/")[0] for part in (device.attributes, device.capacity) for name in part}
-        key = (expression, device.driver, tuple(seen), tuple(sorted(d for d in domains if d in expression)))
-        if key not in self._answers:
-            self._answers[key] = selects(expression, device)
-        return self._answers[key]
+        if self._left <= 0:
+            raise _PutOff
+        self._left -= _VISIT
+        key = view.of(device)
+        answer = _ANSWERS.get(key)
+        if answer is None:
+            try:
+                answer, cost = evaluated(view.expression, device, MOST_COST)
+            except SelectorError as error:
+                answer, cost = str(error), error.cost
+            self._left -= cost
+            _ANSWERS.keep(key, answer)
+        return answer
 
     def counts(self, bits: Bits) -> Counter[int]:
         """How many nodes have how many devices of the set; nodes without any are left out."""
@@ -132,5 +185,28 @@ def _place(device: ClaimDevice) -> tuple[object, ...]:
     return device.node, device.driver, natural(device.pool), natural(device.name)
 
 
-def _is_named(name: str, expression: str) -> bool:
-    return name.rpartition("/")[2] in expression
+class _View:
+    """What an expression can see of a device."""
+
+    def __init__(self, expression: str) -> None:
+        self.expression = expression
+        self._everything = _LOOKS_AROUND.search(expression) is not None
+        self._named: dict[str, bool] = {}
+
+    def of(self, device: ClaimDevice) -> tuple[object, ...]:
+        """The expression and all of the device that it can see."""
+        parts = device.attributes, device.capacity
+        seen = [
+            (name, type(value), value)
+            for part in parts
+            for name, value in sorted(part.items())
+            if self._everything or self._is_named(name.rpartition("/")[2])
+        ]
+        domains = {name.rpartition("/")[0] for part in parts for name in part}
+        return self.expression, device.driver, tuple(seen), tuple(sorted(d for d in domains if self._is_named(d)))
+
+    def _is_named(self, name: str) -> bool:
+        found = self._named.get(name)
+        if found is None:
+            found = self._named[name] = name in self.expression
+        return found

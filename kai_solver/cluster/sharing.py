@@ -22,7 +22,7 @@ from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.gpus import gpu_groups, group_labels
 from kai_solver.kubeobjects.raw import Raw
-from kai_solver.units import MILLI
+from kai_solver.units import MILLI, parse_whole
 
 APP = "kai-resource-reservation"
 KEPT = "karpenter.sh/do-not-disrupt"
@@ -172,8 +172,8 @@ class Sharing:
             if Raw(reservation).text("status.phase") == "Failed":
                 why = Raw(reservation).text("status.message") or Raw(reservation).text("status.reason")
                 raise BindError(f"node {seat.node!r} gave no device to reserve: {why}")
-            index = Raw(reservation).strings("metadata.annotations").get(names.RESERVED_INDEX, "")
-            found[:] = [int(index)] if index.isdecimal() else []
+            index = parse_whole(Raw(reservation).strings("metadata.annotations").get(names.RESERVED_INDEX, ""), 4)
+            found[:] = [] if index is None else [index]
             return bool(found)
 
         if not self.patience.until(is_known):

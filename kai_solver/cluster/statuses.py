@@ -14,6 +14,7 @@ from kai_solver.cluster.resources import Resource
 from kai_solver.cluster.store import Store
 from kai_solver.cluster.trim import trimmed
 from kai_solver.cluster.writer import Order, Wish, Writer
+from kai_solver.units import parse_whole
 
 Change = Callable[[Object], Mapping[str, Any] | None]
 """From what stands to the patch that it needs; None where it needs none. It may be asked more than once."""
@@ -158,5 +159,4 @@ def _is(value: Object, uid: str) -> bool:
 
 def _number(value: Object) -> int:
     """Resource versions are numbers in practice, and by contract since Kubernetes 1.35."""
-    text = version_of(value)
-    return int(text) if text.isdecimal() else 0
+    return parse_whole(version_of(value), 20) or 0

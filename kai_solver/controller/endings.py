@@ -15,6 +15,7 @@ from kai_solver.domain import Gang, PodStatus
 from kai_solver.metrics import Metrics
 
 _DEFAULT_GRACE_S = 30.0
+_LONGEST_GRACE_S = 2**31
 _GIVEN_UP_S = 3600.0
 _REMEMBERED = 1000
 """Pods that went lately; one may be gone before the last eviction of its cycle has ended."""
@@ -102,4 +103,6 @@ def _grace_s(pod: Object | None) -> float:
     spec: object = pod.get("spec") if pod is not None else None
     if stated is None and isinstance(spec, Mapping):
         stated = spec.get("terminationGracePeriodSeconds")
-    return float(stated) if isinstance(stated, int | float) else _DEFAULT_GRACE_S
+    if not isinstance(stated, int | float) or not 0 <= stated <= _LONGEST_GRACE_S:
+        return _DEFAULT_GRACE_S
+    return float(stated)

@@ -11,9 +11,11 @@
 """
 
 import difflib
+import reprlib
 from collections.abc import Iterable
 
 _LONGEST_NAME = 253
+_LONGEST_PROBLEM = 1000
 
 
 class KaiSolverError(Exception):
@@ -34,12 +36,12 @@ class InputError(KaiSolverError):
     """
 
     def __init__(self, problem: str, *, file: str = "", field: str = "", cure: str = "") -> None:
-        self.problem = problem
+        self.problem = problem if len(problem) <= _LONGEST_PROBLEM else f"{problem[:_LONGEST_PROBLEM]}..."
         self.file = file
         self.field = field
         self.cure = cure
         where = ": ".join(part for part in (file, field) if part)
-        text = f"{where}: {problem}" if where else problem
+        text = f"{where}: {self.problem}" if where else self.problem
         super().__init__(f"{text}. {cure}" if cure else text)
 
     def in_file(self, file: str) -> "InputError":
@@ -63,6 +65,14 @@ class SolverError(KaiSolverError):
 
 class InternalError(KaiSolverError):
     """A promise inside kai-solver was broken; please report it with the instance."""
+
+
+def shown(value: object) -> str:
+    """``value`` as a message shows it: in quotes where it is a text, and shortened."""
+    try:
+        return reprlib.repr(value)
+    except ValueError:  # Python writes no numbers of more than 4,300 digits
+        return "a number of thousands of digits"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

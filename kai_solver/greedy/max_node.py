@@ -79,7 +79,7 @@ def request_words(problem: Problem, shape: Shape) -> str:
 def _slices(name: str) -> int:
     """GPUs that KAI counts for one instance of a MIG profile."""
     size = name.partition("mig-")[2].partition("g.")[0]
-    return int(size) if is_mig(name) and size.isdigit() else 0
+    return int(size) if is_mig(name) and size.isdecimal() else 0
 
 
 def amounts_text(amounts: tuple[int, int, int]) -> str:

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
 
 from kai_solver.domain import NO_GPU, GpuRequest, gpus_asked
-from kai_solver.errors import InputError
+from kai_solver.errors import InputError, shown
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.notices import Notices
 from kai_solver.links import ROW_ANNOTATION, WISHES
-from kai_solver.units import GPU_RESOURCES, MILLI
+from kai_solver.units import GPU_RESOURCES, LONGEST_NUMBER, MILLI, parse_whole
 
 
 def gpu_request(whole_milli: int, annotations: Mapping[str, str]) -> GpuRequest:
@@ -74,21 +74,22 @@ def group_labels(groups: tuple[str, ...]) -> dict[str, str]:
 def _milli(text: str) -> int:
     """Thousandths of a device, rounded up so that a sum that fits does fit."""
     try:
-        value = Decimal(text.strip())
+        value = Decimal(text.strip() if len(text) <= LONGEST_NUMBER else "NaN")
     except InvalidOperation:
         value = Decimal("NaN")
     if not value.is_finite() or not 0 < value < 1:
         problem = "gpu-fraction annotation value must be a positive number smaller than 1.0"
-        cure = f'{text!r} is none; write it like "0.5", and for whole GPUs ask for {GPU_RESOURCES[0]}'
+        cure = f'{shown(text)} is none; write it like "0.5", and for whole GPUs ask for {GPU_RESOURCES[0]}'
         raise _refuse(names.GPU_FRACTION, problem, cure)
     return int((value * MILLI).to_integral_value(rounding=ROUND_CEILING))
 
 
 def _positive(annotation: str, name: str, text: str) -> int:
-    if not text.strip().isdecimal() or len(text) > 12 or int(text) < 1:
+    number = parse_whole(text.strip(), 12)
+    if not number:
         problem = f"{name} annotation value must be a positive integer greater than 0"
-        raise _refuse(annotation, problem, f"{text!r} is none")
-    return int(text)
+        raise _refuse(annotation, problem, f"{shown(text)} is none")
+    return number
 
 
 def _refuse(annotation: str, problem: str, cure: str) -> InputError:

@@ -14,7 +14,7 @@ from kai_solver.kubeobjects.raw import Raw
 from kai_solver.kubeobjects.resources import Amounts, read_amounts, without_gpus
 from kai_solver.kubeobjects.settings import KubeSettings, in_pool
 from kai_solver.links import TOPOLOGY_ANNOTATION, topology_problem
-from kai_solver.units import MILLI, ResourceSchema, mig_slices
+from kai_solver.units import MILLI, ResourceSchema, mig_slices, parse_whole
 
 _MIB = 2**20
 _TIB_IN_MIB = 2**20
@@ -154,9 +154,7 @@ def gpu_memory_mib(label: str) -> int:
 
     KAI rounds down to full hundreds and takes values of 1 TiB (in MiB) and more for bytes (reference 2.7).
     """
-    if not label.isdecimal() or len(label) > 18:
-        return 0
-    value = int(label)
+    value = parse_whole(label, 18) or 0
     if value >= _TIB_IN_MIB:
         value //= _MIB
     return value // _MEMORY_STEP_MIB * _MEMORY_STEP_MIB

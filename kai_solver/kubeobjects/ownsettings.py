@@ -4,8 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 from kai_solver.domain import Policy
-from kai_solver.errors import InputError
+from kai_solver.errors import InputError, shown
 from kai_solver.kubeobjects.raw import Raw
+from kai_solver.units import parse_whole
 
 MEMBER = "kaiSolver"
 """Member of a KAI snapshot."""
@@ -64,12 +65,13 @@ def with_own_annotations(raw: Raw, policy: Policy) -> Policy:
     annotations = raw.strings("metadata.annotations")
     stated = {field: annotations[name] for name, field in ANNOTATIONS.items() if name in annotations}
     priority = stated.get(NON_PREEMPTIBLE, str(policy.non_preemptible_priority))
-    if not priority.lstrip("+-").isdecimal() or len(priority) > 10:
+    number = parse_whole(priority.removeprefix("-"), 10)
+    if number is None:
         field = f"metadata.annotations.{PREFIX}non-preemptible-priority"
-        raise InputError(f"{priority!r} is no priority", field=field, cure='Write a whole number, like "100"')
+        raise InputError(f"{shown(priority)} is no priority", field=field, cure='Write a whole number, like "100"')
     return _with(
         policy,
-        priority=int(priority),
+        priority=-number if priority.startswith("-") else number,
         gpus=_split(stated[GPUS]) if GPUS in stated else policy.gpu_resources,
         shared=_split(stated[SHARED_GPUS]) if SHARED_GPUS in stated else policy.shared_gpu_resources,
     )

@@ -18,7 +18,7 @@ from kai_solver.kubeobjects.raw import Raw
 from kai_solver.kubeobjects.resources import Amounts, pod_request
 from kai_solver.kubeobjects.settings import KubeSettings
 from kai_solver.kubeobjects.zones import NO_PARTS, RawContainers, is_guaranteed, read_containers, zone_shares
-from kai_solver.units import ResourceSchema
+from kai_solver.units import ResourceSchema, parse_whole
 
 _LEAD_RANK = -(10**9)
 """Masters, launchers and heads come before every task priority (reference 3.2, task order)."""
@@ -274,7 +274,8 @@ def _ready(raw: Raw, status: PodStatus) -> bool:
 def _rank(labels: Mapping[str, str]) -> int:
     """First part of a pod's order: leading roles, then the task priority label (reference 1.3, 3.2)."""
     text = labels.get(names.TASK_PRIORITY, "0")
-    priority = int(text) if text.lstrip("+-").isdecimal() and len(text) <= 10 else 0
+    number = parse_whole(text[1:] if text[:1] in ("+", "-") else text, 9) or 0
+    priority = -number if text.startswith("-") else number
     return -priority + (_LEAD_RANK if is_lead(labels) else 0)
 
 

@@ -1,10 +1,11 @@
 """Queues (``queues.scheduling.run.ai/v2``, reference 2.1) and topologies (reference 2.4)."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from kai_solver.domain import DEFAULT_QUEUE_PRIORITY, Queue, QueueVector, Topology, TopologyLevel
-from kai_solver.errors import InputError
+from kai_solver.errors import InputError, shown
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.domains import with_rules
 from kai_solver.kubeobjects.notices import Notices, read_each
@@ -134,12 +135,13 @@ def _usage(raw: Raw) -> tuple[float, float, float]:
     if not text:
         return 0.0, 0.0, 0.0
     try:
-        cpu, memory, gpu = (float(part) for part in text.split(","))
-    except ValueError as error:
-        raise InputError(
-            f"{text!r} is not three numbers", field=names.OWN_USAGE, cure="Write cpu,memory,gpu"
-        ) from error
-    return cpu, memory, gpu
+        found = tuple(float(part) for part in text.split(",", 3))
+    except ValueError:
+        found = ()
+    if len(found) != 3 or not all(map(math.isfinite, found)):
+        problem = f"{shown(text)} is not three numbers"
+        raise InputError(problem, field=names.OWN_USAGE, cure="Write cpu,memory,gpu")
+    return found
 
 
 def chain_problem(name: str, parents: Mapping[str, str]) -> str:

@@ -1,13 +1,11 @@
 """Reading of untrusted dicts: every step knows its path, so that every complaint can name the field."""
 
-import math
 import re
-import reprlib
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from kai_solver.errors import InputError
+from kai_solver.errors import InputError, shown
 from kai_solver.units import parse_duration_s, parse_quantity
 
 _FIRST_S, _LAST_S = -62_135_596_800.0, 253_402_300_799.0
@@ -38,7 +36,7 @@ class Raw:
         return self.value is not None
 
     def __repr__(self) -> str:
-        return f"Raw({reprlib.repr(self.value)}, {self.path!r})"
+        return f"Raw({shown(self.value)}, {self.path!r})"
 
     @property
     def path(self) -> str:
@@ -109,7 +107,7 @@ class Raw:
         if isinstance(value, bool) or not isinstance(value, int):
             raise wrong_type(self.get(path), "a whole number")
         if abs(value) > 2**53:
-            raise InputError(f"{value} is absurdly large", field=self.get(path).path, cure="Check the number")
+            raise InputError("the number is absurdly large", field=self.get(path).path, cure="Check the number")
         return value
 
     def count(self, path: str = "", default: int = 0, most: int = 2**53) -> int:
@@ -126,8 +124,8 @@ class Raw:
             return default
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise wrong_type(self.get(path), "a number")
-        if not math.isfinite(value) or abs(value) > 2**53:
-            raise InputError(f"{value} is not a usable number", field=self.get(path).path, cure="Check the number")
+        if not abs(value) <= 2**53:  # not a number, infinite, or too large
+            raise InputError("the number is absurdly large", field=self.get(path).path, cure="Check the number")
         return float(value)
 
     def flag(self, path: str = "", default: bool = False) -> bool:
@@ -193,8 +191,7 @@ def _steps(path: str) -> tuple[str, ...]:
 
 def wrong_type(raw: Raw, expected: str, cure: str = "") -> InputError:
     """The error for a value that is not what was ``expected``."""
-    shown = reprlib.repr(raw.value)
-    return InputError(f"{shown} is not {expected}", field=raw.path, cure=cure or f"Write {expected}")
+    return InputError(f"{shown(raw.value)} is not {expected}", field=raw.path, cure=cure or f"Write {expected}")
 
 
 def parse_time_s(text: str) -> float | None:

@@ -1,5 +1,6 @@
 """How the cluster's scheduler is set up: names of labels, thresholds, policy."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -10,7 +11,7 @@ from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.kinddefaults import KindDefault
 from kai_solver.kubeobjects.notices import Notices
 from kai_solver.kubeobjects.ownsettings import with_own_member
-from kai_solver.kubeobjects.raw import Raw
+from kai_solver.kubeobjects.raw import Raw, wrong_type
 
 _NANOSECONDS = 1e9
 
@@ -186,6 +187,9 @@ def _float(raw: Raw, default: float) -> float:
     if not raw:
         return default
     try:
-        return float(raw.value)  # type: ignore[arg-type]
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{raw.value!r} is not a number", field=raw.path, cure="Write a number") from error
+        value = float(raw.value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        value = math.nan
+    if not math.isfinite(value):
+        raise wrong_type(raw, "a number")
+    return value

@@ -30,7 +30,7 @@ _LEGACY: dict[str, tuple[NumaPolicy, NumaScope]] = {
     "BestEffort": ("best-effort", "container"),
     "BestEffortContainerLevel": ("best-effort", "container"),
 }
-_NUMBER = re.compile(r"\d+$")
+_NUMBER = re.compile(r"[0-9]{1,9}$")
 
 
 @dataclass(frozen=True, slots=True)

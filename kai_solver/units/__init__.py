@@ -2,7 +2,7 @@
 
 from kai_solver.units.go_text import CORES, GB, go_duration, go_float, humanized, rfc3339
 from kai_solver.units.gpus import GPU_RESOURCES, SHARED_GPU_RESOURCES, mig_slices
-from kai_solver.units.quantity import format_amount, parse_duration_s, parse_quantity
+from kai_solver.units.quantity import LONGEST_NUMBER, format_amount, parse_duration_s, parse_quantity, parse_whole
 from kai_solver.units.resources import (
     CPU,
     GPU,
@@ -21,6 +21,7 @@ __all__ = [
     "GB",
     "GPU",
     "GPU_RESOURCES",
+    "LONGEST_NUMBER",
     "MEMORY",
     "MILLI",
     "PODS",
@@ -36,5 +37,6 @@ __all__ = [
     "mig_slices",
     "parse_duration_s",
     "parse_quantity",
+    "parse_whole",
     "rfc3339",
 ]

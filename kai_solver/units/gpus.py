@@ -8,7 +8,7 @@ GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
 SHARED_GPU_RESOURCES = ("nvidia.com/gpu.shared",)
 """Replicas of time-sliced GPUs under a name of their own (NVIDIA's device plugin with ``renameByDefault``)."""
 
-_MIG = re.compile(r"nvidia\.com/mig-(?:\d+c\.)?(\d+)g\.\d+gb.*")
+_MIG = re.compile(r"nvidia\.com/mig-(?:[0-9]{1,3}c\.)?([0-9]{1,3})g\.[0-9]{1,6}gb.*")
 
 
 def mig_slices(resource: str) -> int:

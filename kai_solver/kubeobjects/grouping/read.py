@@ -5,18 +5,19 @@ from collections.abc import Iterable, Mapping
 
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
+from kai_solver.units import parse_whole
 
 _LONGEST = 9
 
 
 def positive(text: str) -> int | None:
     """A positive whole number; None where ``text`` is none."""
-    return int(text) if text.isdecimal() and 0 < len(text) <= _LONGEST and int(text) > 0 else None
+    return natural(text) or None
 
 
 def natural(text: str) -> int | None:
     """A whole number from zero; None where ``text`` is none."""
-    return int(text) if text.isdecimal() and 0 < len(text) <= _LONGEST else None
+    return parse_whole(text, _LONGEST)
 
 
 def stated_minimum(annotations: Mapping[str, str]) -> int | None:
