@@ -13,6 +13,7 @@ import orjson
 import urllib3
 from kubernetes import client, config
 
+from kai_solver.cluster.answers import LineTooLongError, lines, parsed
 from kai_solver.cluster.api import ApiError, EventKind, Object, Page, PatchKind, WatchEvent
 from kai_solver.cluster.resources import Resource
 from kai_solver.errors import InputError
@@ -156,8 +157,12 @@ class RestApi:
         Kinds of one group may be served in different versions (Queue v2, PodGroup v2alpha2): all are asked for.
         """
         found: dict[tuple[str, str], Resource] = {}
-        groups = self._call("GET", "/apis").get("groups", [])
-        for version in ("v1", *(version for group in groups for version in _versions(group))):
+        listed = self._call("GET", "/apis")
+        try:
+            versions = [version for group in listed["groups"] for version in _versions(group)]
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ApiError(0, "Malformed", f"/apis: the answer is no list of groups: {error!r}") from error
+        for version in ("v1", *versions):
             for kind in self.served(version):
                 found.setdefault((kind.group, kind.plural), kind)
         return frozenset(found.values())
@@ -178,8 +183,11 @@ class RestApi:
                 return frozenset()
             raise
         group, _, version = api_version.rpartition("/")
-        kinds = (one for one in listed.get("resources", ()) if "/" not in one["name"])
-        return frozenset(Resource(group, version, k["name"], k["kind"], bool(k["namespaced"])) for k in kinds)
+        try:
+            kinds = [one for one in listed.get("resources", ()) if "/" not in one["name"]]
+            return frozenset(Resource(group, version, k["name"], k["kind"], bool(k["namespaced"])) for k in kinds)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ApiError(0, "Malformed", f"{path}: the answer is no list of kinds: {error!r}") from error
 
     def hang_up(self) -> None:
         """Cut all connections; requests and watches in other threads end with an `ApiError`."""
@@ -207,7 +215,7 @@ class RestApi:
         if answer.status >= 400:
             raise _refusal(answer.status, data, answer.headers)
         try:
-            found = orjson.loads(data) if data else {}
+            found = parsed(data) if data else {}
         except orjson.JSONDecodeError as error:
             raise ApiError(0, "Malformed", f"{path}: {error}") from error
         return cast("Object", found) if isinstance(found, dict) else {}
@@ -297,26 +305,25 @@ class _Sockets:
 def _versions(group: Mapping[str, Any]) -> Iterable[str]:
     """Versions of a group as ``apiVersion`` names them, the one that the server prefers first."""
     versions = (group["preferredVersion"], *group.get("versions", ()))
-    return dict.fromkeys(one["groupVersion"] for one in versions)
+    return dict.fromkeys(str(one["groupVersion"]) for one in versions)
 
 
 def _events(answer: urllib3.BaseHTTPResponse) -> Iterator[WatchEvent]:
     """Lines of a watch, one JSON object each."""
-    rest = b""
-    for chunk in answer.stream(CHUNK, decode_content=True):
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            if line.strip():
-                yield _event(line)
+    try:
+        for line in lines(answer.stream(CHUNK, decode_content=True)):
+            yield _event(line)
+    except LineTooLongError as error:
+        raise ApiError(0, "Malformed", f"a line of a watch: {error}") from error
 
 
 def _event(line: bytes) -> WatchEvent:
     try:
-        found = orjson.loads(line)
+        found = cast("Object", parsed(line))
         kind, value = found["type"], found["object"]
     except (orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise ApiError(0, "Malformed", f"a line of a watch: {error}") from error
-    if kind not in _KINDS or not isinstance(value, dict):
+    if not isinstance(kind, str) or kind not in _KINDS or not isinstance(value, dict):
         status = value if isinstance(value, dict) else {}
         code = status.get("code")
         raise ApiError(

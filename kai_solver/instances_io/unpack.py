@@ -1,6 +1,7 @@
 """Bytes of a file, unpacked under a limit: plain, gzip, zstd or zip, told apart by their first bytes."""
 
 import io
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -135,7 +136,10 @@ def _unzip(data: bytes, file: str, limits: Limits) -> list[Member]:
                 members.append(Member(f"{file}!{name}", content))
     except LimitExceededError:
         raise _too_large(file, limits) from None
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError):
+    except (
+        *(zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError),
+        *(ValueError, IndexError, OverflowError, struct.error),  # a directory that points outside of the file
+    ):
         raise _corrupt("zip", file) from None
     if not members:
         raise InputError("holds no JSON or YAML file", file=file, cure="A KAI snapshot holds one snapshot.json")

@@ -84,6 +84,12 @@ def test_a_flipped_byte_in_a_zip_is_called_corrupt(tmp_path: Path) -> None:
     assert "corrupt" in refused(tmp_path, bytes(data)).problem
 
 
+def test_a_zip_that_is_shorter_than_its_directory_says_is_called_corrupt(tmp_path: Path) -> None:
+    """Places are counted from the directory at its end, and come to lie before the beginning."""
+    whole = zipped(instance=MINIMAL)
+    assert "corrupt" in refused(tmp_path, whole[:4] + whole[5:]).problem
+
+
 def test_a_zip_without_json_or_yaml_is_refused(tmp_path: Path) -> None:
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
