@@ -17,9 +17,10 @@ SETS := instances/bench/sets
 BENCH_ARGS ?= --models default,fast --seeds 1..3
 TEST_ARGS ?=
 SOAK_MINUTES ?= 10
+FUZZ_MINUTES ?= 10
 PLANE := tests/cluster/plane
 
-.PHONY: help env run test test-cluster soak tools test-fast lint bench bench-scale bench-links bench-cluster bench-steady conformance docs docs-check manifests lock clean
+.PHONY: help env run test test-cluster soak fuzz tools test-fast lint bench bench-scale bench-links bench-cluster bench-steady conformance docs docs-check manifests lock clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -58,6 +59,10 @@ test-cluster: $(STAMP) ## All tests on a real control plane, two at a time (15 t
 soak: $(STAMP) ## Ten minutes of random work and random faults on a real control plane (SOAK_MINUTES=10; needs Go once)
 	-$(BIN)/python -m tests.support.gotools kubernetes kwok
 	KAI_SOLVER_SOAK_MINUTES=$(SOAK_MINUTES) $(BIN)/python -m pytest $(PLANE)/test_soak.py -n 0 -s $(TEST_ARGS)
+
+fuzz: $(STAMP) ## Ten minutes of hostile objects, files and answers, and of random clusters, with new seeds (FUZZ_MINUTES=10)
+	-$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/fuzz.txt
+	$(BIN)/python -m tests.fuzz --minutes $(FUZZ_MINUTES)
 
 tools: $(STAMP)
 	-$(BIN)/python -m tests.support.gotools helm kubeconform
@@ -98,6 +103,8 @@ lock: ## Pin the packages of pyproject.toml anew, with hashes (needs uv)
 	  --no-emit-index-url pyproject.toml --output-file requirements/runtime.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	  --no-emit-index-url --group dev --group docs --all-extras pyproject.toml --output-file requirements/dev.txt
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	  --no-emit-index-url --group fuzz --constraints requirements/dev.txt --output-file requirements/fuzz.txt
 	echo 'hatchling>=1.27' | uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	  --no-annotate --no-emit-index-url --constraints requirements/dev.txt - --output-file requirements/build.txt
 
