@@ -78,6 +78,7 @@ def _run(settings: "ControllerSettings", embedded: bool, seconds: float | None) 
     from kai_solver.controller.app import Controller
     from kai_solver.controller.logs import configure_logs
     from kai_solver.controller.rival import Rival
+    from kai_solver.controller.serving.limits import open_more_files
 
     if embedded:
         from kai_solver.cli.embedded import run_embedded
@@ -87,6 +88,7 @@ def _run(settings: "ControllerSettings", embedded: bool, seconds: float | None) 
 
     configure_logs(settings)
     gc.set_threshold(*_COLLECTED_AFTER)
+    open_more_files()
     api = connect(settings.kubeconfig, settings.context, connections=2 * settings.workers.writes + 32)
     if not settings.dry_run:
         Rival(api, settings).refuse()

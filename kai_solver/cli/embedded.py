@@ -58,7 +58,8 @@ class Watcher:
 
 def run_embedded(settings: ControllerSettings, seconds: float | None) -> Exit:
     """Run until interrupted, or for so many seconds."""
-    quiet = settings.model_copy(update={"metrics_bind_address": "", "health_bind_address": "", "log_level": "warning"})
+    nowhere = dict.fromkeys(("metrics_bind_address", "health_bind_address", "answers_bind_address"), "")
+    quiet = settings.model_copy(update=nowhere | {"log_level": "warning"})
     configure_logs(quiet.model_copy(update={"log_format": "console"}))
     api, watcher, console, demo = MemoryApi(), Watcher(), open_console(), Demo()
     replica = Controller(api, quiet, (watcher,))

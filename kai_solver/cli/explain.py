@@ -25,7 +25,11 @@ def explain(
         str | None, typer.Argument(help="Gang as namespace/name, or its name alone; none: every pending gang.")
     ] = None,
     server: Annotated[
-        str | None, typer.Option("--server", help="Ask a running controller about a pod: http://localhost:8081.")
+        str | None, typer.Option("--server", help="Ask a running controller about a pod: http://localhost:8082.")
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="With --server: file with the bearer token to show; none: the kubeconfig's."),
     ] = None,
     plan: Annotated[
         Path | None, typer.Option("--plan", help="Plan file to explain; none: the instance is solved first.")
@@ -49,12 +53,12 @@ def explain(
     Examples:
       kai-solver explain snapshot.zip team-a/train-7
       kai-solver explain cluster.yaml --plan plan.json --json
-      kai-solver explain team-a/train-7-0 --server http://localhost:8081
+      kai-solver explain team-a/train-7-0 --server http://localhost:8082
     """
     if server is not None:
         if gang is not None or plan is not None:
             raise InputError("with --server there is neither a gang nor a plan", cure="Name the pod alone")
-        return _ask(server, str(instance), as_json)
+        return _ask(server, str(instance), token_file, as_json)
     from kai_solver.cli.inputs import read_request
 
     request = read_request(instance, model, budget, actions, limit)
@@ -86,10 +90,10 @@ def _explained(request: "Request", gang: str | None, plan: Path | None, seed: in
         return [Explainer(request.loaded.snapshot, found, replan).explain(gang)]
 
 
-def _ask(server: str, pod: str, as_json: bool) -> Exit:
+def _ask(server: str, pod: str, token_file: Path | None, as_json: bool) -> Exit:
     from kai_solver.cli.served import ask, explanation_of
 
-    document = ask(server, pod)
+    document = ask(server, pod, token_file)
     if as_json:
         _print_json(document)
     else:

@@ -3,22 +3,32 @@
 import urllib.error
 import urllib.parse
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 import orjson
 from pydantic import TypeAdapter, ValidationError
 
+from kai_solver.cluster.rest import bearer_token
 from kai_solver.errors import InputError
 from kai_solver.explain import Explanation, QueueLine
 
 PATIENCE_S = 60.0
 """A large cluster is worked out anew for the first who asks about a decision."""
 
-FORWARD = "kubectl --namespace kai-solver port-forward deployment/kai-solver 8081"
+FORWARD = "kubectl --namespace kai-solver port-forward deployment/kai-solver 8082"
+_WITHOUT = (
+    "the kubeconfig holds no token (a certificate cannot be shown through port-forward): "
+    "kubectl create token ACCOUNT > FILE, then --token-file FILE"
+)
+_HERE = ("localhost", "127.0.0.1", "::1")
 
 
-def ask(server: str, pod: str) -> dict[str, Any]:
+def ask(server: str, pod: str, token_file: Path | None = None) -> dict[str, Any]:
     """The document of a pod, ``namespace/name`` or its name alone.
+
+    ``token_file`` holds the bearer token to show; without one it is that of the kubeconfig, which only this machine,
+    where ``port-forward`` listens, or a server over TLS gets to see.
 
     Raises
     ------
@@ -29,12 +39,17 @@ def ask(server: str, pod: str) -> dict[str, Any]:
     query = urllib.parse.urlencode({"namespace": namespace, "pod": name})
     address = f"{server.rstrip('/')}/explain?{query}"
     if urllib.parse.urlsplit(address).scheme not in ("http", "https"):
-        raise InputError(f"{server!r} is no address of a controller", cure="Write http://localhost:8081")
+        raise InputError(f"{server!r} is no address of a controller", cure="Write http://localhost:8082")
+    token = _token(server, token_file)
+    request = urllib.request.Request(address)  # noqa: S310 - the scheme is looked at
+    if token:
+        request.add_unredirected_header("Authorization", f"Bearer {token}")
     try:
-        with urllib.request.urlopen(address, timeout=PATIENCE_S) as answer:  # noqa: S310 - the scheme is looked at
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:  # noqa: S310 - the scheme is looked at
             return _document(answer.read(), server)
     except urllib.error.HTTPError as error:
-        raise InputError(error.read().decode(errors="replace").strip() or str(error)) from None
+        cure = _WITHOUT if error.code == 401 and not token else ""
+        raise InputError(error.read().decode(errors="replace").strip() or str(error), cure=cure) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
         cure = f"Make its health address reachable: {FORWARD}"
@@ -56,6 +71,16 @@ def explanation_of(document: dict[str, Any]) -> Explanation:
         raise InputError(
             f"the controller answers in another form: {error}", cure="Use the kai-solver of its version, or --json"
         ) from error
+
+
+def _token(server: str, token_file: Path | None) -> str:
+    if token_file is not None:
+        try:
+            return token_file.read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"cannot be read: {error}", file=str(token_file)) from error
+    parts = urllib.parse.urlsplit(server)
+    return bearer_token() if parts.scheme == "https" or parts.hostname in _HERE else ""
 
 
 def _document(body: bytes, server: str) -> dict[str, Any]:

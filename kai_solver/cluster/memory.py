@@ -46,6 +46,8 @@ class MemoryApi:
         self._closed = False
         self._cuts = 0
         self._objects: dict[Resource, dict[str, Object]] = {resource: {} for resource in served}
+        self.accounts: dict[str, frozenset[str]] = {}
+        """Tokens that are known, and the non-resource URLs that each may get; a token is its user's name as well."""
         self._history: deque[tuple[int, Resource, WatchEvent]] = deque(maxlen=KEPT_EVENTS)
 
     def install(self, resource: Resource) -> None:
@@ -99,6 +101,8 @@ class MemoryApi:
         """A new object, a binding or an eviction."""
         if subresource:
             return self._act(resource, namespace, body, subresource)
+        if resource in (resources.TOKEN_REVIEWS, resources.SUBJECT_ACCESS_REVIEWS):
+            return self._review(body["spec"])
         with self._lock:
             value: Object = {"apiVersion": resource.api_version, "kind": resource.kind, **copy.deepcopy(dict(body))}
             metadata = value.setdefault("metadata", {})
@@ -117,6 +121,14 @@ class MemoryApi:
             if resource == resources.EVENTS:
                 self._forget_events()
             return self._write("ADDED", resource, key, value)
+
+    def _review(self, spec: Mapping[str, Any]) -> Object:
+        """Who shows a token, or whether a user may get a non-resource URL."""
+        if "token" in spec:
+            is_known = spec["token"] in self.accounts
+            return {"status": {"authenticated": is_known, "user": {"username": spec["token"]} if is_known else {}}}
+        path = spec.get("nonResourceAttributes", {}).get("path")
+        return {"status": {"allowed": path in self.accounts.get(spec.get("user", ""), ())}}
 
     def _forget_events(self) -> None:
         """Servers keep events for an hour; here it is the newest that are kept."""

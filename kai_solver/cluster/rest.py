@@ -60,6 +60,19 @@ def connect(
     return RestApi(settings, user_agent)
 
 
+def bearer_token() -> str:
+    """The token by which the user of the current kubeconfig, or the pod's own account, is known; empty without one.
+
+    A command that the kubeconfig names for it is run, as ``kubectl`` does.
+    """
+    settings = client.Configuration()
+    try:
+        _load_default(settings)
+    except (config.ConfigException, OSError, TypeError, ValueError):
+        return ""
+    return str(settings.get_api_key_with_prefix("authorization") or "").removeprefix("Bearer ")
+
+
 def _load_default(settings: client.Configuration) -> None:
     """The pod's own account where there is one, as controllers expect; else the user's kubeconfig."""
     try:

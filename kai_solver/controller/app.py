@@ -14,7 +14,7 @@ from kai_solver.cluster.view import FIELDS, View
 from kai_solver.controller.admission.webhook import Webhook
 from kai_solver.controller.explaining import Explaining
 from kai_solver.controller.loop import Reporter, Scheduler
-from kai_solver.controller.server import Answer, Route, Server, download, metrics, probe
+from kai_solver.controller.serving import Answer, Callers, Limits, Route, Server, download, metrics, probe
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.controller.wiring import kube_settings, wire
 from kai_solver.kubeobjects import export_kai_snapshot
@@ -29,6 +29,9 @@ TELL_S = 5.0
 
 END_S = 20.0
 """When a graceful stop waits for the API server no longer, whatever is under way."""
+
+_LIMITS = Limits(threads=2, answer_s=600.0)
+"""A snapshot of a large cluster is tens of megabytes, and may come through a slow tunnel."""
 
 
 class Controller:
@@ -153,24 +156,44 @@ class Controller:
         return export_kai_snapshot(objects, kube_settings(self.settings))
 
     def _serve(self) -> list[Server]:
-        routes: dict[str, dict[str, Route]] = {}
-        routes.setdefault(self.settings.metrics_bind_address, {})["/metrics"] = metrics(self.metrics.registry)
-        routes.setdefault(self.settings.health_bind_address, {}).update(
-            {
-                "/healthz": probe(self.not_healthy),
-                "/readyz": probe(self.not_ready),
-                "/explain": self.explain,
-                "/get-snapshot": download("snapshot.zip", "application/zip", self.snapshot),
-            }
+        """A listener for each address: what clients do to one reaches no other."""
+        stated, callers = self.settings, Callers(self.api)
+        answers: dict[str, Route] = {
+            "/explain": self.explain,
+            "/get-snapshot": download("snapshot.zip", "application/zip", self.snapshot),
+        }
+        parts: tuple[tuple[str, str, dict[str, Route]], ...] = (
+            ("metrics", stated.metrics_bind_address, {"/metrics": metrics(self.metrics.registry)}),
+            (
+                "health",
+                stated.health_bind_address,
+                {"/healthz": probe(self.not_healthy), "/readyz": probe(self.not_ready)},
+            ),
+            ("answers", stated.answers_bind_address, answers),
         )
-        return [Server(address, found) for address, found in routes.items() if address]
+        names: dict[str, str] = {}
+        served: dict[str, dict[str, Route]] = {}
+        for name, address, routes in parts:
+            names.setdefault(address, name)
+            served.setdefault(address, {}).update(routes)
+        guarded = (*answers, "/metrics") if stated.metrics_authorization else answers
+        guards = dict.fromkeys(guarded, callers)
+        return [
+            Server(address, routes, guards=guards, limits=_LIMITS, note_drop=self._count_drops(names[address]))
+            for address, routes in served.items()
+            if address
+        ]
+
+    def _count_drops(self, listener: str) -> Callable[[str], None]:
+        return lambda reason: self.metrics.dropped_connections.labels(listener, reason).inc()
 
     def _make_webhook(self) -> Webhook | None:
         """Every replica serves it, whether it leads or not; a dry run must not refuse anything."""
         stated = self.settings
         if not stated.admission.enabled or stated.dry_run:
             return None
-        return Webhook(self.api, self._parts.known.store, stated, kube_settings(stated), self.metrics, self._clock)
+        read_by, note_drop = kube_settings(stated), self._count_drops("admission")
+        return Webhook(self.api, self._parts.known.store, stated, read_by, self.metrics, self._clock, note_drop)
 
     def _drain(self) -> None:
         """Let bindings under way end, and another replica begin: what was half done is finished, nothing new begins.

@@ -11,7 +11,7 @@ from kai_solver.cluster.binding import GangBound
 from kai_solver.cluster.resources import PODS
 from kai_solver.cluster.store import Store
 from kai_solver.controller.loop import Cycle, Evicted
-from kai_solver.controller.server import Answer
+from kai_solver.controller.serving import Answer
 from kai_solver.explain import Explainer
 from kai_solver.kubeobjects import KubeSettings
 from kai_solver.kubeobjects.raw import parse_time_s

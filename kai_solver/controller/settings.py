@@ -181,8 +181,15 @@ class ControllerSettings(BaseSettings):
     kubeconfig: str = Field(default="", description="File of the cluster's address; empty: the pod's own account.")
     context: str = Field(default="", description="Context in the kubeconfig; empty: the current one.")
     metrics_bind_address: str = Field(default=":8080", description="Where /metrics is served; empty: nowhere.")
+    metrics_authorization: bool = Field(
+        default=False, description="Serve /metrics only to callers that the API server allows to get it, as /explain."
+    )
     health_bind_address: str = Field(
-        default=":8081", description="Where /healthz, /readyz, /explain and /get-snapshot are served; empty: nowhere."
+        default=":8081", description="Where /healthz and /readyz are served, to everybody; empty: nowhere."
+    )
+    answers_bind_address: str = Field(
+        default="127.0.0.1:8082",
+        description="Where /explain and /get-snapshot are served, to callers that RBAC allows to; empty: nowhere.",
     )
     stuck_after: Seconds = Field(
         default=60.0, description="A loop that does not move for so long, over its budget, is not healthy any more."

@@ -124,6 +124,12 @@ class Metrics:
             "solver_admission_reviews", "Admission reviews, by what became of them.", "kind", "operation", "outcome"
         )
         self.admission_seconds = self._histogram("solver_admission_seconds", "Time of an admission review.", _SECONDS)
+        self.dropped_connections = self._counter(
+            "solver_connections_dropped",
+            "Connections ended by us: an overdue head, body or answer, full, or too many bytes.",
+            "listener",
+            "reason",
+        )
         self.leader = self._gauge("solver_leader", "1 where this process leads.")
         self.beside_kai = self._gauge("solver_beside_kai", "1 where KAI's own scheduler is at work on the same pods.")
         self.loop_alive = self._gauge("solver_loop_timestamp_seconds", "When the loop last moved, cycle or not.")

@@ -19,6 +19,7 @@ QUICK: dict[str, Any] = {
     "settle": 0.01,
     "metrics_bind_address": "",
     "health_bind_address": "",
+    "answers_bind_address": "",
 }
 """The Lease lives as long as it does when installed, and decisions have time: a machine may stand still for seconds."""
 

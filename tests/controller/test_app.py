@@ -212,20 +212,38 @@ def test_a_dry_run_needs_no_lease_and_writes_nothing() -> None:
 
 def test_probes_metrics_and_snapshot_are_served() -> None:
     api = cluster()
+    api.accounts["operator"] = frozenset({"/get-snapshot"})
     pod(api, "p")
-    (port,) = free_ports(1)
-    address = f"127.0.0.1:{port}"
-    with running(api, health_bind_address=address, metrics_bind_address=address):
+    health, answers = (f"127.0.0.1:{port}" for port in free_ports(2))
+    stated = {"health_bind_address": health, "metrics_bind_address": health, "answers_bind_address": answers}
+    with running(api, **stated):
         until(lambda: bound(api) == {"p"})
 
-        def get(path: str) -> urllib3.BaseHTTPResponse:
-            return urllib3.request("GET", f"http://{address}{path}", retries=False)
+        def get(path: str, address: str = health, token: str = "") -> urllib3.BaseHTTPResponse:
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            return urllib3.request("GET", f"http://{address}{path}", headers=headers, retries=False)
 
         assert get("/healthz").status == get("/readyz").status == 200
         assert b"kai_solver_leader 1.0" in get("/metrics").data
-        archive = zipfile.ZipFile(io.BytesIO(get("/get-snapshot").data))
+        assert get("/get-snapshot").status == 404, "probes and answers are listeners of their own"
+        assert get("/get-snapshot", answers).status == 401
+        assert get("/get-snapshot", answers, "somebody").status == 401
+        assert get("/explain", answers, "operator").status == 403
+        archive = zipfile.ZipFile(io.BytesIO(get("/get-snapshot", answers, "operator").data))
         members = json.loads(archive.read("snapshot.json"))["rawObjects"]
         assert [item["metadata"]["name"] for item in members["pods"]] == ["p"]
+
+
+def test_metrics_are_open_unless_told_otherwise() -> None:
+    api = cluster()
+    api.accounts["prometheus"] = frozenset({"/metrics"})
+    (port,) = free_ports(1)
+    address = f"127.0.0.1:{port}"
+    with running(api, metrics_bind_address=address, metrics_authorization=True) as replica:
+        until(lambda: not replica.not_ready())
+        url, shown = f"http://{address}/metrics", {"Authorization": "Bearer prometheus"}
+        assert urllib3.request("GET", url, retries=False).status == 401
+        assert b"kai_solver_leader" in urllib3.request("GET", url, headers=shown, retries=False).data
 
 
 def test_admission_is_served_by_every_replica_but_not_in_a_dry_run() -> None:

@@ -89,7 +89,12 @@ def test_a_finished_job_takes_its_pods_and_pod_group_with_it() -> None:
 
 def test_work_comes_and_goes_and_nothing_is_promised_twice() -> None:
     api = MemoryApi()
-    stated: dict[str, Any] = {"metrics_bind_address": "", "health_bind_address": "", "leadership": {"enabled": False}}
+    stated: dict[str, Any] = {
+        "metrics_bind_address": "",
+        "health_bind_address": "",
+        "answers_bind_address": "",
+        "leadership": {"enabled": False},
+    }
     settings = ControllerSettings(model="greedy-only", period=0.1, log_level="error", **stated)
     replica, auditor = Controller(api, settings), Auditor(api)
     threads = start(api, replica.stop, Demo(nodes=3, every_s=0.2, teams=(("a", 8), ("b", 8), ("c", 8))))

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -10,6 +11,7 @@ import urllib3
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
+from kai_solver.cli import served
 from kai_solver.cli.app import app
 from kai_solver.cli.served import explanation_of
 from kai_solver.cluster.lease import Lease
@@ -22,6 +24,21 @@ from kai_solver.explain import Explainer
 from tests.cluster.plane.plane import free_ports
 from tests.controller.replicas import QUICK, bound, cluster, pod, running, until
 
+TOKEN = "an operator"  # noqa: S105
+SHOWN = {"Authorization": f"Bearer {TOKEN}"}
+
+
+@pytest.fixture(autouse=True)
+def kubeconfig(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's kubeconfig has a token."""
+    monkeypatch.setattr(served, "bearer_token", lambda: TOKEN)
+
+
+def known(api: MemoryApi) -> MemoryApi:
+    """One caller may get explanations."""
+    api.accounts[TOKEN] = frozenset({"/explain"})
+    return api
+
 
 class Asked:
     """A controller with one pod that runs and one that asks for more than the node has."""
@@ -30,7 +47,7 @@ class Asked:
         self.api, self.replica, self.server = api, replica, server
 
     def get(self, query: str) -> urllib3.BaseHTTPResponse:
-        return urllib3.request("GET", f"{self.server}/explain{query}", retries=False)
+        return urllib3.request("GET", f"{self.server}/explain{query}", headers=SHOWN, retries=False)
 
     def says(self, query: str) -> tuple[int, str]:
         answer = self.get(query)
@@ -39,10 +56,10 @@ class Asked:
 
 @pytest.fixture
 def asked() -> Iterator[Asked]:
-    api, (port,) = cluster(), free_ports(1)
+    api, (port,) = known(cluster()), free_ports(1)
     pod(api, "runs")
     pod(api, "waits", gpus=9)
-    with capture_logs(), running(api, health_bind_address=f"127.0.0.1:{port}") as replica:
+    with capture_logs(), running(api, answers_bind_address=f"127.0.0.1:{port}") as replica:
         found = Asked(api, replica, f"http://127.0.0.1:{port}")
         until(lambda: bound(api) == {"runs"} and found.says("?pod=waits")[0] == 200)
         yield found
@@ -66,10 +83,10 @@ def test_who_runs_is_explained_too(asked: Asked) -> None:
 
 def test_the_link_that_limits_who_is_placed_is_told() -> None:
     """The node's annotation says how its GPUs are linked."""
-    api, (port,) = cluster(), free_ports(1)
+    api, (port,) = known(cluster()), free_ports(1)
     api.patch(NODES, "", "a", {"metadata": {"annotations": {"kai-solver/gpu-topology": "dgx1-v100-8"}}})
     pod(api, "pair", gpus=2)
-    with capture_logs(), running(api, health_bind_address=f"127.0.0.1:{port}") as replica:
+    with capture_logs(), running(api, answers_bind_address=f"127.0.0.1:{port}") as replica:
         asked = Asked(api, replica, f"http://127.0.0.1:{port}")
 
         until(lambda: bound(api) == {"pair"} and asked.says("?pod=pair")[0] == 200)
@@ -170,6 +187,35 @@ def test_what_is_wrong_is_one_line_and_exit_code_2(asked: Asked, words: list[str
     assert done.exit_code == 2
     assert problem in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_token_comes_from_a_file_or_the_kubeconfig_and_goes_nowhere_else(
+    asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\n")
+    monkeypatch.setattr(served, "bearer_token", lambda: "nobody's")
+    refused = run("n/waits", "--server", asked.server)
+    assert (refused.exit_code, refused.stderr.count("does not know this token")) == (2, 1)
+    assert run("n/waits", "--server", asked.server, "--token-file", str(file)).exit_code == 0
+    assert "missing" in run("n/waits", "--server", asked.server, "--token-file", str(tmp_path / "missing")).stderr
+    monkeypatch.setattr(served, "bearer_token", lambda: "")
+    assert "--token-file FILE" in " ".join(run("n/waits", "--server", asked.server).stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("server", "token"),
+    [
+        ("http://localhost:8082", TOKEN),
+        ("http://127.0.0.1:8082", TOKEN),
+        ("http://[::1]:8082", TOKEN),
+        ("https://kai.example.org", TOKEN),
+        ("http://kai.example.org", ""),
+        ("http://localhost.example.org", ""),
+    ],
+)
+def test_the_users_token_is_sent_in_clear_to_this_machine_alone(server: str, token: str) -> None:
+    assert served._token(server, None) == token
 
 
 @pytest.mark.parametrize("document", [{}, {"queues": [{}]}, {"queues": [], "gang": "g", "state": "nonsense"}])

@@ -29,6 +29,10 @@ NOT_ADMITTING = {"settings.admission.enabled": "false"}
 BOTH_WAYS = {"shards": '[{"nodePool": ""}, {"nodePool": "b", "settings": {"binding": "bindrequest"}}]'}
 
 
+ASKED = ("tokenreviews", "subjectaccessreviews")
+"""Made, as the API has it, to ask something; nothing is kept of them."""
+
+
 def kind(objects: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
     return [found for found in objects if found["kind"] == name]
 
@@ -119,7 +123,8 @@ def test_kais_leases_are_looked_at_by_name_alone(render: Render) -> None:
 def test_who_only_looks_on_may_change_nothing(render: Render) -> None:
     objects = render(**{"settings.dry_run": "true"})
     roles = kind(objects, "ClusterRole") + kind(objects, "Role")
-    verbs = {verb for role in roles for rule in role["rules"] for verb in rule["verbs"]}
+    granted = [rule for role in roles for rule in role["rules"] if "apiGroups" in rule]
+    verbs = {verb for rule in granted for verb in rule["verbs"] if rule["resources"][0] not in ASKED}
     assert verbs == {"list", "watch"}
     one_acts = '[{"nodePool": ""}, {"nodePool": "b", "settings": {"dry_run": false}}]'
     roles = kind(render(**{"settings.dry_run": "true", "shards": one_acts}), "ClusterRole")
@@ -128,7 +133,8 @@ def test_who_only_looks_on_may_change_nothing(render: Render) -> None:
 
 def test_the_rights_are_those_of_the_files(render: Render) -> None:
     objects = render(**BOTH_WAYS)
-    roles = [found for found in kind(objects, "ClusterRole") if not found["metadata"]["name"].endswith("-beside-kai")]
+    others = ("-beside-kai", "-read-answers", "-read-metrics")
+    roles = [found for found in kind(objects, "ClusterRole") if not found["metadata"]["name"].endswith(others)]
     files = {path.stem: yaml.safe_load(path.read_text()) for path in (CHART / "files" / "rbac").glob("*.yaml")}
     found = {role["metadata"]["name"].removeprefix("kai-solver-"): role["rules"] for role in roles}
     own = [role for role in kind(objects, "Role") if not role["metadata"]["name"].endswith("-reservation-pods")]
@@ -145,6 +151,33 @@ def test_the_rights_are_those_of_the_files(render: Render) -> None:
 
 def verbs(rules: list[dict[str, Any]]) -> list[Any]:
     return [(rule["apiGroups"], rule["resources"], rule["verbs"]) for rule in rules]
+
+
+def test_readers_get_answers_or_metrics_and_are_nobody_until_bound(render: Render) -> None:
+    objects = render()
+    rules = {role["metadata"]["name"]: role["rules"] for role in kind(objects, "ClusterRole")}
+    assert rules["kai-solver-read-answers"] == [{"nonResourceURLs": ["/explain", "/get-snapshot"], "verbs": ["get"]}]
+    assert rules["kai-solver-read-metrics"] == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+    bound = {binding["roleRef"]["name"] for binding in kind(objects, "ClusterRoleBinding")}
+    assert not {name for name in bound if "-read-" in name}
+
+
+def test_callers_are_reviewed_where_something_is_guarded(render: Render) -> None:
+    def reviews(**values: str) -> bool:
+        return "kai-solver-callers" in {role["metadata"]["name"] for role in kind(render(**values), "ClusterRole")}
+
+    assert reviews()
+    assert not reviews(**{"settings.answers_bind_address": '""'})
+    assert reviews(**{"settings.answers_bind_address": '""', "settings.metrics_authorization": "true"})
+
+
+def test_prometheus_shows_its_token_where_metrics_are_guarded(render: Render) -> None:
+    def shown(**values: str) -> bool:
+        (monitor,) = kind(render(**{"serviceMonitor.enabled": "true", **values}), "ServiceMonitor")
+        return "bearerTokenFile" in monitor["spec"]["endpoints"][0]
+
+    assert not shown()
+    assert shown(**{"settings.metrics_authorization": "true"})
 
 
 def test_what_has_a_name_is_granted_by_name(render: Render) -> None:

@@ -9,7 +9,7 @@ import orjson
 
 from kai_solver.cluster.api import Object
 from kai_solver.controller.admission.verdict import FINE, Verdict
-from kai_solver.controller.server import Answer
+from kai_solver.controller.serving import Answer
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects.raw import Raw
 

@@ -21,7 +21,7 @@ from kai_solver.controller.admission.queues import deletion_verdict, queue_verdi
 from kai_solver.controller.admission.review import Asked, Decision, answered
 from kai_solver.controller.admission.topologies import topology_verdict
 from kai_solver.controller.admission.verdict import FINE, Verdict, warn
-from kai_solver.controller.server import Answer, Server
+from kai_solver.controller.serving import Answer, Server
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.errors import InputError, KaiSolverError
 from kai_solver.kubeobjects import KubeSettings
@@ -145,6 +145,7 @@ class Webhook:
         kube: KubeSettings,
         metrics: Metrics,
         clock: Callable[[], float] = time.time,
+        note_drop: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._api = api
         self._settings = settings
@@ -157,7 +158,7 @@ class Webhook:
         self._problem = "no certificate yet"
         self._stop = threading.Event()
         posts = {"/validate": self._route(self._judge.validate), "/mutate": self._route(self._judge.mutate)}
-        self.server = Server(settings.admission.bind_address, {}, posts, self._tls)
+        self.server = Server(settings.admission.bind_address, {}, posts, tls=self._tls, note_drop=note_drop)
         self._thread = threading.Thread(target=self._keep, name="certificate", daemon=True)
         self._thread.start()
 

@@ -277,12 +277,14 @@ class Replica:
 
     component: Component
     health: str
+    answers_at: str
 
     @classmethod
     def make(cls, name: str, kubeconfig: Path, folder: Path, settings: Mapping[str, Any]) -> "Replica":
         """Write its settings; it is not started yet."""
-        health, metrics = free_ports(2)
+        health, metrics, answers = free_ports(3)
         stated = {
+            "answers_bind_address": f"127.0.0.1:{answers}",
             "health_bind_address": f"127.0.0.1:{health}",
             "metrics_bind_address": f"127.0.0.1:{metrics}",
             "budget": "1s",
@@ -293,7 +295,8 @@ class Replica:
         file.write_text(yaml.safe_dump(stated))
         words = ["-m", "kai_solver", "controller", "--kubeconfig", str(kubeconfig), "--config", str(file)]
         env = {"PYTHONPATH": str(ROOT)}
-        return cls(Component(name, [sys.executable, *words], folder, env), f"127.0.0.1:{health}")
+        component = Component(name, [sys.executable, *words], folder, env)
+        return cls(component, f"127.0.0.1:{health}", f"127.0.0.1:{answers}")
 
     def start(self) -> None:
         """Start, and wait until it has seen the cluster."""
@@ -321,9 +324,10 @@ class Replica:
         return any(one["metadata"]["name"] == node and one["spec"].get("unschedulable") for one in nodes)
 
     def _get(self, path: str) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection(self.health, timeout=30)
+        is_open = path in ("/healthz", "/readyz")
+        connection = http.client.HTTPConnection(self.health if is_open else self.answers_at, timeout=30)
         try:
-            connection.request("GET", path)
+            connection.request("GET", path, headers={} if is_open else {"Authorization": f"Bearer {ADMIN}"})
             answer = connection.getresponse()
             return answer.status, answer.read()
         finally:

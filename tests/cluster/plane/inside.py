@@ -12,7 +12,8 @@ from kai_solver.controller.settings import ControllerSettings
 from tests.cluster.plane.cluster import Cluster
 from tests.cluster.plane.plane import OURS, wait_for
 
-QUIET: dict[str, Any] = {"metrics_bind_address": "", "health_bind_address": "", "log_level": "error"}
+NOWHERE = dict.fromkeys(("metrics_bind_address", "health_bind_address", "answers_bind_address"), "")
+QUIET: dict[str, Any] = {**NOWHERE, "log_level": "error"}
 
 
 @contextmanager

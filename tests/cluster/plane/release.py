@@ -63,12 +63,22 @@ class Release:
         for replica in self.processes:
             replica.component.stop()
 
-    def token(self) -> str:
-        """A token of the account that the chart made."""
+    def token(self, account: str = "") -> str:
+        """A token of an account in the namespace: by default of the one that the chart made."""
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-        metadata = {"name": f"{self.name}-kai-solver"}
+        metadata = {"name": account or f"{self.name}-kai-solver"}
         made = self.plane.api.create(ACCOUNTS, self.space, body | {"metadata": metadata}, subresource="token")
         return str(made["status"]["token"])
+
+    def reader(self, name: str) -> str:
+        """A token of a new account that the chart's role for readers is bound to."""
+        self.plane.api.create(ACCOUNTS, self.space, {"metadata": {"name": name}})
+        subject = {"kind": "ServiceAccount", "name": name, "namespace": self.space}
+        group = "rbac.authorization.k8s.io"
+        role = {"apiGroup": group, "kind": "ClusterRole", "name": f"{self.space}-{self.name}-kai-solver-read-answers"}
+        bindings = Resource(group, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
+        self.plane.api.create(bindings, "", {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]})
+        return self.token(name)
 
     def settings(self) -> dict[str, str]:
         """Text of the settings file of each shard, by the name of its Deployment."""
@@ -85,15 +95,16 @@ class Release:
         kubeconfig = self.plane.write_kubeconfig(f"{self.space}-{name}", self.token())
         file = cluster.folder / f"{self.space}-{name}.yaml"
         file.write_text(self.settings()[name])
-        health, metrics = free_ports(2)
+        health, metrics, answers = free_ports(3)
         env = {
             "PYTHONPATH": str(ROOT),
             "KAI_SOLVER_HEALTH_BIND_ADDRESS": f"127.0.0.1:{health}",
+            "KAI_SOLVER_ANSWERS_BIND_ADDRESS": f"127.0.0.1:{answers}",
             "KAI_SOLVER_METRICS_BIND_ADDRESS": f"127.0.0.1:{metrics}",
         }
         words = ["-m", "kai_solver", "controller", "--kubeconfig", str(kubeconfig), "--config", str(file)]
         component = Component(f"{self.space}-{name}", [sys.executable, *words], cluster.folder, env)
-        found = Replica(component, f"127.0.0.1:{health}")
+        found = Replica(component, f"127.0.0.1:{health}", f"127.0.0.1:{answers}")
         cluster.replicas.append(found)
         self.processes.append(found)
         return found

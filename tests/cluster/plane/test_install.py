@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from kai_solver.cli.app import app
 from kai_solver.cluster.api import ApiError, Object
@@ -50,7 +50,16 @@ def test_the_rights_of_the_chart_suffice(make_cluster: Make) -> None:
         cluster.wait_bound(4, "gang")
         cluster.pod("too-big", "lender", 5)
         wait_for("it is told why it waits", lambda: "GPU" in why(api.get(PODS, SPACE, "too-big")))
-        asked = CliRunner().invoke(app, ["explain", f"{SPACE}/too-big", "--server", f"http://{replica.health}"])
+
+        def explained(token: str) -> Result:
+            file = cluster.folder / "token"
+            file.write_text(token)
+            words = ["--server", f"http://{replica.answers_at}", "--token-file", str(file)]
+            return CliRunner().invoke(app, ["explain", f"{SPACE}/too-big", *words])
+
+        assert "does not know this token" in explained("made up").stderr
+        assert "may not get /explain" in explained(release.token()).stderr
+        asked = explained(release.reader("alice"))
         assert asked.exit_code == 0, asked.output
         assert "pending in queue lender" in asked.output
         wait_for("so is who is misplaced", lambda: "scheduler's own" in why(api.get(PODS, "rights", "misplaced")))

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,10 @@ import urllib3
 
 from kai_solver.cluster.api import ApiError
 from kai_solver.cluster.resources import MUTATING_WEBHOOKS, RUNTIME_CLASSES, SECRETS, VALIDATING_WEBHOOKS
-from kai_solver.controller import server as serving
 from kai_solver.controller.admission import webhook as room
 from kai_solver.controller.admission.certificates import make_bundle
 from kai_solver.controller.admission.webhook import Webhook
+from kai_solver.controller.serving import Limits, Server
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.kubeobjects import KubeSettings
 from kai_solver.metrics import Metrics
@@ -211,15 +212,15 @@ def test_whoever_connects_and_says_nothing_keeps_nobody_waiting(configured: Any,
 def test_silence_and_nonsense_are_hung_up_on(
     configured: Any, make_pod: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    limited = partial(Server, limits=Limits(head_s=0.2))
+    monkeypatch.setattr(room, "Server", limited)
     with serving_for(configured) as webhook:
-        with monkeypatch.context() as patch:
-            patch.setattr(serving._Handler, "timeout", 0.2)
-            for greeting in (b"", b"GET / HTTP/1.1\r\n\r\n"):
-                with socket.create_connection(("127.0.0.1", webhook.server.port), timeout=10) as line:
-                    line.sendall(greeting)
-                    with suppress(ConnectionError):
-                        while line.recv(1000):
-                            pass
+        for greeting in (b"", b"GET / HTTP/1.1\r\n\r\n"):
+            with socket.create_connection(("127.0.0.1", webhook.server.port), timeout=10) as line:
+                line.sendall(greeting)
+                with suppress(ConnectionError):
+                    while line.recv(1000):
+                        pass
         assert ask(webhook, trusted(configured), "/validate", PODS, object=make_pod())["allowed"]
 
 

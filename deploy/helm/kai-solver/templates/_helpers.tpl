@@ -99,6 +99,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- end -}}
 {{- end -}}
 
+{{/* Whether any shard asks the API server who may read its answers or metrics. */}}
+{{- define "kai-solver.guards" -}}
+{{- range .Values.shards -}}
+{{- $stated := mergeOverwrite (deepCopy $.Values.settings) (.settings | default dict) -}}
+{{- if or $stated.answers_bind_address $stated.metrics_authorization -}}yes{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "kai-solver.port" -}}
 {{- regexFind "[0-9]+$" . -}}
 {{- end -}}

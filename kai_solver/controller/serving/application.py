@@ -1,0 +1,175 @@
+"""Routes as an ASGI application: bodies are read within limits, handlers run in threads whose number is limited."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from typing import TypeVar
+from urllib.parse import parse_qsl
+
+import structlog
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route as Path
+
+from kai_solver.controller.serving.answers import Answer, Guard, PostRoute, Route
+from kai_solver.controller.serving.limits import Limits
+from kai_solver.controller.serving.listener import Connection, Stage
+from kai_solver.errors import KaiSolverError
+
+_LOG = structlog.get_logger(__name__)
+
+PIECE = 64 << 10
+"""Bytes of an answer that are handed over at one time: no more of it is copied for a client that reads slowly."""
+
+Result = TypeVar("Result")
+
+
+class Application:
+    """Answers requests of one listener.
+
+    Parameters
+    ----------
+    routes, posts
+        What is answered to GET and to POST, by path.
+    guards
+        Who may ask, by path; the rest is open to everybody.
+    """
+
+    def __init__(
+        self,
+        routes: Mapping[str, Route],
+        posts: Mapping[str, PostRoute],
+        guards: Mapping[str, Guard],
+        limits: Limits,
+    ) -> None:
+        self._guards = guards
+        self._limits = limits
+        self._threads = asyncio.Semaphore(limits.threads)
+        self._large = asyncio.Semaphore(1)
+        self._paths = " ".join(sorted({*routes, *posts}))
+        gets = [Path(path, self._get(path, route)) for path, route in routes.items()]
+        others = [Path(path, self._post(route), methods=["POST"]) for path, route in posts.items()]
+        handlers = {404: self._refused, 405: self._refused}
+        self.asgi = Starlette(routes=[*gets, *others], exception_handlers=handlers)
+        self.asgi.router.redirect_slashes = False
+
+    def _get(self, path: str, route: Route) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            query = dict(parse_qsl(request.url.query))
+            authorization = request.headers.get("authorization", "")
+            guard = self._guards.get(path)
+
+            def work() -> Answer:
+                refusal = guard(path, authorization) if guard is not None else None
+                return refusal or route(query)
+
+            return await self._worked(request, work)
+
+        return answer
+
+    def _post(self, route: PostRoute) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            problem = self._unreadable(request)
+            if problem is not None:
+                return _response(request, problem, closes=True)
+            connection = _connection(request)
+            connection.enter(Stage.BODY)
+            try:
+                async for part in request.stream():
+                    connection.parts.append(part)
+            except ClientDisconnect:
+                return Response(status_code=400)  # to nobody
+            connection.enter(Stage.QUEUE)
+            if connection.held <= self._limits.large_bytes:
+                return await self._worked(request, lambda: route(b"".join(connection.parts)))
+            async with self._large:
+                return await self._worked(request, lambda: route(b"".join(connection.parts)))
+
+        return answer
+
+    def _unreadable(self, request: Request) -> Answer | None:
+        """What is wrong with a body before it is read."""
+        length = request.headers.get("content-length")
+        if length is None:
+            return Answer(411, b"Content-Length is missing\n")
+        if int(length) > self._limits.body_bytes:  # h11 lets decimal numbers through, and nothing else
+            return Answer(413, f"more than {self._limits.body_bytes} bytes\n".encode())
+        return None
+
+    async def _worked(self, request: Request, work: Callable[[], Answer]) -> Response:
+        """The answer of a handler; a failure of ours is a 500, and never ends the server."""
+        connection = _connection(request)
+        connection.enter(Stage.QUEUE)
+        async with self._threads:
+            if connection.is_dropped:
+                return Response(status_code=503)  # to nobody
+            connection.enter(Stage.WORK)
+            try:
+                answer = await _in_thread(work)
+            except KaiSolverError as error:
+                answer = Answer(500, f"{error}\n".encode())
+            except Exception:
+                _LOG.exception("answering failed", path=request.url.path)
+                answer = Answer(500, b"internal error\n")
+            finally:
+                connection.release()
+                connection.enter(Stage.ANSWER)
+        _LOG.debug("http", client=connection.client, method=request.method, path=request.url.path, status=answer.status)
+        return _response(request, answer)
+
+    async def _refused(self, request: Request, error: Exception) -> Response:
+        """A path that is none of ours, or a method that it has not."""
+        _connection(request).enter(Stage.ANSWER)
+        status = error.status_code if isinstance(error, HTTPException) else 404
+        return _response(request, Answer(status, f"there is: {self._paths}\n".encode()), closes=True)
+
+
+def _connection(request: Request) -> Connection:
+    found: Connection = request.state.connection
+    return found
+
+
+def _response(request: Request, answer: Answer, *, closes: bool = False) -> Response:
+    """``closes``: what comes after this on the connection, the rest of a body for one, is not read."""
+    headers = {"Content-Type": answer.content, "Content-Length": str(len(answer.body))}
+    if answer.name:
+        headers["Content-Disposition"] = f'attachment; filename="{answer.name}"'
+    if answer.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    if closes:
+        headers["Connection"] = "close"
+    if len(answer.body) <= PIECE or request.method == "HEAD":
+        return Response(answer.body, answer.status, headers)
+    pieces = (answer.body[start : start + PIECE] for start in range(0, len(answer.body), PIECE))
+    return StreamingResponse(_each(pieces), answer.status, headers)
+
+
+async def _each(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece
+
+
+async def _in_thread(work: Callable[[], Result]) -> Result:
+    """What ``work`` returns or raises, of a thread that never keeps the process from ending, as those of a pool do."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Result] = loop.create_future()
+
+    def finish(result: Result | None, error: BaseException | None) -> None:
+        if not done.done():  # the server closes, and nobody waits any more
+            done.set_exception(error) if error is not None else done.set_result(result)  # type: ignore[arg-type]
+
+    def run() -> None:
+        result, failure = None, None
+        try:
+            result = work()
+        except BaseException as error:
+            failure = error
+        try:
+            loop.call_soon_threadsafe(finish, result, failure)
+        except RuntimeError:
+            _LOG.debug("an answer came after the server closed")
+
+    threading.Thread(target=run, name="http-handler", daemon=True).start()
+    return await done

@@ -1,0 +1,66 @@
+"""What clients of one listener may use, all together and each."""
+
+import resource
+from dataclasses import dataclass, replace
+
+FEW_FILES = 8
+"""A listener takes at most one of so many files that the process may open: connections to the API server are some."""
+
+MANY_FILES = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of one listener.
+
+    Parameters
+    ----------
+    connections
+        Open at one time, counted from the accept on. An open TLS connection costs 32 KiB, a plain one 5 KiB
+        (22 November 2026, with `listener.TLS_BUFFER`).
+    grace_s
+        For so long a connection is kept though others wait for its place.
+    waiting_bytes
+        Bytes of requests that are not whole yet, or wait for a thread, in total. Where they are more, the connection
+        is dropped whose bytes times seconds are the most: what is large or slow never keeps out what is neither.
+    head_bytes, body_bytes
+        Of one request. An admission review has an object before and after its change; neither can be over 3 MiB.
+    large_bytes
+        Bodies over this are handled one at a time.
+    head_s
+        From the accept, or the first byte of a further request, to the end of the head; a TLS handshake included.
+    body_s
+        From the end of the head to the end of the body.
+    answer_s
+        From the first byte of the answer to its last.
+    idle_s
+        Between an answer and the next request; an API server keeps connections for 90 s.
+    threads
+        Requests that are handled at one time.
+    """
+
+    connections: int = 1536
+    grace_s: float = 0.5
+    waiting_bytes: int = 16 << 20
+    head_bytes: int = 16 << 10
+    body_bytes: int = 8 << 20
+    large_bytes: int = 256 << 10
+    head_s: float = 5.0
+    body_s: float = 10.0
+    answer_s: float = 60.0
+    idle_s: float = 100.0
+    threads: int = 8
+
+    def affordable(self) -> "Limits":
+        """The same, with no more connections than the process has files for."""
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        most = files // FEW_FILES if files != resource.RLIM_INFINITY else self.connections
+        return replace(self, connections=min(self.connections, max(8, most)))
+
+
+def open_more_files() -> None:
+    """Raise the limit of open files as far as the process may, as Go programs do, and as far as can be of use."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MANY_FILES if hard == resource.RLIM_INFINITY else min(hard, MANY_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
