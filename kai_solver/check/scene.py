@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
-from kai_solver.domain import Bind, Eviction, Gang, Move, Node, Plan, Pod, Rung, Snapshot
+from kai_solver.domain import Bind, Eviction, Gang, Move, Node, Plan, Pod, Rung, Snapshot, with_moves
 from kai_solver.units import GPU, Vector
 
 Entry = TypeVar("Entry", Bind, Move, Eviction)
@@ -143,6 +143,7 @@ def demand(pod: Pod, node: Node) -> Vector:
 
 def set_scene(snapshot: Snapshot, plan: Plan) -> Scene:
     """Index snapshot and plan. Does not judge: plan entries that name nothing are left to ``form``."""
+    snapshot = with_moves(snapshot)
     nodes = {node.name: node for node in snapshot.nodes}
     gangs = {gang.key: gang for gang in snapshot.gangs}
     named = {bind.node for bind in plan.binds} | {eviction.node for eviction in plan.evictions}

@@ -42,6 +42,7 @@ from kai_solver.domain.model import (
     StageSpec,
     UsualPod,
 )
+from kai_solver.domain.moving import is_moving, with_moves
 from kai_solver.domain.numa import Container, NumaPolicy, NumaScope, NumaTopology, NumaZone, ZoneShare
 from kai_solver.domain.placement import NO_PLACEMENT, Placement, Strategy, inherited
 from kai_solver.domain.plan import (
@@ -146,6 +147,7 @@ __all__ = [
     "has_gpus",
     "implied_terms",
     "inherited",
+    "is_moving",
     "is_of_gpus",
     "names_gpus",
     "object_of",
@@ -153,4 +155,5 @@ __all__ = [
     "parts_of_gpus",
     "stated_for",
     "still_needed",
+    "with_moves",
 ]

@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kai_solver.domain import Proof, Rung
 from kai_solver.greedy.caps import costs_too_much, over_capacity
 from kai_solver.greedy.chunks import Chunk, Part
@@ -13,6 +16,8 @@ from kai_solver.greedy.refused import Refused
 from kai_solver.greedy.runs import Runs
 from kai_solver.greedy.shortage import shortage
 from kai_solver.greedy.signature import Signature
+
+BoolArray = NDArray[np.bool_]
 
 MOST_CHOICES = 16
 """Subgroups of a gang that are left out in turn where the first choice of subgroups finds no places."""
@@ -134,8 +139,26 @@ class Allocation:
         turns = self.course.turns(promised)
         while (turn := turns.pop()) is not None:
             chunk = turn[1]
-            if over_capacity(self.state, chunk) is None and self.course.fits_free(chunk):
+            if over_capacity(self.state, chunk) is not None:
+                continue
+            nodes = self._promised_nodes(chunk)
+            if (nodes is not None and self.course.fits_free(chunk, nodes)) or self.course.fits_free(chunk):
                 self.outcome.admit(Admission(chunk, Rung.ALLOCATE))
+                if self._is_promised(turn.gang):
+                    turns.again(turn.gang)
+
+    def _promised_nodes(self, chunk: Chunk) -> BoolArray | None:
+        """(N,) nodes that the pods of ``chunk`` were promised; None where some have no such node.
+
+        Without this mask a topology's tightest domain would come before the domain of the promise.
+        """
+        index, pods = self.problem.node_index, self.problem.pods
+        nodes = {index.get(pods[pod].nominated_node, -1) for pod in chunk.pods}
+        if -1 in nodes:
+            return None
+        found = np.zeros(len(self.problem.nodes), dtype=np.bool_)
+        found[sorted(nodes)] = True
+        return found
 
     def _is_promised(self, gang: int) -> bool:
         """True where the pods that come next all have a node from an earlier cycle."""

@@ -4,6 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kai_solver.domain import Blocker, Proof, Reason, Rung
 from kai_solver.greedy.caps import costs_too_much
 from kai_solver.greedy.chunks import Chunk, Chunker
@@ -16,6 +19,8 @@ from kai_solver.greedy.signature import Kind, Signature, kind_of, signature
 from kai_solver.greedy.state import State
 from kai_solver.greedy.turns import SizeTurns, Turns
 from kai_solver.reduction import Problem
+
+BoolArray = NDArray[np.bool_]
 
 BUDGET_ENDED = Refusal(
     Reason.NOT_ENOUGH_RESOURCES,
@@ -117,10 +122,13 @@ class Course:
             if self.chunkers[gang].waits():
                 self.outcome.refuse(gang, rung, BUDGET_ENDED)
 
-    def fits_free(self, chunk: Chunk) -> bool:
-        """Place ``chunk`` without anybody leaving, where its queue may pay for it; else change nothing."""
+    def fits_free(self, chunk: Chunk, allowed: BoolArray | None = None) -> bool:
+        """Place ``chunk`` on ``allowed`` (N,) nodes without anybody leaving, where its queue may pay for it.
+
+        Where it cannot be placed, nothing is changed.
+        """
         mark = self.state.mark()
-        if self.placer.place_chunk(chunk) and costs_too_much(self.state, chunk) is None:
+        if self.placer.place_chunk(chunk, allowed) and costs_too_much(self.state, chunk) is None:
             return True
         self.state.rollback(mark)
         return False

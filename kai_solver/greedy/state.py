@@ -5,6 +5,7 @@ left. A pod that fits ``idle`` and ``future`` can be bound at once; one that fit
 (KAI: pipelined). ``future`` is never above what the node has, so nothing is promised twice.
 """
 
+import bisect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -365,9 +366,7 @@ class State:
 
     def _wait_again(self, gang: int, leaf: int, pod: int) -> None:
         pending = self.gangs[gang].pending[leaf]
-        order = self.problem.pods[pod].order
-        at = next((i for i, other in enumerate(pending) if self.problem.pods[other].order > order), len(pending))
-        pending.insert(at, pod)
+        bisect.insort(pending, pod)  # Numbers are in the order in which pods are served.
 
     def _account(self, pod: int, cost: Charge, sign: int) -> None:
         self._pay(self.problem.pod_gang[pod], cost, sign)

@@ -34,7 +34,7 @@ def survives(
         state.gangs[state.problem.pod_gang[pod]].pending[state.leaf_of[pod]].append(pod)
     for gang in victims:
         for pods in state.gangs[gang].pending:
-            pods.sort(key=lambda pod: state.problem.pods[pod].order)
+            pods.sort()  # Numbers are in the order in which pods are served.
     done = _serves(state, Placer(state, fits=fits), Turns(state, chunkers, {*waiting, *victims, chunk.gang}), chunk)
     state.rollback(mark)
     for gang, pending in kept.items():

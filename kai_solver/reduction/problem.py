@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.domain import Gang, Node, Pod, Policy, Snapshot
+from kai_solver.domain import Gang, Node, Pod, Policy, Snapshot, with_moves
 from kai_solver.fairness import QueueTree, allocatable_share, fair_share
 from kai_solver.leftover import Outlook
 from kai_solver.predicates import NodePredicates
@@ -143,7 +143,7 @@ def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
     What did not change since an earlier problem of the same cluster, which ``memo`` knows, is not worked out again.
     """
     memo = memo or Memo()
-    snapshot = memo.ruled(snapshot)
+    snapshot = memo.ruled(with_moves(snapshot))
     ground, tree, kinds = memo.ground(snapshot), memo.tree(snapshot), memo.kinds(snapshot)
     roster, occupancy = memo.tenants(snapshot, ground, kinds)
     table = _pod_table(snapshot, roster, kinds, ground, tree)

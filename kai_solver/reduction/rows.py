@@ -101,11 +101,11 @@ def _is_uniform(pods: Sequence[Pod]) -> bool:
 
 
 def _in_order(gang: Gang) -> Gang:
-    """``gang`` with its pods as they are served; itself where they are so already."""
+    """``gang`` with its pods as they are served, those that were promised a node first; itself where they are so."""
     orders = [pod.order for pod in gang.pods]
-    if all(map(lt, orders, orders[1:])):
+    if all(map(lt, orders, orders[1:])) and not any(pod.nominated_node for pod in gang.pods):
         return gang
-    return replace(gang, pods=tuple(sorted(gang.pods, key=lambda pod: (pod.order, pod.key))))
+    return replace(gang, pods=tuple(sorted(gang.pods, key=lambda pod: (not pod.nominated_node, pod.order, pod.key))))
 
 
 def _crowds(pods: Sequence[Pod], kinds: list[int]) -> dict[Crowd, int]:

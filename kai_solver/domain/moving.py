@@ -1,0 +1,51 @@
+"""Pods that are being moved: still leaving one node, with a place promised on another."""
+
+from dataclasses import replace
+
+from kai_solver.domain.gangs import Gang
+from kai_solver.domain.pods import Pod, PodStatus
+from kai_solver.domain.snapshot import Snapshot
+
+SUFFIX = ".promised"
+"""At the end of the name of a pod that stands for one that is being moved."""
+
+
+def is_moving(pod: Pod) -> bool:
+    """Whether the pod is leaving its node for another one that it was promised."""
+    return bool(pod.nominated_node) and pod.status is PodStatus.RELEASING and pod.nominated_node != pod.node
+
+
+def with_moves(snapshot: Snapshot) -> Snapshot:
+    """``snapshot`` with pods that are being moved also where they go; the same object where there are none.
+
+    There they hold their place, and count toward their gang and queue, so that no plan gives the place away before they
+    are there. They cannot be moved on, or evicted, meanwhile. They have no labels: a pod that requires them beside it
+    has to wait until they are there.
+    """
+    moved = frozenset(pod.key + SUFFIX for gang in snapshot.gangs for pod in gang.pods if is_moving(pod))
+    if not moved or moved <= snapshot.refused:
+        return snapshot
+    gangs = tuple(map(_with_moves, snapshot.gangs))
+    return replace(snapshot, gangs=gangs, refused=snapshot.refused | moved)
+
+
+def _with_moves(gang: Gang) -> Gang:
+    coming = tuple(_coming(pod) for pod in gang.pods if is_moving(pod))
+    return replace(gang, pods=(*gang.pods, *coming)) if coming else gang
+
+
+def _coming(pod: Pod) -> Pod:
+    """The pod as it will run on the node that it was promised."""
+    return replace(
+        pod,
+        name=pod.name + SUFFIX,
+        status=PodStatus.RUNNING,
+        node=pod.nominated_node,
+        nominated_node="",
+        devices=(),
+        wished=(),
+        gpu_groups=(),
+        zones=(),
+        claims=(),
+        labels={},
+    )
