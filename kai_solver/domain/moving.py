@@ -11,8 +11,8 @@ SUFFIX = ".promised"
 
 
 def is_moving(pod: Pod) -> bool:
-    """Whether the pod is leaving its node for another one that it was promised."""
-    return bool(pod.nominated_node) and pod.status is PodStatus.RELEASING and pod.nominated_node != pod.node
+    """Whether the pod is leaving its place for another one that it was promised; maybe on the same node."""
+    return bool(pod.nominated_node) and pod.status is PodStatus.RELEASING
 
 
 def with_moves(snapshot: Snapshot) -> Snapshot:

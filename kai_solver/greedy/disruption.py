@@ -263,11 +263,15 @@ class Disruption:
     def _may_take_back(self, before: _Before) -> bool:
         """May the places go that cores took with them, which their gangs got in this cycle?
 
-        Nobody ever held them: who reclaimed from their queues must not have counted them, neither now nor before.
+        Nobody ever held them: who reclaimed from their queues must not have counted them, neither now nor before. Moves
+        take no place from any gang, so those do not either.
         """
         state, gangs = self.state, self.state.problem.gangs
         lifted = {p: place for step, p, place in state.journal[before.mark :] if step == "lift" and place is not None}
-        for pod in [p for p in lifted if p not in state.places and p not in state.gone]:
+        lost = [p for p in lifted if p not in state.places and p not in state.gone]
+        if lost and self.rung is Rung.CONSOLIDATION:
+            return False
+        for pod in lost:
             queue = gangs[state.problem.pod_gang[pod]].queue
             if was_counted(self.outcome, queue):
                 return False

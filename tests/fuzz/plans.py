@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from kai_solver.check import WASTE, check_plan
-from kai_solver.domain import SolverModel
+from kai_solver.domain import Plan, Snapshot, SolverModel
 from kai_solver.engine import Engine
 from kai_solver.engine.progress import Fault
 from kai_solver.instances_io.native import load_native
@@ -58,6 +58,10 @@ class Planner:
     def __exit__(self, *_: object) -> None:
         for engine in self.engines.values():
             engine.__exit__()
+
+    def decider(self, model: str) -> Callable[[Snapshot], Plan]:
+        """Cycles of one of the models."""
+        return lambda snapshot: self.engines[model].cycle(snapshot, budget_s=self.budget_s)
 
     def offences(self, document: Document) -> list[Offence]:
         """What is wrong with the plans of all models."""

@@ -43,7 +43,8 @@ class Cluster:
     def __init__(self, snapshot: Snapshot, course: Course) -> None:
         self.snapshot = snapshot
         self.course = course
-        self._leaving: dict[str, int] = {}
+        pods = [pod for gang in snapshot.gangs for pod in gang.pods]
+        self._leaving = {pod.key: course.leaving for pod in pods if pod.status is PodStatus.RELEASING}
         self._moving: set[str] = set()
 
     def carry_out(self, plan: Plan) -> None:
@@ -139,7 +140,7 @@ class Judge:
     def see(self, cluster: Cluster, plan: Plan) -> None:
         """``plan`` was made from what ``cluster`` is now."""
         self._say("refused", (note for note in plan.notes if "refused" in note))
-        self._say("not-settled", self._seen_before(cluster, plan))
+        self._say("loop", self._seen_before(cluster, plan))
         self._say("moved-again", self._moved_again(plan))
         self._say("bound-for-nothing", self._bound_for_nothing(plan))
         nominated = sorted({bind.gang for bind in plan.binds if bind.nominated})
@@ -155,7 +156,7 @@ class Judge:
         self._seen[cluster.state] = self._cycle
         if last < self._cycle - 1:
             yield f"as in cycle {last}"
-        elif last < self._cycle and not is_quiet(cluster, plan):
+        elif last < self._cycle and not (is_quiet(cluster, plan) or cluster.is_releasing):
             yield "the plan of the cycle before changed nothing"
 
     def _moved_again(self, plan: Plan) -> Iterator[str]:
