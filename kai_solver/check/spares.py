@@ -9,7 +9,7 @@ from kai_solver.check.domains import Atlas, Domain, DomainOf
 from kai_solver.check.having import Having
 from kai_solver.check.scene import Scene, destination
 from kai_solver.check.violation import Violation
-from kai_solver.domain import SpareNodes
+from kai_solver.domain import PodStatus, SpareNodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +42,18 @@ class Spares:
 
     @classmethod
     def of(cls, scene: Scene) -> "Spares":
-        """A node is in use by pods of gangs, and by others with GPUs. Who comes and may use spares counts nowhere."""
+        """A node is in use by pods of gangs, or promised to them, and by others with GPUs.
+
+        Who comes and may use spares counts nowhere.
+        """
         rules = [topology for topology in scene.snapshot.topologies if topology.spares is not None]
         if not rules:
             return cls((), frozenset())
         leaving, atlas, having = scene.leaving(), Atlas(scene), Having.of(scene.snapshot)
         users = [h for h in scene.everywhere() if h.key not in scene.foreign or having.holds(h.pod)]
-        before = {h.pod.node for h in users if stays(h, set())}
-        after = {h.pod.node for h in users if stays(h, leaving)}
+        promised = set(_promised(scene))
+        before = promised | {h.pod.node for h in users if stays(h, set())}
+        after = promised | {h.pod.node for h in users if stays(h, leaving)}
         after |= {bind.node for bind in scene.plan.binds if not scene.owners[bind.pod].uses_spares}
         after |= {destination(move) for move in scene.plan.moves}
         counted = {node.name for node in scene.snapshot.nodes if node.schedulable and node.gpus}
@@ -90,3 +94,11 @@ def _free(domains: DomainOf, before: set[str], after: set[str]) -> dict[Domain, 
         was, left = found.get(domain, (0, 0))
         found[domain] = was + (node not in before), left + (node not in after)
     return found
+
+
+def _promised(scene: Scene) -> Iterator[str]:
+    """Nodes that an earlier cycle promised to pods that wait, and may not use spares."""
+    for gang in scene.snapshot.gangs:
+        nodes = [pod.nominated_node for pod in gang.pods if pod.status is PodStatus.PENDING and pod.nominated_node]
+        if nodes and not gang.uses_spares:
+            yield from nodes

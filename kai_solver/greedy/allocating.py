@@ -3,21 +3,17 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from kai_solver.domain import Proof, Rung
 from kai_solver.greedy.caps import costs_too_much, over_capacity
 from kai_solver.greedy.chunks import Chunk, Part
 from kai_solver.greedy.course import Course, of_choice
 from kai_solver.greedy.galloping import Gallop
 from kai_solver.greedy.outcome import Admission, Outcome, Refusal
+from kai_solver.greedy.promised import keep_promises
 from kai_solver.greedy.refused import Refused
 from kai_solver.greedy.runs import Runs
 from kai_solver.greedy.shortage import shortage
 from kai_solver.greedy.signature import Signature
-
-BoolArray = NDArray[np.bool_]
 
 MOST_CHOICES = 16
 """Subgroups of a gang that are left out in turn where the first choice of subgroups finds no places."""
@@ -45,7 +41,7 @@ class Allocation:
 
     def run(self, candidates: Sequence[int]) -> None:
         """Place the gangs ``candidates``; those with surplus take turns again and again."""
-        self._keep_promises(candidates)
+        keep_promises(self.course, candidates)
         turns = self.course.turns(candidates)
         gallop = Gallop(self.course, Rung.ALLOCATE)
         failed: dict[Signature, Refusal] = {}
@@ -120,55 +116,6 @@ class Allocation:
         fits = self.placer.place_part(part, None)
         self.state.rollback(mark)
         return fits
-
-    def _keep_promises(self, candidates: Sequence[int]) -> None:
-        """Serve first whom an earlier cycle promised a node, lest the victims' queue takes back what was reclaimed.
-
-        Gangs of higher priority in the same queue, which may have come since, have their try before.
-        """
-        gangs = self.problem.gangs
-        lowest: dict[int, int] = {}
-        kept = {index for index in candidates if self._is_promised(index)}
-        if not kept:
-            return
-        for index in kept:
-            gang = gangs[index]
-            lowest[gang.queue] = min(lowest.get(gang.queue, gang.gang.priority), gang.gang.priority)
-        above = (i for i in candidates if gangs[i].gang.priority > lowest.get(gangs[i].queue, gangs[i].gang.priority))
-        promised = sorted(kept | set(above))
-        turns = self.course.turns(promised)
-        while (turn := turns.pop()) is not None:
-            chunk = turn[1]
-            if over_capacity(self.state, chunk) is not None:
-                continue
-            nodes = self._promised_nodes(chunk)
-            if (nodes is not None and self.course.fits_free(chunk, nodes)) or self.course.fits_free(chunk):
-                self.outcome.admit(Admission(chunk, Rung.ALLOCATE))
-                if self._is_promised(turn.gang):
-                    turns.again(turn.gang)
-
-    def _promised_nodes(self, chunk: Chunk) -> BoolArray | None:
-        """(N,) nodes that the pods of ``chunk`` were promised; None where some have no such node.
-
-        Without this mask a topology's tightest domain would come before the domain of the promise.
-        """
-        index, pods = self.problem.node_index, self.problem.pods
-        nodes = {index.get(pods[pod].nominated_node, -1) for pod in chunk.pods}
-        if -1 in nodes:
-            return None
-        found = np.zeros(len(self.problem.nodes), dtype=np.bool_)
-        found[sorted(nodes)] = True
-        return found
-
-    def _is_promised(self, gang: int) -> bool:
-        """True where the pods that come next all have a node from an earlier cycle."""
-        chunker, pods = self.course.chunkers[gang], self.problem.pods
-        if chunker.lone is not None and not pods[chunker.lone.pending[0]].nominated_node:
-            return False
-        if not any(pods[pod].nominated_node for pod in self.problem.gangs[gang].pending):
-            return False
-        chunk = chunker.next()
-        return chunk is not None and all(self.problem.pods[pod].nominated_node for pod in chunk.pods)
 
     def _admit_anew(self, admitter: Admitter, waiting: list[Chunk]) -> None:
         """Let the admitter choose among all; those it leaves out are refused, those it takes in no longer."""

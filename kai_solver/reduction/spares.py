@@ -1,6 +1,7 @@
 """Nodes that the domains of a topology keep free: how many of its nodes may be in use when a plan is done.
 
-A node is in use where a pod of a gang is, or any pod with GPUs. The nodes of a domain that count are those with GPUs on
+A node is in use where a pod of a gang is, or was promised it, or any pod with GPUs. Else a node that victims left would
+be a spare before the pod that they left for is there. The nodes of a domain that count are those with GPUs on
 which something may be placed. Where n are to be kept, a plan leaves n of them free, or as many as there were; nodes
 that only pods take who may use spares (`Gang.uses_spares`) are free all the same.
 """
@@ -66,6 +67,10 @@ def spares_of(snapshot: Snapshot, ground: Ground, pods: Sequence[Pod], pod_node:
     parts = parts_of_gpus(snapshot.schema, snapshot.policy)
     found = Spares((), np.zeros(len(nodes), dtype=np.int64), first_foreign, parts)
     for number, pod in enumerate(pods):
+        if pod.nominated_node and pod.status is PodStatus.PENDING and not pod.constraints.may_use_spares:
+            promised = ground.index.get(pod.nominated_node, -1)
+            if promised >= 0:
+                found.in_use[promised] += 1
         is_there = pod_node[number] >= 0 and pod.status.holds_resources and pod.status is not PodStatus.RELEASING
         if is_there and found.counts(number, pod):
             found.in_use[pod_node[number]] += 1
