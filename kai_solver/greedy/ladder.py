@@ -22,6 +22,7 @@ from kai_solver.greedy.rules import Aggressor
 from kai_solver.greedy.stale import stale_gangs
 from kai_solver.greedy.swaps import Swaps
 from kai_solver.greedy.undoing import solve
+from kai_solver.greedy.yielding import give_way
 from kai_solver.reduction import Problem
 
 LEFT_OUT = Refusal(
@@ -156,9 +157,16 @@ class Ladder:
         refusal = disruption.known_refusal(who, signature)
         if refusal is not None:
             return refusal
+        refusal = self._make_room(disruption, who, chunk)
+        if refusal is None or give_way(self.course, disruption, who, chunk):
+            return None
+        disruption.remember(who, signature, refusal)
+        return refusal
+
+    def _make_room(self, disruption: Disruption, who: Aggressor, chunk: Chunk) -> Refusal | None:
+        rung = disruption.rung
         refusal = self.course.refute(chunk, rung)
         if refusal is not None:
-            disruption.remember(who, signature, refusal)
             return refusal
         found = self._without_victims(rung, chunk)
         if found is None:
@@ -166,10 +174,7 @@ class Ladder:
         if found is not None:
             self.outcome.admit(Admission(chunk, rung, tuple(found)))
             return None
-        refusal = self.course.ask(chunk, rung, disruption)
-        if refusal is not None:
-            disruption.remember(who, signature, refusal)
-        return refusal
+        return self.course.ask(chunk, rung, disruption)
 
     def _forbidden(self, disruption: Disruption, who: Aggressor, chunk: Chunk) -> Refusal | None:
         """What needs no search: the delay, the rules of the rung, and pods that fit no node at all."""

@@ -109,7 +109,8 @@ class Outcome:
     def withdraw(self, admission: Admission, refusal: Refusal) -> None:
         """Take ``admission`` back; its places are lifted already."""
         self.admissions.remove(admission)
-        self.consolidated.remove(admission)
+        if admission in self.consolidated:
+            self.consolidated.remove(admission)
         self.refuse(admission.chunk.gang, admission.rung, refusal)
         if self.pool is not None:
             self.pool.pinned.discard(admission.chunk.gang)

@@ -1,6 +1,6 @@
 """Who may be disturbed for whom, and whether what was chosen is allowed (reference 3.5 to 3.7)."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -214,8 +214,14 @@ class Eligibility:
         return Chunker(shape, running).is_satisfied(shape.root)
 
 
-def reclaim_allowed(state: State, pool: VictimPool, ledger: ReclaimLedger, units: list[int]) -> bool:
-    """True where taking ``units`` is fair at every step.
+def reclaim_allowed(
+    state: State,
+    pool: VictimPool,
+    ledger: ReclaimLedger,
+    units: list[int],
+    beside: Sequence[tuple[int, Charge]] = (),
+) -> bool:
+    """True where taking ``units`` is fair at every step, and ``beside`` them what the leaf queues named there lose.
 
     ``ledger`` holds the queues' numbers from before the question. Units that found another place are not charged. What
     is tested is the chunk (reference 3.5); which gang comes last is free, so the one whose last chunk is the largest.
@@ -226,8 +232,9 @@ def reclaim_allowed(state: State, pool: VictimPool, ledger: ReclaimLedger, units
     for unit in taken:
         by_gang.setdefault(unit.gang, []).append(unit)
     chunked = [(problem.gangs[gang].queue, victim_chunks(state, own)) for gang, own in by_gang.items()]
+    chunked += [(queue, [cost]) for queue, cost in beside]
     chunked.sort(key=lambda entry: tuple(reversed(entry[1][-1])))
-    queues = {problem.gangs[pool.units[u].gang].queue for u in units}
+    queues = {problem.gangs[pool.units[u].gang].queue for u in units} | {queue for queue, _ in beside}
     return is_fair(ledger, queues, chunked, problem.policy.saturation_multiplier)
 
 

@@ -1,0 +1,120 @@
+"""Binds of this cycle give way to gangs for which the next cycle would evict or move them.
+
+Allocate comes before the actions that disturb, so it may give room to a gang that another one is entitled to as soon as
+that gang runs: with a few victims more the other gang fits. Then nothing starts that the next cycle stops. Binds that
+no gang needs stay: small work that fits now runs before a large gang that only running victims can make room for.
+"""
+
+from collections.abc import Sequence
+
+from kai_solver.domain import Proof, Reason, Rung
+from kai_solver.fairness import ReclaimLedger, preempt_min_runtime_s, reclaim_min_runtime_s
+from kai_solver.greedy.budgets import keeps_budgets
+from kai_solver.greedy.caps import over_capacity
+from kai_solver.greedy.chunks import Chunk
+from kai_solver.greedy.course import Course
+from kai_solver.greedy.disruption import Disruption
+from kai_solver.greedy.outcome import Admission, Refusal
+from kai_solver.greedy.rules import Aggressor, reclaim_allowed, was_counted
+from kai_solver.greedy.units import charge_of
+
+MOST_BINDS = 32
+"""Binds that may give way to one gang, the newest: each is taken back, and placed again where it can be."""
+
+GAVE_WAY = Refusal(
+    Reason.NOT_ENOUGH_RESOURCES,
+    "It fits, but the next cycle would evict it: a workload that may preempt it, or reclaim from its queue, starts there",
+    Proof("unknown", "gave-way"),
+)
+
+
+def give_way(course: Course, disruption: Disruption, who: Aggressor, chunk: Chunk) -> bool:
+    """Admit ``chunk``, which its action could not place, where binds of this cycle are; else change nothing."""
+    binds = _yielding(course, disruption, who)
+    if not binds:
+        return False
+    state = course.state
+    mark, ledger = state.mark(), disruption.ledger(who)
+    for admission in reversed(binds):
+        for pod in reversed(admission.chunk.pods):
+            state.lift(pod)
+    units = _placed(course, disruption, who, chunk)
+    lost = _not_again(course, binds) if units is not None else binds
+    if units is None or not _is_allowed(course, disruption, units, lost, ledger):
+        state.rollback(mark)
+        return False
+    for admission in lost:
+        course.outcome.withdraw(admission, GAVE_WAY)
+    is_free = disruption.rung is Rung.CONSOLIDATION and not units
+    course.outcome.admit(Admission(chunk, Rung.ALLOCATE if is_free else disruption.rung, tuple(units)))
+    return True
+
+
+def _yielding(course: Course, disruption: Disruption, who: Aggressor) -> list[Admission]:
+    """Binds that the next cycle could take by the same action, in the order in which they were made."""
+    found: list[Admission] = []
+    for admission in reversed(course.outcome.admissions):
+        if len(found) == MOST_BINDS:
+            break
+        is_bind = admission.rung is Rung.ALLOCATE and all(course.state.places[p].now for p in admission.chunk.pods)
+        if is_bind and _may_take(course, disruption, who, admission):
+            found.append(admission)
+    return found[::-1]
+
+
+def _may_take(course: Course, disruption: Disruption, who: Aggressor, bind: Admission) -> bool:
+    """Whether the action may take what ``bind`` starts, once it runs."""
+    problem = course.problem
+    victim, tree, policy = problem.gangs[bind.chunk.gang], problem.queues, problem.policy
+    if not victim.gang.preemptible or victim.index == who.gang.index:
+        return False
+    if disruption.rung is Rung.CONSOLIDATION:
+        return not any(problem.pods[pod].nominated_node for pod in bind.chunk.pods)
+    if was_counted(course.outcome, victim.queue):
+        return False
+    if disruption.rung is Rung.PREEMPT:
+        is_lower = victim.queue == who.queue and victim.gang.priority < who.gang.gang.priority
+        may = is_lower and not who.gang.gang.never_preempts
+        return may and preempt_min_runtime_s(tree, policy, who.queue) <= 0
+    may = victim.queue in disruption.eligibility.reclaim_queues(who)
+    return may and reclaim_min_runtime_s(tree, policy, who.queue, victim.queue) <= 0
+
+
+def _placed(course: Course, disruption: Disruption, who: Aggressor, chunk: Chunk) -> list[int] | None:
+    """Place ``chunk``; the units that leave or move for it, None where it finds no place."""
+    if over_capacity(course.state, chunk) is None and course.fits_free(chunk):
+        return []
+    return disruption.solve(who, chunk)
+
+
+def _not_again(course: Course, binds: Sequence[Admission]) -> list[Admission]:
+    """Place ``binds`` again where they can start now; those that cannot."""
+    state, lost = course.state, list[Admission]()
+    for admission in binds:
+        chunk, mark = admission.chunk, state.mark()
+        chunker = course.chunkers[chunk.gang]
+        may_run = chunk.is_core or chunker.is_satisfied(chunker.shape.root)
+        fits = may_run and over_capacity(state, chunk) is None and course.fits_free(chunk)
+        if not fits or not all(state.places[pod].now for pod in chunk.pods):
+            state.rollback(mark)
+            lost.append(admission)
+    return lost
+
+
+def _is_allowed(
+    course: Course, disruption: Disruption, units: list[int], lost: Sequence[Admission], ledger: ReclaimLedger | None
+) -> bool:
+    """Whether the ``units`` may go, and the ``lost`` binds as if they ran by now."""
+    state = course.state
+    if not state.keeps_rules() or not keeps_budgets(state) or not all(state.keeps_spacing(g) for g in _gangs(lost)):
+        return False
+    if disruption.rung is Rung.CONSOLIDATION:
+        return not lost
+    if ledger is None:
+        return True
+    taken = [(course.problem.gangs[a.chunk.gang].queue, charge_of(course.problem, a.chunk.pods)) for a in lost]
+    return reclaim_allowed(state, disruption.pool, ledger, units, taken)
+
+
+def _gangs(binds: Sequence[Admission]) -> set[int]:
+    return {admission.chunk.gang for admission in binds}
