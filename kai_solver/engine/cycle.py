@@ -366,7 +366,10 @@ class _Run:
         """Exchange seats and victims for better links; None where these make no difference."""
         if outcome.state.problem.fabric is None or self._out_of_time():
             return None
-        end_s = self.clock() + sum(s.share for s in self.model.stages if s.name == "links") * self.budget_s
+        share_s = sum(s.share for s in self.model.stages if s.name == "links") * self.budget_s
+        end_s = self.clock() + share_s
+        if not self.model.search.enabled:
+            end_s = max(end_s, self.start_s + self.budget_s / 2)  # The same on every machine that has time.
         stage = link_stage(
             outcome,
             lambda: rights_of(outcome),

@@ -37,7 +37,8 @@ class Pace:
     So nobody starves the later ones; a rung that decides early leaves its time to the others. On openb with too little
     time (2 s, 4.3 s of work, 2026-11-21) moves take 2.3 s and help 3 gangs, preempt takes 1.2 s and helps 364. So a
     rung that serves nobody for a tenth of what is left gives way to those after it (``may_yield``: in a climb that asks
-    nobody, where such a time is many questions), and gets what they leave.
+    nobody, where such a time is many questions), and gets what they leave. Where no solver is asked in the end,
+    it does so only when half of the budget is over: a cycle that is done by then decides the same on every machine.
     """
 
     def __init__(self, run: Timed, *, may_yield: bool) -> None:
@@ -45,6 +46,8 @@ class Pace:
         # A deterministic model does not look at the clock: its promise is the same answer on every machine.
         self.deadline_s = math.inf if run.model.search.deterministic else run.deadline_s - run.kept_s
         self.end_s = self.deadline_s
+        now = run.clock()
+        self.pressed_s = now if run.model.search.enabled else now + (run.deadline_s - now) / 2
         self.may_yield = may_yield
         self._share = 0.8
         self._patience_s = self._idle_end_s = math.inf
@@ -78,7 +81,7 @@ class Pace:
 
     def is_fruitless(self) -> bool:
         """True where the rung should give way: not for one slow turn, which may have been the first of its kind."""
-        return self._in_vain >= IN_VAIN and self.run.clock() >= self._idle_end_s
+        return self._in_vain >= IN_VAIN and self.run.clock() >= max(self._idle_end_s, self.pressed_s)
 
     def is_over(self) -> bool:
         """True where the rung's time, or the user's patience, has ended."""

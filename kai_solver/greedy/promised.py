@@ -1,6 +1,6 @@
 """Nodes that earlier cycles promised: they are given before anything else is placed.
 
-Else the victims' queue would take back what was reclaimed, and pods that were moved would not get where they were to go.
+Else the victims' queue would take back what was reclaimed, and moved pods would not get where they were to go.
 """
 
 from collections.abc import Iterator, Sequence

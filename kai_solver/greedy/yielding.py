@@ -16,6 +16,7 @@ from kai_solver.greedy.course import Course
 from kai_solver.greedy.disruption import Disruption
 from kai_solver.greedy.outcome import Admission, Refusal
 from kai_solver.greedy.rules import Aggressor, reclaim_allowed, was_counted
+from kai_solver.greedy.turns import goes_before
 from kai_solver.greedy.units import charge_of
 
 MOST_BINDS = 32
@@ -23,7 +24,7 @@ MOST_BINDS = 32
 
 GAVE_WAY = Refusal(
     Reason.NOT_ENOUGH_RESOURCES,
-    "It fits, but the next cycle would evict it: a workload that may preempt it, or reclaim from its queue, starts there",
+    "It fits, but a workload that may preempt it, or reclaim from its queue, starts there",
     Proof("unknown", "gave-way"),
 )
 
@@ -40,7 +41,7 @@ def give_way(course: Course, disruption: Disruption, who: Aggressor, chunk: Chun
             state.lift(pod)
     units = _placed(course, disruption, who, chunk)
     lost = _not_again(course, binds) if units is not None else binds
-    if units is None or not _is_allowed(course, disruption, units, lost, ledger):
+    if units is None or not _is_allowed(course, disruption, who, units, lost, ledger):
         state.rollback(mark)
         return False
     for admission in lost:
@@ -68,8 +69,10 @@ def _may_take(course: Course, disruption: Disruption, who: Aggressor, bind: Admi
     victim, tree, policy = problem.gangs[bind.chunk.gang], problem.queues, problem.policy
     if not victim.gang.preemptible or victim.index == who.gang.index:
         return False
+    if any(problem.pods[pod].nominated_node for pod in bind.chunk.pods):
+        return False  # Others left, or it moved, for the place that it was promised.
     if disruption.rung is Rung.CONSOLIDATION:
-        return not any(problem.pods[pod].nominated_node for pod in bind.chunk.pods)
+        return True
     if was_counted(course.outcome, victim.queue):
         return False
     if disruption.rung is Rung.PREEMPT:
@@ -102,18 +105,25 @@ def _not_again(course: Course, binds: Sequence[Admission]) -> list[Admission]:
 
 
 def _is_allowed(
-    course: Course, disruption: Disruption, units: list[int], lost: Sequence[Admission], ledger: ReclaimLedger | None
+    course: Course,
+    disruption: Disruption,
+    who: Aggressor,
+    units: list[int],
+    lost: Sequence[Admission],
+    ledger: ReclaimLedger | None,
 ) -> bool:
-    """Whether the ``units`` may go, and the ``lost`` binds as if they ran by now."""
-    state = course.state
+    """Whether the ``units`` may go, and the ``lost`` binds as if they ran, and would not come first next time."""
+    state, gangs = course.state, course.problem.gangs
     if not state.keeps_rules() or not keeps_budgets(state) or not all(state.keeps_spacing(g) for g in _gangs(lost)):
         return False
     if disruption.rung is Rung.CONSOLIDATION:
         return not lost
     if ledger is None:
         return True
-    taken = [(course.problem.gangs[a.chunk.gang].queue, charge_of(course.problem, a.chunk.pods)) for a in lost]
-    return reclaim_allowed(state, disruption.pool, ledger, units, taken)
+    costs = [(gangs[a.chunk.gang], charge_of(course.problem, a.chunk.pods)) for a in lost]
+    if not all(goes_before(state, who.gang, who.charge, gang, cost) for gang, cost in costs):
+        return False
+    return reclaim_allowed(state, disruption.pool, ledger, units, [(gang.queue, cost) for gang, cost in costs])
 
 
 def _gangs(binds: Sequence[Admission]) -> set[int]:

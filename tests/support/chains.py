@@ -156,7 +156,7 @@ class Judge:
         self._seen[cluster.state] = self._cycle
         if last < self._cycle - 1:
             yield f"as in cycle {last}"
-        elif last < self._cycle and not (is_quiet(cluster, plan) or cluster.is_releasing):
+        elif last < self._cycle and not (is_quiet(cluster, plan) or cluster.is_releasing or _is_stale(plan)):
             yield "the plan of the cycle before changed nothing"
 
     def _moved_again(self, plan: Plan) -> Iterator[str]:
@@ -167,11 +167,16 @@ class Judge:
                 self._moved[move.pod, gang] = self._cycle
 
     def _bound_for_nothing(self, plan: Plan) -> Iterator[str]:
-        for entry in (*plan.evictions, *plan.moves):
-            if self._bound.get(entry.pod) == self._cycle - 1:
-                helps = ", ".join(entry.helps)
-                yield f"{entry.pod} was bound by the cycle before, and leaves for {helps or 'nothing'}"
+        leaving = [(e.pod, e.helps) for e in plan.evictions] + [(m.pod, m.helps) for m in plan.moves]
+        for pod, helps in leaving:
+            if self._bound.get(pod) == self._cycle - 1:
+                yield f"{pod} was bound by the cycle before, and leaves for {', '.join(helps) or 'nothing'}"
         self._bound |= {bind.pod: self._cycle for bind in plan.binds if not bind.nominated}
+
+
+def _is_stale(plan: Plan) -> bool:
+    """Whether gangs are evicted because some time has passed."""
+    return any(eviction.reason == "stale" for eviction in plan.evictions)
 
 
 def is_quiet(cluster: Cluster, plan: Plan) -> bool:
