@@ -8,10 +8,13 @@ import logging
 import os
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
 import structlog
 from hypothesis import settings
+
+from kai_solver.errors.barrier import listening
 
 SLOW_S = 1800
 """A time-out is for what hangs, not for what a busy machine takes long over."""
@@ -26,6 +29,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW_S))
+
+
+@dataclass(frozen=True)
+class Caught:
+    """What a barrier stopped."""
+
+    where: str
+    what: str
+    error: Exception
+
+
+@pytest.fixture(autouse=True)
+def stopped(request: pytest.FixtureRequest) -> Iterator[list[Caught]]:
+    """A barrier must hide no fault from a test: what one stops fails the test, unless it asks for ``faults``."""
+    found: list[Caught] = []
+    with listening(lambda where, what, error: found.append(Caught(where, what, error))):
+        yield found
+    assert "faults" in request.fixturenames or not found, f"barriers stopped errors: {found}"
+
+
+@pytest.fixture
+def faults(stopped: list[Caught]) -> list[Caught]:
+    """What barriers stopped so far, in tests that throw errors or read hostile objects."""
+    return stopped
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from kai_solver.claims.demand import Demand, Wish
 from kai_solver.claims.extended import with_extended_claims
+from kai_solver.claims.isolating import without_spoilers
 from kai_solver.claims.matching import DeviceTable
 from kai_solver.claims.survey import Consumer, Keeping, Use, refusals, survey
 from kai_solver.domain import (
@@ -60,7 +61,17 @@ def raised(snapshot: Snapshot) -> Snapshot:
 
 
 def lower(snapshot: Snapshot) -> Snapshot:
-    """``snapshot`` with its claims turned into amounts, node terms, and reasons why pods must wait."""
+    """``snapshot`` with its claims turned into amounts, node terms, and reasons why pods must wait.
+
+    Claims, classes and devices that make it fail with an unexpected error are left out, with a notice.
+    """
+    try:
+        return _lowered(snapshot)
+    except Exception as error:
+        return without_spoilers(snapshot, _lowered, error)
+
+
+def _lowered(snapshot: Snapshot) -> Snapshot:
     snapshot = raised(snapshot)
     claims = snapshot.claims
     if claims is None:

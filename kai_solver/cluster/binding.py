@@ -29,6 +29,7 @@ from kai_solver.cluster.resources import PODS
 from kai_solver.cluster.resting import Resting
 from kai_solver.domain import Allotted
 from kai_solver.errors import KaiSolverError
+from kai_solver.errors.barrier import caught
 
 TRY_S = 20.0
 """How long a bind is tried: longer than an API server takes to restart."""
@@ -271,10 +272,15 @@ class Binder:
         now_s = self.clock()
         with self._lock:
             self._open.add(gang.gang)
-        for seat in gang.seats:
-            self.assumed.bound(seat.key, seat.uid, seat.node, now_s, seat.groups, seat.annotations)
-            for step in self._steps_of(seat):
-                step.assume(seat)
+        try:
+            for seat in gang.seats:
+                self.assumed.bound(seat.key, seat.uid, seat.node, now_s, seat.groups, seat.annotations)
+                for step in self._steps_of(seat):
+                    step.assume(seat)
+        except Exception as error:
+            why = caught("binding", gang.gang, error)
+            runner.submit(self._guarded, gang, lambda found: self._given_up(found, why))
+            return
         must_wait = self.way is not None or any(map(self._steps_of, gang.seats))
         (self.patient if self.patient and must_wait else runner).submit(self._guarded, gang, self._remembered)
 
@@ -283,11 +289,13 @@ class Binder:
         outcome = GangBound(gang.gang, (), tuple((seat, "the binding broke off") for seat in gang.seats))
         try:
             outcome = act(gang)
-        except BaseException:
+        except BaseException as error:
             self.resting.failed(gang.gang)
             self._undo(gang.seats)
             self._forget(gang.seats)
-            raise
+            if not isinstance(error, Exception):
+                raise
+            caught("binding", gang.gang, error)
         finally:
             try:  # whoever is told must hear of it before a cycle sees that it is over
                 self.done(replace(outcome, seconds=self.clock() - began_s, ran=gang.ran))
@@ -295,6 +303,13 @@ class Binder:
                 with self._lock:
                     self._open.discard(gang.gang)
                 self.ended(gang.gang)
+
+    def _given_up(self, gang: GangSeats, why: str) -> GangBound:
+        """Nothing was written yet."""
+        self.resting.failed(gang.gang)
+        self._undo(gang.seats)
+        self._forget(gang.seats)
+        return GangBound(gang.gang, (), tuple((seat, f"unexpected error: {why}") for seat in gang.seats))
 
     def _remembered(self, gang: GangSeats) -> GangBound:
         """Bind; a gang that could not be bound, or not whole, rests."""
@@ -350,6 +365,8 @@ class Binder:
             error = _error_of(future)
             if isinstance(error, KaiSolverError):
                 failed[seat.key] = str(error)
+            elif isinstance(error, Exception):
+                failed[seat.key] = f"unexpected error: {caught('binding', seat.key, error)}"
             else:
                 fault = fault or error
         if fault is not None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from kai_solver.cluster.api import Api, ApiError, FenceError, meta
 from kai_solver.cluster.assumed import Assumed
 from kai_solver.cluster.resources import PODS
+from kai_solver.errors.barrier import caught
 from kai_solver.kubeobjects.raw import format_time
 
 TARGET, REASON = "DisruptionTarget", "PreemptionByScheduler"
@@ -198,6 +199,7 @@ class Evictor:
         except ApiError as error:
             return self._failed(departure, error)
         except Exception as error:  # an object that nobody thought of: it is left alone for a while, too
+            caught("evicting", departure.key, error)
             return self._failed(departure, ApiError(400, type(error).__name__, str(error)))
         with self._lock:
             self._refusals.pop(departure.key, None)

@@ -8,6 +8,7 @@ from kai_solver.cluster.api import Object, WatchEvent, key_of
 from kai_solver.cluster.resources import CONFIG_MAPS, CSI_STORAGE_CAPACITIES, NODES, POD_GROUPS, PODS, QUEUES, Resource
 from kai_solver.cluster.trim import trimmed
 from kai_solver.domain import Notice
+from kai_solver.errors.barrier import caught
 from kai_solver.kubeobjects import names
 
 Listener = Callable[[Resource, str, Object | None, Object | None], None]
@@ -35,7 +36,7 @@ class Store:
     def replace(self, resource: Resource, items: Iterable[Object]) -> None:
         """What a list gave: all objects of the kind that there are."""
         self.malformed.pop(resource, None)
-        fresh = {key: trimmed(resource, item) for item in items if (key := self._key(resource, item))}
+        fresh = {key: _kept(resource, key, item) for item in items if (key := self._key(resource, item))}
         with self._lock:
             old = self._objects.get(resource, {})
             self._objects[resource] = fresh
@@ -48,7 +49,7 @@ class Store:
         key = self._key(resource, event.object)
         if not key:
             return
-        after = None if event.kind == "DELETED" else trimmed(resource, event.object)
+        after = None if event.kind == "DELETED" else _kept(resource, key, event.object)
         with self._lock:
             kept = self._objects.setdefault(resource, {})
             before = kept.pop(key, None) if after is None else kept.get(key)
@@ -87,7 +88,19 @@ class Store:
         if before is after:
             return
         for listener in self._listeners:
-            listener(resource, key, before, after)
+            try:
+                listener(resource, key, before, after)
+            except Exception as error:  # the others hear of it, and the watch goes on
+                caught("watching", f"{resource.kind} {key}", error)
+
+
+def _kept(resource: Resource, key: str, item: Object) -> Object:
+    """The object, lighter where that can be: it is read, and set aside, in the cycle."""
+    try:
+        return trimmed(resource, item)
+    except Exception as error:
+        caught("watching", f"{resource.kind} {key}", error)
+        return item
 
 
 def is_worth_a_cycle(resource: Resource, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> bool:
@@ -100,7 +113,7 @@ def is_worth_a_cycle(resource: Resource, before: Mapping[str, Any] | None, after
         return False  # only whether they are there matters; older leader elections write them every two seconds
     try:
         return _essence(resource, before) != _essence(resource, after)
-    except (AttributeError, TypeError):
+    except Exception:
         return True  # malformed: the cycle names the object
 
 
@@ -115,7 +128,7 @@ def is_as_expected(expected: Mapping[str, Any], after: Mapping[str, Any]) -> boo
         if not after["spec"].get("nodeName") or not (begins[0] == begins[1] or begins == ("Pending", "Running")):
             return False
         return _essence(PODS, {**expected, "status": None}) == _essence(PODS, {**after, "status": None})
-    except (AttributeError, KeyError, TypeError):
+    except Exception:
         return False  # malformed: the cycle names the object
 
 

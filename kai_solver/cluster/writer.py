@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from kai_solver.cluster.api import ApiError, FenceError
+from kai_solver.errors.barrier import caught
 
 LONGEST_WAIT_S = 30.0
 _FIRST_WAIT_S = 0.2
@@ -133,6 +134,7 @@ class Writer:
         except ApiError as error:
             return self._failed(wish, error)
         except Exception as error:  # an object that nobody thought of: the others are told all the same
+            caught("reporting", " ".join(wish.key), error)
             return self._failed(wish, ApiError(400, type(error).__name__, str(error)))
         self._failures = 0
         if not written:

@@ -13,14 +13,20 @@ from kai_solver.cluster.resources import Resource
 from kai_solver.cluster.view import FIELDS, View
 from kai_solver.controller.admission.webhook import Webhook
 from kai_solver.controller.explaining import Explaining
+from kai_solver.controller.faults import Faults
+from kai_solver.controller.keeper import Keeper
 from kai_solver.controller.loop import Reporter, Scheduler
 from kai_solver.controller.serving import Answer, Callers, Limits, Route, Server, download, metrics, probe
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.controller.wiring import kube_settings, wire
+from kai_solver.errors.barrier import listening
 from kai_solver.kubeobjects import export_kai_snapshot
 from kai_solver.metrics import Metrics
 
 _LOG = structlog.get_logger(__name__)
+WATCH = "watch of"
+"""How the names of parts begin that keep what is known up to date."""
+
 DRAIN_S = 15.0
 """How long a graceful stop waits for bindings and evictions under way."""
 
@@ -58,12 +64,14 @@ class Controller:
         self.settings = settings
         self.stop = threading.Event()
         self.lost = False
-        """It may not go on, or cannot: it lost its leadership, or a part of it failed."""
+        """It may not go on: it lost its leadership."""
         self.webhook: Webhook | None = None
         self._clock = clock
         self._explaining = Explaining()
         self._parts = wire(api, settings, (self._explaining, *reporters), clock)
         self._telling: threading.Thread | None = None
+        self._keeper = Keeper(self.stop)
+        self._faults = Faults(self._parts.metrics)
         self.metrics.loop_alive.set_function(lambda: time.time() - self._still_s)
 
     @property
@@ -77,27 +85,32 @@ class Controller:
         return self._parts.scheduler
 
     def run(self) -> bool:
-        """Run until told to stop; False where leadership was lost or a part failed, so that the process must end.
+        """Run until told to stop; False where leadership was lost, so that the process must end.
 
         Raises
         ------
         InputError
             An address cannot be served on.
         """
+        with listening(self._faults):
+            return self._run()
+
+    def _run(self) -> bool:
         parts, acts = self._parts, not self.settings.dry_run
         servers = self._serve()
         self.webhook = self._make_webhook()
         parts.known.kin.watch = self._watch
         for kind in parts.known.kinds:
             self._watch(kind)
-        self._start(lambda: parts.known.kin.run(self.stop))
+        start = self._keeper.start
+        start("owners", lambda: parts.known.kin.run(self.stop))
         if parts.teller is not None:
-            self._telling = self._start(functools.partial(parts.teller.run, self.stop))
+            self._telling = start("statuses and events", functools.partial(parts.teller.run, self.stop))
         if acts and self.settings.leadership.enabled:
-            self._start(lambda: parts.lease.run(self._on_lost))
+            start("leadership", lambda: parts.lease.run(self._on_lost))
         if acts:
-            self._start(lambda: parts.preparing.clean(self.stop))
-            self._start(lambda: parts.rival.run(self.stop))
+            start("clean-up", lambda: parts.preparing.clean(self.stop))
+            start("look for KAI's scheduler", lambda: parts.rival.run(self.stop))
         try:
             with parts.decider:
                 parts.scheduler.run(self.stop)
@@ -109,7 +122,8 @@ class Controller:
 
     def _watch(self, kind: Resource) -> None:
         store, is_optional = self._parts.known.store, kind not in FIELDS
-        self._start(Reflector(self._parts.api, kind, store, self.stop, self._complain, is_optional=is_optional).run)
+        reflector = Reflector(self._parts.api, kind, store, self.stop, self._complain, is_optional=is_optional)
+        self._keeper.start(f"{WATCH} {kind.name}", reflector.run)
 
     def fence(self) -> bool:
         """Whether this replica may act now."""
@@ -135,6 +149,9 @@ class Controller:
             return f"not listed yet: {', '.join(missing)}"
         if self._parts.rival.problem:
             return f"{self._parts.rival.problem}; nothing is decided here"
+        blind = [f"{part} fails: {why}" for part, why in self._keeper.failing.items() if part.startswith(WATCH)]
+        if blind:
+            return f"what is known grows old: {'; '.join(blind)}"
         return self.webhook.not_ready() if self.webhook else ""
 
     def explain(self, query: Mapping[str, str]) -> Answer:
@@ -228,21 +245,6 @@ class Controller:
         _LOG.error("leadership is lost: this process ends")
         self.lost = True
         self.stop.set()
-
-    def _start(self, target: Callable[[], None]) -> threading.Thread:
-        """A part in a thread of its own; where one fails the whole ends: a watch that stands still would deceive it."""
-
-        def run() -> None:
-            try:
-                target()
-            except Exception:
-                _LOG.exception("a part of the controller failed: this process ends")
-                self.lost = True
-                self.stop.set()
-
-        thread = threading.Thread(target=run, daemon=True)
-        thread.start()
-        return thread
 
     def _complain(self, resource: Resource, error: ApiError) -> None:
         self.metrics.relists.labels(resource.name, error.reason).inc()

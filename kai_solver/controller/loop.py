@@ -25,7 +25,11 @@ from kai_solver.controller.freshness import still_holding
 from kai_solver.controller.orders import Orders, orders_of
 from kai_solver.controller.stranded import Stranded
 from kai_solver.domain import Plan, PodStatus, Snapshot
+from kai_solver.errors.barrier import barrier, caught
 from kai_solver.explain import is_stale
+
+LONGEST_PAUSE_S = 30.0
+"""After a cycle that broke off."""
 
 NOT_YET_S = 0.1
 """Between looks whether this process leads, and knows its cluster, by now."""
@@ -201,7 +205,10 @@ class Scheduler:
     beat_s: float = 0.0
     """When the loop was last alive, by ``monotonic``."""
     stranded: Stranded = field(default_factory=Stranded)
+    problem: str = ""
+    """Why the newest cycle broke off; empty where it did not."""
     _number: int = 0
+    _failures: int = 0
     _waiting: bool = True
 
     def __post_init__(self) -> None:
@@ -216,23 +223,45 @@ class Scheduler:
         last_s, due_s = float("-inf"), float("inf")
         while not stop.is_set():
             self.beat_s = self.monotonic()
-            if self.binder.resting.woke():
-                self.news.tell()
-            if self.fence():
-                self.stranded.release(self.store, self.binder, self.gangs)
+            is_known = False
+            with barrier("running", "looks before a cycle"):
+                if self.binder.resting.woke():
+                    self.news.tell()
+                if self.fence():
+                    self.stranded.release(self.store, self.binder, self.gangs)
             next_s = min(due_s, self.news.late_since_s + self.pace.late_s)
             found = self.news.wait(min(1.0, max(0.0, next_s - self.beat_s)))
             if not found and self.monotonic() < next_s:
                 continue
-            if not (self.store.is_synced((PODS, NODES)) and self.fence() and self.knows()):
+            with barrier("running", "looks before a cycle"):
+                is_known = self.store.is_synced((PODS, NODES)) and self.fence() and self.knows()
+            if not is_known:
                 stop.wait(NOT_YET_S)  # the news waits, too
                 continue
             if stop.wait(max(self.pace.settle_s, last_s + self.pace.period_s - self.monotonic())):
                 return  # nothing new begins
             last_s = self.monotonic()
             self.news.take()
-            self.step()
+            if not self._went_well():
+                stop.wait(self.pause_s)
+                self.news.tell()
             due_s = self.monotonic() + (self.pace.idle_s if self._waiting else 10 * self.pace.idle_s)
+
+    def _went_well(self) -> bool:
+        """One cycle; False where an unexpected error broke it off: it is tried again after a pause."""
+        try:
+            self.step()
+        except Exception as error:
+            self._failures += 1
+            self.problem = f"cycles break off: {caught('running', 'the cycle', error)}"
+            return False
+        self._failures, self.problem = 0, ""
+        return True
+
+    @property
+    def pause_s(self) -> float:
+        """Seconds before a cycle that broke off is tried again: twice as long each time."""
+        return min(self.pace.period_s * float(2 ** min(self._failures, 10)), LONGEST_PAUSE_S)
 
     def step(self) -> Cycle:
         """One cycle."""
@@ -265,10 +294,12 @@ class Scheduler:
         for departure in going:
             pod = self.store.get(PODS, departure.key) if departure.target else None
             if pod is not None:
-                self.promises.move(pod, departure.target)
+                with barrier("evicting", departure.key):
+                    self.promises.move(pod, departure.target)
         self.evictor.submit(going, self.evictions, lambda outcomes: self._departed(Evicted(snapshot, plan, outcomes)))
         for gang in orders.binds:
-            self.binder.submit(gang, self.gangs)
+            with barrier("binding", gang.gang):
+                self.binder.submit(gang, self.gangs)
         return tuple(put_off)
 
     def _departed(self, evicted: Evicted) -> None:

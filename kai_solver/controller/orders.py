@@ -8,6 +8,7 @@ from kai_solver.cluster.binding import GangSeats, Seat
 from kai_solver.cluster.evicting import Departure
 from kai_solver.controller.groups import Groups
 from kai_solver.domain import Allotted, Bind, Eviction, Gang, Move, Plan, Pod, Snapshot, object_of
+from kai_solver.errors.barrier import barrier
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.exportzones import placement_text
 
@@ -48,9 +49,16 @@ def orders_of(snapshot: Snapshot, plan: Plan, has_group: Callable[[str], bool] =
             now.setdefault(bind.gang, []).append(bind)
     groups = Groups(snapshot)
     leaving: tuple[Eviction | Move, ...] = (*plan.evictions, *plan.moves)
+    seats, departures = [], []
+    for key, binds in now.items():
+        with barrier("ordering", key):
+            seats.append(_seats(gangs[key], binds, pods, has_group(key), groups))
+    for entry in leaving:
+        with barrier("ordering", entry.gang):
+            departures.append(_departure(entry, gangs[entry.gang], pods[entry.pod]))
     return Orders(
-        binds=tuple(_seats(gangs[key], binds, pods, has_group(key), groups) for key, binds in now.items()),
-        departures=tuple(_departure(entry, gangs[entry.gang], pods[entry.pod]) for entry in leaving),
+        binds=tuple(seats),
+        departures=tuple(departures),
         nominations={b.pod: (_uid(pods[b.pod]), b.node) for b in plan.binds if b.nominated},
     )
 

@@ -9,10 +9,10 @@ import structlog
 
 from kai_solver.cluster.binding import GangBound
 from kai_solver.cluster.evicting import Departure
-from kai_solver.controller.guarded import guarded
 from kai_solver.controller.loop import Cycle, Evicted, Reporter
 from kai_solver.domain import Gang, Notice, Pending, Reason, Rung
 from kai_solver.domain.model import LADDER
+from kai_solver.errors.barrier import barrier
 from kai_solver.explain import relative_gap
 from kai_solver.metrics import Metrics
 
@@ -41,17 +41,24 @@ class Reporters:
     def cycle(self, cycle: Cycle) -> None:
         """Tell all."""
         for reporter in self._reporters:
-            guarded("reporting", lambda: reporter.cycle(cycle))  # noqa: B023 - runs at once
+            with barrier("reporting", _name(reporter)):
+                reporter.cycle(cycle)
 
     def bound(self, outcome: GangBound) -> None:
         """Tell all."""
         for reporter in self._reporters:
-            guarded("reporting", lambda: reporter.bound(outcome))  # noqa: B023
+            with barrier("reporting", _name(reporter)):
+                reporter.bound(outcome)
 
     def evicted(self, evicted: Evicted) -> None:
         """Tell all."""
         for reporter in self._reporters:
-            guarded("reporting", lambda: reporter.evicted(evicted))  # noqa: B023
+            with barrier("reporting", _name(reporter)):
+                reporter.evicted(evicted)
+
+
+def _name(reporter: Reporter) -> str:
+    return type(reporter).__name__
 
 
 class LogReporter:

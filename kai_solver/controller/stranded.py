@@ -15,6 +15,7 @@ from kai_solver.cluster.api import Object, meta
 from kai_solver.cluster.binding import Binder, GangSeats, Seat
 from kai_solver.cluster.resources import NODES, PODS, Resource
 from kai_solver.cluster.store import Store
+from kai_solver.errors.barrier import barrier
 
 GONE_S = 5.0
 """A node must be gone for so long: a kubelet that registers anew may have begun the pod."""
@@ -57,7 +58,8 @@ class Stranded:
             if seat.node in gone and gang not in busy and _is_bound(store.get(PODS, seat.key), seat):
                 seats[gang].append(seat)
         for gang, theirs in seats.items():
-            binder.strand(GangSeats(gang, tuple(theirs), 0), "its node is gone", runner)
+            with barrier("binding", gang):
+                binder.strand(GangSeats(gang, tuple(theirs), 0), "its node is gone", runner)
 
 
 def _has_begun(pod: Object) -> bool:

@@ -2,12 +2,13 @@
 
 import functools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from kai_solver.domain import Gang, Node, Pod, Policy, Queue, Snapshot
+from kai_solver.domain import Gang, Node, Pod, Policy, Queue, Snapshot, flat_gang
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names, shards
+from kai_solver.kubeobjects.bare import read_bare
 from kai_solver.kubeobjects.bindings import read_bindings
 from kai_solver.kubeobjects.budgets import read_budgets
 from kai_solver.kubeobjects.claims import TEMPLATE, ClaimBook, read_claim_book
@@ -62,9 +63,13 @@ def snapshot_from_objects(
     Snapshot
         With a notice for every object that was set aside or not used in full. Malformed objects never raise.
     """
+    recall = recall or Recall()
+    return recall.spoilers.read(objects, now_s, lambda found: _read(found, now_s, settings, recall))
+
+
+def _read(objects: RawObjects, now_s: float, settings: KubeSettings | None, recall: Recall) -> Snapshot:
     settings = settings or settings_from_objects(objects)
     notices = Notices((*settings.notices, *objects.notices))
-    recall = recall or Recall()
     nodes = read_nodes(objects.nodes, settings, notices, recall.nodes)
     nvidia = read_nvidia(objects.other, nodes.gpu_milli, notices)
     settings = replace(settings, policy=nvidia.policy(settings.policy, notices))
@@ -90,7 +95,7 @@ def snapshot_from_objects(
     return Snapshot(
         now_s=now_s,
         schema=finish.schema,
-        nodes=tuple(finish.node(node, zones.get(name), settings) for name, node in nodes.nodes.items()),
+        nodes=tuple(finish.nodes_with(zones, settings)),
         queues=queues,
         gangs=gangs,
         topologies=read_topologies(objects.topologies, notices),
@@ -144,8 +149,8 @@ def _read_pods(
             return None
         return recall.read(raw, namespaced_key(raw), reader)
 
-    again = functools.partial(recall.known, reader=reader)
-    return list(read_each("Pod", objects.pods, notices, read, namespaced_key, again).values())
+    again, load = functools.partial(recall.known, reader=reader), functools.partial(read_bare, read=reader.read)
+    return list(read_each("Pod", objects.pods, notices, read, namespaced_key, again, load).values())
 
 
 def _zones(objects: RawObjects, settings: KubeSettings, notices: Notices) -> Mapping[str, RawZones]:
@@ -242,6 +247,14 @@ class _Finish:
     notices: Notices
     recall: Recall
 
+    def nodes_with(self, zones: Mapping[str, RawZones], settings: KubeSettings) -> Iterator[Node]:
+        """All nodes; one that cannot be finished is set aside."""
+        for name, node in self.nodes.nodes.items():
+            try:
+                yield self.node(node, zones.get(name), settings)
+            except Exception as error:
+                self.notices.set_aside(f"Node {name}", error)
+
     def node(self, node: RawNode, zones: RawZones | None, settings: KubeSettings) -> Node:
         """The node with its vector and its NUMA zones."""
         if zones is None:
@@ -252,14 +265,27 @@ class _Finish:
     def gangs(self, membership: Membership) -> tuple[Gang, ...]:
         """Gangs with their pods, in the order of the PodGroups."""
         seats, unwritten = membership.seats, membership.unwritten
-        return tuple(
-            self._gang(gang, seats.get(key, []), is_written=key not in unwritten)
-            for key, gang in membership.gangs.items()
-        )
+        found: list[Gang] = []
+        for key, gang in membership.gangs.items():
+            try:
+                found.append(self._gang(gang, seats.get(key, []), is_written=key not in unwritten))
+            except Exception as error:
+                text = self.notices.set_aside(f"PodGroup {key}", error)
+                pods = tuple(filter(None, (self._part(pod) for pod, _ in seats.get(key, []))))
+                found.append(replace(gang, pods=pods, set_aside=text, root=flat_gang(1)))
+        return tuple(found)
 
     def load(self, pods: Iterable[RawPod]) -> tuple[Pod, ...]:
         """Pods that nobody here schedules, as far as they hold resources of our nodes."""
-        return tuple(self._finished(pod) for pod in pods if pod.status.holds_resources and self._stands(pod))
+        return tuple(filter(None, (self._part(pod) for pod in pods if pod.status.holds_resources)))
+
+    def _part(self, pod: RawPod) -> Pod | None:
+        """The pod, where it takes part."""
+        try:
+            return self._finished(pod) if self._stands(pod) else None
+        except Exception as error:
+            self.notices.set_aside(f"Pod {pod.key}", error)
+            return None
 
     def _finished(self, pod: RawPod, podset: str = "default") -> Pod:
         return self.recall.finish(pod, self.schema, podset)

@@ -238,7 +238,7 @@ def _devices(objects: Iterable[Object], notices: Notices) -> Iterator[ClaimDevic
         try:
             key = raw.required("spec.driver"), raw.required("spec.pool.name")
             raw.integer("spec.pool.generation")
-        except InputError as error:
+        except Exception as error:
             notices.set_aside(object_name("ResourceSlice", raw), error)
             continue
         pools.setdefault(key, []).append(raw)
@@ -247,7 +247,7 @@ def _devices(objects: Iterable[Object], notices: Notices) -> Iterator[ClaimDevic
         current = [raw for raw in slices if raw.integer("spec.pool.generation") == newest]
         try:
             wanted = current[0].count("spec.pool.resourceSliceCount", len(current))
-        except InputError as error:
+        except Exception as error:
             notices.set_aside(object_name("ResourceSlice", current[0]), error)
             continue
         if wanted != len(current):
@@ -266,7 +266,7 @@ def _of_slice(raw: Raw, driver: str, pool: str, notices: Notices) -> Iterator[Cl
         if not node and devices and not raw.flag("spec.perDeviceNodeSelection"):
             notices.set_aside(name, "its devices are not of one node (nodeSelector, allNodes): not supported")
             return
-    except InputError as error:
+    except Exception as error:
         notices.set_aside(name, error)
         return
     for device in devices:
@@ -276,7 +276,7 @@ def _of_slice(raw: Raw, driver: str, pool: str, notices: Notices) -> Iterator[Cl
                 notices.set_aside(f"{name}, device {device.text('name')}", problem)
                 continue
             yield _device(device, node or device.required("nodeName"), driver, pool)
-        except InputError as error:
+        except Exception as error:
             notices.set_aside(name, error)
 
 

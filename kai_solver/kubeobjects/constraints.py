@@ -1,14 +1,12 @@
 """Where a pod may run: selectors, affinity, tolerations, spread, ports, volumes, ConfigMaps."""
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from kai_solver.domain import Constraints, NodeTerm, PodAffinityTerm, Requirement
-from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.notices import Notices
-from kai_solver.kubeobjects.raw import Raw
+from kai_solver.kubeobjects.raw import Raw, parse_json
 from kai_solver.kubeobjects.selectors import (
     Namespaces,
     equality_term,
@@ -129,8 +127,4 @@ def _stated_blocks(pod: Raw) -> tuple[str, ...]:
     text = pod.strings("metadata.annotations").get(names.OWN_BLOCKED, "")
     if not text:
         return ()
-    try:
-        stated = json.loads(text)
-    except ValueError as error:
-        raise InputError("is not a JSON list", field=names.OWN_BLOCKED, cure="Write a list of strings") from error
-    return tuple(element.text() for element in Raw(stated, names.OWN_BLOCKED).items())
+    return tuple(element.text() for element in parse_json(text, names.OWN_BLOCKED, "Write a list of strings").items())

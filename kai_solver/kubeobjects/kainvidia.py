@@ -88,7 +88,7 @@ def read_nvidia(objects: tuple[Object, ...], cluster_gpu_milli: int, notices: No
         try:
             _read(raw, kind, total, reading, notices)
             ignored = list(unhonoured(raw, HONOURED.get(kind, {})))
-        except InputError as error:
+        except Exception as error:
             notices.set_aside(name, error)
             continue
         if ignored:

@@ -1,13 +1,12 @@
 """Priority and preemptibility that a kind of workload has where nobody states one (reference 1.3)."""
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects.notices import Notices, namespaced_key
 from kai_solver.kubeobjects.objects import Object
-from kai_solver.kubeobjects.raw import Raw
+from kai_solver.kubeobjects.raw import Raw, parse_json
 
 _TYPES = "types"
 """Key of the ConfigMap whose value is a JSON list."""
@@ -47,7 +46,7 @@ def kind_defaults(config: Raw, config_maps: tuple[Object, ...], notices: Notices
             notices.warn(f"ConfigMap {key}", "is named for default priorities and does not exist. Export it too")
             return ()
         return tuple(_defaults(found))
-    except InputError as error:
+    except Exception as error:
         notices.set_aside(f"ConfigMap {key}", error)
         return ()
 
@@ -61,12 +60,8 @@ def _key(raw: Raw) -> str:
 
 def _defaults(config_map: Raw) -> Iterator[KindDefault]:
     text = config_map.get("data").key(_TYPES).text()
-    try:
-        listed = json.loads(text or "[]")
-    except (ValueError, RecursionError) as error:
-        field = f"data.{_TYPES}"
-        raise InputError("is not JSON", field=field, cure='Write [{"typeName": ..., "priorityName": ...}]') from error
-    for entry in Raw(listed, f"data.{_TYPES}").items():
+    listed = parse_json(text or "[]", f"data.{_TYPES}", 'Write [{"typeName": ..., "priorityName": ...}]')
+    for entry in listed.items():
         yield KindDefault(
             entry.required("typeName"), entry.text("group"), entry.text("priorityName"), entry.text("preemptibility")
         )

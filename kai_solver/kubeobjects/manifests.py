@@ -40,7 +40,7 @@ def manifest_pods(objects: RawObjects, notices: Notices) -> tuple[Object, ...]:
             if kind not in TEMPLATES or raw.text("metadata.uid") or _identity(raw, kind) in owned():
                 continue
             pods = list(_pods(raw, kind, TEMPLATES[kind](raw)))
-        except InputError as error:
+        except Exception as error:
             notices.set_aside(object_name(kind, raw), error)
             continue
         made += pods

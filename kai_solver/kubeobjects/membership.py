@@ -1,7 +1,7 @@
 """Which pod belongs to which gang: by name, by owner, else by grouping."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -16,6 +16,7 @@ from kai_solver.kubeobjects.grouping import (
     Surroundings,
     claimed,
     followed,
+    groupers,
     is_own,
     podsets_by_family,
 )
@@ -61,25 +62,50 @@ def assign(
     PodGroups that we wrote follow what the family says by now.
     """
     outcome = Membership(reader.read_all(pod_groups), _elsewhere(pod_groups, reader))
-    own, members = _own(outcome, pod_groups), reader.recall.members
+    own = _own(outcome, pod_groups)
     others = tuple(value for value in pod_groups if not is_own(value)) if own else pod_groups
     unnamed: list[Member] = []
+    groupers()  # one that cannot be loaded is no fault of a pod
     for pod in pods:
-        named = pod.annotations.get(names.POD_GROUP, "")
-        if named and not _is_of_our_making(pod, f"{pod.namespace}/{named}", owners, outcome, own, members):
-            _seat(outcome, pod, f"{pod.namespace}/{named}", pod.labels.get(names.SUBGROUP) or "default", reader.notices)
+        try:
+            member = _seated_or_member(pod, owners, outcome, reader, around, own)
+        except Exception as error:
+            _put_aside(outcome, [pod], error, reader.notices)
             continue
-        if not around.settings.groups_pods:
-            outcome.ungrouped.append(pod)
-            continue
-        member = _member(pod, owners, outcome, reader, around)
         if member is not None:
             unnamed.append(member)
-    ungrouped = _join(outcome, unnamed, _Made(_gangs_by_owner(others), owners, members), reader.notices)
+    made = _Made(_gangs_by_owner(others), owners, reader.recall.members)
+    ungrouped = _join(outcome, unnamed, made, reader.notices)
     _group(outcome, ungrouped, reader, around, own)
     _leave(outcome, reader.notices)
     _hear_pods(outcome, reader.notices)
     return outcome
+
+
+def _seated_or_member(
+    pod: RawPod,
+    owners: OwnerIndex,
+    outcome: Membership,
+    reader: GangReader,
+    around: Surroundings,
+    own: Mapping[str, Object],
+) -> Member | None:
+    """Seat a pod that names its PodGroup; the pod with its owners where it is still to be grouped."""
+    named, members = pod.annotations.get(names.POD_GROUP, ""), reader.recall.members
+    if named and not _is_of_our_making(pod, f"{pod.namespace}/{named}", owners, outcome, own, members):
+        _seat(outcome, pod, f"{pod.namespace}/{named}", pod.labels.get(names.SUBGROUP) or "default", reader.notices)
+        return None
+    if not around.settings.groups_pods:
+        outcome.ungrouped.append(pod)
+        return None
+    return _member(pod, owners, outcome, reader, around)
+
+
+def _put_aside(outcome: Membership, pods: Iterable[RawPod], error: Exception, notices: Notices) -> None:
+    """Pods that cannot be grouped hold what they hold, and wait."""
+    for pod in pods:
+        notices.set_aside(f"Pod {pod.key}", error)
+        outcome.loose.append(pod)
 
 
 def _own(outcome: Membership, pod_groups: tuple[Object, ...]) -> dict[str, Object]:
@@ -122,12 +148,19 @@ def _hear_pods(outcome: Membership, notices: Notices) -> None:
     for key, seats in outcome.seats.items():
         stating = [pod for pod, _ in seats if not pod.annotations.keys().isdisjoint(known)]
         if stating:
-            stated = (read_placement(pod.annotations, f"Pod {pod.key}", notices) for pod in stating)
-            found = agreed(stated, f"PodGroup {key}", notices)
-            uses = [read_may_use_spares(pod.annotations, f"Pod {pod.key}", notices) for pod in stating]
             gang = outcome.gangs[key]
-            placement = inherited([gang.placement, found])
-            outcome.gangs[key] = replace(gang, placement=placement, may_use_spares=gang.may_use_spares or any(uses))
+            try:
+                outcome.gangs[key] = _as_stated(gang, stating, notices)
+            except Exception as error:
+                outcome.gangs[key] = replace(gang, set_aside=notices.set_aside(f"PodGroup {key}", error))
+
+
+def _as_stated(gang: Gang, pods: list[RawPod], notices: Notices) -> Gang:
+    """The gang with what its ``pods`` state about their places."""
+    stated = (read_placement(pod.annotations, f"Pod {pod.key}", notices) for pod in pods)
+    found = agreed(stated, f"PodGroup {gang.key}", notices)
+    uses = [read_may_use_spares(pod.annotations, f"Pod {pod.key}", notices) for pod in pods]
+    return replace(gang, placement=inherited([gang.placement, found]), may_use_spares=gang.may_use_spares or any(uses))
 
 
 def _member(
@@ -238,10 +271,17 @@ def _join(outcome: Membership, members: list[Member], made: _Made, notices: Noti
     """Seat pods that the pod grouper has not labelled yet with the PodGroup of their owner; the others are left."""
     joining: dict[str, list[Member]] = defaultdict(list)
     for member in members:
-        joining[made.gang_of(member, outcome)].append(member)
+        try:
+            joining[made.gang_of(member, outcome)].append(member)
+        except Exception as error:
+            _put_aside(outcome, [member.pod], error, notices)
     left = joining.pop("", [])
     for gang, found in joining.items():
-        podsets = podsets_by_family(made.members.claim(found[0])[0], found)
+        try:
+            podsets = podsets_by_family(made.members.claim(found[0])[0], found)
+        except Exception as error:
+            _put_aside(outcome, (member.pod for member in found), error, notices)
+            continue
         flat = gang in outcome.gangs and [leaf.name for leaf in outcome.gangs[gang].root.podsets()] == ["default"]
         for member in found:
             podset = member.pod.labels.get(names.SUBGROUP) or podsets.get(member.pod.key, "default")
@@ -263,9 +303,13 @@ def _group(
     outcome: Membership, members: list[Member], reader: GangReader, around: Surroundings, own: Mapping[str, Object]
 ) -> None:
     """Pods that nobody has grouped, into new gangs; a PodGroup of that name takes them instead."""
-    for found in claimed(members, reader.recall.members.claim):
+    for found in claimed(_claimable(outcome, members, reader), reader.recall.members.claim):
         make = partial(_read, found, reader, around)
-        grouped = reader.recall.grouped(found, reader.notices, make)
+        try:
+            grouped = reader.recall.grouped(found, reader.notices, make)
+        except Exception as error:
+            _put_aside(outcome, (member.pod for member in found.members), error, reader.notices)
+            continue
         if grouped.own is not None:
             reader.recall.own_groups[found.key] = grouped.own
             if found.key in own:
@@ -279,6 +323,17 @@ def _group(
         for member in found.members:
             podset = grouped.podsets.get(member.pod.key, "default")
             _seat(outcome, member.pod, found.key, podset, reader.notices)
+
+
+def _claimable(outcome: Membership, members: list[Member], reader: GangReader) -> Iterator[Member]:
+    """Those that some family of groupers claims; what it says is remembered."""
+    for member in members:
+        try:
+            reader.recall.members.claim(member)
+        except Exception as error:
+            _put_aside(outcome, [member.pod], error, reader.notices)
+        else:
+            yield member
 
 
 def _follow(outcome: Membership, key: str, stands: Object, wanted: OwnGroup, reader: GangReader) -> None:

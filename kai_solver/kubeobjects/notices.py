@@ -4,10 +4,13 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from kai_solver.domain import Notice
-from kai_solver.errors import InputError
+from kai_solver.errors import KaiSolverError
+from kai_solver.errors.barrier import caught
 from kai_solver.kubeobjects.raw import Raw
 
 Thing = TypeVar("Thing")
+
+REPORT = "Correct the object, or report this as a fault of kai-solver"
 
 
 class Notices:
@@ -20,9 +23,11 @@ class Notices:
         """Something was used, but not all of it."""
         self._notices[Notice("warning", name, text)] = None
 
-    def set_aside(self, name: str, reason: str | InputError) -> None:
-        """The object takes no part."""
-        self._notices[Notice("set-aside", name, str(reason))] = None
+    def set_aside(self, name: str, reason: str | Exception) -> str:
+        """The object takes no part; the text that says why. An unexpected error is told to who listens to barriers."""
+        text = reason_text(name, reason) if isinstance(reason, Exception) else reason
+        self._notices[Notice("set-aside", name, text)] = None
+        return text
 
     @property
     def count(self) -> int:
@@ -32,6 +37,13 @@ class Notices:
     def all(self) -> tuple[Notice, ...]:
         """Every notice."""
         return tuple(self._notices)
+
+
+def reason_text(name: str, error: Exception) -> str:
+    """Why an object cannot be read; an error that nothing here raises on purpose is a fault of ours."""
+    if isinstance(error, KaiSolverError):
+        return str(error)
+    return f"an unexpected error stopped its reading ({caught('reading', name, error)}). {REPORT}"
 
 
 def object_name(kind: str, raw: Raw) -> str:
@@ -66,18 +78,23 @@ def read_each(
     read: Callable[[Raw], Thing | None],
     key: Callable[[Raw], str] = cluster_key,
     known: Callable[[object], tuple[str, Thing] | None] = lambda _: None,
+    rescue: Callable[[object], tuple[str, Thing] | None] = lambda _: None,
 ) -> dict[str, Thing]:
     """Read every object by its key; broken and doubled ones are set aside with a notice, None is left out.
 
-    ``known``: key and thing of an object that need not be read, because it was before.
+    ``known``: key and thing of an object that need not be read, because it was before; ``rescue``: what must be known
+    even of one that cannot be read.
     """
     things: dict[str, Thing] = {}
     for value in objects:
         try:
             name, thing = known(value) or _read(Raw(value), key, read)
-        except InputError as error:
+        except Exception as error:
             notices.set_aside(object_name(kind, Raw(value)), error)
-            continue
+            saved = rescue(value)
+            if saved is None:
+                continue
+            name, thing = saved
         if name in things:
             notices.set_aside(f"{kind} {name}", "a second one of that name; the first one counts. Remove one")
         elif thing is not None:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kai_solver.domain import Gang, flat_gang
-from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.domains import read_may_use_spares
 from kai_solver.kubeobjects.grouping.read import natural
@@ -62,9 +61,8 @@ class GangReader:
             if stated:
                 self.notices.set_aside(f"PodGroup {bare.key}", stated)
             return replace(self._full(raw, bare), set_aside=stated)
-        except InputError as error:
-            self.notices.set_aside(f"PodGroup {bare.key}", error)
-            return replace(bare, set_aside=str(error))
+        except Exception as error:
+            return replace(bare, set_aside=self.notices.set_aside(f"PodGroup {bare.key}", error))
 
     def read_made(self, pod_group: dict[str, Any]) -> Gang:
         """The same for a PodGroup that a grouper made; of those that differ in name and age alone one is read in full.

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
 
+import orjson
+
 from kai_solver.errors import InputError, shown
 from kai_solver.units import parse_duration_s, parse_quantity
 
@@ -192,6 +194,20 @@ def _steps(path: str) -> tuple[str, ...]:
 def wrong_type(raw: Raw, expected: str, cure: str = "") -> InputError:
     """The error for a value that is not what was ``expected``."""
     return InputError(f"{shown(raw.value)} is not {expected}", field=raw.path, cure=cure or f"Write {expected}")
+
+
+def parse_json(text: str, field: str, cure: str) -> Raw:
+    """JSON in an annotation or a ConfigMap, as it stands in ``field``.
+
+    Raises
+    ------
+    InputError
+        It is none, or too deep.
+    """
+    try:
+        return Raw(orjson.loads(text), field)
+    except orjson.JSONDecodeError as error:  # also of more than 1,024 levels, where Python's own parser has no limit
+        raise InputError("is not JSON", field=field, cure=cure) from error
 
 
 def parse_time_s(text: str) -> float | None:

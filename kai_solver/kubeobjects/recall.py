@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast
 from kai_solver.domain import Constraints, Gang, Pod, still_needed
 from kai_solver.kubeobjects.grouping import Claimed, Member
 from kai_solver.kubeobjects.grouping.written import OwnGroup
+from kai_solver.kubeobjects.isolating import Spoilers
 from kai_solver.kubeobjects.members import Members
 from kai_solver.kubeobjects.nodes import NodeRecall
 from kai_solver.kubeobjects.notices import Notices
@@ -63,6 +64,7 @@ class Recall:
     own_groups: dict[str, OwnGroup] = field(default_factory=dict)
     """PodGroups of the newest reading that groupers made, whether somebody has written them by now or not."""
 
+    spoilers: Spoilers = field(default_factory=Spoilers)
     nodes: NodeRecall = field(default_factory=NodeRecall)
     members: Members = field(default_factory=Members)
 

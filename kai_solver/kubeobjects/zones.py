@@ -1,16 +1,14 @@
 """NUMA: zones of nodes from NodeResourceTopology objects, and in which of them pods sit (reference 1.4, 2.7)."""
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kai_solver.domain import Container, NumaPolicy, NumaScope, NumaTopology, NumaZone, ZoneShare
-from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.notices import Notices, read_each
 from kai_solver.kubeobjects.objects import Object
-from kai_solver.kubeobjects.raw import Raw
+from kai_solver.kubeobjects.raw import Raw, parse_json
 from kai_solver.kubeobjects.resources import Amounts, container_amounts, read_amounts
 from kai_solver.units import ResourceSchema
 
@@ -122,11 +120,7 @@ def zone_shares(
 
 
 def _record(text: str, name: str, gpu_resources: tuple[str, ...]) -> tuple[ZoneShare, ...]:
-    try:
-        record = Raw(json.loads(text), f"metadata.annotations.{name}")
-    except ValueError as error:
-        raise InputError(f"is no JSON: {error}", field=f"metadata.annotations.{name}", cure="Remove it") from error
-    return placement(record, gpu_resources)
+    return placement(parse_json(text, f"metadata.annotations.{name}", "Remove it"), gpu_resources)
 
 
 def placement(record: Raw, gpu_resources: tuple[str, ...]) -> tuple[ZoneShare, ...]:

@@ -98,6 +98,9 @@ class Metrics:
         self.stage_bound = self._gauge("solver_stage_bound", "Proven bound of an objective stage, last plan.", "stage")
         self.stage_gap = self._gauge("solver_stage_gap_ratio", "(value - bound) / max(1, bound), last plan.", "stage")
         self.fallbacks = self._counter("solver_fallbacks", "Plans of the greedy alone, by cause.", "cause")
+        self.faults = self._counter(
+            "solver_faults", "Unexpected errors that cost one object, gang or part, by what was being done.", "where"
+        )
         self.proofs = self._gauge("solver_pending_gangs", "Gangs that wait, by the state of their proof.", "proof")
         self.free_block = self._gauge(
             "solver_largest_free_block_gpus", "Most free GPUs in one row on the node.", "node"

@@ -301,6 +301,7 @@ def test_what_was_prepared_stays_for_those_that_are_bound() -> None:
     assert step.undone == ["p3"]
 
 
+@pytest.mark.usefixtures("faults")
 def test_a_fault_of_our_own_leaves_no_gang_open() -> None:
     class Broken(Step):
         def prepare(self, seat: Seat) -> None:

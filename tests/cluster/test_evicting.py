@@ -112,6 +112,7 @@ def test_whose_turn_comes_too_late_is_decided_anew() -> None:
     assert not evictor.protected(0.0), "nobody refused it"
 
 
+@pytest.mark.usefixtures("faults")
 def test_a_fault_of_ours_spares_the_others() -> None:
     class Strange(MemoryApi):
         def create(self, resource: Resource, namespace: str, body: Any, *, subresource: str = "") -> Object:

@@ -1,5 +1,7 @@
 """Writes that wait: newest first wins, order, pauses, failures, the fence."""
 
+import pytest
+
 from kai_solver.cluster.api import ApiError
 from kai_solver.cluster.writer import Order, Wish, Writer
 
@@ -121,6 +123,7 @@ def test_what_is_refused_for_good_is_dropped_and_told_once() -> None:
     assert world.writer.counts.refused == 2
 
 
+@pytest.mark.usefixtures("faults")
 def test_a_fault_of_our_own_spares_the_other_wishes() -> None:
     world = World()
     told: list[str] = []

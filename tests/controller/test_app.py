@@ -8,6 +8,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,10 +17,11 @@ import urllib3
 from kai_solver.cluster.api import Object, Page, WatchEvent
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import EVENTS, LEASES, POD_GROUPS, PODS, QUEUES, SECRETS, Resource
-from kai_solver.controller import rival
+from kai_solver.controller import keeper, rival
 from kai_solver.controller.app import Controller
 from kai_solver.controller.settings import ControllerSettings
 from tests.cluster.plane.plane import free_ports
+from tests.conftest import Caught
 from tests.controller.replicas import QUICK, bound, cluster, cluster_of, pod, running, until
 from tests.support.leases import holder_of
 
@@ -106,24 +108,31 @@ def test_of_two_replicas_one_acts_and_the_other_follows() -> None:
         thread.join(20)
 
 
-def test_a_part_that_fails_ends_the_replica() -> None:
+def test_a_part_that_fails_is_started_again_and_the_replica_goes_on(
+    faults: list[Caught], monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Strange(MemoryApi):
+        is_strange = True
+
         def watch(self, resource: Resource, resource_version: str, timeout_s: float) -> Iterator[WatchEvent]:
-            if resource == PODS:
+            if resource == PODS and self.is_strange:
                 raise KeyError("nobody thought of this")
             return super().watch(resource, resource_version, timeout_s)
 
+    monkeypatch.setattr(keeper, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(keeper, "LONGEST_PAUSE_S", 0.02)
+    monkeypatch.setattr(keeper, "WELL_S", 0.2)
     api = cluster_of(Strange())
-    replica = Controller(api, ControllerSettings(**QUICK))
-    outcome: list[bool] = []
-    thread = threading.Thread(target=lambda: outcome.append(replica.run()))
-    thread.start()
-    try:
-        until(lambda: outcome == [False])
-    finally:
-        replica.stop.set()
-        thread.join(20)
-    assert holder_of(api, "kai-solver", "kai-solver-kai-scheduler") == "", "another one may begin at once"
+    with running(api) as replica:
+        until(lambda: "watch of pods fails: KeyError" in replica.not_ready())
+        assert replica.not_healthy() == "", "a restart would cure nothing"
+        counted = partial(replica.metrics.registry.get_sample_value, "kai_solver_faults_total", {"where": "running"})
+        assert (counted() or 0) >= 3
+        api.is_strange = False
+        pod(api, "p")
+        until(lambda: bound(api) == {"p"})
+        until(lambda: replica.not_ready() == "")
+    assert {fault.what for fault in faults} == {"watch of pods"}
 
 
 def test_two_scheduler_names_take_their_own_pods() -> None:

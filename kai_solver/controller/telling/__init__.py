@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 from kai_solver.cluster.binding import GangBound
 from kai_solver.cluster.writer import Writer
-from kai_solver.controller.guarded import guarded
 from kai_solver.controller.loop import Cycle, Evicted
 from kai_solver.controller.telling.desk import Desk
 from kai_solver.controller.telling.groups import Groups
@@ -21,11 +20,11 @@ from kai_solver.controller.telling.noticed import Noticed
 from kai_solver.controller.telling.placing import Placing
 from kai_solver.controller.telling.queues import Queues
 from kai_solver.controller.telling.waiting import Waiting
+from kai_solver.errors.barrier import barrier
 from kai_solver.kubeobjects.grouping import OwnGroup
 from kai_solver.reduction import Problem
 
 _IDLE_S = 0.5
-_WHAT = "telling the cluster"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,22 +108,31 @@ class Teller:
         while not self._inbox.empty():
             told = self._inbox.get()
             if isinstance(told, GangBound):
-                guarded(_WHAT, lambda: self.placing.bound(told))  # noqa: B023 - runs at once
+                with barrier("reporting", told.gang):
+                    self.placing.bound(told)
             elif isinstance(told, Evicted):
-                guarded(_WHAT, lambda: self._leaving.victims(told))  # noqa: B023
+                with barrier("reporting", "evictions"):
+                    self._leaving.victims(told)
             else:
                 cycles.append(told)
         if cycles:
             self._state(cycles[-1])
-        guarded(_WHAT, self._noticed.tick)
+        with barrier("reporting", "notices"):
+            self._noticed.tick()
 
     def _state(self, told: _Told) -> None:
         """How things are."""
-        guarded(_WHAT, lambda: self.placing.cycle(told.cycle))
-        guarded(_WHAT, lambda: self._waiting.cycle(told.cycle))
-        guarded(_WHAT, lambda: self._noticed.cycle(told.cycle))
-        guarded(_WHAT, lambda: self._leaving.promises(told.cycle))
-        guarded(_WHAT, lambda: self.groups.cycle(told.cycle, told.own))
+        with barrier("reporting", "placed gangs"):
+            self.placing.cycle(told.cycle)
+        with barrier("reporting", "waiting gangs"):
+            self._waiting.cycle(told.cycle)
+        with barrier("reporting", "notices"):
+            self._noticed.cycle(told.cycle)
+        with barrier("reporting", "promises"):
+            self._leaving.promises(told.cycle)
+        with barrier("reporting", "PodGroups"):
+            self.groups.cycle(told.cycle, told.own)
         problem = told.problem
         if problem is not None:
-            guarded(_WHAT, lambda: self._queues.cycle(problem))
+            with barrier("reporting", "queues"):
+                self._queues.cycle(problem)

@@ -12,6 +12,7 @@ from kai_solver.controller.telling import changes
 from kai_solver.controller.telling.desk import Desk
 from kai_solver.controller.telling.placing import Placing
 from kai_solver.domain import Gang, Plan, Pod, PodStatus, Snapshot
+from kai_solver.errors.barrier import barrier
 from kai_solver.explain import is_stale, plan_events, resource_list
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.grouping import OwnGroup, followed
@@ -47,13 +48,15 @@ class Groups:
         """PodGroups to write, and gangs whose pods changed."""
         for key, group in own.items():
             if self.writes(group) and self._own.get(key) is not group:
-                self._keep(key, group)
+                with barrier("reporting", key):
+                    self._keep(key, group)
         self._own = dict(own)
         before, self._pods = self._pods, {gang.key: gang.pods for gang in cycle.snapshot.gangs}
         for gang in cycle.snapshot.gangs:
             if gang.key not in cycle.busy and before.get(gang.key) != gang.pods:
                 found = own.get(gang.key)
-                self._tell(cycle.snapshot, gang, may_come=found is None or self.writes(found))
+                with barrier("reporting", gang.key):
+                    self._tell(cycle.snapshot, gang, may_come=found is None or self.writes(found))
 
     def _keep(self, key: str, group: OwnGroup) -> None:
         """Write it once, and after that only what its workload changed."""

@@ -10,6 +10,7 @@ from kai_solver.controller.loop import Cycle, Evicted
 from kai_solver.controller.telling import changes
 from kai_solver.controller.telling.desk import Desk
 from kai_solver.domain import Eviction, Move, Plan, Snapshot
+from kai_solver.errors.barrier import barrier
 from kai_solver.explain import Event, plan_events
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.raw import format_time
@@ -37,9 +38,11 @@ class Leaving:
         )
         events = plan_events(_nobody(evicted.snapshot), told, self.desk.pool)
         for entry, event in zip(entries, events, strict=False):
-            self._victim(done[entry.pod], event)
+            with barrier("reporting", entry.pod):
+                self._victim(done[entry.pod], event)
         for event in events:  # where those go that move
-            self.desk.event(event)
+            with barrier("reporting", event.object):
+                self.desk.event(event)
         self._helped(evicted.snapshot, list(done.values()))
 
     def _victim(self, departure: Departure, event: Event) -> None:
@@ -64,10 +67,11 @@ class Leaving:
         }
         for (gang, rule), pods in by_gang.items():
             text = f"{rule}: makes room by evicting {_listed(pods)}"
-            if gang in plain:
-                self.desk.events.tell(self.desk.about_pod(plain[gang]), "Normal", "Preempting", text)
-            else:
-                self.desk.tell_gang(gang, "Normal", "Preempting", text)
+            with barrier("reporting", gang):
+                if gang in plain:
+                    self.desk.events.tell(self.desk.about_pod(plain[gang]), "Normal", "Preempting", text)
+                else:
+                    self.desk.tell_gang(gang, "Normal", "Preempting", text)
 
     def promises(self, cycle: Cycle) -> None:
         """Nominated nodes: set, kept and taken back."""
@@ -77,9 +81,12 @@ class Leaving:
         for event in plan_events(_nobody(cycle.snapshot), nominated, self.desk.pool):
             self.desk.event(event, state=True)
         for key, (uid, node) in wanted.items():
-            self.desk.statuses.cancel(PODS, key, "promise")
-            change = changes.promised(node, f"Waits on node {node} until others have left it", now_s)
-            self.desk.statuses.patch(PODS, key, change, topic="scheduled", uid=uid, kind="strategic", order=Order.NOW)
+            with barrier("reporting", key):
+                self.desk.statuses.cancel(PODS, key, "promise")
+                change = changes.promised(node, f"Waits on node {node} until others have left it", now_s)
+                self.desk.statuses.patch(
+                    PODS, key, change, topic="scheduled", uid=uid, kind="strategic", order=Order.NOW
+                )
         for key in self._void(cycle):
             self.desk.statuses.patch(PODS, key, changes.not_promised, topic="promise", kind="strategic")
         self._promised = {key: uid for key, (uid, _) in wanted.items()}

@@ -10,6 +10,7 @@ from kai_solver.controller.loop import Cycle
 from kai_solver.controller.telling import changes
 from kai_solver.controller.telling.desk import Desk
 from kai_solver.domain import Notice, Snapshot
+from kai_solver.errors.barrier import barrier
 
 STANDS_S = 10.0
 """A notice must stand for so long: a pod that waits for its PodGroup, or its owner, mostly does for a moment."""
@@ -47,7 +48,8 @@ class Noticed:
         decided = self._decided() if over else frozenset()
         for notice in over:
             del self._due[notice]
-            self._tell(notice, decided)
+            with barrier("reporting", notice.object):
+                self._tell(notice, decided)
 
     def _tell(self, notice: Notice, decided: frozenset[str]) -> None:
         kind, _, key = notice.object.partition(" ")

@@ -10,6 +10,7 @@ from kai_solver.controller.loop import Cycle
 from kai_solver.controller.telling import changes
 from kai_solver.controller.telling.desk import Desk
 from kai_solver.domain import Bind, Plan, Snapshot
+from kai_solver.errors.barrier import barrier
 from kai_solver.explain import plan_events
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.raw import format_time
@@ -36,16 +37,21 @@ class Placing:
         for event in plan_events(_EMPTY, Plan(binds=binds), self.desk.pool):
             self.desk.event(event, order=Order.LAST)
         for seat, why in outcome.failed:
-            text = f"Failed to bind pod {seat.key} to node {seat.node}: {why}"
-            self.desk.events.tell(self.desk.about_pod(seat.key), "Warning", "BindingError", text)
-            self._condition(seat, changes.not_bound(text, self.desk.clock()))
+            with barrier("reporting", seat.key):
+                self._not_bound(seat, why)
         for seat in outcome.bound:
-            if condition_of(self.desk.statuses.known(PODS, seat.key) or {}, "PodBound") is not None:
-                self._condition(seat, changes.bound_after_all(seat.node, self.desk.clock()))
+            with barrier("reporting", seat.key):
+                if condition_of(self.desk.statuses.known(PODS, seat.key) or {}, "PodBound") is not None:
+                    self._condition(seat, changes.bound_after_all(seat.node, self.desk.clock()))
         if outcome.failed:
             self._failed(outcome)
         if outcome.bound and not outcome.ran:
             self._start(outcome.gang)
+
+    def _not_bound(self, seat: Seat, why: str) -> None:
+        text = f"Failed to bind pod {seat.key} to node {seat.node}: {why}"
+        self.desk.events.tell(self.desk.about_pod(seat.key), "Warning", "BindingError", text)
+        self._condition(seat, changes.not_bound(text, self.desk.clock()))
 
     def _condition(self, seat: Seat, change: Change) -> None:
         self.desk.statuses.patch(PODS, seat.key, change, topic="bound", uid=seat.uid, kind="strategic")

@@ -6,6 +6,7 @@ from kai_solver.cluster.resources import QUEUES
 from kai_solver.cluster.writer import Order
 from kai_solver.controller.telling import changes
 from kai_solver.controller.telling.desk import Desk
+from kai_solver.errors.barrier import barrier
 from kai_solver.explain import queue_line, resource_list
 from kai_solver.reduction import Problem
 
@@ -23,13 +24,16 @@ class Queues:
         """All queues that take part."""
         tree, gpu_name = problem.queues, problem.policy.gpu_resources[0]
         for index, name in enumerate(tree.names):
-            line = queue_line(problem, problem, index)
-            wanted = {
-                "childQueues": sorted(tree.names[child] for child in tree.children[index]),
-                "allocated": resource_list(line.allocated, gpu_name),
-                "allocatedNonPreemptible": resource_list(line.non_preemptible, gpu_name),
-                "requested": resource_list(line.requested, gpu_name),
-            }
-            self.desk.statuses.patch(
-                QUEUES, name, changes.status(wanted), topic="status", order=Order.LATER, every_s=EVERY_S
-            )
+            with barrier("reporting", name):
+                self._tell(problem, index, gpu_name)
+
+    def _tell(self, problem: Problem, index: int, gpu_name: str) -> None:
+        tree, line = problem.queues, queue_line(problem, problem, index)
+        wanted = {
+            "childQueues": sorted(tree.names[child] for child in tree.children[index]),
+            "allocated": resource_list(line.allocated, gpu_name),
+            "allocatedNonPreemptible": resource_list(line.non_preemptible, gpu_name),
+            "requested": resource_list(line.requested, gpu_name),
+        }
+        change = changes.status(wanted)
+        self.desk.statuses.patch(QUEUES, tree.names[index], change, topic="status", order=Order.LATER, every_s=EVERY_S)

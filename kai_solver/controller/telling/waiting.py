@@ -9,6 +9,7 @@ from kai_solver.controller.loop import Cycle
 from kai_solver.controller.telling import changes
 from kai_solver.controller.telling.desk import Desk
 from kai_solver.domain import Gang, Pending, Plan, Pod, PodStatus, Reason, Snapshot
+from kai_solver.errors.barrier import barrier, caught
 from kai_solver.explain import Event, pending_text, plan_events, scheduling_condition
 from kai_solver.units import ResourceSchema
 
@@ -35,11 +36,15 @@ class Waiting:
             gang, said = gangs[key], (pending, gangs[key].pods)
             if key in cycle.busy:
                 continue
-            if self._said.get(key) != said:
-                self._said[key] = said
-                self._tell(cycle.snapshot, gang, pending, placed)
-            elif key in self._groupless:
-                self._tell_group(cycle.snapshot, gang, pending, self._events(gang, pending))
+            try:
+                if self._said.get(key) != said:
+                    self._said[key] = said
+                    self._tell(cycle.snapshot, gang, pending, placed)
+                elif key in self._groupless:
+                    self._tell_group(cycle.snapshot, gang, pending, self._events(gang, pending))
+            except Exception as error:
+                caught("reporting", key, error)
+                self._said.pop(key, None)  # told anew in the next cycle
         over = [key for key in self._said if key not in waiting and key not in cycle.busy]
         for key in over:
             del self._said[key]
@@ -48,8 +53,9 @@ class Waiting:
             over += self._left_by_others(waiting.keys() | cycle.busy)
             self._has_looked = True
         for key in over:
-            change = changes.scheduling(None, self.desk.pool, self.desk.clock())
-            self.desk.statuses.patch(POD_GROUPS, key, change, topic="waiting")
+            with barrier("reporting", key):
+                change = changes.scheduling(None, self.desk.pool, self.desk.clock())
+                self.desk.statuses.patch(POD_GROUPS, key, change, topic="waiting")
 
     def _left_by_others(self, waiting: set[str]) -> list[str]:
         """PodGroups with a condition that an earlier process wrote and that holds no longer."""
