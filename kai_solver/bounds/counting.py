@@ -29,6 +29,7 @@ from kai_solver.reduction.gpurows import needs_row
 from kai_solver.reduction.rowtexts import row_text
 from kai_solver.units import GPU, MILLI, PODS, format_amount
 from kai_solver.units.resources import FIXED
+from kai_solver.units.shares import WHOLE, floor_milli
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -42,7 +43,7 @@ GPU_NAME = FIXED[GPU]
 
 @dataclass(frozen=True, slots=True)
 class Relaxed:
-    """Capacity with all flexible pods lifted out: (R, N) resources and (N, D) free thousandths of devices.
+    """Capacity with all flexible pods lifted out: (R, N) resources and (N, D) free parts of devices.
 
     ``users``: whose domains those that stay close to other tenants; None where none is.
     ``spares``: how many of the nodes that nobody is left on may be taken; None where that is all of them.
@@ -57,7 +58,7 @@ class Relaxed:
     @property
     def whole(self) -> IntArray:
         """(N,) devices that are wholly free."""
-        whole: IntArray = (self.device_free >= MILLI).sum(axis=1)
+        whole: IntArray = (self.device_free >= WHOLE).sum(axis=1)
         return whole
 
     def fit(self, problem: Problem, shape: int, dropped: frozenset[str] = NOTHING) -> IntArray:
@@ -71,7 +72,7 @@ class Relaxed:
         gpu = problem.shapes.shapes[shape].gpu
         found = self._fit_alone(problem, shape, dropped)
         if gpu.is_shared and gpu.devices > 1 and GPU_NAME not in dropped:
-            slots = np.maximum(self.device_free, 0) // np.maximum(problem.shapes.milli(shape), 1)[:, None]
+            slots = np.maximum(self.device_free, 0) // np.maximum(problem.shapes.parts(shape), 1)[:, None]
             np.minimum(found, _on_distinct(slots, gpu.devices, int(found.max(initial=0))), out=found)
         if self.users is not None and TENANTS not in dropped:
             found[self.users.closed(shape)] = 0
@@ -265,7 +266,7 @@ class _Counts:
                 continue
             if resource == GPU:
                 need = sum(n * self._least_milli(s) for s, n in pods.items())
-                have = int(np.maximum(self.relaxed.device_free[admits], 0).sum())
+                have = int(floor_milli(self.relaxed.device_free[admits]).sum())
             else:
                 need = sum(n * self.problem.shapes.shapes[s].request[resource] for s, n in pods.items())
                 have = int(np.maximum(self.relaxed.free[resource][admits], 0).sum())
@@ -279,7 +280,7 @@ class _Counts:
         admits = self.relaxed.admits(self.problem, (shape,), self.dropped)
         if not gpu.devices or not admits.any():
             return 0
-        return int(self.problem.shapes.milli(shape)[admits].min()) * gpu.devices
+        return floor_milli(int(self.problem.shapes.parts(shape)[admits].min())) * gpu.devices
 
     def _admits(self, shapes: Iterable[int], mask: BoolArray | None) -> BoolArray:
         admits = self.relaxed.admits(self.problem, shapes, self.dropped)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from kai_solver.bounds.counting import GPU_NAME, Relaxed, Shortfall
 from kai_solver.reduction import Problem
 from kai_solver.units import GPU
+from kai_solver.units.shares import floor_milli
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -65,7 +66,7 @@ def _program(
     for shape, count, inside in demands:
         fit = np.minimum(relaxed.fit(problem, shape, dropped), count)
         fits.append(fit if inside is None else np.where(inside, fit, 0))
-    millis = [problem.shapes.milli(shape) for shape, _, _ in demands]
+    millis = [problem.shapes.parts(shape) for shape, _, _ in demands]
     kind, first = _kinds(relaxed, np.array([*fits, *millis]))
     if len(demands) * len(first) > MOST_VARIABLES:
         return None
@@ -108,8 +109,8 @@ def _resources(
             found.append(([ones * shape.request[resource] for shape in table], relaxed.free[resource]))
     if GPU_NAME in dropped or not any(shape.gpu.devices for shape in table):
         return found
-    millis = [problem.shapes.milli(s) * spec.gpu.devices for s, spec in zip(shapes, table, strict=True)]
-    found.append((millis, np.maximum(relaxed.device_free, 0).sum(axis=1)))
+    millis = [floor_milli(problem.shapes.parts(s)) * spec.gpu.devices for s, spec in zip(shapes, table, strict=True)]
+    found.append((millis, floor_milli(relaxed.device_free).sum(axis=1)))
     sizes = [spec.gpu.devices if spec.gpu.is_whole else 0 for spec in table]
     slots = ((size, [ones * (own // size) for own in sizes]) for size in sorted({size for size in sizes if size}))
     return [*found, *((takes, relaxed.whole // size) for size, takes in slots)]

@@ -10,6 +10,7 @@ from kai_solver.domain import Constraints, GpuRequest, Pod, PodStatus, Requireme
 from kai_solver.leftover import Bools, Demand, Floats, Guest, Ints, Outlook, ValueTable
 from kai_solver.reduction import Problem
 from kai_solver.units import CPU, GPU, MEMORY, MILLI, PODS
+from kai_solver.units.shares import WHOLE, floor_milli
 
 COVERED = 0.95
 """Kinds are the most frequent ones until so much of the pods is covered (FGD's typical pods)."""
@@ -119,7 +120,7 @@ def _demand(problem: Problem, shapes: list[int], gpus: Ints, admits: Bools) -> t
 def _worth(problem: Problem, demand: Demand, kind: Ints, counts: Floats, shapes: list[int]) -> Ints:
     """Whole thousandths of a GPU, shape (C,): pods to come, in these proportions, fill what is free."""
     free, devices = problem.room
-    free, devices = np.maximum(free, 0), np.clip(devices, 0, MILLI)
+    free, devices = np.maximum(free, 0), floor_milli(np.minimum(devices, WHOLE))
     rate = problem.capacity[CPU] / np.maximum(problem.capacity[MEMORY], 1)
     room = np.minimum(free[CPU], (free[MEMORY] * rate).astype(np.int64))
     milli = max(float(devices.sum()), LEAST_EXPECTED * float(problem.gpus.sum()) * MILLI)

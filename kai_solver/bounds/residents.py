@@ -63,18 +63,18 @@ class Residents:
 
     @cached_property
     def _seats(self) -> tuple[IntArray, IntArray, IntArray]:
-        """Devices in use: row among the pods, device, thousandths."""
+        """Devices in use: row among the pods, device, parts of it."""
         problem, shape, found = self.problem, self.shape.tolist(), []
         nodes = self.node.tolist()
-        millis: dict[int, list[int]] = {}
+        parts_of: dict[int, list[int]] = {}
         for row, pod in enumerate(self.pods.tolist()):
             seats = problem.seats.get(pod)
             if seats:
                 kind = shape[row]
-                if kind not in millis:
-                    millis[kind] = problem.shapes.milli(kind).tolist()
-                milli = millis[kind][nodes[row]]
-                found += [(row, device, milli) for device in seats]
+                if kind not in parts_of:
+                    parts_of[kind] = problem.shapes.parts(kind).tolist()
+                parts = parts_of[kind][nodes[row]]
+                found += [(row, device, parts) for device in seats]
         table = np.array(found, dtype=np.int64).reshape(-1, 3)
         return table[:, 0], table[:, 1], table[:, 2]
 
@@ -131,9 +131,9 @@ class Residents:
         gone = leaving[self.owner] if barred is None else leaving[self.owner] & ~barred
         if gone.any():
             np.add.at(free.T, self.node[gone], self._requests[gone])
-            row, device, milli = self._seats
+            row, device, parts = self._seats
             mine = gone[row]
-            np.add.at(device_free, (self.node[row[mine]], device[mine]), milli[mine])
+            np.add.at(device_free, (self.node[row[mine]], device[mine]), parts[mine])
             # A reservation pod goes with the last of those who share its device: at most as many as are shared.
             free[PODS] += (problem.sharers > 0).sum(axis=1)
         left = self.pods[gone]

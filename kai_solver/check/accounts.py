@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from kai_solver.check.parts import charged_on
 from kai_solver.check.scene import Scene
 from kai_solver.domain import Eviction, Gang, Move, Node, Pod, Queue, Snapshot
 from kai_solver.fairness import QueueTree as Queues
@@ -30,10 +31,7 @@ def minus(left: Amount, right: Amount) -> Amount:
 def paid(pod: Pod, node: Node | None) -> Amount:
     """What a queue pays for the pod on ``node``: CPU, memory, GPUs with MIG slices (reference 3.0)."""
     milli, gpu, request = pod.quota_gpu_milli, pod.gpu, pod.request
-    if gpu.memory_mib and gpu.devices:
-        milli += gpu.devices * gpu.milli_on(0 if node is None else node.gpu_memory_mib)
-    else:
-        milli += gpu.devices * gpu.milli
+    milli += gpu.devices * charged_on(node, gpu)
     return request[CPU], request[MEMORY], milli
 
 

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from kai_solver.check.parts import memory_of
 from kai_solver.check.scene import Holder, Scene, demand
 from kai_solver.check.violation import Violation
 from kai_solver.domain import Node, Pod, PodStatus
-from kai_solver.units import Vector
+from kai_solver.units import GPU, Vector
 
 Amounts = npt.NDArray[np.int64]
 
@@ -23,7 +24,7 @@ class Load:
     Attributes
     ----------
     used
-        ``[nodes, resources]``, in the order of ``Scene.concerned`` and the schema's units.
+        ``[nodes, resources]``, in the order of ``Scene.concerned`` and the schema's units; GPUs as in `check.parts`.
     added
         The part of ``used`` that the plan brought.
     """
@@ -55,6 +56,7 @@ def weigh(scene: Scene) -> tuple[Load, Load]:
     index = {name: row for row, name in enumerate(scene.concerned)}
     allocatable = np.array([node.allocatable for node in scene.concerned.values()], dtype=np.int64)
     allocatable = allocatable.reshape(len(index), scene.snapshot.schema.size)
+    allocatable[:, GPU] *= np.array([memory_of(node) for node in scene.concerned.values()], dtype=np.int64)
     leaving = scene.leaving()
     held = _Weights.of(scene, index, [(holder.pod, scene.nodes[holder.pod.node]) for holder in scene.holders])
     come = _Weights.of(scene, index, [(arrival.pod, arrival.node) for arrival in scene.come])
@@ -120,6 +122,7 @@ def _say(scene: Scene, load: Load, broken: npt.NDArray[np.bool_], when: str) -> 
     for row, column in zip(*np.nonzero(broken), strict=True):
         resource = scene.snapshot.schema.names[column]
         unit = _UNITS.get(resource, "")
-        used, of = load.used[row, column], load.allocatable[row, column]
+        scale = memory_of(nodes[row]) if column == GPU else 1
+        used, of = (amounts[row, column] / scale for amounts in (load.used, load.allocatable))
         name = nodes[row].name
-        yield Violation("capacity", name, f"node {name}: {resource} {used}{unit} used of {of}{unit}{when}")
+        yield Violation("capacity", name, f"node {name}: {resource} {used:.15g}{unit} used of {of:.15g}{unit}{when}")

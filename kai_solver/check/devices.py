@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from kai_solver.check.capacity import Load, stays
+from kai_solver.check.parts import charged_on, device_of, memory_of, share_on
 from kai_solver.check.scene import Scene, destination
 from kai_solver.check.violation import Violation
 from kai_solver.domain import Bind, GpuRequest, Move, Node, Pod
@@ -20,13 +21,13 @@ class Board:
     names
         Indices of the device groups (KAI's names) of which some pod tells both.
     taken
-        Thousandths taken of devices whose index is known.
+        What is taken of devices whose index is known (`check.parts`, as all amounts here).
     shared
         Indices that some known pod shares.
     groups
-        Thousandths taken of shared devices that are known by KAI's name only.
+        What is taken of shared devices that are known by KAI's name only.
     whole, loose
-        Whole devices, and shares in thousandths, of which nothing else is known.
+        Whole devices, and shares, of which nothing else is known.
     given
         Indices that the plan gives to new pods.
     opened
@@ -48,29 +49,29 @@ class Board:
 
     def seat(self, pod: Pod) -> None:
         """Seat a pod that runs."""
-        milli = pod.gpu.milli_on(self.node.gpu_memory_mib)
+        part = share_on(self.node, pod.gpu)
         if pod.gpu.is_whole and len(pod.devices) == pod.gpu.devices:
             for known in pod.devices:
-                self.taken[known] += milli
+                self.taken[known] += part
             return
         for place in range(pod.gpu.devices):
             index = _index(pod, place, self.names)
             if index is not None:
-                self.taken[index] += milli
+                self.taken[index] += part
                 if pod.gpu.is_shared:
                     self.shared.add(index)
             elif pod.gpu.is_whole:
                 self.whole += 1
             elif place < len(pod.gpu_groups):
-                self.groups[pod.gpu_groups[place]] += milli
+                self.groups[pod.gpu_groups[place]] += part
             else:
-                self.loose.append(milli)
+                self.loose.append(part)
 
     def give(self, entry: Bind | Move, request: GpuRequest) -> None:
         """Seat a new pod on the devices that the plan names."""
-        is_shared = request.is_shared
+        is_shared, part = request.is_shared, share_on(self.node, request)
         for device in entry.devices:
-            self.taken[device.index] += device.milli
+            self.taken[device.index] += part
             self.given.add(device.index)
             if request.row.endswith("-required"):
                 self.rows.add(device.index)
@@ -108,7 +109,8 @@ class Board:
 
     def overfull(self) -> list[int]:
         """Indices of devices that are taken more than once over."""
-        return [index for index, milli in self.taken.items() if milli > MILLI]
+        whole = device_of(self.node)
+        return [index for index, taken in self.taken.items() if taken > whole]
 
     def seats_unknown(self, *, certainly: bool = False) -> bool:
         """True where pods of unknown devices still find some.
@@ -116,8 +118,9 @@ class Board:
         Groups and whole devices are distinct devices: the largest demand meets the emptiest device. Shares of which
         not even a group is known are only counted; ``certainly``: each has to fit what one device has left.
         """
-        free = sorted((MILLI - self.taken.get(index, 0) for index in range(self.node.gpus)), reverse=True)
-        wanted = sorted([MILLI] * self.whole + list(self.groups.values()), reverse=True)
+        whole = device_of(self.node)
+        free = sorted((whole - self.taken.get(index, 0) for index in range(self.node.gpus)), reverse=True)
+        wanted = sorted([whole] * self.whole + list(self.groups.values()), reverse=True)
         if len(wanted) > len(free) or any(want > room for want, room in zip(wanted, free, strict=False)):
             return False
         left = [room - want for room, want in zip(free, wanted + [0] * len(free), strict=False)]
@@ -192,7 +195,7 @@ def _fault(board: Board, load: Load) -> str:
     # An over-full device that no new pod sits on was so before.
     for index in board.overfull():
         if index in board.given:
-            return f"GPU {index} is given {board.taken[index]}m of {MILLI}m"
+            return f"GPU {index} is given {board.taken[index] / memory_of(board.node):.15g}m of {MILLI}m"
     if (board.whole or board.groups or board.loose) and not board.seats_unknown():
         return "its GPUs are taken by pods whose devices are not known"
     row = load.index[board.node.name]
@@ -239,7 +242,7 @@ def _not_in_row(entry: Bind | Move, request: GpuRequest) -> Violation | None:
 def _mismatch(scene: Scene, entry: Bind | Move) -> Violation | None:
     request = scene.pods[entry.pod].gpu
     node = scene.nodes[destination(entry)]
-    milli = request.milli_on(node.gpu_memory_mib)
+    milli = charged_on(node, request)
     if len(entry.devices) == request.devices == len({device.index for device in entry.devices}):
         for device in entry.devices:
             if device.milli != milli or not 0 <= device.index < node.gpus:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
+from kai_solver.check.parts import charged_on, memory_of, share_on
 from kai_solver.domain import Bind, Eviction, Gang, Move, Node, Plan, Pod, Rung, Snapshot, with_moves
 from kai_solver.units import GPU, Vector
 
@@ -127,18 +128,15 @@ def is_immediate(entry: Bind | Move) -> bool:
 
 
 def gpu_milli(pod: Pod, node: Node) -> int:
-    """GPUs that the pod takes of ``node``, thousandths."""
-    request = pod.gpu
-    if not request.devices:
-        return 0
-    return request.devices * request.milli_on(node.gpu_memory_mib)
+    """GPUs of ``node`` that the pod is charged, thousandths."""
+    return pod.gpu.devices * charged_on(node, pod.gpu)
 
 
 def demand(pod: Pod, node: Node) -> Vector:
-    """What the pod takes of ``node``: its request with the GPUs filled in."""
-    milli = gpu_milli(pod, node)
+    """What the pod takes of ``node``: its request with the GPUs filled in, in thousandths of MiB (`check.parts`)."""
+    gpus = pod.gpu.devices * share_on(node, pod.gpu)
     request = pod.request
-    return (*request[:GPU], request[GPU] + milli, *request[GPU + 1 :]) if milli else request
+    return (*request[:GPU], request[GPU] * memory_of(node) + gpus, *request[GPU + 1 :])
 
 
 def set_scene(snapshot: Snapshot, plan: Plan) -> Scene:

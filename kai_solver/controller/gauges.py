@@ -12,6 +12,7 @@ from kai_solver.controller.loop import Cycle, Evicted
 from kai_solver.metrics import Metrics
 from kai_solver.reduction import Problem
 from kai_solver.units import GPU, MILLI, UNLIMITED
+from kai_solver.units.shares import WHOLE
 
 _GB = 1e9
 Labels = tuple[str, ...]
@@ -99,7 +100,7 @@ class ClusterGauges:
 
 def free_blocks(problem: Problem) -> dict[Labels, float]:
     """By node with GPUs: the most wholly free ones in one row of its indices."""
-    free = problem.device_free >= MILLI
+    free = problem.device_free >= WHOLE
     run = np.zeros(len(problem.nodes), dtype=np.int64)
     best = run.copy()
     for column in free.T:

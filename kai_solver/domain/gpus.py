@@ -8,6 +8,7 @@ from kai_solver.domain.pods import GpuRequest, Pod
 from kai_solver.domain.snapshot import Policy
 from kai_solver.units import GPU, MILLI, ResourceSchema, mig_slices
 from kai_solver.units.resources import FIXED
+from kai_solver.units.shares import replica_milli
 
 GPU_WORKER = "node-role.kubernetes.io/gpu-worker"
 CPU_WORKER = "node-role.kubernetes.io/cpu-worker"
@@ -28,7 +29,7 @@ def unit_gpu_milli(resource: str, labels: Mapping[str, str], policy: Policy) -> 
     else counts nothing.
     """
     if resource in policy.shared_gpu_resources:
-        return MILLI // _replicas(labels)
+        return replica_milli(_replicas(labels))
     return MILLI * mig_slices(resource)
 
 

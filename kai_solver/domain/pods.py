@@ -9,6 +9,7 @@ from typing import Literal
 from kai_solver.domain.constraints import NO_CONSTRAINTS, Constraints
 from kai_solver.domain.numa import Container, ZoneShare
 from kai_solver.units import MILLI, Vector
+from kai_solver.units.shares import charged_milli, parts_of
 
 _ACTIVE = frozenset({"Binding", "Bound", "Running"})
 _HOLDING = _ACTIVE | {"Releasing", "StuckInReleasing"}
@@ -53,7 +54,7 @@ class GpuRequest:
     """GPUs of one pod: ``devices`` devices of its node with ``milli`` thousandths of each.
 
     Whole GPUs: ``milli == 1000``. A request by memory has ``memory_mib > 0`` and ``milli == 0``: its share
-    depends on the node (``milli_on``). Shared devices of one pod are distinct devices of one node.
+    depends on the node (``parts_on``). Shared devices of one pod are distinct devices of one node.
     ``row``: of whole ones, how their indices must or should follow each other (``links.WISHES``); empty: anyhow.
     """
 
@@ -73,14 +74,15 @@ class GpuRequest:
         return self.devices > 0 and not self.is_whole
 
     def milli_on(self, gpu_memory_mib: int) -> int:
-        """Thousandths of each device on a node whose devices have ``gpu_memory_mib``.
+        """Thousandths of each device that are charged where devices have ``gpu_memory_mib`` (`units.shares`)."""
+        return charged_milli(self.milli, self.memory_mib, gpu_memory_mib)
 
-        KAI rounds a request by memory up to a hundredth of a GPU (reference 3.11); 0 MiB is read as 100.
-        May exceed 1000: then it does not fit such a node.
+    def parts_on(self, gpu_memory_mib: int) -> int:
+        """Parts of each device that it takes where devices have ``gpu_memory_mib`` (`units.shares`).
+
+        More than `WHOLE`: it does not fit such a node.
         """
-        if not self.memory_mib:
-            return self.milli
-        return -(-self.memory_mib * 100 // (gpu_memory_mib or 100)) * 10
+        return parts_of(self.milli, self.memory_mib, gpu_memory_mib)
 
 
 NO_GPU = GpuRequest()

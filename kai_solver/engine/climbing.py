@@ -5,10 +5,12 @@ asking on the way served 340 gangs where the greedy alone serves 354, and 164 GP
 asked before the floor stands, and what asking led to is kept by comparison.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 
 from kai_solver.greedy import Outcome
 from kai_solver.search.oracle import QuestionLog
+from kai_solver.units.shares import floor_milli
 
 SLOWER = 1.2
 """Time kept for the climb that asks to reach its end, as a multiple of what the greedy's took."""
@@ -53,14 +55,23 @@ def are_few_unknown(climb: Climb) -> bool:
 def better(floor: Climb, asked: Climb) -> Climb:
     """Which of the two counts.
 
-    Where every question was answered, the ``asked`` one: it served in order of rank, and nobody was traded. Where time
-    was short, only if it serves as much: GPUs by priority from the highest, then pods.
+    Where every question was answered, the ``asked`` one: it served in order of rank, and no gang was traded for a later
+    one. It may still serve fewer: a gang that the solver places early takes room of later ones. Where the ``floor``
+    serves every gang that ``asked`` serves, with as many pods, and more gangs, rank does not ask for that, and the
+    floor counts. Where time was short, ``asked`` counts only if it serves as much: GPUs by priority from the highest,
+    then pods.
     """
     if asked.is_complete:
-        return asked
+        mine, other = _pods_served(floor.outcome), _pods_served(asked.outcome)
+        return floor if len(mine) > len(other) and mine >= other else asked
     strata = {gang.gang.priority for gang in floor.outcome.state.problem.gangs if gang.waits}
     order = sorted(strata, reverse=True)
     return asked if _served(asked.outcome, order) >= _served(floor.outcome, order) else floor
+
+
+def _pods_served(outcome: Outcome) -> Counter[int]:
+    """Pods that got places, by gang."""
+    return Counter(admission.chunk.gang for admission in outcome.admissions for _ in admission.chunk.pods)
 
 
 def _served(outcome: Outcome, strata: list[int]) -> list[tuple[int, int]]:
@@ -70,5 +81,5 @@ def _served(outcome: Outcome, strata: list[int]) -> list[tuple[int, int]]:
         priority = outcome.state.problem.gangs[admission.chunk.gang].gang.priority
         places = [place for pod in admission.chunk.pods if (place := outcome.state.places.get(pod)) is not None]
         gpus, pods = served[priority]
-        served[priority] = (gpus + sum(len(p.devices) * p.milli for p in places), pods + len(places))
+        served[priority] = (gpus + sum(len(p.devices) * floor_milli(p.parts) for p in places), pods + len(places))
     return [served[priority] for priority in strata]

@@ -20,6 +20,7 @@ from kai_solver.reduction import Problem
 from kai_solver.search.looseness import loose_gangs
 from kai_solver.search.rights import Rights
 from kai_solver.units import GPU, MILLI, PODS
+from kai_solver.units.shares import PARTS_OF_MILLI
 
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
@@ -112,7 +113,7 @@ def _held(rows: HoldRows, units: int) -> FloatArray:
     """(R, U) what every unit holds; GPUs in thousandths."""
     held = np.array([np.bincount(rows.unit, weights=row, minlength=units) for row in rows.request])
     held[GPU] = np.bincount(rows.unit, weights=rows.whole * float(MILLI), minlength=units)
-    held[GPU] += np.bincount(rows.shared_unit, weights=rows.shared_milli, minlength=units)
+    held[GPU] += np.bincount(rows.shared_unit, weights=rows.shared_parts / PARTS_OF_MILLI, minlength=units)
     held[PODS] = 0.0
     return held
 
@@ -132,5 +133,5 @@ def _asked(problem: Problem, outcome: Outcome) -> FloatArray:
 def _free(problem: Problem) -> FloatArray:
     """(R,) what is free once those that are leaving have left."""
     free: FloatArray = np.maximum(problem.capacity - problem.held + problem.releasing, 0).sum(axis=1).astype(np.float64)
-    free[GPU] = np.maximum(problem.device_free + problem.device_releasing, 0).sum()
+    free[GPU] = np.maximum(problem.device_free + problem.device_releasing, 0).sum() / PARTS_OF_MILLI
     return free

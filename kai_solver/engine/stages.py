@@ -9,9 +9,11 @@ from kai_solver.greedy import Outcome
 from kai_solver.greedy.homes import is_at_home
 from kai_solver.greedy.losses import worth_lost
 from kai_solver.greedy.opening import opened_nodes, wholly_free
+from kai_solver.greedy.rules import least_milli
 from kai_solver.greedy.state import State
 from kai_solver.leftover import Outlook
 from kai_solver.units import GPU, MILLI
+from kai_solver.units.shares import PARTS_OF_MILLI
 
 
 def admission_stage(plan: Plan) -> Stage:
@@ -64,10 +66,9 @@ def _opened(state: State) -> Stage:
     problem = state.problem
     is_free, opened = wholly_free(problem), opened_nodes(state)
     packs, shape_of = [shape.nodes == "binpack" for shape in problem.shapes.shapes], problem.pod_shape
-    taken, free = [(pod, p.node, len(p.devices) * p.milli) for pod, p in state.places.items()], is_free.tolist()
-    demand = sum(milli for pod, _, milli in taken if packs[shape_of[pod]])
-    elsewhere = sum(milli for _, node, milli in taken if not free[node])
-    room = elsewhere + int(state.gpu_free[~is_free].sum())
+    demand = sum(least_milli(problem, pod) for pod in state.places if packs[shape_of[pod]])
+    elsewhere = sum(len(p.devices) * p.parts for p in state.places.values() if not is_free[p.node])
+    room = -(-(elsewhere + int(np.maximum(state.device_future[~is_free], 0).sum())) // PARTS_OF_MILLI)
     sizes = np.sort(problem.gpus[is_free])[::-1].cumsum() * MILLI
     bound = min(int(np.searchsorted(sizes, demand - room)) + 1, len(opened)) if demand > room else 0
     return Stage("nodes-opened", len(opened), bound, bound == len(opened))

@@ -9,6 +9,7 @@ from kai_solver.reduction import Problem, Shape
 from kai_solver.reduction.gpurows import needs_row
 from kai_solver.reduction.rowtexts import row_text
 from kai_solver.units import CPU, GPU, MEMORY, MILLI, PODS, format_amount
+from kai_solver.units.shares import WHOLE
 
 Lack = tuple[str, str]
 """One reason on one node: KAI's words, Kubernetes' words."""
@@ -62,9 +63,9 @@ def _device_slots(after: Problem, gpu: GpuRequest, node: int) -> int:
     """
     if not gpu.devices:
         return 1
-    milli = gpu.milli_on(after.nodes[node].gpu_memory_mib)
-    shares = np.maximum(after.device_free[node], 0) // milli
-    if milli > MILLI or int((shares > 0).sum()) < gpu.devices:
+    parts = max(gpu.parts_on(after.nodes[node].gpu_memory_mib), 1)
+    shares = np.maximum(after.device_free[node], 0) // parts
+    if parts > WHOLE or int((shares > 0).sum()) < gpu.devices:
         return 0
     return int(shares.sum()) // gpu.devices
 
@@ -74,7 +75,7 @@ def shortage(after: Problem, shape: Shape, node: int) -> tuple[int, str]:
     missing, parts = 0, []
     if _device_slots(after, shape.gpu, node) < 1:
         milli = shape.gpu.milli_on(after.nodes[node].gpu_memory_mib)
-        have = int((after.device_free[node] >= milli).sum())
+        have = int((after.device_free[node] >= shape.gpu.parts_on(after.nodes[node].gpu_memory_mib)).sum())
         missing = (shape.gpu.devices - have) * milli
         free_share = "free" if milli >= MILLI else f"with {milli / MILLI:g} free"
         parts.append(f"has {have} of {shape.gpu.devices} GPUs {free_share}")

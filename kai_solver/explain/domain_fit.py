@@ -14,7 +14,7 @@ from kai_solver.reduction import GangShape, Leaf, Problem, TreeNode
 from kai_solver.reduction.capacity import fitting
 from kai_solver.reduction.gangs import leaves_below
 from kai_solver.topology import Domain, DomainTree, named_topology
-from kai_solver.units import MILLI
+from kai_solver.units.shares import WHOLE
 
 Ints = NDArray[np.int64]
 _NAMED = 3
@@ -108,7 +108,7 @@ def _rooms(after: Problem, tree: DomainTree, level: int, pods: Sequence[int], *,
         takes = fitting(after, free, devices, shape)
         if own:
             np.add.at(takes, [after.pod_node[pod] for pod in pods if after.pod_shape[pod] == shape], 1)
-        whole = np.where(np.arange(devices.shape[1]) < after.gpus[:, None], MILLI, 0)
+        whole = np.where(np.arange(devices.shape[1]) < after.gpus[:, None], WHOLE, 0)
         alone = fitting(after, after.capacity, whole, shape)
         for sums, room in ((now, takes), (empty, alone)):
             of_shape = np.bincount(of_node[inside], weights=room[inside], minlength=count).astype(np.int64)

@@ -10,7 +10,7 @@ import numpy as np
 from kai_solver.domain import Snapshot
 from kai_solver.reduction import Problem, build_problem
 from kai_solver.topology import ROOT, Domain, DomainTree
-from kai_solver.units import MILLI
+from kai_solver.units.shares import WHOLE
 
 HOST = "kubernetes.io/hostname"
 _NAMED = 3
@@ -85,7 +85,7 @@ class _PerNode:
 
     def __init__(self, problem: Problem) -> None:
         takes = np.array([node.schedulable for node in problem.nodes], dtype=np.bool_)
-        free = np.maximum(problem.device_free, 0).sum(axis=1) / MILLI
+        free = np.maximum(problem.device_free, 0).sum(axis=1) / WHOLE
         self.gpus = problem.gpus.astype(np.float64)
         self.used = self.gpus - free
         self.free = np.where(takes, free, 0.0)
@@ -94,8 +94,8 @@ class _PerNode:
         for pod, devices in problem.seats.items():
             gang, node = problem.pod_gang[pod], problem.pod_node[pod]
             if gang >= 0 and node >= 0:
-                milli = problem.pods[pod].gpu.milli_on(problem.nodes[node].gpu_memory_mib)
-                self.by_gang[node][problem.gangs[gang].gang.key] += len(devices) * milli
+                parts = problem.pods[pod].gpu.parts_on(problem.nodes[node].gpu_memory_mib)
+                self.by_gang[node][problem.gangs[gang].gang.key] += len(devices) * parts
 
 
 def _lines(tree: DomainTree, per_node: _PerNode) -> Iterator[DomainLine]:
@@ -129,5 +129,5 @@ def _line(tree: DomainTree, domain: Domain, per_node: _PerNode) -> DomainLine:
         gpus=float(per_node.gpus[nodes].sum()),
         used_gpus=float(per_node.used[nodes].sum()),
         free_gpus=float(per_node.free[nodes].sum()),
-        gangs=tuple((key, milli / MILLI) for key, milli in sorted(gangs.items(), key=lambda g: (-g[1], g[0]))),
+        gangs=tuple((key, parts / WHOLE) for key, parts in sorted(gangs.items(), key=lambda g: (-g[1], g[0]))),
     )

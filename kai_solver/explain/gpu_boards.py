@@ -16,6 +16,7 @@ from kai_solver.links import (
     weakest_pair,
 )
 from kai_solver.units import GPU, MILLI
+from kai_solver.units.shares import floor_milli
 
 CURE = (
     f"Give the node the annotation {TOPOLOGY_ANNOTATION} with the output of `nvidia-smi topo -m`, or the name of a "
@@ -215,7 +216,7 @@ class GpuBoards:
         of = self._nodes[node]
         inside = tuple(sorted(gpu for gpu in gpus if 0 <= gpu < of.gpus))
         is_right = len(inside) == pod.gpu.devices
-        milli = pod.gpu.milli_on(of.gpu_memory_mib)
+        milli = floor_milli(pod.gpu.parts_on(of.gpu_memory_mib))
         return Holder(
             pod.key, gang, pod.gpu.devices, milli, inside if is_right else (), known if is_right else "unknown"
         )

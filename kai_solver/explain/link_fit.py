@@ -12,7 +12,7 @@ from kai_solver.links import gpus_of, known_tables, mask_of
 from kai_solver.reduction import GangShape, Leaf, Problem, TreeNode
 from kai_solver.reduction.capacity import fitting
 from kai_solver.reduction.gangs import leaves_below
-from kai_solver.units import MILLI
+from kai_solver.units.shares import WHOLE
 
 CLIQUE = "nvidia.com/gpu.clique"
 """Label of nodes: their NVLink domain."""
@@ -103,7 +103,7 @@ def _better(boards: GpuBoards, after: Problem, gang: GangShape, found: _Set, gra
     shape = after.pod_shape[pod]
     free = fitting(after, after.capacity - after.held, after.device_free, shape) > 0
     free[own] = True
-    whole = np.where(np.arange(after.device_free.shape[1]) < after.gpus[:, None], MILLI, 0)
+    whole = np.where(np.arange(after.device_free.shape[1]) < after.gpus[:, None], WHOLE, 0)
     empty = fitting(after, after.capacity, whole, shape) > 0
     for when, takes in (("now", free), ("empty", empty)):
         best = _best(boards, after, takes & inside, found, is_empty=when == "empty")

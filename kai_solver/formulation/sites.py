@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from kai_solver.reduction import Problem
 from kai_solver.reduction.capacity import fitting
 from kai_solver.units import GPU, MILLI
+from kai_solver.units.shares import WHOLE, floor_milli
 
 IntArray = NDArray[np.int64]
 
@@ -82,7 +83,7 @@ def fold(
         Where alike nodes make more sites times shapes than this, nodes that differ only in what is free share one.
     """
     shapes = tuple(sorted(shapes))
-    free, device_free = np.maximum(free, 0), np.clip(device_free, 0, MILLI)
+    free, device_free = np.maximum(free, 0), np.clip(device_free, 0, WHOLE)
     looks = _looks(problem, shapes, partitions)
     of_node = _alike([*looks, *free, *np.sort(device_free, axis=1).T])
     if (int(of_node.max(initial=-1)) + 1) * len(shapes) > most_places:
@@ -103,7 +104,7 @@ def _looks(problem: Problem, shapes: Sequence[int], partitions: Sequence[IntArra
     """What tells nodes apart beside what is free: whom they admit, how shares count there, and their domains."""
     table = problem.shapes
     bits = np.packbits([table.mask(shape) for shape in shapes], axis=0) if shapes else np.zeros((0, 0), np.uint8)
-    by_memory = [table.milli(shape) for shape in shapes if table.shapes[shape].gpu.memory_mib]
+    by_memory = [table.parts(shape) for shape in shapes if table.shapes[shape].gpu.memory_mib]
     gpus = np.array([node.gpus for node in problem.nodes], dtype=np.int64)
     return [gpus, *(row.astype(np.int64) for row in bits), *by_memory, *(p.astype(np.int64) for p in partitions)]
 
@@ -138,7 +139,7 @@ def _row_parts(
             yield np.repeat((asked // scale)[:, None], count, axis=1), free[resource] // scale
     devices = np.array([spec.gpu.devices for spec in specs], dtype=np.int64)
     whole = np.array([spec.gpu.is_whole for spec in specs], dtype=np.bool_)
-    free_whole = (device_free >= MILLI).sum(axis=1)
+    free_whole = (device_free >= WHOLE).sum(axis=1)
     shared = [spec for spec in specs if spec.gpu.is_shared]
     for size in sorted({int(d) for d in devices[whole]} | ({1} if whole.any() and not shared else set())):
         if size > 1 or not shared:
@@ -146,14 +147,14 @@ def _row_parts(
     if shared:
         milli = _least_milli(problem, shapes, of_node, count)
         for f in _functions(milli[[spec.gpu.is_shared for spec in specs]]):
-            yield devices[:, None] * f(milli), f(device_free).sum(axis=1)
+            yield devices[:, None] * f(milli), f(floor_milli(device_free)).sum(axis=1)
 
 
 def _least_milli(problem: Problem, shapes: Sequence[int], of_node: IntArray, count: int) -> IntArray:
-    """(S, G) thousandths of each device that a pod takes; 0 for shapes without GPUs."""
+    """(S, G) thousandths of each device that a pod takes, rounded down as what is free; 0 for shapes without GPUs."""
     rows = np.full((len(shapes), count), MILLI, dtype=np.int64)
     for row, shape in zip(rows, shapes, strict=True):
-        np.minimum.at(row, of_node, problem.shapes.milli(shape))
+        np.minimum.at(row, of_node, floor_milli(problem.shapes.parts(shape)))
     return rows
 
 

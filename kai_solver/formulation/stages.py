@@ -21,7 +21,8 @@ from kai_solver.formulation.leftover import worth_lost
 from kai_solver.formulation.rows import NO_LOWER
 from kai_solver.formulation.spec import Term, Var
 from kai_solver.formulation.variables import Variables
-from kai_solver.units import GPU, MILLI
+from kai_solver.units import GPU
+from kai_solver.units.shares import WHOLE
 
 GROUP = "kai_solver.objective_stages"
 LEFTOVER = "worth-lost"
@@ -137,7 +138,7 @@ def preference(v: Variables) -> list[Objective]:
     """
     homes = {node for mover in v.joint.movers for node in mover.home}
     gpus = v.joint.problem.gpus
-    whole = (v.joint.device_free >= MILLI).sum(axis=1)
+    whole = (v.joint.device_free >= WHOLE).sum(axis=1)
     free = set(np.flatnonzero((gpus > 0) & (whole == gpus)).tolist()) - homes
     landing: dict[int, list[Term]] = {}
     for shape, places in [*v.place.items(), *((s.piece.shape, s.place) for s in v.scoped)]:

@@ -290,9 +290,9 @@ class Variables:
         if node not in self.slots:
             gpus = self.joint.problem.nodes[node].gpus
             self.slots[node] = [ShareSlot(node, d, self.spec.bool_var(), {}) for d in range(gpus)]
-        milli = max(1, int(self.joint.problem.shapes.milli(shape)[node]))
+        parts = max(1, int(self.joint.problem.shapes.parts(shape)[node]))
         for slot in self.slots[node]:
-            most = int(self.joint.device_free[node, slot.device]) // milli
+            most = int(self.joint.device_free[node, slot.device]) // parts
             if shape not in slot.counts and most > 0:
                 slot.counts[shape] = self.spec.int_var(0, most)
 

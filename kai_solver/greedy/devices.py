@@ -9,14 +9,15 @@ from kai_solver.errors import InternalError
 from kai_solver.links import gpus_of, mask_of, stretch, tightest_row
 from kai_solver.reduction import Problem
 from kai_solver.reduction.gpurows import wish_of
-from kai_solver.units import MILLI, PODS
+from kai_solver.units import PODS
+from kai_solver.units.shares import WHOLE
 
 if TYPE_CHECKING:
     from kai_solver.greedy.state import State
 
 
 def choose_devices(
-    state: "State", node: int, shape: int, milli: int, wanted: tuple[int, ...], *, now: bool
+    state: "State", node: int, shape: int, parts: int, wanted: tuple[int, ...], *, now: bool
 ) -> tuple[int, ...]:
     """The devices for a pod: what is ``wanted`` where it is free, else the best.
 
@@ -28,11 +29,11 @@ def choose_devices(
     count = spec.gpu.devices
     future = state.device_future[node].tolist()
     free = future if not now else np.minimum(state.device_idle[node], state.device_future[node]).tolist()
-    fitting = [d for d in range(state.problem.nodes[node].gpus) if free[d] >= milli]
+    fitting = [d for d in range(state.problem.nodes[node].gpus) if free[d] >= parts]
     is_wanted = len(wanted) == count and set(wanted) <= set(fitting)
     if spec.gpu.is_whole:
         return wanted if is_wanted else _whole(state, node, fitting, spec.gpu)
-    if milli < MILLI:
+    if parts < WHOLE:
         spread = spec.devices == "spread"
         fitting.sort(key=lambda d: -future[d] if spread else future[d])
     kept, slots = state.reserved(node, now=now)

@@ -18,7 +18,7 @@ from kai_solver.greedy.outcome import Outcome, Refusal, proven
 from kai_solver.greedy.returning import could_return
 from kai_solver.greedy.room import RoomTable
 from kai_solver.greedy.rules import Aggressor, Eligibility, reclaim_allowed, refuses_reclaim, was_counted
-from kai_solver.greedy.saving import savings
+from kai_solver.greedy.saving import free_milli, savings
 from kai_solver.greedy.state import State
 from kai_solver.greedy.survival import MOST_WAITING, survives
 from kai_solver.greedy.turns import goes_before
@@ -113,7 +113,7 @@ class Disruption:
         """Thousandths of devices that are free, or that moves would free; counted once while nothing changes."""
         at, free = self._counted
         if at != len(self.state.touched):
-            free = int(self.state.gpu_free.sum()) + savings(self.state).total
+            free = free_milli(self.state) + savings(self.state).total
             self._counted = (len(self.state.touched), free)
         return free
 

@@ -16,6 +16,7 @@ from kai_solver.greedy.state import State
 from kai_solver.topology import ROOT, ROOT_LEVEL, Domain, DomainTree
 from kai_solver.units import CPU, GPU, MEMORY, MILLI, PODS, humanized
 from kai_solver.units.go_text import CORES, GB
+from kai_solver.units.shares import WHOLE
 
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
@@ -170,8 +171,8 @@ class DomainReasons:
         largest = self.requests.max(axis=0)
         free = self.free.copy()
         if 0 < largest[GPU] < 1:
-            partial = np.where(self.state.device_future < MILLI, np.maximum(self.state.device_future, 0), 0)
-            free[GPU] += partial.sum(axis=1) / MILLI
+            partial = np.where(self.state.device_future < WHOLE, np.maximum(self.state.device_future, 0), 0)
+            free[GPU] += partial.sum(axis=1) / WHOLE
         asked = np.flatnonzero(largest > 0)
         if not len(np.delete(asked, asked == PODS)):
             return np.full(free.shape[1], len(self.pods), dtype=np.int64)

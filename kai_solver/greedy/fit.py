@@ -14,6 +14,7 @@ from kai_solver.predicates import affinity_score, spread_score
 from kai_solver.reduction.capacity import MANY, fitting_beside_gpus
 from kai_solver.reduction.gpurows import fitting_in_rows, needs_row
 from kai_solver.units import CPU, GPU, MILLI, PODS
+from kai_solver.units.shares import WHOLE
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -192,18 +193,18 @@ class FitTable:
             if needs_row(gpu):
                 self._limit_by_rows(gpu, at, now, later)
             return
-        milli = state.problem.shapes.milli(shape)[at][:, None]
+        parts = state.problem.shapes.parts(shape)[at][:, None]
         future = state.device_future[at]
         present = np.minimum(state.device_idle[at], future)
         slots, kept = state.future[PODS, at], state.sharers_later[at] > 0
-        np.minimum(later, _shares(future, milli, gpu.devices, kept, slots), out=later)
+        np.minimum(later, _shares(future, parts, gpu.devices, kept, slots), out=later)
         slots, kept = np.minimum(state.idle[PODS, at], slots), kept & (state.sharers_now[at] > 0)
-        np.minimum(now, _shares(present, milli, gpu.devices, kept, slots), out=now)
+        np.minimum(now, _shares(present, parts, gpu.devices, kept, slots), out=now)
 
     def _limit_by_rows(self, gpu: GpuRequest, at: slice | IntArray, now: IntArray, later: IntArray) -> None:
-        state, whole = self.state, self.state.device_future[at] == MILLI
+        state, whole = self.state, self.state.device_future[at] == WHOLE
         np.minimum(later, fitting_in_rows(state.problem, whole, gpu, at, state.strangers.known_later), out=later)
-        whole &= state.device_idle[at] == MILLI
+        whole &= state.device_idle[at] == WHOLE
         np.minimum(now, fitting_in_rows(state.problem, whole, gpu, at, state.strangers.known_now), out=now)
 
     def choose(
@@ -298,7 +299,7 @@ class FitTable:
         if self._links is not None and spec.nodes == "binpack" and state.is_linked(shape):
             key = key * STEPS + self._links.losses(shape) + (free == total) * _IDLE
         if spec.gpu.row and not needs_row(spec.gpu):
-            known, whole = state.strangers.known_later, state.device_future == MILLI
+            known, whole = state.strangers.known_later, state.device_future == WHOLE
             rows = fitting_in_rows(state.problem, whole, spec.gpu, slice(None), known)
             key = key + (rows == 0) * _UNROWED
         if not asks_gpu:
@@ -310,9 +311,9 @@ class FitTable:
             # What a pod takes from usual ones comes before what is free; this tells also which GPU it may share.
             key += self._losses.steps(shape) * _LOSS
         elif spec.gpu.is_shared and spec.nodes == "binpack":
-            milli = state.problem.shapes.milli(shape)[:, None]
+            parts = state.problem.shapes.parts(shape)[:, None]
             future = state.device_future
-            joins = ((future >= milli) & (future < MILLI)).any(axis=1)
+            joins = ((future >= parts) & (future < WHOLE)).any(axis=1)
             key += np.where(joins, 0, _UNSHARED)
         return key
 
@@ -343,14 +344,14 @@ def _smallest(key: IntArray, count: int) -> IntArray:
     return found
 
 
-def _shares(free: IntArray, milli: IntArray, devices: int, kept: BoolArray, slots: IntArray) -> IntArray:
-    """Pods that fit the free thousandths of devices (N, D), each taking ``milli`` (N, 1) of ``devices`` of them.
+def _shares(free: IntArray, parts: IntArray, devices: int, kept: BoolArray, slots: IntArray) -> IntArray:
+    """Pods that fit the free parts of devices (N, D), each taking ``parts`` (N, 1) of ``devices`` of them.
 
     Each pod's devices are distinct: k pods fit exactly where ``sum_d min(each_d, k) >= k * devices``. A device that is
     not yet shared (``kept``, (N, D)) takes one of the pod slots (N,) beside its pods'. Where slots are scarce, the
     count of pods on several devices is exact as to whether one fits.
     """
-    each: IntArray = np.maximum(free, 0) // np.maximum(milli, 1)
+    each: IntArray = np.maximum(free, 0) // np.maximum(parts, 1)
     total: IntArray = each.sum(axis=1)
     if devices > 1:
         most = int((total // devices).max(initial=0))

@@ -27,7 +27,7 @@ class HoldRows:
     request
         (R, H) what it holds of the other resources.
     shared_unit, shared_node, shared_device
-        (S,) the devices that it shares with others, one row each. ``shared_milli``: its thousandths of them.
+        (S,) the devices that it shares with others, one row each. ``shared_parts``: its parts of them.
     """
 
     unit: IntArray
@@ -37,7 +37,7 @@ class HoldRows:
     shared_unit: IntArray
     shared_node: IntArray
     shared_device: IntArray
-    shared_milli: IntArray
+    shared_parts: IntArray
 
     def starts(self, nodes: int) -> IntArray:
         """(N + 1,) where the rows of each node begin."""
@@ -84,7 +84,7 @@ class HoldRows:
             np.concatenate([self.shared_unit, other.shared_unit]),
             np.concatenate([self.shared_node, other.shared_node]),
             np.concatenate([self.shared_device, other.shared_device]),
-            np.concatenate([self.shared_milli, other.shared_milli]),
+            np.concatenate([self.shared_parts, other.shared_parts]),
         )
 
     @classmethod
@@ -134,7 +134,7 @@ class Seats:
         held = [seats.get(pod, ()) for pod in pods]
         is_shared = [problem.pods[pod].gpu.is_shared for pod in pods]
         rows = [
-            (unit, node[pod], device, int(problem.shapes.milli(problem.pod_shape[pod])[node[pod]]))
+            (unit, node[pod], device, int(problem.shapes.parts(problem.pod_shape[pod])[node[pod]]))
             for unit, pod, own, shares in zip(owner, pods, held, is_shared, strict=True)
             if shares
             for device in own
@@ -147,7 +147,7 @@ class Seats:
         places = [state.places[pod] for pod in pods]
         is_shared = [state.problem.pods[pod].gpu.is_shared for pod in pods]
         rows = [
-            (unit, place.node, device, place.milli)
+            (unit, place.node, device, place.parts)
             for unit, place, shares in zip(owner, places, is_shared, strict=True)
             if shares
             for device in place.devices
@@ -173,5 +173,5 @@ def _with_shared(rows: HoldRows, position: IntArray, kept: BoolArray) -> HoldRow
         shared_unit=rows.shared_unit[kept],
         shared_node=position[kept],
         shared_device=rows.shared_device[kept],
-        shared_milli=rows.shared_milli[kept],
+        shared_parts=rows.shared_parts[kept],
     )

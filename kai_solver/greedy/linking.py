@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from kai_solver.greedy.state import State
 from kai_solver.links import FULL, masks_of
 from kai_solver.reduction.fabric import Fabric
-from kai_solver.units import MILLI
+from kai_solver.units.shares import WHOLE
 
 IntArray = NDArray[np.int64]
 
@@ -63,15 +63,15 @@ class Links:
         free = state.device_future[node].tolist()
         if state.whole_now[node] >= count:
             free = map(min, free, state.device_idle[node].tolist())
-        mask = sum([1 << gpu for gpu, milli in enumerate(free) if milli == MILLI])
+        mask = sum([1 << gpu for gpu, parts in enumerate(free) if parts == WHOLE])
         share, loss = self._fabric.tables.prospect(kind, mask, count)
         return (FULL - share) * BANDWIDTH + max(loss, 0) * (STEPS - 1) // int(self._most[kind])
 
     def _look(self, shape: int, found: IntArray, rows: IntArray) -> None:
         state, gpu = self._state, self._state.problem.shapes.shapes[shape].gpu
         rows = rows[self._fabric.kinds[rows] >= 0]
-        kinds, later = self._fabric.kinds[rows], state.device_future[rows] == MILLI
-        now = later & (state.device_idle[rows] == MILLI)
+        kinds, later = self._fabric.kinds[rows], state.device_future[rows] == WHOLE
+        now = later & (state.device_idle[rows] == WHOLE)
         starts = now.sum(axis=1) >= gpu.devices
         free = masks_of(np.where(starts[:, None], now, later))
         survey = self._fabric.tables.survey(kinds, free, gpu.devices)

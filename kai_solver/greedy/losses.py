@@ -5,7 +5,8 @@ from numpy.typing import NDArray
 
 from kai_solver.greedy.state import State
 from kai_solver.leftover import Outlook
-from kai_solver.units import GPU, MILLI
+from kai_solver.units import GPU
+from kai_solver.units.shares import WHOLE
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -41,19 +42,19 @@ class Losses:
         free, devices = state.future[:, rows], state.device_future[rows]
         request = np.array(spec.request, dtype=np.int64)
         request[GPU] = 0
-        milli = np.minimum(state.problem.shapes.milli(shape)[rows], MILLI)
-        after = _taken(devices, spec.gpu.devices, milli) if spec.gpu.devices else devices
+        parts = np.minimum(state.problem.shapes.parts(shape)[rows], WHOLE)
+        after = _taken(devices, spec.gpu.devices, parts) if spec.gpu.devices else devices
         values = self._outlook.values
         loss: FloatArray = values(rows, (free, devices)) - values(rows, (free - request[:, None], after))
         return np.clip(np.rint(loss / STEP), 0, MOST_STEPS).astype(np.int64)
 
 
-def _taken(devices: IntArray, count: int, milli: IntArray) -> IntArray:
-    """(K, D) free with ``milli`` (K,) of ``count`` devices taken: the fullest that have so much."""
-    fits = devices >= milli[:, None]
-    order = np.argsort(np.where(fits, devices, 2 * MILLI), axis=1, kind="stable")[:, :count]
+def _taken(devices: IntArray, count: int, parts: IntArray) -> IntArray:
+    """(K, D) free with ``parts`` (K,) of ``count`` devices taken: the fullest that have so much."""
+    fits = devices >= parts[:, None]
+    order = np.argsort(np.where(fits, devices, 2 * WHOLE), axis=1, kind="stable")[:, :count]
     after = devices.copy()
-    np.put_along_axis(after, order, np.take_along_axis(devices, order, axis=1) - milli[:, None], axis=1)
+    np.put_along_axis(after, order, np.take_along_axis(devices, order, axis=1) - parts[:, None], axis=1)
     return after
 
 

@@ -17,6 +17,7 @@ from kai_solver.reduction.gpurows import fitting_in_rows, needs_row
 from kai_solver.reduction.rowtexts import no_row_text
 from kai_solver.reduction.zones import NOT_ALIGNED
 from kai_solver.units import CPU, GPU, MEMORY, MILLI, PODS
+from kai_solver.units.shares import WHOLE
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
@@ -96,11 +97,11 @@ def _short(state: State, shape: Shape, index: int) -> dict[int, BoolArray]:
     """By resource asked for, (N,) True where it is short even once everybody who leaves has left."""
     short = {r: state.future[r] < amount for r, amount in enumerate(shape.request) if amount and r != GPU}
     if shape.gpu.devices:
-        milli = state.problem.shapes.milli(index)
-        fitting = state.whole_later if shape.gpu.is_whole else (state.device_future >= milli[:, None]).sum(axis=1)
+        parts = state.problem.shapes.parts(index)
+        fitting = state.whole_later if shape.gpu.is_whole else (state.device_future >= parts[:, None]).sum(axis=1)
         names = state.problem.snapshot.schema.names
         kinds = [short.pop(r) for r in list(short) if names[r] in state.problem.policy.gpu_resources]
-        short[GPU] = np.logical_or.reduce([fitting < shape.gpu.devices, milli > MILLI, *kinds], axis=0)
+        short[GPU] = np.logical_or.reduce([fitting < shape.gpu.devices, parts > WHOLE, *kinds], axis=0)
     return short
 
 
@@ -162,7 +163,7 @@ def _by_rules(state: State, pod: int, shape: Shape, left: BoolArray) -> Counter[
 
 def _scattered(state: State, shape: Shape, left: BoolArray) -> dict[int, str]:
     """What to say of nodes that have enough free GPUs, but not in a row."""
-    whole = state.device_future == MILLI
+    whole = state.device_future == WHOLE
     known = state.strangers.known_later
     rows = fitting_in_rows(state.problem, whole, shape.gpu, slice(None), known)
     scattered = np.flatnonzero(left & (rows == 0)).tolist()
@@ -181,6 +182,6 @@ def _unaligned(state: State, shape: Shape, left: BoolArray) -> int:
 
 def _reservations(state: State, shape: int) -> IntArray:
     """(N,) reservation pods that come with one pod of ``shape``: one for each GPU that it is the first to share."""
-    joined = (state.sharers_later > 0) & (state.device_future >= state.problem.shapes.milli(shape)[:, None])
+    joined = (state.sharers_later > 0) & (state.device_future >= state.problem.shapes.parts(shape)[:, None])
     missing: IntArray = state.problem.shapes.shapes[shape].gpu.devices - joined.sum(axis=1)
     return np.maximum(missing, 0)

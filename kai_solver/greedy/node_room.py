@@ -9,7 +9,8 @@ from kai_solver.greedy.victims import Hold, VictimPool
 from kai_solver.greedy.zone_room import zone_room
 from kai_solver.links import gpus_of, mask_of, row_masks, tightest_row
 from kai_solver.reduction.gpurows import wish_of
-from kai_solver.units import GPU, MILLI, PODS
+from kai_solver.units import GPU, PODS
+from kai_solver.units.shares import WHOLE
 
 BoolArray = NDArray[np.bool_]
 Option = tuple[int, float, tuple[int, ...]]
@@ -29,7 +30,7 @@ class NodeRoom:
         self._prices = prices
         self._need = [(r, a) for r, a in enumerate(spec.request) if a and r != GPU]
         self._gpu = spec.gpu
-        self._milli: list[int] = self.state.problem.shapes.milli(shape).tolist()
+        self._milli: list[int] = self.state.problem.shapes.parts(shape).tolist()
         self._zones = zone_room(pool, shape)
         wish = wish_of(self._gpu)
         self._row = wish.row if wish is not None and wish.is_required else ""
@@ -101,8 +102,8 @@ class NodeRoom:
                 sitting.setdefault(device, []).append(unit)
         options: list[tuple[float, tuple[int, ...]]] = []
         for mask in row_masks(len(free), self._gpu.devices, self._row):
-            busy = [device for device in gpus_of(mask) if free[device] < MILLI]
-            if all(freed[device] >= MILLI for device in busy):
+            busy = [device for device in gpus_of(mask) if free[device] < WHOLE]
+            if all(freed[device] >= WHOLE for device in busy):
                 units = tuple(dict.fromkeys((*strangers, *(unit for device in busy for unit in sitting[device]))))
                 options.append((self.price(self.pool.closure(units)), units))
         return min(options)[1] if options else None

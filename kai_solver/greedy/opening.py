@@ -5,14 +5,14 @@ from numpy.typing import NDArray
 
 from kai_solver.greedy.state import State
 from kai_solver.reduction import Problem
-from kai_solver.units import MILLI
+from kai_solver.units.shares import WHOLE
 
 BoolArray = NDArray[np.bool_]
 
 
 def wholly_free(problem: Problem) -> BoolArray:
     """(N,) nodes with GPUs of which no device is in use once those that are leaving have left."""
-    whole = ((problem.device_free + problem.device_releasing) >= MILLI).sum(axis=1)
+    whole = ((problem.device_free + problem.device_releasing) >= WHOLE).sum(axis=1)
     free: BoolArray = (problem.gpus > 0) & (whole == problem.gpus)
     return free
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from kai_solver.domain import TopologyConstraint
 from kai_solver.greedy.chunks import Chunk, Chunker, Part
 from kai_solver.greedy.fit import RANKS, FitTable
+from kai_solver.greedy.homes import is_at_home
 from kai_solver.greedy.node_caps import NodeCaps
 from kai_solver.greedy.state import GangState, State
 from kai_solver.reduction import GangShape, Leaf, TreeNode
@@ -19,6 +20,8 @@ from kai_solver.topology import DomainTree
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
 
+OUTSIDE = -1
+"""Domain of nodes outside of a topology."""
 FEW_PODS = 4
 """Fewer pods of one shape are placed one by one."""
 
@@ -268,7 +271,8 @@ class Placer:
     def keeps_domains(self, gang: GangShape, node: TreeNode | Leaf) -> bool:
         """True where the running and placed pods under every required level are in one of its domains.
 
-        A gang that was spread before may stay as it was.
+        Of pods that were spread over several before, those that get places join some that stay. Where none gets one,
+        all is as it was.
         """
         inner = () if isinstance(node, Leaf) else node.children
         if not all(self.keeps_domains(gang, child) for child in inner):
@@ -281,9 +285,11 @@ class Placer:
         of_node = tree.domain_of[level]
         pods = [pod for leaf in leaves_below(node) for pod in (*leaf.active, *leaf.pending)]
         active = {pod for found in self.state.gangs[gang.index].active for pod in found}
-        now = {int(of_node[self.node_of(pod)]) for pod in pods if pod in active}
-        before = {int(of_node[self.state.problem.pod_node[p]]) for leaf in leaves_below(node) for p in leaf.active}
-        return len(now) <= 1 or now <= before
+        problem, places = self.state.problem, self.state.places
+        new = {p for p in active.intersection(pods) if p in places and not is_at_home(problem, p, places[p])}
+        come = {int(of_node[places[pod].node]) for pod in new}
+        stay = {int(of_node[self.node_of(pod)]) for pod in pods if pod in active and pod not in new} - {OUTSIDE}
+        return OUTSIDE not in come and (come <= stay if stay else len(come) <= 1)
 
     def node_of(self, pod: int) -> int:
         """Node on which ``pod`` runs or is to run."""

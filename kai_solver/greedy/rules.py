@@ -19,11 +19,11 @@ from kai_solver.fairness import (
 from kai_solver.greedy.chunks import Chunk, Chunker
 from kai_solver.greedy.outcome import Outcome
 from kai_solver.greedy.state import GangState, State
-from kai_solver.greedy.units import Unit, charge_of, least_charge_of
+from kai_solver.greedy.units import Unit, charge_of
 from kai_solver.greedy.victims import VictimPool
 from kai_solver.reduction import GangShape, Problem
 from kai_solver.reduction.charges import Charge
-from kai_solver.units import GPU
+from kai_solver.units.shares import floor_milli
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -34,8 +34,8 @@ BoolArray = NDArray[np.bool_]
 class Aggressor:
     """A gang that asks for room, and what its next chunk costs its queue.
 
-    ``device_milli``: thousandths of devices that the chunk takes at the least (by memory: on the largest devices). MIG
-    slices and replicas of time-sliced GPUs cost their queue GPUs, but take no device.
+    ``device_milli``: thousandths of devices that the chunk takes at the least, rounded down (by memory: on the largest
+    devices). MIG slices and replicas of time-sliced GPUs cost their queue GPUs, but take no device.
     """
 
     gang: GangShape
@@ -46,13 +46,21 @@ class Aggressor:
     def of(cls, problem: Problem, chunk: Chunk) -> "Aggressor":
         """The gang of ``chunk``, asking for it."""
         gang = problem.gangs[chunk.gang]
-        beside = sum(problem.pods[pod].quota_gpu_milli for pod in chunk.pods)
-        return cls(gang, charge_of(problem, chunk.pods), least_charge_of(problem, chunk.pods)[GPU] - beside)
+        return cls(gang, charge_of(problem, chunk.pods), sum(least_milli(problem, pod) for pod in chunk.pods))
 
     @property
     def queue(self) -> int:
         """Its leaf queue."""
         return self.gang.queue
+
+
+def least_milli(problem: Problem, pod: int) -> int:
+    """Thousandths of devices that a pod takes on any node at the least, rounded down."""
+    gpu = problem.pods[pod].gpu
+    if not gpu.memory_mib:
+        return gpu.devices * gpu.milli
+    parts = problem.shapes.parts(problem.pod_shape[pod])
+    return gpu.devices * floor_milli(int(parts.min())) if len(parts) else 0
 
 
 def delay_remaining_s(problem: Problem, gang: GangShape) -> float:

@@ -5,15 +5,23 @@ So where GPUs differ in memory, moving may gain GPUs, and room below a limit, th
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from kai_solver.greedy.state import State
+from kai_solver.units.shares import PARTS_OF_MILLI
 
 
 @dataclass(frozen=True, slots=True)
 class Savings:
-    """Thousandths of devices that movable pods would take less on the largest devices: in all, and by queue."""
+    """Thousandths that movable pods would take less on the largest devices, of these, and be charged less, by queue."""
 
     total: int
     by_queue: tuple[int, ...]
+
+
+def free_milli(state: State) -> int:
+    """Thousandths of devices that are free in the end; rounded up once, since moves may join what is free."""
+    return -(-int(np.maximum(state.device_future, 0).sum()) // PARTS_OF_MILLI)
 
 
 def savings(state: State) -> Savings:
@@ -25,9 +33,10 @@ def savings(state: State) -> Savings:
         if node < 0:
             continue
         shape = problem.pod_shape[pod]
-        milli = problem.shapes.milli(shape)
-        saved = problem.shapes.shapes[shape].gpu.devices * int(milli[node] - milli.min())
-        total += saved
+        devices = problem.shapes.shapes[shape].gpu.devices
+        parts, milli = problem.shapes.parts(shape), problem.shapes.milli(shape)
+        total += devices * -(int(parts.min() - parts[node]) // PARTS_OF_MILLI)  # Rounded up: no move frees more.
+        saved = devices * int(milli[node] - milli.min())
         for queue in problem.queues.path[problem.gangs[problem.pod_gang[pod]].queue]:
             by_queue[queue] += saved
     return Savings(total, tuple(by_queue))

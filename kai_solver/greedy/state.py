@@ -30,17 +30,18 @@ from kai_solver.reduction.gangs import leaf_positions
 from kai_solver.reduction.gpurows import needs_row
 from kai_solver.reduction.zones import ZoneTake
 from kai_solver.units import MILLI, PODS
+from kai_solver.units.shares import PARTS_OF_MILLI, WHOLE, floor_milli
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 
 class Place(NamedTuple):
-    """Where a pod is to run: node, devices with their share, whether it can be bound now, and NUMA zones."""
+    """Where a pod is to run: node, devices and parts of each, whether it can be bound now, cost, NUMA zones."""
 
     node: int
     devices: tuple[int, ...]
-    milli: int
+    parts: int
     now: bool
     charge: Charge
     zones: ZoneTake = ()
@@ -69,9 +70,9 @@ class State:
         self.device_future: IntArray = problem.device_free + problem.device_releasing
         self.sharers_now: IntArray = problem.sharers.copy()
         self.sharers_later: IntArray = problem.sharers - problem.sharers_leaving
-        self.whole_now: IntArray = (np.minimum(self.device_idle, self.device_future) == MILLI).sum(axis=1)
-        self.whole_later: IntArray = (self.device_future == MILLI).sum(axis=1)
-        self.gpu_free: IntArray = np.maximum(self.device_future, 0).sum(axis=1)
+        self.whole_now: IntArray = (np.minimum(self.device_idle, self.device_future) == WHOLE).sum(axis=1)
+        self.whole_later: IntArray = (self.device_future == WHOLE).sum(axis=1)
+        self.gpu_free: IntArray = floor_milli(self.device_future).sum(axis=1)
         self.allocated = [list(row) for row in problem.allocated]
         self.allocated_fixed = [list(row) for row in problem.allocated_fixed]
         self.places: dict[int, Place] = {}
@@ -112,13 +113,13 @@ class State:
             now = bool(self.present.clear(problem.pods[pod])[node])
         gpu = problem.shapes.shapes[shape].gpu
         now = now and not (gpu.devices and self.strangers.has_row(node))
-        milli = gpu.milli_on(problem.nodes[node].gpu_memory_mib) if gpu.devices else 0
+        parts = gpu.parts_on(problem.nodes[node].gpu_memory_mib) if gpu.devices else 0
         if self.has_rows and node == problem.pod_node[pod]:
             wanted = wanted or problem.seats.get(pod, ())
-        devices = choose_devices(self, node, shape, milli, wanted, now=now) if gpu.devices else ()
+        devices = choose_devices(self, node, shape, parts, wanted, now=now) if gpu.devices else ()
         cost = charge(problem.pods[pod], problem.nodes[node].gpu_memory_mib)
         zones = self.zones.choose(pod, node, wanted_zones, now=now) if self.zones is not None else ()
-        self._apply_put(pod, place := Place(node, devices, milli, now, cost, zones))
+        self._apply_put(pod, place := Place(node, devices, parts, now, cost, zones))
         self.journal.append(("put", pod, place))
         return place
 
@@ -170,13 +171,13 @@ class State:
         amounts = times[:, None] * self._requests[shape]
         np.subtract.at(self.future.T, at, amounts)
         np.subtract.at(self.idle.T, at, amounts)
-        milli, cost = (MILLI if width else 0), self.problem.charges
+        parts, cost = (WHOLE if width else 0), self.problem.charges
         left = iter(pods)
         for node, count in zip(nodes, counts, strict=True):
             devices = self._take_whole(node, count * width) if width else ()
             for number, pod in enumerate(islice(left, count)):
                 own = devices[number * width : (number + 1) * width]
-                self.places[pod] = place = Place(node, own, milli, True, cost[pod])
+                self.places[pod] = place = Place(node, own, parts, True, cost[pod])
                 self.journal.append(("put", pod, place))
         self.touched.extend(nodes)
 
@@ -187,7 +188,7 @@ class State:
         self.gone.add(victim)
         self.is_gone[victim] = self.is_out[victim] = True
         self.strangers.ran(victim, +1)
-        place = Place(node, tuple(sorted(seats)), MILLI if seats else 0, False, self.problem.charges[pod])
+        place = Place(node, tuple(sorted(seats)), WHOLE if seats else 0, False, self.problem.charges[pod])
         self.places[pod] = place
         self._join(pod, place.charge)
         self.journal += (("evict", victim, None), ("put", pod, place))
@@ -196,7 +197,7 @@ class State:
     def _take_whole(self, node: int, count: int) -> tuple[int, ...]:
         """The first ``count`` devices of ``node`` that are free now, taken."""
         idle, future = self.device_idle[node], self.device_future[node]
-        free = np.flatnonzero(np.minimum(idle, future) == MILLI).tolist()
+        free = np.flatnonzero(np.minimum(idle, future) == WHOLE).tolist()
         free = best_ones(self, node, free, count)
         idle[free] = 0
         future[free] = 0
@@ -284,9 +285,9 @@ class State:
         if place.now:
             self.idle[:, node] += amounts
         for device in place.devices:
-            self.device_future[node, device] += sign * place.milli
+            self.device_future[node, device] += sign * place.parts
             if place.now:
-                self.device_idle[node, device] += sign * place.milli
+                self.device_idle[node, device] += sign * place.parts
         if place.zones and self.zones is not None:
             self.zones.shift(node, place.zones, sign, now=place.now)
         self._share(pod, node, place.devices, -sign, now=place.now)
@@ -321,9 +322,9 @@ class State:
         self.future[:, node] += sign * self._requests[problem.pod_shape[pod]]
         seats = problem.seats.get(pod, ())
         if seats:
-            milli = problem.shapes.milli(problem.pod_shape[pod])[node]
+            parts = problem.shapes.parts(problem.pod_shape[pod])[node]
             for device in seats:
-                self.device_future[node, device] += sign * milli
+                self.device_future[node, device] += sign * parts
             self._share(pod, node, seats, -sign, now=False)
         self.strangers.ran(pod, sign)
         if self.zones is not None:
@@ -345,10 +346,10 @@ class State:
         self.touched.append(node)
         if gpus:
             idle, future = self.device_idle[node].tolist(), self.device_future[node].tolist()
-            later = [f == MILLI for f in future]
+            later = [f == WHOLE for f in future]
             self.whole_later[node] = sum(later)
-            self.whole_now[node] = sum(i == MILLI and f for i, f in zip(idle, later, strict=True))
-            self.gpu_free[node] = sum(f for f in future if f > 0)
+            self.whole_now[node] = sum(i == WHOLE and f for i, f in zip(idle, later, strict=True))
+            self.gpu_free[node] = sum(f // PARTS_OF_MILLI for f in future if f > 0)
 
     def _join(self, pod: int, cost: Charge) -> None:
         self._account(pod, cost, +1)
@@ -474,9 +475,9 @@ class State:
         node, shape = problem.pod_node[pod], problem.pod_shape[pod]
         seats, excused = problem.seats.get(pod, ()), self.overload.excused(node, self.places)
         if seats:
-            milli, free = problem.shapes.milli(shape)[node], self.device_future[node]
+            parts, free = problem.shapes.parts(shape)[node], self.device_future[node]
             has_slots = PODS in excused or self._has_slots(pod, node, seats)
-            if not has_slots or self.strangers.bar(pod) or any(free[d] < milli for d in seats):
+            if not has_slots or self.strangers.bar(pod) or any(free[d] < parts for d in seats):
                 return False
         if any(self.future[r, node] < amount and r not in excused for r, amount in self.asked[shape]):
             return False

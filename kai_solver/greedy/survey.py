@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from kai_solver.greedy.holds import HoldRows
 from kai_solver.greedy.victims import IMPOSSIBLE, VictimPool
-from kai_solver.units import GPU, MILLI, PODS
+from kai_solver.units import GPU, PODS
+from kai_solver.units.shares import WHOLE
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -107,7 +108,7 @@ class Survey:
         spec = self.state.problem.shapes.shapes[shape]
         self._gpu = spec.gpu
         self._mask = self.state.problem.shapes.mask(shape)
-        self._milli = self.state.problem.shapes.milli(shape)
+        self._parts = self.state.problem.shapes.parts(shape)
         self._need = [(r, amount) for r, amount in enumerate(spec.request) if amount and r not in (GPU, PODS)]
         self._prices = prices
 
@@ -177,25 +178,25 @@ class Survey:
         free = self.state.device_future[nodes]
         flat = rows.shared_node * free.shape[1] + rows.shared_device
         which, position = np.unique(flat, return_inverse=True)
-        held = np.bincount(position, weights=rows.shared_milli) + free.reshape(-1)[which]
-        is_freed = (held >= MILLI) & (free.reshape(-1)[which] < MILLI)
+        held = np.bincount(position, weights=rows.shared_parts) + free.reshape(-1)[which]
+        is_freed = (held >= WHOLE) & (free.reshape(-1)[which] < WHOLE)
         total = np.bincount(position, weights=price)
         return which[is_freed] // free.shape[1], which[is_freed] % free.shape[1], total[is_freed]
 
     def _shared(self, rows: HoldRows, nodes: IntArray) -> FloatArray:
         """One device with room: a whole one that its holder leaves, or a shared one at the rate of its cheapest."""
-        free, milli = self.state.device_future[nodes], self._milli[nodes, None]
+        free, parts = self.state.device_future[nodes], self._parts[nodes, None]
         bound = np.full(len(nodes), IMPOSSIBLE)
         alone = rows.whole > 0
         np.minimum.at(bound, rows.node[alone], self._prices[rows.unit[alone]])
-        lack = np.maximum(milli - free, 0).reshape(-1)
+        lack = np.maximum(parts - free, 0).reshape(-1)
         flat = rows.shared_node * free.shape[1] + rows.shared_device
-        freed = np.bincount(flat, weights=rows.shared_milli, minlength=len(lack))
+        freed = np.bincount(flat, weights=rows.shared_parts, minlength=len(lack))
         rate = np.full(len(lack), IMPOSSIBLE)
-        np.minimum.at(rate, flat, self._prices[rows.shared_unit] / np.maximum(rows.shared_milli, 1))
+        np.minimum.at(rate, flat, self._prices[rows.shared_unit] / np.maximum(rows.shared_parts, 1))
         usable = np.flatnonzero((freed >= lack) & (freed > 0))
         np.minimum.at(bound, usable // free.shape[1], rate[usable] * lack[usable])
-        bound[(free >= milli).sum(axis=1) >= self._gpu.devices] = 0.0
+        bound[(free >= parts).sum(axis=1) >= self._gpu.devices] = 0.0
         return bound
 
 

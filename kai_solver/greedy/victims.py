@@ -325,8 +325,8 @@ class VictimPool:
                 request[r] += amount
             place = places.get(pod)
             seats = place.devices if place is not None else problem.seats.get(pod, ())
-            milli = place.milli if place is not None else int(problem.shapes.milli(shape)[node])
-            devices.extend((device, milli) for device in seats)
+            parts = place.parts if place is not None else int(problem.shapes.parts(shape)[node])
+            devices.extend((device, parts) for device in seats)
             shares.extend(seats if problem.pods[pod].gpu.is_shared else ())
             if self.state.zones is not None:
                 zones.extend(place.zones if place is not None else self.state.zones.held(pod))

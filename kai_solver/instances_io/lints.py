@@ -9,6 +9,7 @@ from kai_solver.domain import Gang, Node, Notice, Pod, Queue, Snapshot, SubGroup
 from kai_solver.domain.gpus import counted_gpu_milli
 from kai_solver.fairness import QueueTree
 from kai_solver.units import GPU, MILLI, QUEUE_RESOURCES, UNLIMITED, format_amount
+from kai_solver.units.shares import floor_milli
 
 Severity = Literal["error", "warning", "info"]
 
@@ -220,7 +221,7 @@ def _needed_podsets(group: SubGroup) -> dict[str, int]:
 def _amount(pod: Pod, index: int, gpu_memory_mib: int) -> int:
     if index != GPU:
         return pod.request[index]
-    return pod.gpu.devices * min(pod.gpu.milli_on(gpu_memory_mib), MILLI)
+    return pod.gpu.devices * min(floor_milli(pod.gpu.parts_on(gpu_memory_mib)), MILLI)
 
 
 def _levels(group: SubGroup) -> Iterator[tuple[str, str]]:

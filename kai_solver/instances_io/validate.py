@@ -15,7 +15,8 @@ from kai_solver.claims import lower, raised
 from kai_solver.domain import Gang, Node, Notice, Pod, PodStatus, Queue, Snapshot
 from kai_solver.errors import InputError
 from kai_solver.instances_io.trees import mended_tree, tree_problem
-from kai_solver.units import MILLI, UNLIMITED
+from kai_solver.units import GPU, MILLI, UNLIMITED
+from kai_solver.units.shares import PARTS_OF_MILLI
 
 Named = TypeVar("Named")
 
@@ -198,8 +199,9 @@ class _Work:
             held = load[pod.node]
             for index, amount in enumerate(pod.request):
                 held[index] += amount
-            held[2] += pod.gpu.devices * pod.gpu.milli_on(node.gpu_memory_mib)
+            held[GPU] += pod.gpu.devices * pod.gpu.parts_on(node.gpu_memory_mib)
         for name, held in load.items():
+            held[GPU] = -(-held[GPU] // PARTS_OF_MILLI)
             have = self.nodes[name].allocatable
             over = [r for r, h, a in zip(self.snapshot.schema.names, held, have, strict=True) if h > a]
             if over:

@@ -8,10 +8,11 @@ import numpy as np
 from kai_solver.leftover.demand import Bools, Floats, Ints
 from kai_solver.leftover.packing import Guest, pack
 from kai_solver.leftover.value import ValueTable
-from kai_solver.units import CPU, MEMORY, MILLI
+from kai_solver.units import CPU, MEMORY
+from kai_solver.units.shares import WHOLE, floor_milli
 
 Room = tuple[Ints, Ints]
-"""Free by resource, shape (R, K), and free thousandths of GPUs, shape (K, D), of K nodes (below 0: over-committed)."""
+"""Free by resource, shape (R, K), and free parts of GPUs, shape (K, D), of K nodes (below 0: over-committed)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Outlook:
 
     def values(self, nodes: Ints, room: Room) -> Floats:
         """Values of ``nodes``, shape (K,), with so much room, in thousandths of a GPU; greedy's guide."""
-        free, devices = np.maximum(room[0], 0), np.clip(room[1], 0, MILLI)
+        free, devices = np.maximum(room[0], 0), floor_milli(np.minimum(room[1], WHOLE))
         cpu = np.minimum(free[CPU], (free[MEMORY] * self.cpu_per_memory[nodes]).astype(np.int64))
         return self.table.of_nodes(cpu, devices, self.kind[nodes])
 
@@ -54,5 +55,5 @@ class Outlook:
     def packed(self, node: int, free: Ints, devices: Ints) -> tuple[int, dict[int, int]]:
         """Worth of the usual pods that ``node`` would still take, with ``free`` (R,) and ``devices`` (D,); by shape."""
         guests = [guest for guest in self.guests if self.admits[guest.kind, node]]
-        worth, counts = pack(guests, free.tolist(), devices.tolist())
+        worth, counts = pack(guests, free.tolist(), floor_milli(devices).tolist())
         return worth, {self.shapes[g.kind]: count for g, count in zip(guests, counts, strict=True) if count}

@@ -52,7 +52,7 @@ class _Seats:
 
     def devices(self, problem: Problem, pod: int) -> tuple[tuple[Device, ...], GpuLink | None]:
         """Devices of a pod, and what their links are worth; None where they were not chosen by them."""
-        return self.names.get(pod) or (_devices(problem, self.places[pod], self.labels), None)
+        return self.names.get(pod) or (_devices(problem, pod, self.places[pod], self.labels), None)
 
 
 def assemble(problem: Problem, outcome: Outcome, is_late: Callable[[], bool] = lambda: False) -> Plan:
@@ -133,13 +133,14 @@ def _labelled(place: Place, labels: Labels) -> tuple[int, ...]:
     return place.devices if label is None else tuple([label.get(d, d) for d in place.devices])
 
 
-def _devices(problem: Problem, place: Place, labels: Labels) -> tuple[Device, ...]:
+def _devices(problem: Problem, pod: int, place: Place, labels: Labels) -> tuple[Device, ...]:
     if not place.devices:
         return ()
-    uuids, taken = problem.nodes[place.node].gpu_uuids, _labelled(place, labels)
+    node, taken = problem.nodes[place.node], _labelled(place, labels)
+    uuids, milli = node.gpu_uuids, problem.pods[pod].gpu.milli_on(node.gpu_memory_mib)
     if not uuids:
-        return _nameless(taken, place.milli)
-    return tuple([Device(d, place.milli, uuids[d] if d < len(uuids) else "") for d in sorted(taken)])
+        return _nameless(taken, milli)
+    return tuple([Device(d, milli, uuids[d] if d < len(uuids) else "") for d in sorted(taken)])
 
 
 @lru_cache(maxsize=4096)

@@ -5,7 +5,8 @@ from numpy.typing import NDArray
 
 from kai_solver.reduction.gpurows import fitting_in_rows, known_where, needs_row
 from kai_solver.reduction.problem import Problem
-from kai_solver.units import GPU, MILLI, Vector
+from kai_solver.units import GPU, Vector
+from kai_solver.units.shares import WHOLE
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
@@ -38,13 +39,13 @@ def fitting(
     spec = problem.shapes.shapes[shape]
     count = fitting_beside_gpus(spec.request, free, problem.shapes.mask(shape) if admits is None else admits)
     if spec.gpu.is_whole:
-        whole = device_free >= MILLI
+        whole = device_free >= WHOLE
         np.minimum(count, whole.sum(axis=1) // spec.gpu.devices, out=count)
         if rows:
             limit_by_rows(problem, count, device_free, shape)
     elif spec.gpu.devices:
-        milli = np.maximum(problem.shapes.milli(shape), 1)[:, None]
-        slots = (np.maximum(device_free, 0) // milli).sum(axis=1)
+        parts = np.maximum(problem.shapes.parts(shape), 1)[:, None]
+        slots = (np.maximum(device_free, 0) // parts).sum(axis=1)
         np.minimum(count, slots // spec.gpu.devices, out=count)
     return np.maximum(count, 0)
 
@@ -54,7 +55,7 @@ def limit_by_rows(problem: Problem, count: IntArray, device_free: IntArray, shap
     gpu = problem.shapes.shapes[shape].gpu
     if needs_row(gpu):
         known = known_where(problem, device_free)
-        np.minimum(count, fitting_in_rows(problem, device_free >= MILLI, gpu, slice(None), known), out=count)
+        np.minimum(count, fitting_in_rows(problem, device_free >= WHOLE, gpu, slice(None), known), out=count)
     return count
 
 

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kai_solver.domain import Node, Pod
-from kai_solver.units import MILLI
+from kai_solver.units.shares import WHOLE
 
 
 @dataclass(slots=True)
 class DeviceLedger:
-    """Devices of one node while its pods are read in; free thousandths per device, may go below zero."""
+    """Devices of one node while its pods are read in; free parts of each device (`units.shares`), may go below zero."""
 
     node: Node
     free: list[int] = field(default_factory=list)
@@ -17,7 +17,7 @@ class DeviceLedger:
 
     def __post_init__(self) -> None:
         """Start with every device free."""
-        self.free = [MILLI] * self.node.gpus
+        self.free = [WHOLE] * self.node.gpus
 
     def seat(self, pod: Pod) -> tuple[int, ...]:
         """Devices of ``pod``: those it names, those of its groups, else the best that are left.
@@ -27,10 +27,10 @@ class DeviceLedger:
         """
         if not pod.gpu.devices or not self.free:
             return ()
-        milli = pod.gpu.milli_on(self.node.gpu_memory_mib)
-        seats = self._named(pod) or self._of_groups(pod) or self._best(pod.gpu.devices, milli)
+        parts = pod.gpu.parts_on(self.node.gpu_memory_mib)
+        seats = self._named(pod) or self._of_groups(pod) or self._best(pod.gpu.devices, parts)
         for seat in seats:
-            self.free[seat] -= milli
+            self.free[seat] -= parts
         return seats
 
     def _named(self, pod: Pod) -> tuple[int, ...]:
@@ -47,9 +47,9 @@ class DeviceLedger:
             seats.append(self.groups[group])
         return tuple(seats)
 
-    def _best(self, count: int, milli: int) -> tuple[int, ...]:
-        reserved = set(self.groups.values()) if milli == MILLI else set()
-        fitting = [d for d, free in enumerate(self.free) if free >= milli and d not in reserved]
+    def _best(self, count: int, parts: int) -> tuple[int, ...]:
+        reserved = set(self.groups.values()) if parts == WHOLE else set()
+        fitting = [d for d, free in enumerate(self.free) if free >= parts and d not in reserved]
         rest = [d for d in range(len(self.free)) if d not in set(fitting)]
         fitting.sort(key=lambda d: self.free[d])
         rest.sort(key=lambda d: -self.free[d])
@@ -112,7 +112,7 @@ def _take(pod: Pod, devices: tuple[int, ...], gpus: int, taken: set[int], whole:
 
 
 def seat_running(node: Node, pods: list[tuple[int, Pod]]) -> tuple[dict[int, tuple[int, ...]], list[int]]:
-    """Devices of every pod of ``node`` that holds resources, and what is free afterwards (thousandths).
+    """Devices of every pod of ``node`` that holds resources, and what is free afterwards (parts).
 
     Pods that name their devices or groups are seated first, then whole GPUs, then shares, largest first. The order in
     which the pods come makes no difference: who asks again is told the same.
@@ -121,5 +121,5 @@ def seat_running(node: Node, pods: list[tuple[int, Pod]]) -> tuple[dict[int, tup
     known = [(i, p) for i, p in pods if p.devices or p.gpu_groups]
     known.sort(key=lambda ip: (not ip[1].devices, ip[1].order, ip[1].key))
     unknown = [(i, p) for i, p in pods if not (p.devices or p.gpu_groups)]
-    unknown.sort(key=lambda ip: (-ip[1].gpu.milli_on(node.gpu_memory_mib), ip[1].order, ip[1].key))
+    unknown.sort(key=lambda ip: (-ip[1].gpu.parts_on(node.gpu_memory_mib), ip[1].order, ip[1].key))
     return {i: ledger.seat(p) for i, p in (*known, *unknown)}, ledger.free

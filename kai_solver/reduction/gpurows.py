@@ -59,7 +59,7 @@ def known_where(problem: "Problem", device_free: IntArray) -> BoolArray:
     for pod in problem.strangers:
         node = problem.pod_node[pod]
         homes[node] = True
-        freed[node, list(problem.seats.get(pod, ()))] += problem.shapes.milli(problem.pod_shape[pod])[node]
+        freed[node, list(problem.seats.get(pod, ()))] += problem.shapes.parts(problem.pod_shape[pod])[node]
     known[homes] = (device_free[homes] >= freed[homes]).all(axis=1)
     return known
 

@@ -13,7 +13,8 @@ from kai_solver.reduction.ground import Ground
 from kai_solver.reduction.kinds import Kinds
 from kai_solver.reduction.rows import NO_SEATS, Lodgers, Seats
 from kai_solver.reduction.withheld import Holder, withhold
-from kai_solver.units import GPU, MILLI, PODS
+from kai_solver.units import GPU, PODS
+from kai_solver.units.shares import WHOLE
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
@@ -47,7 +48,7 @@ class Occupancy:
         self.reserved: IntArray = np.zeros(count, dtype=np.int64)
         self.reserved_leaving: IntArray = np.zeros(count, dtype=np.int64)
         self.is_told: BoolArray = np.ones(count, dtype=np.bool_)
-        self.device_free: IntArray = np.where(np.arange(width) < ground.gpus[:, None], MILLI, 0)
+        self.device_free: IntArray = np.where(np.arange(width) < ground.gpus[:, None], WHOLE, 0)
         self.device_releasing: IntArray = np.zeros((count, width), dtype=np.int64)
         self.sharers: IntArray = np.zeros((count, width), dtype=np.int64)
         self.sharers_leaving: IntArray = np.zeros((count, width), dtype=np.int64)
@@ -110,7 +111,7 @@ class Occupancy:
         if not nodes:
             return
         width = self.device_free.shape[1]
-        self.device_free[nodes] = np.where(np.arange(width) < self._ground.gpus[nodes][:, None], MILLI, 0)
+        self.device_free[nodes] = np.where(np.arange(width) < self._ground.gpus[nodes][:, None], WHOLE, 0)
         for table in (self.device_releasing, self.sharers, self.sharers_leaving, self.reserved, self.reserved_leaving):
             table[nodes] = 0
         self.is_told[nodes] = True
@@ -144,9 +145,9 @@ class Occupancy:
             left = pod.status is PodStatus.RELEASING
             if not left and not pod.gpu.is_shared:
                 continue
-            milli = pod.gpu.milli_on(node.gpu_memory_mib) if left else 0
+            parts = pod.gpu.parts_on(node.gpu_memory_mib) if left else 0
             for device in seats.get(at, ()):
-                self.device_releasing[index, device] += milli
+                self.device_releasing[index, device] += parts
                 self.sharers[index, device] += pod.gpu.is_shared
                 self.sharers_leaving[index, device] += pod.gpu.is_shared and left
         shared = self.sharers[index] > 0
@@ -164,7 +165,7 @@ class Occupancy:
         return held, releasing
 
     def devices_to_be_had(self) -> tuple[IntArray, IntArray]:
-        """(N, D) thousandths that are free, and that get free when those have left who are leaving."""
+        """(N, D) parts that are free, and that get free when those have left who are leaving."""
         free, releasing = self.device_free.copy(), self.device_releasing.copy()
         missing = self._ground.gpus - self._ground.usable
         for node in np.flatnonzero(missing).tolist():
@@ -179,7 +180,7 @@ class Occupancy:
             for offset in offsets:
                 pod = lodgers.pods[offset]
                 if pod.status is not PodStatus.RELEASING:
-                    yield lodgers.seats[offset], pod.gpu.milli_on(memory_mib)
+                    yield lodgers.seats[offset], pod.gpu.parts_on(memory_mib)
 
 
 def _add(table: IntArray, nodes: IntArray, amounts: IntArray) -> None:
@@ -210,9 +211,9 @@ def _write(there: list[_Tenant], seats: Seats) -> None:
 def _plainly(node: Node, pods: list[Pod]) -> tuple[Seats, list[int]] | None:
     """Seat pods that stay, have whole devices and find them; None where some pod is otherwise.
 
-    Whole devices are alike: of those that nobody names the first are as good as any. Free thousandths by device too.
+    Whole devices are alike: of those that nobody names the first are as good as any. Free parts by device too.
     """
-    free = [MILLI] * node.gpus
+    free = [WHOLE] * node.gpus
     named: dict[int, tuple[int, ...]] = {}
     for at, pod in enumerate(pods):
         if not pod.gpu.is_whole or pod.gpu_groups or pod.status is PodStatus.RELEASING:
@@ -222,10 +223,10 @@ def _plainly(node: Node, pods: list[Pod]) -> tuple[Seats, list[int]] | None:
             if not seat:
                 return None
             for d in seat:
-                free[d] -= MILLI
+                free[d] -= WHOLE
     if not named:
         return _in_a_row(node, pods)
-    left = [d for d, milli in enumerate(free) if milli == MILLI]
+    left = [d for d, parts in enumerate(free) if parts == WHOLE]
     if sum([pod.gpu.devices for at, pod in enumerate(pods) if at not in named]) > len(left):
         return None
     seats: Seats = []
@@ -249,7 +250,7 @@ def _in_a_row(node: Node, pods: list[Pod]) -> tuple[Seats, list[int]] | None:
     for pod in pods:
         seats.append(_run(first, pod.gpu.devices))
         first += pod.gpu.devices
-    return (seats, [0] * first + [MILLI] * (node.gpus - first)) if first <= node.gpus else None
+    return (seats, [0] * first + [WHOLE] * (node.gpus - first)) if first <= node.gpus else None
 
 
 @lru_cache(maxsize=1024)

@@ -44,8 +44,8 @@ class Problem:
     held, releasing
         (R, N) what pods hold, and the part of it held by pods that are leaving (not those stuck).
     device_free, device_releasing
-        (N, D) free thousandths per device, and thousandths held by pods that are leaving; 0 beyond a node's devices.
-        Free may be negative on a node that was over-committed.
+        (N, D) free parts per device (`units.shares`), and parts held by pods that are leaving; 0 beyond a node's
+        devices. Free may be negative on a node that was over-committed.
     sharers, sharers_leaving
         (N, D) pods that share each device, and those of them that are leaving. Each shared device has a reservation
         pod, which no snapshot shows: its slot is in ``held``, and in ``releasing`` where all sharers leave (reference

@@ -7,7 +7,7 @@ from kai_solver.domain import GpuRequest
 from kai_solver.links import largest_free_row, masks_of
 from kai_solver.reduction.gpurows import fitting_in_rows, known_where, wish_of
 from kai_solver.reduction.problem import Problem
-from kai_solver.units import MILLI
+from kai_solver.units.shares import WHOLE
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
@@ -33,7 +33,7 @@ def no_row_text(problem: Problem, gpu: GpuRequest, node: int, whole: BoolArray, 
 
 def largest_row_text(problem: Problem, gpu: GpuRequest, device_free: IntArray, inside: BoolArray) -> str:
     """The largest row that is free on the nodes ``inside`` (N,), given (N, D) what is free; and where nobody knows."""
-    whole = device_free >= MILLI
+    whole = device_free >= WHOLE
     known = known_where(problem, device_free)
     is_clear = inside & (known | (whole.sum(axis=1) == problem.devices))
     longest = np.where(is_clear, largest_free_row(masks_of(whole)), 0)

@@ -67,6 +67,7 @@ class ShapeTable:
         self._alignments: dict[tuple[Vector, GpuRequest, bool, tuple[Container, ...]], Alignment | None] = {}
         self._masks: dict[int, BoolArray] = {}
         self._millis: dict[int, IntArray] = {}
+        self._parts: dict[int, IntArray] = {}
         self._predicates = predicates
         self._gpu_memory = [node.gpu_memory_mib for node in nodes]
 
@@ -112,10 +113,19 @@ class ShapeTable:
         return found
 
     def milli(self, shape: int) -> IntArray:
-        """(N,) thousandths of each device that the shape takes on each node; 0 for shapes without GPUs."""
+        """(N,) thousandths of each device that the shape is charged on each node; 0 for shapes without GPUs."""
         found = self._millis.get(shape)
         if found is None:
             gpu = self.shapes[shape].gpu
             values = [gpu.milli_on(memory) if gpu.devices else 0 for memory in self._gpu_memory]
             found = self._millis[shape] = np.array(values, dtype=np.int64)
+        return found
+
+    def parts(self, shape: int) -> IntArray:
+        """(N,) parts of each device that the shape takes on each node (`units.shares`); 0 for shapes without GPUs."""
+        found = self._parts.get(shape)
+        if found is None:
+            gpu = self.shapes[shape].gpu
+            values = [gpu.parts_on(memory) if gpu.devices else 0 for memory in self._gpu_memory]
+            found = self._parts[shape] = np.array(values, dtype=np.int64)
         return found

@@ -8,24 +8,24 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.units import MILLI
+from kai_solver.units.shares import WHOLE
 
 IntArray = NDArray[np.int64]
 
 Holder = tuple[tuple[int, ...], int]
-"""Devices of a pod that stays, and thousandths that it holds of each."""
+"""Devices of a pod that stays, and parts that it holds of each."""
 
 
 def withhold(free: IntArray, releasing: IntArray, missing: int, holders: Iterable[Holder]) -> None:
-    """Take ``missing`` devices out of what is ``free`` now and what is ``releasing``, (D,) thousandths each.
+    """Take ``missing`` devices out of what is ``free`` now and what is ``releasing``, (D,) parts each.
 
     Whole ones first, those free now before those that get free, the highest index first; then parts. What now is free
     only on the word of who is still to leave gets free with them.
     """
-    room_now = max(int(free.sum()) - missing * MILLI, 0)
+    room_now = max(int(free.sum()) - missing * WHOLE, 0)
     later = free + releasing
-    left = missing * MILLI
-    order = sorted(range(len(free)), key=lambda d: (later[d] < MILLI, free[d] < MILLI, -d))
+    left = missing * WHOLE
+    order = sorted(range(len(free)), key=lambda d: (later[d] < WHOLE, free[d] < WHOLE, -d))
     for device in order:
         taken = min(left, max(int(later[device]), 0))
         now = min(taken, max(int(free[device]), 0))
@@ -55,8 +55,8 @@ def _charge(free: IntArray, debt: int, holders: Iterable[Holder]) -> None:
     Each of them is charged all of it, as any may be the only one to leave: exact where one pod leaves, and never too
     generous where several do.
     """
-    for devices, milli in holders:
+    for devices, parts in holders:
         left = debt
         for device in sorted(devices, reverse=True):
-            free[device] -= min(left, milli)
-            left -= min(left, milli)
+            free[device] -= min(left, parts)
+            left -= min(left, parts)

@@ -364,18 +364,18 @@ class Joiner:
 
     @cached_property
     def _seats(self) -> IntArray:
-        """(4, S) unit, node, device and thousandths of it, of all devices that units hold where they run."""
+        """(4, S) unit, node, device and parts of it, of all devices that units hold where they run."""
         problem, pool = self.problem, self.outcome.pool
         pods = [pod for unit in pool.units for pod in unit.pods] if pool is not None else []
         owner = [unit.index for unit in pool.units for _ in unit.pods] if pool is not None else []
         devices = [problem.seats.get(pod, ()) for pod in pods]
         node, shape = np.array(problem.pod_node)[pods], np.array(problem.pod_shape)[pods]
-        milli = np.zeros(len(pods), dtype=np.int64)
+        parts = np.zeros(len(pods), dtype=np.int64)
         for kind in np.unique(shape).tolist():
-            milli[shape == kind] = problem.shapes.milli(kind)[node[shape == kind]]
+            parts[shape == kind] = problem.shapes.parts(kind)[node[shape == kind]]
         times = np.fromiter(map(len, devices), dtype=np.int64, count=len(pods))
         device = np.fromiter(chain.from_iterable(devices), dtype=np.int64)
-        by_pod = np.array([owner, node, milli], dtype=np.int64).repeat(times, axis=1)
+        by_pod = np.array([owner, node, parts], dtype=np.int64).repeat(times, axis=1)
         return np.array([by_pod[0], by_pod[1], device, by_pod[2]])
 
     def _lifted_zones(self, movers: Iterable[Mover]) -> IntArray | None:

@@ -5,8 +5,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-import numpy as np
-
 from kai_solver.bounds import Domains, count_bound
 from kai_solver.domain import Blocker, Rung
 from kai_solver.formulation.expand import Decision
@@ -17,7 +15,7 @@ from kai_solver.greedy import Admission, Chunk, Outcome, Unit, VictimPool
 from kai_solver.greedy.court import reclaims_hold
 from kai_solver.greedy.disruption import Disruption
 from kai_solver.greedy.rules import Aggressor
-from kai_solver.greedy.saving import savings
+from kai_solver.greedy.saving import free_milli, savings
 from kai_solver.reduction import Problem
 from kai_solver.search.joining import Joiner
 from kai_solver.search.looseness import loose_gangs
@@ -168,7 +166,7 @@ class Question:
         pool = self.outcome.pool
         if self.rung is not Rung.RECLAIM or not self.who.device_milli or pool is None or self.shielded:
             return None
-        free = int(np.maximum(self.state.device_future, 0).sum()) + savings(self.state).total
+        free = free_milli(self.state) + savings(self.state).total
         for surplus in self.surplus:
             if any(surplus.amounts[r] > 0 for r in range(2)):
                 return None

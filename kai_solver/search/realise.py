@@ -15,7 +15,8 @@ from kai_solver.greedy.caps import passed_cap, within_limits
 from kai_solver.greedy.fit import FitTable
 from kai_solver.greedy.placing import start_together
 from kai_solver.reduction.gpurows import needs_row
-from kai_solver.units import GPU, MILLI
+from kai_solver.units import GPU
+from kai_solver.units.shares import WHOLE
 
 
 def realise(
@@ -111,7 +112,7 @@ def _on_free_devices(state: State, decision: Decision) -> Decision:
     labels: dict[int, dict[int, int]] = {}
     for node, wanted in _named_by_node(decision).items():
         free = state.device_future[node, : state.problem.nodes[node].gpus]
-        spare = [d for d in range(len(free)) if free[d] == MILLI and d not in wanted]
+        spare = [d for d in range(len(free)) if free[d] == WHOLE and d not in wanted]
         in_use = [d for d in sorted(wanted) if free[d] == 0 and state.sharers_later[node, d] == 0]
         labels[node] = dict(zip(in_use, spare, strict=False))
     swapped = {
@@ -135,10 +136,10 @@ def _own_devices(state: State, pod: int, node: int, decision: Decision, *, now: 
     Empty where too few of them are free, at once (``now``) or in the end.
     """
     gpu = state.problem.pods[pod].gpu
-    milli = int(state.problem.shapes.milli(state.problem.pod_shape[pod])[node])
+    parts = int(state.problem.shapes.parts(state.problem.pod_shape[pod])[node])
     future, idle = state.device_future[node], state.device_idle[node]
     room = np.minimum(idle, future) if now else future
-    free = [d for d in range(state.problem.nodes[node].gpus) if room[d] >= milli]
+    free = [d for d in range(state.problem.nodes[node].gpus) if room[d] >= parts]
     if gpu.is_shared or pod in decision.devices:
         wanted = decision.devices.get(pod, ())
         return wanted if set(wanted) <= set(free) else ()

@@ -8,7 +8,7 @@ from kai_solver.bounds import Allowance, Bounds, Demand, Domains, Evidence, Grow
 from kai_solver.domain import NO_PLACEMENT, Placement, Proof, Rung
 from kai_solver.greedy import Admission, Answer, Chunk, Outcome, State
 from kai_solver.greedy.rules import Aggressor
-from kai_solver.greedy.saving import savings
+from kai_solver.greedy.saving import free_milli, savings
 from kai_solver.greedy.units import charge_of, least_charge_of
 from kai_solver.reduction.charges import Charge, sum_of
 
@@ -107,7 +107,7 @@ class Refuter:
         """The numbers of now."""
         self._catch_up()
         saved = savings(self.state)
-        free = int(self.state.gpu_free.sum()) + saved.total
+        free = free_milli(self.state) + saved.total
         return Moment(self.state.allocated, self.state.allocated_fixed, free, tuple(self._disturbed), saved.by_queue)
 
     # -- what is asked ---------------------------------------------------------------------------------------------

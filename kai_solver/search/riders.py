@@ -13,7 +13,7 @@ from kai_solver.reduction import GangShape, Leaf, TreeNode
 from kai_solver.reduction.fabric import Fabric
 from kai_solver.reduction.gpurows import wish_of
 from kai_solver.search.seating import Host, Rider, Seating
-from kai_solver.units import MILLI
+from kai_solver.units.shares import WHOLE
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
@@ -57,12 +57,12 @@ class _Lifted:
             place, devices = state.places[pod], list(state.places[pod].devices)
             amounts = np.array(self.requests[problem.pod_shape[pod]], dtype=np.int64)
             self.future[:, place.node] += amounts
-            device_future[place.node, devices] += place.milli
+            device_future[place.node, devices] += place.parts
             if place.now:
                 self.idle[:, place.node] += amounts
-                device_idle[place.node, devices] += place.milli
-        self.later: BoolArray = device_future == MILLI
-        self.now: BoolArray = self.later & (device_idle == MILLI)
+                device_idle[place.node, devices] += place.parts
+        self.later: BoolArray = device_future == WHOLE
+        self.now: BoolArray = self.later & (device_idle == WHOLE)
         self.masks: list[tuple[int, int]] = list(
             zip(*(masks_of(free).tolist() for free in (self.now, self.later)), strict=True)
         )

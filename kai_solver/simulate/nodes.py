@@ -8,13 +8,14 @@ import numpy as np
 from kai_solver.domain import Node, Pod
 from kai_solver.errors import InternalError
 from kai_solver.units import MILLI
+from kai_solver.units.shares import WHOLE, floor_milli
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class NodeBooks:
-    """Thousandths held per device, (N, D), and which nodes are up, (N,).
+    """Parts held per device, (N, D), and which nodes are up, (N,).
 
     Refuses what cannot be: a device held for more than itself is a fault of the policy, and ends the replay.
     """
@@ -33,7 +34,7 @@ class NodeBooks:
         """The pod holds its devices on its node from now on."""
         self._add(pod, 1)
         node = self.index[pod.node]
-        if self.down[node] or (self.held[node] > MILLI).any():
+        if self.down[node] or (self.held[node] > WHOLE).any():
             what = "is down" if self.down[node] else "has a device that is held for more than itself"
             raise InternalError(f"{pod.key} was bound to {pod.node}, which {what}")
 
@@ -47,7 +48,7 @@ class NodeBooks:
         node = self.index[pod.node]
         if len(pod.devices) != pod.gpu.devices:
             raise InternalError(f"{pod.key} has {len(pod.devices)} devices and asked for {pod.gpu.devices}")
-        self.held[node, list(pod.devices)] += sign * pod.gpu.milli_on(self._memory_mib[node])
+        self.held[node, list(pod.devices)] += sign * pod.gpu.parts_on(self._memory_mib[node])
 
     @property
     def up_gpu_milli(self) -> int:
@@ -57,13 +58,14 @@ class NodeBooks:
     @property
     def held_gpu_milli(self) -> int:
         """Thousandths that are held."""
-        return int(self.held.sum())
+        return floor_milli(int(self.held.sum()))
 
     def rows(self) -> Ints:
         """(N, 4): GPU thousandths held, GPUs wholly free, thousandths free, and whether it is down."""
-        free = np.where(self.exists, MILLI - self.held, 0)
-        whole = (free == MILLI).sum(axis=1)
-        return np.stack([self.held.sum(axis=1), whole, free.sum(axis=1), (self.down > 0).astype(np.int64)], axis=1)
+        free = np.where(self.exists, MILLI - floor_milli(self.held), 0)
+        whole = (self.exists & (self.held == 0)).sum(axis=1)
+        held = floor_milli(self.held.sum(axis=1))
+        return np.stack([held, whole, free.sum(axis=1), (self.down > 0).astype(np.int64)], axis=1)
 
     def fragmentation(self, sizes: Mapping[int, float]) -> float:
         """Share of the free GPU capacity of nodes that are up which a pod of the scenario cannot use, 0 .. 1.
@@ -72,7 +74,7 @@ class NodeBooks:
         fragmentation gradient descent (USENIX ATC 2023) has it: a node on which the pod does not fit counts whole, one
         on which it does with what lies on devices that are too full for it.
         """
-        free = np.where(self.exists & (self.down == 0)[:, None], MILLI - self.held, 0)
+        free = np.where(self.exists & (self.down == 0)[:, None], MILLI - floor_milli(self.held), 0)
         total = int(free.sum())
         if not total or not sizes:
             return 0.0

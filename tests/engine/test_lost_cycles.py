@@ -29,6 +29,7 @@ from kai_solver.reduction import build_problem
 from kai_solver.reduction.devices import DeviceLedger
 from kai_solver.search.child import SolverChild
 from kai_solver.units import UNLIMITED, ResourceSchema
+from kai_solver.units.shares import WHOLE
 
 GIB = 2**30
 ENDLESS = (UNLIMITED, UNLIMITED, UNLIMITED)
@@ -236,7 +237,7 @@ def test_a_budget_of_zero_seconds_is_not_the_models(two_gangs: Snapshot, engine:
 def test_a_device_below_zero_is_no_device() -> None:
     ledger = DeviceLedger(a_node("a", 4))
     assert -1 not in ledger.seat(a_pod("r0", 2, "a", devices=(0, -1)))
-    assert ledger.free[3] == 1000, "the last device is not charged for it"
+    assert ledger.free[3] == WHOLE, "the last device is not charged for it"
 
 
 def test_a_pod_of_two_groups_sits_on_two_devices() -> None:

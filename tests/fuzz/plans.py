@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from kai_solver.check import WASTE, check_plan
-from kai_solver.domain import Plan, Snapshot, SolverModel
+from kai_solver.domain import LADDER, Plan, Rung, Snapshot, SolverModel
 from kai_solver.engine import Engine
 from kai_solver.engine.progress import Fault
 from kai_solver.instances_io.native import load_native
@@ -66,22 +66,45 @@ class Planner:
     def offences(self, document: Document) -> list[Offence]:
         """What is wrong with the plans of all models."""
         found: list[Offence] = []
-        admitted: dict[str, int] = {}
+        admitted: dict[str, Plan] = {}
         for model, engine in self.engines.items():
             faults: list[Fault] = []
             try:
                 snapshot = load_native(document).snapshot
                 plan = engine.cycle(snapshot, budget_s=self.budget_s, on_fault=faults.append, memo=None)
-                admitted[model] = len(plan.admitted)
+                admitted[model] = plan
                 found += [Offence(model, *_kind_of(fault.error)) for fault in faults]
                 found += [Offence(model, v.rule, v.text) for v in check_plan(snapshot, plan) if v.rule not in WASTE]
             except Exception as error:  # whatever it is, it is what we look for
                 where = traceback.extract_tb(error.__traceback__)[-1]
                 kind = f"{type(error).__name__} in {Path(where.filename).stem}.{where.name}"
                 found.append(Offence(model, kind, traceback.format_exc()))
-        floor = admitted.get("greedy-only", 0)
-        found += [Offence(m, "fewer", f"{n} gangs, greedy-only {floor}") for m, n in admitted.items() if n < floor]
-        return found
+        floor = admitted.pop("greedy-only", None)
+        return [*found, *(o for model, plan in admitted.items() if floor for o in _fewer(model, plan, floor, document))]
+
+
+def _fewer(model: str, plan: Plan, floor: Plan, document: Document) -> Iterator[Offence]:
+    """Gangs that only the greedy serves, unless rank asks for it.
+
+    Where the two first differ, the solver serves a gang that greedy passed over: on an earlier action, or on the same
+    one before the other in the order of its queue.
+    """
+    served, others = ({gang for gang, _ in each.admitted} for each in (plan, floor))
+    if len(served) >= len(others):
+        return
+    pairs = zip(plan.admitted, floor.admitted, strict=False)
+    mine, other = next((pair for pair in pairs if pair[0] != pair[1]), ((("", None), ("", None))))
+    if mine[1] is None or other[1] is None or not _is_first(mine, other, document):
+        yield Offence(model, "fewer", f"{sorted(served)}, greedy-only {sorted(others)}")
+
+
+def _is_first(mine: tuple[str, Rung], other: tuple[str, Rung], document: Document) -> bool:
+    actions = list(LADDER)
+    if mine[1] is not other[1]:
+        return actions.index(mine[1]) < actions.index(other[1])
+    gangs = {f"{gang.get('namespace', 'default')}/{gang['name']}": gang for gang in document["gangs"]}
+    one, two = gangs[mine[0]], gangs[other[0]]
+    return bool(one["queue"] != two["queue"] or one.get("priority", 50) >= two.get("priority", 50))
 
 
 def _kind_of(error: str) -> tuple[str, str]:

@@ -17,6 +17,7 @@ from kai_solver.modelfiles import load_model
 from kai_solver.reduction import build_problem
 from kai_solver.reduction.withheld import withhold
 from kai_solver.units import GPU, MILLI
+from kai_solver.units.shares import PARTS_OF_MILLI, WHOLE
 
 
 def runs(name: str, devices: list[int], gpus: float = 0, **more: Any) -> dict[str, Any]:
@@ -50,15 +51,15 @@ def planned(snapshot: Snapshot, model: str = "greedy-only") -> Plan:
 
 
 def test_of_free_ones_the_highest_are_withheld() -> None:
-    assert free(a_cluster()) == [MILLI, MILLI, MILLI, 0]
-    assert free(a_cluster(runs("r", [3]))) == [MILLI, MILLI, 0, 0]
+    assert free(a_cluster()) == [WHOLE, WHOLE, WHOLE, 0]
+    assert free(a_cluster(runs("r", [3]))) == [WHOLE, WHOLE, 0, 0]
     assert free(a_cluster(runs("r", [1, 3]), usable=2)) == [0, 0, 0, 0]
-    assert free(a_cluster(usable=4)) == [MILLI] * 4
+    assert free(a_cluster(usable=4)) == [WHOLE] * 4
 
 
 def test_parts_are_withheld_where_none_is_wholly_free() -> None:
     halves = [runs(f"r{d}", [d], 0.5) for d in range(4)]
-    assert free(a_cluster(*halves)) == [500, 500, 0, 0]
+    assert free(a_cluster(*halves)) == [WHOLE // 2, WHOLE // 2, 0, 0]
 
 
 def test_what_gets_free_is_withheld_before_anybody_is_charged() -> None:
@@ -66,19 +67,19 @@ def test_what_gets_free_is_withheld_before_anybody_is_charged() -> None:
     leaving["pods"][0]["deleted"] = "-10s"
     problem = build_problem(a_cluster(leaving))
     assert problem.device_free[0].tolist() == [0, 0, 0, 0]
-    assert problem.device_releasing[0].tolist() == [MILLI, MILLI, MILLI, 0]
+    assert problem.device_releasing[0].tolist() == [WHOLE, WHOLE, WHOLE, 0]
 
 
 def test_nobody_starts_on_the_word_of_who_is_still_leaving() -> None:
     """Of 3 GPUs 3.5 are held; when one is given back half a one may be had, not before."""
-    now, later = np.array([500, 0, 0, 0]), np.array([0, 0, 0, MILLI])
+    now, later = np.array([WHOLE // 2, 0, 0, 0]), np.array([0, 0, 0, WHOLE])
     withhold(now, later, 1, ())
-    assert (now.tolist(), (now + later).tolist()) == ([0, 0, 0, 0], [500, 0, 0, 0])
+    assert (now.tolist(), (now + later).tolist()) == ([0, 0, 0, 0], [WHOLE // 2, 0, 0, 0])
 
 
 def test_whoever_leaves_an_overfilled_node_makes_good_what_is_missing() -> None:
     problem = build_problem(a_cluster(runs("r", [0, 1]), runs("s", [2, 3])))
-    assert problem.device_free[0].tolist() == [0, -MILLI, 0, -MILLI]
+    assert problem.device_free[0].tolist() == [0, -WHOLE, 0, -WHOLE]
 
 
 # -- cycles --------------------------------------------------------------------------------------------------------
@@ -135,9 +136,9 @@ def a_full_or_empty_node(draw: st.DrawFn) -> Snapshot:
 @given(a_full_or_empty_node())
 @settings(max_examples=100, deadline=None)
 def test_as_much_is_free_as_may_be_had_beside_what_is_held(snapshot: Snapshot) -> None:
-    problem, has = build_problem(snapshot), snapshot.nodes[0].allocatable[GPU]
+    problem, has = build_problem(snapshot), snapshot.nodes[0].allocatable[GPU] * PARTS_OF_MILLI
     bare = build_problem(replace(snapshot, nodes=(replace(snapshot.nodes[0], allocatable=all_of(snapshot)),)))
-    gpus = snapshot.nodes[0].gpus * MILLI
+    gpus = snapshot.nodes[0].gpus * WHOLE
     held = gpus - int(bare.device_free.sum())
     stay = held - int(bare.device_releasing.sum())
     later = problem.device_free + problem.device_releasing
@@ -157,13 +158,17 @@ def test_the_checker_refuses_no_plan(snapshot: Snapshot) -> None:
     planned(snapshot)
 
 
-@given(st.lists(st.sampled_from([0, 300, 500, MILLI]), min_size=1, max_size=8), st.integers(0, 4), st.integers(0, 99))
+@given(
+    st.lists(st.sampled_from([0, WHOLE // 3, WHOLE // 2, WHOLE]), min_size=1, max_size=8),
+    st.integers(0, 4),
+    st.integers(0, 99),
+)
 def test_those_who_leave_free_at_most_what_may_be_had_then(held: list[int], missing: int, seed: int) -> None:
     """One pod a device, any of which leave: nothing but what is left beside the others."""
     dice, missing = random.Random(seed), min(missing, len(held))
-    now = MILLI - np.array(held)
-    withhold(now, np.zeros_like(now), missing, [((d,), milli) for d, milli in enumerate(held) if milli])
-    gone = [d for d, milli in enumerate(held) if milli and dice.random() < 0.5]
+    now = WHOLE - np.array(held)
+    withhold(now, np.zeros_like(now), missing, [((d,), parts) for d, parts in enumerate(held) if parts])
+    gone = [d for d, parts in enumerate(held) if parts and dice.random() < 0.5]
     now[gone] += np.array(held)[gone]
-    stay = sum(milli for d, milli in enumerate(held) if d not in gone)
-    assert np.maximum(now, 0).sum() <= max((len(held) - missing) * MILLI - stay, 0)
+    stay = sum(parts for d, parts in enumerate(held) if d not in gone)
+    assert np.maximum(now, 0).sum() <= max((len(held) - missing) * WHOLE - stay, 0)

@@ -24,6 +24,7 @@ from kai_solver.domain import (
 from kai_solver.reduction import Problem, build_problem
 from kai_solver.reduction.devices import seat_running
 from kai_solver.units import MILLI, ResourceSchema
+from kai_solver.units.shares import PARTS_OF_MILLI, WHOLE
 
 GIB = 2**30
 RUNNING = PodStatus.RUNNING
@@ -54,7 +55,9 @@ def a_problem(*gangs: Gang, nodes: Sequence[Node] = (), foreign: Sequence[Pod] =
 
 
 def seats(*pods: Pod, gpus: int = 4) -> tuple[dict[int, tuple[int, ...]], list[int]]:
-    return seat_running(a_node(gpus=gpus), list(enumerate(pods)))
+    """Devices by pod, and thousandths that are free of each device."""
+    found, free = seat_running(a_node(gpus=gpus), list(enumerate(pods)))
+    return found, [parts // PARTS_OF_MILLI for parts in free]
 
 
 def test_pods_sit_where_they_say() -> None:
@@ -187,7 +190,7 @@ def test_gangs_that_take_no_part_are_outside_and_their_load_stays(queue: str, se
     problem = a_problem(gang)
     assert problem.gangs == ()
     assert words in problem.outside["ns/g"][1]
-    assert problem.device_free[0].tolist() == [0, 1000, 1000, 1000]
+    assert problem.device_free[0].tolist() == [0, WHOLE, WHOLE, WHOLE]
     assert problem.pod_gang == [-1]
 
 
@@ -206,7 +209,7 @@ def test_what_pods_hold_and_what_is_leaving() -> None:
     assert problem.held[0].tolist() == [3000]
     assert problem.releasing[0].tolist() == [1000]
     assert problem.device_free[0].tolist() == [0, 0, 0, 0]
-    assert problem.device_releasing[0].tolist() == [0, 0, 1000, 0]
+    assert problem.device_releasing[0].tolist() == [0, 0, WHOLE, 0]
 
 
 def test_queues_pay_for_active_pods_and_ask_for_pending_ones_too() -> None:

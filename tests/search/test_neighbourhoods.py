@@ -44,6 +44,7 @@ from kai_solver.search.oracle import UNKNOWN, OracleLadder
 from kai_solver.search.parameters import SolverParameters
 from kai_solver.search.rights import rights_of
 from kai_solver.units import MILLI, ResourceSchema
+from kai_solver.units.shares import WHOLE
 
 GIB = 2**30
 MODEL = load_model("deterministic")
@@ -168,7 +169,7 @@ def test_free_is_what_is_in_it_with_its_own_out_of_the_way() -> None:
     hood = Census(outcome, np.ones(len(pool.units), dtype=np.bool_)).on(nodes(outcome, 0, 1))
     before = outcome.state.future.copy()
     free, devices = LocalJoiner(outcome, hood).lifted(hood.units)
-    assert (devices.sum(axis=1) // MILLI).tolist() == [4, 4, 0]
+    assert (devices.sum(axis=1) // WHOLE).tolist() == [4, 4, 0]
     assert not free[:, 2].any()
     assert (outcome.state.future == before).all()
 

@@ -8,10 +8,10 @@ Guests (usual pods that the rest of a node would still take, where the model pri
 others: nobody has to take them, so they take nothing from anybody.
 
 Each device that shares open takes a pod slot more, for its reservation pod (reference 3.11). Whole GPUs are counted:
-whole devices in use plus devices opened for shares are at most the free devices. Each device
-open for shares holds at most 1000 thousandths. *Emptying cuts*: where a pod that takes every device of a node lands,
-nobody stays: ``stay[c, n] + run[c, n] place[s, n] <= run[c, n]``; without them the bound of a consolidation is 0 for
-20 s, with them it is proven in 0.01 s (design section 3).
+whole devices in use plus devices opened for shares are at most the free devices. Each device open for shares holds at
+most its parts (`units.shares`). *Emptying cuts*: where a pod that takes every device of a node lands, nobody stays:
+``stay[c, n] + run[c, n] place[s, n] <= run[c, n]``; without them the bound of a consolidation is 0 for 20 s, with them
+it is proven in 0.01 s (design section 3).
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,8 @@ from math import gcd
 
 from kai_solver.formulation.spec import Term, Var
 from kai_solver.formulation.variables import ShareSlot, Variables
-from kai_solver.units import GPU, MILLI, PODS
+from kai_solver.units import GPU, PODS
+from kai_solver.units.shares import WHOLE
 
 
 def add(v: Variables) -> None:
@@ -89,7 +90,7 @@ def _opened(v: Variables, node: int, entries: list[Entry]) -> list[Term]:
         return _devices_of_staying_shares(
             v, node, [e for e in entries if v.joint.problem.shapes.shapes[e.shape].gpu.is_shared]
         )
-    return [(1, slot.open) for slot in slots if v.joint.device_free[node][slot.device] >= MILLI]
+    return [(1, slot.open) for slot in slots if v.joint.device_free[node][slot.device] >= WHOLE]
 
 
 def _resources(v: Variables, node: int, entries: list[Entry], opened: list[Term]) -> None:
@@ -132,7 +133,7 @@ def _devices(v: Variables, node: int, entries: list[Entry], opened: list[Term]) 
     free = v.joint.device_free[node]
     whole = [e for e in entries if shapes[e.shape].gpu.is_whole]
     shares = [e for e in entries if shapes[e.shape].gpu.is_shared]
-    available = int((free[: v.joint.problem.nodes[node].gpus] >= MILLI).sum())
+    available = int((free[: v.joint.problem.nodes[node].gpus] >= WHOLE).sum())
     terms: list[Term] = [(shapes[e.shape].gpu.devices * e.count, e.var) for e in whole]
     if terms:
         v.spec.add_le([*terms, *opened], available, family="capacity")
@@ -155,7 +156,7 @@ def _devices_of_staying_shares(v: Variables, node: int, shares: list[Entry]) -> 
     free = v.joint.device_free[node]
     opened: list[Term] = []
     for device in sorted({d for e in shares for d in e.devices}):
-        if free[device] < MILLI:
+        if free[device] < WHOLE:
             continue
         is_open = v.spec.bool_var()
         for entry in shares:
@@ -167,20 +168,20 @@ def _devices_of_staying_shares(v: Variables, node: int, shares: list[Entry]) -> 
 
 def _slot(v: Variables, slot: ShareSlot, shares: list[Entry], free: int) -> None:
     """One device: what stays on it and what comes is at most what is free; any of it opens the device."""
-    milli_of = v.joint.problem.shapes.milli
-    terms: list[Term] = [(int(milli_of(s)[slot.node]), var) for s, var in slot.counts.items()]
+    parts_of = v.joint.problem.shapes.parts
+    terms: list[Term] = [(int(parts_of(s)[slot.node]), var) for s, var in slot.counts.items()]
     for entry in shares:
         here = entry.devices.count(slot.device)
         if not entry.is_new and here:
-            terms.append((int(milli_of(entry.shape)[slot.node]) * here, entry.var))
+            terms.append((int(parts_of(entry.shape)[slot.node]) * here, entry.var))
     if terms:
-        v.spec.add_le([*terms, (-max(free, 0), slot.open)], 0, family="capacity")
+        v.spec.add_le(*_reduced([*terms, (-max(free, 0), slot.open)], 0), family="capacity")
 
 
 def _emptying(v: Variables, node: int, entries: list[Entry]) -> None:
     """Where a pod lands that takes every device that could get free, nobody on such a device stays."""
     shapes = v.joint.problem.shapes.shapes
-    is_available = v.joint.device_free[node] >= MILLI
+    is_available = v.joint.device_free[node] >= WHOLE
     available = int(is_available.sum())
     full = [e for e in entries if e.is_new and shapes[e.shape].gpu.is_whole]
     full = [e for e in full if shapes[e.shape].gpu.devices == available]

@@ -29,7 +29,7 @@ from kai_solver.formulation.spec import Term, Var
 from kai_solver.formulation.variables import RowKind, Variables
 from kai_solver.links import gpus_of, largest_free_row, mask_of, masks_of, row_masks
 from kai_solver.reduction.gpurows import rows_in
-from kai_solver.units import MILLI
+from kai_solver.units.shares import WHOLE
 
 FAMILY = "gpurows"
 MOST_STARTS = 20_000
@@ -100,7 +100,7 @@ def _sitters(v: Variables) -> Iterator[tuple[int, _Sitter]]:
 
 def _free(v: Variables, node: int) -> int:
     """Mask of the devices that are wholly free with everybody lifted out."""
-    free = v.joint.device_free[node, : v.joint.problem.nodes[node].gpus] >= MILLI
+    free = v.joint.device_free[node, : v.joint.problem.nodes[node].gpus] >= WHOLE
     return mask_of(free.nonzero()[0].tolist())
 
 
@@ -110,7 +110,7 @@ def _free(v: Variables, node: int) -> int:
 def _count(v: Variables, site: _Site) -> bool:
     """Add rows that say how many fit, by counts alone; False where counts do not say it."""
     kinds = sorted(site.landing)
-    free = v.joint.device_free[[site.node]] >= MILLI
+    free = v.joint.device_free[[site.node]] >= WHOLE
     if len(kinds) == 1:
         levels = kinds
     elif all(kind.row == "contiguous" for kind in kinds):

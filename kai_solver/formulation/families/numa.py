@@ -65,8 +65,10 @@ def _choose(v: Variables, zones: ZoneTable, node: int, shape: int, landing: list
     widths = dict(zip(units, zones.widths(alignment).together[row], strict=True))
     most = int(v.fitting(shape)[node])
     for unit, each in Counter(units).items():
+        if widths[unit] <= 0:
+            continue  # 0: not aligned here. Below: never, which is a rule of the node, and these were dropped.
         sets = list(islice(combinations(range(len(zones.names[row])), widths[unit]), MOST_SETS + 1))
-        if widths[unit] > 0 and len(sets) <= MOST_SETS:
+        if len(sets) <= MOST_SETS:
             asked = tuple((r, amount) for r, amount in enumerate(unit) if amount and zones.aware[row, r])
             choice = _choice(v, ZoneChoice(unit, each, asked, {}, {}), each * most, sets, load)
             v.zone_choices.setdefault((node, shape), []).append(choice)
