@@ -1,6 +1,6 @@
 """Where a pod may run, and beside whom, as Kubernetes says it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 
@@ -74,8 +74,15 @@ class Alone:
     level: str = ""
 
 
+class _Hashed:
+    """A place for a hash that is no field: copies and pickles leave it out, as texts hash otherwise elsewhere."""
+
+    __slots__ = ("_hash",)
+    _hash: int
+
+
 @dataclass(frozen=True, slots=True)
-class Constraints:
+class Constraints(_Hashed):
     """Where a pod may run. Equal constraints are one object where an importer interns them (cheap classes).
 
     Attributes
@@ -111,6 +118,15 @@ class Constraints:
     alone: tuple[Alone, ...] = ()
     may_use_spares: bool = False
 
+    def __hash__(self) -> int:
+        """Worked out once: with hundreds of terms it takes as long as a placement, and tables ask for it often."""
+        try:
+            return self._hash
+        except AttributeError:
+            found = hash(tuple(getattr(self, name) for name in _FIELDS))
+            object.__setattr__(self, "_hash", found)
+            return found
+
     @property
     def binds_pods(self) -> bool:
         """True where the pod may be kept off a node by the pods that are elsewhere."""
@@ -121,5 +137,7 @@ class Constraints:
         """True where the places of other pods matter at all, be it for a preference."""
         return bool(self.binds_pods or self.preferred_pods or self.preferred_spread)
 
+
+_FIELDS = tuple(found.name for found in fields(Constraints))
 
 NO_CONSTRAINTS = Constraints()

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.domain import Policy, Queue
+from kai_solver.domain.object_limits import MOST_QUEUE_LEVELS
 from kai_solver.errors import InputError
 from kai_solver.units import UNLIMITED
 
@@ -145,6 +146,8 @@ def _fault(queue: Queue, by_name: Mapping[str, Queue]) -> str:
             return f'the parent queue "{queue.parent}" of "{queue.name}" does not exist'
         if above.name in seen:
             return f'the parents of queue "{above.name}" form a cycle'
+        if len(seen) >= MOST_QUEUE_LEVELS:
+            return f"it lies deeper than {MOST_QUEUE_LEVELS} queues"
         seen.add(above.name)
         queue = above
     return ""

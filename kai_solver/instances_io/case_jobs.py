@@ -19,6 +19,7 @@ from kai_solver.domain import (
     flat_gang,
     gpus_asked,
 )
+from kai_solver.domain.object_limits import bounded
 from kai_solver.instances_io.case_claims import CaseClaims
 from kai_solver.instances_io.case_schema import (
     InstanceDoc,
@@ -127,6 +128,7 @@ class JobReader:
             anti_affinity=self._same_labels(task, task.pod_anti_affinity_topology_key),
             blocked=_blocked(task) if pending else (),
         )
+        constraints = bounded(constraints)
         return NO_CONSTRAINTS if constraints == NO_CONSTRAINTS else self._interned.setdefault(constraints, constraints)
 
     def _same_labels(self, task: TaskDoc, topology_key: str) -> tuple[PodAffinityTerm, ...]:

@@ -82,7 +82,7 @@ class _Native:
 
     def load(self, documents: Sequence[Document], source: Source) -> Loaded:
         file, document = the_only(documents)
-        native = load_native(document, file, now_s=source.now_s)
+        native = load_native(document, file, now_s=source.now_s, limits=source.limits)
         return Loaded(native.snapshot, self.name, expect=native.expect, description=native.description)
 
 

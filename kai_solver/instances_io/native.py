@@ -24,8 +24,10 @@ from kai_solver.domain import (
     TopologyLevel,
     flat_gang,
 )
+from kai_solver.domain.object_limits import MOST_LEVELS
 from kai_solver.errors import InputError
 from kai_solver.instances_io.fields import validate
+from kai_solver.instances_io.limits import DEFAULT_LIMITS, Limits
 from kai_solver.instances_io.native_claims import ClaimReader, read_claims
 from kai_solver.instances_io.native_pods import GpuPlaces, PodReader, moment_s, named_gpus, requirements
 from kai_solver.instances_io.native_schema import (
@@ -43,6 +45,7 @@ from kai_solver.instances_io.native_schema import (
     TopologyDoc,
     WeightsDoc,
 )
+from kai_solver.instances_io.native_size import check_size
 from kai_solver.instances_io.native_usage import Usage, read_usage
 from kai_solver.instances_io.native_write import native_from_snapshot
 from kai_solver.instances_io.native_zones import named_resources, topology
@@ -75,16 +78,22 @@ def snapshot_from_native(document: Mapping[str, Any], file: str = "") -> Snapsho
     return load_native(document, file).snapshot
 
 
-def load_native(document: Mapping[str, Any], file: str = "", *, now_s: float | None = None) -> NativeInstance:
+def load_native(
+    document: Mapping[str, Any], file: str = "", *, now_s: float | None = None, limits: Limits = DEFAULT_LIMITS
+) -> NativeInstance:
     """Read a native document.
 
     Parameters
     ----------
     now_s
         In place of the file's ``now``.
+    limits
+        Objects that it may stand for; ``count`` and ``replicas`` multiply.
 
     Raises
     ------
+    LimitExceededError
+        It stands for more objects.
     InputError
         Names the field (``gangs[3].pods[0].gpus``) and a cure.
     """
@@ -92,6 +101,7 @@ def load_native(document: Mapping[str, Any], file: str = "", *, now_s: float | N
         problem = f"{document.get('format')!r} is not a version that can be read"
         raise InputError(problem, file=file, field="format", cure=f"Write {FORMAT}")
     instance = validate(InstanceDoc, document, file)
+    check_size(instance, limits, file)
     try:
         snapshot = _Reader(instance, instance.now if now_s is None else now_s).snapshot()
         refuse_duplicates(snapshot)
@@ -305,6 +315,9 @@ def _weights(doc: WeightsDoc, default: float) -> tuple[float, float, float]:
 
 def _topology(doc: TopologyDoc, field: str) -> Topology:
     levels = tuple(TopologyLevel(level.label, level.alias) for level in doc.levels)
+    if len(levels) > MOST_LEVELS:
+        problem = f"{len(levels):,} levels; at most {MOST_LEVELS} are read"
+        raise InputError(problem, field=f"{field}.levels", cure="List those that matter")
     alone, spares = doc.one_tenant, doc.spares
     found = Topology(
         doc.name,

@@ -22,6 +22,7 @@ from kai_solver.domain import (
     paid_gpu_milli,
 )
 from kai_solver.domain.gpus import GPU_REPLICAS, MIG_STRATEGY, SINGLE
+from kai_solver.domain.object_limits import bounded
 from kai_solver.errors import InputError
 from kai_solver.instances_io.native_claims import ClaimReader
 from kai_solver.instances_io.native_schema import AffinityDoc, PodDoc, RequirementDoc, SpreadDoc
@@ -127,6 +128,7 @@ class PodReader:
             host_ports=doc.host_ports,
             blocked=(*doc.blocked, *self.claims.missing(doc.claim_templates, namespace)),
         )
+        constraints = bounded(constraints)
         return NO_CONSTRAINTS if constraints == NO_CONSTRAINTS else self._interned.setdefault(constraints, constraints)
 
 

@@ -1,6 +1,7 @@
 """Bytes of a file, unpacked under a limit: plain, gzip, zstd or zip, told apart by their first bytes."""
 
 import io
+import re
 import struct
 import zipfile
 import zlib
@@ -14,7 +15,13 @@ from kai_solver.errors import InputError, LimitExceededError
 from kai_solver.instances_io.limits import Limits
 
 _GZIP, _ZSTD, _ZIP = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", (b"PK\x03\x04", b"PK\x05\x06")
+_ZSTD_SKIPPED = tuple(bytes((low, 0x2A, 0x4D, 0x18)) for low in range(0x50, 0x60))
+"""Frames that hold nothing but notes of their writer."""
 _CHUNK = 1 << 20
+_PIECE = 1 << 10
+"""Packed bytes that are fed at once: zstd makes at most 32 MiB of them (an RLE block is 4 bytes for 128 KiB), and what
+lies behind the end of a member or frame is copied once more."""
+_NO_ZERO = re.compile(rb"[^\0]")
 _SUFFIXES = (".json", ".yaml", ".yml")
 
 
@@ -85,43 +92,45 @@ def _collect(chunks: Iterator[bytes], file: str, limits: Limits) -> bytes:
 
 
 def _gunzip(data: bytes, file: str) -> Iterator[bytes]:
-    """Chunks of every gzip member of ``data``."""
-    while data:
+    """Chunks of every gzip member of ``data``; each byte is copied a few times, however many members there are."""
+    position = 0
+    while position < len(data):
         stream = zlib.decompressobj(wbits=31)
         try:
-            while not stream.eof and (chunk := stream.decompress(data, _CHUNK)):
-                yield chunk
-                data = stream.unconsumed_tail
+            while not stream.eof and position < len(data):
+                piece = data[position : position + _PIECE]
+                position += len(piece)
+                while chunk := stream.decompress(piece, _CHUNK):
+                    yield chunk
+                    piece = stream.unconsumed_tail
         except zlib.error:
             raise _corrupt("gzip", file) from None
         if not stream.eof:
             raise _corrupt("gzip", file)
-        data = stream.unused_data.lstrip(b"\0")
+        position = _after_zeros(data, position - len(stream.unused_data))
+
+
+def _after_zeros(data: bytes, position: int) -> int:
+    """The first place from ``position`` on that is no padding."""
+    found = _NO_ZERO.search(data, position)
+    return found.start() if found else len(data)
 
 
 def _unzstd(data: bytes, file: str) -> Iterator[bytes]:
     """Chunks of the zstd frames of ``data``; fed in small pieces, so that no step unpacks without bound."""
-    source = io.BytesIO(data)
-    stream = zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(source, read_across_frames=True)
-    try:
-        while chunk := stream.read(_CHUNK):
-            yield chunk
-        if not _zstd_is_complete(data):
+    position = 0
+    while position < len(data) and data.startswith((_ZSTD, *_ZSTD_SKIPPED), position):
+        stream = zstandard.ZstdDecompressor(max_window_size=1 << 27).decompressobj()
+        try:
+            while not stream.eof and position < len(data):
+                piece = data[position : position + _PIECE]
+                position += len(piece)
+                yield stream.decompress(piece)
+        except zstandard.ZstdError:
+            raise _corrupt("zstd", file) from None
+        if not stream.eof:
             raise _corrupt("zstd", file)
-    except zstandard.ZstdError:
-        raise _corrupt("zstd", file) from None
-
-
-def _zstd_is_complete(data: bytes) -> bool:
-    """Whether the last frame ends: ``stream_reader`` takes the end of its input for the end of the frame."""
-    stream = zstandard.ZstdDecompressor(max_window_size=1 << 27).decompressobj()
-    piece = 1 << 12
-    for start in range(0, len(data), piece):
-        stream.decompress(data[start : start + piece])
-        if stream.eof:
-            rest = stream.unused_data + data[start + piece :]
-            return not rest.startswith(_ZSTD) or _zstd_is_complete(rest)
-    return False
+        position -= len(stream.unused_data)
 
 
 def _unzip(data: bytes, file: str, limits: Limits) -> list[Member]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from kai_solver.domain import Gang, Node, Pod, Policy, Queue, Snapshot, flat_gang
+from kai_solver.domain.object_limits import MOST_UNOFFERED
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names, shards
 from kai_solver.kubeobjects.bare import read_bare
@@ -29,7 +30,7 @@ from kai_solver.kubeobjects.priorities import read_priorities
 from kai_solver.kubeobjects.queues import read_queues, read_topologies, with_shipped_queue
 from kai_solver.kubeobjects.raw import Raw
 from kai_solver.kubeobjects.recall import Recall
-from kai_solver.kubeobjects.resources import extended_names
+from kai_solver.kubeobjects.resources import EPHEMERAL, extended_names
 from kai_solver.kubeobjects.selectors import Namespaces
 from kai_solver.kubeobjects.settings import KubeSettings
 from kai_solver.kubeobjects.shards import settings_from_objects
@@ -88,7 +89,8 @@ def _read(objects: RawObjects, now_s: float, settings: KubeSettings | None, reca
     ours, foreign = _by_scheduler(pods, settings, notices)
     reader = GangReader(priorities, settings, notices, frozenset(nvidia.guarded), recall)
     membership = assign(ours, objects.pod_groups, OwnerIndex.of(objects.other, objects.pods), reader, around)
-    finish = _Finish(_schema(pods, nodes, settings.policy), nodes, notices, recall)
+    schema = _schema(pods, nodes, settings.policy)
+    finish = _Finish(schema, nodes, notices, recall, _without_row(pods, schema, settings.policy))
     queues = _queues(objects, nvidia.queues, membership, settings, notices)
     gangs, foreign_load = finish.gangs(membership), finish.load((*foreign, *membership.loose))
     recall.end()
@@ -233,6 +235,12 @@ def _by_scheduler(
     return ours, foreign
 
 
+def _without_row(pods: Iterable[RawPod], schema: ResourceSchema, policy: Policy) -> frozenset[str]:
+    """Resources that pods ask for, no node offers, and the schema has no row for: there are too many of them."""
+    asked = {name for pod in pods for name, amount in pod.amounts.items() if amount}
+    return frozenset(asked.difference(schema.names, policy.gpu_resources, (EPHEMERAL,)))
+
+
 def _schema(pods: Iterable[RawPod], nodes: NodeReading, policy: Policy) -> ResourceSchema:
     requested, offered = [pod.amounts for pod in pods], [node.amounts for node in nodes.nodes.values()]
     return ResourceSchema.with_extended(extended_names(requested, offered, policy.gpu_resources))
@@ -246,6 +254,7 @@ class _Finish:
     nodes: NodeReading
     notices: Notices
     recall: Recall
+    without_row: frozenset[str] = frozenset()
 
     def nodes_with(self, zones: Mapping[str, RawZones], settings: KubeSettings) -> Iterator[Node]:
         """All nodes; one that cannot be finished is set aside."""
@@ -288,6 +297,11 @@ class _Finish:
             return None
 
     def _finished(self, pod: RawPod, podset: str = "default") -> Pod:
+        if self.without_row and not self.without_row.isdisjoint(pod.amounts):
+            name = min(self.without_row & pod.amounts.keys())
+            text = f"no node offers {name}, and pods ask for more than {MOST_UNOFFERED} such resources"
+            rules = replace(pod.constraints, blocked=(*pod.constraints.blocked, text))
+            return replace(pod, constraints=rules).finish(self.schema, podset)
         return self.recall.finish(pod, self.schema, podset)
 
     def _gang(self, gang: Gang, seats: list[tuple[RawPod, str]], *, is_written: bool) -> Gang:

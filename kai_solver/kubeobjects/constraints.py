@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from kai_solver.domain import Constraints, NodeTerm, PodAffinityTerm, Requirement
+from kai_solver.domain.object_limits import bounded
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.notices import Notices
 from kai_solver.kubeobjects.raw import Raw, parse_json
@@ -64,6 +65,7 @@ class ConstraintReader:
             host_ports=_host_ports(spec),
             blocked=(*needs.blocked, *_stated_blocks(pod)),
         )
+        constraints = bounded(constraints)
         return self._known.setdefault(constraints, constraints)
 
     def _pod_terms(self, affinity: Raw, kind: str, labels: Mapping[str, str]) -> tuple[PodAffinityTerm, ...]:

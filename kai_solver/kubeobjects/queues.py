@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from kai_solver.domain import DEFAULT_QUEUE_PRIORITY, Queue, QueueVector, Topology, TopologyLevel
+from kai_solver.domain.object_limits import MOST_LEVELS, MOST_QUEUE_LEVELS
 from kai_solver.errors import InputError, shown
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.domains import with_rules
@@ -154,6 +155,8 @@ def chain_problem(name: str, parents: Mapping[str, str]) -> str:
     while here:
         if here in seen:
             return f"its parents form a loop at {here!r}. Give one of them another parentQueue"
+        if len(seen) >= MOST_QUEUE_LEVELS:
+            return f"it lies deeper than {MOST_QUEUE_LEVELS} queues. Give it a parentQueue nearer to a root"
         if here not in parents:
             return f"the parent queue {here!r} does not exist. Create it, or correct spec.parentQueue"
         seen.add(here)
@@ -172,6 +175,9 @@ def read_topology(raw: Raw) -> Topology:
     levels = tuple(
         TopologyLevel(level.required("nodeLabel"), level.text("alias")) for level in raw.items("spec.levels")
     )
+    if len(levels) > MOST_LEVELS:
+        problem = f"{len(levels):,} levels; at most {MOST_LEVELS} are read"
+        raise InputError(problem, field="spec.levels", cure="List those that matter")
     if not levels:
         raise InputError("has no levels", field="spec.levels", cure="List node labels, outermost first")
     labels = [level.node_label for level in levels]

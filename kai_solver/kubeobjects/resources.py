@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
+from kai_solver.domain.object_limits import MOST_UNOFFERED
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects.raw import Raw
 from kai_solver.units import MILLI
@@ -49,14 +50,13 @@ def pod_request(spec: Raw, gpu_resources: tuple[str, ...]) -> Amounts:
     for container in spec.items("containers"):
         _add(running, container_amounts(container, gpu_resources))
     sidecars: Amounts = {}
-    peak: Amounts = {}
+    peak: Amounts = {}  # what the sidecars need alone, they need beside the containers too
     for container in spec.items("initContainers"):
         request = container_amounts(container, gpu_resources)
         if container.text("restartPolicy") == "Always":
             _add(sidecars, request)
-            _raise(peak, sidecars)
         else:
-            _raise(peak, _sum(sidecars, request))
+            _raise(peak, {name: sidecars.get(name, 0) + amount for name, amount in request.items()})
     _add(running, sidecars)
     _raise(running, peak)
     _add(running, read_amounts(spec.get("overhead"), gpu_resources))
@@ -75,11 +75,12 @@ def extended_names(
     """Extended resources that the schema needs: all that are requested, and all devices that nodes offer.
 
     Ephemeral storage counts only where some node says how much it has. GPUs need their own names only where there are
-    several: ``gpu`` counts them all.
+    several: ``gpu`` counts them all. Of those that no node offers the first `MOST_UNOFFERED` are rows.
     """
     on_nodes = {name for amount in offered for name, value in amount.items() if value}
     wanted = {name for amount in amounts for name, value in amount.items() if value}
-    found = {name for name in wanted if name != EPHEMERAL or name in on_nodes} | {n for n in on_nodes if "/" in n}
+    found = {name for name in wanted if name in on_nodes} | {n for n in on_nodes if "/" in n}
+    found.update(sorted(wanted - on_nodes - {EPHEMERAL})[:MOST_UNOFFERED])
     gpus = found & set(gpu_resources)
     return found if len(gpus) > 1 else found - gpus
 
@@ -93,12 +94,6 @@ def container_amounts(raw: Raw, gpu_resources: tuple[str, ...]) -> Amounts:
 def _add(total: Amounts, amounts: Mapping[str, int]) -> None:
     for name, amount in amounts.items():
         total[name] = total.get(name, 0) + amount
-
-
-def _sum(left: Mapping[str, int], right: Mapping[str, int]) -> Amounts:
-    total = dict(left)
-    _add(total, right)
-    return total
 
 
 def _raise(total: Amounts, floor: Mapping[str, int]) -> None:

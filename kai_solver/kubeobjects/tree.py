@@ -5,11 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kai_solver.domain import PodSet, SubGroup, TopologyConstraint, flat_gang
+from kai_solver.domain.object_limits import MOST_SUBGROUP_LEVELS, MOST_SUBGROUPS
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects.raw import Raw
-
-MAX_DEPTH = 64
-"""Levels of subgroups that are accepted; real trees have two or three."""
 
 
 @dataclass(slots=True)
@@ -32,14 +30,18 @@ def read_tree(spec: Raw) -> SubGroup:
         loop, a leaf without minMember or with minSubGroup.
     """
     if _states_both(spec):
-        stated = spec.get("minMember")
+        minimum = spec.get("minMember")
         raise InputError(
-            f"minMember and minSubGroup are mutually exclusive: set minMember ({stated.integer()}) to schedule a fixed "
-            "number of pods, or set minSubGroup to require a minimum number of child SubGroups, but not both",
-            field=stated.path,
+            f"minMember and minSubGroup are mutually exclusive: set minMember ({minimum.integer()}) to schedule a "
+            "fixed number of pods, or set minSubGroup to require a minimum number of child SubGroups, but not both",
+            field=minimum.path,
         )
     topology = read_topology(spec)
-    parts = [_part(raw) for raw in spec.items("subGroups")]
+    stated = spec.items("subGroups")
+    if len(stated) > MOST_SUBGROUPS:
+        problem = f"{len(stated):,} subgroups; at most {MOST_SUBGROUPS:,} are read"
+        raise InputError(problem, field="spec.subGroups", cure="Use fewer, larger subgroups")
+    parts = [_part(raw) for raw in stated]
     if not parts:
         return flat_gang(spec.count("minMember", 1), topology)
     roots = _linked(parts)
@@ -125,8 +127,9 @@ def _check_shape(roots: list[_Part], total: int) -> None:
         level = [child for part in level for child in part.children]
     if reached < total:
         raise InputError("cycle detected in subgroups", field="spec.subGroups", cure="Correct the parents")
-    if depth > MAX_DEPTH:
-        raise InputError(f"the subgroups are {depth} deep", field="spec.subGroups", cure=f"Use at most {MAX_DEPTH}")
+    if depth > MOST_SUBGROUP_LEVELS:
+        cure = f"Use at most {MOST_SUBGROUP_LEVELS}"
+        raise InputError(f"the subgroups are {depth} deep", field="spec.subGroups", cure=cure)
 
 
 def _built(part: _Part) -> SubGroup | PodSet:

@@ -7,13 +7,13 @@ tenant uses at a time are ours (`Alone`).
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.domain import Alone, Constraints, Node, Pod, SpreadConstraint
-from kai_solver.predicates.matching import ports_clash
+from kai_solver.predicates.matching import port_number, ports_clash
 from kai_solver.predicates.nodes import CLUSTER_KEY, BoolArray, NodePredicates, label_value
 from kai_solver.predicates.pods import PodSelector, of_spread, of_term
 
@@ -47,26 +47,49 @@ class PodTerm:
 
 
 class _Tally:
-    """(N,) amounts by node for one rule, and which kinds of pods the rule speaks of (each kind is asked once)."""
+    """(N,) amounts by node for one rule; ``speaks_of``: whether the rule is about a pod."""
 
-    __slots__ = ("_asked", "_speaks_of", "amounts", "number")
+    __slots__ = ("amounts", "number", "speaks_of")
 
     def __init__(self, nodes: int, speaks_of: Callable[[Pod], bool]) -> None:
         self.amounts: IntArray = np.zeros(nodes, dtype=np.int64)
         self.number = 0
-        self._speaks_of = speaks_of
-        self._asked: dict[int, bool] = {}
+        self.speaks_of = speaks_of
 
     def add(self, node: int, amount: int) -> None:
         """Add ``amount`` at ``node``; ``number`` is the sum."""
         self.amounts[node] += amount
         self.number += amount
 
-    def matches(self, pod: Pod, kind: int) -> bool:
-        """Whether the rule is about ``pod``, which is of ``kind``."""
-        found = self._asked.get(kind)
+
+class _Tallies(Generic[_K]):
+    """Tallies by rule. Every rule is asked once about every kind of pods, not at every placement."""
+
+    __slots__ = ("_about", "_known", "_rules", "nodes")
+
+    def __init__(self, nodes: int) -> None:
+        self.nodes = nodes
+        self._known: dict[_K, _Tally] = {}
+        self._rules: list[tuple[_K, _Tally]] = []
+        self._about: dict[int, tuple[int, list[tuple[_K, _Tally]]]] = {}
+
+    def __contains__(self, key: _K) -> bool:
+        return key in self._known
+
+    def of(self, key: _K, speaks_of: Callable[[Pod], bool]) -> _Tally:
+        """The tally of the rule ``key``, made where there is none."""
+        found = self._known.get(key)
         if found is None:
-            found = self._asked[kind] = self._speaks_of(pod)
+            found = self._known[key] = _Tally(self.nodes, speaks_of)
+            self._rules.append((key, found))
+        return found
+
+    def about(self, pod: Pod, kind: int) -> Sequence[tuple[_K, _Tally]]:
+        """Rules that are about ``pod``, which is of ``kind``, in the order in which they came up."""
+        asked, found = self._about.get(kind, (0, []))
+        if asked < len(self._rules):
+            found.extend((key, tally) for key, tally in self._rules[asked:] if tally.speaks_of(pod))
+            self._about[kind] = len(self._rules), found
         return found
 
 
@@ -138,14 +161,16 @@ class PodAffinityIndex:
         self._predicates = predicates or NodePredicates(nodes)
         self._codes: dict[str, IntArray] = {}
         self._placed: dict[tuple[str, int], tuple[Pod, bool]] = {}
-        self._counts: dict[_Selectors, _Tally] = {}
-        self._bearers: dict[PodTerm, _Tally] = {}
+        self._counts: _Tallies[_Selectors] = _Tallies(len(self.nodes))
+        self._bearers: _Tallies[PodTerm] = _Tallies(len(self.nodes))
         self._ports: dict[str, IntArray] = {}
-        self._guards: dict[_Guard, _Tally] = {}
-        self._company: dict[_Company, _Tally] = {}
+        self._by_number: dict[str, list[str]] = {}
+        self._guards: _Tallies[_Guard] = _Tallies(len(self.nodes))
+        self._company: _Tallies[_Company] = _Tallies(len(self.nodes))
         self._tenants: dict[str, _Tenants] = {}
         self._eligible: dict[tuple[Constraints, SpreadConstraint], BoolArray] = {}
-        self._pulls: dict[PodTerm, _Tally] = {}
+        self._bearing: dict[tuple[str, ...], BoolArray] = {}
+        self._pulls: _Tallies[PodTerm] = _Tallies(len(self.nodes))
         self._kinds = _Kinds()
 
     def place(self, pod: Pod, node: int, *, new: bool = False) -> None:
@@ -204,15 +229,15 @@ class PodAffinityIndex:
 
     def _keepers(self, pod: Pod) -> Iterator[Refused]:
         for port in pod.constraints.host_ports:
-            for taken, counts in self._ports.items():
+            for taken in self._by_number.get(port_number(port), ()):
                 if ports_clash(port, taken):
-                    yield PORTS, counts > 0
+                    yield PORTS, self._ports[taken] > 0
         for alone in pod.constraints.alone:
             if alone.topology_key in self._tenants:
                 yield TAKEN, self._reached(alone.topology_key, self.others(alone))
         kind = self._kinds(pod)
-        for term, bearers in self._bearers.items():
-            if bearers.number and bearers.matches(pod, kind):
+        for term, bearers in self._bearers.about(pod, kind):
+            if bearers.number:
                 text = IN_USE if term.topology_key == CLUSTER_KEY else REPELLED
                 yield text, self._reached(term.topology_key, bearers.amounts)
         for affinity in pod.constraints.anti_affinity:
@@ -222,8 +247,8 @@ class PodAffinityIndex:
     def _misfits(self, pod: Pod) -> Iterator[Refused]:
         for spread in pod.constraints.spread:
             yield UNEVEN, ~self._even(pod, spread)
-        for guard, bearers in self._guards.items():
-            if bearers.number and bearers.matches(pod, self._kinds(pod)):
+        for guard, bearers in self._guards.about(pod, self._kinds(pod)):
+            if bearers.number:
                 yield UNEVEN, self._breaks(guard, bearers.amounts)
         for company, seekers in self._seekers(pod):
             if company.own:
@@ -237,8 +262,8 @@ class PodAffinityIndex:
 
     def _seekers(self, pod: Pod) -> Iterator[tuple[_Company, IntArray]]:
         """Whose affinity is about ``pod``: what pods placed anew need, and (N,) how many of them are where."""
-        for company, bearers in self._company.items():
-            if bearers.number and bearers.matches(pod, self._kinds(pod)):
+        for company, bearers in self._company.about(pod, self._kinds(pod)):
+            if bearers.number:
                 yield company, bearers.amounts
 
     def agrees(self, pod: Pod, node: int) -> bool:
@@ -264,9 +289,9 @@ class PodAffinityIndex:
                 return True
         own = pod.constraints.host_ports
         return any(
-            counts[node] > own.count(taken) and ports_clash(port, taken)
+            self._ports[taken][node] > own.count(taken) and ports_clash(port, taken)
             for port in own
-            for taken, counts in self._ports.items()
+            for taken in self._by_number.get(port_number(port), ())
         )
 
     def _near(self, pod: Pod) -> BoolArray:
@@ -328,14 +353,22 @@ class PodAffinityIndex:
         found = self._eligible.get((constraints, spread))
         if found is None:
             kind = constraints.spread if spread in constraints.spread else constraints.preferred_spread
-            found = np.ones(len(self.nodes), dtype=np.bool_)
-            for other in kind:
-                found &= self.code(other.topology_key) >= 0
+            found = self._bears(tuple(dict.fromkeys(other.topology_key for other in kind))).copy()
             if spread.honours_affinity:
                 found &= self._predicates.affinity_mask(constraints)
             if spread.honours_taints:
                 found &= self._predicates.tolerates(constraints)
             self._eligible[constraints, spread] = found
+        return found
+
+    def _bears(self, keys: tuple[str, ...]) -> BoolArray:
+        """(N,) nodes that bear every key."""
+        found = self._bearing.get(keys)
+        if found is None:
+            found = np.ones(len(self.nodes), dtype=np.bool_)
+            for key in keys:
+                found &= self.code(key) >= 0
+            self._bearing[keys] = found
         return found
 
     def _reached(self, key: str, counts: IntArray) -> BoolArray:
@@ -356,20 +389,23 @@ class PodAffinityIndex:
 
     def count(self, selectors: _Selectors) -> IntArray:
         """(N,) placed pods that match all ``selectors``."""
-        found = self._counts.get(selectors)
-        if found is None:
-            found = _Tally(len(self.nodes), lambda pod: _are_about(selectors, pod))
+        is_new = selectors not in self._counts
+        found = self._counts.of(selectors, lambda pod: _are_about(selectors, pod))
+        if is_new:
+            asked: dict[int, bool] = {}
             for (_, node), (pod, _) in self._placed.items():
-                if found.matches(pod, self._kinds(pod)):
+                kind = self._kinds(pod)
+                if kind not in asked:
+                    asked[kind] = found.speaks_of(pod)
+                if asked[kind]:
                     found.add(node, 1)
-            self._counts[selectors] = found
         return found.amounts
 
     def pulls(self, pod: Pod) -> Iterator[tuple[str, IntArray]]:
         """Topology key and (N,) weights of the placed pods that like ``pod`` near (negative: that do not)."""
         kind = self._kinds(pod)
-        for term, weights in self._pulls.items():
-            if weights.matches(pod, kind) and weights.amounts.any():
+        for term, weights in self._pulls.about(pod, kind):
+            if weights.amounts.any():
                 yield term.topology_key, weights.amounts
 
     def others(self, own: Alone) -> IntArray:
@@ -379,15 +415,14 @@ class PodAffinityIndex:
 
     def _shift(self, pod: Pod, node: int, sign: int, *, new: bool) -> None:
         kind = self._kinds(pod)
-        for counts in self._counts.values():
-            if counts.matches(pod, kind):
-                counts.add(node, sign)
+        for _, counts in self._counts.about(pod, kind):
+            counts.add(node, sign)
         constraints = pod.constraints
         if not constraints.speaks_of_pods:
             return
         for term in constraints.anti_affinity:
             anti = PodTerm(of_term(term, pod.namespace), term.topology_key)
-            self._tally(self._bearers, anti, anti.selector.matches).add(node, sign)
+            self._bearers.of(anti, anti.selector.matches).add(node, sign)
         for alone in constraints.alone:
             if alone.topology_key not in self._tenants:
                 self._tenants[alone.topology_key] = _Tenants(len(self.nodes), alone.level)
@@ -395,23 +430,19 @@ class PodAffinityIndex:
         for port in constraints.host_ports:
             if port not in self._ports:
                 self._ports[port] = np.zeros(len(self.nodes), dtype=np.int64)
+                self._by_number.setdefault(port_number(port), []).append(port)
             self._ports[port][node] += sign
         for weight, term in (*constraints.preferred_pods, *((1, term) for term in constraints.affinity)):
             pull = PodTerm(of_term(term, pod.namespace), term.topology_key)
-            self._tally(self._pulls, pull, pull.selector.matches).add(node, sign * weight)
+            self._pulls.of(pull, pull.selector.matches).add(node, sign * weight)
         for spread in constraints.spread if new else ():
             guard = _Guard(constraints, spread, of_spread(spread, pod.namespace))
-            self._tally(self._guards, guard, guard.selector.matches).add(node, sign)
+            self._guards.of(guard, guard.selector.matches).add(node, sign)
         if new and constraints.affinity:
             selectors = _friends_of(pod)
             keys = frozenset(term.topology_key for term in constraints.affinity)
             company = _Company(selectors, keys, _are_about(selectors, pod))
-            self._tally(self._company, company, lambda other: _are_about(selectors, other)).add(node, sign)
-
-    def _tally(self, tallies: dict[_K, _Tally], key: _K, speaks_of: Callable[[Pod], bool]) -> _Tally:
-        if key not in tallies:
-            tallies[key] = _Tally(len(self.nodes), speaks_of)
-        return tallies[key]
+            self._company.of(company, lambda other: _are_about(selectors, other)).add(node, sign)
 
 
 def _friends_of(pod: Pod) -> _Selectors:

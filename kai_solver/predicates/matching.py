@@ -57,6 +57,11 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
     return bool(toleration.key) and toleration.value == taint.value
 
 
+def port_number(port: str) -> str:
+    """Number of a host port; only those of one number can clash."""
+    return port.partition("/")[0]
+
+
 def ports_clash(one: str, other: str) -> bool:
     """Whether two host ports exclude each other: ``port/protocol`` on all addresses, or ``port/protocol/address``."""
     number, _, rest = one.partition("/")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from kai_solver.domain import Constraints, Node, NodeTerm, Pod, PodAffinityTerm, SpreadConstraint, Taint
-from kai_solver.predicates.matching import labels_match, ports_clash, tolerated, value_matches
+from kai_solver.predicates.matching import labels_match, port_number, ports_clash, tolerated, value_matches
 from kai_solver.predicates.nodes import AFFINITY_MISMATCH, CLUSTER_KEY, UNSCHEDULABLE, label_value, taint_message
 
 
@@ -52,15 +52,26 @@ class SpreadDomains:
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._nodes = tuple(nodes)
         self._known: dict[tuple[int, int], tuple[Constraints, dict[str, str]]] = {}
+        self._bearing: dict[int, tuple[Constraints, tuple[Node, ...]]] = {}
 
     def of(self, pod: Pod, position: int) -> dict[str, str]:
         """Domain by node, for the rule at ``position`` of the pod's spread rules."""
         key = id(pod.constraints), position
         if key not in self._known:
             spread = pod.constraints.spread[position]
-            found = {n.name: label_value(n, spread.topology_key) for n in self._nodes if _counts_for(pod, spread, n)}
+            bearing = self._bears_all(pod.constraints)
+            found = {n.name: label_value(n, spread.topology_key) for n in bearing if _counts_for(pod, spread, n)}
             self._known[key] = pod.constraints, {name: value for name, value in found.items() if value is not None}
         return self._known[key][1]
+
+    def _bears_all(self, constraints: Constraints) -> tuple[Node, ...]:
+        """Nodes that bear the keys of all spread rules; looked for once for all rules of a pod."""
+        found = self._bearing.get(id(constraints))
+        if found is None:
+            keys = {spread.topology_key for spread in constraints.spread}
+            nodes = tuple(n for n in self._nodes if all(label_value(n, key) is not None for key in keys))
+            found = self._bearing[id(constraints)] = constraints, nodes
+        return found[1]
 
 
 def clashes_with_pods(
@@ -109,7 +120,10 @@ def _uses_alone(owner: Pod, pod: Pod) -> bool:
 
 
 def _clash(pod: Pod, other: Placed) -> bool:
-    return any(ports_clash(a, b) for a in pod.constraints.host_ports for b in other.pod.constraints.host_ports)
+    taken: dict[str, list[str]] = {}
+    for port in other.pod.constraints.host_ports:
+        taken.setdefault(port_number(port), []).append(port)
+    return any(ports_clash(a, b) for a in pod.constraints.host_ports for b in taken.get(port_number(a), ()))
 
 
 def _selects(term: PodAffinityTerm, owner: Pod, pod: Pod) -> bool:
@@ -154,8 +168,6 @@ def _keeps_skew(pod: Pod, node: Node, position: int, placed: list[Placed], domai
 
 
 def _counts_for(pod: Pod, spread: SpreadConstraint, node: Node) -> bool:
-    if any(label_value(node, other.topology_key) is None for other in pod.constraints.spread):
-        return False
     if spread.honours_affinity and not _admits(pod, node):
         return False
     return not spread.honours_taints or _untolerated(pod, node) is None

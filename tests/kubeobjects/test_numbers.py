@@ -17,7 +17,8 @@ HUGE = st.sampled_from(
     ["9" * 30, "9" * 400, "9" * 5000, "1e40000000", "1e-40000000", "-1", "+-5", "²", "٣", "1e999", "nan"]
 )
 TEXTS = st.one_of(HUGE, st.text("0123456789.eE+-numkMGTPi", max_size=30), st.text(max_size=8))
-SUFFIXES: dict[str, int | Fraction] = {"": 1, "m": Fraction(1, 1000), "k": 1000, "Gi": 2**30, "Ei": 2**60, "n": Fraction(1, 10**9)}
+THOUSANDTH, BILLIONTH = Fraction(1, 1000), Fraction(1, 10**9)
+SUFFIXES: dict[str, int | Fraction] = {"": 1, "m": THOUSANDTH, "k": 1000, "Gi": 2**30, "Ei": 2**60, "n": BILLIONTH}
 
 
 @given(TEXTS)

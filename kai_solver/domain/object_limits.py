@@ -1,0 +1,89 @@
+"""How much one object may say. What says more waits with a reason; everything else is scheduled.
+
+Kubernetes bounds objects by their bytes alone (1.5 MiB in etcd), which is room for ten thousand rules, and a rule costs
+some 50 µs for every placement that is tried. The limits stand far above honest use: pods of published Helm charts have
+at most three spread constraints and five terms of affinity. ``docs/limits.md`` lists them for users.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from kai_solver.domain.constraints import Constraints, NodeTerm, Requirement
+
+MOST_SPREAD = 64
+"""Topology spread constraints of a pod, hard and soft. One costs 50 µs each time that a place is looked for
+(2026-11-22); 800 took 2.6 s of a budget of 1 s when their cost was still quadratic."""
+
+MOST_POD_TERMS = 256
+"""Terms of pod affinity and anti-affinity of a pod, required and preferred."""
+
+MOST_NODE_TERMS = 1_000
+"""Terms of node affinity of a pod, required and preferred, with those of its volumes."""
+
+MOST_EXPRESSIONS = 2_000
+"""Expressions in all rules of a pod."""
+
+MOST_VALUES = 20_000
+"""Values in all expressions of a pod: more than the nodes of the largest cluster, which are listed by name at times."""
+
+MOST_TOLERATIONS = 500
+MOST_PORTS = 500
+"""Host ports of a pod."""
+
+MOST_UNOFFERED = 256
+"""Resources that pods request and no node offers, of the cluster: each is a row of every node's amounts."""
+
+MOST_SUBGROUPS = 2_000
+"""Subgroups of a PodGroup."""
+
+MOST_SUBGROUP_LEVELS = 64
+"""Levels of subgroups; real trees have two or three."""
+
+MOST_LEVELS = 64
+"""Levels of a Topology; KAI's kind allows 16."""
+
+MOST_QUEUE_LEVELS = 64
+"""Queues from a root to a leaf."""
+
+
+def bounded(constraints: Constraints) -> Constraints:
+    """The same; where there are too many rules none of them, and in words why the pod must wait."""
+    found = next(_excess(constraints), "")
+    return Constraints(blocked=(found, *constraints.blocked)) if found else constraints
+
+
+def _excess(constraints: Constraints) -> Iterator[str]:
+    """In words, each limit that the rules pass."""
+    of = constraints
+    counts = (
+        ("topology spread constraints", len(of.spread) + len(of.preferred_spread), MOST_SPREAD),
+        (
+            "terms of pod affinity and anti-affinity",
+            len(of.affinity) + len(of.anti_affinity) + len(of.preferred_pods),
+            MOST_POD_TERMS,
+        ),
+        ("terms of node affinity", sum(map(len, of.node_terms)) + len(of.preferred), MOST_NODE_TERMS),
+        ("tolerations", len(of.tolerations), MOST_TOLERATIONS),
+        ("host ports", len(of.host_ports), MOST_PORTS),
+    )
+    for name, number, most in counts:
+        if number > most:
+            yield f"{number:,} {name}; at most {most:,} are read"
+    expressions = values = 0
+    for requirements in _requirements(of):
+        expressions += len(requirements)
+        values += sum(len(requirement.values) for requirement in requirements)
+    if expressions > MOST_EXPRESSIONS:
+        yield f"{expressions:,} expressions of selectors; at most {MOST_EXPRESSIONS:,} are read"
+    if values > MOST_VALUES:
+        yield f"{values:,} values in expressions of selectors; at most {MOST_VALUES:,} are read"
+
+
+def _requirements(constraints: Constraints) -> Iterable[tuple[Requirement, ...]]:
+    node_terms: Iterable[NodeTerm] = (term for entry in constraints.node_terms for term in entry)
+    yield from node_terms
+    for _, term in constraints.preferred:
+        yield term
+    for affinity in (*constraints.affinity, *constraints.anti_affinity, *(t for _, t in constraints.preferred_pods)):
+        yield affinity.selector
+    for spread in (*constraints.spread, *constraints.preferred_spread):
+        yield spread.selector
