@@ -203,7 +203,7 @@ class BindRequests:
     def _annotate(self, seat: Seat) -> None:
         """KAI's other parts know a pod's group by its annotation, we the GPUs chosen for it; its binder writes none."""
         stands = Raw(self.store.get(PODS, seat.key) or {}).strings("metadata.annotations")
-        kept = (names.POD_GROUP, names.OWN_WISHED)
+        kept = (names.POD_GROUP, names.OWN_WISHED, names.OWN_SHARE, names.OWN_SIGNED_GPUS, names.OWN_SIGNED_SHARE)
         wanted = {key: value for key, value in seat.annotations if key in kept and stands.get(key) != value}
         if wanted:
             self.api.patch(PODS, seat.namespace, seat.name, {"metadata": {"annotations": wanted}})
@@ -324,7 +324,9 @@ def _is_finished(request: Object, store: Store) -> bool:
     if not isinstance(status, dict) or status.get("phase") != "Succeeded":
         return False
     pod = store.get(PODS, key_of(request))
-    spec = pod.get("spec") if pod is not None else None
+    spec, asked = pod.get("spec") if pod is not None else None, request.get("spec")
+    if isinstance(asked, dict) and (asked.get("selectedGPUGroups") or asked.get("predictedNUMAZones")):
+        return False  # it is the proof of what the pod holds, which its users cannot write
     return isinstance(spec, dict) and bool(spec.get("nodeName"))
 
 

@@ -112,11 +112,14 @@ def _waiting_by_maker(pods: Iterable[Object], taken: set[str]) -> dict[str, list
 
 
 def _maker(pod: Object) -> str:
-    """Who made the pod: its controller's uid; a pod without one can only come back under its own name."""
+    """Who made the pod: its namespace and its controller's uid; without one it only comes back under its own name.
+
+    A pod of another namespace that states the same uid was not made by that controller.
+    """
     owners = meta(pod).get("ownerReferences")
     for owner in owners if isinstance(owners, list) else ():
         if isinstance(owner, dict) and owner.get("controller"):
-            return str(owner.get("uid"))
+            return f"{meta(pod).get('namespace')} {owner.get('uid')}"
     return f"pod {key_of(pod)}"
 
 

@@ -8,7 +8,7 @@ containers refer to. A reservation pod that nobody uses any more is deleted, or 
 import hashlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -22,6 +22,7 @@ from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.gpus import gpu_groups, group_labels
 from kai_solver.kubeobjects.raw import Raw
+from kai_solver.kubeobjects.shares import parse_share, user_text, users_of
 from kai_solver.units import MILLI, parse_whole
 
 APP = "kai-resource-reservation"
@@ -48,7 +49,10 @@ class ReservationPod:
     gpu_resource: str = "nvidia.com/gpu"
 
     def body(self, name: str, seat: Seat, group: str, tolerations: list[object]) -> Object:
-        """A pod on the node of ``seat`` that holds one whole device; its agent may write on itself alone."""
+        """A pod on the node of ``seat`` that holds one whole device; its agent may write on itself alone.
+
+        It names the pod of ``seat`` as the first user of the device.
+        """
         amounts = {self.gpu_resource: "1"}
         reference = {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace", "NODE_NAME": "spec.nodeName"}
         container = {
@@ -70,7 +74,7 @@ class ReservationPod:
             spec["runtimeClassName"] = self.runtime_class
         # A wish: which device it gets is the device plugin's to say.
         wished = dict(zip(seat.groups, seat.devices, strict=False)).get(group)
-        annotations = {KEPT: "true"} | ({names.OWN_WISHED: str(wished[0])} if wished else {})
+        annotations = {KEPT: "true"} | ({names.OWN_WISHED: str(wished[0])} if wished else {}) | _as_user(seat)
         metadata = {"name": name, "namespace": names.RESERVATION_NAMESPACE, "labels": labels}
         return {"metadata": {**metadata, "annotations": annotations}, "spec": spec}
 
@@ -90,8 +94,8 @@ class Sharing:
     clock: Callable[[], float] = time.time
     _reservations: dict[str, Object] = field(default_factory=dict)
     """By key of the reservation pod."""
-    _users: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Groups by pod that holds a part of them."""
+    _users: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    """Uid, and groups that its labels name, by pod that asks for a part of a GPU and has a node."""
     _flying: dict[str, tuple[tuple[str, ...], float]] = field(default_factory=dict)
     """Groups by pod that is being bound, and until when that is believed."""
     _leaving: set[str] = field(default_factory=set)
@@ -133,6 +137,7 @@ class Sharing:
         self.assume(seat)
         pod = self._pod(seat)
         indices = [self._device(seat, group, pod) for group in seat.groups]
+        self._note_user(seat)
         labels = group_labels(seat.groups)
         have = gpu_label_names(pod)
         if have != labels:
@@ -145,6 +150,7 @@ class Sharing:
         with self._lock:
             self._flying.pop(seat.key, None)
         pod = self.store.get(PODS, seat.key) or {}
+        self._forget_user(seat)
         labels = gpu_label_names(pod) | group_labels(seat.groups)  # no watch may have shown yet that we wrote them
         if labels and meta(pod).get("uid") == seat.uid:
             with if_there():
@@ -200,6 +206,44 @@ class Sharing:
             if not error.is_conflict:  # made by another pod of the group, or not seen yet
                 raise
 
+    def _note_user(self, seat: Seat) -> None:
+        """Have the reservation pods of the seat's groups, and no others, name the pod with its part.
+
+        Later cycles believe them, and not the labels, which the pod's users may change. Names of pods that are gone
+        are taken away at the same time.
+        """
+        for name, wanted in _as_user(seat).items():
+            for reservation in self._on(seat.node):
+                stands = Raw(reservation).strings("metadata.annotations")
+                value = wanted if _group_of(reservation) in seat.groups else None
+                if stands.get(name) != value:
+                    change = {key: None for key in stands if key != name and self._is_former(key, stands[key])}
+                    self._annotate(reservation, {**change, name: value})
+
+    def _forget_user(self, seat: Seat) -> None:
+        """Take the pod's name off all reservation pods of its node."""
+        name = f"{names.USER_PREFIX}{seat.uid}"
+        for reservation in self._on(seat.node):
+            if name in Raw(reservation).strings("metadata.annotations") or _group_of(reservation) in seat.groups:
+                with if_there():
+                    self._annotate(reservation, {name: None})
+
+    def _annotate(self, reservation: Object, annotations: Mapping[str, str | None]) -> None:
+        found = meta(reservation)
+        body = {"metadata": {"uid": found.get("uid"), "annotations": annotations}}
+        self.api.patch(PODS, names.RESERVATION_NAMESPACE, str(found.get("name")), body)
+
+    def _on(self, node: str) -> list[Object]:
+        """Reservation pods of a node that are not leaving."""
+        with self._lock:
+            found = [pod for pod in self._reservations.values() if not self._leaves(pod)]
+        return [pod for pod in found if Raw(pod).text("spec.nodeName") == node]
+
+    def _is_former(self, key: str, value: str) -> bool:
+        """Whether an annotation names a user that is gone."""
+        uid, pod = key.removeprefix(names.USER_PREFIX), value.partition(" ")[2]
+        return key.startswith(names.USER_PREFIX) and meta(self.store.get(PODS, pod) or {}).get("uid") != uid
+
     def _write_maps(self, pod: Object, seat: Seat, indices: list[int]) -> None:
         """The ConfigMaps that the pod's containers read their devices from, as far as they refer to any."""
         devices, portion = ",".join(map(str, indices)), f"{seat.devices[0][1] / MILLI:g}" if seat.devices else "1"
@@ -211,14 +255,41 @@ class Sharing:
         }
         for name, has_devices in config_maps(pod).items():
             owner = {"apiVersion": "v1", "kind": "Pod", "name": seat.name, "uid": seat.uid}
-            metadata = {"name": name, "namespace": seat.namespace, "ownerReferences": [owner]}
+            labels = {MADE_BY: self.kind.made_by}
+            metadata = {"name": name, "namespace": seat.namespace, "labels": labels, "ownerReferences": [owner]}
             body = {"metadata": metadata, "data": data if has_devices else {}}
             try:
                 self.api.create(CONFIG_MAPS, seat.namespace, body)
             except ApiError as error:
                 if not error.is_conflict:
                     raise
-                self.api.patch(CONFIG_MAPS, seat.namespace, name, body)
+                self._write_over(seat, name, body)
+
+    def _write_over(self, seat: Seat, name: str, body: Object) -> None:
+        """The same of a ConfigMap that is there, if it was made for this pod, or by us for a pod that is gone.
+
+        The pod's author chooses the name, and may not be allowed to write every ConfigMap of the namespace.
+
+        Raises
+        ------
+        BindError
+            It is somebody else's, or another pod's.
+        """
+        found = meta(self.api.get(CONFIG_MAPS, seat.namespace, name))
+        owners = [owner for owner in found.get("ownerReferences") or () if isinstance(owner, dict)]
+        is_own = (found.get("labels") or {}).get(MADE_BY) == self.kind.made_by
+        if [owner.get("uid") for owner in owners] != [seat.uid] and not (is_own and all(map(self._is_gone, owners))):
+            raise BindError(
+                f"ConfigMap {seat.namespace}/{name} was not made for this pod: correct the annotation "
+                f"{names.SHARED_GPU_MAP}, or remove the ConfigMap"
+            )
+        version = {"uid": found.get("uid"), "resourceVersion": found.get("resourceVersion")}
+        self.api.patch(CONFIG_MAPS, seat.namespace, name, {**body, "metadata": {**body["metadata"], **version}})
+
+    def _is_gone(self, owner: Object) -> bool:
+        """Whether no pod has the uid that a ConfigMap of ours refers to."""
+        uid = owner.get("uid")
+        return owner.get("kind") == "Pod" and not any(meta(pod).get("uid") == uid for pod in self.store.all(PODS))
 
     # -- collecting ----------------------------------------------------------------------------------------------------
 
@@ -235,7 +306,7 @@ class Sharing:
         """Delete reservation pods without users, of one node or of all of ours; how many."""
         with self._lock:
             orphans = self._orphans(node)
-            used = {group for pod in self.store.all(PODS) for group in _used_by(pod)} if orphans else set()
+            used = self._claimed_by(self.store.all(PODS)) if orphans else set()
             orphans = [pod for pod in orphans if _group_of(pod) not in used]
             self._leaving |= {str(meta(pod).get("uid")) for pod in orphans}
         for pod in orphans:
@@ -256,9 +327,23 @@ class Sharing:
                 return []
             now_s = self.clock()
             self._flying = {key: found for key, found in self._flying.items() if found[1] > now_s}
-            used = {group for groups in self._users.values() for group in groups}
+            used = self._used(self._users.values())
             used |= {group for groups, _ in self._flying.values() for group in groups}
             return [pod for pod in self._reservations.values() if self._is_orphan(pod, used, node, now_s)]
+
+    def _used(self, claims: Iterable[tuple[str, tuple[str, ...]]]) -> set[str]:
+        """Groups with users: pods that hold a node and that their reservation pods name, others as labels say."""
+        named: dict[str, set[str]] = {}
+        for reservation in self._reservations.values():
+            for uid, (_, key) in users_of(reservation).items():
+                pod = self.store.get(PODS, key)
+                if pod is not None and meta(pod).get("uid") == uid and _holds_node(pod):
+                    named.setdefault(uid, set()).add(_group_of(reservation))
+        found = {group for groups in named.values() for group in groups}
+        return found | {group for uid, groups in claims if uid not in named for group in groups}
+
+    def _claimed_by(self, pods: Iterable[Object]) -> set[str]:
+        return self._used((str(meta(pod).get("uid")), groups) for pod in pods if (groups := _used_by(pod)))
 
     def _is_orphan(self, pod: Object, used: set[str], node: str, now_s: float) -> bool:
         raw = Raw(pod)
@@ -286,12 +371,13 @@ class Sharing:
             self._hear_reservation(key, after)
             return
         groups = _used_by(after) if after is not None else ()
-        if not groups and key not in self._users:
+        if not groups and key not in self._users and key not in self._flying:
             return
         with self._lock:
-            if groups:
-                self._users[key] = groups
-                self._flying.pop(key, None)
+            if after is not None and _holds_node(after):
+                self._flying.pop(key, None)  # its reservation pods have named it before
+            if groups and after is not None:
+                self._users[key] = str(meta(after).get("uid")), groups
             else:
                 self._users.pop(key, None)
                 self._news.set()
@@ -337,16 +423,31 @@ def _references(pod: Raw) -> Iterator[tuple[str, bool]]:
 
 
 def _used_by(pod: Object) -> tuple[str, ...]:
-    """Groups whose devices the pod holds a part of: it has a node, and is not finished."""
+    """Groups that the labels of a pod name: it has a node, is not finished, and asks for a part of a GPU.
+
+    Any other pod may bear such labels, too, and would keep a device from all others at nobody's expense.
+    """
     labels = gpu_label_names(pod)
     if not labels or key_of(pod).startswith(f"{names.RESERVATION_NAMESPACE}/"):
         return ()
+    annotations = meta(pod).get("annotations")
+    asks = isinstance(annotations, dict) and not annotations.keys().isdisjoint((names.GPU_FRACTION, names.GPU_MEMORY))
+    return gpu_groups(labels) if asks and _holds_node(pod) else ()
+
+
+def _holds_node(pod: Object) -> bool:
+    """Whether the pod has a node and is not finished; what cannot be read may hold one."""
     try:
         raw = Raw(pod)
-        holds = raw.text("spec.nodeName") and raw.text("status.phase") not in ("Succeeded", "Failed")
+        return bool(raw.text("spec.nodeName")) and raw.text("status.phase") not in ("Succeeded", "Failed")
     except InputError:
-        return gpu_groups(labels)
-    return gpu_groups(labels) if holds else ()
+        return True
+
+
+def _as_user(seat: Seat) -> dict[str, str]:
+    """The annotation by which a reservation pod names the pod of ``seat`` as a user of its device; none if unshared."""
+    share = parse_share(dict(seat.annotations).get(names.OWN_SHARE, ""))
+    return {} if share is None else {f"{names.USER_PREFIX}{seat.uid}": user_text(share, seat.key)}
 
 
 def _group_of(reservation: Object) -> str:

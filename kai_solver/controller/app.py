@@ -104,6 +104,7 @@ class Controller:
             self._watch(kind)
         start = self._keeper.start
         start("owners", lambda: parts.known.kin.run(self.stop))
+        start("signing keys", lambda: parts.keys.run(self.stop))
         if parts.teller is not None:
             self._telling = start("statuses and events", functools.partial(parts.teller.run, self.stop))
         if acts and self.settings.leadership.enabled:

@@ -27,6 +27,7 @@ from kai_solver.controller.stranded import Stranded
 from kai_solver.domain import Plan, PodStatus, Snapshot
 from kai_solver.errors.barrier import barrier, caught
 from kai_solver.explain import is_stale
+from kai_solver.kubeobjects.trust import NO_SIGNER, Signer
 
 LONGEST_PAUSE_S = 30.0
 """After a cycle that broke off."""
@@ -180,6 +181,8 @@ class Scheduler:
         Decide and report, change nothing.
     has_group
         Whether a gang has a PodGroup in the cluster, or will have one.
+    signer
+        Signs what is written on pods, so that later cycles can believe it.
     knows
         Whether the cluster is known well enough to decide; asked before cycles.
     """
@@ -198,6 +201,7 @@ class Scheduler:
     apart: Apart = field(default_factory=Apart)
     dry_run: bool = False
     has_group: Callable[[str], bool] = lambda _: False
+    signer: Signer = NO_SIGNER
     knows: Callable[[], bool] = lambda: True
     clock: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
@@ -273,7 +277,7 @@ class Scheduler:
         seeing_s = self.monotonic() - began_s
         self.news.hold(frozenset(_waiting(snapshot, busy)), lambda: self.binder.open)
         plan = self.decide(snapshot)
-        orders, outdated = still_holding(orders_of(snapshot, plan, self.has_group), nodes, self.store)
+        orders, outdated = still_holding(orders_of(snapshot, plan, self.has_group, self.signer), nodes, self.store)
         put_off = orders.departures if self.dry_run else self._act(snapshot, plan, orders)
         self._waiting = bool(plan.pending or plan.binds or put_off) or any(map(is_stale, snapshot.gangs))
         if outdated or put_off:

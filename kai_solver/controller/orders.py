@@ -11,6 +11,8 @@ from kai_solver.domain import Allotted, Bind, Eviction, Gang, Move, Plan, Pod, S
 from kai_solver.errors.barrier import barrier
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.exportzones import placement_text
+from kai_solver.kubeobjects.shares import Share, share_text
+from kai_solver.kubeobjects.trust import NO_SIGNER, Signer, signatures
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +38,16 @@ class Orders:
         return bool(self.binds or self.departures)
 
 
-def orders_of(snapshot: Snapshot, plan: Plan, has_group: Callable[[str], bool] = lambda _: False) -> Orders:
+def orders_of(
+    snapshot: Snapshot,
+    plan: Plan,
+    has_group: Callable[[str], bool] = lambda _: False,
+    signer: Signer = NO_SIGNER,
+) -> Orders:
     """The orders that carry ``plan`` out; it was made from ``snapshot``.
 
-    ``has_group``: whether there is, or will be, a PodGroup of this key: then the pods are told its name.
+    ``has_group``: whether there is, or will be, a PodGroup of this key: then the pods are told its name. ``signer``:
+    signs what later cycles must be able to believe.
     """
     gangs = {gang.key: gang for gang in snapshot.gangs}
     pods = {pod.key: pod for gang in snapshot.gangs for pod in gang.pods}
@@ -52,7 +60,7 @@ def orders_of(snapshot: Snapshot, plan: Plan, has_group: Callable[[str], bool] =
     seats, departures = [], []
     for key, binds in now.items():
         with barrier("ordering", key):
-            seats.append(_seats(gangs[key], binds, pods, has_group(key), groups))
+            seats.append(_seats(gangs[key], binds, pods, has_group(key), groups, signer))
     for entry in leaving:
         with barrier("ordering", entry.gang):
             departures.append(_departure(entry, gangs[entry.gang], pods[entry.pod]))
@@ -63,8 +71,10 @@ def orders_of(snapshot: Snapshot, plan: Plan, has_group: Callable[[str], bool] =
     )
 
 
-def _seats(gang: Gang, binds: list[Bind], pods: Mapping[str, Pod], has_group: bool, groups: Groups) -> GangSeats:
-    seats = tuple(_seat(bind, pods[bind.pod], gang.name if has_group else "", groups) for bind in binds)
+def _seats(
+    gang: Gang, binds: list[Bind], pods: Mapping[str, Pod], has_group: bool, groups: Groups, signer: Signer
+) -> GangSeats:
+    seats = tuple(_seat(bind, pods[bind.pod], gang.name if has_group else "", groups, signer) for bind in binds)
     ran = any(pod.status.is_active for pod in gang.pods)
     return GangSeats(gang.key, seats, min(_needed(gang, len(seats)), len(seats)), ran)
 
@@ -79,9 +89,11 @@ def _needed(gang: Gang, seats: int) -> int:
     return 0 if is_whole else seats
 
 
-def _seat(bind: Bind, pod: Pod, group: str, groups: Groups) -> Seat:
+def _seat(bind: Bind, pod: Pod, group: str, groups: Groups, signer: Signer) -> Seat:
     is_sliced = bool(pod.quota_gpu_milli) and not pod.claims  # shared claims are paid so, too
     received = "Fraction" if pod.gpu.is_shared else "MigInstance" if is_sliced else "Regular"
+    shared = groups.of(bind, pod)
+    lasting = (*_zones(bind, groups.gpu_resources), *_wished(bind, groups), *_share(pod, shared))
     return Seat(
         namespace=pod.namespace,
         name=pod.name,
@@ -89,13 +101,13 @@ def _seat(bind: Bind, pod: Pod, group: str, groups: Groups) -> Seat:
         node=bind.node,
         annotations=(
             (names.RECEIVED_TYPE, received),
-            *_zones(bind, groups.gpu_resources),
             *_membership(pod, group),
-            *_wished(bind, groups),
+            *lasting,
+            *signatures(lasting, _uid(pod), signer),
         ),
         devices=tuple((device.index, device.milli) for device in bind.devices),
         claims=_claims(bind, groups),
-        groups=groups.of(bind, pod),
+        groups=shared,
         extended=tuple((groups.made[g.claim], g.devices) for g in bind.claims if g.claim in groups.made),
     )
 
@@ -120,6 +132,11 @@ def _wished(bind: Bind, groups: Groups) -> tuple[tuple[str, str], ...]:
     if bind.link is None or groups.gives_by_claim(bind.node):
         return ()
     return ((names.OWN_WISHED, ",".join(str(device.index) for device in bind.devices)),)
+
+
+def _share(pod: Pod, shared: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """The pod's part of shared devices: its users may change what it asks for while it runs, but not what it has."""
+    return ((names.OWN_SHARE, share_text(Share(shared, pod.gpu))),) if shared else ()
 
 
 def _membership(pod: Pod, group: str) -> tuple[tuple[str, str], ...]:

@@ -147,6 +147,11 @@ class ControllerSettings(BaseSettings):
     namespace: str = Field(
         default="kai-solver", min_length=1, description="Our own namespace: Lease and certificate are there."
     )
+    signing_secret: str = Field(
+        default="kai-solver-signing",
+        min_length=1,
+        description="Secret in our namespace with the keys that sign our annotations; the leader makes it.",
+    )
     model: str = Field(default="default", description="Solver model: the name of a shipped one, or a TOML file.")
     budget: Seconds | None = Field(default=None, description="Seconds for one decision; empty: the model's.")
     period: Seconds = Field(default=1.0, description="From the begin of one cycle to that of the next, at least.")

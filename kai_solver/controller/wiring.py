@@ -30,6 +30,7 @@ from kai_solver.controller.apart import Apart
 from kai_solver.controller.deciding import Decider
 from kai_solver.controller.endings import Endings
 from kai_solver.controller.gauges import ClusterGauges
+from kai_solver.controller.keys import SigningKeys
 from kai_solver.controller.loop import Pace, Reporter, Scheduler
 from kai_solver.controller.preparing import NO_SHARES, Preparing, preparing
 from kai_solver.controller.reporting import LogReporter, MetricReporter, Reporters
@@ -41,6 +42,7 @@ from kai_solver.domain import Notice
 from kai_solver.engine.progress import Fault
 from kai_solver.kubeobjects import KubeSettings
 from kai_solver.kubeobjects.owners import OWNER_KINDS
+from kai_solver.kubeobjects.trust import NO_SIGNER, Signer, Trust
 from kai_solver.metrics import Metrics
 
 _LOG = structlog.get_logger(__name__)
@@ -107,6 +109,7 @@ class Parts:
     decider: Decider
     preparing: Preparing
     rival: Rival
+    keys: SigningKeys
     scheduler: Scheduler
     teller: Teller | None
     pools: Pools
@@ -126,7 +129,8 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
     acting, rest = FencedApi(api, fence), functools.partial(_rest, fence, over)
     before = preparing(acting, known.store, settings, fence, rest)
     evictor = Evictor(acting, known.assumed, fence, _rates(settings), clock)
-    view = _view(known, before, evictor, settings)
+    keys = _keys(acting, settings, fence, clock)
+    view = _view(known, before, evictor, settings, keys.signer)
     decider = Decider(settings.model, settings.budget, functools.partial(_note_fault, metrics))
     sizes = {**dict(settings.workers), "patient": settings.workers.waits, "evictions": settings.workers.writes}
     pools = Pools(**{name: ThreadPoolExecutor(size, name) for name, size in sizes.items()})
@@ -156,15 +160,18 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
         apart=Apart(settings.namespace, settings.scheduler_name),
         dry_run=settings.dry_run,
         has_group=teller.has_group if teller is not None else lambda _: False,
-        knows=lambda: known.is_enough() and not rival.problem,
+        knows=lambda: known.is_enough() and keys.is_settled and not rival.problem,
+        signer=keys.signer,
         clock=clock,
     )
     known.kin.wake = scheduler.news.tell
-    return Parts(api, contact, known, metrics, lease, fence, decider, before, rival, scheduler, teller, pools, over)
+    return Parts(
+        api, contact, known, metrics, lease, fence, decider, before, rival, keys, scheduler, teller, pools, over
+    )
 
 
-def kube_settings(settings: ControllerSettings) -> KubeSettings:
-    """How the cluster's objects are read."""
+def kube_settings(settings: ControllerSettings, signer: Signer = NO_SIGNER) -> KubeSettings:
+    """How the cluster's objects are read; ``signer`` knows what this scheduler wrote."""
     return KubeSettings(
         scheduler_name=settings.scheduler_name,
         queue_label_key=settings.queue_label_key,
@@ -174,6 +181,15 @@ def kube_settings(settings: ControllerSettings) -> KubeSettings:
         no_shares="" if settings.sharing.image or settings.binding == "bindrequest" else NO_SHARES,
         extended_claims=settings.binding == "own",
         groups_pods=settings.grouping == "own",
+        trust=Trust(strict=True, signer=signer),
+    )
+
+
+def _keys(api: Api, settings: ControllerSettings, fence: Fence, clock: Clock) -> SigningKeys:
+    """A dry run makes no Secret; whoever does not lead takes what the leader made."""
+    signer = Signer()
+    return SigningKeys(
+        api, settings.namespace, settings.signing_secret, signer, lambda: fence() and not settings.dry_run, clock
     )
 
 
@@ -212,8 +228,8 @@ def _has_node(store: Store, name: str) -> bool:
     return store.get(NODES, name) is not None
 
 
-def _view(known: Known, before: Preparing, evictor: Evictor, settings: ControllerSettings) -> View:
-    overlays, read_by = (known.promises.overlay, known.kin.overlay, *before.pods), kube_settings(settings)
+def _view(known: Known, before: Preparing, evictor: Evictor, settings: ControllerSettings, signer: Signer) -> View:
+    overlays, read_by = (known.promises.overlay, known.kin.overlay, *before.pods), kube_settings(settings, signer)
     objects, claims, refused = known.kin.objects, before.claims, evictor.protected
     return View(known.store, known.assumed, objects, read_by, overlays, claims, refused, known.notices)
 

@@ -34,6 +34,7 @@ from kai_solver.kubeobjects.resources import EPHEMERAL, extended_names
 from kai_solver.kubeobjects.selectors import Namespaces
 from kai_solver.kubeobjects.settings import KubeSettings
 from kai_solver.kubeobjects.shards import settings_from_objects
+from kai_solver.kubeobjects.shares import consistent, read_reservations, within_room
 from kai_solver.kubeobjects.volumes import read_claims
 from kai_solver.kubeobjects.zones import RawZones, read_zones
 from kai_solver.units import ResourceSchema
@@ -87,17 +88,17 @@ def _read(objects: RawObjects, now_s: float, settings: KubeSettings | None, reca
     pods = _read_pods(objects, nodes, Namespaces(labels), settings, now_s, notices, book, offers, recall)
     _name_strays(objects, pods, nodes, notices)
     ours, foreign = _by_scheduler(pods, settings, notices)
-    reader = GangReader(priorities, settings, notices, frozenset(nvidia.guarded), recall)
+    reader = GangReader(priorities, settings, notices, now_s, frozenset(nvidia.guarded), recall)
     membership = assign(ours, objects.pod_groups, OwnerIndex.of(objects.other, objects.pods), reader, around)
     schema = _schema(pods, nodes, settings.policy)
-    finish = _Finish(schema, nodes, notices, recall, _without_row(pods, schema, settings.policy))
+    finish = _Finish(schema, nodes, notices, recall, settings, _without_row(pods, schema, settings.policy))
     queues = _queues(objects, nvidia.queues, membership, settings, notices)
     gangs, foreign_load = finish.gangs(membership), finish.load((*foreign, *membership.loose))
     recall.end()
     return Snapshot(
         now_s=now_s,
         schema=finish.schema,
-        nodes=tuple(finish.nodes_with(zones, settings)),
+        nodes=tuple(finish.nodes_with(zones)),
         queues=queues,
         gangs=gangs,
         topologies=read_topologies(objects.topologies, notices),
@@ -135,7 +136,7 @@ def _read_pods(
     known = nodes.nodes.keys() | nodes.elsewhere
     reader = PodReader(
         bindings={key: binding for key, binding in bindings.items() if binding.node in known},
-        group_devices=_group_devices(recall.strangers(objects.pods)),
+        reservations=read_reservations(recall.strangers(objects.pods)),
         constraints=ConstraintReader(read_claims(objects, notices), namespaces, settings, notices, recall.constraints),
         nodes=nodes,
         settings=settings,
@@ -152,7 +153,10 @@ def _read_pods(
         return recall.read(raw, namespaced_key(raw), reader)
 
     again, load = functools.partial(recall.known, reader=reader), functools.partial(read_bare, read=reader.read)
-    return list(read_each("Pod", objects.pods, notices, read, namespaced_key, again, load).values())
+    found = list(read_each("Pod", objects.pods, notices, read, namespaced_key, again, load).values())
+    if settings.trust.strict:
+        return within_room(found, nodes.nodes, notices)
+    return consistent(found, nodes.nodes, notices)
 
 
 def _zones(objects: RawObjects, settings: KubeSettings, notices: Notices) -> Mapping[str, RawZones]:
@@ -160,21 +164,6 @@ def _zones(objects: RawObjects, settings: KubeSettings, notices: Notices) -> Map
     if not settings.numa:
         return {}
     return read_zones(objects.node_resource_topologies, settings.policy.gpu_resources, notices)
-
-
-def _group_devices(pods: Iterable[Object]) -> Mapping[str, int]:
-    """Device index by gpu group, from the reservation pods that have learnt theirs."""
-    devices: dict[str, int] = {}
-    for value in pods:
-        metadata = value.get("metadata") if isinstance(value, dict) else None
-        if not isinstance(metadata, dict) or metadata.get("namespace") != names.RESERVATION_NAMESPACE:
-            continue
-        labels, annotations = metadata.get("labels"), metadata.get("annotations")
-        if isinstance(labels, dict) and isinstance(annotations, dict):
-            index = str(annotations.get(names.RESERVED_INDEX, ""))
-            if index.isdecimal() and len(index) <= 4:
-                devices[str(labels.get(names.GPU_GROUP, ""))] = int(index)
-    return devices
 
 
 def _name_unused(objects: RawObjects, notices: Notices) -> None:
@@ -254,30 +243,33 @@ class _Finish:
     nodes: NodeReading
     notices: Notices
     recall: Recall
+    settings: KubeSettings
     without_row: frozenset[str] = frozenset()
 
-    def nodes_with(self, zones: Mapping[str, RawZones], settings: KubeSettings) -> Iterator[Node]:
+    def nodes_with(self, zones: Mapping[str, RawZones]) -> Iterator[Node]:
         """All nodes; one that cannot be finished is set aside."""
         for name, node in self.nodes.nodes.items():
             try:
-                yield self.node(node, zones.get(name), settings)
+                yield self.node(node, zones.get(name))
             except Exception as error:
                 self.notices.set_aside(f"Node {name}", error)
 
-    def node(self, node: RawNode, zones: RawZones | None, settings: KubeSettings) -> Node:
+    def node(self, node: RawNode, zones: RawZones | None) -> Node:
         """The node with its vector and its NUMA zones."""
         if zones is None:
             return self.recall.nodes.finish(node, self.schema)
-        ignored, again = settings.numa_ignored, settings.numa_reconstruct
+        ignored, again = self.settings.numa_ignored, self.settings.numa_reconstruct
         return node.finish(self.schema, zones.finish(self.schema, ignored, reconstruct=again))
 
     def gangs(self, membership: Membership) -> tuple[Gang, ...]:
         """Gangs with their pods, in the order of the PodGroups."""
         seats, unwritten = membership.seats, membership.unwritten
+        since_s, strict = membership.stated_creation_s, self.settings.trust.strict
         found: list[Gang] = []
         for key, gang in membership.gangs.items():
             try:
-                found.append(self._gang(gang, seats.get(key, []), is_written=key not in unwritten))
+                asks_pods = strict or key in unwritten
+                found.append(self._gang(gang, seats.get(key, []), since_s.get(key), asks_pods=asks_pods))
             except Exception as error:
                 text = self.notices.set_aside(f"PodGroup {key}", error)
                 pods = tuple(filter(None, (self._part(pod) for pod, _ in seats.get(key, []))))
@@ -304,7 +296,8 @@ class _Finish:
             return replace(pod, constraints=rules).finish(self.schema, podset)
         return self.recall.finish(pod, self.schema, podset)
 
-    def _gang(self, gang: Gang, seats: list[tuple[RawPod, str]], *, is_written: bool) -> Gang:
+    def _gang(self, gang: Gang, seats: list[tuple[RawPod, str]], since_s: float | None, *, asks_pods: bool) -> Gang:
+        """``since_s``: when it came to be, as its PodGroup states; ``asks_pods``: they say when it began."""
         standing = [seat for seat in seats if self._stands(seat[0])]
         pods = tuple(self._finished(pod, podset) for pod, podset in standing)
         lost = None if len(standing) == len(seats) else next((pod for pod, _ in seats if self._is_lost(pod)), None)
@@ -312,8 +305,9 @@ class _Finish:
             reason = f"its pod {lost.key} runs on node {lost.node!r}, which does not exist"
             self.notices.set_aside(f"PodGroup {gang.key}", f"{reason}. Export that node too")
             return replace(gang, pods=pods, set_aside=reason)
-        running = () if is_written else (pod.raw for pod, _ in seats if pod.status.is_active)
-        return self.recall.gathered(gang, pods, running)
+        running = (pod.raw for pod, _ in seats if pod.status.is_active) if asks_pods else ()
+        created = () if since_s is None else tuple(pod.order[1] for pod, _ in seats if pod.order[1])
+        return self.recall.gathered(gang, pods, running, since_s, created)
 
     def _stands(self, pod: RawPod) -> bool:
         """Whether the pod takes part: it waits, is finished, or holds resources of a node of ours."""

@@ -24,6 +24,7 @@ from kai_solver.kubeobjects.notices import Notices, namespaced_key, object_name,
 from kai_solver.kubeobjects.objects import Object, RawObjects, group_of, kind_of
 from kai_solver.kubeobjects.raw import Raw
 from kai_solver.kubeobjects.settings import KubeSettings
+from kai_solver.kubeobjects.trust import Trust
 from kai_solver.units.resources import FIXED, GPU
 
 GROUP = "resource.k8s.io"
@@ -45,7 +46,7 @@ class ClaimBook:
     classes: tuple[DeviceClass, ...] = ()
     devices: tuple[ClaimDevice, ...] = ()
     claims: dict[str, Claim] = field(default_factory=dict)
-    generated: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    generated: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
     templates: Mapping[str, tuple[DeviceRequest, ...]] = field(default_factory=dict)
     gpu_resources: tuple[str, ...] = ()
     queue_label: str = Claims().queue_label
@@ -74,8 +75,8 @@ class ClaimBook:
     def _of_template(self, pod: Raw, entry: Raw, namespace: str, name: str) -> str:
         """The claim made from a template: the one that its controller made, else one that it is going to make."""
         uid = pod.text("metadata.uid")
-        if uid and (uid, name) in self.generated:
-            return self.generated[uid, name]
+        if uid and (namespace, uid, name) in self.generated:
+            return self.generated[namespace, uid, name]
         requests = self.templates.get(f"{namespace}/{entry.text('resourceClaimTemplateName')}")
         if requests is None:
             return ""
@@ -123,8 +124,10 @@ def schema_name(resource: str, gpu_resources: tuple[str, ...]) -> str:
 def read_claim_book(objects: RawObjects, settings: KubeSettings, notices: Notices) -> ClaimBook:
     """Read classes, slices, claims and templates; broken objects are set aside with a notice."""
     gpus = settings.policy.gpu_resources
-    classes = read_each("DeviceClass", objects.device_classes, notices, lambda raw: _class(raw, gpus))
-    claims = read_each("ResourceClaim", objects.resource_claims, notices, _claim, namespaced_key)
+    classes = read_each("DeviceClass", objects.device_classes, notices, lambda raw: _class(raw, settings))
+    claims = read_each(
+        "ResourceClaim", objects.resource_claims, notices, lambda raw: _claim(raw, settings.trust), namespaced_key
+    )
     templates = [value for value in objects.other if _is_template(value)]
     return ClaimBook(
         classes=tuple(classes.values()),
@@ -146,11 +149,13 @@ def _is_template(value: Object) -> bool:
 # -- classes and claims ----------------------------------------------------------------------------------------------
 
 
-def _class(raw: Raw, gpu_resources: tuple[str, ...]) -> DeviceClass:
+def _class(raw: Raw, settings: KubeSettings) -> DeviceClass:
+    gpus = settings.policy.gpu_resources
     selectors, problem = _selectors(raw.get("spec"))
     resource = raw.text("spec.extendedResourceName")
     name = raw.required("metadata.name")
-    return DeviceClass(name, selectors, schema_name(resource, gpu_resources) if resource else "", _told(raw) or problem)
+    problem = _told(raw, settings.trust) or problem
+    return DeviceClass(name, selectors, schema_name(resource, gpus) if resource else "", problem)
 
 
 def _selectors(raw: Raw) -> tuple[tuple[str, ...], str]:
@@ -189,7 +194,7 @@ def _request(raw: Raw) -> DeviceRequest:
     return DeviceRequest(name, exact.required("deviceClassName"), count, mode == "All", selectors, problem)
 
 
-def _claim(raw: Raw) -> Claim:
+def _claim(raw: Raw, trust: Trust) -> Claim:
     allocation = raw.get("status.allocation")
     results = [result for result in allocation.items("devices.results") if not result.flag("adminAccess")]
     allotted = tuple(
@@ -205,24 +210,28 @@ def _claim(raw: Raw) -> Claim:
         reserved=tuple(consumer.required("name") for consumer in consumers),
         labels=raw.strings("metadata.labels"),
         is_own=any(owner.text("kind") == "Pod" for owner in owners),
-        problem=_told(raw),
+        problem=_told(raw, trust),
     )
 
 
-def _told(raw: Raw) -> str:
+def _told(raw: Raw, trust: Trust) -> str:
     """What an export of ours says that is not supported."""
-    return raw.strings("metadata.annotations").get(names.OWN_PROBLEM, "")
+    return trust.stated(raw.strings("metadata.annotations"), names.OWN_PROBLEM)
 
 
-def _generated(objects: Iterable[Object]) -> Iterator[tuple[tuple[str, str], str]]:
-    """By uid of the pod and name of its entry: the claim that was made for it."""
+def _generated(objects: Iterable[Object]) -> Iterator[tuple[tuple[str, str, str], str]]:
+    """By namespace and uid of the pod and name of its entry: the claim that was made for it.
+
+    A reference to an owner does not cross namespaces: a claim of another one may name any uid.
+    """
     for value in objects:
         raw = Raw(value)
         try:
             entry = raw.strings("metadata.annotations").get(_POD_CLAIM_NAME, "")
             for owner in raw.items("metadata.ownerReferences"):
                 if entry and owner.text("kind") == "Pod":
-                    yield (owner.required("uid"), entry), namespaced_key(raw)
+                    namespace = raw.text("metadata.namespace") or "default"
+                    yield (namespace, owner.required("uid"), entry), namespaced_key(raw)
         except InputError:
             continue  # said where claims are read
 

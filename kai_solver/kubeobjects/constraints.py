@@ -19,6 +19,7 @@ from kai_solver.kubeobjects.selectors import (
     toleration,
 )
 from kai_solver.kubeobjects.settings import KubeSettings
+from kai_solver.kubeobjects.trust import Trust
 from kai_solver.kubeobjects.volumes import ONE_POD, Claims
 from kai_solver.predicates import CLUSTER_KEY
 
@@ -63,7 +64,7 @@ class ConstraintReader:
             ),
             preferred_spread=tuple(rule for must, rule in spread if not must),
             host_ports=_host_ports(spec),
-            blocked=(*needs.blocked, *_stated_blocks(pod)),
+            blocked=(*needs.blocked, *_stated_blocks(pod, self.settings.trust)),
         )
         constraints = bounded(constraints)
         return self._known.setdefault(constraints, constraints)
@@ -124,9 +125,9 @@ def _host_ports(spec: Raw) -> tuple[str, ...]:
     return tuple(sorted(ports))
 
 
-def _stated_blocks(pod: Raw) -> tuple[str, ...]:
+def _stated_blocks(pod: Raw, trust: Trust) -> tuple[str, ...]:
     """Blocks that another format knew and Kubernetes has no field for (our own annotation)."""
-    text = pod.strings("metadata.annotations").get(names.OWN_BLOCKED, "")
+    text = trust.stated(pod.strings("metadata.annotations"), names.OWN_BLOCKED)
     if not text:
         return ()
     return tuple(element.text() for element in parse_json(text, names.OWN_BLOCKED, "Write a list of strings").items())

@@ -29,6 +29,7 @@ from kai_solver.kubeobjects.podgroups import GangReader
 from kai_solver.kubeobjects.pods import RawPod
 from kai_solver.kubeobjects.raw import Raw
 from kai_solver.kubeobjects.settings import KubeSettings
+from kai_solver.kubeobjects.times import stated_creation_s
 
 _NAMED = 5
 _ELSEWHERE = "another shard's scheduler places it"
@@ -41,7 +42,8 @@ Seats = dict[str, list[tuple[RawPod, str]]]
 class Membership:
     """Gangs with their pods, gangs of other node pools, and the pods that found none of ours.
 
-    ``ungrouped``: those that somebody else is to group first; ``unwritten``: gangs that no PodGroup stands for.
+    ``ungrouped``: those that somebody else is to group first; ``unwritten``: gangs that no PodGroup stands for;
+    ``stated_creation_s``: since when gangs of ours are there, as their PodGroups state.
     """
 
     gangs: dict[str, Gang]
@@ -49,6 +51,7 @@ class Membership:
     seats: Seats = field(default_factory=lambda: defaultdict(list))
     loose: list[RawPod] = field(default_factory=list)
     ungrouped: list[RawPod] = field(default_factory=list)
+    stated_creation_s: dict[str, float] = field(default_factory=dict)
     unwritten: set[str] = field(default_factory=set)
 
 
@@ -116,6 +119,8 @@ def _own(outcome: Membership, pod_groups: tuple[Object, ...]) -> dict[str, Objec
             key = f"{value['metadata'].get('namespace') or 'default'}/{value['metadata'].get('name')}"
             if key in outcome.gangs and not outcome.gangs[key].set_aside:
                 found[key] = value
+                stated_s = stated_creation_s(Raw(value))
+                outcome.stated_creation_s |= {} if stated_s is None else {key: stated_s}
     return found
 
 
@@ -222,9 +227,12 @@ def _elsewhere(pod_groups: tuple[Object, ...], reader: GangReader) -> frozenset[
     return frozenset(found)
 
 
-def _gangs_by_owner(pod_groups: tuple[Object, ...]) -> dict[str, list[str]]:
-    """PodGroups by the uid of whom they were made for (owner reference, top owner annotation)."""
-    found: dict[str, list[str]] = defaultdict(list)
+def _gangs_by_owner(pod_groups: tuple[Object, ...]) -> dict[tuple[str, str], list[str]]:
+    """PodGroups by namespace and the uid of whom they were made for (owner reference, top owner annotation).
+
+    Anybody may state the uid of an object of another namespace: a PodGroup is for pods of its own alone.
+    """
+    found: dict[tuple[str, str], list[str]] = defaultdict(list)
     for value in pod_groups:
         raw = Raw(value)
         try:
@@ -234,15 +242,15 @@ def _gangs_by_owner(pod_groups: tuple[Object, ...]) -> dict[str, list[str]]:
         except InputError:
             continue  # read_all has said so
         for uid in uids - {""}:
-            found[uid].append(key)
+            found[key.partition("/")[0], uid].append(key)
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """For whom PodGroups were made: gangs by the uid of their owners."""
+    """For whom PodGroups were made: gangs by their namespace and the uid of their owners."""
 
-    by_uid: Mapping[str, list[str]]
+    by_uid: Mapping[tuple[str, str], list[str]]
     owners: OwnerIndex
     members: Members
 
@@ -250,11 +258,12 @@ class _Made:
         """The PodGroup of the pod itself, else the only one of an owner, if it takes pods like this one."""
         if not self.by_uid:
             return ""
-        of_pod = self.by_uid.get(member.pod.uid, []) if member.pod.uid else []
+        namespace = member.pod.namespace
+        of_pod = self.by_uid.get((namespace, member.pod.uid), []) if member.pod.uid else []
         if len(of_pod) == 1:
             return of_pod[0]
         for owner in member.owners:
-            found = self.by_uid.get(owner.uid, []) if owner.uid else []
+            found = self.by_uid.get((namespace, owner.uid), []) if owner.uid else []
             if len(found) == 1 and self._is_shared(member, outcome.seats.get(found[0], [])):
                 return found[0]
         return ""

@@ -47,6 +47,9 @@ RESERVATION_NAMESPACE = "kai-resource-reservation"
 SCALING_NAMESPACE = "kai-scale-adjust"
 RESERVED_INDEX = "run.ai/reserve_for_gpu_index"
 
+USER_PREFIX = "users.kai-solver/"
+"""On reservation pods: a pod that has a part of the device, by its uid."""
+
 # Nodes
 GPU_MEMORY_LABEL = "nvidia.com/gpu.memory"
 
@@ -69,6 +72,15 @@ OWN_WORKLOAD = "kai-solver/workload"
 OWN_MAY_USE_SPARES = "kai-solver/may-use-spares"
 OWN_CREATED = "kai-solver/created"
 """On PodGroups that we wrote: since when their gang is there, which is longer than they are."""
+
+OWN_SHARE = "kai-solver/gpu-share"
+"""On pods: their part of shared devices, as the scheduler gave it to them."""
+
+OWN_SIGNED_SHARE = "kai-solver/signed-gpu-share"
+OWN_SIGNED_GPUS = "kai-solver/signed-gpus"
+OWN_SIGNED_ZONES = "kai-solver/signed-numa-placement-predicted"
+SIGNATURES = {OWN_SHARE: OWN_SIGNED_SHARE, OWN_WISHED: OWN_SIGNED_GPUS, NUMA_PREDICTED: OWN_SIGNED_ZONES}
+"""Annotations that we sign, and where the signature stands."""
 
 # Ours, on Topologies: rules for whole domains
 OWN_ONE_TENANT_AT = "kai-solver/one-tenant-at"

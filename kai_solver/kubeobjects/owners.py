@@ -220,6 +220,8 @@ class OwnerIndex:
         """By its uid, else by its name."""
         kind, namespace, name, uid = wanted
         value = self._pod(uid) if kind == "Pod" else self._by_uid.get(uid) if uid else None
+        if value is not None and not _may_own(value, namespace):
+            value = None
         return value or self._by_name.get((kind, namespace, name))
 
     def _pod(self, uid: str) -> Object | None:
@@ -241,6 +243,16 @@ def top_owner(annotations: Mapping[str, str]) -> dict[str, str]:
     """Fields of the annotation ``top-owner-metadata``, a small YAML mapping of plain lines."""
     fields = (line.partition(":") for line in annotations.get(names.TOP_OWNER, "").splitlines())
     return {key.strip(): value.strip().strip("\"'") for key, _, value in fields}
+
+
+def _may_own(value: Object, namespace: str) -> bool:
+    """Whether an object may own others of the namespace: it is of the same one, or of none.
+
+    The API server takes references to owners of any uid; one of another namespace is as if it were not there
+    (its garbage collector says ``OwnerRefInvalidNamespace``).
+    """
+    stated = value["metadata"].get("namespace")
+    return not stated or stated == namespace
 
 
 def _has_uid(metadata: Mapping[str, Any]) -> bool:

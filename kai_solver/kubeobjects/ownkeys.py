@@ -33,6 +33,7 @@ WRITTEN: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys((names.OWN_DEVICES, names.OWN_WISHED, names.OWN_BLOCKED), _POD),
     names.OWN_GPU_UUIDS: ("Node",),
     names.OWN_PROBLEM: ("ResourceClaim", "ResourceClaimTemplate"),
+    **dict.fromkeys((names.OWN_SHARE, *names.SIGNATURES.values()), _POD),
     **dict.fromkeys((names.OWN_SET_ASIDE, names.OWN_CREATED), ("PodGroup",)),
 }
 """What programs write, and nobody means by a misspelt key."""

@@ -1,5 +1,6 @@
 """PodGroups to gangs (reference 2.2, 1.3)."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,7 +17,9 @@ from kai_solver.kubeobjects.priorities import PriorityTable
 from kai_solver.kubeobjects.raw import Raw
 from kai_solver.kubeobjects.recall import Recall
 from kai_solver.kubeobjects.settings import KubeSettings, in_pool
+from kai_solver.kubeobjects.times import LEEWAY_S
 from kai_solver.kubeobjects.tree import idle_minimums, read_tree
+from kai_solver.kubeobjects.trust import Trust
 
 _NO_BACKOFF = -1
 _DEFAULT_POOL = "default"
@@ -29,12 +32,14 @@ _PREEMPTIBLE = {"preemptible": True, "non-preemptible": False}
 class GangReader:
     """Reads PodGroups, KAI's own and those that our groupers make.
 
+    ``now_s``: epoch seconds of the moment that the objects show; later times are refused.
     ``guarded_queues``: queues whose work is non-preemptible where it does not say (``kai.nvidia.com`` quotas).
     """
 
     priorities: PriorityTable
     settings: KubeSettings
     notices: Notices
+    now_s: float = math.inf
     guarded_queues: frozenset[str] = frozenset()
     recall: Recall = field(default_factory=Recall)
 
@@ -52,12 +57,16 @@ class GangReader:
         """Whether the PodGroup is in our node pool."""
         return in_pool(raw.strings("metadata.labels"), self.settings)
 
-    def read(self, raw: Raw) -> Gang:
-        """One gang without pods. Where its spec is broken it is set aside as a gang: its pods stay load."""
+    def read(self, raw: Raw, *, is_made: bool = False) -> Gang:
+        """One gang without pods. Where its spec is broken it is set aside as a gang: its pods stay load.
+
+        ``is_made``: by one of our groupers, and not by a user.
+        """
         namespace, _, name = namespaced_key(raw).partition("/")
         bare = Gang(namespace, name, raw.text("spec.queue"), flat_gang(1), uid=raw.text("metadata.uid"))
         try:
-            stated = raw.strings("metadata.annotations").get(names.OWN_SET_ASIDE, "") or self._backed_off(raw)
+            trust = Trust() if is_made else self.settings.trust
+            stated = trust.stated(raw.strings("metadata.annotations"), names.OWN_SET_ASIDE) or self._backed_off(raw)
             if stated:
                 self.notices.set_aside(f"PodGroup {bare.key}", stated)
             return replace(self._full(raw, bare), set_aside=stated)
@@ -76,8 +85,8 @@ class GangReader:
             name, uid = metadata["name"], metadata["uid"]
             created_s = Raw(pod_group).time_s("metadata.creationTimestamp") or 0.0
             return replace(known[1], namespace=metadata["namespace"], name=name, uid=uid, created_s=created_s)
-        told, gang = self.notices.count, self.read(Raw(pod_group))
-        if self.notices.count == told and names.OWN_CREATED not in metadata["annotations"]:
+        told, gang = self.notices.count, self.read(Raw(pod_group), is_made=True)
+        if self.notices.count == told:
             self.recall.alike[spec["queue"]] = said, gang
         return gang
 
@@ -111,10 +120,10 @@ class GangReader:
             priority=priority.value,
             preemptible=self._preemptible(raw, bare.key, queue, priority.value),
             never_preempts=priority.never_preempts,
-            created_s=_annotated_time_s(raw, names.OWN_CREATED) or raw.time_s("metadata.creationTimestamp") or 0.0,
-            last_start_s=_annotated_time_s(raw, names.LAST_START),
-            last_eviction_s=_annotated_time_s(raw, names.LAST_EVICTION),
-            stale_since_s=_annotated_time_s(raw, names.STALE_SINCE),
+            created_s=raw.time_s("metadata.creationTimestamp") or 0.0,
+            last_start_s=None if self.settings.trust.strict else self._annotated_time_s(raw, names.LAST_START),
+            last_eviction_s=self._annotated_time_s(raw, names.LAST_EVICTION),
+            stale_since_s=self._annotated_time_s(raw, names.STALE_SINCE),
             preemption_delay_s=max(0.0, delay_s or 0.0),
             staleness_grace_s=_duration_s(raw, "stalenessGracePeriod", annotations, names.STALENESS_GRACE),
             placement=read_placement(annotations, f"PodGroup {bare.key}", self.notices),
@@ -140,6 +149,14 @@ class GangReader:
             self.notices.warn(f"PodGroup {key}", f"preemptibility {stated!r} is unknown; the priority decides")
         return queue not in self.guarded_queues and priority < self.settings.policy.non_preemptible_priority
 
+    def _annotated_time_s(self, raw: Raw, annotation: str) -> float | None:
+        """A time that has been; one of the future would protect its gang until then."""
+        stamp_s = raw.get("metadata.annotations").key(annotation).time_s()
+        if stamp_s is None or stamp_s <= self.now_s + LEEWAY_S:
+            return stamp_s
+        self.notices.warn(f"PodGroup {namespaced_key(raw)}", f"{annotation} is in the future, and says nothing")
+        return None
+
     def _warn_unused(self, raw: Raw, key: str) -> None:
         for text in idle_minimums(raw.get("spec")):
             self.notices.warn(f"PodGroup {key}", text)
@@ -162,7 +179,3 @@ def _duration_s(raw: Raw, field: str, annotations: Mapping[str, str], annotation
     if stated is not None or annotation not in annotations:
         return stated
     return Raw({"value": annotations[annotation]}, annotation).duration_s("value")
-
-
-def _annotated_time_s(raw: Raw, annotation: str) -> float | None:
-    return raw.get("metadata.annotations").key(annotation).time_s()

@@ -17,6 +17,7 @@ from kai_solver.kubeobjects.pluginonly import NO_OFFERS, PluginOnly
 from kai_solver.kubeobjects.raw import Raw
 from kai_solver.kubeobjects.resources import Amounts, pod_request
 from kai_solver.kubeobjects.settings import KubeSettings
+from kai_solver.kubeobjects.shares import Reservations, Share, parse_share, tell_unproven
 from kai_solver.kubeobjects.zones import NO_PARTS, RawContainers, is_guaranteed, read_containers, zone_shares
 from kai_solver.units import ResourceSchema, parse_whole
 
@@ -28,7 +29,10 @@ _LEAD_ROLES = ("master", "launcher")
 
 @dataclass(frozen=True, slots=True)
 class RawPod:
-    """A pod before its gang and the schema are known; ``strays``: annotations of ours that say nothing."""
+    """A pod before its gang and the schema are known; ``strays``: annotations of ours that say nothing.
+
+    ``unproven``: it runs and asks for a part of a GPU, and only what its users can write says of which.
+    """
 
     raw: Raw
     namespace: str
@@ -54,6 +58,7 @@ class RawPod:
     ready: bool = True
     wished: tuple[int, ...] = ()
     strays: tuple[str, ...] = ()
+    unproven: bool = False
     key: str = field(init=False, repr=False, compare=False)
     """``namespace/name``."""
 
@@ -92,12 +97,12 @@ class RawPod:
 class PodReader:
     """Reads pods, given what else is in the cluster.
 
-    ``group_devices``: device index by gpu group, as far as reservation pods tell. ``has_zones``: some node has NUMA
+    ``reservations``: what reservation pods say of shared devices. ``has_zones``: some node has NUMA
     zones that count; else nobody asks what of a pod is aligned.
     """
 
     bindings: dict[str, Binding]
-    group_devices: Mapping[str, int]
+    reservations: Reservations
     constraints: ConstraintReader
     nodes: NodeReading
     settings: KubeSettings
@@ -137,8 +142,9 @@ class PodReader:
             lacking = (*lacking, self.settings.no_shares)
         if lacking:
             constraints = replace(constraints, blocked=(*constraints.blocked, *lacking))
-        groups = gpu_groups(labels) or (binding.gpu_groups if binding and status.holds_resources else ())
-        return RawPod(
+        share, unproven = self._share(uid, labels, annotations, status, node, binding, gpu)
+        gpu = share.gpu
+        found = RawPod(
             raw=raw,
             namespace=namespace,
             name=name,
@@ -152,20 +158,24 @@ class PodReader:
             gpu=gpu,
             paid_gpu_milli=paid_milli,
             constraints=constraints,
-            gpu_groups=groups,
-            devices=self._devices(groups, annotations),
+            gpu_groups=share.groups,
+            devices=self._devices(node, share.groups, annotations),
             nominated_node=raw.text("status.nominatedNodeName"),
             order=(_rank(labels), raw.time_s("metadata.creationTimestamp") or 0.0, uid),
             guaranteed=self.has_zones and is_guaranteed(raw, self.settings.policy.gpu_resources),
             containers=read_containers(raw.get("spec"), self.settings.policy.gpu_resources)
             if self.has_zones
             else NO_PARTS,
-            zones=self._zones(f"{namespace}/{name}", status, annotations, binding),
+            zones=self._zones(f"{namespace}/{name}", status, annotations, binding, uid),
             claims=keys,
             ready=_ready(raw, status),
-            wished=_wished(gpu, status, annotations),
+            wished=self._wished(gpu, status, annotations, uid),
             strays=strays(annotations, "Pod"),
+            unproven=unproven,
         )
+        if unproven and not share.groups:
+            tell_unproven(found, self.notices)
+        return found
 
     def read_again(self, pod: RawPod, raw: Raw) -> RawPod:
         """The pod after a change of its state and node alone; no request to bind it is open.
@@ -181,18 +191,21 @@ class PodReader:
             raw=raw,
             status=status,
             ready=_ready(raw, status),
-            wished=_wished(pod.gpu, status, pod.annotations),
+            wished=self._wished(pod.gpu, status, pod.annotations, pod.uid),
             node=_node(raw, status, None),
             nominated_node=raw.text("status.nominatedNodeName"),
-            zones=self._zones(pod.key, status, pod.annotations, None),
+            zones=self._zones(pod.key, status, pod.annotations, None, pod.uid),
         )
 
     def _zones(
-        self, key: str, status: PodStatus, annotations: Mapping[str, str], binding: Binding | None
+        self, key: str, status: PodStatus, annotations: Mapping[str, str], binding: Binding | None, uid: str
     ) -> tuple[ZoneShare, ...]:
         """NUMA zones that the pod holds; a record that cannot be read is told, and is none."""
         if not self.has_zones or not status.holds_resources:
             return ()
+        trust = self.settings.trust
+        kept = (names.NUMA_OBSERVED, names.NUMA_PREDICTED)
+        annotations = {name: value for name in kept if (value := trust.signed(annotations, name, uid))}
         try:
             return zone_shares(annotations, self.settings.policy.gpu_resources, binding.zones if binding else ())
         except InputError as error:
@@ -216,14 +229,49 @@ class PodReader:
         stuck = deleted_s < self.now_s - self.settings.policy.stuck_in_releasing_s
         return PodStatus.STUCK_IN_RELEASING if stuck else PodStatus.RELEASING
 
-    def _devices(self, groups: tuple[str, ...], annotations: Mapping[str, str]) -> tuple[int, ...]:
-        """Indices of the devices: of all groups, as reservation pods say, or as our own export wrote them."""
-        stated = annotations.get(names.OWN_DEVICES, "")
-        if stated:
-            return _indices(stated)
-        if groups and all(group in self.group_devices for group in groups):
-            return tuple(self.group_devices[group] for group in groups)
-        return ()
+    def _share(
+        self,
+        uid: str,
+        labels: Mapping[str, str],
+        annotations: Mapping[str, str],
+        status: PodStatus,
+        node: str,
+        binding: Binding | None,
+        gpu: GpuRequest,
+    ) -> tuple[Share, bool]:
+        """What the pod has of shared devices, or asks for, and whether only its users say so (``shares`` has why)."""
+        named, trust = gpu_groups(labels), self.settings.trust
+        asked = binding.gpu_groups if binding is not None and status.holds_resources else ()
+        if not trust.strict:
+            return Share(named or asked, gpu), False
+        if not status.holds_resources:
+            return Share((), gpu), False
+        given = self.reservations.users.get((node, uid))
+        given = given or parse_share(trust.signed(annotations, names.OWN_SHARE, uid))
+        if given is not None:
+            return given, False
+        if not gpu.is_shared:
+            return Share((), gpu), False
+        if asked:
+            return Share(asked, gpu), False
+        is_reserved = bool(named) and all((node, group) in self.reservations.groups for group in named)
+        return (Share(named, gpu) if is_reserved else Share(())), True
+
+    def _devices(self, node: str, groups: tuple[str, ...], annotations: Mapping[str, str]) -> tuple[int, ...]:
+        """Indices of the devices: of all groups, as reservation pods say, else as our own export wrote them."""
+        found = tuple(self.reservations.devices.get((node, group), -1) for group in groups)
+        if found and min(found) >= 0:
+            return found
+        stated = self.settings.trust.stated(annotations, names.OWN_DEVICES)
+        return _indices(stated) if stated else ()
+
+    def _wished(self, gpu: GpuRequest, status: PodStatus, annotations: Mapping[str, str], uid: str) -> tuple[int, ...]:
+        """Whole devices that a plan chose when the pod was bound; none where the annotation says anything else."""
+        if names.OWN_WISHED not in annotations or not gpu.is_whole or not status.holds_resources:
+            return ()
+        parts = self.settings.trust.signed(annotations, names.OWN_WISHED, uid).split(",")
+        is_right = len(parts) == gpu.devices and all(part.isdecimal() and len(part) <= 4 for part in parts)
+        return tuple(map(int, parts)) if is_right else ()
 
 
 def started_s(pods: Iterable[Raw]) -> float | None:
@@ -282,16 +330,6 @@ def _rank(labels: Mapping[str, str]) -> int:
 def is_lead(labels: Mapping[str, str]) -> bool:
     """Whether the pod is a training job's master or launcher, or the head of a Ray cluster."""
     return labels.get(names.JOB_ROLE) in _LEAD_ROLES or labels.get(names.RAY_NODE_TYPE) == "head"
-
-
-def _wished(gpu: GpuRequest, status: PodStatus, annotations: Mapping[str, str]) -> tuple[int, ...]:
-    """Whole devices that a plan chose when the pod was bound; none where the annotation says anything else."""
-    text = annotations.get(names.OWN_WISHED, "")
-    if not text or not gpu.is_whole or not status.holds_resources:
-        return ()
-    parts = text.split(",")
-    is_right = len(parts) == gpu.devices and all(part.isdecimal() and len(part) <= 4 for part in parts)
-    return tuple(map(int, parts)) if is_right else ()
 
 
 def _indices(text: str) -> tuple[int, ...]:

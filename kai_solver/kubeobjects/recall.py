@@ -23,6 +23,7 @@ from kai_solver.kubeobjects.notices import Notices
 from kai_solver.kubeobjects.objects import Object
 from kai_solver.kubeobjects.pods import PodReader, RawPod, started_s
 from kai_solver.kubeobjects.raw import Raw
+from kai_solver.kubeobjects.times import bounded_creation_s
 from kai_solver.kubeobjects.volumes import needs_objects
 from kai_solver.units import ResourceSchema
 
@@ -124,7 +125,8 @@ class Recall:
         """
         seen = self._pods.get(key)
         value = raw.value
-        if seen is not None and key not in reader.bindings and isinstance(value, dict) and _is_alike(seen.value, value):
+        is_bare = key not in reader.bindings and not (seen and seen.pod.gpu.is_shared)
+        if seen is not None and is_bare and isinstance(value, dict) and _is_alike(seen.value, value):
             pod = reader.read_again(seen.pod, raw)
             self._fresh[key] = _Seen(key, value, pod)
             return pod
@@ -148,17 +150,27 @@ class Recall:
             done = found.finished[podset] = pod.finish(schema, podset)
         return done
 
-    def gathered(self, gang: Gang, pods: tuple[Pod, ...], running: Iterable[Raw]) -> Gang:
+    def gathered(
+        self,
+        gang: Gang,
+        pods: tuple[Pod, ...],
+        running: Iterable[Raw],
+        since_s: float | None = None,
+        pods_s: Sequence[float] = (),
+    ) -> Gang:
         """The gang with its pods, and what it needs of them; the very same object while both are.
 
-        ``running``: pods that say when a gang began which has no PodGroup to say so.
+        ``running``: pods that say when a gang began whose PodGroup does not say so; ``since_s``: when it came to be,
+        as its PodGroup states, which is believed as far as ``pods_s`` allows, the times at which its pods came to be.
         """
         known = self._gangs.get(gang.key)
         if known is not None and known[0] is gang and _are_same(known[1].pods, pods):
             self._fresh_gangs[gang.key] = known
             return known[1]
         began_s = started_s(running) if gang.last_start_s is None else gang.last_start_s
-        found = replace(gang, pods=pods, root=still_needed(gang.root, pods), last_start_s=began_s)
+        created_s = gang.created_s if since_s is None else bounded_creation_s(since_s, gang.created_s, pods_s)
+        root = still_needed(gang.root, pods)
+        found = replace(gang, pods=pods, root=root, last_start_s=began_s, created_s=created_s)
         self._fresh_gangs[gang.key] = gang, found
         return found
 
@@ -217,6 +229,7 @@ def _stands_alone(pod: RawPod, key: str, reader: PodReader) -> bool:
         key in reader.bindings
         or pod.claims
         or pod.gpu_groups
+        or pod.unproven
         or pod.paid_gpu_milli
         or pod.raw.get("metadata.deletionTimestamp")
         or pod.raw.items("spec.resourceClaims")

@@ -12,6 +12,7 @@ from kai_solver.kubeobjects.kinddefaults import KindDefault
 from kai_solver.kubeobjects.notices import Notices
 from kai_solver.kubeobjects.ownsettings import with_own_member
 from kai_solver.kubeobjects.raw import Raw, wrong_type
+from kai_solver.kubeobjects.trust import Trust
 
 _NANOSECONDS = 1e9
 
@@ -37,6 +38,8 @@ class KubeSettings:
         Why pods that ask for a part of a GPU cannot be served, with the cure; empty where they can.
     extended_claims
         Extended resources that only a DeviceClass offers can be had: somebody makes the claims for them.
+    trust
+        What is believed of what users can write.
     notices
         What could not be taken over from where the settings came from.
     """
@@ -56,6 +59,7 @@ class KubeSettings:
     numa_reconstruct: bool = True
     no_shares: str = ""
     extended_claims: bool = True
+    trust: Trust = field(default_factory=Trust)
     notices: tuple[Notice, ...] = ()
 
 

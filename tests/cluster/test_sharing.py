@@ -51,8 +51,12 @@ class Bench(World):
         return [pod["metadata"]["labels"]["runai-gpu-group"] for pod in found]
 
     def user(self, name: str, *groups: str, node: str = "a", **fields: Any) -> Seat:
+        """A pod that asks for half of each device, and the place that a plan gives it."""
         devices = tuple((index, 500) for index in range(len(groups)))
-        return replace(self.pod(name, node, **fields), groups=groups, devices=devices)
+        asked = {"gpu-fraction": "0.5", "gpu-fraction-num-devices": str(len(groups))}
+        fields["annotations"] = asked | fields.get("annotations", {})
+        share = ("kai-solver/gpu-share", f"500m of {' '.join(groups)}")
+        return replace(self.pod(name, node, **fields), groups=groups, devices=devices, annotations=(share,))
 
     def ready(self, name: str, *groups: str) -> Seat:
         seat = self.user(name, *groups)
@@ -323,3 +327,103 @@ def test_the_collector_runs_until_told_to_stop_and_only_where_it_leads() -> None
     bench.sharing._news.set()
     thread.join(5)
     assert bench.staying() == []
+
+
+# -- what users can write ----------------------------------------------------------------------------------------------
+
+
+def users(bench: Bench) -> dict[str, set[str]]:
+    """By group: values by which its reservation pod names users."""
+    return {
+        pod["metadata"]["labels"]["runai-gpu-group"]: {
+            text for name, text in pod["metadata"]["annotations"].items() if name.startswith("users.kai-solver/")
+        }
+        for pod in bench.reservations()
+    }
+
+
+def test_reservation_pods_name_the_users_of_their_devices() -> None:
+    bench = Bench()
+    for name, groups in (("p", ("g", "h")), ("q", ("g",))):
+        bench.bind(bench.ready(name, *groups))
+    assert users(bench) == {"g": {"500m n/p", "500m n/q"}, "h": {"500m n/p"}}
+    bench.api.delete(PODS, "n", "p", grace_s=0)
+    bench.see()
+    bench.bind(bench.ready("r", "g"))
+    assert users(bench)["g"] == {"500m n/q", "500m n/r"}, "names of pods that are gone go, too"
+
+
+def test_who_was_not_bound_is_named_no_more() -> None:
+    bench = Bench()
+    seat = bench.ready("p", "g")
+    bench.bind(bench.ready("q", "g"))
+    bench.sharing.undo(seat)
+    assert users(bench) == {"g": {"500m n/q"}}
+    share = ("kai-solver/gpu-share", "500m of h")
+    bench.sharing.prepare(replace(seat, groups=("h",), annotations=(share,)))
+    bench.see()
+    bench.sharing.prepare(seat)
+    assert users(bench) == {"g": {"500m n/q", "500m n/p"}, "h": set()}, "one place at a time"
+
+
+@pytest.mark.parametrize("change", [{"labels": {"runai-gpu-group": None}}, {"annotations": {"gpu-fraction": None}}])
+def test_a_device_stays_reserved_whatever_its_users_take_off_themselves(change: Object) -> None:
+    bench = Bench()
+    bench.bind(bench.ready("p", "g"))
+    bench.api.patch(PODS, "n", "p", {"metadata": change})
+    bench.see()
+    bench.now_s += 400
+    assert bench.sharing.collect() == 0
+    bench.api.delete(PODS, "n", "p", grace_s=0)
+    bench.see()
+    assert bench.sharing.collect() == 1
+
+
+@pytest.mark.parametrize("annotations", [{}, {"gpu-fraction": "0.1"}])
+def test_a_forged_label_keeps_no_device_from_others_for_nothing(annotations: dict[str, str]) -> None:
+    bench = Bench()
+    bench.bind(bench.ready("p", "g"))
+    bench.bind(bench.ready("q", "h"))
+    bench.api.patch(PODS, "n", "q", {"metadata": {"labels": {"runai-gpu-group": "g"}, "annotations": annotations}})
+    forger = bench.pod("forger", "a")
+    bench.api.patch(PODS, "n", "forger", {"metadata": {"labels": {"runai-gpu-group": "g"}}})
+    bench.bind(forger)
+    bench.api.delete(PODS, "n", "p", grace_s=0)
+    bench.see()
+    bench.now_s += 400
+    assert bench.sharing.collect() == 1
+    assert bench.staying() == ["h"]
+
+
+@pytest.mark.parametrize("owner", [None, "u-another-pod"])
+def test_a_config_map_of_somebody_else_is_not_written(owner: str | None) -> None:
+    bench = Bench()
+    metadata: Object = {"name": "x-root-ca.crt", "labels": {"app": "important"}}
+    metadata |= {"ownerReferences": [{"kind": "Pod", "name": "p", "uid": owner}]} if owner else {}
+    bench.api.create(CONFIG_MAPS, "n", {"metadata": metadata, "data": {"ca.crt": "..."}})
+    before = bench.api.get(CONFIG_MAPS, "n", "x-root-ca.crt")
+    seat = bench.user("p", "g", **refers("x-root-ca.crt"))
+    with pytest.raises(BindError, match="was not made for this pod"):
+        bench.sharing.prepare(seat)
+    assert bench.api.get(CONFIG_MAPS, "n", "x-root-ca.crt") == before
+
+
+def test_config_maps_of_other_pods_of_ours_are_not_written_while_those_are_there() -> None:
+    bench = Bench()
+    bench.bind(prepared := bench.user("p", "g", **refers("x-0")))
+    bench.sharing.prepare(prepared)
+    thief = bench.user("thief", "h", **refers("x-0"))
+    with pytest.raises(BindError, match="was not made for this pod"):
+        bench.sharing.prepare(thief)
+    bench.api.delete(PODS, "n", "p", grace_s=0)
+    bench.see()
+    bench.sharing.prepare(thief)
+    (found,) = bench.api.get(CONFIG_MAPS, "n", "x-0")["metadata"]["ownerReferences"]
+    assert found["uid"] == thief.uid, "as a pod of a StatefulSet that is made again, under the name of the one before"
+
+
+def refers(name: str) -> dict[str, Any]:
+    """Fields of a pod that reads its device from this ConfigMap."""
+    reference = {"configMapKeyRef": {"name": name, "key": "NVIDIA_VISIBLE_DEVICES"}}
+    env = [{"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": reference}]
+    return {"annotations": {"runai/shared-gpu-configmap": "x"}, "containers": [{"name": "c", "env": env}]}

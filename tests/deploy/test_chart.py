@@ -144,6 +144,7 @@ def test_the_rights_are_those_of_the_files(render: Render) -> None:
     }
     assert {role["metadata"]["name"]: role["metadata"]["namespace"] for role in own} == {
         "kai-solver-lead": "kai-solver",
+        "kai-solver-sign": "kai-solver",
         "kai-solver-certificate": "kai-solver",
         "kai-solver-share": "kai-resource-reservation",
     }

@@ -1,0 +1,153 @@
+"""The keys by which this scheduler knows its own annotations again: a Secret that all its replicas share.
+
+A new key is added now and then, and signs as soon as all replicas must have seen it; the last ones still verify. Where
+the Secret is lost, what was signed by its keys is ignored and worked out again; deleting it is how all keys are changed
+at once.
+"""
+
+import base64
+import binascii
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import structlog
+
+from kai_solver.cluster.api import Api, ApiError, Object, meta, version_of
+from kai_solver.cluster.resources import SECRETS
+from kai_solver.errors import InputError
+from kai_solver.kubeobjects.trust import LEAST_KEY_BYTES, Signer
+
+_LOG = structlog.get_logger(__name__)
+
+OURS = {"app.kubernetes.io/managed-by": "kai-solver"}
+LOOK_S = 60.0
+RETRY_S = 5.0
+ROTATED_S = 90 * 86_400.0
+"""A new key is added where the newest is so old."""
+
+SEEN_S = 5 * LOOK_S
+"""All replicas have looked by then: a key that is so old may sign."""
+
+MOST_KEYS = 8
+
+
+@dataclass(slots=True)
+class SigningKeys:
+    """Keeps the keys of ``signer`` as the Secret has them.
+
+    Attributes
+    ----------
+    may_write
+        Whether this replica may make and renew the Secret: the leader, and never in a dry run.
+    is_settled
+        Whether the Secret was looked for, and the answer was clear: what it signed can be told from what it did not.
+    problem
+        Why there are none that outlast this process; empty where there are.
+    """
+
+    api: Api
+    namespace: str
+    name: str
+    signer: Signer
+    may_write: Callable[[], bool]
+    clock: Callable[[], float] = time.time
+    is_settled: bool = False
+    problem: str = ""
+    _own: bytes = field(default_factory=lambda: os.urandom(LEAST_KEY_BYTES))
+    """Of this process alone: signs while there is no Secret."""
+
+    def __post_init__(self) -> None:
+        """Be able to sign from the start."""
+        self.signer.keys = (self._own,)
+
+    def run(self, stop: threading.Event) -> None:
+        """Look at the Secret again and again, until told to stop."""
+        while not stop.is_set():
+            try:
+                self.refresh()
+                problem = ""
+            except (ApiError, InputError) as error:
+                problem = str(error)
+                self.is_settled |= isinstance(error, InputError) or not error.is_passing
+            if problem and problem != self.problem:
+                _LOG.warning("no signing keys that outlast this process", error=problem, cure=_CURE)
+            self.problem = problem
+            stop.wait(LOOK_S if len(self.signer.keys) > 1 else RETRY_S)
+
+    def refresh(self) -> None:
+        """Take the keys that there are; make the Secret, or add a key to it, where that is due and allowed.
+
+        Raises
+        ------
+        ApiError
+            The Secret can neither be read nor written.
+        InputError
+            The Secret is somebody else's.
+        """
+        secret = self._secret()
+        keys, now_s = _keys_of(secret), self.clock()
+        if self.may_write() and (not keys or max(keys) < now_s - ROTATED_S):
+            fresh = {int(now_s): os.urandom(LEAST_KEY_BYTES)}
+            kept = dict(sorted(keys.items(), reverse=True)[: MOST_KEYS - 1])
+            if self._write(secret, fresh, gone=keys.keys() - kept.keys()):
+                keys = kept | fresh
+        self.signer.keys = (*_in_order(keys, now_s), self._own)
+        self.is_settled = True
+
+    def _secret(self) -> Object:
+        """The Secret; empty where there is none."""
+        try:
+            found = self.api.get(SECRETS, self.namespace, self.name)
+        except ApiError as error:
+            if error.is_missing:
+                return {}
+            raise
+        labels = meta(found).get("labels")
+        if not isinstance(labels, dict) or not OURS.items() <= labels.items():
+            problem = f"Secret {self.namespace}/{self.name} is not ours: it lacks the label {next(iter(OURS))}"
+            raise InputError(problem, field="signing_secret", cure="Name another")
+        return found
+
+    def _write(self, secret: Object, fresh: dict[int, bytes], gone: set[int]) -> bool:
+        """Whether it was written; False where another replica was quicker: it is looked at again."""
+        data: Object = {str(at): base64.b64encode(key).decode() for at, key in fresh.items()}
+        try:
+            if secret:
+                change = {"metadata": {"resourceVersion": version_of(secret)}}
+                self.api.patch(
+                    SECRETS, self.namespace, self.name, {**change, "data": data | {str(at): None for at in gone}}
+                )
+            else:
+                metadata = {"name": self.name, "namespace": self.namespace, "labels": OURS}
+                self.api.create(SECRETS, self.namespace, {"metadata": metadata, "type": "Opaque", "data": data})
+        except ApiError as error:
+            if error.is_conflict:
+                return False
+            raise
+        return True
+
+
+_CURE = "Let the scheduler get, create and patch this Secret (files/rbac/sign.yaml of the chart)"
+
+
+def _keys_of(secret: Object) -> dict[int, bytes]:
+    """Keys by the epoch second at which they were made; what is none is left out."""
+    data, found = secret.get("data"), {}
+    for name, text in data.items() if isinstance(data, dict) else ():
+        try:
+            key = base64.b64decode(text, validate=True)
+        except (binascii.Error, TypeError, ValueError):
+            continue
+        if len(key) >= LEAST_KEY_BYTES and str(name).isdecimal() and len(str(name)) <= 12:
+            found[int(name)] = key
+    return found
+
+
+def _in_order(keys: dict[int, bytes], now_s: float) -> list[bytes]:
+    """The key that signs first: the newest that all replicas have seen, or the oldest where none is so old."""
+    newest = sorted(keys, reverse=True)
+    signing = next((at for at in newest if at <= now_s - SEEN_S), newest[-1] if newest else None)
+    return [keys[at] for at in sorted(newest, key=lambda at: at != signing)]
