@@ -25,7 +25,7 @@ from kai_solver.kubeobjects.owners import OWNER_KINDS, OwnerIndex
 from kai_solver.kubeobjects.ownkeys import tell_strays
 from kai_solver.kubeobjects.pluginonly import PluginOnly, plugin_only
 from kai_solver.kubeobjects.podgroups import GangReader
-from kai_solver.kubeobjects.pods import PodReader, RawPod
+from kai_solver.kubeobjects.pods import PodReader, RawPod, without_claims
 from kai_solver.kubeobjects.priorities import read_priorities
 from kai_solver.kubeobjects.queues import read_queues, read_topologies, with_shipped_queue
 from kai_solver.kubeobjects.raw import Raw
@@ -150,7 +150,14 @@ def _read_pods(
     def read(raw: Raw) -> RawPod | None:
         if raw.text("metadata.namespace") in _UTILITY_NAMESPACES:
             return None
-        return recall.read(raw, namespaced_key(raw), reader)
+        try:
+            return recall.read(raw, namespaced_key(raw), reader)
+        except InputError as error:
+            if not settings.trust.strict or not raw.text("spec.nodeName"):
+                raise
+            # What runs holds its node whatever its users write on it, or they could have others bound there in vain.
+            notices.warn(f"Pod {namespaced_key(raw)}", f"{error}. It counts as if it did not say so")
+            return reader.read(without_claims(raw))
 
     again, load = functools.partial(recall.known, reader=reader), functools.partial(read_bare, read=reader.read)
     found = list(read_each("Pod", objects.pods, notices, read, namespaced_key, again, load).values())

@@ -93,6 +93,18 @@ class RawPod:
         )
 
 
+def without_claims(raw: Raw) -> Raw:
+    """A pod without the annotations that say what it asks for and what it has.
+
+    While it runs these are all that its users can still change of what is read here; the API server checked the rest.
+    """
+    said = (names.GPU_FRACTION, names.GPU_MEMORY, names.GPU_FRACTION_DEVICES)
+    kept = {name: text for name, text in raw.strings("metadata.annotations").items() if name not in said}
+    metadata = {name: part.value for name, part in raw.fields("metadata")}
+    value = {name: part.value for name, part in raw.fields()}
+    return Raw({**value, "metadata": {**metadata, "annotations": kept}})
+
+
 @dataclass(frozen=True, slots=True)
 class PodReader:
     """Reads pods, given what else is in the cluster.
@@ -133,18 +145,12 @@ class PodReader:
         node = _node(raw, status, binding)
         paid_milli = self.nodes.paid_gpu_milli(amounts, node, self.settings.policy)
         keys, lacking = self.claims.of_pod(raw)
-        claims, single = bool(raw.items("spec.resourceClaims")), self.nodes.has_single_mig
-        implied = implied_terms(gpu, paid_milli, self.settings.policy, claims=claims, single_mig=single)
-        terms, refused = self.plugin_only.of_pod(amounts)
-        constraints = self.constraints.read(raw, labels, (*implied, *terms))
-        lacking = (*lacking, *refused)
-        if gpu.is_shared and self.settings.no_shares:
-            lacking = (*lacking, self.settings.no_shares)
-        if lacking:
-            constraints = replace(constraints, blocked=(*constraints.blocked, *lacking))
+        constraints = self._constraints(raw, labels, amounts, gpu, paid_milli, lacking)
         share, unproven = self._share(uid, labels, annotations, status, node, binding, gpu)
         gpu = share.gpu
-        found = RawPod(
+        if unproven and not share.groups:
+            tell_unproven(f"{namespace}/{name}", node, self.notices)
+        return RawPod(
             raw=raw,
             namespace=namespace,
             name=name,
@@ -173,9 +179,24 @@ class PodReader:
             strays=strays(annotations, "Pod"),
             unproven=unproven,
         )
-        if unproven and not share.groups:
-            tell_unproven(found, self.notices)
-        return found
+
+    def _constraints(
+        self,
+        raw: Raw,
+        labels: dict[str, str],
+        amounts: Amounts,
+        gpu: GpuRequest,
+        paid_milli: int,
+        lacking: tuple[str, ...],
+    ) -> Constraints:
+        """What the pod states, what its request implies, and what keeps it from every node."""
+        claims, single = bool(raw.items("spec.resourceClaims")), self.nodes.has_single_mig
+        implied = implied_terms(gpu, paid_milli, self.settings.policy, claims=claims, single_mig=single)
+        terms, refused = self.plugin_only.of_pod(amounts)
+        constraints = self.constraints.read(raw, labels, (*implied, *terms))
+        shares = (self.settings.no_shares,) if gpu.is_shared and self.settings.no_shares else ()
+        lacking = (*lacking, *refused, *shares)
+        return replace(constraints, blocked=(*constraints.blocked, *lacking)) if lacking else constraints
 
     def read_again(self, pod: RawPod, raw: Raw) -> RawPod:
         """The pod after a change of its state and node alone; no request to bind it is open.
@@ -270,8 +291,8 @@ class PodReader:
         if names.OWN_WISHED not in annotations or not gpu.is_whole or not status.holds_resources:
             return ()
         parts = self.settings.trust.signed(annotations, names.OWN_WISHED, uid).split(",")
-        is_right = len(parts) == gpu.devices and all(part.isdecimal() and len(part) <= 4 for part in parts)
-        return tuple(map(int, parts)) if is_right else ()
+        found = tuple(number for part in parts if (number := parse_whole(part, 4)) is not None)
+        return found if len(parts) == len(found) == gpu.devices else ()
 
 
 def started_s(pods: Iterable[Raw]) -> float | None:

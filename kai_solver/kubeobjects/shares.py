@@ -21,7 +21,8 @@ from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.nodes import RawNode, gpu_memory_mib
 from kai_solver.kubeobjects.notices import Notices
 from kai_solver.kubeobjects.objects import Object
-from kai_solver.units import MILLI
+from kai_solver.units import MILLI, parse_whole
+from kai_solver.units.shares import WHOLE
 
 if TYPE_CHECKING:
     from kai_solver.kubeobjects.pods import RawPod
@@ -106,9 +107,10 @@ def read_reservations(pods: Iterable[Object]) -> Reservations:
         labels, annotations = metadata.get("labels"), metadata.get("annotations")
         node = str(spec.get("nodeName") or "") if isinstance(spec, dict) else ""
         group = str(labels.get(names.GPU_GROUP, "")) if isinstance(labels, dict) else ""
-        index = str(annotations.get(names.RESERVED_INDEX, "")) if isinstance(annotations, dict) else ""
-        if index.isdecimal() and len(index) <= 4:
-            devices[node, group] = int(index)
+        stated = str(annotations.get(names.RESERVED_INDEX, "")) if isinstance(annotations, dict) else ""
+        index = parse_whole(stated, 4)
+        if index is not None:
+            devices[node, group] = index
         if group:
             groups.add((node, group))
             for uid, (amount, _) in users_of(value).items():
@@ -131,7 +133,7 @@ def within_room(pods: list["RawPod"], nodes: Mapping[str, RawNode], notices: Not
     found = list(pods)
     for at in sorted(doubtful, key=lambda at: pods[at].order[1:]):
         pod = pods[at]
-        if any(used[pod.node, group] + _milli(pod, nodes) > MILLI for group in pod.gpu_groups):
+        if any(used[pod.node, group] + _parts(pod, nodes) > WHOLE for group in pod.gpu_groups):
             notices.warn(f"Pod {pod.key}", f"{_NONE}: its labels name a device that is full")
             found[at] = replace(pod, gpu=NO_GPU, gpu_groups=(), devices=())
         else:
@@ -146,9 +148,9 @@ def consistent(pods: list["RawPod"], nodes: Mapping[str, RawNode], notices: Noti
     groups: dict[tuple[str, int], set[str]] = defaultdict(set)
     for pod in stated:
         for group, device in zip(pod.gpu_groups, pod.devices, strict=False):
-            used[pod.node, device] += _milli(pod, nodes)
+            used[pod.node, device] += _parts(pod, nodes)
             groups[pod.node, device].add(group)
-    wrong = {node for (node, device), milli in used.items() if milli > MILLI and len(groups[node, device]) > 1}
+    wrong = {node for (node, device), parts in used.items() if parts > WHOLE and len(groups[node, device]) > 1}
     if not wrong:
         return pods
     for node in sorted(wrong):
@@ -160,20 +162,20 @@ def consistent(pods: list["RawPod"], nodes: Mapping[str, RawNode], notices: Noti
 _NONE = "asks for a part of a GPU, and no scheduler gave it any"
 
 
-def tell_unproven(pod: "RawPod", notices: Notices) -> None:
-    """A pod that runs, and holds nothing of the GPUs that it asks a part of."""
-    notices.warn(f"Pod {pod.key}", f"{_NONE}: no reservation pod on node {pod.node!r} knows it")
+def tell_unproven(pod: str, node: str, notices: Notices) -> None:
+    """A pod (``namespace/name``) that runs, and holds nothing of the GPUs that it asks a part of."""
+    notices.warn(f"Pod {pod}", f"{_NONE}: no reservation pod on node {node!r} knows it")
 
 
 def _charge(used: dict[tuple[str, str], int], pod: "RawPod", nodes: Mapping[str, RawNode]) -> None:
     for group in pod.gpu_groups:
-        used[pod.node, group] += _milli(pod, nodes)
+        used[pod.node, group] += _parts(pod, nodes)
 
 
-def _milli(pod: "RawPod", nodes: Mapping[str, RawNode]) -> int:
-    """Thousandths that the pod has of each device; of one on a node that is not there nothing counts."""
+def _parts(pod: "RawPod", nodes: Mapping[str, RawNode]) -> int:
+    """Parts (`units.shares`) that the pod has of each device; of one on a node that is not there nothing counts."""
     node = nodes.get(pod.node)
-    return pod.gpu.milli_on(gpu_memory_mib(node.labels.get(names.GPU_MEMORY_LABEL, ""))) if node else 0
+    return pod.gpu.parts_on(gpu_memory_mib(node.labels.get(names.GPU_MEMORY_LABEL, ""))) if node else 0
 
 
 def _named(found: Sequence[tuple[str, str]]) -> Share | None:
@@ -182,9 +184,9 @@ def _named(found: Sequence[tuple[str, str]]) -> Share | None:
 
 
 def _amount(text: str, devices: int) -> GpuRequest | None:
-    number = text.removesuffix("Mi").removesuffix("m")
-    if not number.isdecimal() or len(number) > _LONGEST_NUMBER or not int(number):
+    number = parse_whole(text.removesuffix("Mi").removesuffix("m"), _LONGEST_NUMBER)
+    if not number:
         return None
     if text.endswith("Mi"):
-        return gpus_asked(devices, 0, int(number))
-    return gpus_asked(devices, int(number)) if text.endswith("m") and int(number) < MILLI else None
+        return gpus_asked(devices, 0, number)
+    return gpus_asked(devices, number) if text.endswith("m") and number < MILLI else None

@@ -377,6 +377,17 @@ def test_when_a_gang_began_its_pods_say_and_not_its_pod_group(build: Build) -> N
 # -- others ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("forged", [{"gpu-fraction": "much"}, {"gpu-memory": "1", "gpu-fraction": "0.5"}])
+def test_what_runs_holds_its_place_whatever_its_users_write_on_it(build: Build, forged: dict[str, str]) -> None:
+    pod = build.pod(gpus=2, node="n", phase="Running", annotations=forged)
+    assert build.one_pod(pod, settings=STRICT).gpu.devices == 2
+    shared = build.pod(node="n", phase="Running", annotations=forged)
+    assert build.one_pod(shared, reservation("g", uid_p="500m ns/p"), settings=STRICT).gpu.milli == 500
+    waiting = build.pod(gpus=2, annotations=forged)
+    assert build.read(waiting, settings=STRICT).gangs == ()
+    assert build.read(pod).gangs == (), "of a file every object that cannot be read is set aside"
+
+
 def plain(pod: Pod) -> Mapping[str, object]:
     return {"gpu": pod.gpu, "groups": pod.gpu_groups, "devices": pod.devices, "wished": pod.wished, "zones": pod.zones}
 
