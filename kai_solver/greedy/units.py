@@ -63,13 +63,20 @@ def units_of(problem: Problem, state: State, gang: GangShape, first_index: int) 
 def _surplus_steps(
     node: TreeNode | Leaf, active: list[list[int]], position: dict[int, int]
 ) -> Iterator[tuple[int, ...]]:
-    """Steps that keep the minimum: surplus pods last first, then optional subgroups whole."""
+    """Steps that keep the minimum: surplus pods last first, then optional subgroups whole.
+
+    Where less than the minimum runs, nothing is surplus: what leaves leaves whole. So subgroups that have their minimum
+    are those that are kept, the first of them.
+    """
     if isinstance(node, Leaf):
         pods = active[position[id(node)]]
         for pod in reversed(pods[node.min_member :]):
             yield (pod,)
         return
+    if not _has_minimum(node, active, position):
+        return
     running = [child for child in node.children if _pods_below(child, active, position)]
+    running.sort(key=lambda child: not _has_minimum(child, active, position))
     optional = running[node.needed :]
     for child in node.children:
         if child not in optional:
@@ -81,6 +88,12 @@ def _surplus_steps(
         rest = tuple(pod for pod in _pods_below(child, active, position) if pod not in taken)
         if rest:
             yield rest
+
+
+def _has_minimum(node: TreeNode | Leaf, active: list[list[int]], position: dict[int, int]) -> bool:
+    if isinstance(node, Leaf):
+        return len(active[position[id(node)]]) >= node.min_member
+    return sum(_has_minimum(child, active, position) for child in node.children) >= node.needed
 
 
 def _pods_below(node: TreeNode | Leaf, active: list[list[int]], position: dict[int, int]) -> list[int]:
