@@ -6,23 +6,26 @@ only make it better, and nothing leaves unchecked.
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Self
 
 from kai_solver import __version__
 from kai_solver.bounds.outlook import outlook_of
 from kai_solver.check import WASTE, Violation, check_plan
 from kai_solver.domain import Plan, Snapshot, SolverModel, Stage
-from kai_solver.domain.plan import Source
+from kai_solver.engine.attempts import decided
 from kai_solver.engine.climbing import Climb, are_few_unknown, better, seconds_for_questions
 from kai_solver.engine.counted import proven_by_count
+from kai_solver.engine.decided import Decided, notes_of, source_of, stage_failed, with_bound
 from kai_solver.engine.first import FIRST_S, as_if_ended, is_worth_it
+from kai_solver.engine.floor import Floor
 from kai_solver.engine.pace import Pace
-from kai_solver.engine.progress import Fault, Progress
-from kai_solver.engine.retreat import NOBODY, RETREATS, blame
+from kai_solver.engine.progress import Fault, OnSlow, Progress
+from kai_solver.engine.retreat import NOBODY, RETREATS, blame, refused, retreat_note
 from kai_solver.engine.stages import admission_stage, measured_stages
+from kai_solver.errors.barrier import barrier
 from kai_solver.greedy import Answer, Ladder, Outcome
 from kai_solver.greedy.sparing import spare
 from kai_solver.planning import assemble
@@ -41,6 +44,8 @@ from kai_solver.search.reseat import reseat
 from kai_solver.search.rights import rights_of
 
 Clock = Callable[[], float]
+SHARE = 0.25
+"""Part of the budget that the turns of one gang may take where others have no turn for it."""
 
 READY_S = 10.0
 """Longest wait for the solver's start: 0.4 s on a quiet machine, a few seconds on a busy one (2026-11-21)."""
@@ -92,8 +97,9 @@ def cycle(
     on_fault: Callable[[Fault], None] | None = None,
     memo: Memo | None = None,
     explain: bool = True,
+    on_slow: OnSlow | None = None,
 ) -> Plan:
-    """Decide what to do this cycle.
+    """Decide what to do this cycle. An unexpected error leaves out the gang or node that it is about, and no more.
 
     Parameters
     ----------
@@ -111,20 +117,26 @@ def cycle(
         Of earlier cycles of the same cluster: what did not change since is not worked out again. The plan is the same.
     explain
         False: nobody reads what blocks, so smallest sets of it are not looked for.
+    on_slow
+        Told of each gang whose turns took more than its share of the time while others had none.
 
     Returns
     -------
     Plan
         Checked. Where the checker refuses one, greedy's without the gangs that it blames; a note says so.
     """
-    stop = should_stop or (lambda: False)
-    run = _Run(snapshot, model, model.budget_s if budget_s is None else budget_s, clock, seed, progress, stop, on_fault)
-    run.explain = explain
+    stop, seconds = should_stop or (lambda: False), model.budget_s if budget_s is None else budget_s
+
+    def run_of(found: Snapshot, seconds: float) -> _Run:
+        run = _Run(found, model, seconds, clock, seed, progress, stop, on_fault)
+        run.explain = explain
+        return run
+
     with _without_collection():
         if child is not None or not model.search.enabled:
-            return run.plan(child, memo)
+            return decided(run_of, snapshot, seconds, child, memo, on_slow)
         with SolverChild(memory_mib=model.search.memory_mib, clock=clock) as own:
-            return run.plan(own, memo)
+            return decided(run_of, snapshot, seconds, own, memo, on_slow)
 
 
 @contextmanager
@@ -141,14 +153,6 @@ def _without_collection() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
-
-
-@dataclass(slots=True)
-class _Decided:
-    outcome: Outcome
-    refined: Refined | None
-    errors: tuple[str, ...]
-    links: Stage | None = None
 
 
 class _Run:
@@ -181,6 +185,9 @@ class _Run:
         self._budgets: list[Budget] = []
         self._first: tuple[Plan | None, float] | None = None
         self._phase_s = self.start_s
+        self._turns: Mapping[int, float] = {}
+        self._was_stopped = False
+        self._problem: Problem | None = None
 
     def plan(self, child: SolverChild | None, memo: Memo | None) -> Plan:
         """Decide, assemble, check; fall back where the check refuses."""
@@ -202,14 +209,14 @@ class _Run:
                 break
             blamed = blame(problem, plan, violations) if attempt or not by_solver else NOBODY
             left_out |= blamed
-            notes.append(_retreat_note(violations, blamed))
-            self._report(notes[-1])
+            notes.append(retreat_note(violations, blamed))
+            self.report(notes[-1])
             self.deadline_s = max(self.deadline_s, self.clock() + self.budget_s)
             plan, violations = self._try(problem, None, left_out)
         first, first_s = self._first or (None, 0.0)
         if violations:
-            plan = _refused(plan, violations, first)
-            self._report(plan.notes[-1])
+            plan = refused(plan, violations, first)
+            self.report(plan.notes[-1])
         self.timing |= child.take_phases() if child is not None else {}
         self.timing["decide"] = self.clock() - self.start_s
         self.timing["first-plan"] = first_s if first is not None else self.timing["decide"]
@@ -225,26 +232,40 @@ class _Run:
         waste = tuple(f"{v.object}: {v.text}" for v in found if v.rule in WASTE)
         return replace(plan, notes=(*plan.notes, *waste)), tuple(v for v in found if v.rule not in WASTE)
 
-    def _report(self, error: str) -> None:
+    def report(self, error: str) -> None:
+        """Tell of a fault, with what is needed to see it again."""
         if self.on_fault is not None:
             self.on_fault(Fault(error, self.snapshot, self.model, self.budget_s, self.seed))
 
-    def _decide(self, problem: Problem, child: SolverChild | None, left_out: frozenset[str]) -> _Decided:
+    def _decide(self, problem: Problem, child: SolverChild | None, left_out: frozenset[str]) -> Decided:
         self._budgets.clear()
         climb = self._climb(problem, left_out, None, UNASKED if child is None else UNKNOWN)
         self._phase("greedy")
+        failed: list[str] = []
         if child is not None and self._is_asked_again(problem, climb):
-            climb = self._climb_asking(problem, left_out, child, climb)
+            try:
+                climb = self._climb_asking(problem, left_out, child, climb)
+            except Exception as error:
+                failed.append(stage_failed(error))
             self._phase("ladder")
-        outcome = climb.outcome
+        self._was_stopped, self._problem = climb.outcome.stopped, problem
+        floor, refined, links = Floor(climb.outcome), None, None
+        try:
+            refined, links = self._improve(climb.outcome, child)
+        except Exception as error:
+            failed.append(stage_failed(error))
+            floor.restore()
+        errors = tuple(dict.fromkeys([*failed, *(error for budget in self._budgets for error in budget.errors)]))
+        for said in errors:
+            self.report(said)
+        return Decided(climb.outcome, refined, errors, links)
+
+    def _improve(self, outcome: Outcome, child: SolverChild | None) -> tuple[Refined | None, Stage | None]:
+        """Change ``outcome`` for the better; what was proven of its stages, and the stage of links."""
         self._admit_locally(outcome, child)
         refined = self._refine_locally(outcome, child, self._refine(outcome, child))
         spare(outcome)
-        links = self._link(outcome)
-        errors = tuple(dict.fromkeys(error for budget in self._budgets for error in budget.errors))
-        for error in errors:
-            self._report(error)
-        return _Decided(outcome, refined, errors, links)
+        return refined, self._link(outcome)
 
     def _climb(
         self,
@@ -267,7 +288,15 @@ class _Run:
         )
         if asker is None:
             pace.watch(ladder.outcome)
+        if asker is None:
+            self._turns = ladder.course.times.seconds
         return Climb(ladder.climb(), oracle.log)
+
+    def tell_slow(self, on_slow: OnSlow) -> None:
+        """Tell of gangs whose turns took more than their share, where some gang had no turn for want of time."""
+        for gang, seconds in self._turns.items() if self._was_stopped else ():
+            if seconds > SHARE * self.budget_s and self._problem is not None:
+                on_slow(self._problem.gangs[gang].gang.key, seconds)
 
     def keep_first(self, outcome: Outcome) -> None:
         """Make the first plan of what was decided by now, once that has taken a while; nobody is between two steps.
@@ -280,10 +309,12 @@ class _Run:
         if not is_worth_it(outcome, self.clock() - self._phase_s):
             return
         self._phase("greedy")
-        decided = _Decided(as_if_ended(outcome, self.model.ladder), None, ())
-        plan = self._assembled(outcome.state.problem, decided, explain=False)
-        is_allowed = all(violation.rule in WASTE for violation in self._check(plan))
-        self._first = (plan, self.clock() - self.start_s) if is_allowed else (None, 0.0)
+        decided = Decided(as_if_ended(outcome, self.model.ladder), None, ())
+        self._first = None, 0.0
+        with barrier("deciding", "the first plan"):
+            plan = self._assembled(outcome.state.problem, decided, explain=False)
+            if all(violation.rule in WASTE for violation in self._check(plan)):
+                self._first = plan, self.clock() - self.start_s
 
     def _is_asked_again(self, problem: Problem, floor: Climb) -> bool:
         """Whether the solver may serve others than the greedy did, beyond what neighbourhoods will be asked."""
@@ -383,31 +414,31 @@ class _Run:
         """True where ``seconds`` of neighbourhoods are not worth the pass over all gangs that they begin with."""
         return self._out_of_time() or (not self.model.search.deterministic and seconds <= self.kept_s)
 
-    def _assembled(self, problem: Problem, decided: _Decided, *, explain: bool = True) -> Plan:
+    def _assembled(self, problem: Problem, decided: Decided, *, explain: bool = True) -> Plan:
         plan = assemble(problem, decided.outcome, self._is_late if self.explain and explain else lambda: True)
         self._phase("plan")
         stages = self._stages(plan, decided)
         return replace(
             plan,
             stages=stages,
-            source=_source(decided, stages),
+            source=source_of(decided, stages),
             model=self.model.name,
             model_hash=self.model.hash,
             seed=self.seed,
             versions=self._versions(),
-            notes=tuple(_notes(decided)),
+            notes=tuple(notes_of(decided)),
         )
 
     def _versions(self) -> dict[str, str]:
         solver = self._child.ortools_version if self._child is not None else ""
         return {"kai-solver": __version__} | ({"ortools": solver} if solver else {})
 
-    def _stages(self, plan: Plan, decided: _Decided) -> tuple[Stage, ...]:
+    def _stages(self, plan: Plan, decided: Decided) -> tuple[Stage, ...]:
         """Admission first; then what the solver proved of each stage, or what the plan costs with trivial bounds."""
         found = {s.name: s for s in decided.refined.stages} if decided.refined is not None else {}
         by_gpus = "disruption-gpus" in self.model.disrupting
         measured = measured_stages(decided.outcome, by_gpus=by_gpus)
-        merged = [_merged(stage, found.pop(stage.name, None)) for stage in measured]
+        merged = [with_bound(stage, found.pop(stage.name, None)) for stage in measured]
         links = (decided.links,) if decided.links is not None else ()
         return (admission_stage(plan), *merged, *links, *found.values())
 
@@ -443,44 +474,3 @@ class _Run:
         if self.progress is not None:
             name = f"neighbourhoods: {improved} of {asked} better"
             self.progress(Progress(name, self.clock() - self.start_s))
-
-
-def _merged(measured: Stage, solved: Stage | None) -> Stage:
-    """The plan's own value with the solver's bound, where the bound holds for it."""
-    if solved is None or solved.bound > measured.value:
-        return measured
-    return replace(measured, bound=solved.bound, optimal=solved.bound >= measured.value)
-
-
-def _source(decided: _Decided, stages: Sequence[Stage]) -> Source:
-    if any(a.by_solver for a in decided.outcome.admissions) or (decided.refined and decided.refined.improved):
-        return "cp-sat"
-    return "bound" if all(stage.optimal for stage in stages) else "greedy"
-
-
-def _notes(decided: _Decided) -> list[str]:
-    notes = list(decided.errors)
-    if decided.refined is not None:
-        notes += decided.refined.notes
-    if decided.outcome.stopped:
-        notes.append("stopped before every gang was asked: time or patience ended")
-    return notes
-
-
-def _retreat_note(violations: Sequence[Violation], blamed: frozenset[str]) -> str:
-    first = violations[0]
-    named = ", ".join(sorted(blamed)[:5])
-    again = f"planned again without {named}" if named else "planned again by the greedy alone"
-    return f"the checker refused a plan ({first.rule}: {first.object}: {first.text}); {again}"
-
-
-def _refused(plan: Plan, violations: Sequence[Violation], first: Plan | None) -> Plan:
-    """Do what the ``first`` plan says, which was checked, or nothing rather than something wrong; say why."""
-    texts = "; ".join(f"{v.rule}: {v.object}: {v.text}" for v in violations[:5])
-    if first is not None:
-        note = f"the checker refused the plan, so the cycle's first plan stands ({texts})"
-        return replace(first, notes=(*first.notes, note))
-    note = f"the checker refused the plan, so nothing is done this cycle ({texts})"
-    return replace(
-        plan, binds=(), moves=(), evictions=(), admitted=(), stages=(), source="greedy", notes=(*plan.notes, note)
-    )

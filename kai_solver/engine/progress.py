@@ -1,8 +1,12 @@
 """What a cycle tells while it works, and when something in it failed."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kai_solver.domain import Snapshot, SolverModel
+
+OnSlow = Callable[[str, float], None]
+"""Told of a gang, and of the seconds that its turns took."""
 
 
 @dataclass(frozen=True, slots=True)

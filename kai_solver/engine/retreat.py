@@ -1,6 +1,7 @@
 """Whom to leave out when the checker refuses a plan, so that one gang's dispute does not stop everybody's work."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kai_solver.check import Violation
 from kai_solver.domain import Plan
@@ -31,3 +32,23 @@ def blame(problem: Problem, plan: Plan, violations: Sequence[Violation]) -> froz
         if gang.gang.key in admitted and objects & {names[q] for q in problem.queues.path[gang.queue]}:
             found.add(gang.gang.key)
     return frozenset(found & admitted) or frozenset(admitted)
+
+
+def retreat_note(violations: Sequence[Violation], blamed: frozenset[str]) -> str:
+    """What a plan says that was made after another was refused."""
+    first = violations[0]
+    named = ", ".join(sorted(blamed)[:5])
+    again = f"planned again without {named}" if named else "planned again by the greedy alone"
+    return f"the checker refused a plan ({first.rule}: {first.object}: {first.text}); {again}"
+
+
+def refused(plan: Plan, violations: Sequence[Violation], first: Plan | None) -> Plan:
+    """Do what the ``first`` plan says, which was checked, or nothing rather than something wrong; say why."""
+    texts = "; ".join(f"{v.rule}: {v.object}: {v.text}" for v in violations[:5])
+    if first is not None:
+        note = f"the checker refused the plan, so the cycle's first plan stands ({texts})"
+        return replace(first, notes=(*first.notes, note))
+    note = f"the checker refused the plan, so nothing is done this cycle ({texts})"
+    return replace(
+        plan, binds=(), moves=(), evictions=(), admitted=(), stages=(), source="greedy", notes=(*plan.notes, note)
+    )

@@ -8,6 +8,7 @@
     │   └── ModelFileError         a solver model file with a wrong key or value
     ├── SolverError                the solver child crashed, hung, or answered nonsense
     └── InternalError              a broken promise inside kai-solver: a bug
+        └── GangError              an unexpected error while a gang was decided about
 """
 
 import difflib
@@ -65,6 +66,15 @@ class SolverError(KaiSolverError):
 
 class InternalError(KaiSolverError):
     """A promise inside kai-solver was broken; please report it with the instance."""
+
+
+class GangError(InternalError):
+    """An unexpected error while one gang had its turn. ``gang``: its key; ``cause``: the error."""
+
+    def __init__(self, gang: str, cause: Exception) -> None:
+        self.gang = gang
+        self.cause = cause
+        super().__init__(f"gang {gang}: {type(cause).__name__}: {cause}")
 
 
 def shown(value: object) -> str:

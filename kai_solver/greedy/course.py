@@ -18,6 +18,7 @@ from kai_solver.greedy.shortage import shortage
 from kai_solver.greedy.signature import Kind, Signature, kind_of, signature
 from kai_solver.greedy.state import State
 from kai_solver.greedy.turns import SizeTurns, Turns
+from kai_solver.greedy.turntimes import TurnTimes
 from kai_solver.reduction import Problem
 
 BoolArray = NDArray[np.bool_]
@@ -88,6 +89,7 @@ class Course:
         self.chunkers = [
             Chunker(gang, state, problem.pod_shape) for gang, state in zip(problem.gangs, self.state.gangs, strict=True)
         ]
+        self.times = TurnTimes()
         self._oracle = oracle
         self._pace = pace
         self._kinds: dict[int, Kind | None] = {}
@@ -113,7 +115,7 @@ class Course:
 
     def turns(self, candidates: Sequence[int]) -> Turns | SizeTurns:
         """The order in which the gangs ``candidates`` are served."""
-        return self._turns(self.state, self.chunkers, candidates)
+        return self._turns(self.state, self.chunkers, candidates, self.times.begin)
 
     def stop(self, rung: Rung, late: Iterable[int]) -> None:
         """The budget ended: nothing is known of the gangs ``late``, as far as they still wait."""

@@ -7,6 +7,7 @@ no way, an ``Oracle`` may be asked: it proves that there is none, or finds one.
 from collections.abc import Iterable
 
 from kai_solver.domain import Proof, Reason, Rung
+from kai_solver.errors import GangError
 from kai_solver.greedy.allocating import Admitter, Allocation
 from kai_solver.greedy.budgets import keeps_budgets
 from kai_solver.greedy.caps import over_capacity
@@ -60,7 +61,24 @@ class Ladder:
         self._late: list[tuple[Rung, list[int]]] = []
 
     def climb(self) -> Outcome:
-        """Climb all rungs; who had no turn on a rung that gave way gets it after the others, if there is time."""
+        """Climb all rungs; who had no turn on a rung that gave way gets it after the others, if there is time.
+
+        Raises
+        ------
+        GangError
+            An unexpected error while a gang had its turn, or in what followed from it.
+        """
+        times = self.course.times
+        try:
+            return self._climb()
+        except Exception as error:
+            if times.gang is None:
+                raise
+            raise GangError(self.problem.gangs[times.gang].gang.key, error) from error
+        finally:
+            times.end()
+
+    def _climb(self) -> Outcome:
         candidates = self._ready()
         for number, rung in enumerate(self.rungs):
             if rung is Rung.STALE:

@@ -1,6 +1,7 @@
 """Texts of events that users and tools match on, as KAI writes them (reference 1.13, 3.14)."""
 
 from kai_solver.domain import Pod, QueueVector, Rung
+from kai_solver.errors.barrier import caught
 from kai_solver.fairness import levelled
 from kai_solver.greedy.max_node import amounts_text
 from kai_solver.reduction import GangShape, Problem
@@ -15,6 +16,14 @@ class Texts:
 
     def eviction(self, pod: int, rung: Rung, gangs: tuple[int, ...]) -> str:
         """What the event on an evicted pod says; ``gangs``: for whom it goes."""
+        try:
+            return self._eviction(pod, rung, gangs)
+        except Exception as error:
+            key = self._problem.pods[pod].key
+            caught("explaining", key, error)
+            return f"Pod {key} was evicted by {rung.value}"
+
+    def _eviction(self, pod: int, rung: Rung, gangs: tuple[int, ...]) -> str:
         problem = self._problem
         key, gang = problem.pods[pod].key, problem.gangs[problem.pod_gang[pod]]
         if rung is Rung.STALE:

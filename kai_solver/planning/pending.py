@@ -1,9 +1,10 @@
 """Gangs that stay pending: the reason that matters to their owner, and what the rungs proved together."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from kai_solver.domain import Blocker, FitError, Gang, Pending, PodStatus, Proof, Reason, Rung
 from kai_solver.domain.plan import ProofState
+from kai_solver.errors.barrier import caught
 from kai_solver.greedy import Outcome, Refusal
 from kai_solver.greedy.fit_errors import for_gang, holds_names, named
 from kai_solver.reduction import Problem
@@ -24,7 +25,7 @@ def pending_gangs(problem: Problem, outcome: Outcome, is_late: Callable[[], bool
     names: Names = {}
     for gang, rungs in outcome.refusals.items():
         if any(outcome.state.gangs[gang].pending) or not problem.gangs[gang].pending:
-            found.append(_pending(problem, outcome, gang, rungs, names, late=is_late()))
+            found.append(_told(problem, outcome, gang, rungs, names, late=is_late()))
     found += [_dropped(problem.gangs[g].gang.key) for g in _without_a_word(problem, outcome)]
     return tuple(sorted(found, key=lambda p: p.gang))
 
@@ -37,6 +38,30 @@ def _without_a_word(problem: Problem, outcome: Outcome) -> list[int]:
         for g in problem.gangs
         if g.index not in served and g.pending and any(outcome.state.gangs[g.index].pending)
     ]
+
+
+def _told(
+    problem: Problem, outcome: Outcome, gang: int, rungs: dict[Rung, Refusal], names: Names, *, late: bool
+) -> Pending:
+    """The entry, in plainer words where an unexpected error stops the search for better ones."""
+    key = problem.gangs[gang].gang.key
+    try:
+        return _pending(problem, outcome, gang, rungs, names, late=late)
+    except Exception as error:
+        try:
+            if not late:
+                caught("explaining", key, error)
+                return _pending(problem, outcome, gang, rungs, names, late=True)
+        except Exception as another:
+            error = another
+        return _unexplained(key, rungs, error)
+
+
+def _unexplained(gang: str, rungs: Mapping[Rung, Refusal], error: Exception) -> Pending:
+    """A plain reason where the words for a better one fail."""
+    reason = next(iter(rungs.values())).reason
+    text = f"{reason.value}; the details could not be worked out ({caught('explaining', gang, error)})"
+    return Pending(gang, reason, text, Proof("unknown", "error"), (FitError(reason.value, (text,)),))
 
 
 def _dropped(gang: str) -> Pending:

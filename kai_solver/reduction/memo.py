@@ -40,6 +40,10 @@ class Memo:
         self._graphs: tuple[Ground, Graphs] | None = None
         self._tenancy = Tenancy()
 
+    def clear(self) -> None:
+        """Forget everything: an error may have left it half changed."""
+        self.__dict__.update(Memo().__dict__)
+
     def ruled(self, snapshot: Snapshot) -> Snapshot:
         """``snapshot`` with what topologies say of tenants and of spare nodes as rules of its pods."""
         return self._tenancy.written(snapshot)

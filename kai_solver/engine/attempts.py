@@ -1,0 +1,76 @@
+"""The runs of one cycle: the first, and those after an unexpected error."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
+
+from kai_solver.domain import Plan, Snapshot, SolverModel
+from kai_solver.engine.isolating import Isolation
+from kai_solver.engine.progress import OnSlow
+from kai_solver.errors.barrier import in_words
+from kai_solver.reduction import Memo
+from kai_solver.search.child import SolverChild
+
+AGAIN = 0.5
+"""Part of the budget that may be spent beyond it on deciding again after an unexpected error."""
+
+
+class Run(Protocol):
+    """One run from the snapshot to a checked plan."""
+
+    model: SolverModel
+    clock: Callable[[], float]
+    start_s: float
+    deadline_s: float
+
+    def plan(self, child: SolverChild | None, memo: Memo | None) -> Plan:
+        """The plan; may raise anything."""
+        ...
+
+    def report(self, error: str) -> None:
+        """Tell of a fault."""
+        ...
+
+    def tell_slow(self, on_slow: OnSlow) -> None:
+        """Tell of gangs whose turns took more than their share."""
+        ...
+
+
+def decided(
+    run_of: Callable[[Snapshot, float], Run],
+    snapshot: Snapshot,
+    budget_s: float,
+    child: SolverChild | None,
+    memo: Memo | None,
+    on_slow: OnSlow | None,
+) -> Plan:
+    """The plan of the first run, or of further ones that leave out what it fails over.
+
+    These have half of the budget more: an unexpected error late in a cycle must not cost the others their turns.
+    """
+    first = run_of(snapshot, budget_s)
+    last, errors = first, list[Exception]()
+    search = first.model.search
+
+    def attempt(found: Snapshot, in_full: bool) -> Plan:
+        nonlocal last
+        if not errors:
+            return first.plan(child, memo)
+        last = run_of(found, max(first.deadline_s - first.clock(), AGAIN * budget_s))
+        return last.plan(child if in_full else None, None)
+
+    def may_search() -> bool:
+        return search.deterministic or first.clock() < first.deadline_s + AGAIN * budget_s
+
+    def report(error: Exception) -> None:
+        errors.append(error)
+        first.report(f"an unexpected error: {in_words(error)}")
+        if memo is not None:
+            memo.clear()
+
+    plan = Isolation(attempt, may_search, report).decide(snapshot)
+    if on_slow is not None:
+        last.tell_slow(on_slow)
+    if not errors:
+        return plan
+    return replace(plan, timing_s={**plan.timing_s, "decide": first.clock() - first.start_s})

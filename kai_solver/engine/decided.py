@@ -1,0 +1,51 @@
+"""What a cycle decided, before it is a plan, and what is said of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from kai_solver.domain import Stage
+from kai_solver.domain.plan import Source
+from kai_solver.errors import GangError
+from kai_solver.errors.barrier import caught
+from kai_solver.greedy import Outcome
+from kai_solver.search.refine import Refined
+
+
+@dataclass(slots=True)
+class Decided:
+    """What a cycle decided, what was proven of it, and which of the solver's steps failed."""
+
+    outcome: Outcome
+    refined: Refined | None
+    errors: tuple[str, ...]
+    links: Stage | None = None
+
+
+def stage_failed(error: Exception) -> str:
+    """The greedy's plan stands."""
+    cause = error.cause if isinstance(error, GangError) else error
+    return f"an unexpected error, so the greedy's plan stands: {caught('deciding', 'the solver', cause)}"
+
+
+def with_bound(measured: Stage, solved: Stage | None) -> Stage:
+    """The plan's own value with the solver's bound, where the bound holds for it."""
+    if solved is None or solved.bound > measured.value:
+        return measured
+    return replace(measured, bound=solved.bound, optimal=solved.bound >= measured.value)
+
+
+def source_of(decided: Decided, stages: Sequence[Stage]) -> Source:
+    """Whose plan it is."""
+    if any(a.by_solver for a in decided.outcome.admissions) or (decided.refined and decided.refined.improved):
+        return "cp-sat"
+    return "bound" if all(stage.optimal for stage in stages) else "greedy"
+
+
+def notes_of(decided: Decided) -> list[str]:
+    """What people should know of how it was decided."""
+    notes = list(decided.errors)
+    if decided.refined is not None:
+        notes += decided.refined.notes
+    if decided.outcome.stopped:
+        notes.append("stopped before every gang was asked: time or patience ended")
+    return notes

@@ -1,0 +1,50 @@
+"""What the greedy decided, kept while the solver changes it, and put back where a step of the solver's fails."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from kai_solver.errors import InternalError
+from kai_solver.greedy import Outcome, Place
+
+
+@dataclass(slots=True)
+class Floor:
+    """An outcome as it is now."""
+
+    outcome: Outcome
+    _mark: int = field(init=False)
+    _places: Mapping[int, Place] = field(init=False)
+    _gone: frozenset[int] = field(init=False)
+    _parts: Mapping[str, Any] = field(init=False)
+    _pinned: frozenset[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        outcome, state = self.outcome, self.outcome.state
+        self._mark, self._places, self._gone = state.mark(), dict(state.places), frozenset(state.gone)
+        self._parts = {part.name: _copied(getattr(outcome, part.name)) for part in fields(outcome)}
+        self._pinned = frozenset(outcome.pool.pinned) if outcome.pool is not None else frozenset()
+
+    def restore(self) -> None:
+        """Undo what was done since.
+
+        Raises
+        ------
+        InternalError
+            The journal of the state does not lead back.
+        """
+        outcome, state = self.outcome, self.outcome.state
+        state.rollback(self._mark)
+        if len(state.journal) != self._mark or state.places != self._places or state.gone != self._gone:
+            raise InternalError("the journal does not lead back to what the greedy decided")
+        for name, value in self._parts.items():
+            setattr(outcome, name, value)
+        if outcome.pool is not None:
+            outcome.pool.pinned.clear()
+            outcome.pool.pinned.update(self._pinned)
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: dict(inner) if isinstance(inner, dict) else inner for key, inner in value.items()}
+    return value.copy() if isinstance(value, list | set) else value

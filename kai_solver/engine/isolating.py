@@ -1,0 +1,178 @@
+"""A cycle that fails as nobody expected is decided again without what it fails over: one gang or node, not all."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from kai_solver.domain import (
+    NO_CONSTRAINTS,
+    NO_PLACEMENT,
+    FitError,
+    Gang,
+    Node,
+    Pending,
+    Plan,
+    Pod,
+    PodStatus,
+    Proof,
+    Reason,
+    Snapshot,
+    flat_gang,
+)
+from kai_solver.errors import GangError
+from kai_solver.errors.barrier import caught, in_words
+from kai_solver.errors.culprits import MOST_CULPRITS, without_culprits
+
+CYCLE = "the cycle"
+"""What an error costs that is nobody's: all decisions of one cycle."""
+
+Attempt = Callable[[Snapshot, bool], Plan]
+"""Decides a cycle: in full, or by the greedy alone (False)."""
+
+
+Form = Callable[[Gang, str], Gang]
+"""What is left of a gang that is left out, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """Decides one cycle whatever fails.
+
+    Attributes
+    ----------
+    attempt
+        May raise anything.
+    may_search
+        Whether there is time for another attempt at finding the cause. Where there is none, all that is left of the
+        search is left out.
+    report
+        Told of each error.
+    """
+
+    attempt: Attempt
+    may_search: Callable[[], bool]
+    report: Callable[[Exception], None]
+
+    def decide(self, snapshot: Snapshot) -> Plan:
+        """The plan; gangs and nodes that make it fail take no part, and its notes say so."""
+        try:
+            return self.attempt(snapshot, True)
+        except Exception as error:
+            self.report(error)
+            return self._without_gangs(snapshot, error) or self._without_solver(snapshot, error)
+
+    def _without_gangs(self, snapshot: Snapshot, error: Exception) -> Plan | None:
+        """The plan without the gangs that had their turns when it failed; None where that does not help."""
+        blamed: dict[str, Exception] = {}
+        while isinstance(error, GangError) and error.gang not in blamed and len(blamed) < MOST_CULPRITS:
+            blamed[error.gang] = error.cause
+            try:
+                plan = self.attempt(_with_gangs(snapshot, blamed, set_aside), True)
+            except Exception as another:
+                error = another
+            else:
+                return _told(plan, blamed)
+        return None
+
+    def _without_solver(self, snapshot: Snapshot, error: Exception) -> Plan:
+        """The plan of the greedy alone, without what makes even that fail."""
+        cause = _cause(error)
+        try:
+            plan = self.attempt(snapshot, False)
+        except Exception as another:
+            return self._without_cause(snapshot, _cause(another))
+        note = f"decided by the greedy alone: an unexpected error ({caught('deciding', CYCLE, cause)})"
+        return replace(plan, notes=(note, *plan.notes))
+
+    def _without_cause(self, snapshot: Snapshot, cause: Exception) -> Plan:
+        """The plan without gangs and nodes that make it fail, found by leaving out some; nothing where none do."""
+        nodes = [node.name for node in snapshot.nodes]
+        keys = [*nodes, *(gang.key for gang in snapshot.gangs)]
+        for form in (set_aside, bare):
+            attempt = partial(self._attempt_without, snapshot, keys, len(nodes), form, cause)
+            try:
+                plan, blamed = without_culprits(len(keys), attempt, cause, may_try=self.may_search)
+            except Exception as another:
+                cause = _cause(another)
+                continue
+            return _told(plan, {keys[number]: found for number, found in blamed.items()}, len(blamed) > MOST_CULPRITS)
+        caught("deciding", CYCLE, cause)
+        return _nothing(snapshot, cause)
+
+    def _attempt_without(
+        self, snapshot: Snapshot, keys: list[str], nodes: int, form: Form, cause: Exception, left_out: frozenset[int]
+    ) -> Plan:
+        """The greedy's plan without some of ``keys``, of which the first are ``nodes``."""
+        gone = frozenset(keys[number] for number in left_out if number < nodes)
+        gangs = {keys[number]: cause for number in left_out if number >= nodes}
+        return self.attempt(_with_nodes(_with_gangs(snapshot, gangs, form), gone), False)
+
+
+def _cause(error: Exception) -> Exception:
+    return error.cause if isinstance(error, GangError) else error
+
+
+def set_aside(gang: Gang, why: str) -> Gang:
+    """The gang as one that cannot be considered: its pods hold what they hold."""
+    return replace(gang, set_aside=gang.set_aside or why)
+
+
+def bare(gang: Gang, why: str) -> Gang:
+    """The same with nothing of its pods but what they hold and ask for."""
+    pods = tuple(_bare_pod(pod) for pod in gang.pods)
+    return replace(
+        gang, set_aside=gang.set_aside or why, pods=pods, root=flat_gang(1), placement=NO_PLACEMENT, workload=""
+    )
+
+
+def _bare_pod(pod: Pod) -> Pod:
+    return Pod(
+        pod.namespace,
+        pod.name,
+        pod.request,
+        replace(pod.gpu, row=""),
+        pod.status,
+        node=pod.node,
+        devices=pod.devices,
+        gpu_groups=pod.gpu_groups,
+        quota_gpu_milli=pod.quota_gpu_milli,
+        constraints=NO_CONSTRAINTS,
+        order=pod.order,
+    )
+
+
+def why_left_out(error: Exception) -> str:
+    """Why a gang waits that makes a decision fail."""
+    return f"an unexpected error stopped the decision about it ({in_words(error)})"
+
+
+def _with_gangs(snapshot: Snapshot, blamed: Mapping[str, Exception], form: Form) -> Snapshot:
+    gangs = (form(g, why_left_out(blamed[g.key])) if g.key in blamed else g for g in snapshot.gangs)
+    return replace(snapshot, gangs=tuple(gangs))
+
+
+def _with_nodes(snapshot: Snapshot, gone: frozenset[str]) -> Snapshot:
+    """Nodes that are left out stay, for what runs there; nothing new is placed on them."""
+    return replace(snapshot, nodes=tuple(_bare_node(n) if n.name in gone else n for n in snapshot.nodes))
+
+
+def _bare_node(node: Node) -> Node:
+    return Node(node.name, node.allocatable, node.gpus, node.gpu_memory_mib, schedulable=False)
+
+
+def _told(plan: Plan, blamed: Mapping[str, Exception], unsure: bool = False) -> Plan:
+    for key, error in blamed.items():
+        caught("deciding", key, error)
+    named = ", ".join(list(blamed)[:5]) + (f" and {len(blamed) - 5} more" if len(blamed) > 5 else "")
+    said = in_words(next(iter(blamed.values())))
+    doubt = "; one of them is to blame, and there was no time to find which" if unsure else ""
+    return replace(plan, notes=(f"left out for an unexpected error ({said}): {named}{doubt}", *plan.notes))
+
+
+def _nothing(snapshot: Snapshot, error: Exception) -> Plan:
+    """Nothing is done, and all that wait are told why."""
+    text = f"nothing is decided in this cycle: an unexpected error stopped it ({in_words(error)})"
+    waiting = (g.key for g in snapshot.gangs if any(pod.status is PodStatus.PENDING for pod in g.pods))
+    errors, proof = (FitError(Reason.SET_ASIDE.value, (text,)),), Proof("unknown", "error")
+    pending = tuple(Pending(key, Reason.SET_ASIDE, text, proof, errors) for key in sorted(waiting))
+    return Plan(pending=pending, notes=(text,))

@@ -1,0 +1,36 @@
+"""How long the turns of each gang take, and which gang has its turn now."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class TurnTimes:
+    """Of one climb. A turn lasts until the next one begins.
+
+    Attributes
+    ----------
+    seconds
+        By gang, in CPU time of this thread: what else the machine does is not the gang's.
+    gang
+        Has its turn now; None where no gang has.
+    """
+
+    clock: Callable[[], float] = time.thread_time
+    seconds: dict[int, float] = field(default_factory=dict)
+    gang: int | None = None
+    _since_s: float = 0.0
+
+    def begin(self, gang: int) -> None:
+        """A turn begins."""
+        now_s = self.clock()
+        if self.gang is not None:
+            self.seconds[self.gang] = self.seconds.get(self.gang, 0.0) + now_s - self._since_s
+        self.gang, self._since_s = gang, now_s
+
+    def end(self) -> None:
+        """No gang has its turn."""
+        if self.gang is not None:
+            self.begin(self.gang)
+            self.gang = None
