@@ -92,7 +92,7 @@ class Controller:
         InputError
             An address cannot be served on.
         """
-        with listening(self._faults):
+        with listening(self._faults), listening(self.scheduler.quarantine.caught):
             return self._run()
 
     def _run(self) -> bool:

@@ -9,7 +9,7 @@ import structlog
 
 from kai_solver.domain import Plan, Snapshot, SolverModel
 from kai_solver.engine import Engine
-from kai_solver.engine.progress import Fault
+from kai_solver.engine.progress import Fault, OnSlow
 from kai_solver.errors import ModelFileError
 from kai_solver.modelfiles import load_model
 from kai_solver.reduction import Problem
@@ -31,6 +31,8 @@ class Decider:
         None: the model's.
     on_fault
         Told of every failure of the solver.
+    on_slow
+        Told of gangs whose turns left others none.
 
     Raises
     ------
@@ -43,11 +45,13 @@ class Decider:
         model: str,
         budget_s: float | None = None,
         on_fault: Callable[[Fault], None] | None = None,
+        on_slow: OnSlow | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._name = model
         self._budget_s = budget_s
         self._on_fault = on_fault
+        self._on_slow = on_slow
         self._monotonic = monotonic
         self._stack = ExitStack()
         self._looked_s = monotonic()
@@ -74,7 +78,7 @@ class Decider:
     def __call__(self, snapshot: Snapshot) -> Plan:
         """A checked plan."""
         self._refresh()
-        return self._engine.cycle(snapshot, budget_s=self.budget_s, on_fault=self._on_fault)
+        return self._engine.cycle(snapshot, budget_s=self.budget_s, on_fault=self._on_fault, on_slow=self._on_slow)
 
     def _refresh(self) -> None:
         if self._monotonic() - self._looked_s < LOOK_S:

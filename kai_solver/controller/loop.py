@@ -23,6 +23,7 @@ from kai_solver.cluster.view import View
 from kai_solver.controller.apart import Apart
 from kai_solver.controller.freshness import still_holding
 from kai_solver.controller.orders import Orders, orders_of
+from kai_solver.controller.quarantine import Quarantine
 from kai_solver.controller.stranded import Stranded
 from kai_solver.domain import Plan, PodStatus, Snapshot
 from kai_solver.errors.barrier import barrier, caught
@@ -176,7 +177,7 @@ class Scheduler:
     gangs
         Where gangs are bound, one thread each; ``evictions``: where pods are evicted, likewise.
     apart
-        Whom a cycle leaves alone.
+        Whom a cycle leaves alone; ``quarantine``: gangs that spoiled cycles, likewise.
     dry_run
         Decide and report, change nothing.
     has_group
@@ -200,6 +201,7 @@ class Scheduler:
     pace: Pace = Pace()
     apart: Apart = field(default_factory=Apart)
     dry_run: bool = False
+    quarantine: Quarantine = field(default_factory=Quarantine)
     has_group: Callable[[str], bool] = lambda _: False
     signer: Signer = NO_SIGNER
     knows: Callable[[], bool] = lambda: True
@@ -229,7 +231,7 @@ class Scheduler:
             self.beat_s = self.monotonic()
             is_known = False
             with barrier("running", "looks before a cycle"):
-                if self.binder.resting.woke():
+                if self.binder.resting.woke() or self.quarantine.woke():
                     self.news.tell()
                 if self.fence():
                     self.stranded.release(self.store, self.binder, self.gangs)
@@ -273,7 +275,7 @@ class Scheduler:
         self._number += 1
         busy, resting = self.binder.open, self.binder.resting.now()
         nodes = {key_of(node): node for node in self.store.all(NODES)}
-        snapshot = self.apart(self.view.snapshot(now_s), busy, resting)
+        snapshot = self.quarantine.apply(self.apart(self.view.snapshot(now_s), busy, resting))
         seeing_s = self.monotonic() - began_s
         self.news.hold(frozenset(_waiting(snapshot, busy)), lambda: self.binder.open)
         plan = self.decide(snapshot)

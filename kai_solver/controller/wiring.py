@@ -33,6 +33,7 @@ from kai_solver.controller.gauges import ClusterGauges
 from kai_solver.controller.keys import SigningKeys
 from kai_solver.controller.loop import Pace, Reporter, Scheduler
 from kai_solver.controller.preparing import NO_SHARES, Preparing, preparing
+from kai_solver.controller.quarantine import Quarantine
 from kai_solver.controller.reporting import LogReporter, MetricReporter, Reporters
 from kai_solver.controller.rival import Rival
 from kai_solver.controller.settings import ControllerSettings
@@ -131,7 +132,9 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
     evictor = Evictor(acting, known.assumed, fence, _rates(settings), clock)
     keys = _keys(acting, settings, fence, clock)
     view = _view(known, before, evictor, settings, keys.signer)
-    decider = Decider(settings.model, settings.budget, functools.partial(_note_fault, metrics))
+    quarantine = Quarantine(clock, tell=metrics.quarantined.set)
+    note_fault = functools.partial(_note_fault, metrics)
+    decider = Decider(settings.model, settings.budget, note_fault, on_slow=quarantine.slow)
     sizes = {**dict(settings.workers), "patient": settings.workers.waits, "evictions": settings.workers.writes}
     pools = Pools(**{name: ThreadPoolExecutor(size, name) for name, size in sizes.items()})
     told, pool = Reporters(), settings.node_pool or "default"
@@ -158,6 +161,7 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
         evictions=pools.evictions,
         pace=Pace(settings.period, settings.settle, idle_s=settings.idle),
         apart=Apart(settings.namespace, settings.scheduler_name),
+        quarantine=quarantine,
         dry_run=settings.dry_run,
         has_group=teller.has_group if teller is not None else lambda _: False,
         knows=lambda: known.is_enough() and keys.is_settled and not rival.problem,

@@ -101,6 +101,9 @@ class Metrics:
         self.faults = self._counter(
             "solver_faults", "Unexpected errors that cost one object, gang or part, by what was being done.", "where"
         )
+        self.quarantined = self._gauge(
+            "solver_quarantined_gangs", "Gangs that spoiled cycles and are left out for a while."
+        )
         self.proofs = self._gauge("solver_pending_gangs", "Gangs that wait, by the state of their proof.", "proof")
         self.free_block = self._gauge(
             "solver_largest_free_block_gpus", "Most free GPUs in one row on the node.", "node"
