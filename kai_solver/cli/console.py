@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kai_solver.errors import printable
+
 PIPE_WIDTH = 1000
 """Columns where output is not a terminal and COLUMNS says nothing: a row of a table is one line, for grep and awk."""
 
@@ -21,8 +23,8 @@ def open_console(stream: TextIO | None = None) -> Console:
 
 
 def clean(text: str) -> str:
-    """``text`` with control characters made visible; line ends stay."""
-    return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
+    """``text`` with control characters made visible; line ends stay: those in names are escaped when they are read."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def heading(console: Console, title: str, note: str = "") -> None:

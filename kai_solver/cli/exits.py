@@ -9,7 +9,7 @@ from typing import ParamSpec
 
 import typer
 
-from kai_solver.errors import InputError, KaiSolverError
+from kai_solver.errors import InputError, KaiSolverError, printable
 
 P = ParamSpec("P")
 
@@ -76,4 +76,4 @@ def _explain_error(error: Exception) -> Exit:
 def complain(text: str) -> None:
     """Write one line to standard error; control characters of foreign files are not passed on to the terminal."""
     line = " ".join(text.split())
-    sys.stderr.write("kai-solver: " + "".join(c if c.isprintable() else "?" for c in line) + "\n")
+    sys.stderr.write(f"kai-solver: {printable(line)}\n")

@@ -3,11 +3,13 @@
 import logging
 import sys
 import threading
+from collections.abc import MutableMapping
 from typing import Any
 
 import structlog
 
 from kai_solver.controller.settings import ControllerSettings
+from kai_solver.errors import printable
 
 _LOG = structlog.get_logger(__name__)
 
@@ -19,6 +21,7 @@ def configure_logs(settings: ControllerSettings) -> None:
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _one_line,
     ]
     last: list[Any] = [structlog.dev.ConsoleRenderer()]
     if settings.log_format == "json":
@@ -33,6 +36,14 @@ def configure_logs(settings: ControllerSettings) -> None:
     handler.setFormatter(form(processors=[form.remove_processors_meta, *last], foreign_pre_chain=shared))
     logging.basicConfig(handlers=[handler], level=max(level, logging.WARNING), force=True)
     threading.excepthook = _note_fault
+
+
+def _one_line(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Names and messages of objects forge no lines; traces keep theirs."""
+    for key, value in event.items():
+        if isinstance(value, str) and key != "trace":
+            event[key] = printable(value)
+    return event
 
 
 def _note_fault(fault: threading.ExceptHookArgs) -> None:

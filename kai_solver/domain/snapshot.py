@@ -10,6 +10,7 @@ from kai_solver.domain.gangs import Gang
 from kai_solver.domain.placement import Strategy
 from kai_solver.domain.pods import Pod
 from kai_solver.domain.queues import Queue
+from kai_solver.errors import printable
 from kai_solver.units import GPU_RESOURCES, SHARED_GPU_RESOURCES, ResourceSchema
 
 
@@ -77,6 +78,12 @@ class Notice:
     kind: Literal["warning", "set-aside"]
     object: str
     text: str
+
+    def __post_init__(self) -> None:
+        """Names and texts of foreign objects are shown in one line."""
+        for name in ("object", "text"):
+            if not getattr(self, name).isprintable():
+                object.__setattr__(self, name, printable(getattr(self, name)))
 
 
 @dataclass(frozen=True, slots=True)

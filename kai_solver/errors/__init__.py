@@ -37,13 +37,13 @@ class InputError(KaiSolverError):
     """
 
     def __init__(self, problem: str, *, file: str = "", field: str = "", cure: str = "") -> None:
-        self.problem = problem if len(problem) <= _LONGEST_PROBLEM else f"{problem[:_LONGEST_PROBLEM]}..."
-        self.file = file
-        self.field = field
-        self.cure = cure
-        where = ": ".join(part for part in (file, field) if part)
+        self.problem = printable(problem if len(problem) <= _LONGEST_PROBLEM else f"{problem[:_LONGEST_PROBLEM]}...")
+        self.file = printable(file)
+        self.field = printable(field)
+        self.cure = printable(cure)
+        where = ": ".join(part for part in (self.file, self.field) if part)
         text = f"{where}: {self.problem}" if where else self.problem
-        super().__init__(f"{text}. {cure}" if cure else text)
+        super().__init__(f"{text}. {self.cure}" if cure else text)
 
     def in_file(self, file: str) -> "InputError":
         """Return the same error, naming ``file`` where no file was named yet."""
@@ -75,6 +75,17 @@ class GangError(InternalError):
         self.gang = gang
         self.cause = cause
         super().__init__(f"gang {gang}: {type(cause).__name__}: {cause}")
+
+
+def printable(text: str) -> str:
+    """``text`` in one line that a terminal takes as it stands: whatever is no visible character or space is escaped.
+
+    Line ends would forge lines of our output, ANSI sequences colours and cursor, bidirectional overrides the order of
+    words. The names of objects that Kubernetes accepts hold none of them.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def shown(value: object) -> str:

@@ -7,7 +7,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from kai_solver.errors import InputError, nearest
+from kai_solver.errors import InputError, nearest, printable
 from kai_solver.units import MILLI, UNLIMITED, parse_duration_s, parse_quantity
 
 MIB = 2**20
@@ -106,8 +106,31 @@ Moment = Annotated[Any, BeforeValidator(_said(_moment), json_schema_input_type=_
 Seconds = Annotated[float, BeforeValidator(_said(_seconds), json_schema_input_type=_QuantityInput)]
 
 
+_LINES = frozenset(("selectors", "gpuTopology", "description"))
+"""Keys of texts that may have lines: expressions, matrices, prose."""
+
+
+def _is_printable(value: Any) -> bool:
+    if isinstance(value, str):
+        return value.isprintable()
+    if isinstance(value, dict):
+        return all(map(_is_printable, value)) and all(map(_is_printable, value.values()))
+    return not isinstance(value, list) or all(map(_is_printable, value))
+
+
+def _printable(value: Any) -> Any:
+    """``value`` with all names in it as one line that can be printed."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {_printable(key): inner if key in _LINES else _printable(inner) for key, inner in value.items()}
+    return [_printable(inner) for inner in value] if isinstance(value, list) else value
+
+
 def validate(model: type[M], document: Any, file: str, error: type[InputError] = InputError) -> M:
     """``document`` as a ``model``; the first of pydantic's errors becomes ours.
+
+    Texts are escaped to what can be printed (`printable`), all but those that may have lines.
 
     Raises
     ------
@@ -115,7 +138,7 @@ def validate(model: type[M], document: Any, file: str, error: type[InputError] =
         Naming ``file``, the field's path and a cure.
     """
     try:
-        return model.model_validate(document)
+        return model.model_validate(document if _is_printable(document) else _printable(document))
     except ValidationError as invalid:
         errors = invalid.errors(include_url=False)
         first = errors[0]

@@ -18,7 +18,7 @@ from kai_solver.domain import (
     Version,
 )
 from kai_solver.domain.claims import PART
-from kai_solver.errors import InputError
+from kai_solver.errors import InputError, printable
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.notices import Notices, namespaced_key, object_name, read_each
 from kai_solver.kubeobjects.objects import Object, RawObjects, group_of, kind_of
@@ -163,7 +163,7 @@ def _selectors(raw: Raw) -> tuple[tuple[str, ...], str]:
     for selector in raw.items("selectors"):
         if not selector.get("cel"):
             return (), "a selector that is no CEL expression is not supported"
-        found.append(selector.required("cel.expression"))
+        found.append(selector.required("cel.expression", lines=True))
     return tuple(found), ""
 
 
@@ -216,7 +216,7 @@ def _claim(raw: Raw, trust: Trust) -> Claim:
 
 def _told(raw: Raw, trust: Trust) -> str:
     """What an export of ours says that is not supported."""
-    return trust.stated(raw.strings("metadata.annotations"), names.OWN_PROBLEM)
+    return printable(trust.stated(raw.strings("metadata.annotations"), names.OWN_PROBLEM))
 
 
 def _generated(objects: Iterable[Object]) -> Iterator[tuple[tuple[str, str, str], str]]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from kai_solver.domain import Node, NumaTopology, Policy, Taint, paid_gpu_milli
 from kai_solver.domain.gpus import GPU_REPLICAS, MIG_STRATEGY, MIXED, SINGLE
-from kai_solver.errors import InputError
+from kai_solver.errors import InputError, printable
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.notices import Notices, read_each
 from kai_solver.kubeobjects.objects import Object
@@ -163,7 +163,7 @@ def gpu_memory_mib(label: str) -> int:
 def _node(raw: Raw, settings: KubeSettings, notices: Notices) -> RawNode:
     labels, annotations = raw.strings("metadata.labels"), raw.strings("metadata.annotations")
     name, amounts = raw.required("metadata.name"), _allocatable(raw, labels, settings)
-    uuids, gpus = annotations.get(names.OWN_GPU_UUIDS, ""), _devices(raw, amounts, settings)
+    uuids, gpus = printable(annotations.get(names.OWN_GPU_UUIDS, "")), _devices(raw, amounts, settings)
     return RawNode(
         name=name,
         amounts=amounts,

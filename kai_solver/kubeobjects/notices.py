@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from kai_solver.domain import Notice
-from kai_solver.errors import KaiSolverError
+from kai_solver.errors import KaiSolverError, printable
 from kai_solver.errors.barrier import caught
 from kai_solver.kubeobjects.raw import Raw
 
@@ -54,7 +54,7 @@ def object_name(kind: str, raw: Raw) -> str:
         return f"{kind} without a name"
     name, namespace = metadata.get("name"), metadata.get("namespace")
     parts = [part for part in (namespace, name) if isinstance(part, str) and part]
-    return f"{kind} {'/'.join(parts)}" if isinstance(name, str) and name else f"{kind} without a name"
+    return printable(f"{kind} {'/'.join(parts)}") if isinstance(name, str) and name else f"{kind} without a name"
 
 
 def namespaced_key(raw: Raw) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kai_solver.domain import Gang, flat_gang
+from kai_solver.errors import printable
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.domains import read_may_use_spares
 from kai_solver.kubeobjects.grouping.read import natural
@@ -66,7 +67,8 @@ class GangReader:
         bare = Gang(namespace, name, raw.text("spec.queue"), flat_gang(1), uid=raw.text("metadata.uid"))
         try:
             trust = Trust() if is_made else self.settings.trust
-            stated = trust.stated(raw.strings("metadata.annotations"), names.OWN_SET_ASIDE) or self._backed_off(raw)
+            noted = trust.stated(raw.strings("metadata.annotations"), names.OWN_SET_ASIDE)
+            stated = printable(noted) or self._backed_off(raw)
             if stated:
                 self.notices.set_aside(f"PodGroup {bare.key}", stated)
             return replace(self._full(raw, bare), set_aside=stated)
@@ -128,7 +130,7 @@ class GangReader:
             staleness_grace_s=_duration_s(raw, "stalenessGracePeriod", annotations, names.STALENESS_GRACE),
             placement=read_placement(annotations, f"PodGroup {bare.key}", self.notices),
             may_use_spares=read_may_use_spares(annotations, f"PodGroup {bare.key}", self.notices),
-            workload=annotations.get(names.OWN_WORKLOAD, "") or _deployment(annotations),
+            workload=printable(annotations.get(names.OWN_WORKLOAD, "") or _deployment(annotations)),
         )
 
     def _queue(self, stated: str, labels: Mapping[str, str]) -> tuple[str, str]:

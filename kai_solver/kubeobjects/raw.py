@@ -7,13 +7,16 @@ from functools import lru_cache
 
 import orjson
 
-from kai_solver.errors import InputError, shown
+from kai_solver.errors import InputError, printable, shown
 from kai_solver.units import parse_duration_s, parse_quantity
 
 _FIRST_S, _LAST_S = -62_135_596_800.0, 253_402_300_799.0
 """The years 1 to 9999, beyond which there is no RFC 3339."""
 
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+
+
+_LINES = ("annotations", "data")
 
 
 class Raw:
@@ -79,24 +82,28 @@ class Raw:
         if not isinstance(value, dict):
             raise wrong_type(here, "an object")
         for name, element in value.items():
-            yield str(name), Raw(element, str(name), here)
+            yield printable(str(name)), Raw(element, str(name), here)
 
     def strings(self, path: str) -> dict[str, str]:
-        """An object of strings, such as labels."""
-        return {name: value.text() for name, value in self.fields(path)}
+        """An object of strings, such as labels. Values of annotations and data stay as they are: they may be JSON."""
+        lines = path.endswith(_LINES)
+        return {name: value.text(lines=lines) for name, value in self.fields(path)}
 
-    def text(self, path: str = "", default: str = "") -> str:
-        """A string; a number is none, as in Kubernetes (YAML wants it quoted)."""
+    def text(self, path: str = "", default: str = "", *, lines: bool = False) -> str:
+        """A string; a number is none, as in Kubernetes (YAML wants it quoted).
+
+        It is one line that can be printed (`printable`), except where it may have ``lines``.
+        """
         value = self._at(path)
         if value is None:
             return default
         if not isinstance(value, str):
             raise wrong_type(self.get(path), "a string", cure="Quote it, or correct its type")
-        return value
+        return value if lines else printable(value)
 
-    def required(self, path: str) -> str:
-        """A string that must be there and not be empty."""
-        value = self.text(path)
+    def required(self, path: str, *, lines: bool = False) -> str:
+        """A string that must be there and not be empty; as `text`."""
+        value = self.text(path, lines=lines)
         if not value:
             raise InputError("is missing", field=self.get(path).path, cure="Add it, or check the indentation")
         return value
