@@ -12,8 +12,8 @@ from kai_solver.cli.app import app
 from kai_solver.controller.logs import _one_line
 from kai_solver.errors import InputError, printable
 
-EVIL = "evil\n[bold red]Binds  1 pod\x1b[31m\r\u202egnp\u2028other/innocent\x00"
-ESCAPED = r"evil\n[bold red]Binds  1 pod\x1b[31m\r\u202egnp\u2028other/innocent\x00"
+EVIL = "evil\n[bold red]Forged  1 pod\x1b[31m\r\u202egnp\u2028other/innocent\x00"
+ESCAPED = r"evil\n[bold red]Forged  1 pod\x1b[31m\r\u202egnp\u2028other/innocent\x00"
 
 
 def kubernetes() -> dict[str, object]:
@@ -93,7 +93,7 @@ def test_no_command_prints_a_line_of_a_name(form: Callable[[], object], command:
     result = CliRunner().invoke(app, [command[0], str(path), *command[1:]], env={"COLUMNS": "200"})
     assert "internal error" not in result.output
     for line in result.output.split("\n"):
-        assert not re.match(r"\s*(\[bold red\]|Binds  1 pod|other/innocent)", line)
+        assert not re.match(r"\s*(\[bold red\]|Forged  1 pod|other/innocent)", line)
         assert line.isprintable()
 
 
