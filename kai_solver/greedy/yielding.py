@@ -69,8 +69,8 @@ def _may_take(course: Course, disruption: Disruption, who: Aggressor, bind: Admi
     victim, tree, policy = problem.gangs[bind.chunk.gang], problem.queues, problem.policy
     if not victim.gang.preemptible or victim.index == who.gang.index:
         return False
-    if any(problem.pods[pod].nominated_node for pod in bind.chunk.pods):
-        return False  # Others left, or it moved, for the place that it was promised.
+    if disruption.rung is not Rung.PREEMPT and any(problem.pods[pod].nominated_node for pod in bind.chunk.pods):
+        return False  # Others left, or it moved, for the place that it was promised: they would change it to and fro.
     if disruption.rung is Rung.CONSOLIDATION:
         return True
     if was_counted(course.outcome, victim.queue):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from kai_solver.claims import carried
 from kai_solver.conformance.rounds import is_short
-from kai_solver.domain import Gang, Plan, Pod, PodStatus, Snapshot
+from kai_solver.domain import Eviction, Gang, Plan, Pod, PodStatus, Snapshot
 
 CYCLES = 14
 
@@ -88,7 +88,9 @@ class Cluster:
             return after if gang.stale_since_s is not None else replace(after, stale_since_s=before.now_s)
 
         after = replace(before, now_s=before.now_s + self.course.step_s, gangs=tuple(map(next_gang, before.gangs)))
-        self.snapshot = carried(after, plan)
+        # Claims are given back once their pods are gone, not when these are told to leave.
+        ended = tuple(Eviction(pod, "", "", "reclaim") for pod in sorted(gone))
+        self.snapshot = carried(after, replace(plan, moves=(), evictions=ended))
 
     def join(self, gangs: Sequence[Gang]) -> None:
         """News: ``gangs`` come to wait."""
