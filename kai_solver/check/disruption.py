@@ -37,6 +37,8 @@ def _fault(scene: Scene, book: TollBook, entry: Move | Eviction) -> str | None:
     verb = "moved" if isinstance(entry, Move) else "evicted"
     if isinstance(entry, Move) and not scene.gangs[entry.gang].preemptible:
         return f"moved, but its gang {entry.gang} is not preemptible"
+    if isinstance(entry, Move) and not scene.pods[entry.pod].is_replaced:
+        return "moved, but no controller would make it again"
     if not entry.helps:
         return f"{verb}, but helps nobody"
     for helped in entry.helps:

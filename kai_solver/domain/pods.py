@@ -136,6 +136,8 @@ class Pod:
         Keys of its resource claims. What they come to is in the other fields once ``claims.lower`` has been there.
     ready
         Healthy, for disruption budgets; says something only where it runs.
+    is_replaced
+        A controller makes another pod in its place when it is evicted. Only such pods are moved: others would be gone.
     claims_gpus
         Some of its claims have GPUs or slices of them, whoever pays. Known once ``claims.lower`` has been there.
     """
@@ -161,6 +163,7 @@ class Pod:
     ready: bool = True
     wished: tuple[int, ...] = ()
     claims_gpus: bool = False
+    is_replaced: bool = True
     key: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -287,7 +287,7 @@ class Evictor(Placer):
         if self.may_move and self.rung is not Rung.CONSOLIDATION:
             hopeless: set[tuple[int, ...]] = set()
             for unit in order:
-                if pool.has_left(unit):
+                if pool.has_left(unit) and pool.may_move[unit]:
                     self._move_unless_hopeless(unit, hopeless)
         return self.rung is not Rung.CONSOLIDATION or not any(pool.has_left(u) for u in order)
 

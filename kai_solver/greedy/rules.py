@@ -153,7 +153,7 @@ class Eligibility:
 
     def _consolidation(self, who: Aggressor) -> BoolArray:
         own = who.gang.index if who.gang.index in self.pool.of_gang else -1
-        return self._kept(("move", own), lambda: np.not_equal(self.pool.gang_of, own))
+        return self._kept(("move", own), lambda: np.not_equal(self.pool.gang_of, own) & self.pool.may_move)
 
     def _preempt(self, who: Aggressor) -> BoolArray:
         gang = who.gang.gang

@@ -38,6 +38,7 @@ class VictimPool:
 
     ``cost``, ``move_cost``: by unit, of its eviction and of its move.
     ``gang_of``, ``queue_of``: (U,) gang and leaf queue by unit.
+    ``may_move``: (U,) True where every pod is made again by its controller.
     ``is_elastic``: (U,) True where its gang has other units. ``shares``: by unit, whether it shares devices.
     ``rank``: by unit, its place in the policy's victim order, 0 first to leave.
     ``pinned``: gangs for whom others were disturbed in this cycle; their core stays, or that was for nothing.
@@ -76,6 +77,9 @@ class VictimPool:
         self._is_core: BoolArray = np.array([u.is_core for u in self.units], dtype=np.bool_)
         self.shares = [any(state.problem.pods[pod].gpu.is_shared for pod in u.pods) for u in self.units]
         self._first_pod: IntArray = np.array(self._first, dtype=np.int64)
+        self.may_move: BoolArray = np.array(
+            [all(state.problem.pods[pod].is_replaced for pod in u.pods) for u in self.units], dtype=np.bool_
+        )
         self.is_elastic: BoolArray = np.array([len(self.of_gang[u.gang]) > 1 for u in self.units], dtype=np.bool_)
 
     def seat(self, unit: int) -> None:

@@ -95,6 +95,7 @@ class PodReader:
                 zones=shares(doc.zones) if status.holds_resources else (),
                 claims=self.claims.keys(doc.claims, doc.claim_templates, home, name),
                 ready=doc.ready,
+                is_replaced=doc.replaced,
             )
 
     def _status(self, doc: PodDoc, status: PodStatus) -> PodStatus:

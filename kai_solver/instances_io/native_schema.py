@@ -306,6 +306,8 @@ class PodDoc(Strict):
     """Names of claim templates: each replica gets a claim of its own of each."""
     ready: bool = True
     """Where it runs: healthy, for disruption budgets."""
+    replaced: bool = True
+    """A controller makes another pod in its place when it is evicted; else it is never moved."""
 
 
 class BudgetDoc(Strict):

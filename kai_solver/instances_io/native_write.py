@@ -217,6 +217,8 @@ def _pod(pod: Pod, schema: ResourceSchema, namespace: str = "default") -> dict[s
         document["status"] = pod.status.value
     if not pod.ready:
         document["ready"] = False
+    if not pod.is_replaced:
+        document["replaced"] = False
     if pod.order != (0, 0.0, pod.name):
         document["order"] = list(pod.order)
     return (

@@ -65,9 +65,20 @@ def pod_object(pod: Pod, gang: Gang | None, snapshot: Snapshot, settings: KubeSe
         "labels": labels,
         "annotations": annotations,
     }
+    if pod.is_replaced:
+        metadata["ownerReferences"] = [_controller(pod, gang)]
     if pod.status in _LEAVING:
         metadata["deletionTimestamp"] = format_time(_deleted_s(pod, snapshot, settings))
     return {"metadata": metadata, "spec": _spec(pod, gang, snapshot, settings), "status": _status(pod)}
+
+
+def _controller(pod: Pod, gang: Gang | None) -> Written:
+    """What makes the pod again: it is not in a snapshot, so the PodGroup stands for it, or a set of its own."""
+    if gang is None:
+        of = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": pod.name, "uid": f"set-{pod.order[2]}"}
+    else:
+        of = {"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "name": gang.name, "uid": gang.uid}
+    return of | {"controller": True}
 
 
 def binding_object(pod: Pod) -> Written | None:

@@ -59,6 +59,7 @@ class RawPod:
     wished: tuple[int, ...] = ()
     strays: tuple[str, ...] = ()
     unproven: bool = False
+    is_replaced: bool = False
     key: str = field(init=False, repr=False, compare=False)
     """``namespace/name``."""
 
@@ -90,6 +91,7 @@ class RawPod:
             claims=self.claims,
             ready=self.ready,
             wished=self.wished,
+            is_replaced=self.is_replaced,
         )
 
 
@@ -103,6 +105,12 @@ def without_claims(raw: Raw) -> Raw:
     metadata = {name: part.value for name, part in raw.fields("metadata")}
     value = {name: part.value for name, part in raw.fields()}
     return Raw({**value, "metadata": {**metadata, "annotations": kept}})
+
+
+def _has_controller(raw: Raw) -> bool:
+    """Whether something makes the pod again when it is evicted; a node does not, whose static pods it owns."""
+    owners = raw.items("metadata.ownerReferences")
+    return any(owner.get("controller").value is True and owner.text("kind") != "Node" for owner in owners)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +186,7 @@ class PodReader:
             wished=self._wished(gpu, status, annotations, uid),
             strays=strays(annotations, "Pod"),
             unproven=unproven,
+            is_replaced=_has_controller(raw),
         )
 
     def _constraints(

@@ -131,7 +131,7 @@ class Joiner:
         *,
         may_move: bool,
     ) -> Mover:
-        key = (unit, unit in reclaimable, unit in preemptable, may_move)
+        key = (unit, unit in reclaimable, unit in preemptable, may_move and bool(pool.may_move[unit]))
         found = self._fixed_movers.get(key)
         if found is not None:
             return found
