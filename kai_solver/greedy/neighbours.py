@@ -1,14 +1,74 @@
-"""Who is beside whom when a cycle begins, as far as rules and wishes between pods go."""
+"""Who is beside whom while a plan is made, as far as rules and wishes between pods go."""
 
 from kai_solver.domain import PodStatus
 from kai_solver.predicates import PodAffinityIndex
 from kai_solver.reduction import Problem
 
 
-def neighbours(problem: Problem, *, leaving: bool) -> PodAffinityIndex | None:
-    """State of rules and wishes between pods; None where no pod has any. ``leaving``: count those that leave too."""
-    if not any(shape.constraints.speaks_of_pods for shape in problem.shapes.shapes):
-        return None
+class Neighbours:
+    """Three views of rules and wishes between pods, kept up to date.
+
+    Attributes
+    ----------
+    affinity
+        When the plan has been carried out; None where no pod has any rule or wish.
+    present
+        Now, those that are leaving among them, and all that come; None as ``affinity``.
+    certain
+        Those that run and stay, or start now: what a pod that starts now may rely on. None where no pod requires others.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        shapes = problem.shapes.shapes
+        speaks = any(shape.constraints.speaks_of_pods for shape in shapes)
+        requires = any(shape.constraints.affinity for shape in shapes)
+        self.affinity = _there(problem, leaving=False) if speaks else None
+        self.present = _there(problem, leaving=True) if speaks else None
+        self.certain = _there(problem, leaving=False) if requires else None
+
+    def may_start(self, pod: int, node: int) -> bool:
+        """Whether ``pod`` may start on ``node`` now: what it forbids has left, and what it requires is there."""
+        one = self._problem.pods[pod]
+        if self.present is not None and not self.present.clear(one)[node]:
+            return False
+        return self.certain is None or not one.constraints.affinity or self.certain.is_near(one, node)
+
+    def come(self, pod: int, node: int, *, now: bool) -> None:
+        """``pod`` gets a place on ``node``."""
+        one = self._problem.pods[pod]
+        if self.affinity is not None:
+            self.affinity.place(one, node, new=True)
+        if self.present is not None:
+            self.present.place(one, node)
+        if self.certain is not None and now:
+            self.certain.place(one, node)
+
+    def do_not_come(self, pod: int, node: int, *, now: bool) -> None:
+        """Undo ``come``."""
+        one = self._problem.pods[pod]
+        if self.affinity is not None:
+            self.affinity.remove(one, node)
+        if self.present is not None:
+            self.present.remove(one, node)
+        if self.certain is not None and now:
+            self.certain.remove(one, node)
+
+    def leave(self, pod: int) -> None:
+        """``pod``, which runs, is to leave."""
+        for index in (self.affinity, self.certain):
+            if index is not None:
+                index.remove(self._problem.pods[pod], self._problem.pod_node[pod])
+
+    def stay(self, pod: int) -> None:
+        """Undo ``leave``."""
+        for index in (self.affinity, self.certain):
+            if index is not None:
+                index.place(self._problem.pods[pod], self._problem.pod_node[pod])
+
+
+def _there(problem: Problem, *, leaving: bool) -> PodAffinityIndex:
+    """Pods that run. ``leaving``: count those that leave, too."""
     index = PodAffinityIndex(problem.nodes, problem.predicates)
     for number, pod in enumerate(problem.pods):
         stays = leaving or pod.status is not PodStatus.RELEASING

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kai_solver.errors import InternalError
 from kai_solver.fairness import QueueOrder
 from kai_solver.greedy.devices import best_ones, choose_devices
-from kai_solver.greedy.neighbours import neighbours
+from kai_solver.greedy.neighbours import Neighbours
 from kai_solver.greedy.overload import Overload
 from kai_solver.greedy.spacing import Crowds, admitting, is_kept
 from kai_solver.greedy.spares import SpareLedger
@@ -84,8 +84,8 @@ class State:
         self.order = QueueOrder(problem.queues, problem.share, problem.allocatable, problem.total)
         self.touched: list[int] = []
         self.journal: list[tuple[str, int, Place | None]] = []
-        self.affinity = neighbours(problem, leaving=False)
-        self.present = neighbours(problem, leaving=True)
+        self.beside = Neighbours(problem)
+        self.affinity, self.present = self.beside.affinity, self.beside.present
         self.has_rows = any(needs_row(shape.gpu) for shape in problem.shapes.shapes)
         self.strangers = StrangerLedger(problem)
         self.has_pod_rules = any(shape.relates_to_pods for shape in problem.shapes.shapes)
@@ -106,11 +106,11 @@ class State:
     ) -> Place:
         """Give ``pod`` a place on ``node``; the caller knows that it fits. What is ``wanted`` is taken if free.
 
-        It waits, also where it asks to start ``now``, for who leaves and may not be beside it, or a promised row.
+        It waits, also where it asks to start ``now``, for who leaves and may not be beside it, a promised row, or pods
+        that it requires beside it and that come later.
         """
         problem, shape = self.problem, self.problem.pod_shape[pod]
-        if now and self.present is not None:
-            now = bool(self.present.clear(problem.pods[pod])[node])
+        now = now and self.beside.may_start(pod, node)
         gpu = problem.shapes.shapes[shape].gpu
         now = now and not (gpu.devices and self.strangers.has_row(node))
         parts = gpu.parts_on(problem.nodes[node].gpu_memory_mib) if gpu.devices else 0
@@ -263,20 +263,14 @@ class State:
         self.places[pod] = place
         self.is_out[pod] = False
         self._join(pod, place.charge)
-        if self.affinity is not None:
-            self.affinity.place(self.problem.pods[pod], place.node, new=True)
-        if self.present is not None:
-            self.present.place(self.problem.pods[pod], place.node)
+        self.beside.come(pod, place.node, now=place.now)
 
     def _apply_lift(self, pod: int, place: Place) -> None:
         self._shift_placed(pod, place, +1)
         del self.places[pod]
         self.is_out[pod] = self.is_gone[pod]
         self._leave(pod, place.charge)
-        if self.affinity is not None:
-            self.affinity.remove(self.problem.pods[pod], place.node)
-        if self.present is not None:
-            self.present.remove(self.problem.pods[pod], place.node)
+        self.beside.do_not_come(pod, place.node, now=place.now)
 
     def _shift_placed(self, pod: int, place: Place, sign: int) -> None:
         """Give back (+1) or take (-1) what a pod with ``place`` holds of its node."""
@@ -302,16 +296,14 @@ class State:
         self._shift_running(pod, +1)
         self.gone.add(pod)
         self.is_gone[pod] = self.is_out[pod] = True
-        if self.affinity is not None:
-            self.affinity.remove(self.problem.pods[pod], self.problem.pod_node[pod])
+        self.beside.leave(pod)
 
     def _apply_restore(self, pod: int) -> None:
         self._join(pod, self.problem.charges[pod])
         self._shift_running(pod, -1)
         self.gone.discard(pod)
         self.is_gone[pod] = self.is_out[pod] = False
-        if self.affinity is not None:
-            self.affinity.place(self.problem.pods[pod], self.problem.pod_node[pod])
+        self.beside.stay(pod)
 
     def _shift_running(self, pod: int, sign: int) -> None:
         problem = self.problem

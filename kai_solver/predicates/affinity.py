@@ -191,6 +191,10 @@ class PodAffinityIndex:
             mask &= ~refused
         return mask
 
+    def is_near(self, pod: Pod, node: int) -> bool:
+        """Whether the domains of ``node`` hold the pods that ``pod`` requires beside it."""
+        return bool(self._near(pod)[node])
+
     def clear(self, pod: Pod) -> BoolArray:
         """(N,) True where nobody placed so far keeps ``pod`` off, by anti-affinity (either way) or host ports."""
         mask = np.ones(len(self.nodes), dtype=np.bool_)
