@@ -15,7 +15,7 @@ class Neighbours:
     present
         Now, those that are leaving among them, and all that come; None as ``affinity``.
     certain
-        Those that run and stay, or start now: what a pod that starts now may rely on. None where no pod requires others.
+        Those that run and stay, or start now: what pods that start may rely on. None where no pod requires others.
     """
 
     def __init__(self, problem: Problem) -> None:

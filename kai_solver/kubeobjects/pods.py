@@ -107,6 +107,12 @@ def without_claims(raw: Raw) -> Raw:
     return Raw({**value, "metadata": {**metadata, "annotations": kept}})
 
 
+def _nominated(raw: Raw, node: str) -> str:
+    """The node that the pod was promised; none once it is there, though the API server may keep the field."""
+    nominated = raw.text("status.nominatedNodeName")
+    return "" if nominated == node else nominated
+
+
 def _has_controller(raw: Raw) -> bool:
     """Whether something makes the pod again when it is evicted; a node does not, whose static pods it owns."""
     owners = raw.items("metadata.ownerReferences")
@@ -174,7 +180,7 @@ class PodReader:
             constraints=constraints,
             gpu_groups=share.groups,
             devices=self._devices(node, share.groups, annotations),
-            nominated_node=raw.text("status.nominatedNodeName"),
+            nominated_node=_nominated(raw, node),
             order=(_rank(labels), raw.time_s("metadata.creationTimestamp") or 0.0, uid),
             guaranteed=self.has_zones and is_guaranteed(raw, self.settings.policy.gpu_resources),
             containers=read_containers(raw.get("spec"), self.settings.policy.gpu_resources)
@@ -222,8 +228,8 @@ class PodReader:
             status=status,
             ready=_ready(raw, status),
             wished=self._wished(pod.gpu, status, pod.annotations, pod.uid),
-            node=_node(raw, status, None),
-            nominated_node=raw.text("status.nominatedNodeName"),
+            node=(node := _node(raw, status, None)),
+            nominated_node=_nominated(raw, node),
             zones=self._zones(pod.key, status, pod.annotations, None, pod.uid),
         )
 

@@ -104,6 +104,19 @@ def test_a_rung_has_a_tenth_of_the_time_left_to_serve_somebody() -> None:
     assert not pace.is_over()
 
 
+def test_without_a_solver_no_rung_gives_way_before_half_of_the_budget() -> None:
+    """Else the clock would decide what a cycle does that has time to spare."""
+    watch = Watch()
+    pace = a_pace(watch, "greedy-only")
+    pace.start(4, may_yield=True)
+    for _ in range(IN_VAIN):
+        pace.had_turn(served=False)
+    watch.now_s = 4.9
+    assert not pace.is_fruitless()
+    watch.now_s = 5.0
+    assert pace.is_fruitless()
+
+
 @pytest.mark.parametrize(
     ("model", "asks_nobody", "rung_may"),
     [("default", False, True), ("default", True, False), ("deterministic", True, True)],

@@ -278,3 +278,27 @@ def test_a_manifest_without_a_scheduler_is_ours_and_that_is_said(build: Any) -> 
     found = build.read(build.pod("p", {"spec": {"schedulerName": None}}))
     assert len(found.gangs) == 1
     assert any("ns/p" in text and "schedulerName" in text for text in build.texts(found))
+
+
+@pytest.mark.parametrize(
+    ("owners", "expected"),
+    [
+        ([], False),
+        ([{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": True}], True),
+        ([{"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "c"}], False),
+        ([{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "n", "controller": True}], False),
+    ],
+)
+def test_only_a_controller_makes_a_pod_again(build: Any, owners: list[dict[str, Any]], expected: bool) -> None:
+    pod = build.one_pod(
+        build.pod("p", {"metadata": {"ownerReferences": owners}}, node="n"), build.pod_group(), build.queue()
+    )
+    assert pod.is_replaced is expected
+
+
+def test_a_pod_that_is_where_it_was_promised_a_place_is_promised_none(build: Any) -> None:
+    """Some API servers keep the field once the pod is bound; when it leaves, it does not hold its own place."""
+    nominated = {"status": {"nominatedNodeName": "n"}}
+    for node, expected in (("n", ""), ("n2", "n"), ("", "n")):
+        pod = build.one_pod(build.pod("p", nominated, node=node), build.node("n"), build.node("n2"), build.queue())
+        assert pod.nominated_node == expected

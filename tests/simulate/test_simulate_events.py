@@ -1,13 +1,15 @@
 """Every kind of event alone, by hand: what happens when, and what it costs."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kai_solver.domain import Bind, Device, Eviction, Move, Plan, Snapshot
 from kai_solver.errors import InternalError
-from kai_solver.simulate import Result, Scenario, replay, summarize
+from kai_solver.simulate import Result, Scenario, load_scenario, replay, summarize
+from kai_solver.simulate.jobs import State
 
 Make = Callable[..., Scenario]
 Run = Callable[..., Result]
@@ -160,3 +162,16 @@ def test_progress_is_told(make: Make, run: Run, job: JobOf) -> None:
     told: list[Any] = []
     run(make(job()), progress=told.append)
     assert (told[0].policy, told[0].running, told[0].done) == ("greedy-only", 1, 0)
+
+
+def test_one_move_settles_a_scenario_that_moved_for_ever(run: Run) -> None:
+    """The moved job goes where it was promised, though another domain is tighter."""
+    scenario = load_scenario(Path("instances/scenarios/one-move.yaml"))
+    assert sum(job.moves for job in run(scenario).jobs) <= 1
+
+
+def test_a_large_gang_starves_among_small_jobs(run: Run) -> None:
+    """Kept for the day on which a model reserves room over time: then the gang starts."""
+    scenario = load_scenario(Path("instances/scenarios/starvation.yaml"))
+    big = next(job for job in run(scenario).jobs if job.job.key.split("/")[-1].startswith("big"))
+    assert big.state is State.PENDING
