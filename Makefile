@@ -20,7 +20,7 @@ SOAK_MINUTES ?= 10
 FUZZ_MINUTES ?= 10
 PLANE := tests/cluster/plane
 
-.PHONY: help env run test test-cluster soak fuzz tools test-fast lint bench bench-scale bench-links bench-cluster bench-steady conformance docs docs-check manifests lock clean
+.PHONY: help env run test test-cluster soak fuzz tools test-fast lint bench bench-scale bench-links bench-cluster bench-steady bench-http conformance docs docs-check manifests lock clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -85,6 +85,9 @@ bench-cluster: $(STAMP) ## Measure the controller on a real control plane, 500 n
 
 bench-steady: $(STAMP) ## Measure its CPU and memory with 2,000 nodes and 16,000 running pods when nothing changes (about 8 minutes)
 	$(BIN)/python -m tests.cluster.plane.bench --only steady
+
+bench-http: $(STAMP) ## Load the controller's ports with 1,000 slow and 200 large connections, and time honest callers (2 minutes)
+	$(BIN)/python -m tests.controller.load
 
 conformance: $(STAMP) ## Run the behaviour cases, our own and KAI's
 	$(BIN)/kai-solver conformance instances/behaviour

@@ -77,8 +77,8 @@ def _run(settings: "ControllerSettings", embedded: bool, seconds: float | None) 
     from kai_solver.cli.interrupt import end_for_sure, stop_when_told
     from kai_solver.controller.app import Controller
     from kai_solver.controller.logs import configure_logs
+    from kai_solver.controller.process import give_memory_back, open_more_files
     from kai_solver.controller.rival import Rival
-    from kai_solver.controller.serving.limits import open_more_files
 
     if embedded:
         from kai_solver.cli.embedded import run_embedded
@@ -88,6 +88,7 @@ def _run(settings: "ControllerSettings", embedded: bool, seconds: float | None) 
 
     configure_logs(settings)
     gc.set_threshold(*_COLLECTED_AFTER)
+    give_memory_back()
     open_more_files()
     api = connect(settings.kubeconfig, settings.context, connections=2 * settings.workers.writes + 32)
     if not settings.dry_run:

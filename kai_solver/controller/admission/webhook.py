@@ -21,7 +21,7 @@ from kai_solver.controller.admission.queues import deletion_verdict, queue_verdi
 from kai_solver.controller.admission.review import Asked, Decision, answered
 from kai_solver.controller.admission.topologies import topology_verdict
 from kai_solver.controller.admission.verdict import FINE, Verdict, warn
-from kai_solver.controller.serving import Answer, Server
+from kai_solver.controller.serving import PostRoute, Server
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.errors import InputError, KaiSolverError
 from kai_solver.kubeobjects import KubeSettings
@@ -216,7 +216,7 @@ class Webhook:
                 continue
             self._stop.wait(LOOK_S)
 
-    def _route(self, decide: Callable[[Asked], Decision]) -> Callable[[bytes], Answer]:
+    def _route(self, decide: Callable[[Asked], Decision]) -> PostRoute:
         """Answers reviews and counts them; a fault of ours is a 500, upon which the API server goes on without us."""
 
         def counted(asked: Asked) -> Decision:

@@ -26,7 +26,7 @@ class Answer:
 Route = Callable[[Mapping[str, str]], Answer]
 """Given the parameters of the address, the last of each name."""
 
-PostRoute = Callable[[bytes], Answer]
+PostRoute = Callable[[bytes | bytearray], Answer]
 
 Guard = Callable[[str, str], Answer | None]
 """Given the path and the header ``Authorization``: a refusal, or None where the caller may go on."""

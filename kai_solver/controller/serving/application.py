@@ -76,18 +76,26 @@ class Application:
                 return _response(request, problem, closes=True)
             connection = _connection(request)
             connection.enter(Stage.BODY)
-            try:
-                async for part in request.stream():
-                    connection.parts.append(part)
-            except ClientDisconnect:
-                return Response(status_code=400)  # to nobody
-            connection.enter(Stage.QUEUE)
-            if connection.held <= self._limits.large_bytes:
-                return await self._worked(request, lambda: route(b"".join(connection.parts)))
+            if int(request.headers["content-length"]) <= self._limits.large_bytes:
+                return await self._read(request, route, self._limits.body_s)
+            connection.flow.pause_reading()
             async with self._large:
-                return await self._worked(request, lambda: route(b"".join(connection.parts)))
+                return await self._read(request, route, self._limits.large_s)
 
         return answer
+
+    async def _read(self, request: Request, route: PostRoute, limit_s: float) -> Response:
+        """The answer to a request when its body is whole; to nobody where that does not come to be."""
+        connection = _connection(request)
+        try:
+            async with asyncio.timeout(limit_s):
+                async for part in request.stream():
+                    connection.body += part
+        except TimeoutError:
+            connection.drop(Stage.BODY.value)
+        except ClientDisconnect:
+            pass
+        return await self._worked(request, lambda: route(connection.body))
 
     def _unreadable(self, request: Request) -> Answer | None:
         """What is wrong with a body before it is read."""
@@ -103,7 +111,7 @@ class Application:
         connection = _connection(request)
         connection.enter(Stage.QUEUE)
         async with self._threads:
-            if connection.is_dropped:
+            if connection.transport.is_closing():
                 return Response(status_code=503)  # to nobody
             connection.enter(Stage.WORK)
             try:

@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 FEW_FILES = 8
 """A listener takes at most one of so many files that the process may open: connections to the API server are some."""
 
-MANY_FILES = 65_536
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -17,7 +15,7 @@ class Limits:
     ----------
     connections
         Open at one time, counted from the accept on. An open TLS connection costs 32 KiB, a plain one 5 KiB
-        (22 November 2026, with `listener.TLS_BUFFER`).
+        (22 November 2026, with `listener.TLS_BUFFER_KIB`).
     grace_s
         For so long a connection is kept though others wait for its place.
     waiting_bytes
@@ -25,8 +23,9 @@ class Limits:
         is dropped whose bytes times seconds are the most: what is large or slow never keeps out what is neither.
     head_bytes, body_bytes
         Of one request. An admission review has an object before and after its change; neither can be over 3 MiB.
-    large_bytes
-        Bodies over this are handled one at a time.
+    large_bytes, large_s
+        Bodies over this are read and handled one at a time, and have so long for it: the others are not read
+        meanwhile, and cost neither memory nor CPU time.
     head_s
         From the accept, or the first byte of a further request, to the end of the head; a TLS handshake included.
     body_s
@@ -41,10 +40,11 @@ class Limits:
 
     connections: int = 1536
     grace_s: float = 0.5
-    waiting_bytes: int = 16 << 20
+    waiting_bytes: int = 12 << 20
     head_bytes: int = 16 << 10
     body_bytes: int = 8 << 20
     large_bytes: int = 256 << 10
+    large_s: float = 1.0
     head_s: float = 5.0
     body_s: float = 10.0
     answer_s: float = 60.0
@@ -56,11 +56,3 @@ class Limits:
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         most = files // FEW_FILES if files != resource.RLIM_INFINITY else self.connections
         return replace(self, connections=min(self.connections, max(8, most)))
-
-
-def open_more_files() -> None:
-    """Raise the limit of open files as far as the process may, as Go programs do, and as far as can be of use."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MANY_FILES if hard == resource.RLIM_INFINITY else min(hard, MANY_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -12,6 +12,7 @@ import socket
 import ssl
 import time
 from asyncio import sslproto
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -24,9 +25,12 @@ from kai_solver.controller.serving.limits import Limits
 
 _LOG = structlog.get_logger(__name__)
 
-TLS_BUFFER = 8 << 10
-"""Bytes that asyncio keeps for reading on each TLS connection, in place of its 256 KiB: 1,000 connections would cost
-280 MiB, and cost 32 MiB with this (22 November 2026)."""
+TLS_BUFFER_KIB = 8
+"""What asyncio keeps for reading on each TLS connection, in place of its 256 KiB: 1,000 connections would cost 280 MiB,
+and cost 32 MiB with this (22 November 2026)."""
+
+TLS_WAITING_KIB = 16
+"""What it reads ahead of us on a TLS connection, or keeps for a client that does not read; not 256 and 512 KiB."""
 
 LOOK_S = 0.25
 """How often deadlines are looked at."""
@@ -34,10 +38,14 @@ LOOK_S = 0.25
 _PAUSE_S = 0.01
 """Between looks for room while there is none."""
 
+HANDSHAKES = 16
+"""That begin in one pass of the event loop: each costs 1 ms of CPU time, and those under way go on in between."""
+
 _FAREWELL_S = 1.0
 """How long a client may take to end its side of a TLS connection."""
 
-sslproto.SSLProtocol.max_size = TLS_BUFFER
+# There is no parameter for it; nothing else in this process speaks TLS by asyncio.
+sslproto.SSLProtocol.max_size = TLS_BUFFER_KIB << 10
 
 
 class Stage(enum.Enum):
@@ -65,8 +73,8 @@ class Connection(H11Protocol):
         self.since_s = listener.clock()
         self.held = 0
         """Bytes received of requests that are not answered."""
-        self.parts: list[bytes] = []
-        """The body so far."""
+        self.body = bytearray()
+        """Of its request, so far."""
         self.opening: asyncio.Task[None] | None = None
         """Shakes hands; None once that is done."""
         self.is_dropped = False
@@ -76,6 +84,13 @@ class Connection(H11Protocol):
         if (stage is Stage.WORK) != (self.stage is Stage.WORK):
             self._listener.held += self.held if self.stage is Stage.WORK else -self.held
         self.stage, self.since_s = stage, self._listener.clock()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """It is open, and its handshake done."""
+        super().connection_made(transport)
+        if transport.get_extra_info("sslcontext") is not None:
+            transport.set_write_buffer_limits(TLS_WAITING_KIB << 10)
+            transport.set_read_buffer_limits(TLS_WAITING_KIB << 10)  # type: ignore[attr-defined] # of TLS ones alone
 
     def data_received(self, data: bytes) -> None:
         """Count what comes, and who must go for it."""
@@ -105,7 +120,13 @@ class Connection(H11Protocol):
         if self.stage is not Stage.WORK:
             self._listener.held -= self.held
         self.held = 0
-        self.parts.clear()
+        self.body = bytearray()
+
+    def drop(self, reason: str) -> None:
+        """End it at once, because its client used or took too much."""
+        if not self.is_dropped:
+            self._listener.note_drop(reason)
+            self.abort()
 
     def abort(self) -> None:
         """End it at once, without another word."""
@@ -115,6 +136,11 @@ class Connection(H11Protocol):
             self.opening.cancel()
         else:
             self.transport.abort()
+
+
+def _finish(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _nothing() -> None:
@@ -150,7 +176,7 @@ class Listener:
         self.clock = clock
         self.connections: set[Connection] = set()
         self.held = 0
-        self._note_drop = note_drop
+        self.note_drop = note_drop
         self._limits = limits
         self._deadlines_s = {
             Stage.HEAD: limits.head_s,
@@ -158,6 +184,7 @@ class Listener:
             Stage.ANSWER: limits.answer_s,
             Stage.IDLE: limits.idle_s,
         }
+        self._turns: deque[asyncio.Future[None]] = deque()
         self._handshake: dict[str, Any] = {}
         if tls is not None:
             stated = {"ssl_handshake_timeout": limits.head_s, "ssl_shutdown_timeout": _FAREWELL_S}
@@ -179,6 +206,14 @@ class Listener:
             connection.opening = loop.create_task(self._open(connection, accepted))
             connection.opening.add_done_callback(partial(self._opened, connection, accepted))
 
+    async def shake_hands(self) -> None:
+        """Let handshakes begin for ever, a few at a time: a flood of new connections holds up none that is open."""
+        while True:
+            for _ in range(min(HANDSHAKES, len(self._turns))):
+                turn = self._turns.popleft()
+                _finish(turn)
+            await asyncio.sleep(0 if self._turns else _PAUSE_S)
+
     async def sweep(self) -> None:
         """Drop what is overdue, for ever."""
         while True:
@@ -191,7 +226,7 @@ class Listener:
         for connection in tuple(self.connections):
             limit_s = self._deadlines_s.get(connection.stage)
             if limit_s is not None and now_s - connection.since_s > limit_s:
-                self._drop(connection, connection.stage.value)
+                connection.drop(connection.stage.value)
 
     def hold(self, connection: Connection, size: int) -> None:
         """Count bytes of a connection; where all hold too many, those with most bytes times seconds go."""
@@ -202,7 +237,7 @@ class Listener:
         now_s = self.clock()
         while self.held > self._limits.waiting_bytes:
             found = (one for one in self.connections if one.stage is not Stage.WORK and not one.is_dropped)
-            self._drop(max(found, key=lambda one: one.held * (now_s - one.since_s + _PAUSE_S)), "bytes")
+            max(found, key=lambda one: one.held * (now_s - one.since_s + _PAUSE_S)).drop("bytes")
 
     def forget(self, connection: Connection) -> None:
         """It is closed."""
@@ -212,9 +247,26 @@ class Listener:
     async def _open(self, connection: Connection, accepted: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         try:
+            if self._handshake:
+                await self._turn(connection, accepted)
             await loop.connect_accepted_socket(lambda: connection, accepted, **self._handshake)
         except OSError as error:  # TLS faults and time-outs are some, too
             _LOG.debug("a connection ended early", error=f"{type(error).__name__}: {error}")
+
+    async def _turn(self, connection: Connection, accepted: socket.socket) -> None:
+        """Wait for the client's greeting, which costs nothing, then for a turn to answer it, which costs much."""
+        loop = asyncio.get_running_loop()
+        greeting: asyncio.Future[None] = loop.create_future()
+        loop.add_reader(accepted, _finish, greeting)
+        try:
+            await greeting
+        finally:
+            loop.remove_reader(accepted)
+        turn: asyncio.Future[None] = loop.create_future()
+        self._turns.append(turn)
+        connection.enter(Stage.QUEUE)
+        await turn
+        connection.enter(Stage.HEAD)
 
     def _opened(self, connection: Connection, accepted: socket.socket, _: asyncio.Task[None]) -> None:
         """Its handshake is over; or it was cancelled, maybe before it began."""
@@ -229,12 +281,7 @@ class Listener:
             waiting = (one for one in self.connections if one.stage in self._deadlines_s and not one.is_dropped)
             oldest = min(waiting, key=lambda one: one.since_s, default=None)
             if oldest is not None and self.clock() - oldest.since_s >= self._limits.grace_s:
-                self._drop(oldest, "full")
+                oldest.drop("full")
                 await asyncio.sleep(0)
             else:
                 await asyncio.sleep(_PAUSE_S)
-
-    def _drop(self, connection: Connection, reason: str) -> None:
-        if not connection.is_dropped:
-            self._note_drop(reason)
-            connection.abort()

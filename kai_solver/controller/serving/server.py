@@ -86,7 +86,8 @@ class Server:
 
     async def _serve(self) -> None:
         """uvicorn looks after connections and its own end; it is given no socket, for we accept ourselves."""
-        own = [asyncio.create_task(self.listener.accept(self._socket)), asyncio.create_task(self.listener.sweep())]
+        parts = (self.listener.accept(self._socket), self.listener.shake_hands(), self.listener.sweep())
+        own = [asyncio.create_task(part) for part in parts]
         try:
             await self._uvicorn.serve(sockets=[])
         finally:

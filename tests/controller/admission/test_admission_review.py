@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kai_solver.controller.admission.review import Asked, Decision, answered
+from kai_solver.controller.admission.review import MOST_VALUES, Asked, Decision, answered
 from kai_solver.controller.admission.verdict import Verdict, refuse, warn
 from kai_solver.errors import InputError
 
@@ -31,6 +31,14 @@ def response(decision: Decision, **request: Any) -> dict[str, Any]:
     assert (found["apiVersion"], found["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
     assert isinstance(found["response"], dict)
     return found["response"]
+
+
+@pytest.mark.parametrize("values", ['{"a":1}', "[]", "0"])
+def test_more_values_than_any_object_has_are_not_read(values: str) -> None:
+    many = json.dumps(review(object={"spec": {"x": "@"}})).replace('"@"', f"[{','.join([values] * MOST_VALUES)}]")
+    answer = answered(many.encode(), lambda _: Decision())
+    assert answer.status == 400
+    assert b"more than 400000 values" in answer.body
 
 
 def test_what_is_asked_has_its_name_and_namespace() -> None:

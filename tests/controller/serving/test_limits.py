@@ -1,6 +1,7 @@
 """Clients that are slow, large or many: what they may use is limited, and others are served meanwhile."""
 
 import asyncio
+import ctypes
 import socket
 import ssl
 import threading
@@ -16,8 +17,9 @@ import uvicorn
 from structlog.testing import capture_logs
 
 from kai_solver.controller.admission.certificates import Bundle, make_bundle
+from kai_solver.controller.process import give_memory_back, open_more_files
 from kai_solver.controller.serving import Answer, Limits, Server
-from kai_solver.controller.serving.limits import FEW_FILES, open_more_files
+from kai_solver.controller.serving.limits import FEW_FILES
 from kai_solver.controller.serving.listener import Connection, Listener
 from tests.controller.replicas import until
 
@@ -141,6 +143,28 @@ def test_a_body_has_a_deadline_that_drops_of_it_do_not_move(serve: Serve) -> Non
     assert served.post() == b"1000"
 
 
+def test_a_large_body_comes_at_once_or_not_at_all(serve: Serve) -> None:
+    served = serve(Limits(large_bytes=64 * KIB, large_s=0.3))
+    for _ in range(3):
+        served.line(head(128 * KIB) + b"x")
+    assert served.post() == b"1000", "small ones are read meanwhile"
+    until(lambda: served.dropped["body"] == 3)
+    assert served.post(200 * KIB) == b"%d" % (200 * KIB)
+
+
+def test_large_bodies_that_wait_for_their_turn_are_not_read(serve: Serve) -> None:
+    served = serve(Limits(large_bytes=64 * KIB, large_s=3600.0, body_s=3600.0))
+    served.line(head(128 * KIB) + b"x")
+    until(lambda: served.listener.held > 0)
+    for _ in range(10):
+        with suppress(OSError):
+            line = served.line(head(MIB))
+            line.setblocking(False)
+            line.send(bytes(MIB))
+    assert served.post() == b"1000"
+    assert served.listener.held < 10 * 300 * KIB, "what comes with a head, and no more"
+
+
 def test_an_answer_that_is_not_read_has_a_deadline(serve: Serve) -> None:
     served = serve(Limits(answer_s=0.3))
     line = served.line()
@@ -185,7 +209,7 @@ def test_a_new_connection_waits_while_all_others_are_new(serve: Serve) -> None:
 
 
 def test_bytes_are_limited_and_large_bodies_go_first(serve: Serve) -> None:
-    served, most = serve(Limits(waiting_bytes=MIB)), 0
+    served, most = serve(Limits(waiting_bytes=MIB, large_bytes=MIB)), 0
     for _ in range(30):
         line = served.line(head(300 * KIB))
         with suppress(OSError):
@@ -332,3 +356,11 @@ def test_as_many_files_are_opened_as_may_be(monkeypatch: pytest.MonkeyPatch) -> 
     now[:] = [(70_000, 80_000)]
     open_more_files()
     assert len(now) == 1, "never lowered"
+
+
+def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Other:
+        """Without mallopt."""
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: Other())
+    give_memory_back()

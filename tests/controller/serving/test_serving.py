@@ -31,7 +31,7 @@ def server() -> Iterator[Server]:
         "/broken": broken,
         "/asked": lambda query: Answer(200, repr(sorted(query.items())).encode()),
     }
-    server = Server("127.0.0.1:0", routes, {"/echo": lambda body: Answer(200, body), "/broken": broken})
+    server = Server("127.0.0.1:0", routes, {"/echo": lambda body: Answer(200, bytes(body)), "/broken": broken})
     yield server
     server.close()
 
