@@ -109,7 +109,10 @@ class _Batch:
 
 @dataclass(slots=True)
 class Evictor:
-    """Sends pods away; safe to use from any thread."""
+    """Sends pods away; safe to use from any thread.
+
+    ``budgets_count``: whether disruption budgets of a namespace hold evictions.
+    """
 
     api: Api
     assumed: Assumed
@@ -117,6 +120,7 @@ class Evictor:
     rates: Rates = Rates()
     clock: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
+    budgets_count: Callable[[str], bool] = lambda _: True
     _open: dict[tuple[str, str], Departure] = field(default_factory=dict)
     """Evictions under way, by the pod's key and uid."""
     _refusals: dict[str, _Refusal] = field(default_factory=dict)
@@ -216,7 +220,10 @@ class Evictor:
             "deleteOptions": {"preconditions": {"uid": departure.uid}},
         }
         try:
-            self.api.create(PODS, departure.namespace, body, subresource="eviction")
+            if self.budgets_count(departure.namespace):
+                self.api.create(PODS, departure.namespace, body, subresource="eviction")
+            else:  # the Eviction API would heed them all the same
+                self.api.delete(PODS, departure.namespace, departure.name, uid=departure.uid)
         except ApiError as error:
             if not (error.is_unclear and self._is_leaving(departure)):
                 raise

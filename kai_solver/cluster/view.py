@@ -1,6 +1,6 @@
 """The cluster as a cycle sees it: what is known, with what was done and is not seen yet laid over it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from kai_solver.claims import lower
@@ -58,6 +58,8 @@ class View:
         Pods whose eviction was refused lately, given epoch seconds.
     notices
         What could not be used of what there is beside the objects that are read here.
+    budgets
+        Gives those of some PodDisruptionBudgets that hold evictions now.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class View:
         claims: Overlay | None = None,
         refused: Callable[[float], frozenset[str]] | None = None,
         notices: Callable[[], tuple[Notice, ...]] = tuple,
+        budgets: Callable[[Iterable[Object]], tuple[Object, ...]] = tuple,
     ) -> None:
         self._store = store
         self._owners = owners
@@ -78,6 +81,7 @@ class View:
         self._claims = claims
         self._refused = refused
         self._notices = notices
+        self._budgets = budgets
         self._recall = Recall()
 
     def objects(self, now_s: float) -> RawObjects:
@@ -86,6 +90,8 @@ class View:
             **{field: self._store.all(resource) for resource, field in FIELDS.items()},  # type: ignore[arg-type]
             other=self._owners(),
         )
+        budgets: tuple[Object, ...] = found.disruption_budgets  # type: ignore[assignment]
+        found = replace(found, disruption_budgets=self._budgets(budgets))
         pods: tuple[Object, ...] = found.pods  # type: ignore[assignment]
         for overlay in self._overlays:
             pods = overlay(pods, now_s)

@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from kai_solver.errors import InputError
+from kai_solver.kubeobjects.access import Access, Allowance
 from kai_solver.modelfiles.schema import seconds
 
 Seconds = Annotated[float, BeforeValidator(seconds), Field(ge=0, le=86_400)]
@@ -28,6 +29,19 @@ class Evictions(_Part):
 
     per_cycle: int = Field(default=0, ge=0, description="The most pods evicted in one cycle; 0: no limit.")
     per_queue: int = Field(default=0, ge=0, description="The most pods of one queue evicted in one cycle; 0: no limit.")
+    budgets: Literal["all", "labelled", "none"] = Field(
+        default="all",
+        description="Whose PodDisruptionBudgets hold evictions: all, those of labelled namespaces, none (as in KAI).",
+    )
+    budget_label: str = Field(
+        default="kai-solver/budgets",
+        min_length=1,
+        description="With budgets: labelled, that label; its value is 'enabled'.",
+    )
+    budget_grace: Seconds | None = Field(
+        default=300.0,
+        description="How long budgets may keep a gang from room; then those do not count for as long; empty: for ever.",
+    )
 
 
 class Leadership(_Part):
@@ -76,6 +90,43 @@ class Sharing(_Part):
     wait: Seconds = Field(default=40.0, description="How long a reservation pod may take to learn its device.")
 
 
+class SpareAccess(_Part):
+    """Who may use spare nodes."""
+
+    namespaces: tuple[str, ...] = Field(default=(), description="Namespaces, like team-a or team-*.")
+    users: tuple[str, ...] = Field(default=(), description="Users of the API server, at admission alone.")
+    groups: tuple[str, ...] = Field(default=(), description="Groups of the API server, at admission alone.")
+
+    def allowance(self) -> Allowance:
+        """The rule."""
+        return Allowance((), self.namespaces, self.users, self.groups)
+
+
+class QueueAccess(SpareAccess):
+    """Who may use some queues."""
+
+    queues: tuple[str, ...] = Field(min_length=1, description="Queues, like research or research-*.")
+
+    def allowance(self) -> Allowance:
+        """The rule."""
+        return Allowance(self.queues, self.namespaces, self.users, self.groups)
+
+
+class AccessRules(_Part):
+    """Who may use which queues, and spare nodes; what no rule is about is open to all, as in KAI."""
+
+    queues: tuple[QueueAccess, ...] = Field(
+        default=(), description="A list of {queues, namespaces, users, groups}; empty: everybody may use every queue."
+    )
+    spares: tuple[SpareAccess, ...] = Field(
+        default=(), description="A list of {namespaces, users, groups}; empty: everybody may use spare nodes."
+    )
+
+    def access(self) -> Access:
+        """The rules as the cluster is read by them."""
+        return Access(tuple(rule.allowance() for rule in self.queues), tuple(rule.allowance() for rule in self.spares))
+
+
 class Admission(_Part):
     """The admission webhook: what is refused, warned of and filled in before an object is kept."""
 
@@ -106,6 +157,14 @@ class Admission(_Part):
     )
     quota_warnings: bool = Field(
         default=False, description="Warn where the quotas of a queue's children are above its own."
+    )
+    guard: bool = Field(
+        default=False,
+        description="Refuse labels and annotations that only schedulers write, from everybody else.",
+    )
+    guard_groups: tuple[str, ...] = Field(
+        default=("system:nodes", "system:serviceaccounts:kai-scheduler"),
+        description="Groups that may write them, beside our own accounts and those of reservation pods.",
     )
     namespace_label: str = Field(
         default="kai-solver/inject",
@@ -183,6 +242,7 @@ class ControllerSettings(BaseSettings):
     leadership: Leadership = Field(default=Leadership(), description="Which of several replicas acts.")
     workers: Workers = Field(default=Workers(), description="Threads.")
     admission: Admission = Field(default=Admission(), description="The admission webhook.")
+    access: AccessRules = Field(default=AccessRules(), description="Who may use which queues, and spare nodes.")
     kubeconfig: str = Field(default="", description="File of the cluster's address; empty: the pod's own account.")
     context: str = Field(default="", description="Context in the kubeconfig; empty: the current one.")
     metrics_bind_address: str = Field(default=":8080", description="Where /metrics is served; empty: nowhere.")
@@ -278,5 +338,6 @@ def _lines(part: BaseModel, indent: str) -> Iterator[str]:
             yield f"{indent}{name}:\n"
             yield from _lines(value, indent + "  ")
         else:
-            written = yaml.safe_dump(value, default_flow_style=True, explicit_end=False).removesuffix("...\n").strip()
+            plain = part.model_dump(mode="json", include={name})[name]
+            written = yaml.safe_dump(plain, default_flow_style=True, explicit_end=False).removesuffix("...\n").strip()
             yield f"{indent}{name}: {written}\n"

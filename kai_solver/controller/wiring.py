@@ -37,11 +37,12 @@ from kai_solver.controller.quarantine import Quarantine
 from kai_solver.controller.reporting import LogReporter, MetricReporter, Reporters
 from kai_solver.controller.rival import Rival
 from kai_solver.controller.settings import ControllerSettings
+from kai_solver.controller.shields import Shields
 from kai_solver.controller.telling import Teller
 from kai_solver.controller.telling.setup import make_teller
 from kai_solver.domain import Notice
 from kai_solver.engine.progress import Fault
-from kai_solver.kubeobjects import KubeSettings
+from kai_solver.kubeobjects import KubeSettings, names
 from kai_solver.kubeobjects.owners import OWNER_KINDS
 from kai_solver.kubeobjects.trust import NO_SIGNER, Signer, Trust
 from kai_solver.metrics import Metrics
@@ -129,9 +130,10 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
     fence = functools.partial(_may_act, lease, metrics, over, settings.dry_run or not settings.leadership.enabled)
     acting, rest = FencedApi(api, fence), functools.partial(_rest, fence, over)
     before = preparing(acting, known.store, settings, fence, rest)
-    evictor = Evictor(acting, known.assumed, fence, _rates(settings), clock)
+    shields = Shields(known.store, settings.evictions)
+    evictor = Evictor(acting, known.assumed, fence, _rates(settings), clock, budgets_count=shields.count)
     keys = _keys(acting, settings, fence, clock)
-    view = _view(known, before, evictor, settings, keys.signer)
+    view = _view(known, before, evictor, settings, keys.signer, shields)
     quarantine = Quarantine(clock, tell=metrics.quarantined.set)
     note_fault = functools.partial(_note_fault, metrics)
     decider = Decider(settings.model, settings.budget, note_fault, on_slow=quarantine.slow)
@@ -145,7 +147,7 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
     )
     binder.patient = pools.patient
     teller = None if settings.dry_run else _teller(acting, known.store, settings, fence, binder, decider, view, clock)
-    for reporter in (*_reporters(known, metrics, decider, teller, clock, pool), *reporters):
+    for reporter in (shields, *_reporters(known, metrics, decider, teller, clock, pool), *reporters):
         told.add(reporter)
     rival = Rival(api, settings, metrics.beside_kai.set)
     scheduler = Scheduler(
@@ -185,8 +187,15 @@ def kube_settings(settings: ControllerSettings, signer: Signer = NO_SIGNER) -> K
         no_shares="" if settings.sharing.image or settings.binding == "bindrequest" else NO_SHARES,
         extended_claims=settings.binding == "own",
         groups_pods=settings.grouping == "own",
-        trust=Trust(strict=True, signer=signer),
+        trust=Trust(strict=True, guarded=guarded(settings), signer=signer),
+        access=settings.access.access(),
     )
+
+
+def guarded(settings: ControllerSettings) -> frozenset[str]:
+    """Annotations of others' components that admission lets nobody else write."""
+    is_on = settings.admission.enabled and settings.admission.guard
+    return frozenset({names.NUMA_OBSERVED}) if is_on else frozenset()
 
 
 def _keys(api: Api, settings: ControllerSettings, fence: Fence, clock: Clock) -> SigningKeys:
@@ -232,10 +241,12 @@ def _has_node(store: Store, name: str) -> bool:
     return store.get(NODES, name) is not None
 
 
-def _view(known: Known, before: Preparing, evictor: Evictor, settings: ControllerSettings, signer: Signer) -> View:
+def _view(
+    known: Known, before: Preparing, evictor: Evictor, settings: ControllerSettings, signer: Signer, shields: Shields
+) -> View:
     overlays, read_by = (known.promises.overlay, known.kin.overlay, *before.pods), kube_settings(settings, signer)
     objects, claims, refused = known.kin.objects, before.claims, evictor.protected
-    return View(known.store, known.assumed, objects, read_by, overlays, claims, refused, known.notices)
+    return View(known.store, known.assumed, objects, read_by, overlays, claims, refused, known.notices, shields.counted)
 
 
 def _teller(

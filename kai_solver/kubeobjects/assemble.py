@@ -312,9 +312,29 @@ class _Finish:
             reason = f"its pod {lost.key} runs on node {lost.node!r}, which does not exist"
             self.notices.set_aside(f"PodGroup {gang.key}", f"{reason}. Export that node too")
             return replace(gang, pods=pods, set_aside=reason)
+        gang = self._permitted(gang, is_active=any(pod.status.is_active for pod in pods))
         running = (pod.raw for pod, _ in seats if pod.status.is_active) if asks_pods else ()
         created = () if since_s is None else tuple(pod.order[1] for pod, _ in seats if pod.order[1])
         return self.recall.gathered(gang, pods, running, since_s, created)
+
+    def _permitted(self, gang: Gang, *, is_active: bool) -> Gang:
+        """The gang without what its namespace may not use.
+
+        One that runs in a queue that it may not use counts in the default queue: set aside it could not be evicted.
+        """
+        access = self.settings.access
+        if gang.may_use_spares and access.keeps_from_spares(gang.namespace):
+            text = f"namespace {gang.namespace} may not use spare nodes: {names.OWN_MAY_USE_SPARES} is not heeded"
+            self.notices.warn(f"PodGroup {gang.key}", text)
+            gang = replace(gang, may_use_spares=False)
+        why = access.keeps_from_queue(gang.queue, gang.namespace)
+        if not why or gang.set_aside:
+            return gang
+        if is_active:
+            self.notices.warn(f"PodGroup {gang.key}", f"{why}: it counts in queue {self.settings.default_queue}")
+            return replace(gang, queue=self.settings.default_queue)
+        self.notices.set_aside(f"PodGroup {gang.key}", f"{why}. Name another queue")
+        return replace(gang, set_aside=why)
 
     def _stands(self, pod: RawPod) -> bool:
         """Whether the pod takes part: it waits, is finished, or holds resources of a node of ours."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from kai_solver.domain import Constraints, NodeTerm, PodAffinityTerm, Requirement
 from kai_solver.domain.object_limits import bounded
+from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.notices import Notices
 from kai_solver.kubeobjects.raw import Raw, parse_json
@@ -82,6 +83,10 @@ class ConstraintReader:
         if raw.get("namespaceSelector") and label_selector(raw.get("namespaceSelector")) and not self.namespaces.labels:
             text = "namespaceSelector matches nothing: there are no Namespace objects. Export them too"
             self.notices.warn(raw.path, text)
+        if self.settings.trust.strict and raw.text("topologyKey") == CLUSTER_KEY:
+            # By Kubernetes' rules no node has it; by ours it is all nodes, and would keep everybody from everywhere.
+            cure = "Write a label that nodes have"
+            raise InputError(f"{CLUSTER_KEY!r} is kept for the scheduler", field=raw.get("topologyKey").path, cure=cure)
         return pod_affinity_term(raw, self.namespaces, labels)
 
 

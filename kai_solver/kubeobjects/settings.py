@@ -8,6 +8,7 @@ from kai_solver.domain import Notice, Policy
 from kai_solver.domain.placement import Strategy
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
+from kai_solver.kubeobjects.access import OPEN, Access
 from kai_solver.kubeobjects.kinddefaults import KindDefault
 from kai_solver.kubeobjects.notices import Notices
 from kai_solver.kubeobjects.ownsettings import with_own_member
@@ -40,6 +41,8 @@ class KubeSettings:
         Extended resources that only a DeviceClass offers can be had: somebody makes the claims for them.
     trust
         What is believed of what users can write.
+    access
+        Which namespaces may use which queues, and spare nodes.
     notices
         What could not be taken over from where the settings came from.
     """
@@ -60,6 +63,7 @@ class KubeSettings:
     no_shares: str = ""
     extended_claims: bool = True
     trust: Trust = field(default_factory=Trust)
+    access: Access = OPEN
     notices: tuple[Notice, ...] = ()
 
 

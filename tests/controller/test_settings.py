@@ -64,7 +64,7 @@ def test_a_mistake_is_named_with_file_and_key(tmp_path: Path, text: str, field: 
         load_settings(path)
     assert caught.value.field == field
     assert caught.value.file == str(path)
-    assert ("Known keys: admission" in caught.value.cure) == (field == "perriod")
+    assert ("Known keys: access" in caught.value.cure) == (field == "perriod")
     assert "Known keys" in caught.value.cure or "--show-settings" in caught.value.cure
 
 

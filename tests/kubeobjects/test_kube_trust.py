@@ -377,6 +377,16 @@ def test_when_a_gang_began_its_pods_say_and_not_its_pod_group(build: Build) -> N
 # -- others ------------------------------------------------------------------------------------------------------------
 
 
+def test_no_pod_keeps_all_others_from_the_whole_cluster(build: Build) -> None:
+    term = {"topologyKey": "kai-solver/cluster", "namespaceSelector": {}, "labelSelector": {}}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    tyrant = build.pod("tyrant", {"spec": {"affinity": affinity}}, node="n", phase="Running")
+    snapshot = build.read(tyrant, build.pod("other"), settings=STRICT)
+    everybody = [*snapshot.foreign, *(pod for gang in snapshot.gangs for pod in gang.pods)]
+    assert [pod.constraints.anti_affinity for pod in everybody] == [(), ()]
+    assert [pod.name for pod in snapshot.foreign] == ["tyrant"], "what runs still holds its node"
+
+
 @pytest.mark.parametrize("forged", [{"gpu-fraction": "much"}, {"gpu-memory": "1", "gpu-fraction": "0.5"}])
 def test_what_runs_holds_its_place_whatever_its_users_write_on_it(build: Build, forged: dict[str, str]) -> None:
     pod = build.pod(gpus=2, node="n", phase="Running", annotations=forged)

@@ -148,7 +148,7 @@ def values() -> dict[str, Any]:
 
 def test_the_chart_has_every_setting_with_its_default() -> None:
     """But for admission, which needs the Service and the configurations that only the chart makes."""
-    defaults = ControllerSettings(admission={"enabled": True}).model_dump()  # type: ignore[arg-type]
+    defaults = ControllerSettings(admission={"enabled": True}).model_dump(mode="json")  # type: ignore[arg-type]
     for name in FROM_THE_RELEASE | NOT_IN_A_POD:
         *parts, last = name.split(".")
         part = defaults

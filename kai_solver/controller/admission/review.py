@@ -29,6 +29,7 @@ class Asked:
     """What is asked: may this be done to that object?
 
     ``resource`` is ``plural.group``; ``after`` is empty where the object is deleted, ``before`` where it is new.
+    ``user`` and ``groups`` are who asks, as the API server knows them.
     """
 
     uid: str
@@ -37,6 +38,8 @@ class Asked:
     namespace: str
     after: Object = field(default_factory=dict)
     before: Object = field(default_factory=dict)
+    user: str = ""
+    groups: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,8 @@ def read_review(body: bytes | bytearray) -> Asked:
         namespace=namespace,
         after=_object(request.get("object"), request),
         before=_object(request.get("oldObject"), request),
+        user=request.text("userInfo.username"),
+        groups=frozenset(group.text() for group in request.items("userInfo.groups")),
     )
 
 

@@ -19,12 +19,13 @@ from kai_solver.controller.admission.podgroups import pod_group_verdict
 from kai_solver.controller.admission.pods import PodPolicy, pod_verdict
 from kai_solver.controller.admission.queues import deletion_verdict, queue_verdict
 from kai_solver.controller.admission.review import Asked, Decision, answered
+from kai_solver.controller.admission.rights import Rights
 from kai_solver.controller.admission.topologies import topology_verdict
 from kai_solver.controller.admission.verdict import FINE, Verdict, warn
 from kai_solver.controller.serving import PostRoute, Server
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.errors import InputError, KaiSolverError
-from kai_solver.kubeobjects import KubeSettings
+from kai_solver.kubeobjects import KubeSettings, names
 from kai_solver.kubeobjects.raw import Raw
 from kai_solver.metrics import Metrics
 
@@ -61,6 +62,7 @@ class Judge:
         self._lookup = lookup
         self._refuses = stated.queue_typo == "refuse"
         self._policy = PodPolicy(kube, settings.namespace, stated.gpu_sharing, self._refuses, stated.namespace_label)
+        self._rights = Rights(kube.access, kube.queue_label_key, stated.guard, _exempt(settings))
         base = Wishes(kube.scheduler_name, kube.queue_label_key)
         self._spared = base.spared | {settings.namespace}
 
@@ -74,7 +76,14 @@ class Judge:
         verdict = self._guarded(asked, is_after=True)
         if asked.before and verdict.refusals:
             verdict = verdict.excusing(self._guarded(asked, is_after=False))
-        return Decision(verdict)
+        return Decision(verdict + self._may(asked))
+
+    def _may(self, asked: Asked) -> Verdict:
+        """Whether who asks may write it; of a change only what differs is judged."""
+        try:
+            return self._rights.verdict(asked, _KINDS.get(asked.resource, ""))
+        except InputError as error:
+            return warn(error)
 
     def mutate(self, asked: Asked) -> Decision:
         """What is filled into a new pod; never a refusal."""
@@ -126,6 +135,12 @@ class Judge:
                 return topology_verdict(raw, Raw(asked.before) if is_after and asked.before else None)
             case _:
                 return FINE
+
+
+def _exempt(settings: ControllerSettings) -> frozenset[str]:
+    """Groups of our own accounts, of reservation pods, and of those that the settings name."""
+    own = (f"system:serviceaccounts:{settings.namespace}", f"system:serviceaccounts:{names.RESERVATION_NAMESPACE}")
+    return frozenset((*own, *settings.admission.guard_groups))
 
 
 class Webhook:

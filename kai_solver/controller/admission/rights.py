@@ -1,0 +1,91 @@
+"""Who may write what: queues and spare nodes by the administrator's rules, the scheduler's own marks by nobody else.
+
+The API server says who asks (``userInfo``). Pods of Jobs and the like are made by controllers, whose accounts say
+nothing of the author: those are judged by their namespace, as the scheduler itself judges all work.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from kai_solver.controller.admission.review import Asked
+from kai_solver.controller.admission.verdict import FINE, Verdict, refuse
+from kai_solver.kubeobjects import names
+from kai_solver.kubeobjects.access import Access, Allowance
+from kai_solver.kubeobjects.raw import Raw
+
+ANNOTATIONS: Mapping[str, frozenset[str]] = {
+    "Pod": frozenset(
+        {
+            names.OWN_WISHED,
+            names.OWN_SHARE,
+            *names.SIGNATURES.values(),
+            names.NUMA_OBSERVED,
+            names.NUMA_PREDICTED,
+            names.RECEIVED_TYPE,
+        }
+    ),
+    "PodGroup": frozenset({names.OWN_CREATED, names.LAST_START, names.LAST_EVICTION, names.STALE_SINCE}),
+}
+"""Annotations that only schedulers write, by kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """What the installation allows.
+
+    Attributes
+    ----------
+    access
+        Who may use which queues, and spare nodes.
+    guard
+        Whether marks of schedulers are guarded.
+    exempt
+        Groups of schedulers and nodes: no rule is about them.
+    """
+
+    access: Access
+    queue_label_key: str
+    guard: bool = False
+    exempt: frozenset[str] = frozenset()
+
+    def verdict(self, asked: Asked, kind: str) -> Verdict:
+        """What of a new or changed pod or PodGroup its author may not write."""
+        if kind not in ANNOTATIONS or not self.exempt.isdisjoint(asked.groups):
+            return FINE
+        before, after = Raw(asked.before), Raw(asked.after)
+        verdict = FINE
+        queue = _queue(after, kind, self.queue_label_key)
+        if queue and queue != (_queue(before, kind, self.queue_label_key) if asked.before else ""):
+            verdict += _use(self.access.of_queue(queue), asked, f"queue {queue}")
+        if _wants_spares(after) and not (asked.before and _wants_spares(before)):
+            verdict += _use(self.access.spares, asked, f"spare nodes ({names.OWN_MAY_USE_SPARES})")
+        for key in _changed_marks(before, after, kind) if self.guard else ():
+            verdict += refuse(f"{key} is written by schedulers alone, and not by {asked.user}. Leave it out")
+        return verdict
+
+
+def _use(rules: tuple[Allowance, ...], asked: Asked, what: str) -> Verdict:
+    if not rules or any(rule.is_for(asked.namespace, asked.user, asked.groups) for rule in rules):
+        return FINE
+    return refuse(f"neither namespace {asked.namespace} nor {asked.user} may use {what}. Ask who administers queues")
+
+
+def _queue(raw: Raw, kind: str, label: str) -> str:
+    stated = raw.text("spec.queue") if kind == "PodGroup" else ""
+    return stated or raw.strings("metadata.labels").get(label, "")
+
+
+def _wants_spares(raw: Raw) -> bool:
+    return raw.strings("metadata.annotations").get(names.OWN_MAY_USE_SPARES) == "true"
+
+
+def _changed_marks(before: Raw, after: Raw, kind: str) -> Iterator[str]:
+    """Guarded labels and annotations that differ, each once."""
+    was, now = before.strings("metadata.annotations"), after.strings("metadata.annotations")
+    yield from sorted(key for key in ANNOTATIONS[kind] if was.get(key) != now.get(key))
+    if kind == "Pod":
+        was, now = before.strings("metadata.labels"), after.strings("metadata.labels")
+        named = {
+            key for key in was.keys() | now.keys() if key == names.GPU_GROUP or key.startswith(names.GPU_GROUP_PREFIX)
+        }
+        yield from sorted(key for key in named if was.get(key) != now.get(key))

@@ -1,0 +1,60 @@
+"""Who may use which queues, and nodes that are kept spare: rules of the administrator, none by default, as in KAI."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """Who may use something; patterns like ``team-*`` are allowed everywhere.
+
+    ``queues``: which queues it is about; empty where it is about spare nodes. ``users`` and ``groups`` are those of the
+    API server, known at admission alone.
+    """
+
+    queues: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+    @property
+    def names_people(self) -> bool:
+        """Whether it can only be judged by who wrote an object."""
+        return bool(self.users or self.groups)
+
+    def is_for(self, namespace: str, user: str = "", groups: Iterable[str] = ()) -> bool:
+        """Whether it allows objects of this namespace, or of this author."""
+        by_author = bool(user) and _matches(user, self.users)
+        return _matches(namespace, self.namespaces) or by_author or any(_matches(name, self.groups) for name in groups)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The rules. What no rule is about is open to all; without rules that is everything."""
+
+    queues: tuple[Allowance, ...] = ()
+    spares: tuple[Allowance, ...] = ()
+
+    def of_queue(self, queue: str) -> tuple[Allowance, ...]:
+        """Rules about a queue."""
+        return tuple(rule for rule in self.queues if _matches(queue, rule.queues))
+
+    def keeps_from_queue(self, queue: str, namespace: str) -> str:
+        """Why work of a namespace may not use a queue, whoever wrote it; empty where it may, or authors decide."""
+        return f"namespace {namespace} may not use queue {queue}" if _keeps(self.of_queue(queue), namespace) else ""
+
+    def keeps_from_spares(self, namespace: str) -> bool:
+        """The same of spare nodes."""
+        return _keeps(self.spares, namespace)
+
+
+OPEN = Access()
+
+
+def _keeps(rules: tuple[Allowance, ...], namespace: str) -> bool:
+    return bool(rules) and not any(rule.names_people or rule.is_for(namespace) for rule in rules)
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

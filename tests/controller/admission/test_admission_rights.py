@@ -1,0 +1,139 @@
+"""Who may write what, by who the API server says is asking."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from kai_solver.cluster.api import Object
+from kai_solver.controller.admission.review import Asked, read_review
+from kai_solver.controller.admission.rights import ANNOTATIONS, Rights
+from kai_solver.controller.admission.webhook import Judge
+from kai_solver.controller.settings import ControllerSettings
+from kai_solver.controller.wiring import kube_settings
+
+QUEUE = "kai.scheduler/queue"
+RULES: dict[str, Any] = {
+    "queues": [
+        {"queues": ["research-*"], "namespaces": ["research", "lab-*"]},
+        {"queues": ["research-*", "sales"], "groups": ["leads"], "users": ["root"]},
+    ],
+    "spares": [{"namespaces": ["operations"]}],
+}
+
+
+def rights(*, guard: bool = False, **rules: Any) -> Rights:
+    settings = ControllerSettings.model_validate({"access": rules})
+    return Rights(settings.access.access(), QUEUE, guard, frozenset({"system:serviceaccounts:kai-solver"}))
+
+
+def pod(queue: str = "", **annotations: str) -> Object:
+    return {"metadata": {"name": "p", "labels": {QUEUE: queue} if queue else {}, "annotations": annotations}}
+
+
+def asked(after: Object, *groups: str, namespace: str = "n", user: str = "jo", before: Object | None = None) -> Asked:
+    return Asked("u", "pods", "UPDATE" if before else "CREATE", namespace, after, before or {}, user, frozenset(groups))
+
+
+@pytest.mark.parametrize("namespace", ["n", "research"])
+def test_without_rules_everybody_may_use_everything(namespace: str) -> None:
+    wanted = pod("research-a", **{"kai-solver/may-use-spares": "true", "kai-solver/gpus": "0"})
+    assert rights().verdict(asked(wanted, namespace=namespace), "Pod").refusals == ()
+
+
+@pytest.mark.parametrize(
+    ("queue", "namespace", "user", "group", "may"),
+    [
+        ("research-a", "research", "jo", "", True),
+        ("research-a", "lab-1", "jo", "", True),
+        ("research-a", "n", "jo", "leads", True),
+        ("research-a", "n", "root", "", True),
+        ("research-a", "n", "jo", "", False),
+        ("research-a", "research-2", "jo", "", False),
+        ("sales", "research", "jo", "", False),
+        ("open", "n", "jo", "", True),
+        ("", "n", "jo", "", True),
+    ],
+)
+def test_queues_are_used_by_those_whom_a_rule_names(
+    queue: str, namespace: str, user: str, group: str, may: bool
+) -> None:
+    found = rights(**RULES)
+    groups = [group] if group else []
+    assert bool(found.verdict(asked(pod(queue), *groups, namespace=namespace, user=user), "Pod").refusals) != may
+    group_of_pods = {"metadata": {"name": "g"}, "spec": {"queue": queue}}
+    verdict = found.verdict(asked(group_of_pods, *groups, namespace=namespace, user=user), "PodGroup")
+    assert bool(verdict.refusals) != may
+
+
+def test_a_change_is_judged_by_what_it_changes() -> None:
+    found, theirs = rights(**RULES), pod("research-a")
+    assert found.verdict(asked(pod("research-a", note="x"), before=theirs), "Pod").refusals == ()
+    (refusal,) = found.verdict(asked(pod("research-b"), before=theirs), "Pod").refusals
+    assert "neither namespace n nor jo may use queue research-b" in refusal
+
+
+def test_spares_are_used_by_those_whom_a_rule_names() -> None:
+    wanted = pod(**{"kai-solver/may-use-spares": "true"})
+    assert rights(**RULES).verdict(asked(wanted), "Pod").refusals
+    assert rights(**RULES).verdict(asked(wanted, namespace="operations"), "Pod").refusals == ()
+
+
+@pytest.mark.parametrize(("kind", "key"), [(kind, key) for kind in ANNOTATIONS for key in sorted(ANNOTATIONS[kind])])
+def test_marks_of_schedulers_are_guarded(kind: str, key: str) -> None:
+    found = rights(guard=True)
+    forged, plain = pod(**{key: "x"}), pod()
+    for before, after in ((None, forged), (plain, forged), (forged, plain), (forged, pod(**{key: "y"}))):
+        (refusal,) = found.verdict(asked(after, before=before), kind).refusals
+        assert key in refusal
+        assert found.verdict(asked(after, "system:serviceaccounts:kai-solver", before=before), kind).refusals == ()
+    assert found.verdict(asked(pod("q", **{key: "x"}), before=forged), kind).refusals == ()
+    assert rights().verdict(asked(forged), kind).refusals == ()
+
+
+@pytest.mark.parametrize("key", ["runai-gpu-group", "runai-gpu-group/some"])
+def test_the_names_of_devices_are_guarded(key: str) -> None:
+    forged: Object = {"metadata": {"name": "p", "labels": {key: "g"}}}
+    (refusal,) = rights(guard=True).verdict(asked(forged), "Pod").refusals
+    assert key in refusal
+
+
+def review(user: str, group: str, labels: dict[str, str]) -> bytes:
+    spec = {"schedulerName": "kai-scheduler", "containers": [{"name": "c"}]}
+    return orjson.dumps(
+        {
+            "apiVersion": "admission.k8s.io/v1",
+            "kind": "AdmissionReview",
+            "request": {
+                "uid": "u",
+                "operation": "CREATE",
+                "namespace": "n",
+                "resource": {"group": "", "version": "v1", "resource": "pods"},
+                "userInfo": {"username": user, "groups": ["system:authenticated", group]},
+                "object": {"metadata": {"name": "p", "labels": labels}, "spec": spec},
+            },
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("group", "is_allowed"),
+    [("leads", True), ("devs", False), ("system:serviceaccounts:kai-solver", True), ("system:nodes", True)],
+)
+def test_the_webhook_asks_for_the_author(cluster: Any, group: str, is_allowed: bool) -> None:
+    stated = {"access": RULES, "admission": {"enabled": True, "queue_typo": "warn"}}
+    settings = ControllerSettings.model_validate(stated)
+    judge = Judge(settings, kube_settings(settings), cluster.lookup)
+    found = read_review(review("jo", group, {QUEUE: "sales"}))
+    assert (found.user, group in found.groups) == ("jo", True)
+    assert bool(judge.validate(found).verdict.refusals) != is_allowed
+
+
+def test_the_exporters_zones_are_believed_where_admission_guards_them() -> None:
+    for guard in (False, True):
+        settings = ControllerSettings.model_validate({"admission": {"enabled": True, "guard": guard}})
+        zones = kube_settings(settings).trust.signed({"kai.scheduler/numa-placement-observed": "x"}, OBSERVED, "uid")
+        assert zones == ("x" if guard else "")
+
+
+OBSERVED = "kai.scheduler/numa-placement-observed"
