@@ -112,13 +112,13 @@ def free_blocks(problem: Problem) -> dict[Labels, float]:
 
 def held_gpus(problem: Problem) -> dict[Labels, float]:
     """GPUs that pods hold, parts as parts, by how it is known which they are; all three kinds are there."""
-    milli = {"fact": 0, "wish": 0, "unknown": 0}
+    parts = {"fact": 0, "wish": 0, "unknown": 0}
     for pod, devices in problem.seats.items():
         if devices:
             held = problem.pods[pod]
             known, _ = held.known_devices
-            milli[known] += len(devices) * held.gpu.milli_on(problem.nodes[problem.pod_node[pod]].gpu_memory_mib)
-    return {(known,): amount / MILLI for known, amount in milli.items()}
+            parts[known] += len(devices) * held.gpu.parts_on(problem.nodes[problem.pod_node[pod]].gpu_memory_mib)
+    return {(known,): amount / WHOLE for known, amount in parts.items()}
 
 
 def _amounts(problem: Problem) -> tuple[object, object, object]:
