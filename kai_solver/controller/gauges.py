@@ -49,6 +49,7 @@ class ClusterGauges:
             self._queues(problem)
             self._set(self.metrics.free_block, free_blocks(problem))
             self._set(self.metrics.held_gpus, held_gpus(problem))
+            self._set(self.metrics.without_queue, pods_without_queue(problem))
 
     def bound(self, outcome: GangBound) -> None:
         """Nothing: bindings show in the next cycle."""
@@ -119,6 +120,14 @@ def held_gpus(problem: Problem) -> dict[Labels, float]:
             known, _ = held.known_devices
             parts[known] += len(devices) * held.gpu.parts_on(problem.nodes[problem.pod_node[pod]].gpu_memory_mib)
     return {(known,): amount / WHOLE for known, amount in parts.items()}
+
+
+def pods_without_queue(problem: Problem) -> dict[Labels, float]:
+    """Active pods by the name of their queue, which takes no part."""
+    found: Counter[Labels] = Counter()
+    for gang, _ in problem.without_queue:
+        found[(gang.queue,)] += sum(pod.status.is_active for pod in gang.pods)
+    return dict(found)
 
 
 def _amounts(problem: Problem) -> tuple[object, object, object]:

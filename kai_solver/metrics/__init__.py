@@ -116,6 +116,9 @@ class Metrics:
         self.evictions = self._counter("solver_evictions", "Evictions asked for, by outcome.", "outcome")
         self.kills = self._counter("solver_evicted_pods_ended", "Evicted pods: gracefully, or killed.", "how")
         self.set_aside = self._gauge("solver_objects_set_aside", "Objects that cannot be used, by kind.", "kind")
+        self.without_queue = self._gauge(
+            "solver_pods_without_queue", "Pods that run though their queue was deleted or has children.", "queue"
+        )
         self.assumed_expired = self._counter("solver_assumptions_expired", "Writes that no watch ever showed.")
         self.promises_broken = self._counter("solver_promises_broken", "Moved pods that never came back.")
         self.status_writes = self._counter("solver_status_writes", "Statuses and events, by outcome.", "outcome")

@@ -1,7 +1,7 @@
 """The problem of one cycle: the snapshot in integers and arrays, built once, never changed."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -131,6 +131,13 @@ class Problem:
     def room(self) -> tuple[IntArray, IntArray]:
         """(R, N) and (N, D) free once those that are leaving have left."""
         return self.capacity - self.held + self.releasing, self.device_free + self.device_releasing
+
+    @property
+    def without_queue(self) -> Iterator[tuple[Gang, str]]:
+        """Gangs with active pods whose queue takes no part, as it was deleted or has children by now, and why."""
+        for gang, why in self.outside.values():
+            if not gang.set_aside and any(pod.status.is_active for pod in gang.pods):
+                yield gang, why
 
     def by_shape(self, pods: Iterable[int]) -> Counter[int]:
         """How many of ``pods`` each shape has."""

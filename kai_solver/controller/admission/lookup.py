@@ -51,15 +51,6 @@ class Lookup:
         """Whether there is a queue of this name; True, too, where nobody can tell."""
         return self.queue(name) is not None or self._exists(lambda: self._api.get(QUEUES, "", name))
 
-    def children(self, queue: Object) -> tuple[str, ...]:
-        """Queues below this one, by name: as they are now, else as it is known, or as its status says."""
-        live = self._ask(self._listed)
-        if live is None:
-            stated = Raw(queue).get("status.childQueues").value
-            noted = {name for name in stated if isinstance(name, str)} if isinstance(stated, list) else set()
-            return tuple(sorted(noted | _below(str(meta(queue).get("name")), self.queues())))
-        return tuple(sorted(_below(str(meta(queue).get("name")), live)))
-
     def namespace_labels(self, name: str) -> dict[str, str]:
         """Labels of a namespace; none where it is not there, or nobody can tell."""
         found = self._store.get(NAMESPACES, name) or self._ask(lambda: self._api.get(NAMESPACES, "", name))
@@ -76,15 +67,6 @@ class Lookup:
     def close(self) -> None:
         """Ask no more."""
         self._pool.shutdown(wait=False, cancel_futures=True)
-
-    def _listed(self) -> list[Object]:
-        items: list[Object] = []
-        page = self._api.page(QUEUES)
-        items.extend(page.items)
-        while page.continue_:
-            page = self._api.page(QUEUES, continue_=page.continue_)
-            items.extend(page.items)
-        return items
 
     def _exists(self, get: Callable[[], Object]) -> bool:
         """False only where the API server says that there is no such object."""
@@ -105,17 +87,6 @@ class Lookup:
         except (ApiError, TooLate):
             future.cancel()
             return None
-
-
-def _below(name: str, queues: Iterable[Object]) -> set[str]:
-    """Queues whose parent is ``name``; those that are being deleted do not count."""
-    return {
-        str(meta(queue).get("name"))
-        for queue in queues
-        if isinstance(spec := queue.get("spec"), dict)
-        and spec.get("parentQueue") == name
-        and not meta(queue).get("deletionTimestamp")
-    }
 
 
 def names_of(objects: Iterable[Object]) -> list[str]:

@@ -25,15 +25,6 @@ def queue_verdict(queue: Raw, lookup: Lookup, *, refuses_unknown: bool = True, q
     return verdict + Verdict(warnings=tuple(quota_excess(queue, lookup.queues()))) if quota_warnings else verdict
 
 
-def deletion_verdict(queue: Object, lookup: Lookup) -> Verdict:
-    """A queue with queues below it stays: they would take no part any more."""
-    children = lookup.children(queue)
-    if not children:
-        return FINE
-    name = meta(queue).get("name")
-    return refuse(f"cannot delete queue {name}: it has child queues [{' '.join(children)}]. Delete or move them first")
-
-
 def named_queue(name: str, lookup: Lookup, *, refuses: bool) -> Verdict:
     """A queue that a workload names: it must exist, and should be a leaf.
 

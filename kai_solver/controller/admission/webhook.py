@@ -17,7 +17,7 @@ from kai_solver.controller.admission.keeping import SecretKeeper, trust
 from kai_solver.controller.admission.lookup import Lookup
 from kai_solver.controller.admission.podgroups import pod_group_verdict
 from kai_solver.controller.admission.pods import PodPolicy, pod_verdict
-from kai_solver.controller.admission.queues import deletion_verdict, queue_verdict
+from kai_solver.controller.admission.queues import queue_verdict
 from kai_solver.controller.admission.review import Asked, Decision, answered
 from kai_solver.controller.admission.rights import Rights
 from kai_solver.controller.admission.topologies import topology_verdict
@@ -67,10 +67,7 @@ class Judge:
         self._spared = base.spared | {settings.namespace}
 
     def validate(self, asked: Asked) -> Decision:
-        """What the rules say of an object that is made, changed or deleted."""
-        if asked.operation == "DELETE":
-            is_queue = _KINDS.get(asked.resource) == "Queue" and asked.before
-            return Decision(deletion_verdict(asked.before, self._lookup) if is_queue else FINE)
+        """What the rules say of an object that is made or changed; whoever may delete one, may."""
         if not asked.after or Raw(asked.after).get("metadata.deletionTimestamp"):
             return Decision()
         verdict = self._guarded(asked, is_after=True)

@@ -1,11 +1,12 @@
 """Queues in numbers, on the Queues themselves (reference 1.11, 2.1)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kai_solver.cluster.resources import QUEUES
 from kai_solver.cluster.writer import Order
 from kai_solver.controller.telling import changes
 from kai_solver.controller.telling.desk import Desk
+from kai_solver.domain import Gang
 from kai_solver.errors.barrier import barrier
 from kai_solver.explain import queue_line, resource_list
 from kai_solver.reduction import Problem
@@ -13,12 +14,20 @@ from kai_solver.reduction import Problem
 EVERY_S = 5.0
 """How often the status of one queue is written at the most."""
 
+REASON = "QueueMissing"
+WITHOUT = (
+    "What runs keeps running, and no queue pays for it: nothing of it is reclaimed or preempted, and no pod is added. "
+    "Create the queue again, or name another"
+)
+
 
 @dataclass(slots=True)
 class Queues:
-    """Tells what queues hold and ask for, where it changed."""
+    """Tells what queues hold and ask for, where it changed, and gangs that their queue is gone."""
 
     desk: Desk
+    _without: dict[str, str] = field(default_factory=dict)
+    """Gangs that were told so, and why."""
 
     def cycle(self, problem: Problem) -> None:
         """All queues that take part."""
@@ -26,6 +35,21 @@ class Queues:
         for index, name in enumerate(tree.names):
             with barrier("reporting", name):
                 self._tell(problem, index, gpu_name)
+        without = {gang.key: (gang, why) for gang, why in problem.without_queue}
+        for key, (gang, why) in without.items():
+            if self._without.get(key) != why:
+                with barrier("reporting", key):
+                    self._tell_without(gang, why)
+        self._without = {key: why for key, (_, why) in without.items()}
+
+    def _tell_without(self, gang: Gang, why: str) -> None:
+        """An event on its PodGroup, else on its pods that run."""
+        if self.desk.pod_group(gang.key) is not None:
+            self.desk.tell_gang(gang.key, "Warning", REASON, f"{why}. {WITHOUT}")
+            return
+        for pod in gang.pods:
+            if pod.status.is_active:
+                self.desk.events.tell(self.desk.about_pod(pod.key), "Warning", REASON, f"{why}. {WITHOUT}")
 
     def _tell(self, problem: Problem, index: int, gpu_name: str) -> None:
         tree, line = problem.queues, queue_line(problem, problem, index)

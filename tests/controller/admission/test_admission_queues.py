@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kai_solver.cluster.resources import QUEUES
-from kai_solver.controller.admission.queues import deletion_verdict, queue_verdict
+from kai_solver.controller.admission.queues import queue_verdict
 from kai_solver.controller.admission.verdict import Verdict
 from kai_solver.kubeobjects.raw import Raw
 
@@ -88,25 +88,3 @@ def test_unlimited_is_above_every_number_and_below_none(cluster: Any) -> None:
     found = judged(cluster, queue("b", "p", quota=-1), quota_warnings=True).warnings
     assert "child queue GPU quota (unlimited) exceeds parent queue p GPU quota (4.00)" in found
     assert judged(cluster, queue("b", "free", quota=9), quota_warnings=True) == Verdict()
-
-
-def test_a_queue_with_children_stays(cluster: Any) -> None:
-    (refusal,) = deletion_verdict(queue("root"), cluster.lookup).refusals
-    assert refusal.startswith("cannot delete queue root: it has child queues [research training]")
-    assert deletion_verdict(queue("research"), cluster.lookup) == Verdict()
-
-
-def test_children_that_are_gone_do_not_keep_it(cluster: Any) -> None:
-    for name in ("research", "training"):
-        cluster.delete(QUEUES, "", name)
-    old = queue("root") | {"status": {"childQueues": ["research", "training"]}}
-    assert deletion_verdict(old, cluster.lookup) == Verdict()
-
-
-def test_without_an_answer_what_is_known_counts(cluster: Any) -> None:
-    cluster.broken = True
-    (refusal,) = deletion_verdict(queue("root"), cluster.lookup).refusals
-    assert "[research training]" in refusal
-    stated = queue("lonely") | {"status": {"childQueues": ["x"]}}
-    assert "[x]" in deletion_verdict(stated, cluster.lookup).refusals[0]
-    assert deletion_verdict(queue("lonely"), cluster.lookup) == Verdict()
