@@ -31,6 +31,8 @@ def without_spoilers(snapshot: Snapshot, lower: Callable[[Snapshot], Snapshot], 
         return lower(replace(snapshot, claims=_without(claims, left_out)))
 
     found, blamed = without_culprits(len(names), attempt, error)
+    if not blamed:
+        caught("reading", "all resource claims", error)
     told = tuple(
         Notice("set-aside", names[number], f"{_TEXT} ({caught('reading', names[number], cause)})")
         for number, cause in blamed.items()

@@ -29,7 +29,7 @@ from kai_solver.cluster.resources import PODS
 from kai_solver.cluster.resting import Resting
 from kai_solver.domain import Allotted
 from kai_solver.errors import KaiSolverError
-from kai_solver.errors.barrier import caught
+from kai_solver.errors.barrier import barrier, caught
 
 TRY_S = 20.0
 """How long a bind is tried: longer than an API server takes to restart."""
@@ -291,23 +291,25 @@ class Binder:
             outcome = act(gang)
         except BaseException as error:
             self.resting.failed(gang.gang)
-            self._undo(gang.seats)
-            self._forget(gang.seats)
             if not isinstance(error, Exception):
                 raise
             caught("binding", gang.gang, error)
+            with barrier("binding", gang.gang):
+                self._undo(gang.seats)
+            self._forget(gang.seats)
         finally:
-            try:  # whoever is told must hear of it before a cycle sees that it is over
+            with barrier("binding", gang.gang):  # whoever is told must hear of it before a cycle sees that it is over
                 self.done(replace(outcome, seconds=self.clock() - began_s, ran=gang.ran))
-            finally:
-                with self._lock:
-                    self._open.discard(gang.gang)
+            with self._lock:
+                self._open.discard(gang.gang)
+            with barrier("binding", gang.gang):
                 self.ended(gang.gang)
 
     def _given_up(self, gang: GangSeats, why: str) -> GangBound:
         """Nothing was written yet."""
         self.resting.failed(gang.gang)
-        self._undo(gang.seats)
+        with barrier("binding", gang.gang):
+            self._undo(gang.seats)
         self._forget(gang.seats)
         return GangBound(gang.gang, (), tuple((seat, f"unexpected error: {why}") for seat in gang.seats))
 

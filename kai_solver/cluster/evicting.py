@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from kai_solver.cluster.api import Api, ApiError, FenceError, meta
 from kai_solver.cluster.assumed import Assumed
 from kai_solver.cluster.resources import PODS
-from kai_solver.errors.barrier import caught
+from kai_solver.errors.barrier import barrier, caught
 from kai_solver.kubeobjects.raw import format_time
 
 TARGET, REASON = "DisruptionTarget", "PreemptionByScheduler"
@@ -142,24 +142,23 @@ class Evictor:
             runner.submit(self._in_turn, departure, batch)
 
     def _in_turn(self, departure: Departure, batch: _Batch) -> None:
-        if self.monotonic() - batch.ordered_s > FRESH_S:
-            outcome = Departed(departure, "others took too long", put_off=True)
-        else:
-            outcome = self.evict(departure)
         key, uid = departure.key, departure.uid
-        if outcome.refused:
-            self.assumed.stays(key, uid)
-        else:
-            self.assumed.doubted(key, uid, self.clock())
+        outcome = Departed(departure, "others took too long", put_off=True)
+        with barrier("evicting", key):
+            if self.monotonic() - batch.ordered_s <= FRESH_S:
+                outcome = self.evict(departure)
+            if outcome.refused:
+                self.assumed.stays(key, uid)
+            else:
+                self.assumed.doubted(key, uid, self.clock())
         with self._lock:
             batch.ended.append(outcome)
             is_whole = len(batch.ended) == batch.size
-        try:
-            if is_whole:
+        if is_whole:
+            with barrier("evicting", departure.key):
                 batch.done(tuple(batch.ended))
-        finally:
-            with self._lock:
-                del self._open[key, uid]
+        with self._lock:
+            del self._open[key, uid]
 
     def within_rates(self, departures: Iterable[Departure]) -> tuple[list[Departure], list[Departure]]:
         """Which of them may go in this cycle, and which must wait for a later one.

@@ -6,6 +6,7 @@ there is no cycle, but for the slow one that looks whether time alone changed so
 protections that end).
 """
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -302,20 +303,22 @@ class Scheduler:
             if pod is not None:
                 with barrier("evicting", departure.key):
                     self.promises.move(pod, departure.target)
-        self.evictor.submit(going, self.evictions, lambda outcomes: self._departed(Evicted(snapshot, plan, outcomes)))
+        with barrier("evicting", "evictions"):
+            done = functools.partial(self._departed, snapshot, plan)
+            self.evictor.submit(going, self.evictions, done)
         for gang in orders.binds:
             with barrier("binding", gang.gang):
                 self.binder.submit(gang, self.gangs)
         return tuple(put_off)
 
-    def _departed(self, evicted: Evicted) -> None:
+    def _departed(self, snapshot: Snapshot, plan: Plan, outcomes: tuple[Departed, ...]) -> None:
         """Who stays keeps its place; what that means for the others is decided anew."""
-        refused = [outcome.departure for outcome in evicted.outcomes if outcome.refused]
+        refused = [outcome.departure for outcome in outcomes if outcome.refused]
         for departure in refused:
             self.promises.stays(departure.key, departure.uid)
         if refused:
             self.news.tell()
-        self.reporter.evicted(evicted)
+        self.reporter.evicted(Evicted(snapshot, plan, outcomes))
 
 
 def _waiting(snapshot: Snapshot, gangs: frozenset[str]) -> Iterator[str]:

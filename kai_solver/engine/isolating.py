@@ -30,8 +30,8 @@ Attempt = Callable[[Snapshot, bool], Plan]
 """Decides a cycle: in full, or by the greedy alone (False)."""
 
 
-Form = Callable[[Gang, str], Gang]
-"""What is left of a gang that is left out, and why."""
+Form = Callable[[Snapshot, Mapping[str, Exception]], Snapshot]
+"""What is left of gangs that are left out, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Isolation:
             return self.attempt(snapshot, True)
         except Exception as error:
             self.report(error)
-            return self._without_gangs(snapshot, error) or self._without_solver(snapshot, error)
+            return self._without_gangs(snapshot, error) or self._without_cause(snapshot, _cause(error))
 
     def _without_gangs(self, snapshot: Snapshot, error: Exception) -> Plan | None:
         """The plan without the gangs that had their turns when it failed; None where that does not help."""
@@ -67,35 +67,29 @@ class Isolation:
         while isinstance(error, GangError) and error.gang not in blamed and len(blamed) < MOST_CULPRITS:
             blamed[error.gang] = error.cause
             try:
-                plan = self.attempt(_with_gangs(snapshot, blamed, set_aside), True)
+                plan = self.attempt(_aside(snapshot, blamed), True)
             except Exception as another:
                 error = another
             else:
-                return _told(plan, blamed)
+                return _told(snapshot, plan, blamed)
         return None
 
-    def _without_solver(self, snapshot: Snapshot, error: Exception) -> Plan:
-        """The plan of the greedy alone, without what makes even that fail."""
-        cause = _cause(error)
-        try:
-            plan = self.attempt(snapshot, False)
-        except Exception as another:
-            return self._without_cause(snapshot, _cause(another))
-        note = f"decided by the greedy alone: an unexpected error ({caught('deciding', CYCLE, cause)})"
-        return replace(plan, notes=(note, *plan.notes))
-
     def _without_cause(self, snapshot: Snapshot, cause: Exception) -> Plan:
-        """The plan without gangs and nodes that make it fail, found by leaving out some; nothing where none do."""
+        """The greedy's plan, without gangs and nodes that make even that fail; nothing where none is to blame."""
         nodes = [node.name for node in snapshot.nodes]
         keys = [*nodes, *(gang.key for gang in snapshot.gangs)]
-        for form in (set_aside, bare):
+        for form in (_aside, _bare, _held):
             attempt = partial(self._attempt_without, snapshot, keys, len(nodes), form, cause)
             try:
                 plan, blamed = without_culprits(len(keys), attempt, cause, may_try=self.may_search)
             except Exception as another:
                 cause = _cause(another)
                 continue
-            return _told(plan, {keys[number]: found for number, found in blamed.items()}, len(blamed) > MOST_CULPRITS)
+            if not blamed:
+                note = f"decided by the greedy alone: an unexpected error ({caught('deciding', CYCLE, cause)})"
+                return replace(plan, notes=(note, *plan.notes))
+            found = {keys[number]: error for number, error in blamed.items()}
+            return _told(snapshot, plan, found, unsure=len(blamed) > MOST_CULPRITS)
         caught("deciding", CYCLE, cause)
         return _nothing(snapshot, cause)
 
@@ -105,7 +99,7 @@ class Isolation:
         """The greedy's plan without some of ``keys``, of which the first are ``nodes``."""
         gone = frozenset(keys[number] for number in left_out if number < nodes)
         gangs = {keys[number]: cause for number in left_out if number >= nodes}
-        return self.attempt(_with_nodes(_with_gangs(snapshot, gangs, form), gone), False)
+        return self.attempt(_with_nodes(form(snapshot, gangs), gone), False)
 
 
 def _cause(error: Exception) -> Exception:
@@ -146,9 +140,21 @@ def why_left_out(error: Exception) -> str:
     return f"an unexpected error stopped the decision about it ({in_words(error)})"
 
 
-def _with_gangs(snapshot: Snapshot, blamed: Mapping[str, Exception], form: Form) -> Snapshot:
-    gangs = (form(g, why_left_out(blamed[g.key])) if g.key in blamed else g for g in snapshot.gangs)
+def _aside(snapshot: Snapshot, blamed: Mapping[str, Exception]) -> Snapshot:
+    gangs = (set_aside(g, why_left_out(blamed[g.key])) if g.key in blamed else g for g in snapshot.gangs)
     return replace(snapshot, gangs=tuple(gangs))
+
+
+def _bare(snapshot: Snapshot, blamed: Mapping[str, Exception]) -> Snapshot:
+    gangs = (bare(g, why_left_out(blamed[g.key])) if g.key in blamed else g for g in snapshot.gangs)
+    return replace(snapshot, gangs=tuple(gangs))
+
+
+def _held(snapshot: Snapshot, blamed: Mapping[str, Exception]) -> Snapshot:
+    """Only what their pods hold, as load of nobody's: those that wait are as if they were not there."""
+    gone = [pod for g in snapshot.gangs if g.key in blamed for pod in g.pods if pod.status.holds_resources]
+    gangs = tuple(g for g in snapshot.gangs if g.key not in blamed)
+    return replace(snapshot, gangs=gangs, foreign=(*snapshot.foreign, *map(_bare_pod, gone)))
 
 
 def _with_nodes(snapshot: Snapshot, gone: frozenset[str]) -> Snapshot:
@@ -160,19 +166,32 @@ def _bare_node(node: Node) -> Node:
     return Node(node.name, node.allocatable, node.gpus, node.gpu_memory_mib, schedulable=False)
 
 
-def _told(plan: Plan, blamed: Mapping[str, Exception], unsure: bool = False) -> Plan:
+def _told(snapshot: Snapshot, plan: Plan, blamed: Mapping[str, Exception], *, unsure: bool = False) -> Plan:
     for key, error in blamed.items():
         caught("deciding", key, error)
     named = ", ".join(list(blamed)[:5]) + (f" and {len(blamed) - 5} more" if len(blamed) > 5 else "")
     said = in_words(next(iter(blamed.values())))
     doubt = "; one of them is to blame, and there was no time to find which" if unsure else ""
-    return replace(plan, notes=(f"left out for an unexpected error ({said}): {named}{doubt}", *plan.notes))
+    known = {entry.gang for entry in plan.pending}
+    more = [
+        _pending(key, why_left_out(blamed[key])) for key in _waiting(snapshot) if key in blamed and key not in known
+    ]
+    pending = tuple(sorted((*plan.pending, *more), key=lambda entry: entry.gang))
+    note = f"left out for an unexpected error ({said}): {named}{doubt}"
+    return replace(plan, pending=pending, notes=(note, *plan.notes))
+
+
+def _waiting(snapshot: Snapshot) -> list[str]:
+    waiting = (g.key for g in snapshot.gangs if any(pod.status is PodStatus.PENDING for pod in g.pods))
+    return sorted(waiting)
+
+
+def _pending(gang: str, text: str) -> Pending:
+    errors, proof = (FitError(Reason.SET_ASIDE.value, (text,)),), Proof("unknown", "error")
+    return Pending(gang, Reason.SET_ASIDE, text, proof, errors)
 
 
 def _nothing(snapshot: Snapshot, error: Exception) -> Plan:
     """Nothing is done, and all that wait are told why."""
     text = f"nothing is decided in this cycle: an unexpected error stopped it ({in_words(error)})"
-    waiting = (g.key for g in snapshot.gangs if any(pod.status is PodStatus.PENDING for pod in g.pods))
-    errors, proof = (FitError(Reason.SET_ASIDE.value, (text,)),), Proof("unknown", "error")
-    pending = tuple(Pending(key, Reason.SET_ASIDE, text, proof, errors) for key in sorted(waiting))
-    return Plan(pending=pending, notes=(text,))
+    return Plan(pending=tuple(_pending(key, text) for key in _waiting(snapshot)), notes=(text,))

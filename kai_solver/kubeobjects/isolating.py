@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from kai_solver.domain import Notice, Snapshot
 from kai_solver.errors import KaiSolverError
+from kai_solver.errors.barrier import caught
 from kai_solver.errors.culprits import without_culprits
 from kai_solver.kubeobjects.bare import bare_forms
 from kai_solver.kubeobjects.notices import object_name, reason_text
@@ -69,6 +70,8 @@ class Spoilers:
             return read(_without(objects, {id(things[number][1]): notices[number] for number in left_out}))
 
         found, blamed = without_culprits(len(things), attempt, error)
+        if not blamed:
+            caught("reading", "the cluster", error)
         told = {}
         for number, cause in blamed.items():
             name, value = things[number]

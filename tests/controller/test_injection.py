@@ -1,0 +1,166 @@
+"""Errors thrown from every public function that a controller calls: it goes on, and the other gangs are bound.
+
+The functions are found at run time, as in ``tests/engine/test_injection.py``; a sample of them is tried here,
+and all of them with ``KAI_SOLVER_INJECTIONS=all``.
+"""
+
+import os
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import pytest
+
+from kai_solver.cluster import binding, evicting, reflector, resting
+from kai_solver.cluster.memory import MemoryApi
+from kai_solver.cluster.resources import EVENTS, JOBS, POD_GROUPS, PODS
+from kai_solver.controller import keeper, loop, quarantine
+from kai_solver.controller.telling import noticed
+from kai_solver.errors.barrier import listening
+from kai_solver.kubeobjects import isolating
+from tests.conftest import Caught
+from tests.controller.replicas import bound, cluster, pod, running
+from tests.support.injection import Counted, Point, Thrower, hooked, points, rooms
+
+SAMPLE = 40
+LIMIT_S = 120.0
+"""A bound on what hangs; most take a fraction of a second."""
+
+NO_PART = ("bench", "cli", "conformance", "errors", "experiments", "instances_io", "metrics", "simulate")
+"""Rooms that a controller has no use for, and those that barriers themselves are made of."""
+
+GOOD = frozenset({"good-0", "good-1", "owned"})
+BAD = frozenset({"bad-0", "bad-1"})
+KEYS = frozenset({"n/bad", "n/bad-0", "n/bad-1"})
+
+
+def populated() -> MemoryApi:
+    """Two gangs of two pods by PodGroups, and one pod of a Job."""
+    api = cluster()
+    for name in ("bad", "good"):
+        api.create(POD_GROUPS, "n", {"metadata": {"name": name}, "spec": {"queue": "q", "minMember": 2}})
+        for index in range(2):
+            pod(api, f"{name}-{index}")
+            api.patch(PODS, "n", f"{name}-{index}", {"metadata": {"annotations": {"pod-group-name": name}}})
+    job = api.create(JOBS, "n", {"metadata": {"name": "job"}, "spec": {"template": {}}})
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": job["metadata"]["uid"], "controller": True}
+    pod(api, "owned")
+    api.patch(PODS, "n", "owned", {"metadata": {"ownerReferences": [owner]}})
+    return api
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is tried again after a pause is tried again soon."""
+    for module in (keeper, loop, quarantine, isolating, resting, binding, evicting, reflector, noticed):
+        for name, value in vars(module).items():
+            is_pause = any(word in name for word in ("PAUSE", "FIRST", "LONGEST", "BACKOFF", "STANDS"))
+            if is_pause and isinstance(value, float) and value > 0.1:
+                monkeypatch.setattr(module, name, 0.05)
+
+
+@contextmanager
+def controlled(api: MemoryApi) -> Iterator[Any]:
+    with running(api, idle=0.1, status_rate=1000.0, leadership={"enabled": False}) as replica:
+        yield replica
+
+
+def is_bound(api: MemoryApi, names: frozenset[str], limit_s: float = LIMIT_S) -> bool:
+    end_s = time.monotonic() + limit_s
+    while time.monotonic() < end_s:
+        if bound(api) >= names:
+            return True
+        time.sleep(0.005)
+    return False
+
+
+@cache
+def every_point() -> tuple[Point, ...]:
+    return tuple(points(name for name in rooms() if name not in NO_PART))
+
+
+@cache
+def called() -> Counted:
+    found = Counted(KEYS)
+    api = populated()
+    with listening(lambda *_: None), hooked(every_point(), found), controlled(api):
+        assert is_bound(api, GOOD | BAD)
+        end_s = time.monotonic() + LIMIT_S
+        while not api.page(EVENTS).items and time.monotonic() < end_s:
+            time.sleep(0.01)
+    return found
+
+
+def in_turn(found: list[Point], size: int = SAMPLE) -> list[Point]:
+    found = sorted((point for point in found if not is_set_up(point)), key=str)
+    if os.environ.get("KAI_SOLVER_INJECTIONS") == "all" or len(found) <= size:
+        return found
+    return sorted(random.Random(0).sample(found, size), key=str)
+
+
+def is_set_up(point: Point) -> bool:
+    """Whether a call of it makes the controller, or ends it: then it does not start, or its end is not orderly.
+
+    Found by where it is called from: before the loop begins and after it has ended there is no thread of a part.
+    """
+    return point.name in set_up()
+
+
+@cache
+def set_up() -> frozenset[str]:
+    """Functions that are called while a controller is made, started and ended which nothing else calls."""
+    found = Counted(frozenset())
+    with listening(lambda *_: None), hooked(every_point(), found), controlled(MemoryApi()) as replica:
+        replica.stop.set()
+    return frozenset(point.name for point, count in found.calls.items() if called().calls[point] <= count)
+
+
+def test_most_public_functions_that_a_controller_calls_are_known() -> None:
+    assert len(called().calls) > 500
+    assert len(called().about) > 30
+    assert {point.room for point in called().calls} >= {"cluster", "controller", "kubeobjects", "engine", "greedy"}
+    assert len(in_turn(list(called().calls), 10_000)) > 350
+
+
+def test_an_error_thrown_once_delays_no_gang_for_long(faults: list[Caught]) -> None:
+    calls, chance = called().calls, random.Random(1)
+    for point in in_turn(list(calls)):
+        thrower, api = Thrower(point, at=chance.randint(1, min(calls[point], 20))), populated()
+        faults.clear()
+        with hooked([point], thrower), controlled(api) as replica:
+            assert is_bound(api, GOOD | BAD), f"{point}: only {bound(api)}; {faults}"
+            assert not replica.lost
+        if thrower.thrown:
+            counted = sum(
+                sample.value
+                for metric in replica.metrics.registry.collect()
+                for sample in metric.samples
+                if sample.name == "kai_solver_faults_total"
+            )
+            assert counted >= 1, f"{point}: nobody heard of it"
+
+
+def test_errors_about_one_gang_delay_no_other(faults: list[Caught]) -> None:
+    for point in in_turn(list(called().about)):
+        thrower, api = Thrower(point, KEYS), populated()
+        faults.clear()
+        with hooked([point], thrower), controlled(api) as replica:
+            assert is_bound(api, GOOD), f"{point}: only {bound(api)}; {faults}"
+            assert not replica.lost
+        assert faults or not thrower.thrown, f"{point}: nobody heard of it"
+
+
+def test_a_function_that_always_fails_ends_nothing_and_is_tried_again(faults: list[Caught]) -> None:
+    for point in in_turn(list(called().calls), SAMPLE // 2):
+        thrower, api = Thrower(point), populated()
+        faults.clear()
+        with controlled(api) as replica:
+            with hooked([point], thrower):
+                is_bound(api, GOOD | BAD, limit_s=0.3)
+                assert not replica.lost
+                assert replica.not_healthy() == "" or point.name.endswith("not_healthy")
+            assert is_bound(api, GOOD | BAD), f"{point}: only {bound(api)} once it is cured; {faults}"
+        assert faults or not thrower.thrown, f"{point}: nobody heard of it"
