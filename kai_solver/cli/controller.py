@@ -78,7 +78,6 @@ def _run(settings: "ControllerSettings", embedded: bool, seconds: float | None) 
     from kai_solver.controller.app import Controller
     from kai_solver.controller.logs import configure_logs
     from kai_solver.controller.process import give_memory_back, open_more_files
-    from kai_solver.controller.rival import Rival
 
     if embedded:
         from kai_solver.cli.embedded import run_embedded
@@ -91,8 +90,6 @@ def _run(settings: "ControllerSettings", embedded: bool, seconds: float | None) 
     give_memory_back()
     open_more_files()
     api = connect(settings.kubeconfig, settings.context, connections=2 * settings.workers.writes + 32)
-    if not settings.dry_run:
-        Rival(api, settings).refuse()
     replica = Controller(api, settings)
     stop_when_told(replica.stop, seconds)
     end_for_sure(replica.stop)

@@ -89,6 +89,11 @@ class Assumed:
             if self._certain(key, uid) is not None:
                 self._drop(key)
 
+    def clear(self) -> None:
+        """Nothing is assumed any more: all is seen anew."""
+        with self._lock:
+            self._pods.clear()
+
     def __len__(self) -> int:
         return len(self._pods)
 

@@ -120,6 +120,10 @@ class Preparation(Protocol):
         """Take it back as far as possible. Done twice it must do no harm. `ApiError` where the server would not."""
         ...
 
+    def clear(self) -> None:
+        """Forget what was assumed and what is only remembered: the cluster is seen anew, by a new leader."""
+        ...
+
 
 class Way(Protocol):
     """How a pod gets its node."""
@@ -138,6 +142,10 @@ class Way(Protocol):
 
     def take_back(self, seat: Seat) -> None:
         """Ask no more for a pod that is not bound; `ApiError` where that fails."""
+        ...
+
+    def clear(self) -> None:
+        """Forget what was asked for: the cluster is seen anew, by a new leader."""
         ...
 
 
@@ -180,6 +188,9 @@ class Directly:
 
     def take_back(self, seat: Seat) -> None:
         """Nothing was asked for."""
+
+    def clear(self) -> None:
+        """Nothing is remembered."""
 
     def _judge(self, seat: Seat, conflict: ApiError) -> None:
         """What a conflict comes to, by the pod as it is now: no error where it is bound as wanted.

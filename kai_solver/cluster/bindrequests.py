@@ -130,6 +130,11 @@ class BindRequests:
         with self._lock:
             self._made.pop(seat.key, None)
 
+    def clear(self) -> None:
+        """Wait for nothing any more: requests of an earlier lead are read, as another leader's are."""
+        with self._lock:
+            self._made.clear()
+
     def _look(self, seat: Seat, unseen: dict[str, float]) -> str | None:
         """Why the pod was not bound, empty where it was; None where nobody knows yet.
 
@@ -301,6 +306,10 @@ class Reckoned:
     def undo(self, seat: Seat) -> None:
         """Count them no longer."""
         self.devices.forget(seat)
+
+    def clear(self) -> None:
+        """Count none."""
+        self.devices.clear()
 
 
 def claim_names(pod: Object) -> Mapping[str, str]:

@@ -14,14 +14,24 @@ TOLD_S = 10.0
 """Silence of so long is logged, and said by ``/readyz``: a server that is started anew is silent for less."""
 
 
+DEAD_S = 2.0
+"""After silence of so long, connections that were there may be dead: their other end forgot them."""
+
+
 class Contact:
     """What became of all requests to one API server; safe to use from any thread.
 
     Silence begins when the first request was sent that got no answer, and ends with any answer. A refusal is an answer;
     an error of the server's own (500 and above) is none: a server whose etcd is away says nothing else.
+
+    Attributes
+    ----------
+    on_return
+        Called when the server answers after `DEAD_S` or more.
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self.on_return: Callable[[], None] = lambda: None
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._answered_s = float("-inf")
@@ -37,6 +47,8 @@ class Contact:
         with self._lock:
             seconds, was_told = self._seconds(), self._is_told
             self._silent_since_s, self._is_told = None, False
+        if seconds >= DEAD_S:
+            self.on_return()
         if was_told:
             _LOG.info("the API server answers again", silent_s=round(seconds, 1))
 

@@ -89,6 +89,11 @@ class Extended:
         with self._lock:
             self._given.pop(seat.key, None)
 
+    def clear(self) -> None:
+        """Lay nothing over what the server shows."""
+        with self._lock:
+            self._given.clear()
+
     def _made(self, seat: Seat) -> _Given | None:
         """The claim that an earlier try made for this pod: one answer got lost, and that is no reason for another."""
         with self._lock:

@@ -1,4 +1,4 @@
-"""No write without the lead: an `Api` around another one, for all that acts on the cluster."""
+"""No request without the lead: an `Api` around another one, for all that acts on the cluster."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -8,7 +8,10 @@ from kai_solver.cluster.resources import Resource
 
 
 class FencedApi:
-    """Reads as the other one; each write asks ``fence`` first, and raises `FenceError` where it says no."""
+    """Each request asks ``fence`` first, and raises `FenceError` where it says no.
+
+    Also those that only read: whoever acts must not be kept waiting for an answer when its lead is over.
+    """
 
     def __init__(self, api: Api, fence: Callable[[], bool]) -> None:
         self._api = api
@@ -44,22 +47,27 @@ class FencedApi:
         self, resource: Resource, *, namespace: str = "", limit: int = 500, continue_: str = "", name: str = ""
     ) -> Page:
         """One page of a collection."""
+        self._check()
         return self._api.page(resource, namespace=namespace, limit=limit, continue_=continue_, name=name)
 
     def watch(self, resource: Resource, resource_version: str, timeout_s: float) -> Iterator[WatchEvent]:
         """Changes of a collection."""
+        self._check()
         return self._api.watch(resource, resource_version, timeout_s)
 
     def get(self, resource: Resource, namespace: str, name: str) -> Object:
         """One object."""
+        self._check()
         return self._api.get(resource, namespace, name)
 
     def installed(self) -> frozenset[Resource]:
         """All kinds that the server serves."""
+        self._check()
         return self._api.installed()
 
     def served(self, api_version: str) -> frozenset[Resource]:
         """Kinds of one version of one group."""
+        self._check()
         return self._api.served(api_version)
 
     def within(self, limit_s: float) -> "FencedApi":

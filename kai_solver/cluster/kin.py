@@ -116,6 +116,12 @@ class Kin:
         self._ends_s = 0.0
         self._queue: queue.SimpleQueue[Reference] = queue.SimpleQueue()
 
+    def discover(self) -> None:
+        """Learn which kinds of owners are installed, to be watched; `ApiError` where the server does not say."""
+        if self._scheduler_name:
+            found = [kind for kind in self._api.installed() if (kind.group, kind.kind) in OWNER_KINDS]
+            self._watched |= {(kind.group, kind.kind): kind for kind in sorted(found, key=lambda kind: kind.name)}
+
     @property
     def kinds(self) -> tuple[Resource, ...]:
         """Kinds of owners that are watched."""

@@ -43,14 +43,26 @@ class _Seen:
 class Lease:
     """One candidate for leadership.
 
+    A lead that ended is never taken up again: the next one begins only when all that was under way has ended
+    (``is_idle``), and the fence opens only when ``on_led`` has returned.
+
     Parameters
     ----------
     api
         Asked by connections of our own, and never for longer than `LeaseTimes.answer_s`.
     identity
-        Unique among candidates.
+        Unique among live candidates: what is held in this name already is taken over at once.
     monotonic, wall
         Clocks: the first decides, the second is only written down.
+
+    Attributes
+    ----------
+    is_idle
+        Whether nothing is under way that began in an earlier lead.
+    on_led
+        A lead begins, and the fence is still closed.
+    on_lost
+        A lead ended that nobody let go: the fence is closed.
     """
 
     def __init__(
@@ -67,11 +79,19 @@ class Lease:
         self.name = name
         self.identity = identity
         self.times = times or LeaseTimes()
+        self.is_idle: Callable[[], bool] = lambda: True
+        self.on_led: Callable[[], None] = lambda: None
+        self.on_lost: Callable[[], None] = lambda: None
         self._api = api.within(self.times.answer_s)
         self._monotonic = monotonic
         self._wall = wall
         self._seen = _Seen()
         self._held_until_s = 0.0
+        self._leads = False
+        """Whether a lead has begun and no end of it was noted; it may have run out all the same."""
+        self._has_lost = self._other_leads = False
+        self._transitions = 0
+        """``leaseTransitions`` of the lead that is ours."""
         self._stop = threading.Event()
         self._turn = threading.Lock()
         """One request after the other: a renewal that is under way must not take back what is being let go."""
@@ -86,36 +106,53 @@ class Lease:
         """Who else held it when we last looked; empty where nobody did."""
         return str(self._seen.record[0] or "") if self._seen.record else ""
 
-    def run(self, on_lost: Callable[[], None]) -> None:
-        """Try to get and keep the lease until `release`; ``on_lost`` is called, once, when it was held and is not."""
+    def run(self, on_followed: Callable[[], None]) -> None:
+        """Try to get and keep the lease until `release`.
+
+        ``on_followed`` is called, and nothing is tried any more, when the lead was lost and another candidate has it.
+        """
         while not self._stop.is_set():
-            was_held = self._held_until_s > 0
             self.attempt()
-            if was_held and not self.is_held:
-                self._held_until_s = 0.0
-                on_lost()
+            if self._has_lost and self._other_leads:
+                on_followed()
                 return
             self._stop.wait(self.times.retry_s)
 
     def attempt(self) -> bool:
         """One try to get or renew; a failure of the server leaves what is held to run out. None after `release`."""
         with self._turn:
+            self._note_loss()
             began_s = self._monotonic()
             try:
                 held = not self._stop.is_set() and self._acquire(began_s)
             except ApiError:
+                self._note_loss()
                 return self.is_held
+            if held and not self._leads:
+                self.on_led()
+                self._leads, self._has_lost, self._seen = True, False, _Seen()
             self._held_until_s = began_s + self.times.renew_s if held else 0.0
+            self._note_loss()
             return held
+
+    def _note_loss(self) -> None:
+        if self._leads and not self.is_held:
+            self._leads, self._has_lost, self._held_until_s = False, not self._stop.is_set(), 0.0
+            if self._has_lost:
+                self.on_lost()
 
     def release(self) -> None:
         """Let another candidate take over at once; the fence closes first."""
         self._stop.set()
         held, self._held_until_s = self._held_until_s > 0, 0.0
-        with self._turn:
+        if not self._turn.acquire(timeout=2 * self.times.answer_s):
+            return  # the server does not answer: it runs out by itself
+        try:
             held, self._held_until_s = held or self._held_until_s > 0, 0.0
             if held:
                 self._let_go()
+        finally:
+            self._turn.release()
 
     def _let_go(self) -> None:
         try:
@@ -131,9 +168,11 @@ class Lease:
         except ApiError as error:
             if not error.is_missing:
                 raise
-            return self._create()
+            return self.is_idle() and self._create()
         spec = _spec(current)
-        if spec.get("holderIdentity") == self.identity:
+        is_ours = spec.get("holderIdentity") == self.identity
+        transitions = int(spec.get("leaseTransitions") or 0)
+        if is_ours and self._leads and transitions == self._transitions:
             # A conflict is no loss: a renewal whose answer got lost may arrive late. Who holds it is read again.
             self._write(current, self._terms())
             return True
@@ -141,12 +180,15 @@ class Lease:
         if record != self._seen.record:
             self._seen = _Seen(record, now_s)
         live_s = max(float(spec.get("leaseDurationSeconds") or 0), self.times.live_s)
-        if spec.get("holderIdentity") and now_s < self._seen.at_s + live_s:
+        is_live = bool(spec.get("holderIdentity")) and now_s < self._seen.at_s + live_s
+        self._other_leads = is_live and (not is_ours or self._leads)  # another process took it in our name
+        if self._other_leads or not self.is_idle():
             return False
-        transitions = int(spec.get("leaseTransitions") or 0) + 1
-        return self._taken(current, {"acquireTime": self._stamp(), "leaseTransitions": transitions})
+        self._transitions = transitions + 1
+        return self._taken(current, {"acquireTime": self._stamp(), "leaseTransitions": self._transitions})
 
     def _create(self) -> bool:
+        self._transitions = 0
         spec = {**self._terms(), "acquireTime": self._stamp(), "leaseTransitions": 0}
         metadata = {"name": self.name, "namespace": self.namespace}
         try:

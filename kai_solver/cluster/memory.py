@@ -73,7 +73,10 @@ class MemoryApi:
 
     def watch(self, resource: Resource, resource_version: str, timeout_s: float) -> Iterator[WatchEvent]:
         """Changes since ``resource_version``; waits for more until ``timeout_s``."""
-        seen, ends_s, cuts = int(resource_version or 0), time.monotonic() + timeout_s, self._cuts
+        return self._listened(resource, int(resource_version or 0), timeout_s, self._cuts)
+
+    def _listened(self, resource: Resource, seen: int, timeout_s: float, cuts: int) -> Iterator[WatchEvent]:
+        ends_s = time.monotonic() + timeout_s
         while True:
             with self._lock:
                 self._kind(resource)  # installed at all?

@@ -56,6 +56,12 @@ class Promises:
             if move is not None and _uid(move.pod) == uid:
                 del self._moves[key]
 
+    def clear(self) -> None:
+        """No promise stands any more."""
+        with self._lock:
+            self._nominated.clear()
+            self._moves.clear()
+
     def __len__(self) -> int:
         return len(self._moves)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_when_event_set, wait_random_exponential
 
-from kai_solver.cluster.api import Api, ApiError, Object, version_of
+from kai_solver.cluster.api import Api, ApiError, Object, WatchEvent, version_of
 from kai_solver.cluster.resources import Resource
 from kai_solver.cluster.store import Store
 
@@ -18,6 +18,12 @@ BACKOFF_S = 0.2
 LONGEST_BACKOFF_S = 30.0
 ABSENT_S = 30.0
 """How often a kind that is not installed is asked for."""
+
+REFUSED_S = 5.0
+"""How long a kind must be refused to be as if there were nothing of it."""
+
+LOOK_S = 0.5
+"""How often a reflector that rests looks whether it is to list again."""
 
 SHORTEST_S = 1.0
 """A watch that ends sooner without a word is a server in trouble: the next one waits a moment."""
@@ -55,7 +61,11 @@ class Reflector:
         self._complain = complain
         self._is_optional = is_optional
         self._is_told = False
+        self._refused_since_s: float | None = None
         self._version = ""
+        self._again = 0
+        """How often it was told to list again: what began before is no longer kept."""
+        self._turn = threading.Lock()
         self._retrying = Retrying(
             retry=retry_if_exception(lambda error: isinstance(error, ApiError)),
             wait=wait_random_exponential(multiplier=BACKOFF_S, max=LONGEST_BACKOFF_S),
@@ -73,16 +83,22 @@ class Reflector:
             else:
                 self._retrying(self._watch)
 
+    def renew(self) -> None:
+        """List again, now; who calls then hangs up, so that no list or watch that began before is waited for."""
+        with self._turn:
+            self._again += 1
+            self._version, self._refused_since_s = "", None
+
     def _list(self) -> None:
         """Read the whole collection, page by page; a kind that is not installed is empty."""
         items: list[Object] = []
-        continue_ = ""
-        while not self._stop.is_set():
+        continue_, again = "", self._again
+        while not self._stop.is_set() and again == self._again:
             try:
                 page = self._api.page(self.resource, continue_=continue_)
             except ApiError as error:
                 if self._may_be_without(error):
-                    self._be_without(error)
+                    self._be_without(error, again)
                     return
                 if error.is_gone and continue_:
                     items, continue_ = [], ""  # the list took too long; its pages are of one moment or of none
@@ -91,40 +107,68 @@ class Reflector:
             items.extend(page.items)
             continue_ = page.continue_
             if not continue_:
-                self._store.replace(self.resource, items)
-                self._version = page.resource_version
+                with self._turn:
+                    if again == self._again:
+                        self._store.replace(self.resource, items)
+                        self._version = page.resource_version
+                        self._refused_since_s = None
                 return
 
     def _may_be_without(self, error: ApiError) -> bool:
-        """Whether there is no such kind here. Those of the core always are: a server that denies it is not itself."""
-        return (error.is_missing and bool(self.resource.group)) or (self._is_optional and error.status == 403)
+        """Whether there is no such kind here. Those of the core always are: a server that denies it is not itself.
 
-    def _be_without(self, error: ApiError) -> None:
+        A refusal counts when it has lasted `REFUSED_S`: a server that was just started does not know our rights yet.
+        """
+        if error.status != 403 or not self._is_optional:
+            return error.is_missing and bool(self.resource.group)
+        now_s = time.monotonic()
+        if self._refused_since_s is None:
+            self._refused_since_s = now_s
+        return now_s - self._refused_since_s >= REFUSED_S
+
+    def _be_without(self, error: ApiError, again: int) -> None:
         """There is nothing of the kind, for a while."""
         if not (error.is_missing or self._is_told):
             self._complain(self.resource, error)
             self._is_told = True
-        self._store.replace(self.resource, ())
+        with self._turn:
+            if again == self._again:
+                self._store.replace(self.resource, ())
         self._rest(ABSENT_S)
 
     def _watch(self) -> None:
         """Follow the changes of one watch; what is too old to be followed is listed again."""
         started, heard = time.monotonic(), False
+        with self._turn:
+            version, again = self._version, self._again
+        if not version:
+            return
         try:
-            for event in self._api.watch(self.resource, self._version, WATCH_S):
+            watch = self._api.watch(self.resource, version, WATCH_S)  # from now on a cut ends it
+            if again != self._again:
+                return
+            for event in watch:
                 heard = True
-                self._version = version_of(event.object) or self._version
-                if event.kind != "BOOKMARK":
-                    self._store.apply(self.resource, event)
-                if self._stop.is_set():
+                if self._stop.is_set() or not self._heard(event, again):
                     return
         except ApiError as error:
             if not (error.is_gone or error.is_missing):
                 raise
-            self._version = ""
+            with self._turn:
+                self._version = "" if again == self._again else self._version
             self._complain(self.resource, error)
         if not heard and time.monotonic() - started < SHORTEST_S:
             self._rest(random.uniform(0, SHORTEST_S))  # noqa: S311 - jitter, no secret
+
+    def _heard(self, event: WatchEvent, again: int) -> bool:
+        """Keep a change; False where the watch began before it was told to list again."""
+        with self._turn:
+            if again != self._again:
+                return False
+            self._version = version_of(event.object) or self._version
+            if event.kind != "BOOKMARK":
+                self._store.apply(self.resource, event)
+        return True
 
     def _report(self, state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
@@ -132,4 +176,8 @@ class Reflector:
             self._complain(self.resource, error)
 
     def _rest(self, seconds: float) -> None:
-        self._stop.wait(seconds)
+        """Wait, until it is told to stop or to list again."""
+        ends_s, again = time.monotonic() + seconds, self._again
+        while again == self._again and (left_s := ends_s - time.monotonic()) > 0:
+            if self._stop.wait(min(LOOK_S, left_s)):
+                return

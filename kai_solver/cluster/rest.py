@@ -94,6 +94,7 @@ class RestApi:
         self._sockets = _Sockets(self._pool)
         self._within: list[RestApi] = []
         self._is_closed = False
+        self._cuts = 0
 
     def page(
         self, resource: Resource, *, namespace: str = "", limit: int = 500, continue_: str = "", name: str = ""
@@ -117,10 +118,16 @@ class RestApi:
             "resourceVersion": resource_version,
             "timeoutSeconds": str(int(timeout_s)),
         }
+        return self._listened(resource, fields, self._cuts)
+
+    def _listened(self, resource: Resource, fields: Mapping[str, str], cuts: int) -> Iterator[WatchEvent]:
+        """Events of a watch that was asked for when all connections had been cut ``cuts`` times."""
         answer = self._request("GET", resource.path(), fields=fields, stream=True)
         try:
             if answer.status >= 400:
                 raise _refusal(answer.status, answer.read(), answer.headers)
+            if cuts != self._cuts:
+                raise ApiError(0, "Cut", f"watch of {resource.name}: the connection was cut")
             yield from _events(answer)
         except (urllib3.exceptions.HTTPError, http.client.HTTPException, OSError) as error:
             raise ApiError(0, type(error).__name__, str(error)) from error
@@ -204,6 +211,7 @@ class RestApi:
 
     def hang_up(self) -> None:
         """Cut all connections; requests and watches in other threads end with an `ApiError`."""
+        self._cuts += 1
         self._pool.clear()
         self._sockets.cut()
 

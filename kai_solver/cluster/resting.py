@@ -37,6 +37,12 @@ class Resting:
             self._until.pop(gang, None)
             self._asleep.discard(gang)
 
+    def clear(self) -> None:
+        """All may be tried at once."""
+        with self._lock:
+            self._until.clear()
+            self._asleep.clear()
+
     def now(self) -> frozenset[str]:
         """Gangs that rest."""
         now_s = self.clock()

@@ -158,6 +158,12 @@ class Sharing:
                 self.api.patch(PODS, seat.namespace, seat.name, body)
         self.collect(seat.node)
 
+    def clear(self) -> None:
+        """Count on no user, and on no end of a reservation, that the server does not show."""
+        with self._lock:
+            self._flying.clear()
+            self._leaving.clear()
+
     def _pod(self, seat: Seat) -> Object:
         pod = self.store.get(PODS, seat.key)
         if pod is None or meta(pod).get("uid") != seat.uid:

@@ -72,6 +72,11 @@ class Store:
         with self._lock:
             return self._synced.issuperset(resources)
 
+    def outdate(self) -> None:
+        """What is known may be out of date: no kind counts as listed before it is listed again."""
+        with self._lock:
+            self._synced.clear()
+
     def notices(self) -> tuple[Notice, ...]:
         """What cannot be kept, kind by kind."""
         why = "has no name, or is no object: the API server, or who is between, is not itself"

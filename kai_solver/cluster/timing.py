@@ -37,9 +37,12 @@ class TimedApi:
 
     def watch(self, resource: Resource, resource_version: str, timeout_s: float) -> Iterator[WatchEvent]:
         """Changes of a collection."""
+        return self._listened(self._api.watch(resource, resource_version, timeout_s))
+
+    def _listened(self, watch: Iterator[WatchEvent]) -> Iterator[WatchEvent]:
         began_s = self.contact.now()
         try:
-            for event in self._api.watch(resource, resource_version, timeout_s):
+            for event in watch:
                 self.contact.answered()
                 yield event
         except ApiError as error:

@@ -78,6 +78,10 @@ class Volumes:
                     self._deselect(key, seat.node)
         self._asked.pop(seat.uid, None)
 
+    def clear(self) -> None:
+        """Remember nothing that was asked for; the claims say it."""
+        self._asked.clear()
+
     def _claims(self, seat: Seat) -> tuple[str, ...]:
         pod = self.store.get(PODS, seat.key)
         return claim_keys(Raw(pod)) if pod is not None and meta(pod).get("uid") == seat.uid else ()

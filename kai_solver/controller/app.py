@@ -4,6 +4,7 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 
 import structlog
 
@@ -36,6 +37,12 @@ TELL_S = 5.0
 END_S = 20.0
 """When a graceful stop waits for the API server no longer, whatever is under way."""
 
+MEET_S, LONGEST_MEET_S = 0.5, 5.0
+"""Between tries to meet the API server at the start: at first, and at last."""
+
+REFUSED_S = 20.0
+"""How long a refusal at the start is not believed."""
+
 _LIMITS = Limits(threads=2, answer_s=600.0)
 """A snapshot of a large cluster is tens of megabytes, and may come through a slow tunnel."""
 
@@ -64,7 +71,7 @@ class Controller:
         self.settings = settings
         self.stop = threading.Event()
         self.lost = False
-        """It may not go on: it lost its leadership."""
+        """It may not go on: another replica leads."""
         self.webhook: Webhook | None = None
         self._clock = clock
         self._explaining = Explaining()
@@ -72,6 +79,7 @@ class Controller:
         self._telling: threading.Thread | None = None
         self._keeper = Keeper(self.stop)
         self._faults = Faults(self._parts.metrics)
+        self._reflectors: tuple[Reflector, ...] = ()
         self.metrics.loop_alive.set_function(lambda: time.time() - self._still_s)
 
     @property
@@ -85,46 +93,114 @@ class Controller:
         return self._parts.scheduler
 
     def run(self) -> bool:
-        """Run until told to stop; False where leadership was lost, so that the process must end.
+        """Run until told to stop; False where another replica leads, so that the process must end.
 
         Raises
         ------
         InputError
-            An address cannot be served on.
+            An address cannot be served on, or KAI's own scheduler is at work.
+        ApiError
+            The API server refuses to say what has to be known first.
         """
         with listening(self._faults), listening(self.scheduler.quarantine.caught):
             return self._run()
 
     def _run(self) -> bool:
-        parts, acts = self._parts, not self.settings.dry_run
         servers = self._serve()
         self.webhook = self._make_webhook()
-        parts.known.kin.watch = self._watch
-        for kind in parts.known.kinds:
-            self._watch(kind)
-        start = self._keeper.start
-        start("owners", lambda: parts.known.kin.run(self.stop))
-        start("signing keys", lambda: parts.keys.run(self.stop))
-        if parts.teller is not None:
-            self._telling = start("statuses and events", functools.partial(parts.teller.run, self.stop))
-        if acts and self.settings.leadership.enabled:
-            start("leadership", lambda: parts.lease.run(self._on_lost))
-        if acts:
-            start("clean-up", lambda: parts.preparing.clean(self.stop))
-            start("look for KAI's scheduler", lambda: parts.rival.run(self.stop))
         try:
-            with parts.decider:
-                parts.scheduler.run(self.stop)
+            with ExitStack() as ends:
+                ends.push(self._parts.decider)
+                if self._meet():
+                    self._begin()
+                    with self._parts.decider:
+                        self.scheduler.run(self.stop)
         finally:
             self._drain()
             for server in (*servers, *([self.webhook] if self.webhook else ())):
                 server.close()
         return not self.lost
 
+    def _meet(self) -> bool:
+        """Wait until the API server answers what has to be known first; False where told to stop before.
+
+        Raises
+        ------
+        InputError
+            KAI's own scheduler is at work.
+        ApiError
+            The API server refuses to say, for `REFUSED_S`: one that was just started may not know our rights yet.
+        """
+        parts, pause_s, began_s = self._parts, MEET_S, time.monotonic()
+        while not self.stop.is_set():
+            try:
+                if not self.settings.dry_run:
+                    parts.rival.refuse(self.stop.wait)
+                parts.known.kin.discover()
+            except ApiError as error:
+                is_young = error.status in (401, 403) and time.monotonic() - began_s < REFUSED_S
+                if not (error.is_passing or is_young):
+                    raise
+                _LOG.warning("the API server is waited for", error=str(error))
+                self.stop.wait(pause_s)
+                pause_s = min(2 * pause_s, LONGEST_MEET_S)
+            else:
+                return True
+        return False
+
+    def _begin(self) -> None:
+        """Start all parts. Leadership is tried first: what is listed before a lead begins is listed again."""
+        parts, acts, start = self._parts, not self.settings.dry_run, self._keeper.start
+        if acts and self.settings.leadership.enabled:
+            parts.lease.is_idle = self._is_idle
+            parts.lease.on_led, parts.lease.on_lost = self._on_led, self._on_lost
+            parts.lease.attempt()
+            start("leadership", lambda: parts.lease.run(self._on_followed))
+        parts.known.kin.watch = self._watch
+        for kind in parts.known.kinds:
+            self._watch(kind)
+        start("owners", lambda: parts.known.kin.run(self.stop))
+        start("signing keys", lambda: parts.keys.run(self.stop))
+        if parts.teller is not None:
+            self._telling = start("statuses and events", functools.partial(parts.teller.run, self.stop))
+        if acts:
+            start("clean-up", lambda: parts.preparing.clean(self.stop))
+            start("look for KAI's scheduler", lambda: parts.rival.run(self.stop))
+
     def _watch(self, kind: Resource) -> None:
         store, is_optional = self._parts.known.store, kind not in FIELDS
-        reflector = Reflector(self._parts.api, kind, store, self.stop, self._complain, is_optional=is_optional)
-        self._keeper.start(f"{WATCH} {kind.name}", reflector.run)
+        found = Reflector(self._parts.api, kind, store, self.stop, self._complain, is_optional=is_optional)
+        self._reflectors = (*self._reflectors, found)
+        self._keeper.start(f"{WATCH} {kind.name}", found.run)
+
+    def _on_led(self) -> None:
+        """Read the cluster again; nothing is decided before that, and nothing of an earlier lead is believed."""
+        _LOG.info("this replica leads")
+        self._parts.known.store.outdate()
+        self.scheduler.begin()
+        self._parts.preparing.clear()
+        reflectors = self._reflectors
+        for one in reflectors:
+            one.renew()
+        if reflectors:
+            self.api.hang_up()
+
+    def _on_lost(self) -> None:
+        """What is under way ends without an answer, so that it is over before another lead begins."""
+        _LOG.error("the lead is lost: nothing is written until it is won again")
+        self.api.hang_up()
+
+    def _is_idle(self) -> bool:
+        """Whether all that was begun in an earlier lead has ended; what has not is cut off once more."""
+        is_idle = self.scheduler.is_idle
+        if not is_idle:
+            self.api.hang_up()
+        return is_idle
+
+    def _on_followed(self) -> None:
+        _LOG.error("another replica leads: this process ends")
+        self.lost = True
+        self.stop.set()
 
     def fence(self) -> bool:
         """Whether this replica may act now."""
@@ -230,6 +306,7 @@ class Controller:
             parts.teller.drain(TELL_S)
         parts.lease.release()
         self._cut()
+        parts.identity.close()
         end.cancel()
         parts.pools.close()
 
@@ -241,11 +318,6 @@ class Controller:
     @property
     def _is_at_work(self) -> bool:
         return self.scheduler.binder.at_work or self.scheduler.evictor.at_work
-
-    def _on_lost(self) -> None:
-        _LOG.error("leadership is lost: this process ends")
-        self.lost = True
-        self.stop.set()
 
     def _complain(self, resource: Resource, error: ApiError) -> None:
         self.metrics.relists.labels(resource.name, error.reason).inc()

@@ -217,6 +217,7 @@ class Scheduler:
     _number: int = 0
     _failures: int = 0
     _waiting: bool = True
+    _is_deciding: bool = False
 
     def __post_init__(self) -> None:
         self.news = News(self.binder.assumed.expected, self.monotonic)
@@ -234,7 +235,7 @@ class Scheduler:
             with barrier("running", "looks before a cycle"):
                 if self.binder.resting.woke() or self.quarantine.woke():
                     self.news.tell()
-                if self.fence():
+                if self.fence() and self.store.is_synced((PODS, NODES)):
                     self.stranded.release(self.store, self.binder, self.gangs)
             next_s = min(due_s, self.news.late_since_s + self.pace.late_s)
             found = self.news.wait(min(1.0, max(0.0, next_s - self.beat_s)))
@@ -255,13 +256,21 @@ class Scheduler:
             due_s = self.monotonic() + (self.pace.idle_s if self._waiting else 10 * self.pace.idle_s)
 
     def _went_well(self) -> bool:
-        """One cycle; False where an unexpected error broke it off: it is tried again after a pause."""
+        """One cycle; False where it is to be tried again: an unexpected error broke it off, or another lead began.
+
+        Until it ends no new lead begins.
+        """
+        self._is_deciding = True
         try:
+            if not (self.fence() and self.store.is_synced((PODS, NODES)) and self.knows()):
+                return False
             self.step()
         except Exception as error:
             self._failures += 1
             self.problem = f"cycles break off: {caught('running', 'the cycle', error)}"
             return False
+        finally:
+            self._is_deciding = False
         self._failures, self.problem = 0, ""
         return True
 
@@ -269,6 +278,18 @@ class Scheduler:
     def pause_s(self) -> float:
         """Seconds before a cycle that broke off is tried again: twice as long each time."""
         return min(self.pace.period_s * float(2 ** min(self._failures, 10)), LONGEST_PAUSE_S)
+
+    def begin(self) -> None:
+        """A lead begins: what was done in an earlier one, and is not seen, is not believed; all is looked at."""
+        self.binder.assumed.clear()
+        self.binder.resting.clear()
+        self.promises.clear()
+        self.news.tell()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is under way: no cycle, no binding, no eviction."""
+        return not (self._is_deciding or self.binder.open or self.evictor.at_work)
 
     def step(self) -> Cycle:
         """One cycle."""
@@ -281,7 +302,7 @@ class Scheduler:
         self.news.hold(frozenset(_waiting(snapshot, busy)), lambda: self.binder.open)
         plan = self.decide(snapshot)
         orders, outdated = still_holding(orders_of(snapshot, plan, self.has_group, self.signer), nodes, self.store)
-        put_off = orders.departures if self.dry_run else self._act(snapshot, plan, orders)
+        put_off = orders.departures if self.dry_run or not self.fence() else self._act(snapshot, plan, orders)
         self._waiting = bool(plan.pending or plan.binds or put_off) or any(map(is_stale, snapshot.gangs))
         if outdated or put_off:
             self.news.tell()

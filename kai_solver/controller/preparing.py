@@ -44,6 +44,11 @@ class Preparing:
     pods: tuple[Overlay, ...]
     clean: Callable[[threading.Event], None]
 
+    def clear(self) -> None:
+        """Forget what was assumed: the cluster is seen anew."""
+        for part in (*self.steps, *([self.way] if self.way else ())):
+            part.clear()
+
 
 def preparing(
     api: Api,

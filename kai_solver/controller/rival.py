@@ -52,7 +52,7 @@ class Rival:
         self._say(live[0] if live else "")
         self._tell(bool(self.problem))
 
-    def refuse(self, sleep: Callable[[float], None] = time.sleep) -> None:
+    def refuse(self, sleep: Callable[[float], object] = time.sleep) -> None:
         """Make sure that it is not at work.
 
         Raises

@@ -1,8 +1,6 @@
 """Who is connected to whom in a replica: every part is made here, once, each with what it needs of the others."""
 
 import functools
-import os
-import platform
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +16,7 @@ from kai_solver.cluster.binding import Binder
 from kai_solver.cluster.contact import Contact
 from kai_solver.cluster.evicting import Evictor, Rates
 from kai_solver.cluster.fenced import FencedApi
+from kai_solver.cluster.identity import Identity
 from kai_solver.cluster.kin import Kin
 from kai_solver.cluster.lease import Lease, LeaseTimes
 from kai_solver.cluster.patience import LOOK_S
@@ -43,11 +42,13 @@ from kai_solver.controller.telling.setup import make_teller
 from kai_solver.domain import Notice
 from kai_solver.engine.progress import Fault
 from kai_solver.kubeobjects import KubeSettings, names
-from kai_solver.kubeobjects.owners import OWNER_KINDS
 from kai_solver.kubeobjects.trust import NO_SIGNER, Signer, Trust
 from kai_solver.metrics import Metrics
 
 _LOG = structlog.get_logger(__name__)
+
+ASKED_S = 10.0
+"""How long an answer is waited for where one thread asks for everything, one after the other."""
 
 Clock = Callable[[], float]
 Fence = Callable[[], bool]
@@ -107,6 +108,7 @@ class Parts:
     known: Known
     metrics: Metrics
     lease: Lease
+    identity: Identity
     fence: Fence
     decider: Decider
     preparing: Preparing
@@ -122,17 +124,19 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
     """Make all parts; nothing runs yet. ``reporters`` are told of cycles beside logs, metrics and the cluster."""
     metrics = Metrics(namespace=settings.metrics_namespace)
     contact = Contact()
+    contact.on_return = api.hang_up
     metrics.api_silent.set_function(lambda: contact.silent_s)
     api = TimedApi(api, lambda verb, seconds: metrics.api_seconds.labels(verb).observe(seconds), contact=contact)
     known = _known(api, settings)
-    lease = _lease(api, settings, clock)
+    identity = Identity(f"{settings.namespace}.{settings.lease_name}")
+    lease = _lease(api, settings, identity, clock)
     over = threading.Event()
     fence = functools.partial(_may_act, lease, metrics, over, settings.dry_run or not settings.leadership.enabled)
     acting, rest = FencedApi(api, fence), functools.partial(_rest, fence, over)
     before = preparing(acting, known.store, settings, fence, rest)
     shields = Shields(known.store, settings.evictions)
     evictor = Evictor(acting, known.assumed, fence, _rates(settings), clock, budgets_count=shields.count)
-    keys = _keys(acting, settings, fence, clock)
+    keys = _keys(api.within(ASKED_S), settings, fence, clock)
     view = _view(known, before, evictor, settings, keys.signer, shields)
     quarantine = Quarantine(clock, tell=metrics.quarantined.set)
     note_fault = functools.partial(_note_fault, metrics)
@@ -149,7 +153,7 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
     teller = None if settings.dry_run else _teller(acting, known.store, settings, fence, binder, decider, view, clock)
     for reporter in (shields, *_reporters(known, metrics, decider, teller, clock, pool), *reporters):
         told.add(reporter)
-    rival = Rival(api, settings, metrics.beside_kai.set)
+    rival = Rival(api.within(ASKED_S), settings, metrics.beside_kai.set)
     scheduler = Scheduler(
         store=known.store,
         view=view,
@@ -172,7 +176,21 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
     )
     known.kin.wake = scheduler.news.tell
     return Parts(
-        api, contact, known, metrics, lease, fence, decider, before, rival, keys, scheduler, teller, pools, over
+        api,
+        contact,
+        known,
+        metrics,
+        lease,
+        identity,
+        fence,
+        decider,
+        before,
+        rival,
+        keys,
+        scheduler,
+        teller,
+        pools,
+        over,
     )
 
 
@@ -207,20 +225,16 @@ def _keys(api: Api, settings: ControllerSettings, fence: Fence, clock: Clock) ->
 
 
 def _known(api: Api, settings: ControllerSettings) -> Known:
-    """Who made a pod matters only where we group pods ourselves; owners are watched as far as they are installed."""
+    """Who made a pod matters only where we group pods ourselves."""
     store = Store()
-    if settings.grouping != "own":
-        return Known(store, Assumed(), Promises(), Kin(api, store, ""))
-    owners = [kind for kind in api.installed() if (kind.group, kind.kind) in OWNER_KINDS]
-    kin = Kin(api, store, settings.scheduler_name, sorted(owners, key=lambda kind: kind.name))
+    kin = Kin(api.within(ASKED_S), store, settings.scheduler_name if settings.grouping == "own" else "")
     return Known(store, Assumed(), Promises(), kin)
 
 
-def _lease(api: Api, settings: ControllerSettings, clock: Clock) -> Lease:
+def _lease(api: Api, settings: ControllerSettings, identity: Identity, clock: Clock) -> Lease:
     stated = settings.leadership
     times = LeaseTimes(stated.live, stated.renew, stated.retry)
-    identity = f"{platform.node()}_{os.getpid()}_{os.urandom(4).hex()}"
-    return Lease(api, settings.namespace, settings.lease_name, identity, times, wall=clock)
+    return Lease(api, settings.namespace, settings.lease_name, identity.name, times, wall=clock)
 
 
 def _may_act(lease: Lease, metrics: Metrics, over: threading.Event, is_alone: bool) -> bool:

@@ -3,7 +3,7 @@
 import pytest
 
 from kai_solver.cluster.api import ApiError
-from kai_solver.cluster.contact import TOLD_S, Contact
+from kai_solver.cluster.contact import DEAD_S, TOLD_S, Contact
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import NODES
 from kai_solver.cluster.timing import TimedApi
@@ -39,6 +39,19 @@ def test_a_refusal_is_an_answer(status: int) -> None:
     clock.now += 100
     contact.ended(contact.now(), ApiError(status, "No"))
     assert contact.silent_s == 0
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(0.5, []), (DEAD_S, ["back"]), (100.0, ["back"])])
+def test_who_was_silent_for_long_may_have_forgotten_connections(seconds: float, told: list[str]) -> None:
+    clock, heard = Clock(), list[str]()
+    contact = Contact(clock)
+    contact.on_return = lambda: heard.append("back")
+    began_s = contact.now()
+    clock.now += seconds
+    contact.ended(began_s, ApiError(0, "TimedOut"))
+    for _ in range(2):
+        contact.answered()
+    assert heard == told
 
 
 def test_of_many_requests_one_that_hangs_is_no_silence() -> None:

@@ -193,12 +193,138 @@ def test_answers_are_waited_for_so_shortly_that_two_more_tries_are_left() -> Non
     assert 2 * (times.retry_s + api.limit_s) < times.renew_s
 
 
-def test_losing_is_told_once_and_ends_the_run() -> None:
+def led_and_lost(api: MemoryApi, clock: Clock) -> tuple[Lease, list[str]]:
+    """A candidate that leads, and what it is told from now on."""
+    told: list[str] = []
+    found = candidate(api, "a", clock)
+    assert found.attempt()
+    found.on_led = lambda: told.append("led")
+    found.on_lost = lambda: told.append("lost")
+    return found, told
+
+
+def test_a_lead_that_ran_out_while_the_server_was_away_is_followed_by_a_new_one() -> None:
     api, clock = Shaky(), Clock()
-    first = candidate(api, "a", clock)
-    first.attempt()
+    first, told = led_and_lost(api, clock)
     api.broken = True
+    for _ in range(30):
+        clock.now += 2.0
+        first.attempt()
+    assert told == ["lost"]
+    assert not first.is_held
+    api.broken = False
+    assert first.attempt(), "its own Lease is not waited for"
+    assert told == ["lost", "led"]
+    assert api.get(LEASES, "kai", "kai-solver")["spec"]["leaseTransitions"] == 1, "a lead of its own"
+
+
+def test_a_process_that_was_paused_begins_a_new_lead_and_does_not_go_on_with_the_old_one() -> None:
+    api, clock = MemoryApi(), Clock()
+    first, told = led_and_lost(api, clock)
+    clock.now += 60.0
+    assert first.attempt()
+    assert told == ["lost", "led"]
+
+
+def test_a_new_lead_waits_for_the_end_of_what_was_begun_in_the_old_one() -> None:
+    api, clock = MemoryApi(), Clock()
+    first, told = led_and_lost(api, clock)
+    idle = [False]
+    first.is_idle = lambda: idle[0]
     clock.now += 11.0
-    told: list[bool] = []
-    first.run(lambda: told.append(True))
-    assert told == [True]
+    for _ in range(3):
+        assert not first.attempt()
+        clock.now += 2.0
+    idle[0] = True
+    assert first.attempt()
+    assert told == ["lost", "led"]
+
+
+def test_the_fence_is_closed_until_the_new_lead_has_begun() -> None:
+    api, clock = MemoryApi(), Clock()
+    first = candidate(api, "a", clock)
+    seen: list[bool] = []
+    first.on_led = lambda: seen.append(first.is_held)
+    assert first.attempt()
+    assert seen == [False]
+    clock.now += 2.0
+    assert first.attempt()
+    assert seen == [False], "a renewal is no new lead"
+
+
+def test_who_is_followed_by_another_ends_and_who_is_not_goes_on() -> None:
+    api, clock = Shaky(), Clock()
+    first, second = candidate(api, "a", clock), candidate(api, "b", clock)
+    first.attempt()
+    told: list[str] = []
+    tries = [0]
+
+    def wait(seconds: float) -> None:
+        clock.now += seconds
+        tries[0] += 1
+        if tries[0] == 20:
+            assert not told, "nobody is known to lead: it stays"
+            api.broken = False
+            second.attempt()
+            clock.now += 16.0
+            assert second.attempt()
+
+    first._stop.wait = wait  # type: ignore[method-assign,assignment]
+    api.broken = True
+    first.run(lambda: told.append("followed"))
+    assert told == ["followed"]
+    assert tries[0] == 20
+
+
+def test_a_candidate_that_followed_another_one_stays_when_it_loses_the_lease() -> None:
+    """Whom it followed is long gone, and no reason to end."""
+    api, clock = Shaky(), Clock()
+    first, second = candidate(api, "a", clock), candidate(api, "b", clock)
+    first.attempt()
+    second.attempt()
+    clock.now += 16.0
+    assert second.attempt()
+    told: list[str] = []
+
+    def wait(seconds: float) -> None:
+        clock.now += seconds
+        if clock.now > 1100.0:
+            api.broken = False
+        if second.is_held and not api.broken:
+            second.release()
+
+    second._stop.wait = wait  # type: ignore[method-assign,assignment]
+    api.broken = True
+    second.run(lambda: told.append("followed"))
+    assert told == []
+
+
+def test_of_two_live_ones_of_one_name_the_later_one_leads() -> None:
+    """It must not happen (see `Identity`); ``leaseTransitions`` tells them apart all the same."""
+    api, clock = MemoryApi(), Clock()
+    first, twin = candidate(api, "a", clock), candidate(api, "a", clock)
+    assert first.attempt()
+    assert twin.attempt()
+    clock.now += 2.0
+    assert not first.attempt()
+    assert not first.is_held
+    assert twin.attempt()
+
+
+def test_of_two_of_one_name_that_grasp_at_once_one_gets_it() -> None:
+    class Late(MemoryApi):
+        twin: Lease | None = None
+
+        def get(self, resource: Resource, namespace: str, name: str) -> Object:
+            found = super().get(resource, namespace, name)
+            twin, self.twin = self.twin, None
+            if twin is not None:
+                assert twin.attempt()
+            return found
+
+    api, clock = Late(), Clock()
+    candidate(api, "a", clock).attempt()
+    first, twin = candidate(api, "a", clock), candidate(api, "a", clock)
+    api.twin = twin
+    assert not first.attempt()
+    assert twin.is_held

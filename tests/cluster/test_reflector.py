@@ -46,6 +46,7 @@ class Faulty(MemoryApi):
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reflector, "SHORTEST_S", 0.0)
     monkeypatch.setattr(reflector, "ABSENT_S", 0.02)
+    monkeypatch.setattr(reflector, "REFUSED_S", 0.02)
 
 
 @contextmanager

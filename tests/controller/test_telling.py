@@ -250,6 +250,9 @@ class Slow:
     def undo(self, seat: Seat) -> None:
         """Nothing."""
 
+    def clear(self) -> None:
+        """Nothing."""
+
 
 @pytest.mark.parametrize("told_between", [True, False])
 def test_the_start_of_a_gang_is_told_however_many_cycles_its_binding_takes(world: World, told_between: bool) -> None:

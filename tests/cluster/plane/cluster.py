@@ -278,6 +278,7 @@ class Replica:
     component: Component
     health: str
     answers_at: str
+    metrics_at: str = ""
 
     @classmethod
     def make(cls, name: str, kubeconfig: Path, folder: Path, settings: Mapping[str, Any]) -> "Replica":
@@ -294,9 +295,11 @@ class Replica:
         file = folder / f"{name}.yaml"
         file.write_text(yaml.safe_dump(stated))
         words = ["-m", "kai_solver", "controller", "--kubeconfig", str(kubeconfig), "--config", str(file)]
-        env = {"PYTHONPATH": str(ROOT)}
+        scratch = folder / f"{name}.tmp"
+        scratch.mkdir(exist_ok=True)  # a pod's own, which outlives its containers
+        env = {"PYTHONPATH": str(ROOT), "TMPDIR": str(scratch)}
         component = Component(name, [sys.executable, *words], folder, env)
-        return cls(component, f"127.0.0.1:{health}", f"127.0.0.1:{answers}")
+        return cls(component, f"127.0.0.1:{health}", f"127.0.0.1:{answers}", f"127.0.0.1:{metrics}")
 
     def start(self) -> None:
         """Start, and wait until it has seen the cluster."""
@@ -315,6 +318,13 @@ class Replica:
         except OSError:
             return False
 
+    def said_by(self, path: str) -> str:
+        """What it says at this address, well or not; empty where it does not answer."""
+        try:
+            return self._get(path)[1].decode()
+        except OSError:
+            return ""
+
     def sees_cordoned(self, node: str) -> bool:
         """Whether a node is cordoned as far as it knows."""
         _, body = self._get("/get-snapshot")
@@ -325,7 +335,8 @@ class Replica:
 
     def _get(self, path: str) -> tuple[int, bytes]:
         is_open = path in ("/healthz", "/readyz")
-        connection = http.client.HTTPConnection(self.health if is_open else self.answers_at, timeout=30)
+        address = self.health if is_open else self.metrics_at if path == "/metrics" else self.answers_at
+        connection = http.client.HTTPConnection(address, timeout=30)
         try:
             connection.request("GET", path, headers={} if is_open else {"Authorization": f"Bearer {ADMIN}"})
             answer = connection.getresponse()

@@ -1,0 +1,66 @@
+"""Who a process is among the candidates for a Lease, and that a process started again in its pod is the same one."""
+
+import fcntl
+import os
+import platform
+import re
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+_TOKEN = re.compile(r"[0-9a-f]{16}")
+
+
+class Identity:
+    """A name for ``holderIdentity``: that of the machine (in Kubernetes: of the pod), and a token.
+
+    The token is kept in a file that this process holds a lock on (``flock``). Whoever gets the lock may take over, at
+    once, a Lease that is held in the name of the file's token: all processes that went by that name held the lock, and
+    the kernel takes it from a process only when that process has ended, however hung it is. In a pod the file is in a
+    volume that outlives containers. While another process has the lock, or where no file can be locked, the token is a
+    new one, and a Lease is waited for as others do.
+
+    Parameters
+    ----------
+    lease
+        Name of the Lease: processes that want different ones do not share a token.
+    folder
+        Where the file is; None: where temporary files are.
+    """
+
+    def __init__(self, lease: str, folder: Path | None = None) -> None:
+        self._file = -1
+        token = os.urandom(8).hex()
+        with suppress(OSError):
+            token = self._locked((folder or Path(tempfile.gettempdir())) / f"{lease}.holder", token)
+        self.name = f"{platform.node()}_{token}"
+
+    def close(self) -> None:
+        """Another process may have the name; call it only when this one writes no more."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _locked(self, path: Path, token: str) -> str:
+        """The file's token, or ``token`` where the file has none yet.
+
+        Raises
+        ------
+        OSError
+            Another process has the lock, or the file cannot be used.
+        """
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(file).st_uid != os.geteuid():
+                raise PermissionError(path)
+            found = os.pread(file, 64, 0).decode(errors="replace")
+            if not _TOKEN.fullmatch(found):
+                os.ftruncate(file, 0)
+                os.pwrite(file, token.encode(), 0)
+                found = token
+        except OSError:
+            os.close(file)
+            raise
+        self._file = file
+        return found
