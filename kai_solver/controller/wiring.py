@@ -175,23 +175,8 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
         clock=clock,
     )
     known.kin.wake = scheduler.news.tell
-    return Parts(
-        api,
-        contact,
-        known,
-        metrics,
-        lease,
-        identity,
-        fence,
-        decider,
-        before,
-        rival,
-        keys,
-        scheduler,
-        teller,
-        pools,
-        over,
-    )
+    leading = lease, identity, fence
+    return Parts(api, contact, known, metrics, *leading, decider, before, rival, keys, scheduler, teller, pools, over)
 
 
 def kube_settings(settings: ControllerSettings, signer: Signer = NO_SIGNER) -> KubeSettings:

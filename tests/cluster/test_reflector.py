@@ -46,7 +46,7 @@ class Faulty(MemoryApi):
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reflector, "SHORTEST_S", 0.0)
     monkeypatch.setattr(reflector, "ABSENT_S", 0.02)
-    monkeypatch.setattr(reflector, "REFUSED_S", 0.02)
+    monkeypatch.setattr(reflector, "REFUSED_S", 0.0)
 
 
 @contextmanager
@@ -180,3 +180,97 @@ def test_a_server_that_denies_a_kind_of_the_core_is_not_believed() -> None:
     with reflecting(api) as (store, complaints):
         until(lambda: names(store) == {"a"})
     assert [error.status for error in complaints] == [404] * 3, "nodes do not go because a proxy answers for the server"
+
+
+def test_a_refusal_by_a_server_that_was_just_started_empties_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not know our rights yet: what was known of the kind stays, or gangs would lose their owners."""
+    monkeypatch.setattr(reflector, "REFUSED_S", 1000.0)
+    api = Faulty()
+    add(api, "a")
+    store, stop = Store(), threading.Event()
+    one = Reflector(api, NODES, store, stop, is_optional=True)
+    thread = threading.Thread(target=one.run)
+    thread.start()
+    try:
+        until(lambda: len(store.all(NODES)) == 1)
+        lists = api.lists
+        api.list_faults = [ApiError(403, "Forbidden")] * 3
+        store.outdate()
+        one.renew()
+        api.hang_up()
+        until(lambda: api.lists > lists + 2)
+        assert len(store.all(NODES)) == 1
+        until(lambda: store.is_synced([NODES]))
+        assert len(store.all(NODES)) == 1
+    finally:
+        stop.set()
+        thread.join(5)
+
+
+class Silent(MemoryApi):
+    """Watches of before a cut show nothing more: their connections are half open."""
+
+    lists = 0
+
+    def page(self, resource: Resource, **more: Any) -> Page:
+        self.lists += 1
+        return super().page(resource, **more)
+
+    def watch(self, resource: Resource, resource_version: str, timeout_s: float) -> Iterator[WatchEvent]:
+        found = super().watch(resource, self.page(resource).resource_version, timeout_s)
+        return (event for event in found if event.object["metadata"]["name"] != "b")
+
+
+def test_who_is_told_to_list_again_waits_for_no_watch() -> None:
+    api, store, stop = Silent(), Store(), threading.Event()
+    add(api, "a")
+    one = Reflector(api, NODES, store, stop)
+    thread = threading.Thread(target=one.run)
+    thread.start()
+    try:
+        until(lambda: len(store.all(NODES)) == 1)
+        add(api, "b")
+        time.sleep(0.1)
+        assert len(store.all(NODES)) == 1, "the watch is silent"
+        store.outdate()
+        one.renew()
+        api.hang_up()
+        until(lambda: store.is_synced([NODES]))
+        assert len(store.all(NODES)) == 2
+    finally:
+        stop.set()
+        thread.join(5)
+
+
+def test_what_was_seen_before_it_was_told_to_list_again_is_not_kept() -> None:
+    """A list and a watch that began before may be older than what is listed then."""
+
+    class Held(MemoryApi):
+        asked, go = threading.Event(), threading.Event()
+        is_first = True
+
+        def page(self, resource: Resource, **more: Any) -> Page:
+            found = super().page(resource, **more)
+            if self.is_first:
+                self.is_first = False
+                self.asked.set()
+                assert self.go.wait(20)
+            return found
+
+    api, store, stop = Held(), Store(), threading.Event()
+    seen: list[int] = []
+    store.listen(lambda *_: seen.append(len(store.all(NODES))))
+    add(api, "a")
+    one = Reflector(api, NODES, store, stop)
+    thread = threading.Thread(target=one.run)
+    thread.start()
+    try:
+        assert api.asked.wait(20)
+        add(api, "b")
+        one.renew()
+        api.go.set()
+        until(lambda: store.is_synced([NODES]))
+        assert seen[0] == 2, "the old list was thrown away"
+    finally:
+        stop.set()
+        thread.join(5)

@@ -110,23 +110,31 @@ def test_21_it_ends_in_time_while_the_server_hangs(
         print(f"\nSIGTERM {after_s:.0f} s into the hang: ended after {seconds:.1f} s")
 
 
-@pytest.mark.parametrize("how", ["dead", "hanging"])
+@pytest.mark.parametrize("how", ["hangs", "hangs up", "does not know our rights yet"])
 def test_22_no_server_at_the_start(make_cluster: Make, how: str) -> None:
+    """The process waits, answers probes, and says what it waits for."""
     cluster = make_cluster()
     work(cluster, gangs=2)
-    server = cluster.plane.apiserver
-    (server.kill if how == "dead" else server.pause)()
-    try:
-        replica = cluster.controller(start=False)
-        replica.component.start()
-        wait_for("it says so", lambda: "the API server has not answered for" in replica.said_by("/readyz"))
-        assert replica.answers("/healthz")
-        assert replica.component.runs
-    finally:
-        (server.start if how == "dead" else server.resume)()
-    cluster.plane.wait_ready()
+    replica = cluster.controller(proxied=True, start=False)
+    proxy = proxied(cluster)
+    if how == "hangs":
+        proxy.frozen.set()
+    else:
+        fault = Fault(hang_up=True) if how == "hangs up" else Fault(403)
+        proxy.rule = lambda _method, _path: fault
+    replica.component.start()
+    what = "not listed yet" if fault_is_an_answer(how) else "the API server has not answered for"
+    wait_for("it says so", lambda: what in replica.said_by("/readyz"))
+    wait_for("it tried", lambda: any("waited for" in line.get("event", "") for line in replica.said()))
+    assert replica.answers("/healthz")
+    assert replica.component.runs
+    proxy.heal()
     wait_for("it is ready", replica.is_ready)
     cluster.wait_bound(8, limit_s=LONG_S)
+
+
+def fault_is_an_answer(how: str) -> bool:
+    return "rights" in how
 
 
 def test_23_a_half_open_connection_is_waited_out(make_cluster: Make) -> None:
