@@ -51,7 +51,7 @@ class Neighbours:
         }
         self._chosen: dict[tuple[int, str, str], list[Placed]] = {}
         self._repellers: dict[tuple[frozenset[tuple[str, str]], str], list[Placed]] = {}
-        self._domains = SpreadDomains(scene.snapshot.nodes)
+        self._domains = SpreadDomains(scene.snapshot.nodes, self._crowds["later"])
 
     def clash(self, entry: Bind | Move) -> str | None:
         """Why the pod of ``entry`` may not be beside the others; None where it may."""

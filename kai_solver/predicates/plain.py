@@ -5,6 +5,7 @@ single expression (``matching``) is shared.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from kai_solver.domain import Constraints, Node, NodeTerm, Pod, PodAffinityTerm, SpreadConstraint, Taint
@@ -47,10 +48,17 @@ def _holds(term: NodeTerm, node: Node) -> bool:
 
 
 class SpreadDomains:
-    """Which nodes count for a spread rule, and as which domain; asked once for every rule."""
+    """Which nodes count for a spread rule, and as which domain; asked once for every rule.
 
-    def __init__(self, nodes: Sequence[Node]) -> None:
+    ``crowd``: all pods that are placed, where many of them are asked about; matching ones are counted once for every
+    rule, not once for every pod.
+    """
+
+    def __init__(self, nodes: Sequence[Node], crowd: Iterable[Placed] | None = None) -> None:
         self._nodes = tuple(nodes)
+        self._crowd = None if crowd is None else tuple(crowd)
+        self._home = {placed.pod.key: placed.node.name for placed in self._crowd or ()}
+        self._held: dict[tuple[int, int, str], tuple[Constraints, dict[str, int]]] = {}
         self._known: dict[tuple[int, int], tuple[Constraints, dict[str, str]]] = {}
         self._bearing: dict[int, tuple[Constraints, tuple[Node, ...]]] = {}
 
@@ -63,6 +71,19 @@ class SpreadDomains:
             found = {n.name: label_value(n, spread.topology_key) for n in bearing if _counts_for(pod, spread, n)}
             self._known[key] = pod.constraints, {name: value for name, value in found.items() if value is not None}
         return self._known[key][1]
+
+    def held(self, pod: Pod, position: int, others: Iterable[Placed]) -> dict[str, int]:
+        """Pods by domain that the rule counts, ``pod`` itself left out: of the crowd, else of ``others``."""
+        domain_of = self.of(pod, position)
+        if self._crowd is None:
+            return _counted(pod, position, others, domain_of)
+        key = id(pod.constraints), position, pod.namespace
+        if key not in self._held:
+            self._held[key] = pod.constraints, _counted(pod, position, self._crowd, domain_of)
+        held, home = self._held[key][1], self._home.get(pod.key, "")
+        if home not in domain_of or not labels_match(pod.constraints.spread[position].selector, pod.labels):
+            return held
+        return held | {domain_of[home]: held[domain_of[home]] - 1}
 
     def _bears_all(self, constraints: Constraints) -> tuple[Node, ...]:
         """Nodes that bear the keys of all spread rules; looked for once for all rules of a pod."""
@@ -93,7 +114,7 @@ def clashes_with_pods(
     placed = [other for other in others if other.pod.key != pod.key]
     domains = domains or SpreadDomains(nodes)
     for position in range(len(pod.constraints.spread)):
-        if not _keeps_skew(pod, node, position, placed, domains.of(pod, position)):
+        if not _keeps_skew(pod, node, position, domains.held(pod, position, placed)):
             return "node(s) didn't match pod topology spread constraints"
     if text := kept_off(pod, node, placed):
         return text
@@ -119,7 +140,20 @@ def _uses_alone(owner: Pod, pod: Pod) -> bool:
     return any(_selects(term, owner, pod) for term in terms)
 
 
+@lru_cache(4096)
+def _numbers(ports: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(map(port_number, ports))
+
+
+@lru_cache(4096)
+def _keys_apart(constraints: Constraints) -> tuple[str, ...]:
+    """Topology keys of the anti-affinity."""
+    return tuple(dict.fromkeys(term.topology_key for term in constraints.anti_affinity))
+
+
 def _clash(pod: Pod, other: Placed) -> bool:
+    if _numbers(pod.constraints.host_ports).isdisjoint(_numbers(other.pod.constraints.host_ports)):
+        return False
     taken: dict[str, list[str]] = {}
     for port in other.pod.constraints.host_ports:
         taken.setdefault(port_number(port), []).append(port)
@@ -138,10 +172,9 @@ def _together(key: str, one: Node, other: Node) -> bool:
 
 def _repels(owner: Placed, pod: Pod, node: Node) -> bool:
     """Whether an anti-affinity term of ``owner`` keeps ``pod`` off ``node``."""
-    return any(
-        _selects(term, owner.pod, pod) and _together(term.topology_key, owner.node, node)
-        for term in owner.pod.constraints.anti_affinity
-    )
+    shared = {key for key in _keys_apart(owner.pod.constraints) if _together(key, owner.node, node)}
+    terms = owner.pod.constraints.anti_affinity if shared else ()
+    return any(term.topology_key in shared and _selects(term, owner.pod, pod) for term in terms)
 
 
 def _attracted(pod: Pod, node: Node, placed: list[Placed]) -> bool:
@@ -152,16 +185,22 @@ def _attracted(pod: Pod, node: Node, placed: list[Placed]) -> bool:
     return all(any(_together(term.topology_key, node, friend.node) for friend in friends) for term in terms)
 
 
-def _keeps_skew(pod: Pod, node: Node, position: int, placed: list[Placed], domain_of: Mapping[str, str]) -> bool:
+def _counted(pod: Pod, position: int, placed: Iterable[Placed], domain_of: Mapping[str, str]) -> dict[str, int]:
+    """Pods of ``placed`` by domain that the rule at ``position`` counts."""
     spread = pod.constraints.spread[position]
-    here = label_value(node, spread.topology_key)
-    if here is None:
-        return False
     held = dict.fromkeys(domain_of.values(), 0)
     for other in placed:
         matches = other.pod.namespace == pod.namespace and labels_match(spread.selector, other.pod.labels)
         if matches and other.node.name in domain_of:
             held[domain_of[other.node.name]] += 1
+    return held
+
+
+def _keeps_skew(pod: Pod, node: Node, position: int, held: Mapping[str, int]) -> bool:
+    spread = pod.constraints.spread[position]
+    here = label_value(node, spread.topology_key)
+    if here is None:
+        return False
     own = 1 if labels_match(spread.selector, pod.labels) else 0
     least = min(held.values(), default=0) if len(held) >= spread.min_domains else 0
     return held.get(here, 0) + own - least <= spread.max_skew
