@@ -9,6 +9,8 @@ from kai_solver.greedy import Outcome
 
 PATIENCE = 0.1
 """Part of the time left in which a rung that may give way has to serve somebody."""
+TURN_SHARE = 0.5
+"""Part of a rung's time left that one gang may take while others wait for their turns."""
 IN_VAIN = 8
 """And turns that it has for that."""
 
@@ -52,6 +54,7 @@ class Pace:
         self._share = 0.8
         self._patience_s = self._idle_end_s = math.inf
         self._in_vain = 0
+        self._turn_end_s = math.inf
         self._watched: Outcome | None = None
 
     def watch(self, outcome: Outcome) -> None:
@@ -82,6 +85,15 @@ class Pace:
     def is_fruitless(self) -> bool:
         """True where the rung should give way: not for one slow turn, which may have been the first of its kind."""
         return self._in_vain >= IN_VAIN and self.run.clock() >= max(self._idle_end_s, self.pressed_s)
+
+    def start_turn(self) -> None:
+        """A gang has its turn, with half of the rung's time while others wait."""
+        now = self.run.clock()
+        self._turn_end_s = max(now + TURN_SHARE * (self.end_s - now), self.pressed_s)
+
+    def is_turn_over(self) -> bool:
+        """True where the turn has taken more than its share, or the rung is over."""
+        return self.is_over() or self.run.clock() >= self._turn_end_s
 
     def is_over(self) -> bool:
         """True where the rung's time, or the user's patience, has ended."""

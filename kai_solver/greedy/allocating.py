@@ -6,9 +6,10 @@ from typing import Protocol
 from kai_solver.domain import Proof, Rung
 from kai_solver.greedy.caps import costs_too_much, over_capacity
 from kai_solver.greedy.chunks import Chunk, Part
-from kai_solver.greedy.course import Course, of_choice
+from kai_solver.greedy.course import SHARE_ENDED, Course, of_choice
 from kai_solver.greedy.galloping import Gallop
 from kai_solver.greedy.outcome import Admission, Outcome, Refusal
+from kai_solver.greedy.placing import TimeIsUp
 from kai_solver.greedy.promised import keep_promises
 from kai_solver.greedy.refused import Refused
 from kai_solver.greedy.runs import Runs
@@ -38,6 +39,7 @@ class Allocation:
         self.placer = course.placer
         self.admitter = admitter
         self.runs = Runs(course)
+        self.postponed: list[Chunk] = []
 
     def run(self, candidates: Sequence[int]) -> None:
         """Place the gangs ``candidates``; those with surplus take turns again and again."""
@@ -50,12 +52,18 @@ class Allocation:
         while not turns.is_over:
             if self.course.is_over():
                 self.course.stop(Rung.ALLOCATE, turns.rest())
+                self._place_postponed(failed)
                 return
             if self.runs.admit(turns) or (turn := turns.pop()) is None:
                 refused.forget()
                 continue
             gang, chunk, _ = turn
-            refusal = self._place(chunk, failed)
+            try:
+                with self.course.timed_turn(is_shared=True):
+                    refusal = self._place(chunk, failed)
+            except TimeIsUp:
+                self.postponed.append(chunk)
+                continue
             if refusal is None or (chunk.is_choice and self._place_other(chunk)):
                 turns.again(gang)
                 refused.forget()
@@ -65,9 +73,22 @@ class Allocation:
             waiting.append(chunk)
             refused.note(self.course.kind(gang), refusal)
             if self.admitter is None and refused.refuse_rest(turns):
-                return
+                break
+        self._place_postponed(failed)
         if self.admitter is not None and waiting:
             self._admit_anew(self.admitter, waiting)
+
+    def _place_postponed(self, failed: dict[Signature, Refusal]) -> None:
+        """Gangs that took more than their share have what time the others left."""
+        for number, chunk in enumerate(self.postponed):
+            try:
+                with self.course.timed_turn(is_shared=number + 1 < len(self.postponed)):
+                    refusal = self._place(chunk, failed)
+            except TimeIsUp:
+                self.outcome.stopped = True
+                refusal = SHARE_ENDED
+            if refusal is not None:
+                self.outcome.refuse(chunk.gang, Rung.ALLOCATE, of_choice(refusal, chunk), chunk.pods)
 
     def _place(self, chunk: Chunk, failed: dict[Signature, Refusal]) -> Refusal | None:
         """Admit ``chunk`` where it may and can run. ``failed``: what chunks like it were told."""

@@ -1,6 +1,7 @@
 """What the rungs of one climb have in common: the state, the order of turns, whom to ask, and the time that is left."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
@@ -12,7 +13,7 @@ from kai_solver.greedy.caps import costs_too_much
 from kai_solver.greedy.chunks import Chunk, Chunker
 from kai_solver.greedy.disruption import Disruption
 from kai_solver.greedy.outcome import Admission, Evidence, Outcome, Refusal
-from kai_solver.greedy.placing import Placer
+from kai_solver.greedy.placing import Placer, TimeIsUp, never
 from kai_solver.greedy.rules import Aggressor
 from kai_solver.greedy.shortage import shortage
 from kai_solver.greedy.signature import Kind, Signature, kind_of, signature
@@ -26,6 +27,13 @@ BoolArray = NDArray[np.bool_]
 BUDGET_ENDED = Refusal(
     Reason.NOT_ENOUGH_RESOURCES,
     "The time for this cycle ended before the workload had its turn",
+    Proof("unknown", "budget"),
+)
+
+SHARE_ENDED = Refusal(
+    Reason.NOT_ENOUGH_RESOURCES,
+    "The workload takes more than its share of a cycle's time to place, and the other workloads left too little. "
+    "Use fewer pods in one gang, or fewer rules between pods",
     Proof("unknown", "budget"),
 )
 
@@ -77,6 +85,14 @@ class Pace(Protocol):
         """True where the rung's time has ended."""
         ...
 
+    def start_turn(self) -> None:
+        """A gang has its turn."""
+        ...
+
+    def is_turn_over(self) -> bool:
+        """True where the turn has taken more than its share of the rung's time, or all of that has ended."""
+        ...
+
 
 class Course:
     """One climb as its rungs see it."""
@@ -112,6 +128,23 @@ class Course:
     def is_over(self) -> bool:
         """True where the rung's time has ended."""
         return self._pace is not None and self._pace.is_over()
+
+    @contextmanager
+    def timed_turn(self, *, is_shared: bool) -> Iterator[None]:
+        """A gang has its turn; placing raises `TimeIsUp` past its share of the rung's time, or past all of it."""
+        if self._pace is None:
+            yield
+            return
+        self._pace.start_turn()
+        self.placer.is_over = self._pace.is_turn_over if is_shared else self._pace.is_over
+        mark = self.state.mark()
+        try:
+            yield
+        except TimeIsUp:
+            self.state.rollback(mark)
+            raise
+        finally:
+            self.placer.is_over = never
 
     def turns(self, candidates: Sequence[int]) -> Turns | SizeTurns:
         """The order in which the gangs ``candidates`` are served."""

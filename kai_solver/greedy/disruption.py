@@ -12,9 +12,10 @@ from kai_solver.greedy.allowance import Allowance
 from kai_solver.greedy.budgets import keeps_budgets
 from kai_solver.greedy.caps import passed_cap
 from kai_solver.greedy.chunks import Chunk, Chunker
-from kai_solver.greedy.evicting import Evictor, never
+from kai_solver.greedy.evicting import Evictor
 from kai_solver.greedy.fit import FitTable
 from kai_solver.greedy.outcome import Outcome, Refusal, proven
+from kai_solver.greedy.placing import never
 from kai_solver.greedy.returning import could_return
 from kai_solver.greedy.room import RoomTable
 from kai_solver.greedy.rules import Aggressor, Eligibility, reclaim_allowed, refuses_reclaim, was_counted

@@ -12,7 +12,7 @@ from kai_solver.greedy.caps import within_limits
 from kai_solver.greedy.chunks import Chunk, Chunker, Part
 from kai_solver.greedy.clearing import Clearing, clearings
 from kai_solver.greedy.fit import FitTable
-from kai_solver.greedy.placing import Placer
+from kai_solver.greedy.placing import Placer, never
 from kai_solver.greedy.resettling import Resettling
 from kai_solver.greedy.room import RoomTable
 from kai_solver.greedy.victims import IMPOSSIBLE, VictimPool, part_of_unit
@@ -27,11 +27,6 @@ NODES_TRIED = 8
 NOBODY: frozenset[int] = frozenset()
 DOMAINS_TRIED = 16
 """Domains tried for one chunk, cheapest estimate first."""
-
-
-def never() -> bool:
-    """Time does not end."""
-    return False
 
 
 class Evictor(Placer):

@@ -1,6 +1,6 @@
 """Placing a chunk: domains tightest first, nodes by key, devices by fill; all of it or nothing."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 import numpy as np
@@ -26,6 +26,19 @@ FEW_PODS = 4
 """Fewer pods of one shape are placed one by one."""
 
 
+LOOKS = 8
+"""Pods between two looks at the clock: with the most rules that a pod may have, one takes about 5 ms (2026-11-23)."""
+
+
+class TimeIsUp(Exception):  # noqa: N818  (no error: the state is to be rolled back)
+    """The time for a gang has ended while its pods were placed."""
+
+
+def never() -> bool:
+    """There is no limit."""
+    return False
+
+
 class Placer:
     """Greedy placement on a state; every method leaves the state unchanged where it fails.
 
@@ -43,6 +56,8 @@ class Placer:
         self.fits = fits or FitTable(state)
         self.later = later
         self.unruled = unruled
+        self.is_over: Callable[[], bool] = never
+        self._looks = 0
         self._rank: IntArray | None = None
 
     def place_chunk(self, chunk: Chunk, allowed: BoolArray | None = None) -> bool:
@@ -60,6 +75,9 @@ class Placer:
 
     def place_pod(self, pod: int, allowed: BoolArray | None = None) -> bool:
         """Place one pod on its best node."""
+        self._looks += 1
+        if self._looks % LOOKS == 0 and self.is_over():
+            raise TimeIsUp
         shape = self.state.problem.pod_shape[pod]
         if not self.fits.has_room(shape):
             return False

@@ -41,6 +41,12 @@ class Impatient:
     def is_over(self) -> bool:
         return not self.hours and len(self.started) > len(LADDER)
 
+    def start_turn(self) -> None:
+        pass
+
+    def is_turn_over(self) -> bool:
+        return self.is_over()
+
 
 def climbed(pace: Pace) -> Outcome:
     """A gang of three GPUs finds room on two nodes with two and one GPU free when one pod moves."""
