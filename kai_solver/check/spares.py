@@ -21,16 +21,17 @@ class Kept:
     domains
         Of the nodes that count: those with GPUs that take work.
     free
-        By domain: how many are free before the plan, and after it.
+        By domain: how many are free before the plan, once victims have left that may use spares, and after the plan.
     """
 
     rule: SpareNodes
     domains: DomainOf
-    free: dict[Domain, tuple[int, int]]
+    free: dict[Domain, tuple[int, int, int]]
 
     def least(self, domain: Domain) -> int:
-        """How many nodes have to stay free."""
-        return min(self.free[domain][0], self.rule.nodes)
+        """How many nodes have to stay free: none that may use spares leaves one for one that may not."""
+        before, left, _ = self.free[domain]
+        return min(max(before, left), self.rule.nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,11 @@ class Spares:
         promised = set(_promised(scene))
         before = promised | {h.pod.node for h in users if stays(h, set())}
         after = promised | {h.pod.node for h in users if stays(h, leaving)}
-        after |= {bind.node for bind in scene.plan.binds if not scene.owners[bind.pod].uses_spares}
+        come = [bind for bind in scene.plan.binds if not scene.owners[bind.pod].uses_spares]
+        lent = {key for key in leaving if key in scene.owners and scene.owners[key].may_use_spares}
+        left = promised | {h.pod.node for h in users if stays(h, lent)}
+        left |= {bind.node for bind in come if not bind.nominated}
+        after |= {bind.node for bind in come}
         after |= {destination(move) for move in scene.plan.moves}
         counted = {node.name for node in scene.snapshot.nodes if node.schedulable and node.gpus}
         kept = []
@@ -63,7 +68,7 @@ class Spares:
             domains = atlas.domains(topology.name, rule.level) if rule is not None else None
             if rule is not None and domains is not None:
                 inside = {node: domain for node, domain in domains.items() if node in counted}
-                kept.append(Kept(rule, inside, _free(inside, before, after)))
+                kept.append(Kept(rule, inside, _free(inside, before, left, after)))
         return cls(tuple(kept), frozenset(after))
 
     def admits(self, nodes: Iterable[str]) -> bool:
@@ -71,7 +76,7 @@ class Spares:
         more = [node for node in nodes if node not in self.in_use]
         for kept in self.kept:
             taken = Counter(kept.domains[node] for node in more if node in kept.domains)
-            if any(kept.free[domain][1] - count < kept.least(domain) for domain, count in taken.items()):
+            if any(kept.free[domain][2] - count < kept.least(domain) for domain, count in taken.items()):
                 return False
         return True
 
@@ -81,18 +86,20 @@ def judge_spares(scene: Scene) -> Iterator[Violation]:
     if not scene.come:
         return
     for kept in Spares.of(scene).kept:
-        for domain, (_, left) in sorted(kept.free.items()):
+        for domain, (_, _, left) in sorted(kept.free.items()):
             if left < kept.least(domain):
                 title = "/".join(domain)
                 text = f"{kept.rule.level} {title}: {left} nodes would be free, at least {kept.least(domain)} are kept"
                 yield Violation("spares", title, text)
 
 
-def _free(domains: DomainOf, before: set[str], after: set[str]) -> dict[Domain, tuple[int, int]]:
-    found: dict[Domain, tuple[int, int]] = {}
+def _free(domains: DomainOf, *in_use: set[str]) -> dict[Domain, tuple[int, int, int]]:
+    """By domain, how many nodes are free each time."""
+    found: dict[Domain, tuple[int, int, int]] = {}
     for node, domain in domains.items():
-        was, left = found.get(domain, (0, 0))
-        found[domain] = was + (node not in before), left + (node not in after)
+        first, second, third = found.get(domain, (0, 0, 0))
+        one, two, three = (node not in users for users in in_use)
+        found[domain] = first + one, second + two, third + three
     return found
 
 

@@ -22,7 +22,9 @@ def with_moves(snapshot: Snapshot) -> Snapshot:
     are there. They cannot be moved on, or evicted, meanwhile. They have no labels: a pod that requires them beside it
     has to wait until they are there.
     """
-    moved = frozenset(pod.key + SUFFIX for gang in snapshot.gangs for pod in gang.pods if is_moving(pod))
+    moved = frozenset(
+        pod.key + SUFFIX for gang in snapshot.gangs for pod in gang.pods if pod.nominated_node and is_moving(pod)
+    )
     if not moved or moved <= snapshot.refused:
         return snapshot
     gangs = tuple(map(_with_moves, snapshot.gangs))

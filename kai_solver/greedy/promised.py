@@ -108,6 +108,9 @@ def _promised_nodes(course: Course, chunk: Chunk) -> BoolArray | None:
 def _is_promised(course: Course, gang: int) -> bool:
     """True where the pods that come next all have a node from an earlier cycle."""
     chunker, pods = course.chunkers[gang], course.problem.pods
+    lone = chunker.lone
+    if lone is not None and not (lone.pending and pods[lone.pending[0]].nominated_node):
+        return False
     if not any(pods[leaf.pending[0]].nominated_node for leaf in chunker.shape.leaves if leaf.pending):
         return False
     chunk = chunker.next()

@@ -288,7 +288,7 @@ class State:
         self.strangers.placed(pod, place, sign)
         self.crowds.shift(pod, node, -sign)
         if self.spares is not None:
-            self.spares.shift(pod, node, -sign)
+            self.spares.shift(pod, node, -sign, now=place.now)
         self._note(node, gpus=bool(place.devices))
 
     def _apply_evict(self, pod: int) -> None:
@@ -310,7 +310,7 @@ class State:
         node = problem.pod_node[pod]
         self.crowds.shift(pod, node, -sign)
         if self.spares is not None:
-            self.spares.shift(pod, node, -sign)
+            self.spares.shift(pod, node, -sign, now=True)
         self.future[:, node] += sign * self._requests[problem.pod_shape[pod]]
         seats = problem.seats.get(pod, ())
         if seats:

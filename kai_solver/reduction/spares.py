@@ -30,6 +30,8 @@ class SpareRule:
         (N,) domain of each node that counts, -1 for the others.
     kept, room
         (D,) nodes that stay free in each domain, and most that may be in use.
+    asked
+        Nodes that each domain is to keep free, where it has as many.
     level, names
         Of the domains, for people.
     """
@@ -37,6 +39,7 @@ class SpareRule:
     domain_of: IntArray
     kept: IntArray
     room: IntArray
+    asked: int
     level: str
     names: tuple[str, ...]
 
@@ -90,4 +93,4 @@ def _rule(topology: Topology, tree: DomainTree, counted: BoolArray, free: BoolAr
     total = np.bincount(domain_of[inside], minlength=size)
     kept = np.minimum(np.bincount(domain_of[inside & free], minlength=size), spares.nodes)
     names = tuple(tree.title(Domain(level, position)) for position in range(size))
-    return SpareRule(domain_of, kept, total - kept, spares.level, names)
+    return SpareRule(domain_of, kept, total - kept, spares.nodes, spares.level, names)

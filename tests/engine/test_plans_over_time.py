@@ -2,14 +2,13 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kai_solver.check import check_plan
-from kai_solver.domain import Bind, Eviction, Plan, Pod, PodStatus, Snapshot, with_moves
+from kai_solver.domain import Bind, Eviction, Move, Plan, PodStatus, Snapshot, with_moves
 from kai_solver.engine import Engine
 from kai_solver.greedy import State
 from kai_solver.instances_io import snapshot_from_native
@@ -46,19 +45,24 @@ def test_what_did_not_settle_settles(engines: dict[str, Engine], model: str, pat
 # -- the judge -----------------------------------------------------------------------------------------------------
 
 
-def without_promises(snapshot: Snapshot) -> Snapshot:
-    def of(pod: Pod) -> Pod:
-        return replace(pod, nominated_node="")
+def test_the_judge_sees_pods_that_move_to_and_fro() -> None:
+    """The pod is moved for g, and bound again where it came from."""
+    cluster = a_cluster([a_gang("m", {"gpus": 1, "node": "n0", "status": "Running"}), a_gang("g", {"gpus": 4})])
 
-    return replace(snapshot, gangs=tuple(replace(gang, pods=tuple(map(of, gang.pods))) for gang in snapshot.gangs))
+    def decide(snapshot: Snapshot) -> Plan:
+        (pod,) = next(gang.pods for gang in snapshot.gangs if gang.name == "m")
+        if pod.status is PodStatus.RUNNING:
+            return Plan(moves=(Move(pod.key, "default/m", "n0", "n1", helps=("default/g",)),))
+        return Plan(binds=(Bind(pod.key, "default/m", "n0"),))
+
+    kinds = {fault.kind for fault in judge_chain(cluster, decide, Course(0))}
+    assert kinds == {"loop", "moved-again", "bound-for-nothing", "restless"}
 
 
-def test_the_judge_sees_what_comes_of_plans_that_forget(engines: dict[str, Engine]) -> None:
-    """Were no node promised, one gang would be evicted again and again."""
-    engine = engines["greedy-only"]
-    spares = next(path for path in FOUND if path.stem == "spares")
-    faults = judge_chain(snapshot_of(spares), lambda seen: engine.cycle(without_promises(seen)), Course(0))
-    assert {fault.kind for fault in faults} >= {"loop", "bound-for-nothing"}
+def test_the_judge_sees_promises_of_what_no_pod_leaves() -> None:
+    cluster = a_cluster([a_gang("g", {"gpus": 1})])
+    promise = Plan(binds=(Bind("default/g-0", "default/g", "n0", nominated=True),))
+    assert {fault.kind for fault in judge_chain(cluster, lambda _: promise, Course(0))} == {"promised-for-nothing"}
 
 
 def test_the_judge_sees_plans_without_end() -> None:
