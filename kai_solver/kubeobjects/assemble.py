@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from kai_solver.domain import Gang, Node, Pod, Policy, Queue, Snapshot, flat_gang
+from kai_solver.domain import Constraints, Gang, Node, Pod, Policy, Queue, Snapshot, flat_gang
 from kai_solver.domain.object_limits import MOST_UNOFFERED
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names, shards
@@ -210,6 +210,19 @@ def _listed(found: list[str]) -> str:
     return ", ".join(found[:_LISTED]) + (f" and {len(found) - _LISTED} more" if len(found) > _LISTED else "")
 
 
+def _only_held(gang: Gang, pods: tuple[Pod, ...], queue: str) -> Gang:
+    """A gang that is set aside while pods of it run: they count in its queue and may be evicted, and no more start.
+
+    Else a PodGroup that its users spoil would keep what runs from being reclaimed. ``queue``: where none can be read.
+    """
+    rules = Constraints(blocked=(f"its PodGroup is set aside: {gang.set_aside}",))
+    plain = tuple(
+        replace(pod, podset="default", constraints=pod.constraints if pod.status.holds_resources else rules)
+        for pod in pods
+    )
+    return replace(gang, pods=plain, root=flat_gang(1), preemptible=True, set_aside="", queue=gang.queue or queue)
+
+
 def _by_scheduler(
     pods: Iterable[RawPod], settings: KubeSettings, notices: Notices
 ) -> tuple[list[RawPod], list[RawPod]]:
@@ -311,7 +324,11 @@ class _Finish:
         if lost is not None and not gang.set_aside:
             reason = f"its pod {lost.key} runs on node {lost.node!r}, which does not exist"
             self.notices.set_aside(f"PodGroup {gang.key}", f"{reason}. Export that node too")
-            return replace(gang, pods=pods, set_aside=reason)
+            gang = replace(gang, set_aside=reason)
+        if gang.set_aside and self.settings.trust.strict and any(pod.status.is_active for pod in pods):
+            return _only_held(gang, pods, self.settings.default_queue)
+        if lost is not None:
+            return replace(gang, pods=pods)
         gang = self._permitted(gang, is_active=any(pod.status.is_active for pod in pods))
         running = (pod.raw for pod, _ in seats if pod.status.is_active) if asks_pods else ()
         created = () if since_s is None else tuple(pod.order[1] for pod, _ in seats if pod.order[1])

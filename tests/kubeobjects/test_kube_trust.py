@@ -377,6 +377,28 @@ def test_when_a_gang_began_its_pods_say_and_not_its_pod_group(build: Build) -> N
 # -- others ------------------------------------------------------------------------------------------------------------
 
 
+BROKEN = {"queue": "q", "minMember": 2, "subGroups": [{"name": "a", "parent": "a"}]}
+LOST = {"queue": "q", "minMember": 1}
+
+
+@pytest.mark.parametrize("spec", [BROKEN, LOST])
+def test_a_pod_group_that_is_spoilt_keeps_nothing_from_being_reclaimed(build: Build, spec: Object) -> None:
+    named = {"pod-group-name": "pg"}
+    runs = build.pod("runs", gpus=2, node="n", phase="Running", annotations=named)
+    waits = build.pod("waits", gpus=2, annotations=named)
+    ghost = build.pod("ghost", node="nowhere", phase="Running", annotations=named)
+    objects = [build.pod_group(spec=spec), build.queue(), runs, waits, *([ghost] if spec is LOST else [])]
+    gang = build.one_gang(*objects, settings=STRICT)
+    (podset,) = gang.root.podsets()
+    assert (gang.set_aside, gang.queue, gang.preemptible, podset.min_member) == ("", "q", True, 1)
+    by_name = {pod.name: pod for pod in gang.pods}
+    assert by_name["runs"].node == "n"
+    assert by_name["waits"].constraints.blocked[0].startswith("its PodGroup is set aside: ")
+    assert build.one_gang(*objects).set_aside, "in a file it is load, as in KAI"
+    alone = build.one_gang(build.pod_group(spec=BROKEN), waits, settings=STRICT)
+    assert alone.set_aside, "without pods that run there is nothing to reclaim"
+
+
 def test_no_pod_keeps_all_others_from_the_whole_cluster(build: Build) -> None:
     term = {"topologyKey": "kai-solver/cluster", "namespaceSelector": {}, "labelSelector": {}}
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
