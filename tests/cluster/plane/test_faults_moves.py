@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from kai_solver.cluster import promises
-from kai_solver.cluster.resources import DISRUPTION_BUDGETS, PODS
+from kai_solver.cluster.resources import CONFIG_MAPS, DISRUPTION_BUDGETS, PODS
 from tests.cluster.plane.checker import GANG
-from tests.cluster.plane.cluster import SPACE, Cluster
+from tests.cluster.plane.cluster import SPACE, Cluster, pod
 from tests.cluster.plane.conftest import Make
 from tests.cluster.plane.inside import inside
 from tests.cluster.plane.plane import wait_for
@@ -72,6 +72,15 @@ def test_an_eviction_refused_for_ever(make_cluster: Make, foreseen: bool) -> Non
     cluster.wait_bound(2, "preemptor", limit_s=LONG_S)
 
 
+def owned(cluster: Cluster, name: str) -> None:
+    """A pod of 4 GPUs whose controller is there, and makes no other one."""
+    owner = cluster.plane.api.create(CONFIG_MAPS, SPACE, {"metadata": {"name": name}})
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": owner["metadata"]["uid"]}
+    made = pod(name, "research", gpus=4)
+    made["metadata"]["ownerReferences"] = [reference | {"controller": True}]
+    cluster.plane.api.create(PODS, SPACE, made)
+
+
 def test_20_a_moved_pod_never_comes_back(make_cluster: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was kept for it goes to others, and not before its time (15 s here, not a minute)."""
     monkeypatch.setattr(promises, "COMES_WITHIN_S", 15.0)
@@ -79,7 +88,7 @@ def test_20_a_moved_pod_never_comes_back(make_cluster: Make, monkeypatch: pytest
     cluster.nodes(2)
     cluster.queues(research=16)
     for index in range(2):
-        cluster.pod(f"moved-{index}", "research", gpus=4)
+        owned(cluster, f"moved-{index}")
         cluster.bind(f"moved-{index}", f"node-{index}")
     cluster.wait_bound(2)
     with inside(cluster):
@@ -89,3 +98,21 @@ def test_20_a_moved_pod_never_comes_back(make_cluster: Make, monkeypatch: pytest
         cluster.pod("next", "research", gpus=4)
         assert cluster.stays_pending("next")
         cluster.wait_bound(1, "next", limit_s=LONG_S)
+
+
+def test_a_pod_without_a_controller_is_not_moved(make_cluster: Make) -> None:
+    """It would be gone: who needs the room waits, and is bound once there is other room."""
+    cluster = make_cluster()
+    cluster.nodes(2)
+    cluster.queues(research=16)
+    for index in range(2):
+        cluster.pod(f"bare-{index}", "research", gpus=4)
+        cluster.bind(f"bare-{index}", f"node-{index}")
+    cluster.wait_bound(2)
+    with inside(cluster):
+        cluster.pod("whole", "research", gpus=8)
+        assert cluster.stays_pending("whole")
+        assert len(cluster.bound("bare")) == 2
+        cluster.node("node-2", 8)
+        cluster.wait_bound(1, "whole", limit_s=LONG_S)
+    assert len(cluster.bound("bare")) == 2
