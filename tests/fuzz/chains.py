@@ -33,6 +33,10 @@ PLAIN = (
 """Features for clusters of few of them, where gangs contend for the same nodes."""
 
 
+TELL_EVERY = 100
+"""Chains after which a campaign says how far it is."""
+
+
 def cluster_of(seed: int, sizes: Any) -> Document:
     """The cluster of that seed: every other one has few features."""
     r = Random(f"features-{seed}")
@@ -68,6 +72,8 @@ def campaign(seeds: Iterable[int], sizes: Any, planner: Planner, out: Path | Non
             for kind in dict.fromkeys(fault.kind for fault in found):
                 first = next(fault for fault in found if fault.kind == kind)
                 print(f"{sizes} {seed} {model} ({course.leaving}, {course.keeps_nominations}): {first}", flush=True)
+            if kinds["chains"] % TELL_EVERY == 0:
+                print(f"{dict(kinds)}", flush=True)
             if found and out is not None:
                 _write(document, found, planner, model, course, out, shrink_s)
     return kinds
