@@ -152,7 +152,7 @@ class Api(Protocol):
 
 def meta(value: Mapping[str, Any]) -> Mapping[str, Any]:
     """``metadata`` of an object; empty where it is malformed."""
-    found = value.get("metadata")
+    found = value.get("metadata") if isinstance(value, dict) else None
     return found if isinstance(found, dict) else {}
 
 

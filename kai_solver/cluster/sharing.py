@@ -393,7 +393,7 @@ class Sharing:
             before = self._reservations.pop(key, None)
             if before is not None and (after is None or meta(after).get("uid") != meta(before).get("uid")):
                 self._leaving.discard(str(meta(before).get("uid")))
-            if after is not None and _group_of(after):
+            if after is not None and _group_of(after) and _is_readable(after):
                 self._reservations[key] = after
         self._news.set()
 
@@ -402,7 +402,8 @@ def gpu_label_names(pod: Object) -> dict[str, str]:
     """The labels of a pod that name groups."""
     labels = meta(pod).get("labels")
     found = labels if isinstance(labels, dict) else {}
-    return {k: v for k, v in found.items() if k == names.GPU_GROUP or k.startswith(names.GPU_GROUP_PREFIX)}
+    named = {k: v for k, v in found.items() if k == names.GPU_GROUP or k.startswith(names.GPU_GROUP_PREFIX)}
+    return {k: v for k, v in named.items() if isinstance(v, str)}
 
 
 def config_maps(pod: Object) -> dict[str, bool]:
@@ -461,11 +462,25 @@ def _group_of(reservation: Object) -> str:
     return str(labels.get(names.GPU_GROUP, "")) if isinstance(labels, dict) else ""
 
 
+def _is_readable(reservation: Object) -> bool:
+    """Whether it can be read where it is looked at; one that cannot would hold up every pod that shares a device."""
+    raw = Raw(reservation)
+    try:
+        raw.text("spec.nodeName"), raw.strings("metadata.labels"), raw.time_s("metadata.creationTimestamp")
+        raw.text("metadata.uid"), raw.text("metadata.deletionTimestamp")
+    except InputError:
+        return False
+    return True
+
+
 def node_pool(store: Store, key: str, value: str) -> Callable[[str], bool]:
     """Whether a node is one of the node pool's; nodes that are gone are everybody's."""
 
     def is_ours(name: str) -> bool:
         node = store.get(NODES, name)
-        return node is None or Raw(node).strings("metadata.labels").get(key, "") == value
+        if node is None:
+            return True
+        labels = meta(node).get("labels")
+        return (labels.get(key, "") if isinstance(labels, dict) else "") == value
 
     return is_ours

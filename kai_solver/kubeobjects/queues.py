@@ -19,6 +19,9 @@ from kai_solver.units import QUEUE_RESOURCES, UNLIMITED
 _SCALE = {"cpu": 1.0, "memory": 1e6, "gpu": 1e3}
 """From a queue's units (millicores, megabytes, GPUs) to ours (milli, bytes, milli)."""
 
+MOST = 2**53
+"""Of a quota or a limit, in our units: exact as a number of JSON, and a thousand of them can be added up."""
+
 _DEFAULT_PARENT = "default-parent-queue"
 
 NO_RESOURCES = "resources must be specified"
@@ -115,13 +118,13 @@ def _vector(resources: Raw, field: str) -> QueueVector:
 
 
 def _amount(raw: Raw, scale: float) -> int:
-    """KAI's float64 to an integer; unset is 0 (no quota, nothing allowed), -1 unlimited."""
+    """KAI's float64 to an integer, at most `MOST`; unset is 0 (no quota, nothing allowed), -1 unlimited."""
     value = raw.number()
     if value == UNLIMITED:
         return UNLIMITED
     if value < 0:
         raise InputError(f"{value:g} is negative", field=raw.path, cure="Write -1 for unlimited, else zero or more")
-    return round(value * scale)
+    return min(MOST, round(value * scale))
 
 
 def _weights(resources: Raw) -> tuple[float, float, float]:

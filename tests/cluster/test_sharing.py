@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kai_solver.cluster.api import ApiError, Object
+from kai_solver.cluster.api import ApiError, Object, WatchEvent
 from kai_solver.cluster.binding import BindError, Seat
 from kai_solver.cluster.resources import CONFIG_MAPS, NODES, PODS
 from kai_solver.cluster.sharing import ReservationPod, Sharing, node_pool
@@ -427,3 +427,42 @@ def refers(name: str) -> dict[str, Any]:
     reference = {"configMapKeyRef": {"name": name, "key": "NVIDIA_VISIBLE_DEVICES"}}
     env = [{"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": reference}]
     return {"annotations": {"runai/shared-gpu-configmap": "x"}, "containers": [{"name": "c", "env": env}]}
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        {"spec": "1e-40000000"},
+        {"spec": {"nodeName": []}},
+        {"metadata": {"uid": []}},
+        {"metadata": {"labels": {"runai-gpu-group": "h", "a": 1}}},
+        {"metadata": {"creationTimestamp": "soon"}},
+        {"metadata": {"deletionTimestamp": {}}},
+    ],
+)
+def test_a_reservation_that_cannot_be_read_holds_nothing_up(spoilt: dict[str, Any]) -> None:
+    bench = Bench()
+    metadata = {"namespace": RESERVED, "name": "odd", "uid": "u", "labels": {"runai-gpu-group": "h"}}
+    odd = {"metadata": metadata | spoilt.get("metadata", {}), "spec": spoilt.get("spec", {"nodeName": "a"})}
+    bench.store.apply(PODS, WatchEvent("ADDED", odd))
+    assert not bench.sharing.concerns(replace(bench.user("whole"), devices=((0, 1000),)))
+    bench.sharing.collect()
+    bench.sharing.prepare(bench.user("p", "g"))
+    assert "g" in bench.staying()
+
+
+@pytest.mark.parametrize("labels", [None, 1, [], {"kai.scheduler/node-pool": []}])
+def test_a_node_whose_labels_cannot_be_read_is_of_no_pool(labels: object) -> None:
+    bench = Bench()
+    bench.store.apply(NODES, WatchEvent("ADDED", {"metadata": {"name": "odd", "labels": labels}}))
+    assert not node_pool(bench.store, "kai.scheduler/node-pool", "x")("odd")
+
+
+@pytest.mark.parametrize("group", [[], {}, 1, None, ["g"]])
+def test_a_pod_whose_group_is_no_text_uses_none(group: object) -> None:
+    bench = Bench()
+    bench.ready("p", "g")
+    metadata = {"namespace": "n", "name": "odd", "uid": "odd", "labels": {"runai-gpu-group": group}}
+    bench.store.apply(PODS, WatchEvent("ADDED", {"metadata": metadata, "spec": {"nodeName": "a"}}))
+    bench.sharing.collect()
+    assert bench.staying() == ["g"]
