@@ -20,7 +20,7 @@ SOAK_MINUTES ?= 10
 FUZZ_MINUTES ?= 10
 PLANE := tests/cluster/plane
 
-.PHONY: help env run test test-cluster soak fuzz tools test-fast lint bench bench-scale bench-links bench-cluster bench-steady bench-http conformance docs docs-check manifests lock clean
+.PHONY: help env run test test-cluster soak fuzz image tools test-fast lint bench bench-scale bench-links bench-cluster bench-steady bench-http conformance docs docs-check manifests lock clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -60,12 +60,17 @@ soak: $(STAMP) ## Ten minutes of random work and random faults on a real control
 	-$(BIN)/python -m tests.support.gotools kubernetes kwok
 	KAI_SOLVER_SOAK_MINUTES=$(SOAK_MINUTES) $(BIN)/python -m pytest $(PLANE)/test_soak.py -n 0 -s $(TEST_ARGS)
 
+image: $(STAMP) ## Build the image into out/image, with a list of its files and its bill of materials (Debian 12, no engine)
+	$(BIN)/python deploy/image/build.py $(OUT)/image
+	$(BIN)/python deploy/image/sbom.py $(OUT)/image
+
 fuzz: $(STAMP) ## Ten minutes of hostile objects, files and answers, and of random clusters, with new seeds (FUZZ_MINUTES=10)
 	-$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/fuzz.txt
 	$(BIN)/python -m tests.fuzz --minutes $(FUZZ_MINUTES)
 
 tools: $(STAMP)
 	-$(BIN)/python -m tests.support.gotools helm kubeconform
+	-$(BIN)/python -m tests.support.image
 
 test-fast: $(STAMP) ## Tests that take less than about five seconds each
 	$(BIN)/python -m pytest -n 2 -m "not slow" $(TEST_ARGS)

@@ -1,13 +1,15 @@
 #!/bin/sh
-# What the image consists of: the locked packages, checked by hash, and kai-solver itself, in the folder TARGET.
-# The image runs it; so do the tests, in an empty environment of a temporary folder.
+# What of the image is Python's, in the folder TARGET, which is to be on PYTHONPATH. PART is `packages`, the locked ones, checked
+# by hash (beside them pip's report, TARGET.json), or `kai-solver` itself. The same sources give the same bytes.
 #
-#   deploy/image/install.sh TARGET [PYTHON]
+#   deploy/image/install.sh PART TARGET [PYTHON]
 set -eu
 
 source=$(cd "$(dirname "$0")/../.." && pwd)
-target=${1:?"usage: install.sh TARGET [PYTHON]"}
-python=${2:-python3}
+part=${1:?"usage: install.sh packages|kai-solver TARGET [PYTHON]"}
+target=${2:?"usage: install.sh packages|kai-solver TARGET [PYTHON]"}
+python=${3:-python3}
+export SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-0}"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -16,15 +18,30 @@ pip() {
   "$work/build/bin/python" -m pip --quiet --disable-pip-version-check --no-input "$@"
 }
 
-# What builds our wheel is not in the image.
 "$python" -m venv "$work/build"
-pip install --require-hashes --only-binary :all: -r "$source/requirements/build.txt"
-pip wheel --no-deps --no-build-isolation --wheel-dir "$work" "$source"
+case "$part" in
+packages)
+  pip install --require-hashes --only-binary :all: --no-compile --target "$target" --report "$target.json" \
+    -r "$source/requirements/runtime.txt"
+  # The client's asynchronous twin is as large as the client, and nothing imports it.
+  rm -rf "$target/kubernetes/aio"
+  ;;
+kai-solver)
+  # What builds our wheel is not in the image.
+  pip install --require-hashes --only-binary :all: -r "$source/requirements/build.txt"
+  pip wheel --no-deps --no-build-isolation --wheel-dir "$work" "$source"
+  pip install --no-deps --no-compile --target "$target" "$work"/kai_solver-*.whl
+  ;;
+*)
+  echo "there is no part $part" >&2
+  exit 2
+  ;;
+esac
 
-pip install --require-hashes --only-binary :all: --no-compile --target "$target" -r "$source/requirements/runtime.txt"
-pip install --no-deps --no-compile --target "$target" "$work"/kai_solver-*.whl
-
-# The client's asynchronous twin is as large as the client, and nobody imports it.
-rm -rf "$target/kubernetes/aio"
-
-PYTHONPATH="$target" "$python" -c 'import ortools.sat.python.cp_model, kai_solver.cluster.rest, kai_solver.controller.app; print("kai-solver", kai_solver.__version__)'
+# Commands, and the file that says where a wheel was, name folders of this machine; `python -m kai_solver` needs neither.
+rm -rf "$target/bin"
+rm -f "$target"/*.dist-info/direct_url.json
+for record in "$target"/*.dist-info/RECORD; do
+  grep -v -e '^\(\.\./\)*bin/' -e '/direct_url\.json,' -e '^kubernetes/aio/' "$record" > "$work/record"
+  cat "$work/record" > "$record"
+done

@@ -277,6 +277,20 @@ def test_a_budget_only_where_there_are_several_replicas(render: Render) -> None:
     assert budget["metadata"]["name"] == "kai-solver"
 
 
+@pytest.mark.parametrize(
+    ("stated", "expected"),
+    [
+        ({}, "kai-solver:0.1.0"),
+        ({"image": '{"repository": "a/b", "tag": "x"}'}, "a/b:x"),
+        ({"image": f'{{"repository": "a/b", "tag": "x", "digest": "sha256:{"0" * 64}"}}'}, f"a/b@sha256:{'0' * 64}"),
+    ],
+)
+def test_a_digest_goes_before_a_tag(render: Render, stated: dict[str, str], expected: str) -> None:
+    for deployment in kind(render(**stated), "Deployment"):
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        assert container["image"] == expected
+
+
 def test_pods_are_restricted(render: Render) -> None:
     for deployment in kind(render(**ALL), "Deployment"):
         spec = deployment["spec"]["template"]["spec"]

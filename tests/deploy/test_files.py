@@ -1,9 +1,7 @@
-"""Dashboard, alerts, examples and image, as far as no tool is needed; alerts with promtool."""
+"""Dashboard, alerts and examples, as far as no tool is needed; alerts with promtool."""
 
 import json
-import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -217,38 +215,3 @@ def test_kubernetes_would_accept_the_example(file: Path) -> None:
             assert value["kind"] == "PyTorchJob"
             for replicas in value["spec"]["pytorchReplicaSpecs"].values():
                 client.V1PodTemplateSpec.model_validate(replicas["template"])
-
-
-# -- image -------------------------------------------------------------------------------------------------------------
-
-IMAGE = ROOT / "deploy" / "image"
-
-
-def test_the_builder_is_sent_what_the_image_copies_and_no_more() -> None:
-    copied = {
-        word.rstrip("/")
-        for line in re.findall(r"^COPY (?!--from)(.+)$", (IMAGE / "Dockerfile").read_text(), re.MULTILINE)
-        for word in line.split()[:-1]
-    }
-    sent = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
-    assert copied == sent
-    assert all((ROOT / name).exists() for name in copied)
-
-
-def test_the_image_runs_as_nobody() -> None:
-    assert re.search(r"^USER 65532:65532$", (IMAGE / "Dockerfile").read_text(), re.MULTILINE)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_what_the_image_installs_runs_in_an_empty_environment(tmp_path: Path) -> None:
-    index = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(tmp_path), "pluggy==1.7.0"]
-    if subprocess.run(index, capture_output=True, timeout=120, check=False).returncode:
-        pytest.skip("NOT TESTED: no package index can be reached")
-    target = tmp_path / "target"
-    subprocess.run(["sh", str(IMAGE / "install.sh"), str(target), sys.executable], timeout=800, check=True)
-    empty = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(target), "HOME": str(tmp_path)}
-    command = [sys.executable, "-S", "-P", "-m", "kai_solver", "controller", "--embedded", "--for", "10"]
-    done = subprocess.run(command, cwd=tmp_path, env=empty, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"[1-9]\d* pods bound", done.stdout + done.stderr)

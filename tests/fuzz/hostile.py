@@ -208,7 +208,7 @@ EXPRESSIONS = (
 CONTAINERS: tuple[Any, ...] = (
     *([], {}, [None], [[]], [{}], {"": ""}, {"a": {"b": "c"}}, {"a\n": "b\n"}, {"x": None}, [1] * 1_000, ["a", "a"]),
     *({f"k{index}": str(index) for index in range(1_000)}, [{"key": "a", "operator": "In", "values": []}], _nested(60)),
-    *(_nested(200), [{"name": "a"}] * 300, {"matchLabels": None}, {"matchExpressions": [{}]}, {1: 2}, {"quota": {}}),
+    *(_nested(200), [{"name": "a"}] * 300, {"matchLabels": None}, {"matchExpressions": [{}]}, {"1": 2}, {"quota": {}}),
 )
 GROUPS: tuple[tuple[Any, ...], ...] = (
     *((None, True, False), NUMBERS, QUANTITIES, TIMES, DOCUMENTS, TEXTS, WORDS, EXPRESSIONS, CONTAINERS),

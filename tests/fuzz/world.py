@@ -25,6 +25,7 @@ SETTINGS: dict[str, Any] = {
     "log_level": "error",
     "metrics_bind_address": "",
     "health_bind_address": "",
+    "answers_bind_address": "",
     "leadership": {"enabled": False},
 }
 Group = tuple[str, str]
@@ -79,16 +80,16 @@ def honest_gang(name: str) -> list[Object]:
 class HostileApi(MemoryApi):
     """An API server that shows whatever it is told to, without a look at it.
 
-    Parameters
+    Attributes
     ----------
     mischief
         How often a write fails or is answered by nonsense; the honest team's objects excepted.
     """
 
-    def __init__(self, chance: random.Random, mischief: float = 0.0) -> None:
+    def __init__(self, chance: random.Random) -> None:
         super().__init__(tuple(dict.fromkeys((*BUILT_IN, *kinds().values()))))
         self._chance = chance
-        self._mischief = mischief
+        self.mischief = 0.0
 
     def show(self, resource: Resource, key: str, value: Object) -> None:
         """List ``value`` under ``key`` from now on, and tell those who watch."""
@@ -121,7 +122,7 @@ class HostileApi(MemoryApi):
     def page(self, resource: Resource, **options: Any) -> Page:
         """A page, now and then with items that are no objects."""
         found = super().page(resource, **options)
-        if self._mischief and self._chance.random() < self._mischief:
+        if self.mischief and self._chance.random() < self.mischief:
             found.items.extend([None, 1, "x", [], {}])  # type: ignore[list-item]
         return found
 
@@ -150,7 +151,7 @@ class HostileApi(MemoryApi):
 
     def _badly(self, namespace: str, act: Callable[[], Object]) -> Object:
         """The answer, an error, or nonsense. What the object itself makes impossible is refused, as by a server."""
-        if namespace != HONEST and self._chance.random() < self._mischief:
+        if namespace != HONEST and self._chance.random() < self.mischief:
             if self._chance.random() < 0.7:
                 raise ApiError(self._chance.choice((0, 400, 401, 403, 404, 409, 410, 422, 429, 500, 503)), "Mischief")
             answers: tuple[Object, ...] = ({}, {"metadata": None}, {"kind": "Status"}, {"metadata": {"name": 1}})
@@ -173,13 +174,14 @@ class World:
 
     def __init__(self, seed: int = 0, mischief: float = 0.0, model: str = "greedy-only") -> None:
         self.chance = random.Random(seed)
-        self.api = HostileApi(self.chance, mischief)
+        self.api = HostileApi(self.chance)
         self.shown = 0
         self._round = 0
         self._failed: list[BaseException] = []
         self._went_well: bool | None = None
         for value in honest_house():
             self.api.create(resource_of(value), "", value)
+        self.api.mischief = mischief
         self.controller = Controller(self.api, ControllerSettings(model=model, **SETTINGS))
         self._thread = threading.Thread(target=self._run)
         self._thread.start()

@@ -112,7 +112,7 @@ def go_tool(tool: GoTool, cache: Path | None = None) -> Path:
     if not shutil.which("go"):
         raise ToolMissingError(f"{tool.name} {tool.version} is not in {folder} and there is no Go to build it")
     folder.mkdir(parents=True, exist_ok=True)
-    with _locked(folder / ".lock"):
+    with locked(folder / ".lock"):
         if not program.is_file():
             _build(tool, program)
     return program
@@ -132,7 +132,7 @@ def go_module(module: GoModule, cache: Path | None = None) -> Path:
     if not shutil.which("go"):
         raise ToolMissingError(f"{module.name} {module.version} is not in {folder} and there is no Go to build it")
     folder.mkdir(parents=True, exist_ok=True)
-    with _locked(folder / ".lock"):
+    with locked(folder / ".lock"):
         _build_module(module, folder)
     return folder
 
@@ -181,7 +181,7 @@ def _go(tool: GoTool | GoModule, work: str, *words: str, mode: str = "mod") -> N
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """Wait until no other process builds this program; a process that dies gives its lock back."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
