@@ -126,11 +126,11 @@ class MemoryApi:
             return self._write("ADDED", resource, key, value)
 
     def _review(self, spec: Mapping[str, Any]) -> Object:
-        """Who shows a token, or whether a user may get a non-resource URL."""
+        """Who shows a token, or whether a user may get a non-resource URL, or has rights to a resource."""
         if "token" in spec:
             is_known = spec["token"] in self.accounts
             return {"status": {"authenticated": is_known, "user": {"username": spec["token"]} if is_known else {}}}
-        path = spec.get("nonResourceAttributes", {}).get("path")
+        path = spec.get("nonResourceAttributes", {}).get("path") or spec.get("resourceAttributes", {}).get("resource")
         return {"status": {"allowed": path in self.accounts.get(spec.get("user", ""), ())}}
 
     def _forget_events(self) -> None:

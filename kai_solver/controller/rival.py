@@ -1,5 +1,6 @@
 """KAI's own scheduler, at work on the same pods: two that decide about them would undo each other's work."""
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -8,9 +9,10 @@ from typing import Any
 import structlog
 
 from kai_solver.cluster.api import Api, ApiError, Object, meta
-from kai_solver.cluster.resources import LEASES
+from kai_solver.cluster.resources import BIND_REQUESTS, LEASES, PODS, SUBJECT_ACCESS_REVIEWS
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.errors import InputError
+from kai_solver.kubeobjects.raw import Raw
 
 _LOG = structlog.get_logger(__name__)
 
@@ -21,10 +23,18 @@ JUDGED_S = 6.0
 """Who has not renewed within so long is not at work; KAI's scheduler renews every 5 seconds."""
 
 
-class Rival:
-    """Looks whether somebody renews a Lease of the name that KAI's scheduler uses, in whatever namespace.
+KAI = "kai-scheduler"
+"""Namespace that KAI's documentation installs into; it is no user's."""
 
-    Looking twice needs no clock that agrees with the holder's.
+
+_POD_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+
+
+class Rival:
+    """Looks whether KAI's scheduler renews a Lease of the name that it uses, in whatever namespace.
+
+    Looking twice needs no clock that agrees with the holder's. Users may make Leases of any name in their namespaces:
+    in another one than KAI's and ours the holder must be a pod whose account may write BindRequests everywhere.
 
     Parameters
     ----------
@@ -47,6 +57,7 @@ class Rival:
         found = {str(meta(item).get("namespace")): item for item in self._api.page(LEASES, name=self.name).items}
         held = {namespace: _spec(item) for namespace, item in found.items() if self._is_theirs(namespace, item)}
         live = sorted(name for name, spec in held.items() if self._seen.get(name, spec) != spec)
+        live = [name for name in live if self._may_schedule(name, held[name])]
         self._is_sure = not live and held.keys() <= self._seen.keys()
         self._seen = held
         self._say(live[0] if live else "")
@@ -78,6 +89,26 @@ class Rival:
 
     def _is_theirs(self, namespace: str, lease: Object) -> bool:
         return bool(_spec(lease).get("holderIdentity")) and (namespace, self.name) != self._ours
+
+    def _may_schedule(self, namespace: str, spec: dict[str, Any]) -> bool:
+        """Whether the holder of a Lease has the rights of a scheduler; True where nobody can say."""
+        if namespace in (KAI, self._ours[0]):
+            return True
+        named = str(spec.get("holderIdentity")).rpartition("_")[0]
+        pod = named if _POD_NAME.fullmatch(named) else ""
+        try:
+            found = Raw(self._api.get(PODS, namespace, pod)) if pod else Raw(None)
+            account = found.text("spec.serviceAccountName") or "default"
+            groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
+            asked = {"verb": "create", "group": BIND_REQUESTS.group, "resource": BIND_REQUESTS.plural}
+            user = f"system:serviceaccount:{namespace}:{account}"
+            review = {"spec": {"user": user, "groups": groups, "resourceAttributes": asked}}
+            is_kai = bool(found) and Raw(self._api.create(SUBJECT_ACCESS_REVIEWS, "", review)).flag("status.allowed")
+        except (ApiError, InputError) as error:
+            is_kai = not (isinstance(error, ApiError) and error.is_missing)
+        if not is_kai:
+            _LOG.warning("a Lease of KAI's name is held by no scheduler: it is not heeded", namespace=namespace)
+        return is_kai
 
     def _say(self, namespace: str) -> None:
         problem = f"KAI's own scheduler is at work: its Lease {namespace}/{self.name} is renewed" if namespace else ""

@@ -291,7 +291,7 @@ class Renewing(MemoryApi):
 
     def page(self, resource: Resource, **words: Any) -> Page:
         if resource == LEASES:
-            self.patch(LEASES, "elsewhere", "kai-scheduler", {"spec": {"renewTime": str(next(self.times))}})
+            self.patch(LEASES, rival.KAI, "kai-scheduler", {"spec": {"renewTime": str(next(self.times))}})
         return super().page(resource, **words)
 
 
@@ -299,7 +299,7 @@ def test_while_kais_scheduler_is_at_work_nothing_is_decided(monkeypatch: pytest.
     monkeypatch.setattr(rival, "LOOK_S", 0.05)
     monkeypatch.setattr(rival, "JUDGED_S", 0.3)
     api = cluster_of(Renewing())
-    api.create(LEASES, "elsewhere", {"metadata": {"name": "kai-scheduler"}, "spec": {"holderIdentity": "theirs"}})
+    api.create(LEASES, rival.KAI, {"metadata": {"name": "kai-scheduler"}, "spec": {"holderIdentity": "theirs"}})
 
     def beside(replica: Controller) -> float | None:
         return replica.metrics.registry.get_sample_value("kai_solver_beside_kai")
@@ -307,7 +307,7 @@ def test_while_kais_scheduler_is_at_work_nothing_is_decided(monkeypatch: pytest.
     with running(api) as replica:
         until(lambda: not replica.not_ready())
         api.times = itertools.count()
-        until(lambda: "elsewhere/kai-scheduler is renewed; nothing is decided here" in replica.not_ready())
+        until(lambda: "kai-scheduler/kai-scheduler is renewed; nothing is decided here" in replica.not_ready())
         until(lambda: beside(replica) == 1)
         pod(api, "p")
         time.sleep(0.5)

@@ -6,7 +6,7 @@ import pytest
 
 from kai_solver.cluster.api import ApiError
 from kai_solver.cluster.memory import MemoryApi
-from kai_solver.cluster.resources import LEASES
+from kai_solver.cluster.resources import LEASES, PODS
 from kai_solver.controller.rival import Rival
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.errors import InputError
@@ -40,9 +40,30 @@ def said(rival: Rival) -> str:
 
 @pytest.mark.parametrize("namespace", ["kai-scheduler", "kai-solver", "gpu-operators"])
 def test_it_is_found_wherever_it_is(namespace: str) -> None:
-    why = Kai(namespace=namespace).refuses()
+    kai = Kai(namespace=namespace, holder="scheduler-5f7_8c1d")
+    kai.api.create(PODS, namespace, {"metadata": {"name": "scheduler-5f7"}, "spec": {"serviceAccountName": "kai"}})
+    kai.api.accounts = {f"system:serviceaccount:{namespace}:kai": frozenset({"bindrequests"})}
+    why = kai.refuses()
     assert f"{namespace}/kai-scheduler is renewed" in why
     assert "dry_run" in why
+
+
+@pytest.mark.parametrize("holder", ["me", "some-pod_1", "no-pod_1", "_", "../other/pod_1", "a" * 300 + "_1"])
+def test_no_user_stops_the_scheduler_by_a_lease(holder: str) -> None:
+    kai = Kai(namespace="user", holder=holder)
+    kai.api.create(PODS, "user", {"metadata": {"name": "some-pod"}, "spec": {"serviceAccountName": "default"}})
+    kai.api.accounts = {"system:serviceaccount:kai-scheduler:kai": frozenset({"bindrequests"})}
+    assert not kai.refuses()
+
+
+def test_where_nobody_can_say_whose_a_lease_is_it_is_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    kai = Kai(namespace="gpu-operators", holder="scheduler_1")
+
+    def fail(*_: object, **__: object) -> None:
+        raise ApiError(403, "Forbidden")
+
+    monkeypatch.setattr(kai.api, "get", fail)
+    assert kai.refuses()
 
 
 def test_that_of_another_scheduler_or_node_pool_is_none_of_ours() -> None:
