@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kai_solver.cluster.api import Object, key_of, meta
+from kai_solver.kubeobjects import names
 
 COMES_WITHIN_S = 60.0
 """How long after a moved pod is gone its successor is waited for."""
@@ -157,7 +158,7 @@ def _stand_in(move: _Move) -> Object:
         "metadata": {
             "namespace": metadata.get("namespace"),
             "name": f"{metadata.get('name')}.promised",
-            "uid": f"{metadata.get('uid')}.promised",
+            "uid": f"{metadata.get('uid')}{names.PROMISED}",
             "annotations": metadata.get("annotations") or {},
         },
         "spec": {**kept, "nodeName": move.target, "schedulerName": STAND_IN},

@@ -50,6 +50,9 @@ RESERVED_INDEX = "run.ai/reserve_for_gpu_index"
 USER_PREFIX = "users.kai-solver/"
 """On reservation pods: a pod that has a part of the device, by its uid."""
 
+PROMISED = ".promised"
+"""End of the uid of a stand-in for a pod that is still to come; the API server gives no such uid, nor takes any."""
+
 # Nodes
 GPU_MEMORY_LABEL = "nvidia.com/gpu.memory"
 

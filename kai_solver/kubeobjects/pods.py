@@ -286,8 +286,8 @@ class PodReader:
         given = given or parse_share(trust.signed(annotations, names.OWN_SHARE, uid))
         if given is not None:
             return given, False
-        if not gpu.is_shared:
-            return Share((), gpu), False
+        if not gpu.is_shared or uid.endswith(names.PROMISED):
+            return Share((), gpu), False  # what is only promised has no device yet, and keeps room for one
         if asked:
             return Share(asked, gpu), False
         is_reserved = bool(named) and all((node, group) in self.reservations.groups for group in named)

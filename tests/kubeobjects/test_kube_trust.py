@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kai_solver.cluster.promises import Promises
 from kai_solver.domain import Gang, Plan, Pod, Snapshot
 from kai_solver.kubeobjects import KubeSettings, RawObjects, Recall, objects_from_documents, snapshot_from_objects
 from kai_solver.kubeobjects.shares import Share, parse_share, share_text
 from kai_solver.kubeobjects.times import LATE_S, bounded_creation_s
 from kai_solver.kubeobjects.trust import Signer, Trust, signatures
-from tests.kubeobjects.conftest import Build
+from tests.kubeobjects.conftest import Build, merged
 from tests.support.engines import patient_engine
 
 Object = dict[str, Any]
@@ -113,6 +114,18 @@ def test_without_any_proof_a_pod_holds_no_gpu_and_says_so(build: Build) -> None:
     (pod,) = (pod for gang in snapshot.gangs for pod in gang.pods)
     assert (pod.gpu.devices, pod.gpu_groups) == (0, ())
     assert any("no scheduler gave it any" in text for text in build.texts(snapshot))
+
+
+def test_a_place_that_is_promised_to_a_shared_pod_is_kept(build: Build) -> None:
+    promises, moved = Promises(), share(build, group="g")
+    promises.move(moved, "n")
+    promises.overlay((), 0.0)
+    (stand_in,) = promises.overlay((), 1.0)
+    (found,) = build.read(dict(stand_in), settings=STRICT).foreign
+    assert (found.node, found.gpu.milli, found.gpu_groups) == ("n", 500, ())
+    forged = merged(dict(stand_in), {"metadata": {"uid": "0b0f0c3e-0000-4000-8000-000000000000"}})
+    (found,) = build.read(forged, settings=STRICT).foreign
+    assert found.gpu.devices == 0, "the API server names objects, not their users"
 
 
 def test_labels_alone_never_fill_a_device_beyond_its_room(build: Build) -> None:

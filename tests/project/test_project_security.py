@@ -31,7 +31,7 @@ def keys() -> Iterator[str]:
                 if isinstance(node, ast.Constant) and isinstance(node.value, str) and KEY.fullmatch(node.value):
                     yield node.value
     for name, value in vars(names).items():
-        if name.isupper() and isinstance(value, str) and not name.endswith("_NAMESPACE"):
+        if name.isupper() and isinstance(value, str) and not name.endswith(("_NAMESPACE", "PROMISED")):
             yield value
     yield from ownkeys.HEEDED
     yield from ownkeys.WRITTEN
