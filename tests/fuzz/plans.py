@@ -90,7 +90,8 @@ def _fewer(model: str, plan: Plan, floor: Plan, document: Document) -> Iterator[
     one before the other in the order of its queue.
     """
     served, others = ({gang for gang, _ in each.admitted} for each in (plan, floor))
-    if len(served) >= len(others):
+    is_cut_short = any(note.startswith("stopped before") for note in (*plan.notes, *floor.notes))
+    if len(served) >= len(others) or is_cut_short:
         return
     pairs = zip(plan.admitted, floor.admitted, strict=False)
     mine, other = next((pair for pair in pairs if pair[0] != pair[1]), ((("", None), ("", None))))
@@ -182,6 +183,8 @@ def campaign(seeds: Iterable[int], sizes: Any, planner: Planner, out: Path | Non
         offences = planner.offences(document)
         kinds["clusters"] += 1
         kinds["plans"] += len(planner.engines)
+        if kinds["clusters"] % 500 == 0:
+            print(dict(kinds), flush=True)
         for offence in offences:
             kinds[offence.kind] += 1
             print(f"{sizes} {seed} {offence.model}: {offence.kind}: {offence.text.strip()[-700:]}", flush=True)
