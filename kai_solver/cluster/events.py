@@ -90,7 +90,7 @@ class Events:
         identity = (about.resource.kind, about.namespace, about.name, about.uid, reason, message)
         tally = self._tallies.pop(identity, None)
         if tally is None:
-            digest = hashlib.sha256("\0".join(identity).encode()).hexdigest()[:16]
+            digest = hashlib.sha256("\0".join(identity).encode(errors="replace")).hexdigest()[:16]
             tally = _Tally(f"{about.name[:230]}.{digest}", first_s=self.clock())
         self._tallies[identity] = tally
         tally.count += 1
