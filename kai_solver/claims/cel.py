@@ -6,8 +6,8 @@ DeviceClass has (``device.driver == "gpu.nvidia.com"``) does not.
 Kubernetes allows 10 KiB and a cost of 1,000,000 an evaluation (``CELSelectorExpressionMaxLength`` and
 ``CELSelectorExpressionMaxCost`` in k8s.io/api v0.34.4, resource/v1/types.go), about 0.1 s there. A unit of cost takes
 about 2 µs here (2026-11-22), and a scheduler evaluates for every pod that waits. So one evaluation may cost
-`MOST_COST`, several hundred times what examples of DRA drivers cost, and the new evaluations of one cycle
-``MOST_OF_CYCLE`` together (`kai_solver.claims.matching`). The others wait for a later cycle, as answers are kept.
+`SELECTOR_COST`, several hundred times what examples of DRA drivers cost, and the new evaluations of one cycle
+``SELECTORS_COST`` together (`kai_solver.claims.matching`). The others wait for a later cycle, as answers are kept.
 """
 
 import re
@@ -17,15 +17,12 @@ from typing import TYPE_CHECKING
 
 from kai_solver.claims.errors import SelectorError
 from kai_solver.domain import ClaimDevice
+from kai_solver.domain.object_limits import SELECTOR_BYTES, SELECTOR_COST
 
 if TYPE_CHECKING:
     from kai_solver.claims.metering import Meter
 
 _DRIVER_ONLY = re.compile(r"""\s*device\.driver\s*==\s*(?:"([^"\\]*)"|'([^'\\]*)')\s*""")
-LONGEST = 10 * 1024
-"""Bytes of an expression, as in Kubernetes."""
-MOST_COST = 50_000
-"""Cost of one evaluation: 0.1 s."""
 _KEPT = 1024
 """Compiled expressions; one of 10 KiB takes about 1 MiB."""
 
@@ -37,7 +34,7 @@ def selects(expression: str, device: ClaimDevice) -> bool:
     return evaluated(expression, device)[0]
 
 
-def evaluated(expression: str, device: ClaimDevice, most: int = MOST_COST) -> tuple[bool, int]:
+def evaluated(expression: str, device: ClaimDevice, most: int = SELECTOR_COST) -> tuple[bool, int]:
     """Whether ``device`` matches, and what it cost to know; ``most``: what it may cost.
 
     Raises
@@ -76,8 +73,8 @@ def _program(expression: str) -> Evaluate:
 
 def check_text(expression: str) -> None:
     """Raise `SelectorError` for an open text: the parser reads each of its escapes in two ways, and does not end."""
-    if len(expression.encode(errors="replace")) > LONGEST:
-        raise SelectorError(f"a selector of more than {LONGEST} bytes is not evaluated")
+    if len(expression.encode(errors="replace")) > SELECTOR_BYTES:
+        raise SelectorError(f"a selector of more than {SELECTOR_BYTES} bytes is not evaluated")
     quote, position = "", 0
     while position < len(expression):
         if not quote and expression.startswith(('"""', "'''"), position):

@@ -5,9 +5,10 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from kai_solver.claims.cel import MOST_COST, evaluated
+from kai_solver.claims.cel import evaluated
 from kai_solver.claims.errors import SelectorError
 from kai_solver.domain import ClaimDevice, Claims, DeviceClass, DeviceId, DeviceRequest
+from kai_solver.domain.object_limits import SELECTORS_COST, SELECTORS_COST_PER_DEVICE
 
 Bits = int
 """A set of devices: bit i is the device of index i in the table; bits beyond are groups without names."""
@@ -15,10 +16,6 @@ Bits = int
 _LOOKS_AROUND = re.compile(r"\b(exists|exists_one|all|map|filter|size)\b|cel\.bind|[+]")
 """Expressions that may look at attributes which they do not name."""
 
-MOST_OF_CYCLE = 150_000
-"""Cost of the selectors that one cycle evaluates, and `MOST_PER_DEVICE` for each device: about 0.3 s, and 0.2 ms each.
-An answer that is known costs nothing."""
-MOST_PER_DEVICE = 100
 _VISIT = 5
 """Cost of looking for the answer about one device."""
 _KEPT = 200_000
@@ -85,7 +82,7 @@ class DeviceTable:
     index: dict[DeviceId, int] = field(default_factory=dict)
     gpus: Bits = 0
     _matches: dict[tuple[str, tuple[str, ...]], Bits | str] = field(default_factory=dict)
-    _left: int = MOST_OF_CYCLE
+    _left: int = SELECTORS_COST
 
     @classmethod
     def known(cls, claims: Claims) -> "DeviceTable":
@@ -111,7 +108,7 @@ class DeviceTable:
 
     def begin(self) -> None:
         """A cycle begins: what the last one put off may be evaluated."""
-        self._left = MOST_OF_CYCLE + MOST_PER_DEVICE * len(self.devices)
+        self._left = SELECTORS_COST + SELECTORS_COST_PER_DEVICE * len(self.devices)
         if len(self._matches) > _KEPT // 2:
             self._matches.clear()
 
@@ -139,7 +136,7 @@ class DeviceTable:
             try:
                 found = self._matches[key] = self._match((*known.selectors, *selectors))
             except _PutOff:
-                most = MOST_OF_CYCLE + MOST_PER_DEVICE * len(self.devices)
+                most = SELECTORS_COST + SELECTORS_COST_PER_DEVICE * len(self.devices)
                 return f"its selectors are not evaluated yet: those of this cycle cost more than {most:,} together"
         return found
 
@@ -166,7 +163,7 @@ class DeviceTable:
         answer = _ANSWERS.get(key)
         if answer is None:
             try:
-                answer, cost = evaluated(view.expression, device, MOST_COST)
+                answer, cost = evaluated(view.expression, device)
             except SelectorError as error:
                 answer, cost = str(error), error.cost
             self._left -= cost

@@ -44,6 +44,22 @@ MOST_LEVELS = 64
 MOST_QUEUE_LEVELS = 64
 """Queues from a root to a leaf."""
 
+MOST_GPUS = 1_000
+"""GPUs of a node, replicas of time-sliced ones included: tables have a column for each that any node has."""
+
+SELECTOR_BYTES = 10 * 1024
+"""Of a CEL selector, as in Kubernetes (``CELSelectorExpressionMaxLength``; k8s.io/api v0.34.4, resource/v1)."""
+
+SELECTOR_COST = 50_000
+"""Of one evaluation of a selector, in Kubernetes' units: 0.1 s at 2 µs each (2026-11-22). Kubernetes has 1,000,000
+(``CELSelectorExpressionMaxCost``), which is about 0.1 s there. Examples of DRA drivers cost less than 100."""
+
+SELECTORS_COST = 150_000
+"""Of all selectors that one cycle evaluates: about 0.3 s. An answer that is known costs nothing."""
+
+SELECTORS_COST_PER_DEVICE = 100
+"""Added to `SELECTORS_COST` for each device that is offered: 0.2 ms each."""
+
 
 def bounded(constraints: Constraints) -> Constraints:
     """The same; where there are too many rules none of them, and in words why the pod must wait."""

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from kai_solver.claims import lower, raised
 from kai_solver.domain import Gang, Node, Notice, Pod, PodStatus, Queue, Snapshot
+from kai_solver.domain.object_limits import MOST_QUEUE_LEVELS
 from kai_solver.errors import InputError
 from kai_solver.instances_io.trees import mended_tree, tree_problem
 from kai_solver.units import GPU, MILLI, UNLIMITED
@@ -225,6 +226,8 @@ def _ancestry_problem(queue: Queue, by_name: dict[str, Queue]) -> str:
             return f"the parent {here.parent!r} of queue {here.name!r} does not exist"
         if here.parent in passed:
             return f"its parents form a cycle through {here.parent!r}"
+        if len(passed) >= MOST_QUEUE_LEVELS:
+            return f"it lies deeper than {MOST_QUEUE_LEVELS} queues"
         passed.add(here.parent)
         here = by_name[here.parent]
     return ""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from kai_solver.domain import Node, NumaTopology, Policy, Taint, paid_gpu_milli
 from kai_solver.domain.gpus import GPU_REPLICAS, MIG_STRATEGY, MIXED, SINGLE
+from kai_solver.domain.object_limits import MOST_GPUS
 from kai_solver.errors import InputError, printable
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.notices import Notices, read_each
@@ -208,7 +209,11 @@ def _devices(raw: Raw, amounts: Amounts, settings: KubeSettings) -> int:
         return 0
     named = settings.policy.gpu_resources
     present = {name: amount for name, amount in raw.get("status.capacity").fields() if name in named}
-    return max(offered, sum(amount.quantity() for amount in present.values()) * MILLI) // MILLI
+    number = max(offered, sum(amount.quantity() for amount in present.values()) * MILLI) // MILLI
+    if number > MOST_GPUS:
+        cure = "Check what its device plugin reports"
+        raise InputError(f"{number:,} GPUs; at most {MOST_GPUS:,} are read", field="status.allocatable", cure=cure)
+    return number
 
 
 def _taint(raw: Raw) -> Taint:

@@ -11,11 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_solver.claims import SelectorError, selects
-from kai_solver.claims.cel import LONGEST, MOST_COST, evaluated, unbound
+from kai_solver.claims.cel import evaluated, unbound
 from kai_solver.claims.evaluating import ERRORS, step_of
-from kai_solver.claims.matching import MOST_OF_CYCLE, MOST_PER_DEVICE, DeviceTable
+from kai_solver.claims.matching import DeviceTable
 from kai_solver.claims.metering import Meter
 from kai_solver.domain import ClaimDevice, DeviceClass, DeviceRequest
+from kai_solver.domain.object_limits import (
+    SELECTOR_BYTES,
+    SELECTOR_COST,
+    SELECTORS_COST,
+    SELECTORS_COST_PER_DEVICE,
+)
 
 DEVICE = ClaimDevice("n", "nic.example.com", "p", "d0", {"nic.example.com/uuid": "u0"}, {"nic.example.com/mem": "1Gi"})
 TEN = "[0,1,2,3,4,5,6,7,8,9]"
@@ -47,9 +53,9 @@ def nested(turns: str, depth: int) -> str:
     ],
 )
 def test_an_evaluation_ends_at_its_limit(expression: str) -> None:
-    with pytest.raises(SelectorError, match=f"costs more than {MOST_COST:,}") as found:
+    with pytest.raises(SelectorError, match=f"costs more than {SELECTOR_COST:,}") as found:
         evaluated(expression, DEVICE)
-    assert found.value.cost < 3 * MOST_COST
+    assert found.value.cost < 3 * SELECTOR_COST
 
 
 @pytest.mark.parametrize(
@@ -78,7 +84,7 @@ def test_an_evaluation_ends_at_its_limit(expression: str) -> None:
         "nothing(1)",
         "device{a: 1}",
         "_+_(1, 2) == 3",
-        "x" * (LONGEST + 1),
+        "x" * (SELECTOR_BYTES + 1),
     ],
 )
 def test_what_has_no_answer_says_so(expression: str) -> None:
@@ -136,7 +142,7 @@ def test_what_was_answered_costs_no_more_in_a_new_table() -> None:
     first, second = many(2), many(2)
     assert first.matching(request(expression)) == first.everything
     assert second.matching(request(expression)) == second.everything
-    whole = MOST_OF_CYCLE + MOST_PER_DEVICE * len(second.devices)
+    whole = SELECTORS_COST + SELECTORS_COST_PER_DEVICE * len(second.devices)
     assert whole - second._left < (whole - first._left) / 10
 
 
