@@ -11,6 +11,7 @@ from kai_solver.instances_io.json_text import check_counts
 from kai_solver.instances_io.limits import Limits
 
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_LONGEST_NUMBER = 1_000
 _FLAT_SCALARS = {"nan", "inf", "+inf", "-inf"}
 
 
@@ -31,8 +32,21 @@ class _Loader(_Base):  # type: ignore[misc]
     def construct_finite_float(self, node: yaml.ScalarNode) -> float:
         if node.value.lower().lstrip("+-").lstrip(".") in _FLAT_SCALARS:
             raise _problem(node, f"{node.value} is not a number that can be used", "Write -1 or unlimited where meant")
+        _check_length(node)
         number: float = self.construct_yaml_float(node)
         return number
+
+    def construct_short_int(self, node: yaml.ScalarNode) -> int:
+        _check_length(node)
+        number: int = self.construct_yaml_int(node)
+        return number
+
+
+def _check_length(node: yaml.ScalarNode) -> None:
+    """Numbers of base 60 (``59:59:59``) take time by the square of their length: 100,000 parts 2 s (2026-11-23)."""
+    if len(node.value) > _LONGEST_NUMBER:
+        problem = f"a number of {len(node.value):,} characters is not read"
+        raise _problem(node, problem, f"Write {_LONGEST_NUMBER} at most, or quote it")
 
 
 def _problem(node: yaml.Node, problem: str, cure: str) -> InputError:
@@ -40,6 +54,7 @@ def _problem(node: yaml.Node, problem: str, cure: str) -> InputError:
 
 
 _Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_finite_float)
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_short_int)
 _Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.construct_yaml_str)
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kai_solver.errors import InputError, LimitExceededError
 from kai_solver.instances_io import Limits, load_native
 from kai_solver.instances_io.unpack import unpack
+from kai_solver.instances_io.yaml_text import parse_yaml
 
 SMALL = Limits(max_objects=10_000)
 
@@ -103,3 +104,11 @@ def test_many_members_take_time_by_their_number(pack: Callable[[bytes], bytes]) 
 def test_nothing_is_unpacked_much_beyond_the_limit(pack: Callable[[bytes], bytes]) -> None:
     with pytest.raises(LimitExceededError):
         unpack(pack(b"\0" * (1 << 26)), "f", Limits(max_bytes=1 << 20))
+
+
+@pytest.mark.parametrize(
+    "number", [":".join(["59"] * 9000), ":".join(["59"] * 9000) + ".5", "9" * 9000, "0x" + "f" * 9000]
+)
+def test_a_number_of_yaml_has_few_characters(number: str) -> None:
+    with pytest.raises(InputError, match="characters is not read"):
+        parse_yaml(f"a: {number}\n".encode(), "f", Limits())
