@@ -13,38 +13,23 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
-from tenacity import (
-    RetryCallState,
-    Retrying,
-    retry_if_exception,
-    stop_after_delay,
-    stop_never,
-    wait_random_exponential,
-)
+from tenacity import stop_never
 from tenacity.stop import stop_base
 
 from kai_solver.cluster.api import Api, ApiError, FenceError, meta
 from kai_solver.cluster.assumed import Assumed
 from kai_solver.cluster.resources import PODS
 from kai_solver.cluster.resting import Resting
+from kai_solver.cluster.trying import UnsettledError, trying
 from kai_solver.domain import Allotted
 from kai_solver.errors import KaiSolverError
 from kai_solver.errors.barrier import barrier, caught
-
-TRY_S = 20.0
-"""How long a bind is tried: longer than an API server takes to restart."""
-
-FIRST_WAIT_S = 0.05
 
 Result = TypeVar("Result")
 
 
 class BindError(KaiSolverError):
     """A pod cannot be bound as planned, and trying again will not help. The message is for the pod's event."""
-
-
-class _UnsettledError(KaiSolverError):
-    """The server refused as if the pod had changed, and it has not: worth another try."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +186,7 @@ class Directly:
         ------
         BindError
             It is gone, leaves, is bound elsewhere, or is gated: no try will bind it.
-        _UnsettledError
+        UnsettledError
             Nothing is in the way any more.
         """
         pod = self.api.get(PODS, seat.namespace, seat.name)
@@ -214,7 +199,7 @@ class Directly:
         if spec.get("schedulingGates"):
             raise BindError("the pod has scheduling gates")
         if not node:
-            raise _UnsettledError(str(conflict))
+            raise UnsettledError(str(conflict))
 
 
 @dataclass(slots=True)
@@ -453,31 +438,7 @@ class Binder:
         self.assumed.leaves(seat.key, seat.uid, self.clock(), certain=True)
 
     def _trying(self, act: Callable[[], Result], stop: stop_base | None = None) -> Result:
-        """Do it, again and again while it may still work, and no longer than ``stop`` (None: `TRY_S`) says.
-
-        Raises
-        ------
-        ApiError
-            It fails for good, or for too long.
-        BindError
-            It cannot be.
-        FenceError
-            We may not.
-        """
-
-        def fenced() -> Result:
-            if not self.fence():
-                raise FenceError
-            return act()
-
-        retrying = Retrying(
-            retry=retry_if_exception(_is_passing),
-            wait=_wait_as_told,
-            stop=stop or stop_after_delay(TRY_S),
-            sleep=self.sleep,
-            reraise=True,
-        )
-        return retrying(fenced)
+        return trying(act, self.fence, self.sleep, stop)
 
 
 def _error_of(future: "Future[None] | None") -> BaseException | None:
@@ -486,17 +447,3 @@ def _error_of(future: "Future[None] | None") -> BaseException | None:
         return future.exception() if future is not None else FenceError()
     except CancelledError:
         return FenceError()
-
-
-def _is_passing(error: BaseException) -> bool:
-    return isinstance(error, _UnsettledError) or (isinstance(error, ApiError) and error.is_passing)
-
-
-_BACKOFF = wait_random_exponential(multiplier=FIRST_WAIT_S, max=5.0)
-
-
-def _wait_as_told(state: RetryCallState) -> float:
-    """What the server asked for, within reason; else twice as long each time, with jitter."""
-    error = state.outcome.exception() if state.outcome else None
-    told_s = error.retry_after_s if isinstance(error, ApiError) else None
-    return max(min(told_s or 0.0, TRY_S), _BACKOFF(state))

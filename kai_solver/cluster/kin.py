@@ -31,6 +31,9 @@ COMES_WITHIN_S = 2.0
 REFUSED_S = 300.0
 """How long a kind that may not be read, or is not installed, is not asked for again."""
 
+DOUBTED_S = 5.0
+"""How long a kind must be refused until that is believed: a server that was just started knows no rights yet."""
+
 KEPT_S = 600.0
 """How long an owner is kept that no pod refers to any more, at least."""
 
@@ -102,6 +105,7 @@ class Kin:
         self._read: dict[str, Object | None] = {}
         self._used: set[str] = set()
         self._refused: dict[Kind, float] = {}
+        self._refused_since_s: dict[Kind, float] = {}
         self._whys: dict[Kind, str] = {}
         self._again: dict[str, tuple[float, float]] = {}
         self._blind: dict[str, str] = {}
@@ -195,7 +199,7 @@ class Kin:
         try:
             found = self._ask(reference)
         except ApiError as error:
-            if error.is_passing:
+            if error.is_passing or self._is_doubted(reference.group_kind, error):
                 self._put_off(reference)
                 return False
             if not error.is_missing:
@@ -204,10 +208,19 @@ class Kin:
         finally:
             self._asked.discard(reference.uid)
         self._again.pop(reference.uid, None)
+        if is_answered:
+            self._refused_since_s.pop(reference.group_kind, None)
         if is_answered and (was_watched or reference.group_kind not in self._watched):  # else its watch shows it
             self._used.add(reference.uid)
             self._read[reference.uid] = found
         return True
+
+    def _is_doubted(self, kind: Kind, error: ApiError) -> bool:
+        """Whether a refusal has not lasted for long enough to be believed."""
+        if error.status != 403:
+            return False
+        now_s = self._monotonic()
+        return now_s - self._refused_since_s.setdefault(kind, now_s) < DOUBTED_S
 
     def _put_off(self, reference: Reference) -> None:
         """Nobody answered: it is asked for again when somebody looks, but not at once."""

@@ -52,7 +52,9 @@ class Leadership(_Part):
         default="", description="Name of the Lease; empty: kai-solver-<scheduler_name>, and the node pool's name."
     )
     live: Seconds = Field(default=15.0, description="A leader that is silent for so long is followed by another.")
-    renew: Seconds = Field(default=10.0, description="A leader that cannot renew for so long stops by itself.")
+    renew: Seconds = Field(
+        default=10.0, description="A leader that cannot renew for so long writes nothing before it leads again."
+    )
     retry: Seconds = Field(default=2.0, description="Between tries to get or renew the Lease.")
 
     @model_validator(mode="after")

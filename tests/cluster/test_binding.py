@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kai_solver.cluster import binding
+from kai_solver.cluster import trying
 from kai_solver.cluster.api import ApiError, Object
 from kai_solver.cluster.assumed import Assumed
 from kai_solver.cluster.binding import Binder, BindError, GangBound, GangSeats, Seat
@@ -288,7 +288,7 @@ def test_what_nobody_can_take_back_holds_up_nobody(monkeypatch: pytest.MonkeyPat
         def undo(self, seat: Seat) -> None:
             raise ApiError(503 if seat.name == "p1" else 403, "no")
 
-    monkeypatch.setattr(binding, "TRY_S", 0.0)
+    monkeypatch.setattr(trying, "TRY_S", 0.0)
     bench = Bench(Refusing("p2"))
     assert len(bench.run().failed) == 4
     assert len(bench.assumed) == 0
@@ -324,7 +324,7 @@ def test_a_place_is_kept_however_long_it_takes_to_be_seen() -> None:
 
 
 def test_a_place_is_kept_while_nobody_knows_whether_its_pod_was_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(binding, "TRY_S", 0.0)
+    monkeypatch.setattr(trying, "TRY_S", 0.0)
     step = Step()
     bench = Bench(step)
     waiting = bench.api.page(PODS).items
@@ -348,7 +348,7 @@ def test_a_place_is_kept_while_nobody_knows_whether_its_pod_was_bound(monkeypatc
 def test_who_was_not_bound_by_a_server_that_fails_gives_back_what_was_prepared(
     monkeypatch: pytest.MonkeyPatch, is_gone: bool
 ) -> None:
-    monkeypatch.setattr(binding, "TRY_S", 0.0)
+    monkeypatch.setattr(trying, "TRY_S", 0.0)
     step = Step()
     bench = Bench(step)
 
@@ -364,7 +364,7 @@ def test_who_was_not_bound_by_a_server_that_fails_gives_back_what_was_prepared(
 
 
 def test_who_stops_leading_while_nobody_knows_leaves_it_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(binding, "TRY_S", 0.0)
+    monkeypatch.setattr(trying, "TRY_S", 0.0)
     step = Step()
     bench = Bench(step)
     bench.api.after = lambda name: ApiError(0, "reset") if name == "p3" else None
@@ -479,4 +479,4 @@ def test_a_server_that_asks_for_hours_is_not_obeyed() -> None:
     bench = Bench()
     bench.api.before = once("p1", ApiError(429, "later", retry_after_s=86_400.0))
     assert len(bench.run().bound) == 4
-    assert max(bench.slept) <= binding.TRY_S
+    assert max(bench.slept) <= trying.TRY_S

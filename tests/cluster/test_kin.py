@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from kai_solver.cluster import kin
 from kai_solver.cluster.api import ApiError, Object, Page
 from kai_solver.cluster.kin import COMES_WITHIN_S, KEPT_S, LONGEST_AGAIN_S, PATIENCE_S, REFUSED_S, Kin, _is_turn
 from kai_solver.cluster.memory import MemoryApi
@@ -38,6 +39,11 @@ class Asked(MemoryApi):
         self.asked.append(f"{resource.kind} {namespace}/{name}")
         if self.error is not None:
             raise self.error
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kin, "DOUBTED_S", 0.0)
 
 
 class World:
@@ -157,6 +163,34 @@ def test_a_missing_right_is_told_once_for_its_kind_and_asked_for_again_later(
     world.kin.answer_all()
     assert (world.seen(), world.owners()) == (["a", "b", "c"], {"third"})
     assert capsys.readouterr().out.count("cannot be read") == 1
+
+
+def test_a_refusal_by_a_server_that_was_just_started_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pod waits meanwhile: without its owner it would be no part of its gang."""
+    monkeypatch.setattr(kin, "DOUBTED_S", 5.0)
+    world = World(MINE)
+    world.api.error = ApiError(403, "Forbidden", "mines.example.org is forbidden")
+    world.pod("a", world.make(MINE, "first"))
+    for _ in range(2):
+        assert world.seen() == []
+        world.kin.answer_all()
+        world.now_s += 2.0
+    world.api.error = None
+    assert world.seen() == []
+    world.kin.answer_all()
+    assert (world.seen(), world.owners()) == (["a"], {"first"})
+
+
+def test_a_refusal_that_lasts_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kin, "DOUBTED_S", 5.0)
+    world = World(MINE)
+    world.api.error = ApiError(403, "Forbidden", "mines.example.org is forbidden")
+    world.pod("a", world.make(MINE, "first"))
+    for _ in range(4):
+        assert world.seen() == []
+        world.kin.answer_all()
+        world.now_s += 2.0
+    assert world.seen() == ["a"]
 
 
 def test_an_owner_that_was_refused_is_read_when_it_may_be() -> None:
