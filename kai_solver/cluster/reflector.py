@@ -10,6 +10,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, stop_when_eve
 from kai_solver.cluster.api import Api, ApiError, Object, WatchEvent, version_of
 from kai_solver.cluster.resources import Resource
 from kai_solver.cluster.store import Store
+from kai_solver.errors.barrier import barrier
 
 WATCH_S = 290.0
 """How long a watch may last; the server ends it then, and the next one goes on from where it stopped."""
@@ -165,7 +166,8 @@ class Reflector:
         with self._turn:
             if again != self._again:
                 return False
-            self._version = version_of(event.object) or self._version
+            with barrier("watching", self.resource.kind):
+                self._version = version_of(event.object) or self._version
             if event.kind != "BOOKMARK":
                 self._store.apply(self.resource, event)
         return True

@@ -8,7 +8,7 @@ from kai_solver.cluster.api import Object, WatchEvent, key_of
 from kai_solver.cluster.resources import CONFIG_MAPS, CSI_STORAGE_CAPACITIES, NODES, POD_GROUPS, PODS, QUEUES, Resource
 from kai_solver.cluster.trim import trimmed
 from kai_solver.domain import Notice
-from kai_solver.errors.barrier import caught
+from kai_solver.errors.barrier import barrier, caught
 from kai_solver.kubeobjects import names
 
 Listener = Callable[[Resource, str, Object | None, Object | None], None]
@@ -84,7 +84,9 @@ class Store:
         return tuple(Notice("set-aside", f"{kind.kind} without a name", f"{why} ({n})") for kind, n in counts.items())
 
     def _key(self, resource: Resource, item: object) -> str:
-        key = key_of(item) if isinstance(item, dict) else ""
+        key = ""
+        with barrier("watching", resource.kind):
+            key = key_of(item) if isinstance(item, dict) else ""
         if not key:
             self.malformed[resource] = self.malformed.get(resource, 0) + 1
         return key

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from kai_solver.claims import lower
 from kai_solver.cluster import resources
@@ -11,8 +12,12 @@ from kai_solver.cluster.bindrequests import unfinished
 from kai_solver.cluster.resources import Resource
 from kai_solver.cluster.store import Store
 from kai_solver.domain import Notice, Snapshot
+from kai_solver.errors.barrier import caught
+from kai_solver.errors.culprits import without_culprits
 from kai_solver.kubeobjects import KubeSettings, RawObjects, Recall, snapshot_from_objects
 from kai_solver.kubeobjects.grouping import OwnGroup
+from kai_solver.kubeobjects.notices import object_name, reason_text
+from kai_solver.kubeobjects.raw import Raw
 
 FIELDS: Mapping[Resource, str] = {
     resources.PODS: "pods",
@@ -39,6 +44,12 @@ FIELDS: Mapping[Resource, str] = {
 
 Overlay = Callable[[tuple[Object, ...], float], tuple[Object, ...]]
 """Changes the pods that a cycle sees; given epoch seconds."""
+
+Change = Callable[[tuple[Object, ...]], tuple[Object, ...]]
+
+
+def _laid_over(overlay: Overlay, now_s: float, objects: tuple[Object, ...]) -> tuple[Object, ...]:
+    return overlay(objects, now_s)
 
 
 class View:
@@ -83,22 +94,46 @@ class View:
         self._notices = notices
         self._budgets = budgets
         self._recall = Recall()
+        self._spoilt: list[Notice] = []
 
     def objects(self, now_s: float) -> RawObjects:
         """The raw objects of this moment."""
+        self._spoilt = []
         found = RawObjects(
             **{field: self._store.all(resource) for resource, field in FIELDS.items()},  # type: ignore[arg-type]
             other=self._owners(),
         )
         budgets: tuple[Object, ...] = found.disruption_budgets  # type: ignore[assignment]
-        found = replace(found, disruption_budgets=self._budgets(budgets))
+        found = replace(found, disruption_budgets=self._without_spoilers("PodDisruptionBudget", budgets, self._budgets))
         pods: tuple[Object, ...] = found.pods  # type: ignore[assignment]
         for overlay in self._overlays:
-            pods = overlay(pods, now_s)
+            pods = self._without_spoilers("Pod", pods, partial(_laid_over, overlay, now_s))
         if self._claims is None:
             return replace(found, pods=pods)
         claims: tuple[Object, ...] = found.resource_claims  # type: ignore[assignment]
-        return replace(found, pods=pods, resource_claims=self._claims(claims, now_s))
+        claims = self._without_spoilers("ResourceClaim", claims, partial(_laid_over, self._claims, now_s))
+        return replace(found, pods=pods, resource_claims=claims)
+
+    def _without_spoilers(self, kind: str, objects: tuple[Object, ...], change: Change) -> tuple[Object, ...]:
+        """The objects changed. Those that make it fail stay as they are; pods among them that have no node wait."""
+        try:
+            return change(objects)
+        except Exception as error:
+
+            def attempt(left_out: frozenset[int]) -> tuple[Object, ...]:
+                return change(tuple(value for number, value in enumerate(objects) if number not in left_out))
+
+            found, blamed = without_culprits(len(objects), attempt, error)
+            if not blamed:
+                caught("reading", f"all objects of kind {kind}", error)
+            kept = []
+            for number, cause in blamed.items():
+                value = objects[number]
+                name = object_name(kind, Raw(value))
+                self._spoilt.append(Notice("set-aside", name, reason_text(name, cause)))
+                if kind != "Pod" or (value.get("spec") or {}).get("nodeName"):
+                    kept.append(value)
+            return (*found, *kept)
 
     @property
     def own_groups(self) -> Mapping[str, OwnGroup]:
@@ -109,8 +144,9 @@ class View:
         """The cluster in plain terms, claims as amounts; what did not change since the last one is not read again."""
         found = self.objects(now_s)
         requests: tuple[Object, ...] = found.bind_requests  # type: ignore[assignment]
-        found = replace(found, bind_requests=unfinished(requests, self._store))
+        change = partial(unfinished, store=self._store)
+        found = replace(found, bind_requests=self._without_spoilers("BindRequest", requests, change))
         read = lower(snapshot_from_objects(found, now_s=now_s, settings=self._settings, recall=self._recall))
         refused = self._refused(now_s) if self._refused is not None else frozenset[str]()
-        more = self._notices()
+        more = (*self._notices(), *self._spoilt)
         return replace(read, refused=refused, notices=(*read.notices, *more)) if refused or more else read

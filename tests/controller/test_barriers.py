@@ -231,3 +231,23 @@ def test_a_reporter_that_fails_spares_the_others(faults: list[Caught]) -> None:
     told.bound(GangBound("g", ()))
     assert heard == ["g"]
     assert [(fault.where, fault.what) for fault in faults] == [("reporting", "Bad")]
+
+
+def test_objects_that_spoil_what_is_laid_over_them_cost_themselves(
+    world: World, faults: list[Caught], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def strange(pods: tuple[Object, ...], now_s: float) -> tuple[Object, ...]:
+        if any(pod["metadata"]["name"] == "bad" for pod in pods):
+            raise KeyError("nobody thought of this")
+        return pods
+
+    view = world.scheduler.view
+    monkeypatch.setattr(view, "_overlays", (*view._overlays, strange))
+    world.pod("bad", gpus=1)
+    world.pod("good", gpus=1)
+    world.start()
+    world.until(lambda: world.places() == {"good": "a"})
+    world.until(lambda: bool(world.notes.cycles))
+    assert {(fault.where, fault.what) for fault in faults} == {("reading", "Pod n/bad")}
+    notices = world.notes.cycles[-1].snapshot.notices
+    assert [notice.object for notice in notices if "nobody thought of this" in notice.text] == ["Pod n/bad"]

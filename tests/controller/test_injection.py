@@ -21,13 +21,15 @@ from kai_solver.controller import keeper, loop, quarantine
 from kai_solver.controller.telling import noticed
 from kai_solver.errors.barrier import listening
 from kai_solver.kubeobjects import isolating
+from kai_solver.metrics import Metrics
 from tests.conftest import Caught
 from tests.controller.replicas import bound, cluster, pod, running
 from tests.support.injection import Counted, Point, Thrower, hooked, points, rooms
 
 SAMPLE = 40
 LIMIT_S = 120.0
-"""A bound on what hangs; most take a fraction of a second."""
+SHORT_S = float(os.environ.get("KAI_SOLVER_INJECTION_S", LIMIT_S))
+"""Bounds on what hangs; most take a fraction of a second."""
 
 NO_PART = ("bench", "cli", "conformance", "errors", "experiments", "instances_io", "metrics", "simulate")
 """Rooms that a controller has no use for, and those that barriers themselves are made of."""
@@ -126,41 +128,50 @@ def test_most_public_functions_that_a_controller_calls_are_known() -> None:
 
 
 def test_an_error_thrown_once_delays_no_gang_for_long(faults: list[Caught]) -> None:
-    calls, chance = called().calls, random.Random(1)
+    calls, chance, wrong = called().calls, random.Random(1), list[str]()
     for point in in_turn(list(calls)):
-        thrower, api = Thrower(point, at=chance.randint(1, min(calls[point], 20))), populated()
+        thrower, api = Thrower(point, at=chance.randint(1, min(calls[point], 20)), is_apart=True), populated()
         faults.clear()
         with hooked([point], thrower), controlled(api) as replica:
-            assert is_bound(api, GOOD | BAD), f"{point}: only {bound(api)}; {faults}"
+            if not is_bound(api, GOOD | BAD, limit_s=SHORT_S):
+                wrong.append(f"{point}: only {bound(api)}; {faults[:2]}")
             assert not replica.lost
-        if thrower.thrown:
-            counted = sum(
-                sample.value
-                for metric in replica.metrics.registry.collect()
-                for sample in metric.samples
-                if sample.name == "kai_solver_faults_total"
-            )
-            assert counted >= 1, f"{point}: nobody heard of it"
+        if thrower.thrown and not counted(replica.metrics):
+            wrong.append(f"{point}: nobody heard of it")
+    assert wrong == []
+
+
+def counted(metrics: Metrics) -> float:
+    samples = (sample for metric in metrics.registry.collect() for sample in metric.samples)
+    return sum(sample.value for sample in samples if sample.name == "kai_solver_faults_total")
 
 
 def test_errors_about_one_gang_delay_no_other(faults: list[Caught]) -> None:
+    wrong: list[str] = []
     for point in in_turn(list(called().about)):
-        thrower, api = Thrower(point, KEYS), populated()
+        thrower, api = Thrower(point, KEYS, is_apart=True), populated()
         faults.clear()
         with hooked([point], thrower), controlled(api) as replica:
-            assert is_bound(api, GOOD), f"{point}: only {bound(api)}; {faults}"
+            if not is_bound(api, GOOD, limit_s=SHORT_S):
+                wrong.append(f"{point}: only {bound(api)}; {faults[:2]}")
             assert not replica.lost
-        assert faults or not thrower.thrown, f"{point}: nobody heard of it"
+        if thrower.thrown and not faults:
+            wrong.append(f"{point}: nobody heard of it")
+    assert wrong == []
 
 
 def test_a_function_that_always_fails_ends_nothing_and_is_tried_again(faults: list[Caught]) -> None:
+    wrong: list[str] = []
     for point in in_turn(list(called().calls), SAMPLE // 2):
-        thrower, api = Thrower(point), populated()
+        thrower, api = Thrower(point, is_apart=True), populated()
         faults.clear()
         with controlled(api) as replica:
             with hooked([point], thrower):
                 is_bound(api, GOOD | BAD, limit_s=0.3)
                 assert not replica.lost
                 assert replica.not_healthy() == "" or point.name.endswith("not_healthy")
-            assert is_bound(api, GOOD | BAD), f"{point}: only {bound(api)} once it is cured; {faults}"
-        assert faults or not thrower.thrown, f"{point}: nobody heard of it"
+            if not is_bound(api, GOOD | BAD, limit_s=SHORT_S):
+                wrong.append(f"{point}: only {bound(api)} once it is cured; {faults[:2]}")
+        if thrower.thrown and not faults:
+            wrong.append(f"{point}: nobody heard of it")
+    assert wrong == []

@@ -108,30 +108,31 @@ def test_most_public_functions_that_a_decision_calls_are_known() -> None:
 
 
 def test_an_error_thrown_once_costs_one_gang_one_cycle(faults: list[Caught]) -> None:
-    calls, chance = called().calls, random.Random(1)
+    calls, chance, wrong = called().calls, random.Random(1), list[str]()
     for point in in_turn(list(calls)):
         thrower = Thrower(point, at=chance.randint(1, calls[point]))
         plan, named = broken(point, thrower, faults)
         if not thrower.thrown:
             continue  # remembered from an earlier cycle
-        assert named, f"{point}: nobody heard of it"
-        assert len(named) == 1, f"{point}: {named}"
-        assert admitted(plan) >= without(frozenset(named)), f"{point}: {plan.notes}"
-        assert check_plan(snapshot(), plan) == (), point
+        if len(named) != 1 or not admitted(plan) >= without(frozenset(named)):
+            wrong.append(f"{point}: {named}, {plan.notes}")
+        if check_plan(snapshot(), plan):
+            wrong.append(f"{point}: the plan offends")
+    assert wrong == []
 
 
 def test_errors_about_one_gang_cost_that_gang_alone(faults: list[Caught]) -> None:
+    wrong: list[str] = []
     for point in in_turn(list(called().about)):
         thrower = Thrower(point, keys_of(bad()))
         plan, named = broken(point, thrower, faults)
-        if not thrower.thrown:
-            continue
-        assert named, f"{point}: nobody heard of it"
-        assert set(named) == {bad().key}, f"{point}: {named}"
-        assert admitted(plan) >= without(frozenset(named)), f"{point}: {plan.notes}"
+        if thrower.thrown and (set(named) != {bad().key} or not admitted(plan) >= without(frozenset(named))):
+            wrong.append(f"{point}: {named}, {plan.notes}")
+    assert wrong == []
 
 
 def test_a_function_that_always_fails_costs_no_more_than_a_cycle(faults: list[Caught]) -> None:
+    wrong: list[str] = []
     for point in in_turn(list(called().calls), SAMPLE // 4):
         thrower = Thrower(point)
         faults.clear()
@@ -139,7 +140,9 @@ def test_a_function_that_always_fails_costs_no_more_than_a_cycle(faults: list[Ca
         with hooked([point], thrower), suppress(ThrownError):
             decided()
             is_entry = False
-        assert faults or not thrower.thrown or (is_entry and point.room == "engine"), f"{point}: nobody heard of it"
+        if thrower.thrown and not faults and not (is_entry and point.room == "engine"):
+            wrong.append(f"{point}: nobody heard of it")
+    assert wrong == []
 
 
 @pytest.mark.slow

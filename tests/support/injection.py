@@ -190,15 +190,21 @@ class Counted:
 
 @dataclass
 class Thrower:
-    """Throws at one point: at its ``at``-th call, or (None) at all calls about ``keys``, or (no keys) at all calls."""
+    """Throws at one point: at its ``at``-th call, or (None) at all calls about ``keys``, or (no keys) at all calls.
+
+    ``is_apart``: what is tested runs in threads of its own, and the test's own calls are spared.
+    """
 
     point: Point
     keys: frozenset[str] = frozenset()
     at: int | None = None
+    is_apart: bool = False
     calls: int = 0
     thrown: int = 0
 
     def __call__(self, point: Point, args: tuple[Any, ...], options: dict[str, Any]) -> None:
+        if self.is_apart and threading.current_thread() is threading.main_thread():
+            return
         self.calls += 1
         is_due = not self.keys or about_gang(args, options, self.keys)
         if self.calls == self.at or (self.at is None and is_due):
