@@ -20,7 +20,8 @@ from kai_solver.controller.loop import Reporter, Scheduler
 from kai_solver.controller.serving import Answer, Callers, Limits, Route, Server, download, metrics, probe
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.controller.wiring import kube_settings, wire
-from kai_solver.errors.barrier import listening
+from kai_solver.errors import KaiSolverError
+from kai_solver.errors.barrier import barrier, caught, listening
 from kai_solver.kubeobjects import export_kai_snapshot
 from kai_solver.metrics import Metrics
 
@@ -142,10 +143,14 @@ class Controller:
                 if not (error.is_passing or is_young):
                     raise
                 _LOG.warning("the API server is waited for", error=str(error))
-                self.stop.wait(pause_s)
-                pause_s = min(2 * pause_s, LONGEST_MEET_S)
+            except KaiSolverError:
+                raise
+            except Exception as error:
+                caught("running", "the start", error)
             else:
                 return True
+            self.stop.wait(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_MEET_S)
         return False
 
     def _begin(self) -> None:
@@ -154,7 +159,8 @@ class Controller:
         if acts and self.settings.leadership.enabled:
             parts.lease.is_idle = self._is_idle
             parts.lease.on_led, parts.lease.on_lost = self._on_led, self._on_lost
-            parts.lease.attempt()
+            with barrier("running", "leadership"):
+                parts.lease.attempt()
             start("leadership", lambda: parts.lease.run(self._on_followed))
         parts.known.kin.watch = self._watch
         for kind in parts.known.kinds:
@@ -303,8 +309,10 @@ class Controller:
             time.sleep(0.05)
         if parts.teller is not None and self._telling is not None and self.fence() and not self.lost:
             self._telling.join(TELL_S)
-            parts.teller.drain(TELL_S)
-        parts.lease.release()
+            with barrier("reporting", "what is left to say"):
+                parts.teller.drain(TELL_S)
+        with barrier("running", "leadership"):
+            parts.lease.release()
         self._cut()
         parts.identity.close()
         end.cancel()

@@ -1,6 +1,7 @@
 """Which of many things make an operation fail, found by leaving things out."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 Result = TypeVar("Result")
@@ -50,10 +51,26 @@ def without_culprits(
             break
         blamed |= dict.fromkeys(found, error)
         try:
-            return attempt(frozenset(blamed)), blamed
+            return _with_innocent(attempt, attempt(frozenset(blamed)), blamed, may_try)
         except Exception as another:
             error = another
     raise error
+
+
+def _with_innocent(
+    attempt: Callable[[frozenset[int]], Result],
+    result: Result,
+    blamed: dict[int, Exception],
+    may_try: Callable[[], bool],
+) -> tuple[Result, dict[int, Exception]]:
+    """The same without those that were found first and that do not fail where those found later are left out."""
+    for number in list(blamed)[:-1] if len(blamed) <= MOST_CULPRITS else ():
+        fewer = {other: error for other, error in blamed.items() if other != number}
+        if not may_try():
+            break
+        with suppress(Exception):
+            result, blamed = attempt(frozenset(fewer)), fewer
+    return result, blamed
 
 
 def _bisect(

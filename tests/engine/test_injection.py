@@ -29,6 +29,12 @@ SEED, BAD = 20, 1
 """A cluster of 4 nodes and 12 gangs with all features, of which several are served; and which of these is bad."""
 
 SAMPLE = 120
+CHANCE = int(os.environ.get("KAI_SOLVER_INJECTION_SEED", 1))
+"""Which call of a function throws, where one does."""
+
+NO_GANG = frozenset(("the solver", "the cycle", "the first plan"))
+"""What else an error may cost: a step for the better, or the way by which a plan was made."""
+
 ROOMS = (
     "reduction", "predicates", "fairness", "topology", "links", "claims", "leftover", "greedy", "formulation", "bounds",
     "check", "search", "planning", "engine",
@@ -108,13 +114,13 @@ def test_most_public_functions_that_a_decision_calls_are_known() -> None:
 
 
 def test_an_error_thrown_once_costs_one_gang_one_cycle(faults: list[Caught]) -> None:
-    calls, chance, wrong = called().calls, random.Random(1), list[str]()
+    calls, chance, wrong = called().calls, random.Random(CHANCE), list[str]()
     for point in in_turn(list(calls)):
         thrower = Thrower(point, at=chance.randint(1, calls[point]))
         plan, named = broken(point, thrower, faults)
         if not thrower.thrown:
             continue  # remembered from an earlier cycle
-        if len(named) != 1 or not admitted(plan) >= without(frozenset(named)):
+        if not named or len(set(named) - NO_GANG) > 1 or not admitted(plan) >= without(frozenset(named)):
             wrong.append(f"{point}: {named}, {plan.notes}")
         if check_plan(snapshot(), plan):
             wrong.append(f"{point}: the plan offends")
@@ -126,7 +132,9 @@ def test_errors_about_one_gang_cost_that_gang_alone(faults: list[Caught]) -> Non
     for point in in_turn(list(called().about)):
         thrower = Thrower(point, keys_of(bad()))
         plan, named = broken(point, thrower, faults)
-        if thrower.thrown and (set(named) != {bad().key} or not admitted(plan) >= without(frozenset(named))):
+        if thrower.thrown and (
+            not set(named) - NO_GANG <= {bad().key} or not named or not admitted(plan) >= without(frozenset(named))
+        ):
             wrong.append(f"{point}: {named}, {plan.notes}")
     assert wrong == []
 
@@ -156,7 +164,7 @@ def test_an_error_in_the_solvers_steps_leaves_the_greedys_plan(faults: list[Caug
         found = Counted(keys_of(bad()))
         with hooked(points(("search", "formulation", "bounds")), found):
             solved()
-        chance = random.Random(2)
+        chance = random.Random(CHANCE)
         for point in in_turn([p for p in found.calls if p not in called().calls], SAMPLE // 4):
             thrower = Thrower(point, at=chance.randint(1, found.calls[point]))
             faults.clear()

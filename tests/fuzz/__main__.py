@@ -29,6 +29,8 @@ def commands(seed: int) -> Iterator[list[str]]:
     for name in files:
         yield ["-m", "pytest", f"tests/fuzz/test_hostile_{name}.py", "-q", "-n", "0", "-p", "no:cacheprovider"]
     yield ["-m", "tests.fuzz.plans", "--seeds", f"{seed}..{seed + CLUSTERS - 1}", "--out", "out/fuzz"]
+    for room in ("engine", "controller"):  # errors thrown from all public functions
+        yield ["-m", "pytest", f"tests/{room}/test_injection.py", "-q", "-n", "0", "-p", "no:cacheprovider"]
     if importlib.util.find_spec("atheris"):
         for target in ("instance", "answer", "values"):
             yield ["-m", "tests.fuzz.guided", target, f"-max_total_time={GUIDED_S}", f"-seed={seed}"]
@@ -57,7 +59,8 @@ def main() -> int:
 def _is_well(words: list[str], limit_s: float) -> bool:
     """Whether a command went well; one that the end of the time cut off did."""
     print(f"--- python {' '.join(words)}", flush=True)
-    env = os.environ | {"KAI_SOLVER_FUZZ": LARGER}
+    seed = str(random.SystemRandom().randrange(1 << 31))
+    env = os.environ | {"KAI_SOLVER_FUZZ": LARGER, "KAI_SOLVER_INJECTIONS": "all", "KAI_SOLVER_INJECTION_SEED": seed}
     try:
         return subprocess.run([sys.executable, *words], env=env, timeout=limit_s, check=False).returncode == 0
     except subprocess.TimeoutExpired:

@@ -61,7 +61,7 @@ class Planner:
 
     def decider(self, model: str) -> Callable[[Snapshot], Plan]:
         """Cycles of one of the models."""
-        return lambda snapshot: self.engines[model].cycle(snapshot, budget_s=self.budget_s)
+        return lambda snapshot: self.engines[model].cycle(snapshot, budget_s=self.budget_s, on_fault=_not_unexpected)
 
     def offences(self, document: Document) -> list[Offence]:
         """What is wrong with the plans of all models."""
@@ -81,6 +81,12 @@ class Planner:
                 found.append(Offence(model, kind, traceback.format_exc()))
         floor = admitted.pop("greedy-only", None)
         return [*found, *(o for model, plan in admitted.items() if floor for o in _fewer(model, plan, floor, document))]
+
+
+def _not_unexpected(fault: Fault) -> None:
+    """An unexpected error ends no cycle, and is a fault all the same."""
+    if fault.error.startswith("an unexpected error"):
+        raise AssertionError(fault.error)
 
 
 def _fewer(model: str, plan: Plan, floor: Plan, document: Document) -> Iterator[Offence]:
