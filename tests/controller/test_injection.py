@@ -26,7 +26,7 @@ from tests.conftest import Caught
 from tests.controller.replicas import bound, cluster, pod, running
 from tests.support.injection import Counted, Point, Thrower, hooked, points, rooms
 
-SAMPLE = 40
+SAMPLE = 14
 LIMIT_S = 120.0
 SHORT_S = float(os.environ.get("KAI_SOLVER_INJECTION_S", LIMIT_S))
 """Bounds on what hangs; most take a fraction of a second."""

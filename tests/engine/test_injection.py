@@ -28,7 +28,7 @@ from tests.support.injection import Counted, Point, Thrower, ThrownError, hooked
 SEED, BAD = 20, 1
 """A cluster of 4 nodes and 12 gangs with all features, of which several are served; and which of these is bad."""
 
-SAMPLE = 120
+SAMPLE = 48
 CHANCE = int(os.environ.get("KAI_SOLVER_INJECTION_SEED", 1))
 """Which call of a function throws, where one does."""
 
