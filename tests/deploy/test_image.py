@@ -133,7 +133,7 @@ def test_the_bill_of_materials_names_all_of_it(built: Path, tmp_path: Path) -> N
 
 
 def _bill(out: Path) -> str:
-    subprocess.run([sys.executable, str(BUILD.with_name("sbom.py")), str(out)], check=True)
+    subprocess.run([sys.executable, "-W", "error", str(BUILD.with_name("sbom.py")), str(out)], check=True)
     return (out / "sbom.cdx.json").read_text()
 
 
