@@ -72,6 +72,9 @@ class SigningKeys:
             except (ApiError, InputError) as error:
                 problem = str(error)
                 self.is_settled |= isinstance(error, InputError) or not error.is_passing
+            except Exception:
+                self.is_settled = True  # decisions go on without old signatures; who keeps this part tells of the error
+                raise
             if problem and problem != self.problem:
                 _LOG.warning("no signing keys that outlast this process", error=problem, cure=_CURE)
             self.problem = problem

@@ -104,6 +104,18 @@ def test_a_secret_of_somebody_else_is_neither_used_nor_changed() -> None:
     assert list(bench.secret()) == ["1"]
 
 
+def test_an_unexpected_error_keeps_no_cycle_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = Bench().keys()
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("unexpected")
+
+    monkeypatch.setattr(MemoryApi, "get", fail)
+    with pytest.raises(RuntimeError):
+        keys.run(threading.Event())
+    assert keys.is_settled
+
+
 @pytest.mark.parametrize(("status", "is_settled"), [(403, True), (500, False)])
 def test_cycles_wait_for_keys_only_while_the_answer_may_still_come(status: int, is_settled: bool) -> None:
     class Refusing(MemoryApi):
