@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
+from traceback import walk_tb
 
 from kai_solver.domain import (
     NO_CONSTRAINTS,
@@ -25,6 +27,9 @@ from kai_solver.errors.culprits import MOST_CULPRITS, without_culprits
 
 CYCLE = "the cycle"
 """What an error costs that is nobody's: all decisions of one cycle."""
+
+_FEW = 8
+"""Elements of a tuple that are looked at."""
 
 Attempt = Callable[[Snapshot, bool], Plan]
 """Decides a cycle: in full, or by the greedy alone (False)."""
@@ -59,7 +64,9 @@ class Isolation:
             return self.attempt(snapshot, True)
         except Exception as error:
             self.report(error)
-            return self._without_gangs(snapshot, error) or self._without_cause(snapshot, _cause(error))
+            cause = _cause(error)
+            plan = self._without_gangs(snapshot, error) or self._without_suspect(snapshot, cause)
+            return plan or self._without_cause(snapshot, cause)
 
     def _without_gangs(self, snapshot: Snapshot, error: Exception) -> Plan | None:
         """The plan without the gangs that had their turns when it failed; None where that does not help."""
@@ -73,6 +80,31 @@ class Isolation:
             else:
                 return _told(snapshot, plan, blamed)
         return None
+
+    def _without_suspect(self, snapshot: Snapshot, cause: Exception) -> Plan | None:
+        """The greedy's plan without one gang that the functions which failed were about; None where that does not help.
+
+        None, too, where the greedy alone does not fail: then no gang is to blame.
+        """
+        suspects = _suspects(snapshot, cause)
+        if not suspects or not self._fails(snapshot):
+            return None
+        for key in suspects:
+            if not self.may_search():
+                break
+            try:
+                plan = self.attempt(_aside(snapshot, {key: cause}), False)
+            except Exception:  # noqa: S112 - another one is to blame; the first error is told
+                continue
+            return _told(snapshot, plan, {key: cause})
+        return None
+
+    def _fails(self, snapshot: Snapshot) -> bool:
+        try:
+            self.attempt(snapshot, False)
+        except Exception:
+            return True
+        return False
 
     def _without_cause(self, snapshot: Snapshot, cause: Exception) -> Plan:
         """The greedy's plan, without gangs and nodes that make even that fail; nothing where none is to blame."""
@@ -104,6 +136,22 @@ class Isolation:
 
 def _cause(error: Exception) -> Exception:
     return error.cause if isinstance(error, GangError) else error
+
+
+def _suspects(snapshot: Snapshot, error: Exception) -> list[str]:
+    """Gangs that the innermost functions which failed had to do with, those of the innermost first."""
+    gang_of = {pod.key: gang.key for gang in snapshot.gangs for pod in gang.pods} | {
+        g.key: g.key for g in snapshot.gangs
+    }
+    found: dict[str, None] = {}
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    for frame in reversed(frames):
+        values = frame.f_locals.values()
+        for value in chain.from_iterable(each[:_FEW] if isinstance(each, tuple) else (each,) for each in values):
+            key = value if isinstance(value, str) else getattr(getattr(value, "gang", value), "key", "")
+            if isinstance(key, str) and key in gang_of:
+                found[gang_of[key]] = None
+    return list(found)[:MOST_CULPRITS]
 
 
 def set_aside(gang: Gang, why: str) -> Gang:

@@ -128,15 +128,21 @@ def test_an_error_thrown_once_costs_one_gang_one_cycle(faults: list[Caught]) -> 
 
 
 def test_errors_about_one_gang_cost_that_gang_alone(faults: list[Caught]) -> None:
-    wrong: list[str] = []
+    """Or, where nothing tells which gang it is about, one other that the error does not come without: seldom."""
+    wrong, others, tried = list[str](), list[str](), 0
     for point in in_turn(list(called().about)):
         thrower = Thrower(point, keys_of(bad()))
         plan, named = broken(point, thrower, faults)
-        if thrower.thrown and (
-            not set(named) - NO_GANG <= {bad().key} or not named or not admitted(plan) >= without(frozenset(named))
-        ):
+        if not thrower.thrown:
+            continue
+        tried += 1
+        blamed = set(named) - NO_GANG
+        if not named or len(blamed) > 1 or not admitted(plan) >= without(frozenset(named)):
             wrong.append(f"{point}: {named}, {plan.notes}")
+        elif not blamed <= {bad().key}:
+            others.append(f"{point}: {named}")
     assert wrong == []
+    assert len(others) <= tried / 10, others
 
 
 def test_a_function_that_always_fails_costs_no_more_than_a_cycle(faults: list[Caught]) -> None:
