@@ -11,9 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
+
 from kai_solver.cluster.api import Api, ApiError, Object
 from kai_solver.cluster.resources import LEASES
 from kai_solver.kubeobjects.raw import format_time
+
+_LOG = structlog.get_logger(__name__)
 
 Clock = Callable[[], float]
 
@@ -92,6 +96,7 @@ class Lease:
         self._has_lost = self._other_leads = False
         self._transitions = 0
         """``leaseTransitions`` of the lead that is ours."""
+        self._refused = ""
         self._stop = threading.Event()
         self._turn = threading.Lock()
         """One request after the other: a renewal that is under way must not take back what is being let go."""
@@ -125,7 +130,8 @@ class Lease:
             began_s = self._monotonic()
             try:
                 held = not self._stop.is_set() and self._acquire(began_s)
-            except ApiError:
+            except ApiError as error:
+                self._say_refused(error)
                 self._note_loss()
                 return self.is_held
             if held and not self._leads:
@@ -134,6 +140,12 @@ class Lease:
             self._held_until_s = began_s + self.times.renew_s if held else 0.0
             self._note_loss()
             return held
+
+    def _say_refused(self, error: ApiError) -> None:
+        """Once for each reason: a right that is missing comes by no waiting."""
+        if not error.is_passing and error.reason != self._refused:
+            self._refused = error.reason
+            _LOG.warning("the Lease is refused to us: nobody leads here", lease=self.name, error=str(error))
 
     def _note_loss(self) -> None:
         if self._leads and not self.is_held:

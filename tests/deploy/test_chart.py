@@ -125,7 +125,9 @@ def test_who_only_looks_on_may_change_nothing(render: Render) -> None:
     roles = kind(objects, "ClusterRole") + kind(objects, "Role")
     granted = [rule for role in roles for rule in role["rules"] if "apiGroups" in rule]
     verbs = {verb for rule in granted for verb in rule["verbs"] if rule["resources"][0] not in ASKED}
-    assert verbs == {"list", "watch"}
+    assert verbs == {"list", "watch", "get"}
+    named = [rule for rule in granted if "get" in rule["verbs"]]
+    assert [(rule["resources"], rule["resourceNames"]) for rule in named] == [(["secrets"], ["kai-solver-signing"])]
     one_acts = '[{"nodePool": ""}, {"nodePool": "b", "settings": {"dry_run": false}}]'
     roles = kind(render(**{"settings.dry_run": "true", "shards": one_acts}), "ClusterRole")
     assert "create" in {verb for role in roles for rule in role["rules"] for verb in rule["verbs"]}
@@ -144,6 +146,7 @@ def test_the_rights_are_those_of_the_files(render: Render) -> None:
     }
     assert {role["metadata"]["name"]: role["metadata"]["namespace"] for role in own} == {
         "kai-solver-lead": "kai-solver",
+        "kai-solver-keys": "kai-solver",
         "kai-solver-sign": "kai-solver",
         "kai-solver-certificate": "kai-solver",
         "kai-solver-share": "kai-resource-reservation",

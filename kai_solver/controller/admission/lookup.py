@@ -6,11 +6,15 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as TooLate
 from typing import TypeVar
 
+import structlog
+
 from kai_solver.cluster.api import Api, ApiError, Object, meta
 from kai_solver.cluster.resources import NAMESPACES, QUEUES, RUNTIME_CLASSES
 from kai_solver.cluster.store import Store
 from kai_solver.errors import nearest
 from kai_solver.kubeobjects.raw import Raw
+
+_LOG = structlog.get_logger(__name__)
 
 PATIENCE_S = 2.0
 """Seconds for a question to the API server; it waits for our answer meanwhile, and gives up after five."""
@@ -74,6 +78,7 @@ class Lookup:
         try:
             future.result(self._patience_s)
         except ApiError as error:
+            _say_forbidden(error)
             return not error.is_missing
         except TooLate:
             future.cancel()
@@ -84,9 +89,18 @@ class Lookup:
         future = self._pool.submit(question)
         try:
             return future.result(self._patience_s)
-        except (ApiError, TooLate):
+        except ApiError as error:
+            _say_forbidden(error)
+            return None
+        except TooLate:
             future.cancel()
             return None
+
+
+def _say_forbidden(error: ApiError) -> None:
+    """A right that is missing is told: nobody is refused for want of an answer, and so nobody would notice."""
+    if error.status == 403:
+        _LOG.warning("admission may not ask the API server", error=str(error))
 
 
 def names_of(objects: Iterable[Object]) -> list[str]:

@@ -91,6 +91,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- end -}}
 {{- end -}}
 
+{{/* Whether any shard shares GPUs itself. */}}
+{{- define "kai-solver.shares" -}}
+{{- range .Values.shards -}}
+{{- $stated := mergeOverwrite (deepCopy $.Values.settings) (.settings | default dict) -}}
+{{- if and (not $stated.dry_run) (eq $stated.binding "own") $stated.sharing.image -}}yes{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Whether any shard leaves that to KAI's binder. */}}
 {{- define "kai-solver.requests" -}}
 {{- range .Values.shards -}}
