@@ -9,6 +9,7 @@ from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import EVENTS, PODS
 from kai_solver.controller import quarantine as module
 from kai_solver.controller.quarantine import ERRORS, FIRST_S, LONGEST_S, SLOW_CYCLES, WELL_S, Quarantine
+from kai_solver.controller.telling import waiting
 from kai_solver.domain import Gang, GpuRequest, Pod, PodStatus, Snapshot, flat_gang
 from kai_solver.greedy import state
 from kai_solver.units import ResourceSchema
@@ -155,6 +156,9 @@ def test_in_a_cluster_the_others_are_bound_and_the_owner_is_told(
     monkeypatch: pytest.MonkeyPatch, faults: list[Caught]
 ) -> None:
     monkeypatch.setattr(module, "FIRST_S", 2.0)
+    monkeypatch.setattr(
+        waiting, "OTHER_WORDS_S", 0.0
+    )  # the condition may say the plainer words of the first error first
     on = failing(monkeypatch, "bad")
     api: MemoryApi = cluster()
     pod(api, "bad")
