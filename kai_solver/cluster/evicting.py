@@ -200,6 +200,8 @@ class Evictor:
         except FenceError as error:
             return Departed(departure, str(error))
         except ApiError as error:
+            if not self.fence():  # the connection was cut: nothing was refused
+                return Departed(departure, str(FenceError()))
             return self._failed(departure, error)
         except Exception as error:  # an object that nobody thought of: it is left alone for a while, too
             caught("evicting", departure.key, error)

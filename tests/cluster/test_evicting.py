@@ -318,3 +318,18 @@ def test_who_stops_leading_while_the_server_is_asked_notes_no_refusal() -> None:
     assert "no longer leads" in evictor.evict(departure("p", uid=uid)).refused
     assert not api.notes
     assert not evictor.protected(0.0), "whoever leads next may ask at once"
+
+
+def test_an_eviction_that_is_cut_off_with_the_lead_is_no_refusal() -> None:
+    class Cut(MemoryApi):
+        leads = True
+
+        def patch(self, *_: Any, **__: Any) -> Object:
+            self.leads = False
+            raise ApiError(0, "Cut")
+
+    api = Cut()
+    uid = running(api, "p")
+    evictor = Evictor(api, Assumed(), lambda: api.leads)
+    assert "no longer leads" in evictor.evict(departure("p", uid=uid)).refused
+    assert not evictor.protected(0.0), "whoever leads next may ask at once"
