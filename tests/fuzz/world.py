@@ -9,7 +9,16 @@ from typing import Any
 
 from kai_solver.cluster.api import ApiError, Object, Page, PatchKind, WatchEvent, key_of
 from kai_solver.cluster.memory import BUILT_IN, MemoryApi
-from kai_solver.cluster.resources import NODES, POD_GROUPS, PODS, QUEUES, Resource
+from kai_solver.cluster.resources import (
+    BIND_REQUESTS,
+    CONFIG_MAPS,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    QUEUES,
+    RESOURCE_CLAIMS,
+    Resource,
+)
 from kai_solver.controller.app import Controller
 from kai_solver.controller.settings import ControllerSettings
 from tests.fuzz.hostile import Recipe, apart, made, random_recipe, seeds
@@ -109,11 +118,11 @@ class HostileApi(MemoryApi):
             if value is not None:
                 self._tell("DELETED", resource, value)
 
-    def lose_history(self) -> None:
-        """Whoever watches must list again."""
-        with self._lock:
-            self._history.clear()
-            self._version += 1
+    def collect(self) -> None:
+        """Forget what the controller made for pods that are gone, as a garbage collector does."""
+        for resource in (POD_GROUPS, RESOURCE_CLAIMS, CONFIG_MAPS, BIND_REQUESTS):
+            for key in list(self._objects[resource]):
+                self.hide(resource, key)
 
     def _tell(self, kind: Any, resource: Resource, value: Object) -> None:
         self._history.append((self._version, resource, WatchEvent(kind, made_again(value))))
@@ -214,9 +223,9 @@ class World:
         finally:
             for name in names:
                 self.api.delete(PODS, HONEST, name, grace_s=0)
-            self.api.delete(POD_GROUPS, HONEST, f"gang-{self._round}")
             for resource, key in kept:
                 self.api.hide(resource, key)
+            self.api.collect()
 
     def _bound(self, names: list[str]) -> bool:
         return all(self.api.get(PODS, HONEST, name)["spec"].get("nodeName") == HONEST for name in names)
