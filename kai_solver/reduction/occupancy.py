@@ -245,12 +245,14 @@ def _plainly(node: Node, pods: list[Pod]) -> tuple[Seats, list[int]] | None:
 
 def _in_a_row(node: Node, pods: list[Pod]) -> tuple[Seats, list[int]] | None:
     """The same where nobody names any."""
+    if sum(pod.gpu.devices for pod in pods) > node.gpus:
+        return None  # first: who sets nodeName asks for as many as memory does not hold
     seats: Seats = []
     first = 0
     for pod in pods:
         seats.append(_run(first, pod.gpu.devices))
         first += pod.gpu.devices
-    return (seats, [0] * first + [WHOLE] * (node.gpus - first)) if first <= node.gpus else None
+    return seats, [0] * first + [WHOLE] * (node.gpus - first)
 
 
 @lru_cache(maxsize=1024)

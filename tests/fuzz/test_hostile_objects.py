@@ -76,6 +76,21 @@ def test_honest_gangs_are_planned_beside_hostile_objects(greedy: Engine, found: 
     assert bound == {f"{HONEST}/gang-0": HONEST, f"{HONEST}/gang-1": HONEST}
 
 
+def test_a_pod_with_more_gpus_than_memory_holds_costs_nothing(greedy: Engine) -> None:
+    """Who may create pods may set nodeName, and any number."""
+    big = honest_gang("big")[1]
+    del big["metadata"]["labels"], big["metadata"]["annotations"]
+    big["spec"] |= {
+        "nodeName": "other",
+        "containers": [{"name": "m", "resources": {"limits": {"nvidia.com/gpu": "1e15"}}}],
+    }
+    other = made_again(honest_house()[0]) | {"metadata": {"name": "other"}}
+    values = [*honest_house(), other, big, *honest_gang("gang")]
+    raw = objects_from_documents([("a.yaml", value) for value in values])
+    plan = greedy.cycle(snapshot_from_objects(raw, now_s=NOW_S, settings=KubeSettings()), budget_s=BUDGET_S)
+    assert [bind.node for bind in plan.binds if bind.gang == f"{HONEST}/gang"] == [HONEST, HONEST]
+
+
 @some(200)
 @given(recipes(), st.lists(spoiled(), max_size=2))
 def test_what_changed_is_told_of_any_two_objects(recipe: Recipe, more: list[Any]) -> None:
