@@ -102,6 +102,7 @@ POD: dict[str, Change] = {
     "claims_gpus": lambda value, _: not value,
     "ready": one_of(True, False),
     "wished": one_of((), (1,), (1, 2)),
+    "is_replaced": one_of(True, False),
 }
 GANG: dict[str, Change] = {
     "namespace": one_of("ns", "other"),
