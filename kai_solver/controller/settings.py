@@ -36,11 +36,11 @@ class Evictions(_Part):
     budget_label: str = Field(
         default="kai-solver/budgets",
         min_length=1,
-        description="With budgets: labelled, that label; its value is 'enabled'.",
+        description="The label of such namespaces, with budgets: labelled; its value is 'enabled'.",
     )
     budget_grace: Seconds | None = Field(
         default=300.0,
-        description="How long budgets may keep a gang from room; then those do not count for as long; empty: for ever.",
+        description="How long budgets may keep a gang from room; then they are ignored for as long; empty: for ever.",
     )
 
 
@@ -53,7 +53,7 @@ class Leadership(_Part):
     )
     live: Seconds = Field(default=15.0, description="A leader that is silent for so long is followed by another.")
     renew: Seconds = Field(
-        default=10.0, description="A leader that cannot renew for so long writes nothing before it leads again."
+        default=10.0, description="A leader that cannot renew for this time writes nothing until it leads again."
     )
     retry: Seconds = Field(default=2.0, description="Between tries to get or renew the Lease.")
 
@@ -118,10 +118,10 @@ class AccessRules(_Part):
     """Who may use which queues, and spare nodes; what no rule is about is open to all, as in KAI."""
 
     queues: tuple[QueueAccess, ...] = Field(
-        default=(), description="A list of {queues, namespaces, users, groups}; empty: everybody may use every queue."
+        default=(), description="A list of {queues, namespaces, users, groups}; empty: all may use every queue."
     )
     spares: tuple[SpareAccess, ...] = Field(
-        default=(), description="A list of {namespaces, users, groups}; empty: everybody may use spare nodes."
+        default=(), description="A list of {namespaces, users, groups}; empty: all may use spare nodes."
     )
 
     def access(self) -> Access:
@@ -162,11 +162,11 @@ class Admission(_Part):
     )
     guard: bool = Field(
         default=False,
-        description="Refuse labels and annotations that only schedulers write, from everybody else.",
+        description="Refuse labels and annotations of schedulers, where another account writes them.",
     )
     guard_groups: tuple[str, ...] = Field(
         default=("system:nodes", "system:serviceaccounts:kai-scheduler"),
-        description="Groups that may write them, beside our own accounts and those of reservation pods.",
+        description="Groups that may write them, besides our own accounts and those of reservation pods.",
     )
     namespace_label: str = Field(
         default="kai-solver/inject",
@@ -249,14 +249,14 @@ class ControllerSettings(BaseSettings):
     context: str = Field(default="", description="Context in the kubeconfig; empty: the current one.")
     metrics_bind_address: str = Field(default=":8080", description="Where /metrics is served; empty: nowhere.")
     metrics_authorization: bool = Field(
-        default=False, description="Serve /metrics only to callers that the API server allows to get it, as /explain."
+        default=False, description="Serve /metrics only to callers that RBAC allows, like /explain."
     )
     health_bind_address: str = Field(
-        default=":8081", description="Where /healthz and /readyz are served, to everybody; empty: nowhere."
+        default=":8081", description="Where /healthz and /readyz are served, to all callers; empty: nowhere."
     )
     answers_bind_address: str = Field(
         default="127.0.0.1:8082",
-        description="Where /explain and /get-snapshot are served, to callers that RBAC allows to; empty: nowhere.",
+        description="Where /explain and /get-snapshot are served, to callers that RBAC allows; empty: nowhere.",
     )
     stuck_after: Seconds = Field(
         default=60.0, description="A loop that does not move for so long, over its budget, is not healthy any more."

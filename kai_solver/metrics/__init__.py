@@ -99,10 +99,10 @@ class Metrics:
         self.stage_gap = self._gauge("solver_stage_gap_ratio", "(value - bound) / max(1, bound), last plan.", "stage")
         self.fallbacks = self._counter("solver_fallbacks", "Plans of the greedy alone, by cause.", "cause")
         self.faults = self._counter(
-            "solver_faults", "Unexpected errors that cost one object, gang or part, by what was being done.", "where"
+            "solver_faults", "Unexpected errors that affected one object, gang or part, by activity.", "where"
         )
         self.quarantined = self._gauge(
-            "solver_quarantined_gangs", "Gangs that spoiled cycles and are left out for a while."
+            "solver_quarantined_gangs", "Gangs in quarantine: decisions leave them out for a while."
         )
         self.proofs = self._gauge("solver_pending_gangs", "Gangs that wait, by the state of their proof.", "proof")
         self.free_block = self._gauge(
@@ -117,7 +117,7 @@ class Metrics:
         self.kills = self._counter("solver_evicted_pods_ended", "Evicted pods: gracefully, or killed.", "how")
         self.set_aside = self._gauge("solver_objects_set_aside", "Objects that cannot be used, by kind.", "kind")
         self.without_queue = self._gauge(
-            "solver_pods_without_queue", "Pods that run though their queue was deleted or has children.", "queue"
+            "solver_pods_without_queue", "Running pods whose queue was deleted or has children.", "queue"
         )
         self.assumed_expired = self._counter("solver_assumptions_expired", "Writes that no watch ever showed.")
         self.promises_broken = self._counter("solver_promises_broken", "Moved pods that never came back.")
@@ -127,7 +127,7 @@ class Metrics:
             "solver_api_request_seconds", "Requests to the API server, but for watches.", _SECONDS, "verb"
         )
         self.api_silent = self._gauge(
-            "solver_api_silent_seconds", "For how long the API server has not answered; 0 where it answers."
+            "solver_api_silent_seconds", "Seconds since the API server last answered; 0 while it answers."
         )
         self.admission = self._counter(
             "solver_admission_reviews", "Admission reviews, by what became of them.", "kind", "operation", "outcome"
@@ -135,7 +135,7 @@ class Metrics:
         self.admission_seconds = self._histogram("solver_admission_seconds", "Time of an admission review.", _SECONDS)
         self.dropped_connections = self._counter(
             "solver_connections_dropped",
-            "Connections ended by us: an overdue head, body or answer, full, or too many bytes.",
+            "Connections that were closed: head, body or answer overdue, idle, full, or too many bytes.",
             "listener",
             "reason",
         )

@@ -107,7 +107,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- end -}}
 {{- end -}}
 
-{{/* Whether any shard asks the API server who may read its answers or metrics. */}}
+{{/* Whether any shard asks the API server which callers may read its answers or metrics. */}}
 {{- define "kai-solver.guards" -}}
 {{- range .Values.shards -}}
 {{- $stated := mergeOverwrite (deepCopy $.Values.settings) (.settings | default dict) -}}
