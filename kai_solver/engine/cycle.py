@@ -288,7 +288,6 @@ class _Run:
         )
         if asker is None:
             pace.watch(ladder.outcome)
-        if asker is None:
             self._turns = ladder.course.times.seconds
         return Climb(ladder.climb(), oracle.log)
 
