@@ -52,7 +52,7 @@ def ask(server: str, pod: str, token_file: Path | None = None) -> dict[str, Any]
         raise InputError(error.read().decode(errors="replace").strip() or str(error), cure=cure) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
-        cure = f"Make its health address reachable: {FORWARD}"
+        cure = f"Make its address of answers reachable: {FORWARD}"
         raise InputError(f"the controller at {server} does not answer: {reason}", cure=cure) from error
 
 
