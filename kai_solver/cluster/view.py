@@ -131,7 +131,8 @@ class View:
                 value = objects[number]
                 name = object_name(kind, Raw(value))
                 self._spoilt.append(Notice("set-aside", name, reason_text(name, cause)))
-                if kind != "Pod" or (value.get("spec") or {}).get("nodeName"):
+                spec = value.get("spec")
+                if kind != "Pod" or (isinstance(spec, dict) and spec.get("nodeName")):
                     kept.append(value)
             return (*found, *kept)
 

@@ -8,9 +8,11 @@ import pytest
 
 from kai_solver.cluster import store
 from kai_solver.cluster.api import Object
+from kai_solver.cluster.assumed import Assumed
 from kai_solver.cluster.binding import GangBound
 from kai_solver.cluster.resources import NODES, PODS, Resource
 from kai_solver.cluster.store import Store
+from kai_solver.cluster.view import View
 from kai_solver.controller import orders
 from kai_solver.controller.faults import AGAIN_S, Faults
 from kai_solver.controller.keeper import LONGEST_PAUSE_S, OFTEN, WELL_S, Keeper
@@ -251,3 +253,18 @@ def test_objects_that_spoil_what_is_laid_over_them_cost_themselves(
     assert {(fault.where, fault.what) for fault in faults} == {("reading", "Pod n/bad")}
     notices = world.notes.cycles[-1].snapshot.notices
     assert [notice.object for notice in notices if "nobody thought of this" in notice.text] == ["Pod n/bad"]
+
+
+@pytest.mark.parametrize("spec", [{}, None, "text", ["text"]])
+def test_a_pod_without_a_readable_spec_that_spoils_what_is_laid_over_it_costs_itself(
+    spec: object, faults: list[Caught]
+) -> None:
+    def strange(pods: tuple[Object, ...], _: float) -> tuple[Object, ...]:
+        return tuple(pod for pod in pods if pod["spec"]["containers"])
+
+    known = store.Store()
+    bad, good = ({"metadata": {"namespace": "n", "name": name}} for name in ("bad", "good"))
+    known.replace(PODS, [{**bad, "spec": spec}, {**good, "spec": {"containers": [{}]}}])
+    view = View(known, Assumed(), overlays=(strange,))
+    assert [pod["metadata"]["name"] for pod in view.objects(0.0).pods] == ["good"]
+    assert [fault.what for fault in faults] == ["Pod n/bad"]
