@@ -211,16 +211,17 @@ def _listed(found: list[str]) -> str:
 
 
 def _only_held(gang: Gang, pods: tuple[Pod, ...], queue: str) -> Gang:
-    """A gang that is set aside while pods of it run: they count in its queue and may be evicted, and no more start.
+    """A gang that is set aside while pods of it run: they count in ``queue`` and may be evicted, and no more start.
 
-    Else a PodGroup that its users spoil would keep what runs from being reclaimed. ``queue``: where none can be read.
+    Else a PodGroup that its users spoil would keep what runs from being reclaimed. One that can be read stays as
+    preemptible as it is.
     """
     rules = Constraints(blocked=(f"its PodGroup is set aside: {gang.set_aside}",))
     plain = tuple(
         replace(pod, podset="default", constraints=pod.constraints if pod.status.holds_resources else rules)
         for pod in pods
     )
-    return replace(gang, pods=plain, root=flat_gang(1), preemptible=True, set_aside="", queue=gang.queue or queue)
+    return replace(gang, pods=plain, root=flat_gang(1), set_aside="", queue=queue)
 
 
 def _by_scheduler(
@@ -326,7 +327,8 @@ class _Finish:
             self.notices.set_aside(f"PodGroup {gang.key}", f"{reason}. Export that node too")
             gang = replace(gang, set_aside=reason)
         if gang.set_aside and self.settings.trust.strict and any(pod.status.is_active for pod in pods):
-            return _only_held(gang, pods, self.settings.default_queue)
+            may_use = gang.queue and not self.settings.access.keeps_from_queue(gang.queue, gang.namespace)
+            return _only_held(gang, pods, gang.queue if may_use else self.settings.default_queue)
         if lost is not None:
             return replace(gang, pods=pods)
         gang = self._permitted(gang, is_active=any(pod.status.is_active for pod in pods))

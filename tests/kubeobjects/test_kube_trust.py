@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from kai_solver.cluster.promises import Promises
 from kai_solver.domain import Gang, Plan, Pod, Snapshot
 from kai_solver.kubeobjects import KubeSettings, RawObjects, Recall, objects_from_documents, snapshot_from_objects
+from kai_solver.kubeobjects.access import Access, Allowance
 from kai_solver.kubeobjects.shares import Share, parse_share, share_text
 from kai_solver.kubeobjects.times import LATE_S, bounded_creation_s
 from kai_solver.kubeobjects.trust import Signer, Trust, signatures
@@ -410,6 +411,22 @@ def test_a_pod_group_that_is_spoilt_keeps_nothing_from_being_reclaimed(build: Bu
     assert build.one_gang(*objects).set_aside, "in a file it is load, as in KAI"
     alone = build.one_gang(build.pod_group(spec=BROKEN), waits, settings=STRICT)
     assert alone.set_aside, "without pods that run there is nothing to reclaim"
+
+
+def test_a_gang_that_lost_a_node_stays_as_preemptible_as_it_is(build: Build) -> None:
+    named = {"pod-group-name": "pg"}
+    pods = [build.pod(node, node=node, phase="Running", annotations=named) for node in ("n", "nowhere")]
+    for stated in ("preemptible", "non-preemptible"):
+        group = build.pod_group(spec={**LOST, "preemptibility": stated})
+        gang = build.one_gang(group, build.queue(), *pods, settings=STRICT)
+        assert (gang.set_aside, gang.preemptible) == ("", stated == "preemptible")
+
+
+def test_a_pod_group_that_is_spoilt_is_charged_to_no_queue_that_its_namespace_may_not_use(build: Build) -> None:
+    settings = replace(STRICT, access=Access(queues=(Allowance(("q",), ("others",)),)))
+    runs = build.pod("runs", node="n", phase="Running", annotations={"pod-group-name": "pg"})
+    gang = build.one_gang(build.pod_group(spec=BROKEN), build.queue(), runs, settings=settings)
+    assert gang.queue == "default-queue"
 
 
 def test_no_pod_keeps_all_others_from_the_whole_cluster(build: Build) -> None:
