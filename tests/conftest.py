@@ -9,11 +9,14 @@ import os
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
+from types import SimpleNamespace
 
 import pytest
 import structlog
 from hypothesis import settings
 
+from kai_solver.cluster import identity
 from kai_solver.errors.barrier import listening
 
 SLOW_S = 1800
@@ -53,6 +56,13 @@ def stopped(request: pytest.FixtureRequest) -> Iterator[list[Caught]]:
 def faults(stopped: list[Caught]) -> list[Caught]:
     """What barriers stopped so far, in tests that throw errors or read hostile objects."""
     return stopped
+
+
+@pytest.fixture(autouse=True)
+def names_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Candidates for a Lease have their names from a folder of the test, as in a pod, and leave no files behind."""
+    folder = cache(lambda: str(tmp_path_factory.mktemp("holders")))
+    monkeypatch.setattr(identity, "tempfile", SimpleNamespace(gettempdir=folder))
 
 
 @pytest.fixture(autouse=True)

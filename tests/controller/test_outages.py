@@ -4,12 +4,10 @@ lead, leaves no gang half bound, and when the server is back all gangs run.
 The requests are found by a run without a fault, and the stages (verb and kind) from them.
 """
 
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -142,8 +140,7 @@ class Bench:
 
 
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # a pod's own: nobody else has the lock of our name
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in (("DRAIN_S", 0.2), ("TELL_S", 0.1), ("END_S", 0.5), ("MEET_S", 0.05), ("LONGEST_MEET_S", 0.1)):
         monkeypatch.setattr(app, name, seconds)
 
