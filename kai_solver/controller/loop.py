@@ -222,6 +222,10 @@ class Scheduler:
     def __post_init__(self) -> None:
         self.news = News(self.binder.assumed.expected, self.monotonic)
         self.binder.ended = self.news.ended
+        self.view.tell_alive(self._beat)
+
+    def _beat(self) -> None:
+        self.beat_s = self.monotonic()
 
     def run(self, stop: threading.Event) -> None:
         """Cycle after cycle, until told to stop; a cycle under way is finished."""
@@ -230,7 +234,7 @@ class Scheduler:
         self.news.tell()
         last_s, due_s = float("-inf"), float("inf")
         while not stop.is_set():
-            self.beat_s = self.monotonic()
+            self._beat()
             is_known = False
             with barrier("running", "looks before a cycle"):
                 if self.binder.resting.woke() or self.quarantine.woke():

@@ -34,8 +34,13 @@ class _Spoiler:
 
 @dataclass(slots=True)
 class Spoilers:
-    """Objects that made a whole reading fail, kept from one reading to the next; by their identity."""
+    """Objects that made a whole reading fail, kept from one reading to the next; by their identity.
 
+    ``alive``: called before each attempt of a search. In a large cluster the search takes longer than a loop may stand
+    still, and a process that is ended for it would begin the same search again.
+    """
+
+    alive: Callable[[], None] = lambda: None
     _known: dict[int, _Spoiler] = field(default_factory=dict)
 
     def read(self, objects: RawObjects, now_s: float, read: Callable[[RawObjects], Snapshot]) -> Snapshot:
@@ -67,6 +72,7 @@ class Spoilers:
         notices = [Notice("set-aside", name, "") for name, _ in things]
 
         def attempt(left_out: frozenset[int]) -> Snapshot:
+            self.alive()
             return read(_without(objects, {id(things[number][1]): notices[number] for number in left_out}))
 
         found, blamed = without_culprits(len(things), attempt, error)

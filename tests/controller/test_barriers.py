@@ -18,6 +18,7 @@ from kai_solver.controller.faults import AGAIN_S, Faults
 from kai_solver.controller.keeper import LONGEST_PAUSE_S, OFTEN, WELL_S, Keeper
 from kai_solver.controller.reporting import LogReporter, Reporters
 from kai_solver.domain import Plan, Snapshot
+from kai_solver.kubeobjects import RawObjects, assemble
 from kai_solver.metrics import Metrics
 from tests.conftest import Caught
 from tests.controller.test_loop import World
@@ -268,3 +269,27 @@ def test_a_pod_without_a_readable_spec_that_spoils_what_is_laid_over_it_costs_it
     view = View(known, Assumed(), overlays=(strange,))
     assert [pod["metadata"]["name"] for pod in view.objects(0.0).pods] == ["good"]
     assert [fault.what for fault in faults] == ["Pod n/bad"]
+
+
+def test_a_long_search_for_what_spoils_the_reading_counts_as_life(
+    world: World, faults: list[Caught], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is ended for it would begin the same search again."""
+    now_s, read, still_s = [0.0], assemble._read, []
+
+    def strange(objects: RawObjects, *rest: Any) -> Snapshot:
+        now_s[0] += 10.0
+        still_s.append(now_s[0] - world.scheduler.beat_s)
+        if any(pod["metadata"]["name"] == "bad" for pod in objects.pods):
+            raise KeyError("nobody thought of this")
+        return read(objects, *rest)
+
+    for name in ("bad", *(f"good-{index}" for index in range(20))):
+        world.pod(name, gpus=0)
+    world.seen()
+    monkeypatch.setattr(assemble, "_read", strange)
+    world.scheduler.monotonic = lambda: now_s[0]
+    world.scheduler.step()
+    assert len(still_s) > 5
+    assert max(still_s) <= 10.0
+    assert {fault.what for fault in faults} == {"Pod n/bad"}
