@@ -21,7 +21,7 @@ class Board:
     names
         Indices of the device groups (KAI's names) of which some pod tells both.
     taken
-        What is taken of devices whose index is known (`check.parts`, as all amounts here).
+        Amounts taken of devices with a known index (`check.parts`, as all amounts here).
     shared
         Indices that some known pod shares.
     groups

@@ -2,7 +2,7 @@
 
 Devices are counted in MiB, as KAI does (reference 3.11), and in thousandths of these, so that fractions are whole
 numbers: a device of M MiB has 1000 M, a fraction of f thousandths takes f M, a request of m MiB takes 1000 m. Queues
-pay for a request by memory in hundredths of a GPU, rounded up. A device that tells no memory has 100 MiB.
+pay for a request by memory in hundredths of a GPU, rounded up. A device without stated memory has 100 MiB.
 """
 
 from kai_solver.domain import GpuRequest, Node

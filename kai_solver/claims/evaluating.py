@@ -1,7 +1,7 @@
 """Expressions of CEL as functions: cel-python's parser and values, evaluated under a meter.
 
-cel-python's own evaluator has no limit, evaluates both sides of ``&&`` and ``||``, copies all names at every turn of a
-loop, and takes 200 µs for a turn (0.5.0, 2026-11-22); this takes 23 µs.
+cel-python's own evaluator has no limit, evaluates both sides of ``&&`` and ``||``, copies all names in every iteration
+of a loop, and takes 200 µs for an iteration (0.5.0, 2026-11-22). This evaluator takes 23 µs.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,11 +15,11 @@ from celpy.evaluation import Activation, CELEvalError, Evaluator, base_functions
 from kai_solver.claims.metering import LIST, MAP, TURN, Meter, call
 
 ERRORS = (CELEvalError, ValueError, TypeError, ArithmeticError, AttributeError, LookupError)
-"""What an expression fails with, and what ``&&``, ``||`` and ``has`` may pass over."""
+"""Errors of an expression; ``&&``, ``||`` and ``has`` may ignore them."""
 
 Names = dict[str, Any]
 Step = Callable[[Names, Meter], Any]
-"""Value of a part of an expression, where the names stand for what they do; what it costs is charged."""
+"""Value of a part of an expression, given the values of names; its cost is charged."""
 
 _OPERATORS = {
     "relation_lt": "_<_", "relation_le": "_<=_", "relation_gt": "_>_", "relation_ge": "_>=_",
@@ -219,7 +219,7 @@ def _truth(value: Any) -> bool:
 
 
 def _either(left: Step, right: Step, *, decides: bool) -> Step:
-    """``||`` where true decides, ``&&`` where false does. Where one side decides, the other's error is passed over."""
+    """``||`` where true decides, ``&&`` where false does. If one side decides, the other's error is ignored."""
 
     def evaluate(names: Names, meter: Meter) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""Claims go on without the claims, classes and devices that make working them out fail as a whole."""
+"""Leaves out the claims, classes and devices that make the lowering of all claims fail."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,12 +11,12 @@ _TEXT = "an unexpected error stopped its evaluation"
 
 
 def without_spoilers(snapshot: Snapshot, lower: Callable[[Snapshot], Snapshot], error: Exception) -> Snapshot:
-    """What ``lower`` makes of ``snapshot`` without what makes it fail: pods that need that wait, and are told why.
+    """What ``lower`` makes of ``snapshot`` without what makes it fail: pods that need that wait, with a reason.
 
     Raises
     ------
     Exception
-        No claim, class or device is to blame, or too many are.
+        No claim, class or device causes the error, or too many do.
     """
     claims = snapshot.claims
     if claims is None:

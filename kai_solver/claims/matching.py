@@ -33,7 +33,7 @@ class _Answers:
         self._kept: OrderedDict[tuple[object, ...], bool | str] = OrderedDict()
 
     def get(self, key: tuple[object, ...]) -> bool | str | None:
-        """The answer, or in words why there is none; None where nobody asked."""
+        """The answer, or in words why there is none; None if it was not requested."""
         found = self._kept.get(key)
         if found is not None:
             self._kept.move_to_end(key)

@@ -1,9 +1,9 @@
 """What an evaluation of a selector costs, and where it ends.
 
 The costs are those of Kubernetes' runtime (``cel-go`` v0.26.0, ``interpreter/runtimecost.go`` and ``common/cost.go``):
-1 for a variable, a field or a call, 10 for a list, 30 for a map, 1 for ten characters of a text that is walked through.
+1 for a variable, a field or a call, 10 for a list, 30 for a map, 1 for ten characters of a text that is scanned.
 Lists and maps are charged by all that they hold, not by their own length: a list may hold one other list many times,
-and comparing it walks through it each time.
+and a comparison walks through it each time.
 """
 
 from collections.abc import Callable, Iterator, Sequence

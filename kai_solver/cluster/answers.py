@@ -1,4 +1,4 @@
-"""What an API server sends, as JSON: nothing that it holds may spoil what comes with it."""
+"""Parses the JSON that an API server sends. One bad object must not make the other objects unreadable."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -15,19 +15,19 @@ _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
 
 
 class LineTooLongError(ValueError):
-    """A line of a watch does not end."""
+    """A line of a watch is too long."""
 
 
 def parsed(data: bytes) -> object:
     """The value of a JSON text.
 
     An API server takes objects of 10,000 levels where a field may hold anything, and orjson reads 1,024. Parts that are
-    deeper than `DEEPEST` are null then: else one object of a user could make a whole list unreadable.
+    deeper than `DEEPEST` are null then. Otherwise one object of a user could make a whole list unreadable.
 
     Raises
     ------
     orjson.JSONDecodeError
-        It is no JSON.
+        The text is not JSON.
     """
     try:
         return orjson.loads(data)

@@ -11,18 +11,18 @@ from kai_solver.cluster.api import ApiError
 _LOG = structlog.get_logger(__name__)
 
 TOLD_S = 10.0
-"""Silence of so long is logged, and said by ``/readyz``: a server that is started anew is silent for less."""
+"""Silence of this length is logged and reported by ``/readyz``: a server that restarts is silent for less."""
 
 
 DEAD_S = 2.0
-"""After silence of so long, connections that were there may be dead: their other end forgot them."""
+"""After silence of this length, existing connections may be dead: their other end may have dropped them."""
 
 
 class Contact:
-    """What became of all requests to one API server; safe to use from any thread.
+    """The results of all requests to one API server; safe to use from any thread.
 
-    Silence begins when the first request was sent that got no answer, and ends with any answer. A refusal is an answer;
-    an error of the server's own (500 and above) is none: a server whose etcd is away says nothing else.
+    Silence begins when the first request without an answer was sent, and ends with any answer. A refusal is an answer.
+    An error of the server (500 and above) is not: a server that cannot reach its etcd returns only such errors.
 
     Attributes
     ----------

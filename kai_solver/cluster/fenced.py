@@ -1,4 +1,4 @@
-"""No request without the lead: an `Api` around another one, for all that acts on the cluster."""
+"""An `Api` around another one that sends no request without the lead, for all code that acts on the cluster."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from kai_solver.cluster.resources import Resource
 class FencedApi:
     """Each request asks ``fence`` first, and raises `FenceError` where it says no.
 
-    Also those that only read: whoever acts must not be kept waiting for an answer when its lead is over.
+    This includes requests that only read: code that acts must not wait for an answer after its lead has ended.
     """
 
     def __init__(self, api: Api, fence: Callable[[], bool]) -> None:

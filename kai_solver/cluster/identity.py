@@ -1,4 +1,4 @@
-"""Who a process is among the candidates for a Lease, and that a process started again in its pod is the same one."""
+"""The name of a process among the candidates for a Lease; a process that restarts in the same pod keeps the name."""
 
 import fcntl
 import os
@@ -14,11 +14,11 @@ _TOKEN = re.compile(r"[0-9a-f]{16}")
 class Identity:
     """A name for ``holderIdentity``: that of the machine (in Kubernetes: of the pod), and a token.
 
-    The token is kept in a file that this process holds a lock on (``flock``). Whoever gets the lock may take over, at
-    once, a Lease that is held in the name of the file's token: all processes that went by that name held the lock, and
-    the kernel takes it from a process only when that process has ended, however hung it is. In a pod the file is in a
-    volume that outlives containers. While another process has the lock, or where no file can be locked, the token is a
-    new one, and a Lease is waited for as others do.
+    The token is in a file that this process locks (``flock``). A process that gets the lock may take over at once a
+    Lease that is held under the file's token. All processes with that name held the lock, and the kernel releases it
+    only when the process has ended, even if the process hangs. In a pod the file is in a volume that outlives
+    containers. While another process has the lock, or if no file can be locked, the token is a new one, and this
+    process waits for the Lease like other candidates.
 
     Parameters
     ----------

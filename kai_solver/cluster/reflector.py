@@ -85,7 +85,7 @@ class Reflector:
                 self._retrying(self._watch)
 
     def renew(self) -> None:
-        """List again, now; who calls then hangs up, so that no list or watch that began before is waited for."""
+        """List again, now. The caller then cuts the connection, so that nothing waits for an earlier list or watch."""
         with self._turn:
             self._again += 1
             self._version, self._refused_since_s = "", None

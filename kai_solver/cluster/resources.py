@@ -45,7 +45,7 @@ TOKEN_REVIEWS = Resource("authentication.k8s.io", "v1", "tokenreviews", "TokenRe
 SUBJECT_ACCESS_REVIEWS = Resource(
     "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
 )
-"""Asked, never kept: who shows this token, and may a user do this?"""
+"""Reviews that the API server answers and does not store: the user of a token, and the rights of a user."""
 
 RUNTIME_CLASSES = Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
 VALIDATING_WEBHOOKS = Resource(

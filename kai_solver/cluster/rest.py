@@ -306,7 +306,7 @@ class _Sockets:
         manager.pool_classes_by_scheme = {"http": PlainPool, "https": SecurePool}
 
     def cut(self) -> None:
-        """Shut all of them down: who reads or writes in another thread gets an error at once.
+        """Shut all of them down: a thread that reads or writes gets an error at once.
 
         By the method of the plain socket: that of a TLS socket takes its encryption away first, and a thread that
         writes at this moment would send its token in clear.

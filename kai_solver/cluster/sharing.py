@@ -279,7 +279,7 @@ class Sharing:
         Raises
         ------
         BindError
-            It is somebody else's, or another pod's.
+            It belongs to a user, or to another pod.
         """
         found = meta(self.api.get(CONFIG_MAPS, seat.namespace, name))
         owners = [owner for owner in found.get("ownerReferences") or () if isinstance(owner, dict)]
@@ -432,7 +432,7 @@ def _references(pod: Raw) -> Iterator[tuple[str, bool]]:
 def _used_by(pod: Object) -> tuple[str, ...]:
     """Groups that the labels of a pod name: it has a node, is not finished, and asks for a part of a GPU.
 
-    Any other pod may bear such labels, too, and would keep a device from all others at nobody's expense.
+    Other pods may have such labels, too, and would hold a device that no queue pays for.
     """
     labels = gpu_label_names(pod)
     if not labels or key_of(pod).startswith(f"{names.RESERVATION_NAMESPACE}/"):

@@ -1,4 +1,4 @@
-"""What fails for a while is tried again, for as long as this process may act."""
+"""Tries requests again that fail for a while, for as long as this process may act."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 
 
 class UnsettledError(KaiSolverError):
-    """The server refused as if the object had changed, and it has not: worth another try."""
+    """The server refused as if the object had changed, but it has not: the request is tried again."""
 
 
 def trying(
@@ -27,14 +27,14 @@ def trying(
     sleep: Callable[[float], None],
     stop: stop_base | None = None,
 ) -> Result:
-    """Do it, again and again while it may still work, and no longer than ``stop`` (None: `TRY_S`) says.
+    """Try it repeatedly while it may still work, and no longer than ``stop`` (None: `TRY_S`) says.
 
     Raises
     ------
     ApiError
         It fails for good, or for too long.
     FenceError
-        We may not.
+        This process may not act.
     """
 
     def fenced() -> Result:
@@ -60,7 +60,7 @@ _BACKOFF = wait_random_exponential(multiplier=FIRST_WAIT_S, max=5.0)
 
 
 def _wait_as_told(state: RetryCallState) -> float:
-    """What the server asked for, within reason; else twice as long each time, with jitter."""
+    """The delay that the server asked for, within a limit; otherwise twice as long each time, with jitter."""
     error = state.outcome.exception() if state.outcome else None
     told_s = error.retry_after_s if isinstance(error, ApiError) else None
     return max(min(told_s or 0.0, TRY_S), _BACKOFF(state))

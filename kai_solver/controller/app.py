@@ -319,7 +319,7 @@ class Controller:
         parts.pools.close()
 
     def _cut(self) -> None:
-        """Nothing is asked of the API server any more; who waits for it in another thread is told so at once."""
+        """Send no more requests to the API server; threads that wait for it get an error at once."""
         self._parts.over.set()
         self.api.close()
 

@@ -32,7 +32,7 @@ class Decider:
     on_fault
         Told of every failure of the solver.
     on_slow
-        Told of gangs whose turns left others none.
+        Receives gangs whose turns left others no time.
 
     Raises
     ------

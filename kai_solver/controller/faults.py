@@ -1,4 +1,4 @@
-"""What barriers stop in a controller: one log line with its trace for each error of each object, and a count of all."""
+"""Logs each error of each object that a barrier stops in a controller, with its trace, and counts them all."""
 
 import threading
 import time
@@ -12,7 +12,7 @@ from kai_solver.errors.barrier import Where, in_words, trace_of
 from kai_solver.metrics import Metrics
 
 AGAIN_S = 600.0
-"""The same error of the same object is logged again after so long."""
+"""The same error of the same object is logged again after this time."""
 
 _MOST = 10_000
 
@@ -29,12 +29,12 @@ class Faults:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        """Begin every count at 0: else the first error of a kind would be no increase to Prometheus."""
+        """Begin every count at 0: otherwise Prometheus would see no increase at the first error of a kind."""
         for where in get_args(Where):
             self.metrics.faults.labels(where)
 
     def __call__(self, where: Where, what: str, error: Exception) -> None:
-        """Count the error, and log it where that was not done lately."""
+        """Count the error, and log it unless that was done recently."""
         self.metrics.faults.labels(where).inc()
         if self._is_news((where, what, type(error).__name__)):
             _LOG.error(

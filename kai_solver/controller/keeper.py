@@ -1,4 +1,4 @@
-"""The parts of a controller that run by themselves: one that fails is started again, and the others go on."""
+"""The parts of a controller that run by themselves. A part that fails is restarted, and the others go on."""
 
 import random
 import threading
@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from kai_solver.errors.barrier import caught, in_words
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
-"""Before a part is started again: twice as long after each failure in a row, with jitter."""
+"""Delay before a part is restarted: twice as long after each failure in a row, with jitter."""
 
 WELL_S = 30.0
-"""A part that has run for so long is well: its next failure is a first one."""
+"""A part that has run for this time is healthy: its next failure counts as the first."""
 
 OFTEN = 3
 """Failures in a row after which a part counts as failing."""
@@ -20,7 +20,7 @@ OFTEN = 3
 
 @dataclass(slots=True)
 class Keeper:
-    """Runs parts in threads until ``stop``. An error does not end the process: a restart would not cure it."""
+    """Runs parts in threads until ``stop``. An error does not end the process: a restart would not fix it."""
 
     stop: threading.Event
     monotonic: Callable[[], float] = time.monotonic
@@ -30,7 +30,7 @@ class Keeper:
 
     @property
     def failing(self) -> dict[str, str]:
-        """Parts that failed several times in a row and do not run again for long, with their last errors."""
+        """Parts that failed several times in a row and have not recovered, with their last errors."""
         now_s = self.monotonic()
         return {part: why for part, why in self._failing.copy().items() if now_s - self._since_s[part] < WELL_S}
 

@@ -1,8 +1,8 @@
-"""The keys by which this scheduler knows its own annotations again: a Secret that all its replicas share.
+"""The keys by which this scheduler recognizes its own annotations: a Secret that all its replicas share.
 
-A new key is added now and then, and signs as soon as all replicas must have seen it; the last ones still verify. Where
-the Secret is lost, what was signed by its keys is ignored and worked out again; deleting it is how all keys are changed
-at once.
+A new key is added regularly, and signs as soon as all replicas must have seen it; the last ones still verify. If the
+Secret is lost, values signed by its keys are ignored and worked out again. Deleting the Secret replaces all keys at
+once.
 """
 
 import base64
@@ -26,10 +26,10 @@ OURS = {"app.kubernetes.io/managed-by": "kai-solver"}
 LOOK_S = 60.0
 RETRY_S = 5.0
 ROTATED_S = 90 * 86_400.0
-"""A new key is added where the newest is so old."""
+"""A new key is added when the newest has this age."""
 
 SEEN_S = 5 * LOOK_S
-"""All replicas have looked by then: a key that is so old may sign."""
+"""All replicas have seen a key of this age: it may sign."""
 
 MOST_KEYS = 8
 
@@ -43,9 +43,9 @@ class SigningKeys:
     may_write
         Whether this replica may make and renew the Secret: the leader, and never in a dry run.
     is_settled
-        Whether the Secret was looked for, and the answer was clear: what it signed can be told from what it did not.
+        Whether the Secret was read, or is known not to exist: signed values can then be told from others.
     problem
-        Why there are none that outlast this process; empty where there are.
+        Why no keys outlast this process; empty if some do.
     """
 
     api: Api
@@ -64,7 +64,7 @@ class SigningKeys:
         self.signer.keys = (self._own,)
 
     def run(self, stop: threading.Event) -> None:
-        """Look at the Secret again and again, until told to stop."""
+        """Read the Secret regularly, until told to stop."""
         while not stop.is_set():
             try:
                 self.refresh()
@@ -73,7 +73,7 @@ class SigningKeys:
                 problem = str(error)
                 self.is_settled |= isinstance(error, InputError) or not error.is_passing
             except Exception:
-                self.is_settled = True  # decisions go on without old signatures; who keeps this part tells of the error
+                self.is_settled = True  # decisions go on without old signatures; the keeper reports the error
                 raise
             if problem and problem != self.problem:
                 _LOG.warning("no signing keys that outlast this process", error=problem, cure=_CURE)
@@ -81,14 +81,14 @@ class SigningKeys:
             stop.wait(LOOK_S if len(self.signer.keys) > 1 else RETRY_S)
 
     def refresh(self) -> None:
-        """Take the keys that there are; make the Secret, or add a key to it, where that is due and allowed.
+        """Read the existing keys; create the Secret, or add a key to it, if that is due and allowed.
 
         Raises
         ------
         ApiError
             The Secret can neither be read nor written.
         InputError
-            The Secret is somebody else's.
+            The Secret was not created by kai-solver.
         """
         secret = self._secret()
         keys, now_s = _keys_of(secret), self.clock()
@@ -115,7 +115,7 @@ class SigningKeys:
         return found
 
     def _write(self, secret: Object, fresh: dict[int, bytes], gone: set[int]) -> bool:
-        """Whether it was written; False where another replica was quicker: it is looked at again."""
+        """Whether it was written; False if another replica was faster: the Secret is read again."""
         data: Object = {str(at): base64.b64encode(key).decode() for at, key in fresh.items()}
         try:
             if secret:

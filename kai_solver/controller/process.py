@@ -21,10 +21,10 @@ def open_more_files() -> None:
 
 
 def give_memory_back() -> None:
-    """Have glibc keep less of what was freed; where there is another C library, nothing.
+    """Have glibc keep less freed memory; with another C library, do nothing.
 
-    By itself it keeps up to eight heaps for each core, and large blocks in them: 150 clients that sent 8 MiB again and
-    again, one at a time read, left 165 MiB behind, and leave 19 MiB so (22 November 2026).
+    By default glibc keeps up to eight heaps for each core, and large blocks in them. 150 clients that repeatedly sent
+    8 MiB, read one at a time, left 165 MiB behind, and leave 19 MiB with this (22 November 2026).
     """
     with contextlib.suppress(OSError, AttributeError):
         libc = ctypes.CDLL("libc.so.6")

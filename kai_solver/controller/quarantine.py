@@ -1,8 +1,8 @@
-"""Gangs that spoil cycles again and again are left out for a while, with a reason that their owners see.
+"""Leaves out gangs that repeatedly disturb cycles for a while, with a reason that their owners see.
 
-A gang spoils a cycle where an unexpected error stops the decision about it, or where its turns take more than its share
-of the time while others have none for it. It is left out for half a minute after it did so several times within ten
-minutes, then twice as long each time, and is tried again at once where its objects change.
+A gang disturbs a cycle if an unexpected error stops the decision about it, or if its turns take more than their share
+of the time while other gangs have no turn. After several such cycles within ten minutes the gang is left out for half a
+minute, then twice as long each time. It is tried again at once when its objects change.
 """
 
 import threading
@@ -21,17 +21,17 @@ ERRORS, SLOW_CYCLES = 2, 3
 """Errors, and cycles in which it was slow, after which a gang is left out."""
 
 FIRST_S, LONGEST_S = 30.0, 3600.0
-"""How long; twice as long after each time, while it spoils the first cycle in which it takes part again."""
+"""How long; twice as long each time, while it disturbs the first cycle in which it takes part again."""
 
 WELL_S = 600.0
-"""What a gang did is forgotten so long after the last time."""
+"""The record of a gang is dropped this long after the last error or slow turn."""
 
 _LOG = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
 class _Record:
-    """What is known of a gang that spoiled a cycle; ``said``: its objects then, as soon as they are seen."""
+    """The record of a gang that disturbed a cycle; ``said``: its objects then, as soon as they are seen."""
 
     why: str = ""
     errors: int = 0
@@ -46,14 +46,14 @@ class _Record:
 
 @dataclass(slots=True)
 class Quarantine:
-    """By gang; told of errors and of slow turns, asked before each cycle.
+    """Records by gang; receives errors and slow turns, and is read before each cycle.
 
     Attributes
     ----------
     clock, monotonic
-        Epoch seconds, for people; and seconds by which it is measured.
+        Epoch seconds, for texts; and monotonic seconds, for measuring.
     tell
-        Told how many gangs are left out.
+        Called with the number of gangs that are left out.
     """
 
     clock: Callable[[], float] = time.time
@@ -115,7 +115,7 @@ class Quarantine:
     def _rest(self, gang: str, record: _Record) -> None:
         pause_s = min(FIRST_S * 2.0 ** min(record.rests, 20), LONGEST_S)
         record.rests += 1
-        record.errors, record.slow = ERRORS - 1, SLOW_CYCLES - 1  # once more, and it rests again
+        record.errors, record.slow = ERRORS - 1, SLOW_CYCLES - 1  # one more, and it is left out again
         record.until_s = self.monotonic() + pause_s
         record.until = format_time(int(self.clock() + pause_s))
         record.said = None

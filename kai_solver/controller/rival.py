@@ -91,7 +91,7 @@ class Rival:
         return bool(_spec(lease).get("holderIdentity")) and (namespace, self.name) != self._ours
 
     def _may_schedule(self, namespace: str, spec: dict[str, Any]) -> bool:
-        """Whether the holder of a Lease has the rights of a scheduler; True where nobody can say."""
+        """Whether the holder of a Lease has the rights of a scheduler; True if the API server does not say."""
         if namespace in (KAI, self._ours[0]):
             return True
         named = str(spec.get("holderIdentity")).rpartition("_")[0]

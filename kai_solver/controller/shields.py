@@ -1,9 +1,9 @@
 """Whose disruption budgets hold evictions, and for how long.
 
-A user who may write a PodDisruptionBudget may allow no disruption at all, and so keep what runs beyond its queue's
-share for ever. The administrator says whose budgets count; and those that keep a gang from room count for a while only.
-Pods whose budgets do not count are deleted, as KAI deletes them: the Eviction API would refuse. Budgets are known by
-their namespace: a new name makes them no newer.
+A user can write a PodDisruptionBudget that allows no disruption, and so keep work beyond its queue's share for ever.
+The administrator says whose budgets count. Budgets that keep a gang from room count only for a while. Pods with budgets
+that do not count are deleted, as KAI deletes them: the Eviction API would refuse. Budgets are known by their
+namespace, so a new name does not make them newer.
 """
 
 import re
@@ -24,13 +24,13 @@ from kai_solver.reduction.budgets import BUDGETS
 _LOG = structlog.get_logger(__name__)
 
 ENABLED = "enabled"
-"""Value of the label of namespaces whose budgets count."""
+"""Value of the label of namespaces with budgets that count."""
 
 LAPSE_S = 120.0
-"""A gang that budgets have not held for so long is not held any more: quiet clusters have a cycle every 30 s."""
+"""A gang counts as held until budgets have not held it for this time: quiet clusters have a cycle every 30 s."""
 
 LEAST_OPEN_S = 60.0
-"""Budgets that have ceased to count do so for at least so long: evictions take their time."""
+"""Ignored budgets stay ignored for at least this time, because evictions take time."""
 
 _NAMESPACES = re.compile(r"([^\s,/]+)/")
 

@@ -196,13 +196,13 @@ def kube_settings(settings: ControllerSettings, signer: Signer = NO_SIGNER) -> K
 
 
 def guarded(settings: ControllerSettings) -> frozenset[str]:
-    """Annotations of others' components that admission lets nobody else write."""
+    """Annotations of other components; admission lets only those components write them."""
     is_on = settings.admission.enabled and settings.admission.guard
     return frozenset({names.NUMA_OBSERVED}) if is_on else frozenset()
 
 
 def _keys(api: Api, settings: ControllerSettings, fence: Fence, clock: Clock) -> SigningKeys:
-    """A dry run makes no Secret; whoever does not lead takes what the leader made."""
+    """A dry run creates no Secret; replicas that do not lead use the leader's."""
     signer = Signer()
     return SigningKeys(
         api, settings.namespace, settings.signing_secret, signer, lambda: fence() and not settings.dry_run, clock
@@ -230,7 +230,7 @@ def _may_act(lease: Lease, metrics: Metrics, over: threading.Event, is_alone: bo
 
 
 def _rest(fence: Fence, over: threading.Event, seconds: float) -> None:
-    """Wait; who may not act any more waits no longer."""
+    """Wait; a replica that may not act any more stops waiting."""
     ends_s = time.monotonic() + seconds
     while fence() and (left_s := ends_s - time.monotonic()) > 0:
         over.wait(min(LOOK_S, left_s))

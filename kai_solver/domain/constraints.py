@@ -75,7 +75,7 @@ class Alone:
 
 
 class _Hashed:
-    """A place for a hash that is no field: copies and pickles leave it out, as texts hash otherwise elsewhere."""
+    """Holds a hash outside the fields: copies and pickles omit it, as texts hash differently in other processes."""
 
     __slots__ = ("_hash",)
     _hash: int
@@ -119,7 +119,7 @@ class Constraints(_Hashed):
     may_use_spares: bool = False
 
     def __hash__(self) -> int:
-        """Worked out once: with hundreds of terms it takes as long as a placement, and tables ask for it often."""
+        """Computed once: with hundreds of terms it takes as long as a placement, and tables need it often."""
         try:
             return self._hash
         except AttributeError:

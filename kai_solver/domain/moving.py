@@ -7,20 +7,20 @@ from kai_solver.domain.pods import Pod, PodStatus
 from kai_solver.domain.snapshot import Snapshot
 
 SUFFIX = ".promised"
-"""At the end of the name of a pod that stands for one that is being moved."""
+"""Suffix of the name of a pod that represents a pod that is being moved."""
 
 
 def is_moving(pod: Pod) -> bool:
-    """Whether the pod is leaving its place for another one that it was promised; maybe on the same node."""
+    """Whether the pod is leaving its place for another place that it was promised, possibly on the same node."""
     return bool(pod.nominated_node) and pod.status is PodStatus.RELEASING
 
 
 def with_moves(snapshot: Snapshot) -> Snapshot:
-    """``snapshot`` with pods that are being moved also where they go; the same object where there are none.
+    """``snapshot`` with moving pods also at their new places; the same object if there are none.
 
     There they hold their place, and count toward their gang and queue, so that no plan gives the place away before they
-    are there. They cannot be moved on, or evicted, meanwhile. They have no labels: a pod that requires them beside it
-    has to wait until they are there.
+    arrive. Meanwhile they cannot be moved again, or evicted. They have no labels: a pod that requires them beside it
+    has to wait until they arrive.
     """
     moved = frozenset(
         pod.key + SUFFIX for gang in snapshot.gangs for pod in gang.pods if pod.nominated_node and is_moving(pod)

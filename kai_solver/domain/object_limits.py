@@ -1,7 +1,7 @@
-"""How much one object may say. What says more waits with a reason; everything else is scheduled.
+"""How much one object may state. An object over a limit waits with a reason; everything else is scheduled.
 
-Kubernetes bounds objects by their bytes alone (1.5 MiB in etcd), which is room for ten thousand rules, and a rule costs
-some 50 µs for every placement that is tried. The limits stand far above honest use: pods of published Helm charts have
+Kubernetes limits only the bytes of objects (1.5 MiB in etcd), which is room for ten thousand rules, and a rule costs
+some 50 µs for every placement that is tried. The limits are far above normal use: pods of published Helm charts have
 at most three spread constraints and five terms of affinity. ``docs/limits.md`` lists them for users.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from kai_solver.domain.constraints import Constraints, NodeTerm, Requirement
 
 MOST_SPREAD = 64
-"""Topology spread constraints of a pod, hard and soft. One costs 50 µs each time that a place is looked for
+"""Topology spread constraints of a pod, hard and soft. One costs 50 µs in every search for a place
 (2026-11-22); 800 took 2.6 s of a budget of 1 s when their cost was still quadratic."""
 
 MOST_POD_TERMS = 256
@@ -23,14 +23,14 @@ MOST_EXPRESSIONS = 2_000
 """Expressions in all rules of a pod."""
 
 MOST_VALUES = 20_000
-"""Values in all expressions of a pod: more than the nodes of the largest cluster, which are listed by name at times."""
+"""Values in all expressions of a pod: more than the nodes of the largest cluster, which some rules list by name."""
 
 MOST_TOLERATIONS = 500
 MOST_PORTS = 500
 """Host ports of a pod."""
 
 MOST_UNOFFERED = 256
-"""Resources that pods request and no node offers, of the cluster: each is a row of every node's amounts."""
+"""Resources of the cluster that pods request and no node offers: each is a row of every node's amounts."""
 
 MOST_SUBGROUPS = 2_000
 """Subgroups of a PodGroup."""
@@ -55,20 +55,20 @@ SELECTOR_COST = 50_000
 (``CELSelectorExpressionMaxCost``), which is about 0.1 s there. Examples of DRA drivers cost less than 100."""
 
 SELECTORS_COST = 150_000
-"""Of all selectors that one cycle evaluates: about 0.3 s. An answer that is known costs nothing."""
+"""Of all selectors that one cycle evaluates: about 0.3 s. A known result costs nothing."""
 
 SELECTORS_COST_PER_DEVICE = 100
 """Added to `SELECTORS_COST` for each device that is offered: 0.2 ms each."""
 
 
 def bounded(constraints: Constraints) -> Constraints:
-    """The same; where there are too many rules none of them, and in words why the pod must wait."""
+    """The same rules; if there are too many, none, with the reason why the pod must wait."""
     found = next(_excess(constraints), "")
     return Constraints(blocked=(found, *constraints.blocked)) if found else constraints
 
 
 def _excess(constraints: Constraints) -> Iterator[str]:
-    """In words, each limit that the rules pass."""
+    """Texts, one for each limit that the rules exceed."""
     of = constraints
     counts = (
         ("topology spread constraints", len(of.spread) + len(of.preferred_spread), MOST_SPREAD),

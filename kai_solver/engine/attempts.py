@@ -12,7 +12,7 @@ from kai_solver.reduction import Memo
 from kai_solver.search.child import SolverChild
 
 AGAIN = 0.5
-"""Part of the budget that may be spent beyond it on deciding again after an unexpected error."""
+"""Extra time, as a part of the budget, for deciding again after an unexpected error."""
 
 
 class Run(Protocol):
@@ -28,11 +28,11 @@ class Run(Protocol):
         ...
 
     def report(self, error: str) -> None:
-        """Tell of a fault."""
+        """Report a fault."""
         ...
 
     def tell_slow(self, on_slow: OnSlow) -> None:
-        """Tell of gangs whose turns took more than their share."""
+        """Report gangs whose turns took more than their share."""
         ...
 
 
@@ -44,9 +44,9 @@ def decided(
     memo: Memo | None,
     on_slow: OnSlow | None,
 ) -> Plan:
-    """The plan of the first run, or of further ones that leave out what it fails over.
+    """The plan of the first run, or of further runs that leave out what makes it fail.
 
-    These have half of the budget more: an unexpected error late in a cycle must not cost the others their turns.
+    Further runs have half of the budget more: after a late unexpected error the other gangs must still have turns.
     """
     first = run_of(snapshot, budget_s)
     last, errors = first, list[Exception]()

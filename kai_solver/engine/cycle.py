@@ -45,7 +45,7 @@ from kai_solver.search.rights import rights_of
 
 Clock = Callable[[], float]
 SHARE = 0.25
-"""Part of the budget that the turns of one gang may take where others have no turn for it."""
+"""Part of the budget that the turns of one gang may take if other gangs then have no turn."""
 
 READY_S = 10.0
 """Longest wait for the solver's start: 0.4 s on a quiet machine, a few seconds on a busy one (2026-11-21)."""
@@ -99,7 +99,7 @@ def cycle(
     explain: bool = True,
     on_slow: OnSlow | None = None,
 ) -> Plan:
-    """Decide what to do this cycle. An unexpected error leaves out the gang or node that it is about, and no more.
+    """Decide what to do this cycle. An unexpected error leaves out only the gang or node that causes it.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def cycle(
     explain
         False: nobody reads what blocks, so smallest sets of it are not looked for.
     on_slow
-        Told of each gang whose turns took more than its share of the time while others had none.
+        Receives each gang whose turns took more than its share of the time while others had no turn.
 
     Returns
     -------
@@ -233,7 +233,7 @@ class _Run:
         return replace(plan, notes=(*plan.notes, *waste)), tuple(v for v in found if v.rule not in WASTE)
 
     def report(self, error: str) -> None:
-        """Tell of a fault, with what is needed to see it again."""
+        """Report a fault, with what is needed to reproduce it."""
         if self.on_fault is not None:
             self.on_fault(Fault(error, self.snapshot, self.model, self.budget_s, self.seed))
 
@@ -292,7 +292,7 @@ class _Run:
         return Climb(ladder.climb(), oracle.log)
 
     def tell_slow(self, on_slow: OnSlow) -> None:
-        """Tell of gangs whose turns took more than their share, where some gang had no turn for want of time."""
+        """Report gangs whose turns took more than their share, if some gang had no turn for lack of time."""
         for gang, seconds in self._turns.items() if self._was_stopped else ():
             if seconds > SHARE * self.budget_s and self._problem is not None:
                 on_slow(self._problem.gangs[gang].gang.key, seconds)

@@ -1,4 +1,4 @@
-"""What a cycle decided, before it is a plan, and what is said of it."""
+"""What a cycle decided, before it becomes a plan, and how the plan describes it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ class Decided:
 
 
 def stage_failed(error: Exception) -> str:
-    """The greedy's plan stands."""
+    """The greedy's plan is used."""
     cause = error.cause if isinstance(error, GangError) else error
     return f"an unexpected error, so the greedy's plan stands: {caught('deciding', 'the solver', cause)}"
 
@@ -35,14 +35,14 @@ def with_bound(measured: Stage, solved: Stage | None) -> Stage:
 
 
 def source_of(decided: Decided, stages: Sequence[Stage]) -> Source:
-    """Whose plan it is."""
+    """The source of the plan."""
     if any(a.by_solver for a in decided.outcome.admissions) or (decided.refined and decided.refined.improved):
         return "cp-sat"
     return "bound" if all(stage.optimal for stage in stages) else "greedy"
 
 
 def notes_of(decided: Decided) -> list[str]:
-    """What people should know of how it was decided."""
+    """Notes for users on how it was decided."""
     notes = list(decided.errors)
     if decided.refined is not None:
         notes += decided.refined.notes

@@ -1,4 +1,4 @@
-"""What the greedy decided, kept while the solver changes it, and put back where a step of the solver's fails."""
+"""Keeps what the greedy decided while the solver changes it, and restores it if a step of the solver fails."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -31,7 +31,7 @@ class Floor:
         Raises
         ------
         InternalError
-            The journal of the state does not lead back.
+            The journal of the state cannot undo the changes.
         """
         outcome, state = self.outcome, self.outcome.state
         state.rollback(self._mark)

@@ -1,4 +1,4 @@
-"""A cycle that fails as nobody expected is decided again without what it fails over: one gang or node, not all."""
+"""Decides a cycle again after an unexpected error, without the one gang or node that causes it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -26,32 +26,32 @@ from kai_solver.errors.barrier import caught, in_words
 from kai_solver.errors.culprits import MOST_CULPRITS, without_culprits
 
 CYCLE = "the cycle"
-"""What an error costs that is nobody's: all decisions of one cycle."""
+"""What an error affects if no gang or node causes it: all decisions of one cycle."""
 
 _FEW = 8
-"""Elements of a tuple that are looked at."""
+"""Elements of a tuple that are inspected."""
 
 Attempt = Callable[[Snapshot, bool], Plan]
 """Decides a cycle: in full, or by the greedy alone (False)."""
 
 
 Form = Callable[[Snapshot, Mapping[str, Exception]], Snapshot]
-"""What is left of gangs that are left out, and why."""
+"""The remains of gangs that are left out, and the reasons."""
 
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """Decides one cycle whatever fails.
+    """Decides one cycle, even if parts of it fail.
 
     Attributes
     ----------
     attempt
         May raise anything.
     may_search
-        Whether there is time for another attempt at finding the cause. Where there is none, all that is left of the
-        search is left out.
+        Whether there is time for another attempt to find the cause. If not, all remaining candidates of the search are
+        left out.
     report
-        Told of each error.
+        Called with each error.
     """
 
     attempt: Attempt
@@ -69,7 +69,7 @@ class Isolation:
             return plan or self._without_cause(snapshot, cause)
 
     def _without_gangs(self, snapshot: Snapshot, error: Exception) -> Plan | None:
-        """The plan without the gangs that had their turns when it failed; None where that does not help."""
+        """The plan without the gangs whose turns failed; None if that does not help."""
         blamed: dict[str, Exception] = {}
         while isinstance(error, GangError) and error.gang not in blamed and len(blamed) < MOST_CULPRITS:
             blamed[error.gang] = error.cause
@@ -82,9 +82,9 @@ class Isolation:
         return None
 
     def _without_suspect(self, snapshot: Snapshot, cause: Exception) -> Plan | None:
-        """The greedy's plan without one gang that the functions which failed were about; None where that does not help.
+        """The greedy's plan without one gang that the failed functions worked on; None if that does not help.
 
-        None, too, where the greedy alone does not fail: then no gang is to blame.
+        Also None if the greedy alone does not fail: then no gang causes the error.
         """
         suspects = _suspects(snapshot, cause)
         if not suspects or not self._fails(snapshot):
@@ -94,7 +94,7 @@ class Isolation:
                 break
             try:
                 plan = self.attempt(_aside(snapshot, {key: cause}), False)
-            except Exception:  # noqa: S112 - another one is to blame; the first error is told
+            except Exception:  # noqa: S112 - another gang causes it; the first error is reported
                 continue
             return _told(snapshot, plan, {key: cause})
         return None
@@ -107,7 +107,7 @@ class Isolation:
         return False
 
     def _without_cause(self, snapshot: Snapshot, cause: Exception) -> Plan:
-        """The greedy's plan, without gangs and nodes that make even that fail; nothing where none is to blame."""
+        """The greedy's plan, without gangs and nodes that make even that fail; an empty plan if none causes it."""
         nodes = [node.name for node in snapshot.nodes]
         keys = [*nodes, *(gang.key for gang in snapshot.gangs)]
         for form in (_aside, _bare, _held):
@@ -139,7 +139,7 @@ def _cause(error: Exception) -> Exception:
 
 
 def _suspects(snapshot: Snapshot, error: Exception) -> list[str]:
-    """Gangs that the innermost functions which failed had to do with, those of the innermost first."""
+    """Gangs that the innermost failed functions worked on, the innermost first."""
     gang_of = {pod.key: gang.key for gang in snapshot.gangs for pod in gang.pods} | {
         g.key: g.key for g in snapshot.gangs
     }
@@ -184,7 +184,7 @@ def _bare_pod(pod: Pod) -> Pod:
 
 
 def why_left_out(error: Exception) -> str:
-    """Why a gang waits that makes a decision fail."""
+    """The reason of a gang that makes a decision fail."""
     return f"an unexpected error stopped the decision about it ({in_words(error)})"
 
 
@@ -199,7 +199,7 @@ def _bare(snapshot: Snapshot, blamed: Mapping[str, Exception]) -> Snapshot:
 
 
 def _held(snapshot: Snapshot, blamed: Mapping[str, Exception]) -> Snapshot:
-    """Only what their pods hold, as load of nobody's: those that wait are as if they were not there."""
+    """Only what their pods hold, as load without an owner: waiting pods are left out."""
     gone = [pod for g in snapshot.gangs if g.key in blamed for pod in g.pods if pod.status.holds_resources]
     gangs = tuple(g for g in snapshot.gangs if g.key not in blamed)
     return replace(snapshot, gangs=gangs, foreign=(*snapshot.foreign, *map(_bare_pod, gone)))
@@ -240,6 +240,6 @@ def _pending(gang: str, text: str) -> Pending:
 
 
 def _nothing(snapshot: Snapshot, error: Exception) -> Plan:
-    """Nothing is done, and all that wait are told why."""
+    """A plan that does nothing; all waiting gangs get the reason."""
     text = f"nothing is decided in this cycle: an unexpected error stopped it ({in_words(error)})"
     return Plan(pending=tuple(_pending(key, text) for key in _waiting(snapshot)), notes=(text,))

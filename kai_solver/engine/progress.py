@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from kai_solver.domain import Snapshot, SolverModel
 
 OnSlow = Callable[[str, float], None]
-"""Told of a gang, and of the seconds that its turns took."""
+"""Called with a gang, and the seconds that its turns took."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ def blame(problem: Problem, plan: Plan, violations: Sequence[Violation]) -> froz
 
 
 def retreat_note(violations: Sequence[Violation], blamed: frozenset[str]) -> str:
-    """What a plan says that was made after another was refused."""
+    """Note of a plan that was made after another was refused."""
     first = violations[0]
     named = ", ".join(sorted(blamed)[:5])
     again = f"planned again without {named}" if named else "planned again by the greedy alone"
@@ -43,7 +43,7 @@ def retreat_note(violations: Sequence[Violation], blamed: frozenset[str]) -> str
 
 
 def refused(plan: Plan, violations: Sequence[Violation], first: Plan | None) -> Plan:
-    """Do what the ``first`` plan says, which was checked, or nothing rather than something wrong; say why."""
+    """Use the ``first`` plan, which was checked, or an empty one rather than a wrong one; with the reason."""
     texts = "; ".join(f"{v.rule}: {v.object}: {v.text}" for v in violations[:5])
     if first is not None:
         note = f"the checker refused the plan, so the cycle's first plan stands ({texts})"

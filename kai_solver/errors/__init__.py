@@ -78,10 +78,10 @@ class GangError(InternalError):
 
 
 def printable(text: str) -> str:
-    """``text`` in one line that a terminal takes as it stands: whatever is no visible character or space is escaped.
+    """``text`` in one line that is safe for a terminal: all but visible characters and spaces is escaped.
 
-    Line ends would forge lines of our output, ANSI sequences colours and cursor, bidirectional overrides the order of
-    words. The names of objects that Kubernetes accepts hold none of them.
+    Line ends could forge lines of the output, ANSI sequences colours and the cursor, and bidirectional overrides the
+    order of words. Names of objects that Kubernetes accepts contain none of them.
     """
     if text.isprintable():
         return text
@@ -89,7 +89,7 @@ def printable(text: str) -> str:
 
 
 def shown(value: object) -> str:
-    """``value`` as a message shows it: in quotes where it is a text, and shortened."""
+    """``value`` as a message shows it: in quotes if it is a text, and shortened."""
     try:
         return reprlib.repr(value)
     except ValueError:  # Python writes no numbers of more than 4,300 digits

@@ -1,8 +1,8 @@
-"""Barriers: an unexpected error costs the object or gang that it is about, is reported, and everything else goes on.
+"""Barriers: an unexpected error is reported and affects only its object or gang, and everything else goes on.
 
 An error that the program raises on purpose (`KaiSolverError`) is handled where it is expected. A barrier stops all
-others: it stands around the reading of each object, the decision about each gang, each write and each part that runs
-by itself. What it stops is told to whoever listens: a controller logs and counts it; tests fail, unless they throw it.
+other errors. Barriers enclose the reading of each object, the decision about each gang, each write, and each part that
+runs by itself. Listeners get the errors: a controller logs and counts them; tests fail, unless they throw them.
 """
 
 import threading
@@ -14,10 +14,10 @@ from typing import Literal
 Where = Literal[
     "reading", "deciding", "explaining", "ordering", "binding", "evicting", "reporting", "watching", "running"
 ]
-"""What was being done: one barrier each, one value of a metric's label each."""
+"""Activities: each has one barrier, and one value of a metric's label."""
 
 Caught = Callable[[Where, str, Exception], None]
-"""Told of an error that a barrier stopped: what was being done, the object, gang or part that it costs, the error."""
+"""Called with an error that a barrier stopped: the activity, the affected object, gang or part, the error."""
 
 _LONGEST = 200
 _FRAMES = 40
@@ -27,7 +27,7 @@ _lock = threading.Lock()
 
 
 def caught(where: Where, what: str, error: Exception) -> str:
-    """Tell all listeners of ``error``, which cost ``what``; the error in a few words."""
+    """Pass ``error``, which affected ``what``, to all listeners; returns the error in a few words."""
     for listener in _listeners:
         listener(where, what, error)
     return in_words(error)
@@ -44,7 +44,7 @@ def barrier(where: Where, what: str) -> Iterator[None]:
 
 @contextmanager
 def listening(listener: Caught) -> Iterator[None]:
-    """``listener`` hears of what barriers of this process stop, in any thread."""
+    """``listener`` gets the errors that barriers of this process stop, in any thread."""
     listen(listener)
     try:
         yield
@@ -53,14 +53,14 @@ def listening(listener: Caught) -> Iterator[None]:
 
 
 def listen(listener: Caught) -> None:
-    """From now on ``listener`` hears of what barriers of this process stop. It must not raise."""
+    """Add ``listener``: it gets the errors that barriers of this process stop. It must not raise."""
     global _listeners
     with _lock:
         _listeners = (*_listeners, listener)
 
 
 def unlisten(listener: Caught) -> None:
-    """``listener`` hears of no more."""
+    """Remove ``listener``."""
     global _listeners
     with _lock:
         _listeners = tuple(known for known in _listeners if known != listener)

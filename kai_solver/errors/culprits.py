@@ -1,4 +1,4 @@
-"""Which of many things make an operation fail, found by leaving things out."""
+"""Finds which of many items make an operation fail, by leaving items out."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -7,7 +7,7 @@ from typing import TypeVar
 Result = TypeVar("Result")
 
 MOST_CULPRITS = 3
-"""Things to blame that are looked for in one search."""
+"""Most items that one search finds."""
 
 
 def without_culprits(
@@ -17,27 +17,27 @@ def without_culprits(
     *,
     may_try: Callable[[], bool] = lambda: True,
 ) -> tuple[Result, dict[int, Exception]]:
-    """What ``attempt`` gives without the things that make it fail, and those with the errors that they cause.
+    """What ``attempt`` returns without the items that make it fail, and these items with the errors that they cause.
 
-    First it is tried with all of them once more: an error that does not come again is no thing's fault. Then each is
+    The first attempt repeats all items: an error that does not come again is not caused by an item. Then each item is
     found by bisection, in log2(n) + 2 attempts.
 
     Parameters
     ----------
     count
-        How many things there are; they are called by their numbers.
+        The number of items; they are known by their numbers.
     attempt
-        Does it without the things that it is given.
+        Performs the operation without the given items.
     error
-        What was raised with all of them.
+        The error that was raised with all of them.
     may_try
-        Asked before each attempt of a bisection. Where it says no, all that are left of it are to blame.
+        Called before each attempt of a bisection. If it returns False, all remaining items count as causes.
 
     Raises
     ------
     Exception
-        The last error of ``attempt``, where it fails without any of them, or there are more to blame than
-        `MOST_CULPRITS`.
+        The last error of ``attempt``, if it fails without all of them, or if more than `MOST_CULPRITS` items cause
+        errors.
     """
     blamed: dict[int, Exception] = {}
     try:
@@ -63,7 +63,7 @@ def _with_innocent(
     blamed: dict[int, Exception],
     may_try: Callable[[], bool],
 ) -> tuple[Result, dict[int, Exception]]:
-    """The same without those that were found first and that do not fail where those found later are left out."""
+    """The same without items found earlier that do not fail once the later ones are left out."""
     for number in list(blamed)[:-1] if len(blamed) <= MOST_CULPRITS else ():
         fewer = {other: error for other, error in blamed.items() if other != number}
         if not may_try():
@@ -76,7 +76,7 @@ def _with_innocent(
 def _bisect(
     left: list[int], blamed: frozenset[int], attempt: Callable[[frozenset[int]], object], may_try: Callable[[], bool]
 ) -> list[int]:
-    """The one of ``left`` without which those before it do not fail, or all that it may be; none where none is."""
+    """The item of ``left`` without which those before it do not fail, or all candidates; none if there is none."""
     if not left or _fails(attempt, blamed.union(left)):
         return []
     good, bad = 0, len(left)

@@ -158,7 +158,7 @@ class Course:
                 self.outcome.refuse(gang, rung, BUDGET_ENDED)
 
     def fits_free(self, chunk: Chunk, allowed: BoolArray | None = None) -> bool:
-        """Place ``chunk`` on ``allowed`` (N,) nodes without anybody leaving, where its queue may pay for it.
+        """Place ``chunk`` on ``allowed`` (N,) nodes without evictions or moves, if its queue may pay for it.
 
         Where it cannot be placed, nothing is changed.
         """

@@ -264,7 +264,7 @@ class Disruption:
     def _may_take_back(self, before: _Before) -> bool:
         """May the places go that cores took with them, which their gangs got in this cycle?
 
-        Nobody ever held them: who reclaimed from their queues must not have counted them, neither now nor before. Moves
+        They never held them: a reclaim from their queues must not have counted them, neither now nor before. Moves
         take no place from any gang, so those do not either.
         """
         state, gangs = self.state, self.state.problem.gangs

@@ -61,7 +61,7 @@ class Ladder:
         self._late: list[tuple[Rung, list[int]]] = []
 
     def climb(self) -> Outcome:
-        """Climb all rungs; who had no turn on a rung that gave way gets it after the others, if there is time.
+        """Climb all rungs; gangs without a turn on a rung that gave way get it after the others, if there is time.
 
         Raises
         ------

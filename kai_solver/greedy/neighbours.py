@@ -1,4 +1,4 @@
-"""Who is beside whom while a plan is made, as far as rules and wishes between pods go."""
+"""Which pods are beside which while a plan is made, as far as rules and wishes between pods require it."""
 
 from kai_solver.domain import PodStatus
 from kai_solver.predicates import PodAffinityIndex

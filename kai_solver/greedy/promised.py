@@ -1,6 +1,6 @@
-"""Nodes that earlier cycles promised: they are given before anything else is placed.
+"""Nodes that earlier cycles promised. They are assigned before anything else is placed.
 
-Else the victims' queue would take back what was reclaimed, and moved pods would not get where they were to go.
+Otherwise the victims' queue would take back reclaimed nodes, and moved pods would not reach their new places.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,10 +18,10 @@ BoolArray = NDArray[np.bool_]
 
 
 def keep_promises(course: Course, candidates: Sequence[int]) -> None:
-    """Serve the gangs among ``candidates`` whose next pods all have a node from an earlier cycle.
+    """Serve the gangs among ``candidates`` with a node from an earlier cycle for all of their next pods.
 
-    Gangs of higher priority in the same queue, which may have come since, have their try before. Where some pods miss
-    their nodes, since others took GPUs there that they could have shared, the largest come first.
+    Gangs of higher priority in the same queue, which may be newer, come first. If some pods miss their nodes, because
+    others took GPUs there that they could have shared, the largest pods come first.
     """
     kept = {gang for gang in candidates if _is_promised(course, gang)}
     if not kept:
@@ -65,7 +65,7 @@ def _serve(course: Course, kept: set[int], chunks: Iterator[Chunk]) -> tuple[lis
 
 
 def _in_turn(course: Course, gangs: set[int]) -> Iterator[Chunk]:
-    """What ``gangs`` ask for, in queue order; a gang has another turn where it was promised more."""
+    """Requests of ``gangs``, in queue order; a gang has another turn if it was promised more."""
     turns = course.turns(sorted(gangs))
     while (turn := turns.pop()) is not None:
         yield turn.chunk
@@ -74,7 +74,7 @@ def _in_turn(course: Course, gangs: set[int]) -> Iterator[Chunk]:
 
 
 def _largest_first(course: Course, kept: set[int], above: set[int]) -> Iterator[Chunk]:
-    """What the gangs ``above`` ask for, in queue order, then what those ``kept`` do, the largest pods first."""
+    """Requests of the gangs ``above``, in queue order, then of those ``kept``, the largest pods first."""
     yield from _in_turn(course, above)
     pods, charges = course.problem.gangs, course.problem.charges
 
@@ -106,7 +106,7 @@ def _promised_nodes(course: Course, chunk: Chunk) -> BoolArray | None:
 
 
 def _is_promised(course: Course, gang: int) -> bool:
-    """True where the pods that come next all have a node from an earlier cycle."""
+    """True if all of the next pods have a node from an earlier cycle."""
     chunker, pods = course.chunkers[gang], course.problem.pods
     lone = chunker.lone
     if lone is not None and not (lone.pending and pods[lone.pending[0]].nominated_node):

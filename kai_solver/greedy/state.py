@@ -106,7 +106,7 @@ class State:
     ) -> Place:
         """Give ``pod`` a place on ``node``; the caller knows that it fits. What is ``wanted`` is taken if free.
 
-        It waits, also where it asks to start ``now``, for who leaves and may not be beside it, a promised row, or pods
+        It waits, even if asked to start ``now``, for leaving pods that may not be beside it, a promised row, or pods
         that it requires beside it and that come later.
         """
         problem, shape = self.problem, self.problem.pod_shape[pod]

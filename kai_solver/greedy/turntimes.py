@@ -12,9 +12,9 @@ class TurnTimes:
     Attributes
     ----------
     seconds
-        By gang, in CPU time of this thread: what else the machine does is not the gang's.
+        By gang, in CPU time of this thread, so that other load of the machine does not count.
     gang
-        Has its turn now; None where no gang has.
+        The gang that has its turn now; None if no gang has.
     """
 
     clock: Callable[[], float] = time.thread_time

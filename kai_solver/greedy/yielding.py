@@ -1,8 +1,8 @@
 """Binds of this cycle give way to gangs for which the next cycle would evict or move them.
 
-Allocate comes before the actions that disturb, so it may give room to a gang that another one is entitled to as soon as
-that gang runs: with a few victims more the other gang fits. Then nothing starts that the next cycle stops. Binds that
-no gang needs stay: small work that fits now runs before a large gang that only running victims can make room for.
+Allocate comes before the actions that disturb. So it may give room to a gang although another gang could take that room
+as soon as the first one runs: with a few more victims the other gang fits. Here such a bind gives way, so that nothing
+starts that the next cycle stops. Other binds stay: small work that fits runs before a large gang that needs victims.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from kai_solver.greedy.turns import goes_before
 from kai_solver.greedy.units import charge_of
 
 MOST_BINDS = 32
-"""Binds that may give way to one gang, the newest: each is taken back, and placed again where it can be."""
+"""Most binds that may give way to one gang, the newest: each is undone, and placed again if possible."""
 
 GAVE_WAY = Refusal(
     Reason.NOT_ENOUGH_RESOURCES,
@@ -30,7 +30,7 @@ GAVE_WAY = Refusal(
 
 
 def give_way(course: Course, disruption: Disruption, who: Aggressor, chunk: Chunk) -> bool:
-    """Admit ``chunk``, which its action could not place, where binds of this cycle are; else change nothing."""
+    """Admit ``chunk``, which its action could not place, in the room of binds of this cycle; else change nothing."""
     binds = _yielding(course, disruption, who)
     if not binds:
         return False
@@ -64,13 +64,13 @@ def _yielding(course: Course, disruption: Disruption, who: Aggressor) -> list[Ad
 
 
 def _may_take(course: Course, disruption: Disruption, who: Aggressor, bind: Admission) -> bool:
-    """Whether the action may take what ``bind`` starts, once it runs."""
+    """Whether the action may take what ``bind`` starts as soon as it runs."""
     problem = course.problem
     victim, tree, policy = problem.gangs[bind.chunk.gang], problem.queues, problem.policy
     if not victim.gang.preemptible or victim.index == who.gang.index:
         return False
     if disruption.rung is not Rung.PREEMPT and any(problem.pods[pod].nominated_node for pod in bind.chunk.pods):
-        return False  # Others left, or it moved, for the place that it was promised: they would change it to and fro.
+        return False  # Others left, or it moved, for its promised place: later cycles would undo that and repeat it.
     if disruption.rung is Rung.CONSOLIDATION:
         return True
     if was_counted(course.outcome, victim.queue):
@@ -84,7 +84,7 @@ def _may_take(course: Course, disruption: Disruption, who: Aggressor, bind: Admi
 
 
 def _placed(course: Course, disruption: Disruption, who: Aggressor, chunk: Chunk) -> list[int] | None:
-    """Place ``chunk``; the units that leave or move for it, None where it finds no place."""
+    """Place ``chunk``; returns the units that leave or move for it, None if it finds no place."""
     if over_capacity(course.state, chunk) is None and course.fits_free(chunk):
         return []
     return disruption.solve(who, chunk)

@@ -1,4 +1,4 @@
-"""How many objects a native document stands for: its ``count`` and ``replicas`` are multiplied before any is made."""
+"""Counts the objects of a native document: its ``count`` and ``replicas`` are multiplied before any object is made."""
 
 from collections.abc import Iterator
 
@@ -9,9 +9,9 @@ from kai_solver.instances_io.native_schema import GangDoc, GroupDoc, InstanceDoc
 
 
 def check_size(doc: InstanceDoc, limits: Limits, file: str) -> None:
-    """Raise `LimitExceededError` where ``doc`` stands for more than ``limits.max_objects``; names the largest entry.
+    """Raise `LimitExceededError` if ``doc`` means more than ``limits.max_objects``; names the largest entry.
 
-    An entry of ``count`` 100,000 and ``replicas`` 100,000 is sixty bytes of a file and 10 TiB of pods.
+    An entry with ``count`` 100,000 and ``replicas`` 100,000 has sixty bytes in a file, and means 10 TiB of pods.
     """
     sizes = dict(_sizes(doc))
     total = sum(sizes.values())

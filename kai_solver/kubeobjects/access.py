@@ -7,10 +7,10 @@ from fnmatch import fnmatchcase
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """Who may use something; patterns like ``team-*`` are allowed everywhere.
+    """Who may use a queue or spare nodes; all fields allow patterns like ``team-*``.
 
-    ``queues``: which queues it is about; empty where it is about spare nodes. ``users`` and ``groups`` are those of the
-    API server, known at admission alone.
+    ``queues``: the queues that it applies to; empty if it applies to spare nodes. ``users`` and ``groups`` are those of
+    the API server, known only at admission.
     """
 
     queues: tuple[str, ...] = ()
@@ -20,7 +20,7 @@ class Allowance:
 
     @property
     def names_people(self) -> bool:
-        """Whether it can only be judged by who wrote an object."""
+        """Whether it depends on the author of an object."""
         return bool(self.users or self.groups)
 
     def is_for(self, namespace: str, user: str = "", groups: Iterable[str] = ()) -> bool:
@@ -31,7 +31,7 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The rules. What no rule is about is open to all; without rules that is everything."""
+    """The rules. Queues and spare nodes without a rule are open to all; without rules that is everything."""
 
     queues: tuple[Allowance, ...] = ()
     spares: tuple[Allowance, ...] = ()
@@ -45,7 +45,7 @@ class Access:
         return f"namespace {namespace} may not use queue {queue}" if _keeps(self.of_queue(queue), namespace) else ""
 
     def keeps_from_spares(self, namespace: str) -> bool:
-        """The same of spare nodes."""
+        """The same for spare nodes."""
         return _keeps(self.spares, namespace)
 
 

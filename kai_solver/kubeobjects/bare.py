@@ -9,7 +9,7 @@ from kai_solver.kubeobjects.pods import RawPod
 from kai_solver.kubeobjects.raw import Raw
 
 UNREADABLE = "kai-solver/unreadable"
-"""Stands for the scheduler of such a pod: it counts as load and is never moved, evicted or bound."""
+"""The scheduler name of such a pod: it counts as load and is never moved, evicted or bound."""
 
 _ENDED = ("Succeeded", "Failed")
 _SHARING = (names.GPU_FRACTION, names.GPU_MEMORY, names.GPU_FRACTION_DEVICES)
@@ -18,9 +18,9 @@ _AMOUNTS = ("resources", "overhead")
 
 
 def read_bare(value: object, read: Callable[[Raw], RawPod]) -> tuple[str, RawPod] | None:
-    """Key and load of a pod that has a node and has not ended; None where there is none, or not even that can be read.
+    """Key and load of a pod that has a node and has not ended; None if there is none, or if even that cannot be read.
 
-    With its labels and shares of GPUs where these can be read, else without. ``read``: reads a whole pod.
+    With its labels and shares of GPUs if these can be read, else without. ``read``: reads a whole pod.
     """
     for bare in bare_forms(value):
         try:
@@ -32,7 +32,7 @@ def read_bare(value: object, read: Callable[[Raw], RawPod]) -> tuple[str, RawPod
 
 
 def bare_forms(value: object) -> Iterator[dict[str, Any]]:
-    """Pods that hold what the pod ``value`` holds and say nothing else, the fuller one first."""
+    """Pods that hold what the pod ``value`` holds and state nothing else, the fuller one first."""
     metadata, spec, status = (_part(value, name) for name in ("metadata", "spec", "status"))
     if not spec.get("nodeName") or status.get("phase") in _ENDED:
         return
@@ -55,7 +55,7 @@ def _part(value: object, name: str) -> dict[str, Any]:
 
 
 def _requests(containers: object) -> object:
-    """Containers with nothing but their requests; the rest of one may be what cannot be read."""
+    """Containers with only their requests; the unreadable part may be in the rest."""
     if not isinstance(containers, list):
         return containers
     kept = ("name", "resources", "restartPolicy")

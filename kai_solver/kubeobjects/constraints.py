@@ -84,7 +84,7 @@ class ConstraintReader:
             text = "namespaceSelector matches nothing: there are no Namespace objects. Export them too"
             self.notices.warn(raw.path, text)
         if self.settings.trust.strict and raw.text("topologyKey") == CLUSTER_KEY:
-            # By Kubernetes' rules no node has it; by ours it is all nodes, and would keep everybody from everywhere.
+            # By Kubernetes' rules no node has it; by ours it is all nodes, and would keep all pods from all nodes.
             cure = "Write a label that nodes have"
             raise InputError(f"{CLUSTER_KEY!r} is kept for the scheduler", field=raw.get("topologyKey").path, cure=cure)
         return pod_affinity_term(raw, self.namespaces, labels)

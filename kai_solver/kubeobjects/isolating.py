@@ -1,7 +1,7 @@
-"""Reading goes on without the objects that make it fail as a whole.
+"""Leaves out the objects that make the whole reading fail.
 
-A barrier around each object stops nearly all errors (`read_each`). What passes it comes from several objects together,
-or from a step that is about all of them: then the objects to blame are found by leaving some out.
+A barrier around each object stops nearly all errors (`read_each`). Other errors come from several objects together, or
+from a step that handles all of them: then the objects that cause them are found by leaving some out.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,11 +17,11 @@ from kai_solver.kubeobjects.objects import KINDS, RawObjects, kind_of
 from kai_solver.kubeobjects.raw import Raw
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 30.0, 3600.0
-"""How long such an object is left out before it is tried again: twice as long each time, while it stays the same."""
+"""How long such an object is left out before it is tried again: twice as long each time while it is unchanged."""
 
 _KIND_OF = {kind.field: kind.kind for kind in KINDS}
 _FIELDS = (*(kind.field for kind in KINDS if kind.field != "pods"), "other", "pods")
-"""Pods last: where an error needs a pod and another object, it is the pod that is left out."""
+"""Pods last: if an error needs a pod and another object, the pod is left out."""
 
 
 @dataclass(slots=True)
@@ -44,14 +44,14 @@ class Spoilers:
     _known: dict[int, _Spoiler] = field(default_factory=dict)
 
     def read(self, objects: RawObjects, now_s: float, read: Callable[[RawObjects], Snapshot]) -> Snapshot:
-        """What ``read`` makes of ``objects``, or of all but those that make it fail, with a notice for each of them.
+        """What ``read`` returns for ``objects``, without those that make it fail, and with a notice for each of these.
 
         Raises
         ------
         KaiSolverError
-            What is not about objects, such as a plug-in that cannot be loaded.
+            Errors that concern no object, such as a plug-in that cannot be loaded.
         Exception
-            No object is to blame, or too many are.
+            No object causes the error, or too many do.
         """
         if self._known:
             here = {id(value) for name in _FIELDS for value in getattr(objects, name)}
@@ -97,7 +97,7 @@ def _things(objects: RawObjects) -> Iterator[tuple[str, object]]:
 
 
 def _without(objects: RawObjects, left_out: dict[int, Notice]) -> RawObjects:
-    """All but the objects of those identities; of a pod that has a node its load is left."""
+    """All but the objects of those identities; a pod that has a node leaves its load."""
     if not left_out:
         return objects
     kept: dict[str, tuple[object, ...]] = {}

@@ -228,7 +228,7 @@ def _elsewhere(pod_groups: tuple[Object, ...], reader: GangReader) -> frozenset[
 
 
 def _gangs_by_owner(pod_groups: tuple[Object, ...]) -> dict[tuple[str, str], list[str]]:
-    """PodGroups by namespace and the uid of whom they were made for (owner reference, top owner annotation).
+    """PodGroups by namespace and the uid of the owner that they were made for (owner reference, top owner annotation).
 
     Anybody may state the uid of an object of another namespace: a PodGroup is for pods of its own alone.
     """
@@ -248,7 +248,7 @@ def _gangs_by_owner(pod_groups: tuple[Object, ...]) -> dict[tuple[str, str], lis
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """For whom PodGroups were made: gangs by their namespace and the uid of their owners."""
+    """Gangs by their namespace and the uid of the owners that their PodGroups were made for."""
 
     by_uid: Mapping[tuple[str, str], list[str]]
     owners: OwnerIndex

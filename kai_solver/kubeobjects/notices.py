@@ -24,7 +24,7 @@ class Notices:
         self._notices[Notice("warning", name, text)] = None
 
     def set_aside(self, name: str, reason: str | Exception) -> str:
-        """The object takes no part; the text that says why. An unexpected error is told to who listens to barriers."""
+        """The object takes no part; returns the reason. Listeners of barriers get an unexpected error."""
         text = reason_text(name, reason) if isinstance(reason, Exception) else reason
         self._notices[Notice("set-aside", name, text)] = None
         return text

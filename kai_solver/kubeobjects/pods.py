@@ -114,7 +114,7 @@ def _nominated(raw: Raw, node: str) -> str:
 
 
 def _has_controller(raw: Raw) -> bool:
-    """Whether something makes the pod again when it is evicted; a node does not, whose static pods it owns."""
+    """Whether a controller replaces the pod when it is evicted; a node does not, although it owns its static pods."""
     owners = raw.items("metadata.ownerReferences")
     return any(owner.get("controller").value is True and owner.text("kind") != "Node" for owner in owners)
 

@@ -1,11 +1,11 @@
 """Shared GPUs: which device each pod has a part of, how large, and what proves it.
 
-Pods bear the names of their devices as labels, and ask for their parts in annotations: their users may write both while
-the pods run. In a cluster (`Trust.strict`) the first of these that there is counts instead:
+Pods name their devices in labels, and request their parts in annotations. Users may write both while the pods run. In a
+cluster (`Trust.strict`) the first existing one of these counts instead:
 
-1. the reservation pod of the device, which nobody but schedulers may write, names the pod's uid and its part;
+1. the reservation pod of the device, which only schedulers may write, names the pod's uid and its part;
 2. an annotation of the pod that this scheduler signed;
-3. a BindRequest for the pod, which nobody but schedulers may write, names its devices;
+3. a BindRequest for the pod, which only schedulers may write, names its devices;
 4. the labels, where each device that they name has a reservation pod on the pod's node (KAI bound the pod, or an
    earlier kai-solver), and no further than the devices have room;
 5. nothing: no device was ever given to the pod, so it holds none.
@@ -32,7 +32,7 @@ _LONGEST_NUMBER = 12
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Parts of devices that a pod has: names of the devices, and what it has of each.
+    """Parts of devices that a pod has: names of the devices, and its part of each.
 
     ``gpu`` is `NO_GPU` where only the names are known.
     """
@@ -43,12 +43,12 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Reservations:
-    """What reservation pods say.
+    """The content of reservation pods.
 
     Attributes
     ----------
     devices
-        Index of the device by node and group, as far as they have learnt it.
+        Index of the device by node and group, as far as it is known.
     groups
         Node and group of all of them.
     users
@@ -71,7 +71,7 @@ def share_text(share: Share) -> str:
 
 
 def parse_share(text: str) -> Share | None:
-    """What `share_text` wrote; None where it is anything else."""
+    """What `share_text` wrote; None for any other text."""
     amount, of, groups = text.partition(" of ")
     named = tuple(groups.split(" "))
     gpu = _amount(amount, len(named))
@@ -96,7 +96,7 @@ def users_of(reservation: Object) -> dict[str, tuple[str, str]]:
 
 
 def read_reservations(pods: Iterable[Object]) -> Reservations:
-    """What the reservation pods among some pods say; what of them cannot be read says nothing."""
+    """The content of the reservation pods among some pods, without unreadable parts."""
     devices: dict[tuple[str, str], int] = {}
     groups: set[tuple[str, str]] = set()
     users: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
@@ -142,7 +142,7 @@ def within_room(pods: list["RawPod"], nodes: Mapping[str, RawNode], notices: Not
 
 
 def consistent(pods: list["RawPod"], nodes: Mapping[str, RawNode], notices: Notices) -> list["RawPod"]:
-    """The pods without the devices that files state and that cannot be: two groups on one device that has no room."""
+    """The pods without impossible devices that files state: two groups on one device that has no room."""
     stated = [pod for pod in pods if pod.devices and pod.gpu_groups and pod.node]
     used: dict[tuple[str, int], int] = defaultdict(int)
     groups: dict[tuple[str, int], set[str]] = defaultdict(set)
@@ -163,7 +163,7 @@ _NONE = "asks for a part of a GPU, and no scheduler gave it any"
 
 
 def tell_unproven(pod: str, node: str, notices: Notices) -> None:
-    """A pod (``namespace/name``) that runs, and holds nothing of the GPUs that it asks a part of."""
+    """A pod (``namespace/name``) that runs, and holds no part of the GPUs that it requests."""
     notices.warn(f"Pod {pod}", f"{_NONE}: no reservation pod on node {node!r} knows it")
 
 
@@ -173,7 +173,7 @@ def _charge(used: dict[tuple[str, str], int], pod: "RawPod", nodes: Mapping[str,
 
 
 def _parts(pod: "RawPod", nodes: Mapping[str, RawNode]) -> int:
-    """Parts (`units.shares`) that the pod has of each device; of one on a node that is not there nothing counts."""
+    """Parts (`units.shares`) that the pod has of each device; on an unknown node nothing counts."""
     node = nodes.get(pod.node)
     return pod.gpu.parts_on(gpu_memory_mib(node.labels.get(names.GPU_MEMORY_LABEL, ""))) if node else 0
 

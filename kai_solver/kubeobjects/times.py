@@ -1,4 +1,4 @@
-"""Times that users may write, as far as the API server's own times allow them."""
+"""Times that users may write, limited by the API server's own times."""
 
 from collections.abc import Sequence
 
@@ -7,14 +7,14 @@ from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.raw import Raw
 
 LEEWAY_S = 60.0
-"""By so much the clock of who wrote a time may be ahead of ours; what is later is no time that has been."""
+"""The clock of a time's author may be ahead of ours by this much; later times are ignored."""
 
 LATE_S = 3600.0
-"""By so much a PodGroup of ours may be written after the first pod of its gang was made."""
+"""Our PodGroup may be written this long after the first pod of its gang was created."""
 
 
 def stated_creation_s(raw: Raw) -> float | None:
-    """Since when the gang of a PodGroup is there, as an annotation says; None where it says nothing readable."""
+    """Creation time of the gang of a PodGroup, from an annotation; None if it cannot be read."""
     try:
         return raw.get("metadata.annotations").key(names.OWN_CREATED).time_s()
     except InputError:
@@ -22,11 +22,11 @@ def stated_creation_s(raw: Raw) -> float | None:
 
 
 def bounded_creation_s(stated_s: float, written_s: float, pods_s: Sequence[float]) -> float:
-    """``stated_s`` as far as the API server's own times allow it.
+    """``stated_s``, limited by the API server's own times.
 
-    A PodGroup of ours is younger than the first pod of its gang, for it is written after that pod was seen; and older
-    than all of its pods where these were made again. What is much older than all that the API server took is a lie, and
-    then the gang is as young as it can be.
+    Our PodGroup is younger than the first pod of its gang, because it is written after that pod was seen. It is older
+    than all of its pods if these were replaced. A time much older than all times of the API server is false, and then
+    the gang is as young as it can be.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""What of an object is believed although its author could have written it.
+"""Which values of an object are believed although its author could have written them.
 
-Users may write any label and annotation of their own objects, those of running pods among them. In a cluster, a value
-that only this scheduler writes is therefore believed only with a signature over the object's uid and the value. Who
-wrote a field proves nothing: anybody can name any field manager. See ``docs/security.md``.
+Users may write any label and annotation of their own objects, including those of running pods. In a cluster, a value
+that only this scheduler writes is therefore believed only with a signature over the object's uid and the value. Field
+managers prove nothing, because any user can name any of them. See ``docs/security.md``.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ _ID_LENGTH = 8
 class Signer:
     """Signs values of objects by HMAC-SHA256.
 
-    ``keys``: the newest first, which signs; all of them verify. Without keys nothing is signed, and nothing verified.
+    ``keys``: the newest first, which signs; all of them verify. Without keys nothing is signed, and nothing verifies.
     """
 
     keys: tuple[bytes, ...] = ()
@@ -31,7 +31,7 @@ class Signer:
         return _signature(self.keys[0], uid, name, value) if self.keys and uid else ""
 
     def verifies(self, uid: str, name: str, value: str, signature: str) -> bool:
-        """Whether ``signature`` is one of ours, by any of the keys."""
+        """Whether ``signature`` was made with any of the keys."""
         if not uid:
             return False
         stated = signature.encode(errors="replace")
@@ -49,9 +49,9 @@ class Trust:
     Attributes
     ----------
     strict
-        In a cluster. Else, as in files and cases, which know no signer, what stands there is believed.
+        In a cluster. Otherwise (files, cases), there is no signer, and all values are believed.
     guarded
-        Annotations that admission lets nobody but cluster components write: believed without a signature.
+        Annotations that admission lets only cluster components write: believed without a signature.
     signer
         Verifies the others.
     """
@@ -61,7 +61,7 @@ class Trust:
     signer: Signer = NO_SIGNER
 
     def stated(self, annotations: Mapping[str, str], name: str) -> str:
-        """An annotation that no scheduler writes into a cluster, only an export into a file; empty if not believed."""
+        """An annotation that only exports write, into files, and no scheduler into a cluster; empty if not believed."""
         value = annotations.get(name, "")
         return value if value and not self.strict else ""
 

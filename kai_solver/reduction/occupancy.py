@@ -165,7 +165,7 @@ class Occupancy:
         return held, releasing
 
     def devices_to_be_had(self) -> tuple[IntArray, IntArray]:
-        """(N, D) parts that are free, and that get free when those have left who are leaving."""
+        """(N, D) parts that are free, or become free when the leaving pods have left."""
         free, releasing = self.device_free.copy(), self.device_releasing.copy()
         missing = self._ground.gpus - self._ground.usable
         for node in np.flatnonzero(missing).tolist():
@@ -211,7 +211,7 @@ def _write(there: list[_Tenant], seats: Seats) -> None:
 def _plainly(node: Node, pods: list[Pod]) -> tuple[Seats, list[int]] | None:
     """Seat pods that stay, have whole devices and find them; None where some pod is otherwise.
 
-    Whole devices are alike: of those that nobody names the first are as good as any. Free parts by device too.
+    Whole devices are alike: of those that no pod names the first are as good as any. Free parts by device too.
     """
     free = [WHOLE] * node.gpus
     named: dict[int, tuple[int, ...]] = {}
@@ -246,7 +246,7 @@ def _plainly(node: Node, pods: list[Pod]) -> tuple[Seats, list[int]] | None:
 def _in_a_row(node: Node, pods: list[Pod]) -> tuple[Seats, list[int]] | None:
     """The same where nobody names any."""
     if sum(pod.gpu.devices for pod in pods) > node.gpus:
-        return None  # first: who sets nodeName asks for as many as memory does not hold
+        return None  # first: a pod that sets nodeName may ask for more than memory holds
     seats: Seats = []
     first = 0
     for pod in pods:

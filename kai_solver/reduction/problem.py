@@ -134,7 +134,7 @@ class Problem:
 
     @property
     def without_queue(self) -> Iterator[tuple[Gang, str]]:
-        """Gangs with active pods whose queue takes no part, as it was deleted or has children by now, and why."""
+        """Gangs with active pods whose queue takes no part, because it was deleted or now has children, and why."""
         for gang, why in self.outside.values():
             if not gang.set_aside and any(pod.status.is_active for pod in gang.pods):
                 yield gang, why

@@ -4,8 +4,8 @@ There are two amounts. Each has its unit, and is rounded in one direction and in
 
 - *Parts*: what is taken of a device, and what is free of it. A device has ``WHOLE`` = 10^12 parts. A fraction of f
   thousandths takes ``f * WHOLE / 1000``, which is exact; ``m`` MiB of a device of ``M`` MiB take ``m * WHOLE / M``,
-  rounded down. That makes no difference to what fits: sums of shares are multiples of 1/(1000 M) of a device, and k
-  shares lose less than k / WHOLE by it. So shares fit a device exactly where they fit it in MiB, which is how KAI
+  rounded down. This does not change what fits: sums of shares are multiples of 1/(1000 M) of a device, and k
+  shares lose less than k / WHOLE by it. So shares fit on a device exactly if they fit in MiB, which is how KAI
   counts (reference 3.11), for k M up to 10^9: a thousand shares of a device of 1 TB. On devices beyond
   ``LARGEST_MIB`` parts are rounded up: then a device may seem full early, and never holds too much.
 - *Thousandths that are charged*: what counts against quota, limit and fair share, and what a plan says of a device.
@@ -33,11 +33,11 @@ WHOLE = 10**12
 PARTS_OF_MILLI = WHOLE // MILLI
 LARGEST_MIB = 10**6
 UNKNOWN_MIB = 100
-"""Memory of a device that tells none, as KAI assumes (``DefaultGpuMemory``)."""
+"""Memory of a device without stated memory, as KAI assumes (``DefaultGpuMemory``)."""
 
 
 def parts_of(milli: int, memory_mib: int, device_mib: int) -> int:
-    """Parts of a device of ``device_mib`` MiB (0: unknown) that a share takes: by memory where it asks for some.
+    """Parts of a device of ``device_mib`` MiB (0: unknown) that a share takes: by memory if it requests memory.
 
     May exceed `WHOLE`: then it does not fit such a device.
     """
@@ -70,7 +70,7 @@ def floor_milli(parts: NDArray[np.int64]) -> NDArray[np.int64]: ...
 
 
 def floor_milli(parts: int | NDArray[np.int64]) -> int | NDArray[np.int64]:
-    """Thousandths, rounded down; below 0 nothing is there."""
+    """Thousandths, rounded down; 0 for negative parts."""
     if isinstance(parts, int):
         return max(parts, 0) // PARTS_OF_MILLI
     found: NDArray[np.int64] = np.maximum(parts, 0) // PARTS_OF_MILLI

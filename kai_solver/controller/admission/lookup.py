@@ -98,7 +98,7 @@ class Lookup:
 
 
 def _say_forbidden(error: ApiError) -> None:
-    """A right that is missing is told: nobody is refused for want of an answer, and so nobody would notice."""
+    """Log a missing right: without an answer no request is refused, so the fault would go unnoticed."""
     if error.status == 403:
         _LOG.warning("admission may not ask the API server", error=str(error))
 

@@ -1,7 +1,7 @@
-"""Who may write what: queues and spare nodes by the administrator's rules, the scheduler's own marks by nobody else.
+"""Which users may write what: queues and spare nodes by the administrator's rules, marks of schedulers only by them.
 
-The API server says who asks (``userInfo``). Pods of Jobs and the like are made by controllers, whose accounts say
-nothing of the author: those are judged by their namespace, as the scheduler itself judges all work.
+The API server states the user of a request (``userInfo``). Controllers create the pods of Jobs and the like, and their
+accounts do not show the author. Such pods are judged by their namespace, as the scheduler itself judges all work.
 """
 
 from collections.abc import Iterator, Mapping
@@ -40,7 +40,7 @@ class Rights:
     guard
         Whether marks of schedulers are guarded.
     exempt
-        Groups of schedulers and nodes: no rule is about them.
+        Groups of schedulers and nodes, which are exempt from all rules.
     """
 
     access: Access

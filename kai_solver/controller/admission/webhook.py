@@ -76,7 +76,7 @@ class Judge:
         return Decision(verdict + self._may(asked))
 
     def _may(self, asked: Asked) -> Verdict:
-        """Whether who asks may write it; of a change only what differs is judged."""
+        """Whether the user of the request may write it; of a change only the differences are judged."""
         try:
             return self._rights.verdict(asked, _KINDS.get(asked.resource, ""))
         except InputError as error:

@@ -1,4 +1,4 @@
-"""Answers, and the routes that are made of nothing else."""
+"""Answers, and routes that consist only of an answer."""
 
 import threading
 import time
@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 FRESH_S = 0.25
-"""For so long one text of the metrics is sent to all who ask: many scrapes cost no more than four in a second."""
+"""One text of the metrics is sent to all callers for this time: many scrapes cost no more than four in a second."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from kai_solver.errors import KaiSolverError
 _LOG = structlog.get_logger(__name__)
 
 PIECE = 64 << 10
-"""Bytes of an answer that are handed over at one time: no more of it is copied for a client that reads slowly."""
+"""Bytes of an answer that are written at one time: no more is copied for a client that reads slowly."""
 
 Result = TypeVar("Result")
 
@@ -34,7 +34,7 @@ class Application:
     routes, posts
         What is answered to GET and to POST, by path.
     guards
-        Who may ask, by path; the rest is open to everybody.
+        Checks of callers, by path; other paths are open to all callers.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Application:
         return answer
 
     async def _read(self, request: Request, route: PostRoute, limit_s: float) -> Response:
-        """The answer to a request when its body is whole; to nobody where that does not come to be."""
+        """The answer to a request when its body is complete; discarded if the client is gone before."""
         connection = _connection(request)
         try:
             async with asyncio.timeout(limit_s):
@@ -107,12 +107,12 @@ class Application:
         return None
 
     async def _worked(self, request: Request, work: Callable[[], Answer]) -> Response:
-        """The answer of a handler; a failure of ours is a 500, and never ends the server."""
+        """The answer of a handler; an error of the handler is a 500, and never ends the server."""
         connection = _connection(request)
         connection.enter(Stage.QUEUE)
         async with self._threads:
             if connection.transport.is_closing():
-                return Response(status_code=503)  # to nobody
+                return Response(status_code=503)  # the client is gone
             connection.enter(Stage.WORK)
             try:
                 answer = await _in_thread(work)
@@ -128,7 +128,7 @@ class Application:
         return _response(request, answer)
 
     async def _refused(self, request: Request, error: Exception) -> Response:
-        """A path that is none of ours, or a method that it has not."""
+        """An unknown path, or a method that the path does not have."""
         _connection(request).enter(Stage.ANSWER)
         status = error.status_code if isinstance(error, HTTPException) else 404
         return _response(request, Answer(status, f"there is: {self._paths}\n".encode()), closes=True)
@@ -165,7 +165,7 @@ async def _in_thread(work: Callable[[], Result]) -> Result:
     done: asyncio.Future[Result] = loop.create_future()
 
     def finish(result: Result | None, error: BaseException | None) -> None:
-        if not done.done():  # the server closes, and nobody waits any more
+        if not done.done():  # the server closes, and no task waits any more
             done.set_exception(error) if error is not None else done.set_result(result)  # type: ignore[arg-type]
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""Who may ask: the API server is asked, as the Kubernetes components' own metrics ports do it."""
+"""Checks callers by asking the API server, as the metrics ports of Kubernetes components do."""
 
 import hashlib
 import threading
@@ -16,10 +16,10 @@ from kai_solver.kubeobjects.raw import Raw
 _LOG = structlog.get_logger(__name__)
 
 KEPT_S = 10.0
-"""For so long an answer of the API server holds: a right that is taken away ends no later."""
+"""An answer of the API server is kept for this time: a right that is removed ends no later."""
 
 ANSWER_S = 5.0
-"""For so long the API server may take."""
+"""The API server may take this time."""
 
 _MOST_KEPT = 1000
 
@@ -31,9 +31,9 @@ class _Kept:
 
 
 class Callers:
-    """A guard: a caller shows a bearer token whose user may ``get`` the path, a non-resource URL of Kubernetes' RBAC.
+    """A guard: a caller sends a bearer token whose user may ``get`` the path, a non-resource URL of Kubernetes' RBAC.
 
-    It fails closed: where the API server does not answer nobody may ask. Tokens are kept as hashes alone.
+    It fails closed: if the API server does not answer, no caller is admitted. Tokens are kept only as hashes.
     """
 
     def __init__(self, api: Api, clock: Callable[[], float] = time.monotonic) -> None:
@@ -43,12 +43,12 @@ class Callers:
         self._lock = threading.Lock()
 
     def __call__(self, path: str, authorization: str) -> Answer | None:
-        """401 without a token of the cluster, 403 where its user may not, 503 where nobody says; None where it may."""
+        """401 without a valid token, 403 without the right, 503 without an answer of the API server; else None."""
         kind, _, token = authorization.partition(" ")
         token = token.strip()
         if kind.lower() != "bearer" or not token:
             return _said(
-                401, f"{path} asks who you are: send a token, Authorization: Bearer $(kubectl create token ...)"
+                401, f"{path} requires a token: send the header Authorization: Bearer $(kubectl create token ...)"
             )
         key = (hashlib.sha256(token.encode()).digest(), path)
         with self._lock:
@@ -77,7 +77,7 @@ class Callers:
         if Raw(self._api.create(SUBJECT_ACCESS_REVIEWS, "", {"spec": spec})).flag("status.allowed"):
             return None
         return _said(
-            403, f"{name} may not get {path}: an administrator binds a ClusterRole that allows it, as the chart has one"
+            403, f"{name} may not get {path}: ask an administrator to bind a ClusterRole for it; the chart has one"
         )
 
 

@@ -4,7 +4,7 @@ import resource
 from dataclasses import dataclass, replace
 
 FEW_FILES = 8
-"""A listener takes at most one of so many files that the process may open: connections to the API server are some."""
+"""A listener uses at most one in this many of the process's files: others are connections to the API server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,15 +17,15 @@ class Limits:
         Open at one time, counted from the accept on. An open TLS connection costs 32 KiB, a plain one 5 KiB
         (22 November 2026, with `listener.TLS_BUFFER_KIB`).
     grace_s
-        For so long a connection is kept though others wait for its place.
+        A connection is kept for this time even if others wait for its place.
     waiting_bytes
-        Bytes of requests that are not whole yet, or wait for a thread, in total. Where they are more, the connection
-        is dropped whose bytes times seconds are the most: what is large or slow never keeps out what is neither.
+        Total bytes of requests that are incomplete, or wait for a thread. If there are more, the connection with the
+        most bytes times seconds is dropped: large or slow requests never keep out small and quick ones.
     head_bytes, body_bytes
         Of one request. An admission review has an object before and after its change; neither can be over 3 MiB.
     large_bytes, large_s
-        Bodies over this are read and handled one at a time, and have so long for it: the others are not read
-        meanwhile, and cost neither memory nor CPU time.
+        Bodies over this size are read and handled one at a time, each within ``large_s``. Meanwhile the others are
+        not read, and cost neither memory nor CPU time.
     head_s
         From the accept, or the first byte of a further request, to the end of the head; a TLS handshake included.
     body_s

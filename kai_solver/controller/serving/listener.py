@@ -1,9 +1,9 @@
-"""Connections of one listener: accepted up to a limit, each with a deadline for what its client owes.
+"""Connections of one listener: accepted up to a limit, each with a deadline for the next bytes of its client.
 
 uvicorn serves HTTP, and knows none of these limits: it has no deadline for a request's head, and accepts without a
-limit (its ``limit_concurrency`` answers 503 to everybody, probes included, and counts no TLS handshakes). They need its
-protocol class (what is received, when an answer is complete) and an accept loop in place of ``create_server``; no more
-than that is our own.
+limit (its ``limit_concurrency`` answers 503 to all clients, including probes, and counts no TLS handshakes). The limits
+need its protocol class (received bytes, the end of an answer) and an accept loop in place of ``create_server``. Only
+these two are ours.
 """
 
 import asyncio
@@ -33,13 +33,13 @@ TLS_WAITING_KIB = 16
 """What it reads ahead of us on a TLS connection, or keeps for a client that does not read; not 256 and 512 KiB."""
 
 LOOK_S = 0.25
-"""How often deadlines are looked at."""
+"""How often deadlines are checked."""
 
 _PAUSE_S = 0.01
-"""Between looks for room while there is none."""
+"""Delay between checks for room while there is none."""
 
 HANDSHAKES = 16
-"""That begin in one pass of the event loop: each costs 1 ms of CPU time, and those under way go on in between."""
+"""Handshakes that begin in one pass of the event loop: each costs 1 ms of CPU time, and others go on in between."""
 
 _FAREWELL_S = 1.0
 """How long a client may take to end its side of a TLS connection."""
@@ -93,7 +93,7 @@ class Connection(H11Protocol):
             transport.set_read_buffer_limits(TLS_WAITING_KIB << 10)  # type: ignore[attr-defined] # of TLS ones alone
 
     def data_received(self, data: bytes) -> None:
-        """Count what comes, and who must go for it."""
+        """Count received bytes, and drop connections if there are too many."""
         if self.stage is Stage.IDLE:
             self.enter(Stage.HEAD)
         self._listener.hold(self, len(data))
@@ -108,7 +108,7 @@ class Connection(H11Protocol):
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget it; what it held goes at once, for it and its request refer to each other."""
+        """Forget it, and free what it held at once, because it and its request refer to each other."""
         super().connection_lost(exc)
         self._listener.forget(self)
         if self.cycle is not None:
@@ -123,13 +123,13 @@ class Connection(H11Protocol):
         self.body = bytearray()
 
     def drop(self, reason: str) -> None:
-        """End it at once, because its client used or took too much."""
+        """Close it at once, because its client used too much or took too long."""
         if not self.is_dropped:
             self._listener.note_drop(reason)
             self.abort()
 
     def abort(self) -> None:
-        """End it at once, without another word."""
+        """Close it at once, without an answer."""
         self.is_dropped = True
         self.release()
         if self.opening is not None:
@@ -215,13 +215,13 @@ class Listener:
             await asyncio.sleep(0 if self._turns else _PAUSE_S)
 
     async def sweep(self) -> None:
-        """Drop what is overdue, for ever."""
+        """Drop overdue connections, for ever."""
         while True:
             self.drop_overdue()
             await asyncio.sleep(LOOK_S)
 
     def drop_overdue(self) -> None:
-        """Drop connections whose clients owe something for too long."""
+        """Drop connections whose clients have missed a deadline."""
         now_s = self.clock()
         for connection in tuple(self.connections):
             limit_s = self._deadlines_s.get(connection.stage)
@@ -229,7 +229,7 @@ class Listener:
                 connection.drop(connection.stage.value)
 
     def hold(self, connection: Connection, size: int) -> None:
-        """Count bytes of a connection; where all hold too many, those with most bytes times seconds go."""
+        """Count bytes of a connection; if all hold too many, drop those with the most bytes times seconds."""
         connection.held += size
         if connection.stage is Stage.WORK:
             return
@@ -254,7 +254,7 @@ class Listener:
             _LOG.debug("a connection ended early", error=f"{type(error).__name__}: {error}")
 
     async def _turn(self, connection: Connection, accepted: socket.socket) -> None:
-        """Wait for the client's greeting, which costs nothing, then for a turn to answer it, which costs much."""
+        """Wait for the client's hello, which costs nothing, then for a turn to answer it, which costs much."""
         loop = asyncio.get_running_loop()
         greeting: asyncio.Future[None] = loop.create_future()
         loop.add_reader(accepted, _finish, greeting)
@@ -276,7 +276,7 @@ class Listener:
             self.forget(connection)
 
     async def _room(self) -> None:
-        """Wait until one more may be accepted; who waits longest for its client goes first."""
+        """Wait until one more may be accepted; the connection that waits longest for its client is dropped first."""
         while len(self.connections) >= self._limits.connections:
             waiting = (one for one in self.connections if one.stage in self._deadlines_s and not one.is_dropped)
             oldest = min(waiting, key=lambda one: one.since_s, default=None)

@@ -1,4 +1,4 @@
-"""A server of one address: its own thread and event loop, so that no client of one keeps those of another waiting."""
+"""A server of one address, with its own thread and event loop, so that its clients do not delay those of others."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ _BACKLOG = 2048
 """Connections that the kernel keeps while there is no room for them."""
 
 _CLOSE_S = 2
-"""For so long answers under way may take when the server closes."""
+"""Answers in progress may take this time when the server closes."""
 
 
 class Server:
@@ -38,9 +38,9 @@ class Server:
     routes, posts
         What is answered to GET and to POST, by path.
     guards
-        Who may ask, by path; the rest is open to everybody.
+        Checks of callers, by path; other paths are open to all callers.
     tls
-        Serve HTTPS; a certificate that is loaded into it later holds for connections from then on.
+        Serve HTTPS; a certificate that is loaded later applies to new connections.
     limits
         What clients may use.
     note_drop
@@ -76,7 +76,7 @@ class Server:
         self._thread.start()
 
     def close(self) -> None:
-        """Answer no more: requests under way may end, nothing new begins."""
+        """Stop: requests in progress may end, and no new ones begin."""
         self._uvicorn.should_exit = True
         self._thread.join()
 
@@ -85,7 +85,7 @@ class Server:
             self._loop.run_until_complete(self._serve())
 
     async def _serve(self) -> None:
-        """uvicorn looks after connections and its own end; it is given no socket, for we accept ourselves."""
+        """uvicorn handles connections and its own end; it gets no socket, because `Listener` accepts."""
         parts = (self.listener.accept(self._socket), self.listener.shake_hands(), self.listener.sweep())
         own = [asyncio.create_task(part) for part in parts]
         try:
