@@ -290,8 +290,7 @@ class Binder:
             if not isinstance(error, Exception):
                 raise
             caught("binding", gang.gang, error)
-            with barrier("binding", gang.gang):
-                self._undo(gang.seats)
+            self._undo(gang, gang.seats)
             self._forget(gang.seats)
         finally:
             with barrier("binding", gang.gang):  # whoever is told must hear of it before a cycle sees that it is over
@@ -304,8 +303,7 @@ class Binder:
     def _given_up(self, gang: GangSeats, why: str) -> GangBound:
         """Nothing was written yet."""
         self.resting.failed(gang.gang)
-        with barrier("binding", gang.gang):
-            self._undo(gang.seats)
+        self._undo(gang, gang.seats)
         self._forget(gang.seats)
         return GangBound(gang.gang, (), tuple((seat, f"unexpected error: {why}") for seat in gang.seats))
 
@@ -341,14 +339,14 @@ class Binder:
         bound = [seat for seat in ready if seat.key not in failed]
         if len(bound) >= gang.needed:
             lost = [seat for seat in gang.seats if seat.key in failed]
-            self._undo(lost)
+            self._undo(gang, lost)
             self._forget(lost)
             return GangBound(gang.gang, tuple(bound), tuple((seat, failed[seat.key]) for seat in lost))
         too_few = f"only {len(bound)} of the {gang.needed} pods that the gang needs could be bound"
         tried = len(ready) >= gang.needed
         released = bound if tried else []  # they have their places until they are gone
         lost = [seat for seat in gang.seats if seat not in released]
-        self._undo(lost)
+        self._undo(gang, lost)
         self._forget(lost)
         self._each(released, self._release)
         reasons = {seat.key: failed.get(seat.key, too_few) for seat in gang.seats}
@@ -388,6 +386,12 @@ class Binder:
             self._asked.add(gang.gang)
         try:
             failed |= way.outcome(asked, gang.needed)
+        except (
+            Exception
+        ) as error:  # some may be bound by now: as of those that take too long, what is open is taken back
+            failed |= dict.fromkeys(
+                (seat.key for seat in asked), f"unexpected error: {caught('binding', gang.gang, error)}"
+            )
         finally:
             with self._lock:
                 self._asked.discard(gang.gang)
@@ -410,9 +414,13 @@ class Binder:
         for step in self._steps_of(seat):
             self._trying(lambda: step.prepare(seat))  # noqa: B023 - runs at once
 
-    def _undo(self, seats: Sequence[Seat]) -> None:
-        """Take back what was prepared; who no longer leads leaves it to the next leader."""
-        self._each([seat for seat in seats if self._steps_of(seat)], self._undo_one)
+    def _undo(self, gang: GangSeats, seats: Sequence[Seat]) -> None:
+        """Take back what was prepared; who no longer leads leaves it to the next leader.
+
+        An unexpected error ends here: those of the gang that are bound have their places all the same.
+        """
+        with barrier("binding", gang.gang):
+            self._each([seat for seat in seats if self._steps_of(seat)], self._undo_one)
 
     def _undo_one(self, seat: Seat) -> None:
         for step in reversed(self._steps_of(seat)):

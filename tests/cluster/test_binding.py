@@ -1,7 +1,7 @@
 """Gangs are bound all or nothing, whatever the API server does."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -10,9 +10,10 @@ import pytest
 from kai_solver.cluster import trying
 from kai_solver.cluster.api import ApiError, Object
 from kai_solver.cluster.assumed import Assumed
-from kai_solver.cluster.binding import Binder, BindError, GangBound, GangSeats, Seat
+from kai_solver.cluster.binding import Binder, BindError, Directly, GangBound, GangSeats, Seat
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import PODS, Resource
+from tests.conftest import Caught
 
 Fault = Callable[[str], ApiError | None]
 
@@ -313,6 +314,50 @@ def test_a_fault_of_our_own_leaves_no_gang_open() -> None:
     assert len(bench.assumed) == 0
     assert sorted(step.undone) == ["p1", "p2", "p3"], "devices that were assumed would be lost to all"
     assert bench.binder.resting.now() == {"n/g"}, "or it would be tried in every cycle"
+
+
+def test_a_fault_while_the_rest_is_taken_back_costs_no_bound_pod_its_place(faults: list[Caught]) -> None:
+    class Strange(Step):
+        has_failed = False
+
+        def concerns(self, seat: Seat) -> bool:
+            if self.has_failed:
+                raise ZeroDivisionError
+            return super().concerns(seat)
+
+        def prepare(self, seat: Seat) -> None:
+            if seat.name == "p3":
+                with ready:
+                    ready.wait_for(lambda: len(self.prepared) == 2, 20)
+                    self.has_failed = True
+                    raise BindError("the volume cannot be made there")
+            super().prepare(seat)
+            with ready:
+                ready.notify_all()
+
+    ready, step = threading.Condition(), Strange()
+    bench = Bench(step)
+    assert [seat.name for seat in bench.run(needed=3).bound] == ["p0", "p1", "p2"]
+    assert len(bench.assumed) == 3, "or a cycle would promise their places to others before a watch shows them"
+    assert step.undone == []
+    assert [type(fault.error) for fault in faults] == [ZeroDivisionError]
+
+
+def test_a_fault_while_others_bind_takes_back_what_they_were_asked_for(faults: list[Caught]) -> None:
+    class Strange(Directly):
+        def outcome(self, seats: Sequence[Seat], needed: int) -> dict[str, str]:
+            raise ZeroDivisionError
+
+        def take_back(self, seat: Seat) -> None:
+            taken.append(seat.name)
+
+    taken: list[str] = []
+    bench = Bench()
+    bench.binder.way = Strange(bench.api, lambda _: True)
+    assert len(bench.run().failed) == 4
+    assert sorted(taken) == ["p0", "p1", "p2", "p3"]
+    assert len(bench.assumed) == 0
+    assert [type(fault.error) for fault in faults] == [ZeroDivisionError]
 
 
 def test_a_place_is_kept_however_long_it_takes_to_be_seen() -> None:
