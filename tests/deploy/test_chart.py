@@ -194,6 +194,20 @@ def test_what_has_a_name_is_granted_by_name(render: Render) -> None:
     assert [rule.get("resourceNames") for rule in roles["kai-solver-certificate"]] == [None, ["kai-solver-admission"]]
 
 
+@pytest.mark.parametrize(
+    ("stated", "expected"),
+    [
+        ("{}", ["kai-solver-signing"]),
+        ('{"signing_secret": "other"}', ["kai-solver-signing", "other"]),
+    ],
+)
+def test_each_shard_may_read_and_renew_its_own_keys(render: Render, stated: str, expected: list[str]) -> None:
+    objects = render(shards=f'[{{"nodePool": ""}}, {{"nodePool": "b", "settings": {stated}}}]')
+    rules = {role["metadata"]["name"]: role["rules"] for role in kind(objects, "Role")}
+    for name in ("kai-solver-keys", "kai-solver-sign"):
+        assert rules[name][-1]["resourceNames"] == expected
+
+
 def test_shards_are_told_apart_in_metrics(render: Render) -> None:
     objects = render(**ALL)
     (monitor,) = kind(objects, "ServiceMonitor")

@@ -67,6 +67,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{ end -}}
 {{- end -}}
 
+{{/* Secrets with the keys of all shards, for a list in quotes: the files of rules are YAML before they are rendered, too. */}}
+{{- define "kai-solver.signingSecrets" -}}
+{{- $found := list -}}
+{{- range .Values.shards -}}
+{{- $found = append $found ((.settings | default dict).signing_secret | default $.Values.settings.signing_secret) -}}
+{{- end -}}
+{{- $found | uniq | join "', '" -}}
+{{- end -}}
+
 {{/* Whether nothing may be changed: all shards only look on. */}}
 {{- define "kai-solver.acts" -}}
 {{- range .Values.shards -}}
