@@ -29,9 +29,15 @@ def climb_without(*left_out: str, unknown: int, stopped: bool = False) -> Climb:
     return Climb(outcome, QuestionLog(unknown=unknown))
 
 
-def test_a_climb_whose_questions_were_all_answered_counts_whatever_it_serves() -> None:
-    floor, asked = climb_without(unknown=1), climb_without("low", unknown=0)
-    assert better(floor, asked) is asked
+def test_a_climb_whose_questions_were_all_answered_counts_where_it_serves_others() -> None:
+    floor = climb_without("high", unknown=1)
+    assert better(floor, asked := climb_without("low", "other", unknown=0)) is asked
+    assert better(floor, same := climb_without("high", unknown=0)) is same
+
+
+def test_the_floor_counts_where_it_serves_the_same_gangs_and_more() -> None:
+    floor = climb_without(unknown=1)
+    assert better(floor, climb_without("low", unknown=0)) is floor
 
 
 @pytest.mark.parametrize(("unknown", "stopped"), [(1, False), (0, True)])

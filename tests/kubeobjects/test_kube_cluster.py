@@ -8,6 +8,7 @@ from kai_solver.domain import Taint
 from kai_solver.fairness import QueueTree
 from kai_solver.kubeobjects.nodes import gpu_memory_mib
 from kai_solver.reduction import build_problem
+from kai_solver.units.shares import WHOLE
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_a_node_with_a_failed_gpu_still_tells_its_links_and_who_sits_where(build
     found = build.read(node, pod)
     assert found.nodes[0].gpu_topology == "dgx1-v100-8"
     assert [notice.text for notice in found.notices if "topology" in notice.text or "devices" in notice.text] == []
-    assert build_problem(found).device_free[0].tolist() == [1000] * 5 + [0] * 3
+    assert build_problem(found).device_free[0].tolist() == [WHOLE] * 5 + [0] * 3
 
 
 @pytest.mark.parametrize(
