@@ -166,7 +166,7 @@ def _covers(units: Needs, sets: list[frozenset[int]], given: dict[int, dict[int,
 def _takes_in_turn(book: "ZoneBook", units: Needs, widths: list[int]) -> bool:
     """True where unit after unit finds zones beside everybody else, each taking the first that serve."""
     count = len(book.used)
-    asked = {r for need in units for r in need}  # Others need not be counted by zone: those of resource claims are not.
+    asked = {r for need in units for r in need}  # Others need no count by zone: those of resource claims have none.
     left = [{r: max(0, book.left(zone, r)) for r in asked} for zone in range(count)]
     for need, width in zip(units, widths, strict=True):
         sets = combinations(range(count), width)

@@ -29,7 +29,7 @@ class Kept:
     free: dict[Domain, tuple[int, int, int]]
 
     def least(self, domain: Domain) -> int:
-        """How many nodes have to stay free: none that may use spares leaves one for one that may not."""
+        """How many nodes have to stay free: gangs that may use spares leave none to gangs that may not."""
         before, left, _ = self.free[domain]
         return min(max(before, left), self.rule.nodes)
 
@@ -45,7 +45,7 @@ class Spares:
     def of(cls, scene: Scene) -> "Spares":
         """A node is in use by pods of gangs, or promised to them, and by others with GPUs.
 
-        Who comes and may use spares counts nowhere.
+        A new pod that may use spares counts nowhere.
         """
         rules = [topology for topology in scene.snapshot.topologies if topology.spares is not None]
         if not rules:

@@ -1,4 +1,4 @@
-"""CEL selectors of devices (DRA, KEP-4381): which are evaluated, what one may cost, and what is kept of the answers.
+"""CEL selectors of devices (DRA, KEP-4381): which are evaluated, their cost limit, and the results that are kept.
 
 The library that evaluates them is loaded when the first selector needs it; the one selector that nearly every
 DeviceClass has (``device.driver == "gpu.nvidia.com"``) does not.
@@ -35,7 +35,7 @@ def selects(expression: str, device: ClaimDevice) -> bool:
 
 
 def evaluated(expression: str, device: ClaimDevice, most: int = SELECTOR_COST) -> tuple[bool, int]:
-    """Whether ``device`` matches, and what it cost to know; ``most``: what it may cost.
+    """Whether ``device`` matches, and the cost of the evaluation; ``most``: its limit.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def _program(expression: str) -> Evaluate:
 
 
 def check_text(expression: str) -> None:
-    """Raise `SelectorError` for an open text: the parser reads each of its escapes in two ways, and does not end."""
+    """Raise `SelectorError` for an unclosed text: the parser reads each escape in it in two ways, and does not end."""
     if len(expression.encode(errors="replace")) > SELECTOR_BYTES:
         raise SelectorError(f"a selector of more than {SELECTOR_BYTES} bytes is not evaluated")
     quote, position = "", 0
@@ -100,7 +100,7 @@ def unbound(expression: str) -> str:
 
 
 class _Rewriting:
-    """One pass over an expression: brackets that are open, and what stands in those of ``cel.bind``."""
+    """One pass over an expression: open brackets, and the content of those of ``cel.bind``."""
 
     def __init__(self, expression: str) -> None:
         self._expression = expression
@@ -108,7 +108,7 @@ class _Rewriting:
         self._opened: list[bool] = []
 
     def text(self) -> str:
-        """The expression rewritten; itself where its brackets do not match, which the parser is to say."""
+        """The expression rewritten; unchanged if its brackets do not match, which the parser reports."""
         quote, position, text = "", 0, self._expression
         while position < len(text):
             if not quote and text.startswith(_BIND, position):
@@ -124,7 +124,7 @@ class _Rewriting:
         return self._parts[0][0] if not self._opened else text
 
     def _brackets(self, piece: str) -> bool:
-        """Heed a bracket or comma; True where that is all there is to do with it."""
+        """Process a bracket or comma; True if nothing else is to be done with it."""
         if piece in tuple("([{"):
             self._opened.append(False)
         elif piece in tuple(")]}") and self._opened:

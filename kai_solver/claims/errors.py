@@ -2,7 +2,7 @@
 
 
 class SelectorError(Exception):
-    """A selector that cannot be read, or has no answer for a device. ``cost``: of finding that out."""
+    """A selector that cannot be read, or fails for a device. ``cost``: the cost of the evaluation."""
 
     def __init__(self, text: str, *, cost: int = 0) -> None:
         super().__init__(text)

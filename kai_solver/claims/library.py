@@ -95,7 +95,7 @@ _FUNCTIONS: Functions = {
 
 
 def compiled(expression: str) -> Callable[[ClaimDevice, Meter], bool]:
-    """What evaluates ``expression`` for a device, on a meter.
+    """A function that evaluates ``expression`` for a device, under a meter.
 
     Raises
     ------
@@ -126,7 +126,7 @@ def compiled(expression: str) -> Callable[[ClaimDevice, Meter], bool]:
 
 
 _SHOWN = 300
-"""Characters of an expression, or of what cel-python says of it, in a message."""
+"""Characters of an expression, or of cel-python's error, in a message."""
 
 
 def _device(device: ClaimDevice) -> Any:

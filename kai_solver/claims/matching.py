@@ -17,17 +17,17 @@ _LOOKS_AROUND = re.compile(r"\b(exists|exists_one|all|map|filter|size)\b|cel\.bi
 """Expressions that may look at attributes which they do not name."""
 
 _VISIT = 5
-"""Cost of looking for the answer about one device."""
+"""Cost of a lookup for one device."""
 _KEPT = 200_000
-"""Answers of selectors, and half as many sets of devices, of which the longest unused are forgotten."""
+"""Most results of selectors, and half as many sets of devices; the least recently used are dropped."""
 
 
 class _PutOff(Exception):  # noqa: N818  (no error: the answer comes in a later cycle)
-    """The cycle's evaluations have cost all that they may."""
+    """The cycle's evaluations have reached their cost limit."""
 
 
 class _Answers:
-    """What selectors said of devices: kept from cycle to cycle by what they can see of a device."""
+    """Results of selectors for devices, kept for later cycles, by the fields of a device that they can see."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[object, ...], bool | str] = OrderedDict()
@@ -40,7 +40,7 @@ class _Answers:
         return found
 
     def keep(self, key: tuple[object, ...], answer: bool | str) -> None:
-        """Remember an answer, and forget the longest unused where there are too many."""
+        """Keep a result, and drop the least recently used ones if there are too many."""
         self._kept[key] = answer
         if len(self._kept) > _KEPT:
             self._kept.popitem(last=False)
@@ -107,7 +107,7 @@ class DeviceTable:
         return table
 
     def begin(self) -> None:
-        """A cycle begins: what the last one put off may be evaluated."""
+        """A cycle begins: evaluations that the last one postponed may run."""
         self._left = SELECTORS_COST + SELECTORS_COST_PER_DEVICE * len(self.devices)
         if len(self._matches) > _KEPT // 2:
             self._matches.clear()
@@ -183,7 +183,7 @@ def _place(device: ClaimDevice) -> tuple[object, ...]:
 
 
 class _View:
-    """What an expression can see of a device."""
+    """The fields of a device that an expression can see."""
 
     def __init__(self, expression: str) -> None:
         self.expression = expression

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 ENDS_S = 28.0
-"""A process that is told to stop ends within so long, whatever hangs: a kubelet kills it after 30 s."""
+"""A process that is told to stop ends within this time, whatever hangs: a kubelet kills it after 30 s."""
 
 
 @contextmanager
@@ -48,9 +48,9 @@ def stop_when_told(stop: threading.Event, seconds: float | None) -> None:
 
 
 def end_for_sure(stop: threading.Event, limit_s: float = ENDS_S) -> None:
-    """End the process ``limit_s`` seconds after ``stop`` is set, with exit code 1, where it has not ended by itself.
+    """End the process ``limit_s`` seconds after ``stop`` is set, with exit code 1, unless it has ended by itself.
 
-    What all threads were doing goes to stderr. The interpreter has no part in it: it may be what hangs.
+    The stacks of all threads go to stderr. This does not need the interpreter, which may hang.
     """
 
     def wait() -> None:

@@ -63,7 +63,7 @@ class ApiError(KaiSolverError):
 
 
 class FenceError(ApiError):
-    """Nothing was asked of the server: this process is not the leader (any more), and may not write."""
+    """No request was sent: this process is not the leader (any more), and may not write."""
 
     def __init__(self) -> None:
         super().__init__(403, "NotLeading", "this process no longer leads")
@@ -142,11 +142,11 @@ class Api(Protocol):
         ...
 
     def hang_up(self) -> None:
-        """Cut all connections: each request and watch under way fails without an answer; new ones may be made."""
+        """Cut all connections: each request and watch in progress fails without an answer; new ones may begin."""
         ...
 
     def close(self) -> None:
-        """Hang up, for good: each later request fails without an answer. What `within` gave is closed, too."""
+        """Close for good: each later request fails without an answer. Objects from `within` are closed, too."""
         ...
 
 

@@ -293,7 +293,7 @@ class Binder:
             self._undo(gang, gang.seats)
             self._forget(gang.seats)
         finally:
-            with barrier("binding", gang.gang):  # whoever is told must hear of it before a cycle sees that it is over
+            with barrier("binding", gang.gang):  # listeners must get the result before a cycle sees that it is over
                 self.done(replace(outcome, seconds=self.clock() - began_s, ran=gang.ran))
             with self._lock:
                 self._open.discard(gang.gang)
@@ -371,7 +371,7 @@ class Binder:
 
     @staticmethod
     def _begun(pool: Executor, act: Callable[[Seat], None], seat: Seat) -> "Future[None] | None":
-        """None where the pool begins nothing new: this process ends."""
+        """None if the pool accepts nothing new because this process ends."""
         try:
             return pool.submit(act, seat)
         except RuntimeError:
@@ -450,7 +450,7 @@ class Binder:
 
 
 def _error_of(future: "Future[None] | None") -> BaseException | None:
-    """How it ended. `concurrent.futures.wait` would wait for ever for one that a shutdown of its pool cancelled."""
+    """The result. `concurrent.futures.wait` would wait for ever for a future that a shutdown of its pool cancelled."""
     try:
         return future.exception() if future is not None else FenceError()
     except CancelledError:

@@ -131,7 +131,7 @@ class BindRequests:
             self._made.pop(seat.key, None)
 
     def clear(self) -> None:
-        """Wait for nothing any more: requests of an earlier lead are read, as another leader's are."""
+        """Stop waiting: requests of an earlier lead are read again, like those of another leader."""
         with self._lock:
             self._made.clear()
 

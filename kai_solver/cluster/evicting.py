@@ -109,7 +109,7 @@ class _Batch:
 
 @dataclass(slots=True)
 class Evictor:
-    """Sends pods away; safe to use from any thread.
+    """Evicts pods; safe to use from any thread.
 
     ``budgets_count``: whether disruption budgets of a namespace hold evictions.
     """

@@ -32,7 +32,7 @@ REFUSED_S = 300.0
 """How long a kind that may not be read, or is not installed, is not asked for again."""
 
 DOUBTED_S = 5.0
-"""How long a kind must be refused until that is believed: a server that was just started knows no rights yet."""
+"""A refusal of a kind is believed after this time: a server that has just started knows no rights yet."""
 
 KEPT_S = 600.0
 """How long an owner is kept that no pod refers to any more, at least."""

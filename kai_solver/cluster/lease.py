@@ -114,7 +114,7 @@ class Lease:
     def run(self, on_followed: Callable[[], None]) -> None:
         """Try to get and keep the lease until `release`.
 
-        ``on_followed`` is called, and nothing is tried any more, when the lead was lost and another candidate has it.
+        ``on_followed`` is called when the lead was lost and another candidate has it; then nothing more is tried.
         """
         while not self._stop.is_set():
             self.attempt()
@@ -142,10 +142,10 @@ class Lease:
             return held
 
     def _say_refused(self, error: ApiError) -> None:
-        """Once for each reason: a right that is missing comes by no waiting."""
+        """Logged once for each reason: a missing right does not appear by waiting."""
         if not error.is_passing and error.reason != self._refused:
             self._refused = error.reason
-            _LOG.warning("the Lease is refused to us: nobody leads here", lease=self.name, error=str(error))
+            _LOG.warning("the Lease is refused: this replica cannot lead", lease=self.name, error=str(error))
 
     def _note_loss(self) -> None:
         if self._leads and not self.is_held:
@@ -193,7 +193,7 @@ class Lease:
             self._seen = _Seen(record, now_s)
         live_s = max(float(spec.get("leaseDurationSeconds") or 0), self.times.live_s)
         is_live = bool(spec.get("holderIdentity")) and now_s < self._seen.at_s + live_s
-        self._other_leads = is_live and (not is_ours or self._leads)  # another process took it in our name
+        self._other_leads = is_live and (not is_ours or self._leads)  # another process took it under our name
         if self._other_leads or not self.is_idle():
             return False
         self._transitions = transitions + 1

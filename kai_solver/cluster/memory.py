@@ -126,7 +126,7 @@ class MemoryApi:
             return self._write("ADDED", resource, key, value)
 
     def _review(self, spec: Mapping[str, Any]) -> Object:
-        """Who shows a token, or whether a user may get a non-resource URL, or has rights to a resource."""
+        """The user of a token, or whether a user may get a non-resource URL, or has rights to a resource."""
         if "token" in spec:
             is_known = spec["token"] in self.accounts
             return {"status": {"authenticated": is_known, "user": {"username": spec["token"]} if is_known else {}}}

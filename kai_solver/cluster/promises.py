@@ -119,9 +119,9 @@ def _waiting_by_maker(pods: Iterable[Object], taken: set[str]) -> dict[str, list
 
 
 def _maker(pod: Object) -> str:
-    """Who made the pod: its namespace and its controller's uid; without one it only comes back under its own name.
+    """The pod's controller: namespace and uid; without a controller a pod only comes back under its own name.
 
-    A pod of another namespace that states the same uid was not made by that controller.
+    A pod of another namespace that states the same uid does not belong to that controller.
     """
     owners = meta(pod).get("ownerReferences")
     for owner in owners if isinstance(owners, list) else ():

@@ -21,10 +21,10 @@ ABSENT_S = 30.0
 """How often a kind that is not installed is asked for."""
 
 REFUSED_S = 5.0
-"""How long a kind must be refused to be as if there were nothing of it."""
+"""A kind that is refused for this time counts as empty."""
 
 LOOK_S = 0.5
-"""How often a reflector that rests looks whether it is to list again."""
+"""How often a resting reflector checks whether it must list again."""
 
 SHORTEST_S = 1.0
 """A watch that ends sooner without a word is a server in trouble: the next one waits a moment."""
@@ -116,9 +116,9 @@ class Reflector:
                 return
 
     def _may_be_without(self, error: ApiError) -> bool:
-        """Whether there is no such kind here. Those of the core always are: a server that denies it is not itself.
+        """Whether there is no such kind here. Kinds of the core always exist: a server that denies it is not ready.
 
-        A refusal counts when it has lasted `REFUSED_S`: a server that was just started does not know our rights yet.
+        A refusal counts after `REFUSED_S`: a server that has just started does not know our rights yet.
         """
         if error.status != 403 or not self._is_optional:
             return error.is_missing and bool(self.resource.group)

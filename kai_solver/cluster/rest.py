@@ -61,9 +61,9 @@ def connect(
 
 
 def bearer_token() -> str:
-    """The token by which the user of the current kubeconfig, or the pod's own account, is known; empty without one.
+    """The token of the current kubeconfig's user, or of the pod's own account; empty without one.
 
-    A command that the kubeconfig names for it is run, as ``kubectl`` does.
+    If the kubeconfig names a command for the token, it is run, as ``kubectl`` does.
     """
     settings = client.Configuration()
     try:
@@ -308,14 +308,14 @@ class _Sockets:
     def cut(self) -> None:
         """Shut all of them down: a thread that reads or writes gets an error at once.
 
-        By the method of the plain socket: that of a TLS socket takes its encryption away first, and a thread that
-        writes at this moment would send its token in clear.
+        This calls the method of the plain socket. The method of a TLS socket removes the encryption first, and a thread
+        that writes at this moment would send its token unencrypted.
         """
         with self._lock:
             found = list(self._made)
         for connection in found:
             if isinstance(connection.sock, socket.socket):
-                with contextlib.suppress(OSError):  # it is closed by now
+                with contextlib.suppress(OSError):  # it is already closed
                     socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
 
     def _note(self, connection: urllib3.connection.HTTPConnection) -> None:

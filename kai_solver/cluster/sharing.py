@@ -213,10 +213,10 @@ class Sharing:
                 raise
 
     def _note_user(self, seat: Seat) -> None:
-        """Have the reservation pods of the seat's groups, and no others, name the pod with its part.
+        """Make the reservation pods of the seat's groups, and no others, name the pod with its part.
 
-        Later cycles believe them, and not the labels, which the pod's users may change. Names of pods that are gone
-        are taken away at the same time.
+        Later cycles believe them, and not the labels, which the pod's users may change. Names of deleted pods are
+        removed at the same time.
         """
         for name, wanted in _as_user(seat).items():
             for reservation in self._on(seat.node):
@@ -227,7 +227,7 @@ class Sharing:
                     self._annotate(reservation, {**change, name: value})
 
     def _forget_user(self, seat: Seat) -> None:
-        """Take the pod's name off all reservation pods of its node."""
+        """Remove the pod's name from all reservation pods of its node."""
         name = f"{names.USER_PREFIX}{seat.uid}"
         for reservation in self._on(seat.node):
             if name in Raw(reservation).strings("metadata.annotations") or _group_of(reservation) in seat.groups:
@@ -463,7 +463,7 @@ def _group_of(reservation: Object) -> str:
 
 
 def _is_readable(reservation: Object) -> bool:
-    """Whether it can be read where it is looked at; one that cannot would hold up every pod that shares a device."""
+    """Whether the needed fields can be read; an unreadable one would hold up every pod that shares a device."""
     raw = Raw(reservation)
     try:
         raw.text("spec.nodeName"), raw.strings("metadata.labels"), raw.time_s("metadata.creationTimestamp")

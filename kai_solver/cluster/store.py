@@ -73,7 +73,7 @@ class Store:
             return self._synced.issuperset(resources)
 
     def outdate(self) -> None:
-        """What is known may be out of date: no kind counts as listed before it is listed again."""
+        """The content may be out of date: no kind counts as listed until it is listed again."""
         with self._lock:
             self._synced.clear()
 
@@ -97,7 +97,7 @@ class Store:
         for listener in self._listeners:
             try:
                 listener(resource, key, before, after)
-            except Exception as error:  # the others hear of it, and the watch goes on
+            except Exception as error:  # the other listeners get it, and the watch goes on
                 caught("watching", f"{resource.kind} {key}", error)
 
 

@@ -14,7 +14,7 @@ Observe = Callable[[str, float], None]
 
 
 class TimedApi:
-    """Tells ``contact`` of all requests, ``observe`` of all but discovery and watches, which last long."""
+    """Reports all requests to ``contact``; to ``observe`` all but discovery and watches, which last long."""
 
     def __init__(
         self,

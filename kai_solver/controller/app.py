@@ -36,10 +36,10 @@ TELL_S = 5.0
 """How long it then takes to say what is left to say."""
 
 END_S = 20.0
-"""When a graceful stop waits for the API server no longer, whatever is under way."""
+"""When a graceful stop no longer waits for the API server, whatever is in progress."""
 
 MEET_S, LONGEST_MEET_S = 0.5, 5.0
-"""Between tries to meet the API server at the start: at first, and at last."""
+"""Delay between attempts to reach the API server at the start: at first, and at last."""
 
 REFUSED_S = 20.0
 """How long a refusal at the start is not believed."""
@@ -72,7 +72,7 @@ class Controller:
         self.settings = settings
         self.stop = threading.Event()
         self.lost = False
-        """It may not go on: another replica leads."""
+        """This replica must end: another one leads."""
         self.webhook: Webhook | None = None
         self._clock = clock
         self._explaining = Explaining()
@@ -123,14 +123,14 @@ class Controller:
         return not self.lost
 
     def _meet(self) -> bool:
-        """Wait until the API server answers what has to be known first; False where told to stop before.
+        """Wait until the API server answers the first requests; False if told to stop before.
 
         Raises
         ------
         InputError
             KAI's own scheduler is at work.
         ApiError
-            The API server refuses to say, for `REFUSED_S`: one that was just started may not know our rights yet.
+            The API server refuses for `REFUSED_S`: a server that has just started may not know our rights yet.
         """
         parts, pause_s, began_s = self._parts, MEET_S, time.monotonic()
         while not self.stop.is_set():
@@ -192,12 +192,12 @@ class Controller:
             self.api.hang_up()
 
     def _on_lost(self) -> None:
-        """What is under way ends without an answer, so that it is over before another lead begins."""
+        """End work in progress without an answer, so that it is over before another lead begins."""
         _LOG.error("the lead is lost: nothing is written until it is won again")
         self.api.hang_up()
 
     def _is_idle(self) -> bool:
-        """Whether all that was begun in an earlier lead has ended; what has not is cut off once more."""
+        """Whether all work of an earlier lead has ended; other work is cut off once more."""
         is_idle = self.scheduler.is_idle
         if not is_idle:
             self.api.hang_up()
@@ -256,7 +256,7 @@ class Controller:
         return export_kai_snapshot(objects, kube_settings(self.settings))
 
     def _serve(self) -> list[Server]:
-        """A listener for each address: what clients do to one reaches no other."""
+        """A listener for each address: clients of one do not affect the others."""
         stated, callers = self.settings, Callers(self.api)
         answers: dict[str, Route] = {
             "/explain": self.explain,
@@ -296,9 +296,9 @@ class Controller:
         return Webhook(self.api, self._parts.known.store, stated, read_by, self.metrics, self._clock, note_drop)
 
     def _drain(self) -> None:
-        """Let bindings under way end, and another replica begin: what was half done is finished, nothing new begins.
+        """Let bindings in progress end, and another replica begin: half-done work is finished, nothing new begins.
 
-        Who may not write has nothing to wait for.
+        A replica that may not write has nothing to wait for.
         """
         self.stop.set()
         parts, ends_s = self._parts, time.monotonic() + DRAIN_S

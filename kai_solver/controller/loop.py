@@ -260,9 +260,9 @@ class Scheduler:
             due_s = self.monotonic() + (self.pace.idle_s if self._waiting else 10 * self.pace.idle_s)
 
     def _went_well(self) -> bool:
-        """One cycle; False where it is to be tried again: an unexpected error broke it off, or another lead began.
+        """One cycle; False if it must be tried again, because of an unexpected error or a new lead.
 
-        Until it ends no new lead begins.
+        No new lead begins before it ends.
         """
         self._is_deciding = True
         try:
@@ -284,7 +284,7 @@ class Scheduler:
         return min(self.pace.period_s * float(2 ** min(self._failures, 10)), LONGEST_PAUSE_S)
 
     def begin(self) -> None:
-        """A lead begins: what was done in an earlier one, and is not seen, is not believed; all is looked at."""
+        """A lead begins: unseen results of an earlier lead are not believed, and everything is read again."""
         self.binder.assumed.clear()
         self.binder.resting.clear()
         self.promises.clear()

@@ -24,14 +24,14 @@ JUDGED_S = 6.0
 
 
 KAI = "kai-scheduler"
-"""Namespace that KAI's documentation installs into; it is no user's."""
+"""Namespace that KAI's documentation installs into; users do not own it."""
 
 
 _POD_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 
 class Rival:
-    """Looks whether KAI's scheduler renews a Lease of the name that it uses, in whatever namespace.
+    """Checks whether KAI's scheduler renews a Lease of the name that it uses, in any namespace.
 
     Looking twice needs no clock that agrees with the holder's. Users may make Leases of any name in their namespaces:
     in another one than KAI's and ours the holder must be a pod whose account may write BindRequests everywhere.

@@ -48,7 +48,7 @@ from kai_solver.metrics import Metrics
 _LOG = structlog.get_logger(__name__)
 
 ASKED_S = 10.0
-"""How long an answer is waited for where one thread asks for everything, one after the other."""
+"""Time limit of an answer for a thread that sends all requests, one after the other."""
 
 Clock = Callable[[], float]
 Fence = Callable[[], bool]
@@ -180,7 +180,7 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
 
 
 def kube_settings(settings: ControllerSettings, signer: Signer = NO_SIGNER) -> KubeSettings:
-    """How the cluster's objects are read; ``signer`` knows what this scheduler wrote."""
+    """How the cluster's objects are read; ``signer`` verifies what this scheduler wrote."""
     return KubeSettings(
         scheduler_name=settings.scheduler_name,
         queue_label_key=settings.queue_label_key,
@@ -210,7 +210,7 @@ def _keys(api: Api, settings: ControllerSettings, fence: Fence, clock: Clock) ->
 
 
 def _known(api: Api, settings: ControllerSettings) -> Known:
-    """Who made a pod matters only where we group pods ourselves."""
+    """The owners of a pod matter only if we group pods ourselves."""
     store = Store()
     kin = Kin(api.within(ASKED_S), store, settings.scheduler_name if settings.grouping == "own" else "")
     return Known(store, Assumed(), Promises(), kin)

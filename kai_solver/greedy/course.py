@@ -160,7 +160,7 @@ class Course:
     def fits_free(self, chunk: Chunk, allowed: BoolArray | None = None) -> bool:
         """Place ``chunk`` on ``allowed`` (N,) nodes without evictions or moves, if its queue may pay for it.
 
-        Where it cannot be placed, nothing is changed.
+        If it cannot be placed, nothing is changed.
         """
         mark = self.state.mark()
         if self.placer.place_chunk(chunk, allowed) and costs_too_much(self.state, chunk) is None:

@@ -11,11 +11,11 @@ class Neighbours:
     Attributes
     ----------
     affinity
-        When the plan has been carried out; None where no pod has any rule or wish.
+        After the plan has been carried out; None if no pod has any rule or wish.
     present
-        Now, those that are leaving among them, and all that come; None as ``affinity``.
+        Now, including leaving pods, and all new pods; None as ``affinity``.
     certain
-        Those that run and stay, or start now: what pods that start may rely on. None where no pod requires others.
+        Pods that run and stay, or start now: pods that start may rely on these. None if no pod requires others.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -28,7 +28,7 @@ class Neighbours:
         self.certain = _there(problem, leaving=False) if requires else None
 
     def may_start(self, pod: int, node: int) -> bool:
-        """Whether ``pod`` may start on ``node`` now: what it forbids has left, and what it requires is there."""
+        """Whether ``pod`` may start on ``node`` now: pods that it forbids have left, and required pods are there."""
         one = self._problem.pods[pod]
         if self.present is not None and not self.present.clear(one)[node]:
             return False
@@ -55,7 +55,7 @@ class Neighbours:
             self.certain.remove(one, node)
 
     def leave(self, pod: int) -> None:
-        """``pod``, which runs, is to leave."""
+        """``pod``, which runs, will leave."""
         for index in (self.affinity, self.certain):
             if index is not None:
                 index.remove(self._problem.pods[pod], self._problem.pod_node[pod])
@@ -68,7 +68,7 @@ class Neighbours:
 
 
 def _there(problem: Problem, *, leaving: bool) -> PodAffinityIndex:
-    """Pods that run. ``leaving``: count those that leave, too."""
+    """Running pods. ``leaving``: include those that leave."""
     index = PodAffinityIndex(problem.nodes, problem.predicates)
     for number, pod in enumerate(problem.pods):
         stays = leaving or pod.status is not PodStatus.RELEASING

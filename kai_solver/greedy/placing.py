@@ -27,7 +27,7 @@ FEW_PODS = 4
 
 
 LOOKS = 8
-"""Pods between two looks at the clock: with the most rules that a pod may have, one takes about 5 ms (2026-11-23)."""
+"""Pods between two checks of the clock: with the most rules that a pod may have, one takes about 5 ms (2026-11-23)."""
 
 
 class TimeIsUp(Exception):  # noqa: N818  (no error: the state is to be rolled back)

@@ -18,8 +18,8 @@ SPARE = "node(s) were spares of their domains"
 class SpareLedger:
     """Nodes in use by domain, kept up to date.
 
-    Those that victims leave that may use spares are free from then on, whatever comes there: else such a gang would be
-    evicted from a spare node for one that may not use it.
+    A node that victims leave is free from then on if they may use spares, whatever is placed there. Otherwise such a
+    gang would be evicted from a spare node for a gang that may not use it.
     """
 
     def __init__(self, problem: Problem, spares: Spares) -> None:

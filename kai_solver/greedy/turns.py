@@ -22,7 +22,7 @@ _TOP = -1
 
 
 def _nothing(_gang: int) -> None:
-    """Turns of which nothing else is to be known."""
+    """Turns without further information."""
 
 
 class Turn(NamedTuple):

@@ -65,8 +65,8 @@ def _surplus_steps(
 ) -> Iterator[tuple[int, ...]]:
     """Steps that keep the minimum: surplus pods last first, then optional subgroups whole.
 
-    Where less than the minimum runs, nothing is surplus: what leaves leaves whole. So subgroups that have their minimum
-    are those that are kept, the first of them.
+    If less than the minimum runs, nothing is surplus, and subgroups leave as a whole. So the first subgroups that have
+    their minimum are kept.
     """
     if isinstance(node, Leaf):
         pods = active[position[id(node)]]

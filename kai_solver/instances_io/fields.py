@@ -119,7 +119,7 @@ def _is_printable(value: Any) -> bool:
 
 
 def _printable(value: Any) -> Any:
-    """``value`` with all names in it as one line that can be printed."""
+    """``value`` with each name in it as one printable line."""
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, dict):

@@ -16,11 +16,11 @@ from kai_solver.instances_io.limits import Limits
 
 _GZIP, _ZSTD, _ZIP = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", (b"PK\x03\x04", b"PK\x05\x06")
 _ZSTD_SKIPPED = tuple(bytes((low, 0x2A, 0x4D, 0x18)) for low in range(0x50, 0x60))
-"""Frames that hold nothing but notes of their writer."""
+"""Frames that contain only metadata of their writer."""
 _CHUNK = 1 << 20
 _PIECE = 1 << 10
-"""Packed bytes that are fed at once: zstd makes at most 32 MiB of them (an RLE block is 4 bytes for 128 KiB), and what
-lies behind the end of a member or frame is copied once more."""
+"""Packed bytes that are fed at once: zstd unpacks them to at most 32 MiB (an RLE block is 4 bytes for 128 KiB), and
+bytes after the end of a member or frame are copied once more."""
 _NO_ZERO = re.compile(rb"[^\0]")
 _SUFFIXES = (".json", ".yaml", ".yml")
 
@@ -111,7 +111,7 @@ def _gunzip(data: bytes, file: str) -> Iterator[bytes]:
 
 
 def _after_zeros(data: bytes, position: int) -> int:
-    """The first place from ``position`` on that is no padding."""
+    """The first position from ``position`` on that is not padding."""
     found = _NO_ZERO.search(data, position)
     return found.start() if found else len(data)
 

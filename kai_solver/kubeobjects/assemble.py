@@ -155,7 +155,7 @@ def _read_pods(
         except InputError as error:
             if not settings.trust.strict or not raw.text("spec.nodeName"):
                 raise
-            # What runs holds its node whatever its users write on it, or they could have others bound there in vain.
+            # A running pod holds its node whatever its users write on it, or other pods would be bound there in vain.
             notices.warn(f"Pod {namespaced_key(raw)}", f"{error}. It counts as if it did not say so")
             return reader.read(without_claims(raw))
 
@@ -211,10 +211,10 @@ def _listed(found: list[str]) -> str:
 
 
 def _only_held(gang: Gang, pods: tuple[Pod, ...], queue: str) -> Gang:
-    """A gang that is set aside while pods of it run: they count in ``queue`` and may be evicted, and no more start.
+    """A gang that is set aside while its pods run: they count in ``queue`` and may be evicted, and no more start.
 
-    Else a PodGroup that its users spoil would keep what runs from being reclaimed. One that can be read stays as
-    preemptible as it is.
+    Otherwise a PodGroup that its users break would protect running pods from reclaim. A readable PodGroup keeps its
+    preemptibility.
     """
     rules = Constraints(blocked=(f"its PodGroup is set aside: {gang.set_aside}",))
     plain = tuple(
@@ -246,7 +246,7 @@ def _by_scheduler(
 
 
 def _without_row(pods: Iterable[RawPod], schema: ResourceSchema, policy: Policy) -> frozenset[str]:
-    """Resources that pods ask for, no node offers, and the schema has no row for: there are too many of them."""
+    """Resources that pods request, no node offers, and the schema has no row for: there are too many of them."""
     asked = {name for pod in pods for name, amount in pod.amounts.items() if amount}
     return frozenset(asked.difference(schema.names, policy.gpu_resources, (EPHEMERAL,)))
 
@@ -339,7 +339,7 @@ class _Finish:
     def _permitted(self, gang: Gang, *, is_active: bool) -> Gang:
         """The gang without what its namespace may not use.
 
-        One that runs in a queue that it may not use counts in the default queue: set aside it could not be evicted.
+        A gang that runs in a queue that it may not use counts in the default queue: set aside, it could not be evicted.
         """
         access = self.settings.access
         if gang.may_use_spares and access.keeps_from_spares(gang.namespace):

@@ -222,7 +222,7 @@ def _told(raw: Raw, trust: Trust) -> str:
 def _generated(objects: Iterable[Object]) -> Iterator[tuple[tuple[str, str, str], str]]:
     """By namespace and uid of the pod and name of its entry: the claim that was made for it.
 
-    A reference to an owner does not cross namespaces: a claim of another one may name any uid.
+    A reference to an owner does not cross namespaces: a claim of another namespace may name any uid.
     """
     for value in objects:
         raw = Raw(value)

@@ -73,7 +73,7 @@ def pod_object(pod: Pod, gang: Gang | None, snapshot: Snapshot, settings: KubeSe
 
 
 def _controller(pod: Pod, gang: Gang | None) -> Written:
-    """What makes the pod again: it is not in a snapshot, so the PodGroup stands for it, or a set of its own."""
+    """The pod's controller. It is not in a snapshot, so the PodGroup represents it, or a set of its own."""
     if gang is None:
         of = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": pod.name, "uid": f"set-{pod.order[2]}"}
     else:

@@ -68,7 +68,7 @@ def assign(
     own = _own(outcome, pod_groups)
     others = tuple(value for value in pod_groups if not is_own(value)) if own else pod_groups
     unnamed: list[Member] = []
-    groupers()  # one that cannot be loaded is no fault of a pod
+    groupers()  # a grouper that cannot be loaded is no fault of a pod
     for pod in pods:
         try:
             member = _seated_or_member(pod, owners, outcome, reader, around, own)
@@ -93,7 +93,7 @@ def _seated_or_member(
     around: Surroundings,
     own: Mapping[str, Object],
 ) -> Member | None:
-    """Seat a pod that names its PodGroup; the pod with its owners where it is still to be grouped."""
+    """Seat a pod that names its PodGroup; returns the pod with its owners if it still has to be grouped."""
     named, members = pod.annotations.get(names.POD_GROUP, ""), reader.recall.members
     if named and not _is_of_our_making(pod, f"{pod.namespace}/{named}", owners, outcome, own, members):
         _seat(outcome, pod, f"{pod.namespace}/{named}", pod.labels.get(names.SUBGROUP) or "default", reader.notices)
@@ -230,7 +230,7 @@ def _elsewhere(pod_groups: tuple[Object, ...], reader: GangReader) -> frozenset[
 def _gangs_by_owner(pod_groups: tuple[Object, ...]) -> dict[tuple[str, str], list[str]]:
     """PodGroups by namespace and the uid of the owner that they were made for (owner reference, top owner annotation).
 
-    Anybody may state the uid of an object of another namespace: a PodGroup is for pods of its own alone.
+    Any user may state the uid of an object of another namespace, so a PodGroup is only for pods of its own.
     """
     found: dict[tuple[str, str], list[str]] = defaultdict(list)
     for value in pod_groups:
@@ -335,7 +335,7 @@ def _group(
 
 
 def _claimable(outcome: Membership, members: list[Member], reader: GangReader) -> Iterator[Member]:
-    """Those that some family of groupers claims; what it says is remembered."""
+    """Those that some family of groupers claims; the result is kept."""
     for member in members:
         try:
             reader.recall.members.claim(member)

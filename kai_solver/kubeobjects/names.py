@@ -51,7 +51,7 @@ USER_PREFIX = "users.kai-solver/"
 """On reservation pods: a pod that has a part of the device, by its uid."""
 
 PROMISED = ".promised"
-"""End of the uid of a stand-in for a pod that is still to come; the API server gives no such uid, nor takes any."""
+"""Suffix of the uid of a stand-in for an expected pod; the API server neither assigns nor accepts such a uid."""
 
 # Nodes
 GPU_MEMORY_LABEL = "nvidia.com/gpu.memory"
@@ -83,7 +83,7 @@ OWN_SIGNED_SHARE = "kai-solver/signed-gpu-share"
 OWN_SIGNED_GPUS = "kai-solver/signed-gpus"
 OWN_SIGNED_ZONES = "kai-solver/signed-numa-placement-predicted"
 SIGNATURES = {OWN_SHARE: OWN_SIGNED_SHARE, OWN_WISHED: OWN_SIGNED_GPUS, NUMA_PREDICTED: OWN_SIGNED_ZONES}
-"""Annotations that we sign, and where the signature stands."""
+"""Annotations that we sign, and the annotations of their signatures."""
 
 # Ours, on Topologies: rules for whole domains
 OWN_ONE_TENANT_AT = "kai-solver/one-tenant-at"

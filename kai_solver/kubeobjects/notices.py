@@ -40,7 +40,7 @@ class Notices:
 
 
 def reason_text(name: str, error: Exception) -> str:
-    """Why an object cannot be read; an error that nothing here raises on purpose is a fault of ours."""
+    """Why an object cannot be read; an error that no code raises on purpose is a fault of kai-solver."""
     if isinstance(error, KaiSolverError):
         return str(error)
     return f"an unexpected error stopped its reading ({caught('reading', name, error)}). {REPORT}"

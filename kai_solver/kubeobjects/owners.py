@@ -246,10 +246,10 @@ def top_owner(annotations: Mapping[str, str]) -> dict[str, str]:
 
 
 def _may_own(value: Object, namespace: str) -> bool:
-    """Whether an object may own others of the namespace: it is of the same one, or of none.
+    """Whether an object may own others of the namespace: it is in the same one, or in none.
 
-    The API server takes references to owners of any uid; one of another namespace is as if it were not there
-    (its garbage collector says ``OwnerRefInvalidNamespace``).
+    The API server accepts references to owners of any uid. An owner of another namespace is ignored (Kubernetes'
+    garbage collector reports ``OwnerRefInvalidNamespace``).
     """
     stated = value["metadata"].get("namespace")
     return not stated or stated == namespace

@@ -59,7 +59,7 @@ class GangReader:
         return in_pool(raw.strings("metadata.labels"), self.settings)
 
     def read(self, raw: Raw, *, is_made: bool = False) -> Gang:
-        """One gang without pods. Where its spec is broken it is set aside as a gang: its pods stay load.
+        """One gang without pods. If its spec is broken it is set aside as a gang, and its pods remain load.
 
         ``is_made``: by one of our groupers, and not by a user.
         """
@@ -152,7 +152,7 @@ class GangReader:
         return queue not in self.guarded_queues and priority < self.settings.policy.non_preemptible_priority
 
     def _annotated_time_s(self, raw: Raw, annotation: str) -> float | None:
-        """A time that has been; one of the future would protect its gang until then."""
+        """A time in the past; a time in the future would protect its gang until then."""
         stamp_s = raw.get("metadata.annotations").key(annotation).time_s()
         if stamp_s is None or stamp_s <= self.now_s + LEEWAY_S:
             return stamp_s

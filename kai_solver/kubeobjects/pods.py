@@ -31,7 +31,7 @@ _LEAD_ROLES = ("master", "launcher")
 class RawPod:
     """A pod before its gang and the schema are known; ``strays``: annotations of ours that say nothing.
 
-    ``unproven``: it runs and asks for a part of a GPU, and only what its users can write says of which.
+    ``unproven``: it runs and requests a part of a GPU, and only values that users can write name the GPU.
     """
 
     raw: Raw
@@ -96,9 +96,9 @@ class RawPod:
 
 
 def without_claims(raw: Raw) -> Raw:
-    """A pod without the annotations that say what it asks for and what it has.
+    """A pod without the annotations that state its request and its devices.
 
-    While it runs these are all that its users can still change of what is read here; the API server checked the rest.
+    Of the fields that are read here, users can change only these while the pod runs; the API server checked the rest.
     """
     said = (names.GPU_FRACTION, names.GPU_MEMORY, names.GPU_FRACTION_DEVICES)
     kept = {name: text for name, text in raw.strings("metadata.annotations").items() if name not in said}
@@ -108,7 +108,7 @@ def without_claims(raw: Raw) -> Raw:
 
 
 def _nominated(raw: Raw, node: str) -> str:
-    """The node that the pod was promised; none once it is there, though the API server may keep the field."""
+    """The node that the pod was promised; none once it is bound, though the API server may keep the field."""
     nominated = raw.text("status.nominatedNodeName")
     return "" if nominated == node else nominated
 
@@ -204,7 +204,7 @@ class PodReader:
         paid_milli: int,
         lacking: tuple[str, ...],
     ) -> Constraints:
-        """What the pod states, what its request implies, and what keeps it from every node."""
+        """The pod's own rules, those that its request implies, and the reason that keeps it from every node."""
         claims, single = bool(raw.items("spec.resourceClaims")), self.nodes.has_single_mig
         implied = implied_terms(gpu, paid_milli, self.settings.policy, claims=claims, single_mig=single)
         terms, refused = self.plugin_only.of_pod(amounts)
@@ -275,7 +275,7 @@ class PodReader:
         binding: Binding | None,
         gpu: GpuRequest,
     ) -> tuple[Share, bool]:
-        """What the pod has of shared devices, or asks for, and whether only its users say so (``shares`` has why)."""
+        """The pod's part of shared devices, or its request, and whether only users state it (see ``shares``)."""
         named, trust = gpu_groups(labels), self.settings.trust
         asked = binding.gpu_groups if binding is not None and status.holds_resources else ()
         if not trust.strict:
@@ -287,14 +287,14 @@ class PodReader:
         if given is not None:
             return given, False
         if not gpu.is_shared or uid.endswith(names.PROMISED):
-            return Share((), gpu), False  # what is only promised has no device yet, and keeps room for one
+            return Share((), gpu), False  # a promised pod has no device yet, and reserves room for one
         if asked:
             return Share(asked, gpu), False
         is_reserved = bool(named) and all((node, group) in self.reservations.groups for group in named)
         return (Share(named, gpu) if is_reserved else Share(())), True
 
     def _devices(self, node: str, groups: tuple[str, ...], annotations: Mapping[str, str]) -> tuple[int, ...]:
-        """Indices of the devices: of all groups, as reservation pods say, else as our own export wrote them."""
+        """Indices of the devices of all groups, from reservation pods, or else from our own export."""
         found = tuple(self.reservations.devices.get((node, group), -1) for group in groups)
         if found and min(found) >= 0:
             return found
@@ -302,7 +302,7 @@ class PodReader:
         return _indices(stated) if stated else ()
 
     def _wished(self, gpu: GpuRequest, status: PodStatus, annotations: Mapping[str, str], uid: str) -> tuple[int, ...]:
-        """Whole devices that a plan chose when the pod was bound; none where the annotation says anything else."""
+        """Whole devices that a plan chose when the pod was bound; none if the annotation has any other text."""
         if names.OWN_WISHED not in annotations or not gpu.is_whole or not status.holds_resources:
             return ()
         parts = self.settings.trust.signed(annotations, names.OWN_WISHED, uid).split(",")

@@ -20,7 +20,7 @@ _SCALE = {"cpu": 1.0, "memory": 1e6, "gpu": 1e3}
 """From a queue's units (millicores, megabytes, GPUs) to ours (milli, bytes, milli)."""
 
 MOST = 2**53
-"""Of a quota or a limit, in our units: exact as a number of JSON, and a thousand of them can be added up."""
+"""Largest quota or limit, in our units: exact as a JSON number, and a thousand of them can be added."""
 
 _DEFAULT_PARENT = "default-parent-queue"
 

@@ -90,9 +90,9 @@ class Raw:
         return {name: value.text(lines=lines) for name, value in self.fields(path)}
 
     def text(self, path: str = "", default: str = "", *, lines: bool = False) -> str:
-        """A string; a number is none, as in Kubernetes (YAML wants it quoted).
+        """A string, not a number, as in Kubernetes (in YAML, numbers need quotes).
 
-        It is one line that can be printed (`printable`), except where it may have ``lines``.
+        It is one printable line (`printable`), unless ``lines`` are allowed.
         """
         value = self._at(path)
         if value is None:
@@ -209,7 +209,7 @@ def parse_json(text: str, field: str, cure: str) -> Raw:
     Raises
     ------
     InputError
-        It is none, or too deep.
+        It is not JSON, or nested too deep.
     """
     try:
         return Raw(orjson.loads(text), field)

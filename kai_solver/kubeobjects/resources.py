@@ -50,7 +50,7 @@ def pod_request(spec: Raw, gpu_resources: tuple[str, ...]) -> Amounts:
     for container in spec.items("containers"):
         _add(running, container_amounts(container, gpu_resources))
     sidecars: Amounts = {}
-    peak: Amounts = {}  # what the sidecars need alone, they need beside the containers too
+    peak: Amounts = {}  # the sidecars also need this beside the containers
     for container in spec.items("initContainers"):
         request = container_amounts(container, gpu_resources)
         if container.text("restartPolicy") == "Always":

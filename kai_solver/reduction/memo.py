@@ -41,7 +41,7 @@ class Memo:
         self._tenancy = Tenancy()
 
     def clear(self) -> None:
-        """Forget everything: an error may have left it half changed."""
+        """Drop everything: an error may have left it half changed."""
         self.__dict__.update(Memo().__dict__)
 
     def ruled(self, snapshot: Snapshot) -> Snapshot:

@@ -101,7 +101,7 @@ def _is_uniform(pods: Sequence[Pod]) -> bool:
 
 
 def _in_order(gang: Gang) -> Gang:
-    """``gang`` with its pods as they are served, those that were promised a node first; itself where they are so."""
+    """``gang`` with its pods in order of service, those with a promised node first; itself if already in that order."""
     orders = [pod.order for pod in gang.pods]
     if all(map(lt, orders, orders[1:])) and not any(pod.nominated_node for pod in gang.pods):
         return gang

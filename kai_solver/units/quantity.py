@@ -22,7 +22,7 @@ LARGEST = 2**53
 """Largest amount accepted, in thousandths or bytes: beyond it doubles lose integers (8 PiB, 9e12 cores)."""
 
 LARGEST_DURATION_S = (2**63 - 1) / 1e9
-"""Longest duration accepted: what Go's ``time.Duration`` holds (292 years)."""
+"""Longest accepted duration: that of Go's ``time.Duration`` (292 years)."""
 
 LONGEST_NUMBER = 100
 """Characters of a quantity or duration. A signed 64-bit number has 20; the rest is room for zeros."""
@@ -94,10 +94,10 @@ def _parse_duration_s(text: str) -> float:
 
 
 def parse_whole(text: str, digits: int = 15) -> int | None:
-    """A whole number of at most ``digits`` digits 0 to 9; None where ``text`` is none.
+    """A whole number of at most ``digits`` digits 0 to 9; None for any other ``text``.
 
-    For labels and annotations, which hold any text: ``int`` also takes digits of other scripts, and fails on more than
-    4,300 digits.
+    For labels and annotations, which may have any text: ``int`` also takes digits of other scripts, and fails on more
+    than 4,300 digits.
     """
     return int(text) if 0 < len(text) <= digits and text.isascii() and text.isdecimal() else None
 

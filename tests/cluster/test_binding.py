@@ -492,7 +492,7 @@ class Held(MemoryApi):
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_a_pool_that_is_shut_down_keeps_nobody_waiting(threads: int) -> None:
-    """Futures that a shutdown cancels tell nobody: who waited for them waited for ever."""
+    """Futures that a shutdown cancels notify no waiter: threads waited for them for ever."""
     api, leads = Held(), [True]
     seats = []
     for index in range(4):

@@ -56,7 +56,7 @@ REVIEW = {
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A controller that runs: its process, its ports by listener, and who signed its certificate."""
+    """A running controller: its process, its ports by listener, and the CA of its certificate."""
 
     pid: int
     ports: dict[str, int]

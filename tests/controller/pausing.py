@@ -17,7 +17,7 @@ IMPATIENT_S = 0.2
 """How long a client waits that was made with a limit, whichever: tests have no time."""
 
 DEAD_S = 1.0
-"""How long one waits on a connection whose other end is gone; for all others without end."""
+"""How long a request waits on a connection without its other end; on all others it waits without end."""
 
 
 class Outage(Enum):
@@ -49,13 +49,13 @@ class PausingServer:
         self._late: Counter[int] = Counter()
 
     def heal(self) -> None:
-        """Go on: first with what nobody waits for any more."""
+        """Continue: first with requests whose clients no longer wait."""
         with self.news:
             for act in self._abandoned:
                 try:
                     act()
                 except ApiError:
-                    continue  # refused, and nobody is told
+                    continue  # refused, without an answer
             self._abandoned.clear()
             self.is_away, self._outages = False, self._outages + 1
             self.news.notify_all()

@@ -1,4 +1,4 @@
-"""Steps of the loop, gangs that are bound, and parts that fail as nobody expected: each costs itself and is retried."""
+"""Steps of the loop, bound gangs, and parts that fail unexpectedly: each affects only itself, and is retried."""
 
 import threading
 from collections.abc import Iterator

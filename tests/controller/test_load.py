@@ -1,4 +1,4 @@
-"""The load of `tests.controller.load`, a tenth of it: who behaves is answered, and nothing is kept of the others."""
+"""The load of `tests.controller.load`, a tenth of it: valid clients get answers, and nothing is kept of the others."""
 
 import pytest
 

@@ -89,7 +89,7 @@ class Clock:
 
 @dataclass
 class Bench:
-    """The scenario, who acts in it beside us, and a replica."""
+    """The scenario, the other actors in it, and a replica."""
 
     at: int = 0
     outage: Outage = Outage.STOPPED
@@ -131,7 +131,7 @@ class Bench:
         return self.runs() >= WANTED
 
     def check(self) -> None:
-        """All are where there is room for them, and nobody wrote without the lead."""
+        """All pods are on nodes with room for them, and no replica wrote without the lead."""
         assert self.server.faults == [], self.where
         found = [item for item in self.pods().values() if item["spec"].get("nodeName") == "small"]
         assert sorted(item["metadata"]["name"] for item in found) == ["urgent-0", "urgent-1"], self.where
@@ -164,7 +164,7 @@ def points(asked: list[str]) -> list[int]:
 
 
 def lose_the_lead(bench: Bench, replica: Controller) -> None:
-    """The outage lasts longer than the lead; all that was under way ends, though nobody answers."""
+    """The outage lasts longer than the lead; all work in progress ends, without an answer."""
     lease = replica._parts.lease
     led = lease._leads
     bench.clock.now += 11.0

@@ -133,7 +133,7 @@ class Authorised:
 
 
 def full_cluster() -> MemoryApi:
-    """Work of every kind: a workload with an owner, a victim and who evicts it, parts of GPUs, a volume."""
+    """Work of every kind: a workload with an owner, a victim and its reclaimer, parts of GPUs, a volume."""
     api = cluster_of(MemoryApi())
     for group, kind in OWNER_KINDS:
         found = Resource(group, "v1", f"{kind.lower()}s", kind)
@@ -171,7 +171,7 @@ def plain(
 
 
 def with_devices_and_volumes(api: MemoryApi) -> None:
-    """A pod with a claim of a device, one with a free volume, one whose volume is made for it."""
+    """A pod with a claim of a device, one with a free volume, one with a volume that is made for it."""
     device = {
         "pool": {"name": "a", "generation": 1, "resourceSliceCount": 1},
         "nodeName": "a",
@@ -205,7 +205,7 @@ class Run:
     answers: str
 
     def step(self) -> None:
-        """A reclaim begins once the first work runs, and somebody asks why a pod waits."""
+        """A reclaim begins once the first work runs, and a caller asks why a pod waits."""
         found = {str(meta(one)["name"]): one for one in self.api.page(resources.PODS, limit=1000).items}
         begun = self.api.page(resources.POD_GROUPS).items and found["half"]["spec"].get("nodeName")
         if found.get("owned", {}).get("status", {}).get("phase") == "Running" and begun and "reclaims" not in found:
@@ -300,7 +300,7 @@ RARE = {
     ("resource.k8s.io", "resourceclaims", "create"),  # extended resources
     ("resource.k8s.io", "resourceclaims", "delete"),
     ("resource.k8s.io", "resourceclaims/binding", "patch"),  # asked for by API servers from 1.36 on
-    ("scheduling.run.ai", "podgroups", "get"),  # somebody else wrote meanwhile
+    ("scheduling.run.ai", "podgroups", "get"),  # another client wrote meanwhile
     ("scheduling.run.ai", "podgroups", "patch"),
 }
 """What only an accident needs; that the code asks for it is compared in tests/project, and tests/cluster/plane does."""
@@ -349,7 +349,7 @@ def test_without_a_right_something_fails_and_says_so(right: Rule) -> None:
 
 
 def test_a_dry_run_makes_nothing() -> None:
-    """Not even a Lease, a Secret or an event; who calls is asked, which keeps nothing."""
+    """Not even a Lease, a Secret or an event; reviews of callers store nothing."""
     api, (port,) = full_cluster(), free_ports(1)
     before = api.page(resources.PODS).resource_version
     answers = f"127.0.0.1:{port}"

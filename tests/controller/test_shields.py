@@ -22,7 +22,7 @@ KINDS = {"Node": NODES, "Queue": QUEUES, "Pod": PODS, "PodDisruptionBudget": DIS
 
 
 def over_quota() -> MemoryApi:
-    """Eight pods of one queue hold both nodes, four above its quota, under a budget that lets nobody go."""
+    """Eight pods of one queue hold both nodes, four above its quota, under a budget that allows no disruption."""
     api = MemoryApi()
     for item in json.loads(FIND.read_text())["items"]:
         item["metadata"].pop("uid", None)

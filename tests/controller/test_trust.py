@@ -1,4 +1,4 @@
-"""Attacks end to end: a controller over an API server in memory, and users who lie in what they may write."""
+"""Attacks end to end: a controller over an API server in memory, and users who write false values."""
 
 import json
 import threading

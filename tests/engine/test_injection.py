@@ -95,7 +95,7 @@ def in_turn(found: list[Point], size: int = SAMPLE) -> list[Point]:
 
 
 def broken(point: Point, thrower: Thrower, faults: list[Caught], model: str = "greedy-only") -> tuple[Plan, list[str]]:
-    """The plan, of the next cycle where the first breaks off as a whole, and whom barriers name."""
+    """The plan (of the next cycle if the first fails as a whole), and the gangs that barriers name."""
     faults.clear()
     with hooked([point], thrower):
         try:

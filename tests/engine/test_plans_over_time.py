@@ -118,7 +118,7 @@ def test_a_pod_that_is_being_moved_pays_and_is_not_disturbed_again(engines: dict
     assert with_moves(with_moves(a_cluster([moving]))) == with_moves(a_cluster([moving]))
 
 
-# -- who is moved --------------------------------------------------------------------------------------------------
+# -- moved pods ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("model", ["greedy-only", "deterministic"])

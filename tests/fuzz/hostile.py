@@ -285,7 +285,7 @@ def made(recipe: Recipe) -> Object:
 
 
 def spoilt(document: Object, spoils: Sequence[Spoil], known: Sequence[Place] = ()) -> Object:
-    """A copy with some of its parts changed; ``known``: its `places`, where somebody has them."""
+    """A copy with some of its parts changed; ``known``: its `places`, if known already."""
     found = copy.deepcopy(document)
     for spoil in spoils:
         _apply(found, spoil, known or places(document))

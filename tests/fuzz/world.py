@@ -101,7 +101,7 @@ class HostileApi(MemoryApi):
         self.mischief = 0.0
 
     def show(self, resource: Resource, key: str, value: Object) -> None:
-        """List ``value`` under ``key`` from now on, and tell those who watch."""
+        """List ``value`` under ``key`` from now on, and send it to watches."""
         with self._lock:
             self._version += 1
             if isinstance(value.get("metadata"), dict) and self._chance.random() < 0.9:

@@ -1,4 +1,4 @@
-"""A gang whose placing takes more than its share of the time waits until the others have had their turns."""
+"""A gang that takes more than its share of the time to place waits until the others have had their turns."""
 
 import math
 from dataclasses import replace

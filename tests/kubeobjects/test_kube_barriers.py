@@ -1,4 +1,4 @@
-"""An object whose reading fails as nobody expected is set aside with a reason; what it holds stays held."""
+"""An object that an unexpected error makes unreadable is set aside with a reason; what it holds stays held."""
 
 from collections.abc import Callable
 from dataclasses import replace

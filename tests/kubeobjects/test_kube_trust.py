@@ -50,7 +50,7 @@ def decided(items: list[Object], settings: KubeSettings | None = None) -> tuple[
 @pytest.mark.parametrize("settings", [None, STRICT])
 def test_forged_devices_do_not_keep_others_from_their_gpus(settings: KubeSettings | None) -> None:
     _, bound = decided(find("12"), settings)
-    least = 10 if settings is None else 15  # in a cluster nobody ever gave these pods a device
+    least = 10 if settings is None else 15  # in a cluster these pods never got a device
     assert len(bound) == least
 
 

@@ -194,7 +194,7 @@ def _is_of_server() -> bool:
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__") == __name__:
         frame = frame.f_back
-    callers = (frame, frame.f_back if frame else None)  # the changed function, and who calls it
+    callers = (frame, frame.f_back if frame else None)  # the changed function, and its caller
     return any(found is not None and found.f_globals.get("__name__") == SERVER for found in callers)
 
 

@@ -67,7 +67,7 @@ class Judge:
         self._spared = base.spared | {settings.namespace}
 
     def validate(self, asked: Asked) -> Decision:
-        """What the rules say of an object that is made or changed; whoever may delete one, may."""
+        """The rules' verdict on a new or changed object; deletion is always allowed."""
         if not asked.after or Raw(asked.after).get("metadata.deletionTimestamp"):
             return Decision()
         verdict = self._guarded(asked, is_after=True)

@@ -23,11 +23,11 @@ WITHOUT = (
 
 @dataclass(slots=True)
 class Queues:
-    """Tells what queues hold and ask for, where it changed, and gangs that their queue is gone."""
+    """Writes changes of what queues hold and ask for, and events for gangs whose queue is gone."""
 
     desk: Desk
     _without: dict[str, str] = field(default_factory=dict)
-    """Gangs that were told so, and why."""
+    """Gangs with such an event, and its reason."""
 
     def cycle(self, problem: Problem) -> None:
         """All queues that take part."""

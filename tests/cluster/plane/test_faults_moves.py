@@ -73,7 +73,7 @@ def test_an_eviction_refused_for_ever(make_cluster: Make, foreseen: bool) -> Non
 
 
 def owned(cluster: Cluster, name: str) -> None:
-    """A pod of 4 GPUs whose controller is there, and makes no other one."""
+    """A pod of 4 GPUs with a controller that does not replace it."""
     owner = cluster.plane.api.create(CONFIG_MAPS, SPACE, {"metadata": {"name": name}})
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": owner["metadata"]["uid"]}
     made = pod(name, "research", gpus=4)
@@ -101,7 +101,7 @@ def test_20_a_moved_pod_never_comes_back(make_cluster: Make, monkeypatch: pytest
 
 
 def test_a_pod_without_a_controller_is_not_moved(make_cluster: Make) -> None:
-    """It would be gone: who needs the room waits, and is bound once there is other room."""
+    """It would be lost. The gang that needs the room waits, and is bound once there is other room."""
     cluster = make_cluster()
     cluster.nodes(2)
     cluster.queues(research=16)

@@ -1,4 +1,4 @@
-"""Who may write what, by who the API server says is asking."""
+"""Who may write what, by the user that the API server states."""
 
 from typing import Any
 

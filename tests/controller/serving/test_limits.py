@@ -116,7 +116,7 @@ def ended(line: socket.socket) -> bool:
 
 
 def drip(line: socket.socket, byte: bytes) -> bool:
-    """Whether the other side hangs up on one who sends a byte now and then."""
+    """Whether the other side closes a connection that sends a byte now and then."""
     for _ in range(2000):
         try:
             line.sendall(byte)
