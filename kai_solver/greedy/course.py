@@ -136,7 +136,7 @@ class Course:
             yield
             return
         self._pace.start_turn()
-        self.placer.is_over = self._pace.is_turn_over if is_shared else self._pace.is_over
+        self.placer.is_turn_over = self._pace.is_turn_over if is_shared else self._pace.is_over
         mark = self.state.mark()
         try:
             yield
@@ -144,7 +144,7 @@ class Course:
             self.state.rollback(mark)
             raise
         finally:
-            self.placer.is_over = never
+            self.placer.is_turn_over = never
 
     def turns(self, candidates: Sequence[int]) -> Turns | SizeTurns:
         """The order in which the gangs ``candidates`` are served."""

@@ -45,6 +45,7 @@ class Placer:
     ``later``: nothing is bound now even where it could be (places for pods that first have to leave another).
     ``unruled``: rules of placement are not heeded, to learn whether they are what stands in the way.
     ``at_once``: pods of one shape may be placed together. It changes no place, only the time that it takes.
+    ``is_turn_over``: asked between pods; where it says so, `TimeIsUp` is raised, with pods placed.
     """
 
     at_once = True
@@ -56,7 +57,7 @@ class Placer:
         self.fits = fits or FitTable(state)
         self.later = later
         self.unruled = unruled
-        self.is_over: Callable[[], bool] = never
+        self.is_turn_over: Callable[[], bool] = never
         self._looks = 0
         self._rank: IntArray | None = None
 
@@ -76,7 +77,7 @@ class Placer:
     def place_pod(self, pod: int, allowed: BoolArray | None = None) -> bool:
         """Place one pod on its best node."""
         self._looks += 1
-        if self._looks % LOOKS == 0 and self.is_over():
+        if self._looks % LOOKS == 0 and self.is_turn_over():
             raise TimeIsUp
         shape = self.state.problem.pod_shape[pod]
         if not self.fits.has_room(shape):

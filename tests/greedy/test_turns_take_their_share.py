@@ -3,6 +3,8 @@
 import math
 from dataclasses import replace
 
+import pytest
+
 from kai_solver.domain import Constraints, Requirement, Rung, Snapshot, SpreadConstraint
 from kai_solver.greedy import Ladder, Outcome
 from kai_solver.greedy.course import SHARE_ENDED
@@ -73,3 +75,23 @@ def test_without_time_after_them_it_waits_and_is_told_why() -> None:
     assert outcome.refusals[large][Rung.ALLOCATE] == SHARE_ENDED
     assert outcome.stopped
     assert not outcome.state.places.keys() & set(outcome.state.problem.gangs[large].pending)
+
+
+@pytest.mark.parametrize("looks", range(30))
+def test_time_that_ends_while_victims_are_looked_for_ends_the_rung_and_is_no_error(looks: int) -> None:
+    class Ending(Looks):
+        def is_over(self) -> bool:
+            self.in_all += 1
+            return self.in_all > looks
+
+    running = [a_gang(f"r{i}", "lender", 1, node=f"n{i // 8}") for i in range(24)]
+    snapshot = a_snapshot(
+        [a_node(f"n{i}", 8) for i in range(3)],
+        [a_queue("owner", 24), a_queue("lender", 0)],
+        [*running, a_gang("large", "owner", 20, need=20)],
+    )
+    rungs = (Rung.RECLAIM, Rung.PREEMPT)
+    outcome = Ladder(build_problem(snapshot), rungs, OracleLadder(None), Ending(math.inf)).climb()
+    is_served = "large" in served(outcome)
+    assert is_served == (len(outcome.state.gone) == 20)
+    assert is_served or not outcome.state.places
