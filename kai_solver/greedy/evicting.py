@@ -254,11 +254,18 @@ class Evictor(Placer):
         return all(self.keeps_domains(shape, shape.root) and self.state.keeps_spacing(shape.index) for shape in shapes)
 
     def _by_size(self, units: list[int]) -> list[int]:
-        return sorted(units, key=lambda u: (-self.pool.units[u].charge[2], -self.pool.units[u].charge[0], u))
+        """First those that can only come home, then the largest."""
+        pool = self.pool
+        return sorted(units, key=lambda u: (pool.may_move[u], -pool.units[u].charge[2], -pool.units[u].charge[0], u))
 
     def _replace(self, unit: int) -> bool:
-        """Give the pods of a unit that left another place, within their own gang's constraints."""
+        """Give the pods of a unit that left another place, within their own gang's constraints.
+
+        Surplus of which no controller makes new pods leaves with its core in consolidation, and may only come home.
+        """
         u = self.pool.units[unit]
+        if not self.pool.may_move[unit]:
+            return self.state.returns_home(u.pods)
         gang = self.state.problem.gangs[u.gang]
         mark = self.state.mark()
         part = part_of_unit(gang, u.pods, self.state.gangs[u.gang].active)

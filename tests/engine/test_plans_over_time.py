@@ -172,3 +172,14 @@ def both_there(cycle: int, cluster: Any, plan: Plan) -> None:
     running = {pod.key for gang in cluster.snapshot.gangs for pod in gang.pods if pod.status is PodStatus.RUNNING}
     starts = {bind.pod for bind in plan.binds if not bind.nominated}
     assert "default/web-0" not in starts or "default/db-0" in running | starts, cycle
+
+
+def test_surplus_that_no_controller_makes_again_stays_where_its_core_is_moved(engines: dict[str, Engine]) -> None:
+    """It leaves before its core while room is looked for, and may only come home."""
+    pods = [{"gpus": 2, "node": f"n{i}", "status": "Running", "replaced": not i} for i in (0, 1)]
+    elastic = {"name": "e", "queue": "q", "minMember": 1, "pods": [p | {"name": f"e-{i}"} for i, p in enumerate(pods)]}
+    cluster = a_cluster([elastic, a_gang("wide", {"gpus": 4})])
+    for engine in engines.values():
+        plan = engine.cycle(cluster)
+        assert [(move.pod, move.target) for move in plan.moves] == [("default/e-0", "n1")]
+        assert plan.notes == ()
