@@ -171,6 +171,11 @@ class Pod:
         object.__setattr__(self, "key", f"{self.namespace}/{self.name}")
 
     @property
+    def turn(self) -> tuple[bool, tuple[int, float, str], str]:
+        """When it is served among the pods of its podset, smaller first: those that were promised a node come first."""
+        return not self.nominated_node, self.order, self.key
+
+    @property
     def known_devices(self) -> tuple[Knowing, tuple[int, ...]]:
         """Which devices it has, and how that is known; none where nobody knows of all of them."""
         if len(self.devices) == self.gpu.devices:

@@ -105,7 +105,7 @@ def _in_order(gang: Gang) -> Gang:
     orders = [pod.order for pod in gang.pods]
     if all(map(lt, orders, orders[1:])) and not any(pod.nominated_node for pod in gang.pods):
         return gang
-    return replace(gang, pods=tuple(sorted(gang.pods, key=lambda pod: (not pod.nominated_node, pod.order, pod.key))))
+    return replace(gang, pods=tuple(sorted(gang.pods, key=lambda pod: pod.turn)))
 
 
 def _crowds(pods: Sequence[Pod], kinds: list[int]) -> dict[Crowd, int]:

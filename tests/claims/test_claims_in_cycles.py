@@ -360,3 +360,13 @@ def test_claims_and_numa_zones_on_one_node(cluster: Cluster, planned: Planned, s
     gangs = [{"name": "a", "pods": pods("big")}, {"name": "b", "minMember": 0, "pods": [cores]}]
     plan = planned(cluster(gangs, node={"cpu": 8, "numa": numa}), model)
     assert placed(plan) == {"a-0": "n0", "b-0": "n0", "b-1": "n0"}, "zones hold two, and the claim is none of theirs"
+
+
+@pytest.mark.parametrize("model", ["greedy-only", "deterministic"])
+def test_the_pod_that_was_promised_a_node_is_served_first_and_pays_for_a_shared_claim(
+    cluster: Cluster, planned: Planned, model: str
+) -> None:
+    both = [{"name": f"a-{i}", "claims": ["one"]} for i in (0, 1)]
+    both[1]["nominatedNode"] = "n0"
+    plan = planned(cluster([{"name": "a", "minMember": 1, "pods": both}], resourceClaims=[claim("one")]), model)
+    assert placed(plan) == {"a-0": "n0", "a-1": "n0"}
