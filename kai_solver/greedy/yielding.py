@@ -40,15 +40,17 @@ def give_way(course: Course, disruption: Disruption, who: Aggressor, chunk: Chun
         for pod in reversed(admission.chunk.pods):
             state.lift(pod)
     units = _placed(course, disruption, who, chunk)
-    lost = _not_again(course, binds) if units is not None else binds
-    if units is None or not _is_allowed(course, disruption, who, units, lost, ledger):
-        state.rollback(mark)
-        return False
-    for admission in lost:
-        course.outcome.withdraw(admission, GAVE_WAY)
-    is_free = disruption.rung is Rung.CONSOLIDATION and not units
-    course.outcome.admit(Admission(chunk, Rung.ALLOCATE if is_free else disruption.rung, tuple(units)))
-    return True
+    if units is not None:
+        lost = _not_again(course, binds)
+        lost += _bereft(course, lost)
+        if _is_allowed(course, disruption, who, units, lost, ledger):
+            for admission in lost:
+                course.outcome.withdraw(admission, GAVE_WAY)
+            is_free = disruption.rung is Rung.CONSOLIDATION and not units
+            course.outcome.admit(Admission(chunk, Rung.ALLOCATE if is_free else disruption.rung, tuple(units)))
+            return True
+    state.rollback(mark)
+    return False
 
 
 def _yielding(course: Course, disruption: Disruption, who: Aggressor) -> list[Admission]:
@@ -104,6 +106,19 @@ def _not_again(course: Course, binds: Sequence[Admission]) -> list[Admission]:
     return lost
 
 
+def _bereft(course: Course, lost: Sequence[Admission]) -> list[Admission]:
+    """Lift what else the gangs of ``lost`` were to get, where they lack their minimum without what was lost."""
+    state, found = course.state, list[Admission]()
+    gangs = {gang for gang in _gangs(lost) if not course.chunkers[gang].is_whole()}
+    for admission in course.outcome.admissions if gangs else ():
+        pods = admission.chunk.pods
+        if admission.chunk.gang in gangs and pods[0] in state.places:
+            for pod in pods:
+                state.lift(pod)
+            found.append(admission)
+    return found
+
+
 def _is_allowed(
     course: Course,
     disruption: Disruption,
@@ -114,6 +129,8 @@ def _is_allowed(
 ) -> bool:
     """Whether the ``units`` may go, and the ``lost`` binds as if they ran, and would not come first next time."""
     state, gangs = course.state, course.problem.gangs
+    if any(admission.units for admission in lost):
+        return False  # Others would leave for nothing.
     if not state.keeps_rules() or not keeps_budgets(state) or not all(state.keeps_spacing(g) for g in _gangs(lost)):
         return False
     if disruption.rung is Rung.CONSOLIDATION:
