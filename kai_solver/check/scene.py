@@ -134,8 +134,10 @@ def gpu_milli(pod: Pod, node: Node) -> int:
 
 def demand(pod: Pod, node: Node) -> Vector:
     """What the pod takes of ``node``: its request with the GPUs filled in, in thousandths of MiB (`check.parts`)."""
-    gpus = pod.gpu.devices * share_on(node, pod.gpu)
     request = pod.request
+    if not pod.gpu.devices and not request[GPU]:
+        return request
+    gpus = pod.gpu.devices * share_on(node, pod.gpu)
     return (*request[:GPU], request[GPU] * memory_of(node) + gpus, *request[GPU + 1 :])
 
 

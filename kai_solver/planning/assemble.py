@@ -13,6 +13,8 @@ from kai_solver.planning.messages import Texts
 from kai_solver.planning.pending import pending_gangs
 from kai_solver.planning.ranks import places_by_rank
 from kai_solver.reduction import Problem
+from kai_solver.units import MILLI
+from kai_solver.units.shares import WHOLE
 
 _REASONS: dict[Rung, EvictionReason] = {Rung.RECLAIM: "reclaim", Rung.PREEMPT: "preempt", Rung.STALE: "stale"}
 
@@ -137,7 +139,8 @@ def _devices(problem: Problem, pod: int, place: Place, labels: Labels) -> tuple[
     if not place.devices:
         return ()
     node, taken = problem.nodes[place.node], _labelled(place, labels)
-    uuids, milli = node.gpu_uuids, problem.pods[pod].gpu.milli_on(node.gpu_memory_mib)
+    uuids = node.gpu_uuids
+    milli = MILLI if place.parts == WHOLE else problem.pods[pod].gpu.milli_on(node.gpu_memory_mib)
     if not uuids:
         return _nameless(taken, milli)
     return tuple([Device(d, milli, uuids[d] if d < len(uuids) else "") for d in sorted(taken)])

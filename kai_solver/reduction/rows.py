@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from operator import lt
+from operator import attrgetter, lt
 from typing import Final
 
 from kai_solver.domain import Gang, Pod, PodStatus
@@ -21,6 +21,8 @@ Seats = list[tuple[int, ...]]
 
 NO_SEATS: Final[Seats] = []
 """Of pods without devices; never written to."""
+
+_PROMISED = attrgetter("nominated_node")
 
 
 @dataclass(slots=True, eq=False)
@@ -103,7 +105,7 @@ def _is_uniform(pods: Sequence[Pod]) -> bool:
 def _in_order(gang: Gang) -> Gang:
     """``gang`` with its pods in order of service, those with a promised node first; itself if already in that order."""
     orders = [pod.order for pod in gang.pods]
-    if all(map(lt, orders, orders[1:])) and not any(pod.nominated_node for pod in gang.pods):
+    if all(map(lt, orders, orders[1:])) and not any(map(_PROMISED, gang.pods)):
         return gang
     return replace(gang, pods=tuple(sorted(gang.pods, key=lambda pod: pod.turn)))
 
