@@ -5,7 +5,8 @@ as soon as the first one runs: with a few more victims the other gang fits. Here
 starts that the next cycle stops. Other binds stay: small work that fits runs before a large gang that needs victims.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 
 from kai_solver.domain import Proof, Reason, Rung
 from kai_solver.fairness import ReclaimLedger, preempt_min_runtime_s, reclaim_min_runtime_s
@@ -56,16 +57,25 @@ def give_way(course: Course, disruption: Disruption, who: Aggressor, chunk: Chun
 def _yielding(course: Course, disruption: Disruption, who: Aggressor) -> list[Admission]:
     """Binds that the next cycle could take by the same action, in the order in which they were made."""
     found: list[Admission] = []
+    queues = disruption.eligibility.reclaim_queues(who) if disruption.rung is Rung.RECLAIM else ()
+    is_counted = cache(partial(was_counted, course.outcome))
     for admission in reversed(course.outcome.admissions):
         if len(found) == MOST_BINDS:
             break
         is_bind = admission.rung is Rung.ALLOCATE and all(course.state.places[p].now for p in admission.chunk.pods)
-        if is_bind and _may_take(course, disruption, who, admission):
+        if is_bind and _may_take(course, disruption, who, admission, queues, is_counted):
             found.append(admission)
     return found[::-1]
 
 
-def _may_take(course: Course, disruption: Disruption, who: Aggressor, bind: Admission) -> bool:
+def _may_take(
+    course: Course,
+    disruption: Disruption,
+    who: Aggressor,
+    bind: Admission,
+    queues: Sequence[int],
+    is_counted: Callable[[int], bool],
+) -> bool:
     """Whether the action may take what ``bind`` starts as soon as it runs."""
     problem = course.problem
     victim, tree, policy = problem.gangs[bind.chunk.gang], problem.queues, problem.policy
@@ -75,13 +85,13 @@ def _may_take(course: Course, disruption: Disruption, who: Aggressor, bind: Admi
         return False  # Others left, or it moved, for its promised place: later cycles would undo that and repeat it.
     if disruption.rung is Rung.CONSOLIDATION:
         return True
-    if was_counted(course.outcome, victim.queue):
+    if is_counted(victim.queue):
         return False
     if disruption.rung is Rung.PREEMPT:
         is_lower = victim.queue == who.queue and victim.gang.priority < who.gang.gang.priority
         may = is_lower and not who.gang.gang.never_preempts
         return may and preempt_min_runtime_s(tree, policy, who.queue) <= 0
-    may = victim.queue in disruption.eligibility.reclaim_queues(who)
+    may = victim.queue in queues
     return may and reclaim_min_runtime_s(tree, policy, who.queue, victim.queue) <= 0
 
 
