@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-import pytest
 import yaml
 
 from kai_solver.cluster.api import ApiError, Object
 from kai_solver.cluster.resources import (
+    EVENTS,
     MUTATING_WEBHOOKS,
     NAMESPACES,
     POD_GROUPS,
@@ -25,7 +25,7 @@ from kai_solver.cluster.resources import (
     Resource,
 )
 from kai_solver.controller.admission.certificates import make_bundle
-from tests.cluster.plane.cluster import SPACE, Cluster, Replica, pod
+from tests.cluster.plane.cluster import ALL, SPACE, Cluster, Replica, pod
 from tests.cluster.plane.conftest import Make
 from tests.cluster.plane.plane import ROOT, Plane, free_ports, wait_for
 from tests.cluster.plane.release import forbidden
@@ -194,8 +194,28 @@ def test_each_rule_has_its_words_and_spares_what_it_does_not_mean(make_cluster: 
         assert {what: words for what, _, _, _, words in REFUSED if words not in found[what]} == {}, found
         found = {what: refusal(cluster.plane, kind, "", body) for what, kind, body in ACCEPTED}
         assert set(found.values()) == {""}, found
-        with pytest.raises(ApiError, match="cannot delete queue all: it has child queues"):
-            cluster.plane.api.delete(QUEUES, "", "all")
+        assert not forbidden(replica)
+        replica.component.stop()
+
+
+def test_queues_are_deleted_in_any_order_and_running_work_keeps_running(make_cluster: Make) -> None:
+    cluster = make_cluster()
+    cluster.nodes(1)
+    cluster.queues(research=8)
+    api = cluster.plane.api
+
+    def reasons() -> set[str]:
+        return {str(event["reason"]) for event in api.page(EVENTS, namespace=SPACE, limit=ALL).items}
+
+    with admitting(cluster) as replica:
+        cluster.pod("runs", "research")
+        cluster.wait_bound(1, "runs")
+        for name in ("all", "research"):  # the parent first, as `kubectl delete queues --all` may
+            api.delete(QUEUES, "", name)
+        cluster.pod("waits", "research")
+        wait_for("an event says that the queue is missing", lambda: "QueueMissing" in reasons())
+        assert cluster.stays_pending("waits")
+        assert len(cluster.bound("runs")) == 1
         assert not forbidden(replica)
         replica.component.stop()
 
