@@ -5,7 +5,7 @@ as soon as the first one runs: with a few more victims the other gang fits. Here
 starts that the next cycle stops. Other binds stay: small work that fits runs before a large gang that needs victims.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import cache, partial
 
 from kai_solver.domain import Proof, Reason, Rung
@@ -57,7 +57,7 @@ def give_way(course: Course, disruption: Disruption, who: Aggressor, chunk: Chun
 def _yielding(course: Course, disruption: Disruption, who: Aggressor) -> list[Admission]:
     """Binds that the next cycle could take by the same action, in the order in which they were made."""
     found: list[Admission] = []
-    queues = disruption.eligibility.reclaim_queues(who) if disruption.rung is Rung.RECLAIM else ()
+    queues = cache(lambda: disruption.eligibility.reclaim_queues(who))  # Asked for late: it needs the pool of victims.
     is_counted = cache(partial(was_counted, course.outcome))
     for admission in reversed(course.outcome.admissions):
         if len(found) == MOST_BINDS:
@@ -73,7 +73,7 @@ def _may_take(
     disruption: Disruption,
     who: Aggressor,
     bind: Admission,
-    queues: Sequence[int],
+    queues: Callable[[], Container[int]],
     is_counted: Callable[[int], bool],
 ) -> bool:
     """Whether the action may take what ``bind`` starts as soon as it runs."""
@@ -91,7 +91,7 @@ def _may_take(
         is_lower = victim.queue == who.queue and victim.gang.priority < who.gang.gang.priority
         may = is_lower and not who.gang.gang.never_preempts
         return may and preempt_min_runtime_s(tree, policy, who.queue) <= 0
-    may = victim.queue in queues
+    may = victim.queue in queues()
     return may and reclaim_min_runtime_s(tree, policy, who.queue, victim.queue) <= 0
 
 
