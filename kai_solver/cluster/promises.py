@@ -157,7 +157,7 @@ def _stand_in(move: _Move) -> Object:
         "kind": "Pod",
         "metadata": {
             "namespace": metadata.get("namespace"),
-            "name": f"{metadata.get('name')}.promised",
+            "name": f"{metadata.get('name')}{names.PROMISED}",
             "uid": f"{metadata.get('uid')}{names.PROMISED}",
             "annotations": metadata.get("annotations") or {},
         },

@@ -6,8 +6,8 @@ from kai_solver.domain.gangs import Gang
 from kai_solver.domain.pods import Pod, PodStatus
 from kai_solver.domain.snapshot import Snapshot
 
-SUFFIX = ".promised"
-"""Suffix of the name of a pod that represents a pod that is being moved."""
+SUFFIX = "~promised"
+"""Suffix of the name of a pod that represents a pod that is being moved; no name of a Kubernetes object has a tilde."""
 
 
 def is_moving(pod: Pod) -> bool:

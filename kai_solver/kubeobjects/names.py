@@ -50,8 +50,8 @@ RESERVED_INDEX = "run.ai/reserve_for_gpu_index"
 USER_PREFIX = "users.kai-solver/"
 """On reservation pods: a pod that has a part of the device, by its uid."""
 
-PROMISED = ".promised"
-"""Suffix of the uid of a stand-in for an expected pod; the API server neither assigns nor accepts such a uid."""
+PROMISED = "~promised"
+"""Suffix of the name and uid of an expected pod's stand-in: the API server accepts no such names."""
 
 # Nodes
 GPU_MEMORY_LABEL = "nvidia.com/gpu.memory"
