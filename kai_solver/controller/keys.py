@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from kai_solver.cluster.api import Api, ApiError, Object, meta, version_of
+from kai_solver.cluster.api import Api, ApiError, Object, version_of
 from kai_solver.cluster.resources import SECRETS
+from kai_solver.controller.own_secrets import OURS, own_secret
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects.trust import LEAST_KEY_BYTES, Signer
 
 _LOG = structlog.get_logger(__name__)
 
-OURS = {"app.kubernetes.io/managed-by": "kai-solver"}
 LOOK_S = 60.0
 RETRY_S = 5.0
 ROTATED_S = 90 * 86_400.0
@@ -90,7 +90,7 @@ class SigningKeys:
         InputError
             The Secret was not created by kai-solver.
         """
-        secret = self._secret()
+        secret = own_secret(self.api, self.namespace, self.name, setting="signing_secret", cure="Name another")
         keys, now_s = _keys_of(secret), self.clock()
         if self.may_write() and (not keys or max(keys) < now_s - ROTATED_S):
             fresh = {int(now_s): os.urandom(LEAST_KEY_BYTES)}
@@ -99,20 +99,6 @@ class SigningKeys:
                 keys = kept | fresh
         self.signer.keys = (*_in_order(keys, now_s), self._own)
         self.is_settled = True
-
-    def _secret(self) -> Object:
-        """The Secret; empty where there is none."""
-        try:
-            found = self.api.get(SECRETS, self.namespace, self.name)
-        except ApiError as error:
-            if error.is_missing:
-                return {}
-            raise
-        labels = meta(found).get("labels")
-        if not isinstance(labels, dict) or not OURS.items() <= labels.items():
-            problem = f"Secret {self.namespace}/{self.name} is not ours: it lacks the label {next(iter(OURS))}"
-            raise InputError(problem, field="signing_secret", cure="Name another")
-        return found
 
     def _write(self, secret: Object, fresh: dict[int, bytes], gone: set[int]) -> bool:
         """Whether it was written; False if another replica was faster: the Secret is read again."""

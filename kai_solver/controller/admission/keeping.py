@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kai_solver.cluster.api import Api, ApiError, Object, meta, version_of
+from kai_solver.cluster.api import Api, ApiError, Object, version_of
 from kai_solver.cluster.resources import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS, Resource
 from kai_solver.controller.admission.certificates import Bundle, make_bundle, why_renew
-from kai_solver.errors import InputError
+from kai_solver.controller.own_secrets import OURS, own_secret
 
 _KEYS = ("tls.crt", "tls.key", "ca.crt")
-_OURS = {"app.kubernetes.io/managed-by": "kai-solver"}
 _TRIES = 3
+_CURE = "Name another, or give certificate files"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class SecretKeeper:
             The Secret is somebody else's.
         """
         for _ in range(_TRIES):
-            secret = self._secret()
+            secret = own_secret(self.api, self.namespace, self.name, setting="admission.secret", cure=_CURE)
             bundle = _bundle_of(secret)
             if not why_renew(bundle, self.dns_names, self.clock()):
                 return bundle
@@ -50,23 +50,9 @@ class SecretKeeper:
                 return fresh
         raise ApiError(409, "Conflict", f"Secret {self.namespace}/{self.name} changes all the time")
 
-    def _secret(self) -> Object:
-        """The Secret; empty where there is none yet."""
-        try:
-            found = self.api.get(SECRETS, self.namespace, self.name)
-        except ApiError as error:
-            if error.is_missing:
-                return {}
-            raise
-        labels = meta(found).get("labels")
-        if not isinstance(labels, dict) or not _OURS.items() <= labels.items():
-            problem = f"Secret {self.namespace}/{self.name} is not ours: it lacks the label {next(iter(_OURS))}"
-            raise InputError(problem, field="admission.secret", cure="Name another, or give certificate files")
-        return found
-
     def _write(self, secret: Object, bundle: Bundle) -> bool:
         """Whether it was written; False where somebody was quicker."""
-        metadata = {"name": self.name, "namespace": self.namespace, "labels": _OURS}
+        metadata = {"name": self.name, "namespace": self.namespace, "labels": OURS}
         parts = (bundle.certificate, bundle.key, bundle.authorities)
         data = {key: base64.b64encode(part).decode() for key, part in zip(_KEYS, parts, strict=True)}
         try:
