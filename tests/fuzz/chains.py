@@ -6,18 +6,17 @@ Faults are those of `tests.support.chains`, and exceptions.
 """
 
 import argparse
-import json
 import sys
-import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from kai_solver.domain import Plan, Snapshot
 from kai_solver.instances_io.native import load_native
+from tests.fuzz.campaigns import run, write_offender
 from tests.fuzz.clusters import cluster
 from tests.fuzz.plans import MODELS, Document, Planner, shrunk
 from tests.support.chains import CYCLES, Course, Fault, judge_chain
@@ -88,32 +87,18 @@ def _write(
         return any(fault.kind == kind for fault in chain(planner.decider(model), smaller, course))
 
     small = shrunk(document, is_bad, shrink_s) if shrink_s else document
-    out.mkdir(parents=True, exist_ok=True)
-    path = out / f"{kind.split()[0]}-{document['name']}-{model}.json"
-    path.write_text(json.dumps(small | {"description": f"{model}, {course}: {kind}"}, indent=1))
-    print(f"  written to {path}", flush=True)
-
-
-def _span(text: str) -> range:
-    first, _, last = text.partition("..")
-    return range(int(first), int(last or first) + 1)
+    name = f"{kind.split()[0]}-{document['name']}-{model}"
+    write_offender(small, f"{model}, {course}: {kind}", out, name)
 
 
 def main() -> int:
     """Run a campaign; 1 where something was wrong."""
-    parser = argparse.ArgumentParser(description="Let random clusters live through chains of cycles.")
-    parser.add_argument("--seeds", type=_span, default=range(100), help="like 0..99")
-    parser.add_argument("--models", default=",".join(MODELS), help="comma separated")
-    parser.add_argument("--sizes", default="small", choices=("small", "mixed", "large"))
-    parser.add_argument("--budget", type=float, default=5.0, help="seconds a cycle")
-    parser.add_argument("--out", type=Path, help="folder for offenders, as instance files")
-    parser.add_argument("--shrink", type=float, default=30.0, help="seconds to make an offender small; 0: as it is")
-    options = parser.parse_args()
-    began_s = time.monotonic()
-    with Planner(options.models.split(","), options.budget) as planner:
-        kinds = campaign(options.seeds, options.sizes, planner, options.out, options.shrink)
-    print(f"{dict(kinds)} in {time.monotonic() - began_s:.0f} s")
-    return int(len(kinds) > 1)
+
+    def all_of(options: argparse.Namespace) -> Mapping[str, int]:
+        with Planner(options.models.split(","), options.budget) as planner:
+            return campaign(options.seeds, options.sizes, planner, options.out, options.shrink)
+
+    return run("Let random clusters live through chains of cycles.", MODELS, 5.0, all_of, harmless=1)
 
 
 if __name__ == "__main__":

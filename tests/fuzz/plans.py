@@ -8,12 +8,11 @@ fault of the solver, and fewer gangs than ``greedy-only`` admits.
 
 import argparse
 import copy
-import json
 import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -25,6 +24,7 @@ from kai_solver.engine.progress import Fault
 from kai_solver.instances_io.native import load_native
 from kai_solver.modelfiles import load_model
 from kai_solver.search.child import SolverChild
+from tests.fuzz.campaigns import run, write_offender
 from tests.fuzz.clusters import cluster
 
 Document = dict[str, Any]
@@ -204,33 +204,18 @@ def _write(document: Document, offence: Offence, planner: Planner, out: Path, sh
         return any((o.model, o.kind) == (offence.model, offence.kind) for o in planner.offences(smaller))
 
     small = shrunk(document, is_bad, shrink_s) if shrink_s else document
-    small = small | {"description": f"{offence.model}: {offence.kind}: {offence.text[-500:]}"}
-    out.mkdir(parents=True, exist_ok=True)
-    path = out / f"{document['name']}.json"
-    path.write_text(json.dumps(small, indent=1))
-    print(f"  written to {path}", flush=True)
-
-
-def _span(text: str) -> range:
-    first, _, last = text.partition("..")
-    return range(int(first), int(last or first) + 1)
+    text = f"{offence.model}: {offence.kind}: {offence.text[-500:]}"
+    write_offender(small, text, out, str(document["name"]))
 
 
 def main() -> int:
     """Run a campaign; 1 where something was wrong."""
-    parser = argparse.ArgumentParser(description="Plan random clusters and check the plans.")
-    parser.add_argument("--seeds", type=_span, default=range(100), help="like 0..99")
-    parser.add_argument("--models", default=",".join(MODELS), help="comma separated")
-    parser.add_argument("--sizes", default="small", choices=("small", "mixed", "large"))
-    parser.add_argument("--budget", type=float, default=1.0, help="seconds a cycle")
-    parser.add_argument("--out", type=Path, help="folder for offenders, as instance files")
-    parser.add_argument("--shrink", type=float, default=30.0, help="seconds to make an offender small; 0: as it is")
-    options = parser.parse_args()
-    began_s = time.monotonic()
-    with Planner(options.models.split(","), options.budget) as planner:
-        kinds = campaign(options.seeds, options.sizes, planner, options.out, options.shrink)
-    print(f"{dict(kinds)} in {time.monotonic() - began_s:.0f} s")
-    return int(len(kinds) > 2)
+
+    def all_of(options: argparse.Namespace) -> Mapping[str, int]:
+        with Planner(options.models.split(","), options.budget) as planner:
+            return campaign(options.seeds, options.sizes, planner, options.out, options.shrink)
+
+    return run("Plan random clusters and check the plans.", MODELS, 1.0, all_of, harmless=2)
 
 
 if __name__ == "__main__":

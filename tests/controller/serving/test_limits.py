@@ -383,5 +383,12 @@ def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     class Other:
         """Without mallopt."""
 
-    monkeypatch.setattr(ctypes, "CDLL", lambda _: Other())
+    loaded: list[Other] = []
+
+    def load(_: object) -> Other:
+        loaded.append(Other())
+        return loaded[-1]
+
+    monkeypatch.setattr(ctypes, "CDLL", load)
     give_memory_back()
+    assert len(loaded) == 1
