@@ -1,0 +1,47 @@
+"""Citations of documentation pages lead to sections that exist."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CITING = (".py", ".toml", ".yaml", ".json", ".md")
+CITATION = re.compile(r"\bdocs/([a-z/-]+\.md)((?:#[a-z0-9-]+)?(?:,\s+(?:# )?#[a-z0-9-]+)*)")
+"""``docs/page.md``, ``docs/page.md#section``, ``docs/page.md#section, #section of the same page``."""
+ID_OF_HEADING = re.compile(r"^#{1,6} (.*?)(?:\s*\{#([a-z0-9-]+)\})?$", re.MULTILINE)
+
+
+def sections(page: Path) -> set[str]:
+    """Ids of the page's headings: the stated ones, else those that mkdocs makes of the text."""
+    found = ID_OF_HEADING.findall(re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL))
+    return {stated or re.sub(r"[^\w\s-]", "", text).strip().lower().replace(" ", "-") for text, stated in found}
+
+
+def citing_files() -> list[Path]:
+    behaviour = (ROOT / "instances" / "behaviour").rglob("*")
+    rooms = [path for room in ("kai_solver", "tests", "docs", "models", "deploy") for path in (ROOT / room).rglob("*")]
+    files = [*rooms, *behaviour, *ROOT.glob("*.md")]
+    return [path for path in files if path.suffix in CITING and path.is_file() and path != Path(__file__)]
+
+
+def test_citations_lead_to_sections() -> None:
+    wrong = []
+    for path in citing_files():
+        for page, ids in CITATION.findall(path.read_text()):
+            cited = set(re.findall(r"#([a-z0-9-]+)", ids))
+            target = ROOT / "docs" / page
+            if not target.is_file() or cited - sections(target):
+                wrong.append(f"{path.relative_to(ROOT)}: docs/{page}{ids}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize("case", sorted((ROOT / "instances" / "behaviour").rglob("*.json")), ids=lambda path: path.stem)
+def test_behaviour_cases_cite_what_kai_does(case: Path) -> None:
+    assert json.loads(case.read_text())["statement"]["reference"].startswith("docs/kai-behaviour.md#")
+
+
+def test_sections_have_one_id_each() -> None:
+    ids = re.findall(r"\{#([a-z0-9-]+)\}", (ROOT / "docs" / "kai-behaviour.md").read_text())
+    assert len(ids) == len(set(ids))
