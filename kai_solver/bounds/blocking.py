@@ -25,12 +25,12 @@ from kai_solver.bounds.refuting import LIMIT, QUOTA, Bounds, Moment, Refuted
 from kai_solver.bounds.rights import MINRUNTIME, PREEMPTIBLE, PRIORITY, PROTECTIONS, SHARE
 from kai_solver.bounds.spares import SPARES
 from kai_solver.bounds.tenants import TENANTS, Tenants
-from kai_solver.domain import Blocker, Rung
+from kai_solver.domain import Action, Blocker
 from kai_solver.errors import InternalError
-from kai_solver.reduction.budgets import BUDGETS
-from kai_solver.reduction.capacity import NODE_RULES, ROW
-from kai_solver.reduction.gpurows import needs_row
-from kai_solver.reduction.rowtexts import largest_row_text
+from kai_solver.problem.budgets import BUDGETS
+from kai_solver.problem.capacity import NODE_RULES, ROW
+from kai_solver.problem.gpurows import needs_row
+from kai_solver.problem.rowtexts import largest_row_text
 from kai_solver.units import GPU, MILLI, QUEUE_RESOURCES, format_amount
 
 MOST_TRIED = 36
@@ -72,13 +72,13 @@ class Evidence:
         """The set that blocks this rung; empty where the bounds, or the work allowed, do not suffice."""
         if self._found is None:
             refute = self.bounds.refute
-            self._found = self._smallest(lambda demand, dropped: refute(demand, self.moment, dropped), by_rung=True)
+            self._found = self._smallest(lambda demand, dropped: refute(demand, self.moment, dropped), by_action=True)
         return self._found
 
     def blocking_ever(self) -> tuple[Blocker, ...]:
         """The set that blocks every rung, even on an empty cluster; empty where there is none."""
         if self._ever is None:
-            ever = self._smallest(self.bounds.refute_ever, by_rung=False)
+            ever = self._smallest(self.bounds.refute_ever, by_action=False)
             self._ever = tuple(_ever(blocker) for blocker in ever)
         return self._ever
 
@@ -87,7 +87,7 @@ class Evidence:
         leaving = self.bounds.leaving(self.demand, self.moment)
         return self.bounds.beside(self.demand, self.moment, leaving) + Counter(self.demand.needed)
 
-    def _smallest(self, ask: Ask, *, by_rung: bool) -> tuple[Blocker, ...]:
+    def _smallest(self, ask: Ask, *, by_action: bool) -> tuple[Blocker, ...]:
         cost = (len(self.bounds.problem.nodes) + 100) * (10 if self.demand.deep else 1)
 
         def paid(demand: Demand, dropped: frozenset[str]) -> Refuted | None:
@@ -95,18 +95,18 @@ class Evidence:
 
         if paid(self.demand, frozenset()) is None:
             return ()
-        names = list(_elements(self.bounds, self.demand, by_rung=by_rung))
+        names = list(_elements(self.bounds, self.demand, by_action=by_action))
         kept = _filter(partial(paid, self.demand), names)
         dropped = frozenset(names) - kept
         whole = ask(self.demand, dropped)
-        to_place = self._to_place() if by_rung else self.demand.needed
+        to_place = self._to_place() if by_action else self.demand.needed
         told = []
         for name in filter(kept.__contains__, names):
             demand = self._blamed(paid, name, kept, dropped)
             found = whole if demand is self.demand else paid(demand, dropped)
             if found is None or self.allowance.left < 0:
                 return ()
-            told.append(_Words(self, demand, found, to_place, by_rung=by_rung).element(name))
+            told.append(_Words(self, demand, found, to_place, by_action=by_action).element(name))
         return tuple(told)
 
     def _blamed(self, ask: Ask, name: str, kept: frozenset[str], dropped: frozenset[str]) -> Demand:
@@ -133,7 +133,7 @@ def _ever(blocker: Blocker) -> Blocker:
     return replace(blocker, have=f"{have} {EVER}{mark}{more}")
 
 
-def _elements(bounds: Bounds, demand: Demand, *, by_rung: bool) -> Iterator[str]:
+def _elements(bounds: Bounds, demand: Demand, *, by_action: bool) -> Iterator[str]:
     """Rules and resources that may matter; capacity first, so that it is told rather than a rule if both would do."""
     shapes = bounds.problem.shapes.shapes
     asked = [
@@ -157,16 +157,16 @@ def _elements(bounds: Bounds, demand: Demand, *, by_rung: bool) -> Iterator[str]
     spares = bounds.problem.spares
     if spares is not None and not all(shapes[shape].constraints.may_use_spares for shape in demand.needed):
         yield SPARES
-    if by_rung and demand.rung is not Rung.ALLOCATE:
+    if by_action and demand.action is not Action.ALLOCATE:
         yield from bounds.rights.protections(demand)
 
 
 def elements_of_model(evidence: Evidence) -> tuple[str, ...]:
     """Rules and resources that the model can be asked without, as of `_elements`."""
     demand = evidence.demand
-    shares = [SHARE] if demand.rung is Rung.RECLAIM else []
+    shares = [SHARE] if demand.action is Action.RECLAIM else []
     names = [
-        name for name in _elements(evidence.bounds, demand, by_rung=False) if name not in (LIMIT, QUOTA, PLACEMENT)
+        name for name in _elements(evidence.bounds, demand, by_action=False) if name not in (LIMIT, QUOTA, PLACEMENT)
     ]
     return (*names, *shares)
 
@@ -227,14 +227,14 @@ class _Words:
     """Elements in words, by the proof that is left when all else is dropped."""
 
     def __init__(
-        self, evidence: Evidence, demand: Demand, found: Refuted, to_place: Mapping[int, int], *, by_rung: bool = True
+        self, evidence: Evidence, demand: Demand, found: Refuted, to_place: Mapping[int, int], *, by_action: bool = True
     ) -> None:
         """``found`` answers ``demand``.
 
         ``to_place``: pods by shape that need a place, of others too. ``by_rung``: what a rung may do, else an empty
         cluster.
         """
-        self.by_rung = by_rung
+        self.by_action = by_action
         self.to_place = to_place
         self.bounds = evidence.bounds
         self.moment = evidence.moment
@@ -335,8 +335,8 @@ class _Words:
         if count.kind != "fit" or not needs_row(gpu := problem.shapes.shapes[count.shape].gpu):
             need = f"{say_pods(sum(self.demand.needed.values()))}, some of all in rows of GPUs"
             return Blocker(ROW, GPU_NAME, need, "room for fewer", "", GPU_NAME, self._short(count, GPU))
-        leaving = self.bounds.leaving(self.demand, self.moment) if self.by_rung else self.bounds.residents.runs
-        relaxed = self.bounds.residents.without(leaving, self.bounds.barred if self.by_rung else None)
+        leaving = self.bounds.leaving(self.demand, self.moment) if self.by_action else self.bounds.residents.runs
+        relaxed = self.bounds.residents.without(leaving, self.bounds.barred if self.by_action else None)
         inside = relaxed.admits(problem, [count.shape])
         if count.where >= 0 and self.demand.scope is not None:
             inside = inside & self.demand.scope.masks[count.where]

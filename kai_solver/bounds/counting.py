@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from kai_solver.bounds.spares import SPARES, FreeNodes
 from kai_solver.bounds.tenants import TENANTS, Users
 from kai_solver.domain import NO_PLACEMENT, Blocker, Placement
-from kai_solver.reduction import Problem
-from kai_solver.reduction.capacity import (
+from kai_solver.problem import Problem
+from kai_solver.problem.capacity import (
     ENDLESS,
     MANY,
     NODE_RULES,
@@ -25,8 +25,8 @@ from kai_solver.reduction.capacity import (
     fitting_beside_gpus,
     limit_by_rows,
 )
-from kai_solver.reduction.gpurows import needs_row
-from kai_solver.reduction.rowtexts import row_text
+from kai_solver.problem.gpurows import needs_row
+from kai_solver.problem.rowtexts import row_text
 from kai_solver.units import GPU, MILLI, PODS, format_amount
 from kai_solver.units.resources import FIXED
 from kai_solver.units.shares import WHOLE, floor_milli

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.domain import NO_PLACEMENT, Placement, Rung
-from kai_solver.reduction import GangShape
-from kai_solver.reduction.charges import Charge, sum_of
+from kai_solver.domain import NO_PLACEMENT, Action, Placement
+from kai_solver.problem import GangShape
+from kai_solver.problem.charges import Charge, sum_of
 from kai_solver.units import GPU
 
 BoolArray = NDArray[np.bool_]
@@ -63,7 +63,7 @@ class Demand:
         What those cost whom this rung may undo altogether; they are not in ``beside``.
     """
 
-    rung: Rung
+    action: Action
     gang: GangShape
     charge: Charge
     least: Charge

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.bounds.counting import GPU_NAME, Relaxed, Shortfall
-from kai_solver.reduction import Problem
+from kai_solver.problem import Problem
 from kai_solver.units import GPU
 from kai_solver.units.shares import floor_milli
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kai_solver.bounds.residents import Residents
 from kai_solver.bounds.rights import has_surplus
-from kai_solver.reduction.budgets import Budgets
+from kai_solver.problem.budgets import Budgets
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]

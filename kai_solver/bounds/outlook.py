@@ -8,7 +8,7 @@ import numpy as np
 from kai_solver.bounds.prices import Groups, Pricing, profits
 from kai_solver.domain import Constraints, GpuRequest, Pod, PodStatus, Requirement, UsualPod
 from kai_solver.leftover import Bools, Demand, Floats, Guest, Ints, Outlook, ValueTable
-from kai_solver.reduction import Problem
+from kai_solver.problem import Problem
 from kai_solver.units import CPU, GPU, MEMORY, MILLI, PODS
 from kai_solver.units.shares import WHOLE, floor_milli
 

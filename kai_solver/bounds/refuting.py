@@ -13,9 +13,9 @@ from kai_solver.bounds.flow import flow_shortfall
 from kai_solver.bounds.holding import Holding
 from kai_solver.bounds.residents import Residents
 from kai_solver.bounds.rights import PROTECTIONS, SHARE, Rights, Table
-from kai_solver.domain import Blocker, Rung
-from kai_solver.reduction import Problem
-from kai_solver.reduction.budgets import BUDGETS
+from kai_solver.domain import Action, Blocker
+from kai_solver.problem import Problem
+from kai_solver.problem.budgets import BUDGETS
 from kai_solver.units import GPU, QUEUE_RESOURCES, UNLIMITED, format_amount
 
 BoolArray = NDArray[np.bool_]
@@ -24,7 +24,7 @@ MOST_DOMAINS = 16
 """Domains up to which flow is asked for each."""
 
 LIMIT, QUOTA = "queue-limit", "queue-quota"
-EVICTING = (Rung.RECLAIM, Rung.PREEMPT)
+EVICTING = (Action.RECLAIM, Action.PREEMPT)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,7 +103,7 @@ class Bounds:
 
     def _spared(self, demand: Demand, moment: Moment, leaving: BoolArray, dropped: frozenset[str]) -> BoolArray:
         """(G,) gangs that may be evicted once protections are dropped: they need no other place."""
-        if demand.rung not in EVICTING or not dropped & PROTECTIONS:
+        if demand.action not in EVICTING or not dropped & PROTECTIONS:
             return np.zeros_like(leaving)
         may, could = (self.rights.leaving(demand, moment.allocated, rules) for rules in (dropped, NOTHING))
         if self.holding is not None and BUDGETS in dropped:
@@ -139,10 +139,10 @@ class Bounds:
             for gang, pods in demand.kept:
                 beside.update(pods if not spared[gang] else {})
             may_leave = leaving & ~self._mask([gang for gang, _ in demand.kept])
-        elif demand.rung is Rung.CONSOLIDATION:
+        elif demand.action is Action.CONSOLIDATION:
             barred = holding.barred if holding is not None else None
             beside.update(self.residents.welcome_home(leaving & ~self._mask(moment.disturbed), barred))
-        if holding is not None and demand.rung in EVICTING:
+        if holding is not None and demand.action in EVICTING:
             beside.update(holding.staying(may_leave))
         return beside
 
@@ -166,7 +166,7 @@ class Bounds:
         self, demand: Demand, moment: Moment, leaving: BoolArray, dropped: frozenset[str]
     ) -> Refuted | None:
         """Evictions by reclaim may free at most every queue's surplus and one last chunk."""
-        if demand.rung is not Rung.RECLAIM or dropped & {SHARE, GPU_NAME} or not demand.device_milli:
+        if demand.action is not Action.RECLAIM or dropped & {SHARE, GPU_NAME} or not demand.device_milli:
             return None
         taken = self.rights.entitled_milli(demand, leaving, moment.allocated)
         if taken is None:
@@ -199,7 +199,7 @@ class Bounds:
 
     def _freed(self, demand: Demand, leaving: BoolArray, queue: int) -> list[int]:
         """What ``queue`` would hold less with everybody gone who may be evicted."""
-        if demand.rung not in EVICTING:
+        if demand.action not in EVICTING:
             return [0, 0, 0]
         below = np.array([queue in path for path in self.problem.queues.path])
         freed: list[int] = self.residents.charge[leaving & below[self.residents.queue]].sum(axis=0).tolist()
@@ -210,7 +210,7 @@ class Bounds:
         """What proves "no" on every rung, even for an empty cluster and empty queues."""
         nobody = [(0, 0, 0)] * self.problem.queues.size
         empty = Moment(nobody, nobody, 0)
-        alone = replace(demand, rung=Rung.ALLOCATE, beside={}, grown=(), kept=None)
+        alone = replace(demand, action=Action.ALLOCATE, beside={}, grown=(), kept=None)
         everybody, dropped = self.residents.runs, dropped | {BUDGETS}
         return self._passes_cap(alone, empty, everybody, dropped) or self._lacks_room(alone, empty, everybody, dropped)
 

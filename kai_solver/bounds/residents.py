@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from kai_solver.bounds.counting import Relaxed
 from kai_solver.bounds.spares import free_nodes
 from kai_solver.bounds.tenants import Tenants, tenants_of
-from kai_solver.reduction import Problem
-from kai_solver.reduction.gpurows import out_of_row
+from kai_solver.problem import Problem
+from kai_solver.problem.gpurows import out_of_row
 from kai_solver.units import PODS
 
 IntArray = NDArray[np.int64]

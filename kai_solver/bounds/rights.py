@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kai_solver.bounds.demand import Demand
 from kai_solver.bounds.residents import Residents
-from kai_solver.domain import Rung
+from kai_solver.domain import Action
 from kai_solver.fairness import (
     preempt_min_runtime_s,
     protected_until_s,
@@ -20,8 +20,8 @@ from kai_solver.fairness import (
     surplus,
     victim_queue_eligible,
 )
-from kai_solver.reduction import GangShape
-from kai_solver.reduction.budgets import BUDGETS
+from kai_solver.problem import GangShape
+from kai_solver.problem.budgets import BUDGETS
 from kai_solver.units import GPU
 
 BoolArray = NDArray[np.bool_]
@@ -42,16 +42,16 @@ class Rights:
     def __init__(self, residents: Residents) -> None:
         self.residents = residents
         self.problem = residents.problem
-        self._safe: dict[tuple[Rung, int], BoolArray] = {}
+        self._safe: dict[tuple[Action, int], BoolArray] = {}
         self._masks: dict[tuple[object, ...], BoolArray] = {}
 
     def leaving(self, demand: Demand, allocated: Table, dropped: frozenset[str] = NOTHING) -> BoolArray:
         """(G,) gangs that may leave or move for ``demand``, with the rules ``dropped`` not in force."""
         dropped &= PROTECTIONS
-        queues = self.victim_queues(demand, allocated, dropped) if demand.rung is Rung.RECLAIM else ()
+        queues = self.victim_queues(demand, allocated, dropped) if demand.action is Action.RECLAIM else ()
         gang = demand.gang
-        own = gang.index if demand.rung is Rung.CONSOLIDATION else -1
-        key = (demand.rung, gang.queue, gang.gang.priority, gang.gang.never_preempts, queues, dropped, own)
+        own = gang.index if demand.action is Action.CONSOLIDATION else -1
+        key = (demand.action, gang.queue, gang.gang.priority, gang.gang.never_preempts, queues, dropped, own)
         if key not in self._masks:
             self._masks[key] = self._leaving(demand, queues, dropped)
         return self._masks[key]
@@ -59,26 +59,26 @@ class Rights:
     def _leaving(self, demand: Demand, queues: tuple[int, ...], dropped: frozenset[str]) -> BoolArray:
         r, gang = self.residents, demand.gang
         may = r.runs & r.preemptible if PREEMPTIBLE not in dropped else r.runs.copy()
-        if demand.rung is Rung.ALLOCATE:
+        if demand.action is Action.ALLOCATE:
             return np.zeros_like(may)
-        if demand.rung is Rung.CONSOLIDATION:
+        if demand.action is Action.CONSOLIDATION:
             may[gang.index] = False
             return may
-        if demand.rung is Rung.PREEMPT:
+        if demand.action is Action.PREEMPT:
             may = may & (r.queue == gang.queue)
             if PRIORITY not in dropped:
                 may &= (r.priority < gang.gang.priority) & (not gang.gang.never_preempts)
             may[gang.index] = False
         else:
             may = may & np.isin(r.queue, queues)
-        return may if MINRUNTIME in dropped else may & ~self._protected(demand.rung, gang.queue)
+        return may if MINRUNTIME in dropped else may & ~self._protected(demand.action, gang.queue)
 
     def protections(self, demand: Demand) -> Iterator[str]:
         """Rules that keep somebody who runs from being disturbed for ``demand``."""
-        r, rung = self.residents, demand.rung
-        if rung in (Rung.RECLAIM, Rung.PREEMPT):
-            yield PRIORITY if rung is Rung.PREEMPT else SHARE
-            if self._protected(rung, demand.gang.queue).any():
+        r, action = self.residents, demand.action
+        if action in (Action.RECLAIM, Action.PREEMPT):
+            yield PRIORITY if action is Action.PREEMPT else SHARE
+            if self._protected(action, demand.gang.queue).any():
                 yield MINRUNTIME
         if (r.runs & ~r.preemptible).any():
             yield PREEMPTIBLE
@@ -100,20 +100,20 @@ class Rights:
         found: list[int] = np.flatnonzero(np.bincount(r.queue[r.runs])).tolist()
         return found
 
-    def _protected(self, rung: Rung, queue: int) -> BoolArray:
+    def _protected(self, action: Action, queue: int) -> BoolArray:
         """(G,) gangs of which not even surplus may go, since they started lately."""
-        key = (rung, queue)
+        key = (action, queue)
         if key not in self._safe:
-            self._safe[key] = self._look_up(rung, queue)
+            self._safe[key] = self._look_up(action, queue)
         return self._safe[key]
 
-    def _look_up(self, rung: Rung, queue: int) -> BoolArray:
+    def _look_up(self, action: Action, queue: int) -> BoolArray:
         problem = self.problem
         now_s = problem.snapshot.now_s
 
         @cache
         def least_s(victim_queue: int) -> float:
-            if rung is Rung.PREEMPT:
+            if action is Action.PREEMPT:
                 return preempt_min_runtime_s(problem.queues, problem.policy, queue)
             return reclaim_min_runtime_s(problem.queues, problem.policy, queue, victim_queue)
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.reduction import Problem, Spares
+from kai_solver.problem import Problem, Spares
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from kai_solver.domain import Alone, PodStatus
 from kai_solver.predicates import domain_codes, label_value
-from kai_solver.reduction import Problem
+from kai_solver.problem import Problem
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]

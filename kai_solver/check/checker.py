@@ -28,10 +28,10 @@ from kai_solver.check.tenants import judge_tenants
 from kai_solver.check.units import judge_units
 from kai_solver.check.victims import TollBook
 from kai_solver.check.violation import Violation
-from kai_solver.domain import LADDER, Plan, Rung, Snapshot
+from kai_solver.domain import ACTIONS, Action, Plan, Snapshot
 
 
-def check_plan(snapshot: Snapshot, plan: Plan, *, ladder: Sequence[Rung] = LADDER) -> tuple[Violation, ...]:
+def check_plan(snapshot: Snapshot, plan: Plan, *, actions: Sequence[Action] = ACTIONS) -> tuple[Violation, ...]:
     """Judge ``plan`` against ``snapshot``; empty: it holds.
 
     Rules that need sound names are judged only where ``form`` and ``foreign`` hold, and the rights of victims
@@ -40,16 +40,16 @@ def check_plan(snapshot: Snapshot, plan: Plan, *, ladder: Sequence[Rung] = LADDE
 
     Parameters
     ----------
-    ladder
+    actions
         Rungs that the model may climb.
     """
     scene = set_scene(snapshot, plan)
     tree = grow_tree(snapshot)
     malformed = tuple(judge_form(scene, tree))
-    return malformed or tuple(_judge(scene, tree, ladder))
+    return malformed or tuple(_judge(scene, tree, actions))
 
 
-def _judge(scene: Scene, tree: QueueTree, ladder: Sequence[Rung]) -> Iterator[Violation]:
+def _judge(scene: Scene, tree: QueueTree, actions: Sequence[Action]) -> Iterator[Violation]:
     now, end = weigh(scene)
     before = ledger_before(scene, tree)
     after = ledger_after(scene, before)
@@ -66,7 +66,7 @@ def _judge(scene: Scene, tree: QueueTree, ladder: Sequence[Rung]) -> Iterator[Vi
     yield from judge_tenants(scene)
     yield from judge_spares(scene)
     book = TollBook(scene)
-    rights = [*judge_order(scene, ladder), *judge_moves(scene, book)]
+    rights = [*judge_order(scene, actions), *judge_moves(scene, book)]
     yield from rights
     yield from judge_delay(scene)
     yield from judge_units(scene)
@@ -74,6 +74,6 @@ def _judge(scene: Scene, tree: QueueTree, ladder: Sequence[Rung]) -> Iterator[Vi
     if not rights:
         yield from judge_priority(scene, tree, book)
         yield from judge_entitlement(scene, tree, book, before, fair_shares(scene, before))
-    yield from judge_stale(scene, ladder)
+    yield from judge_stale(scene, actions)
     yield from judge_budgets(scene)
     yield from judge_ranks(scene)

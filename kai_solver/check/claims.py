@@ -40,8 +40,8 @@ class _Register:
         """
         if claim.allotted is None:
             return False
-        strangers = set(claim.reserved) - self.names
-        return bool(self.stayers.get(claim.key) or strangers or not self.holders.get(claim.key))
+        others = set(claim.reserved) - self.names
+        return bool(self.stayers.get(claim.key) or others or not self.holders.get(claim.key))
 
 
 def judge_claims(scene: Scene) -> Iterator[Violation]:

@@ -6,23 +6,25 @@ from collections.abc import Iterator, Sequence
 from kai_solver.check.scene import Scene
 from kai_solver.check.victims import TollBook, disturbances
 from kai_solver.check.violation import Violation
-from kai_solver.domain import Eviction, Gang, Move, Rung
+from kai_solver.domain import Action, Eviction, Gang, Move
 
 
-def judge_order(scene: Scene, ladder: Sequence[Rung]) -> Iterator[Violation]:
+def judge_order(scene: Scene, actions: Sequence[Action]) -> Iterator[Violation]:
     """``Plan.admitted`` lists every gang that gets pods, with the rungs of its binds, and nobody else."""
-    for key, rungs in scene.rungs.items():
+    for key, admitting in scene.actions.items():
         change = scene.changes.get(key)
         if change is None or not change.binds:
             yield Violation("order", key, f"gang {key}: admitted, but gets no pods")
-        for rung in rungs:
-            if rung not in ladder or rung is Rung.STALE:
-                yield Violation("order", key, f"gang {key}: admitted by {rung.value}, which this model does not climb")
+        for action in admitting:
+            if action not in actions or action is Action.STALE:
+                yield Violation(
+                    "order", key, f"gang {key}: admitted by {action.value}, which this model does not climb"
+                )
     for key, change in scene.changes.items():
-        rungs = scene.rungs.get(key, [])
-        missing = [bind.rung for bind in change.binds if bind.rung not in rungs]
-        for rung in sorted(set(missing), key=lambda rung: rung.value) if missing else ():
-            yield Violation("order", key, f"gang {key}: gets pods by {rung.value}, but is not admitted by it")
+        admitting = scene.actions.get(key, [])
+        missing = [bind.action for bind in change.binds if bind.action not in admitting]
+        for action in sorted(set(missing), key=lambda action: action.value) if missing else ():
+            yield Violation("order", key, f"gang {key}: gets pods by {action.value}, but is not admitted by it")
 
 
 def judge_moves(scene: Scene, book: TollBook) -> Iterator[Violation]:
@@ -42,16 +44,16 @@ def _fault(scene: Scene, book: TollBook, entry: Move | Eviction) -> str | None:
     if not entry.helps:
         return f"{verb}, but helps nobody"
     for helped in entry.helps:
-        if helped not in scene.rungs:
+        if helped not in scene.actions:
             return f"{verb} for gang {helped}, which is not admitted"
-        rung = book.ground(entry, helped)
-        if rung is None:
-            ways = " and ".join(rung.value for rung in scene.rungs[helped])
+        action = book.action_for(entry, helped)
+        if action is None:
+            ways = " and ".join(action.value for action in scene.actions[helped])
             return f"{verb} for gang {helped}, which was admitted by {ways}"
-        if rung is Rung.CONSOLIDATION and not scene.gangs[helped].preemptible:
+        if action is Action.CONSOLIDATION and not scene.gangs[helped].preemptible:
             return f"moved for gang {helped}, which is not preemptible"
-    own = entry.rung.value if isinstance(entry, Move) else entry.reason
-    if all(own not in {rung.value for rung in scene.rungs[helped]} for helped in entry.helps):
+    own = entry.action.value if isinstance(entry, Move) else entry.reason
+    if all(own not in {action.value for action in scene.actions[helped]} for helped in entry.helps):
         return f"{verb} by {own}, but helps no gang admitted by it"
     return None
 
@@ -63,7 +65,7 @@ def _too_many(scene: Scene, book: TollBook) -> Iterator[Violation]:
     moved: dict[str, set[str]] = defaultdict(set)
     for move in scene.plan.moves:
         for helped in move.helps:
-            if book.ground(move, helped) is Rung.CONSOLIDATION:
+            if book.action_for(move, helped) is Action.CONSOLIDATION:
                 moved[helped].add(move.gang)
     for helped, gangs in moved.items():
         if len(gangs) > most:

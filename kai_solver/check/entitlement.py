@@ -19,7 +19,7 @@ from kai_solver.check.accounts import (
 from kai_solver.check.scene import Scene
 from kai_solver.check.victims import EVICTING, Toll, TollBook, judge_runtime
 from kai_solver.check.violation import Violation
-from kai_solver.domain import Bind, Eviction, Gang, Move, Rung
+from kai_solver.domain import Action, Bind, Eviction, Gang, Move
 from kai_solver.units import QUEUE_RESOURCES, UNLIMITED
 
 Shares = Mapping[str, Amount]
@@ -27,7 +27,7 @@ Shares = Mapping[str, Amount]
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class AllocationUnit:
     """Pods of one victim that are tested together; ``is_core`` ones come after the surplus of their gang."""
 
     gang: Gang
@@ -43,10 +43,10 @@ class Claim:
     need: Amount
     held: Ledger
     tolls: list[Toll]
-    chunks: dict[str, list[Chunk]] = field(default_factory=dict)
+    chunks: dict[str, list[AllocationUnit]] = field(default_factory=dict)
 
 
-class Court:
+class ReclaimReplay:
     """Judges the claims of a plan one after the other, each in the state that the earlier ones left."""
 
     def __init__(self, scene: Scene, tree: QueueTree, book: TollBook, before: Ledger, shares: Shares) -> None:
@@ -63,11 +63,11 @@ class Court:
 
     def sit(self) -> Iterator[Violation]:
         """Violations of all claims, in the order of admission."""
-        for key, rung in dict.fromkeys(self._scene.plan.admitted):
+        for key, action in dict.fromkeys(self._scene.plan.admitted):
             change = self._scene.changes[key]
-            come = [bind for bind in change.binds if bind.rung is rung]
-            tolls = self._book.tolls(key, rung) if rung in EVICTING else []
-            if rung is Rung.RECLAIM and tolls:
+            come = [bind for bind in change.binds if bind.action is action]
+            tolls = self._book.tolls(key, action) if action in EVICTING else []
+            if action is Action.RECLAIM and tolls:
                 yield from self._judge(self._claim(change.gang, self._asked(come), tolls))
             self._ledger.add(change.gang, self._amount(come))
             for toll in tolls:
@@ -119,7 +119,7 @@ class Court:
                 yield Violation("entitlement", victim.key, f"gang {victim.key}: reclaimed for {claim.gang.key}, {text}")
                 return
             if self._book.may_protect(victim):
-                yield from judge_runtime(self._scene, self._tree, Rung.RECLAIM, claim.gang, toll)
+                yield from judge_runtime(self._scene, self._tree, Action.RECLAIM, claim.gang, toll)
         text = self._not_entitled(claim) or self._takes_too_much(claim) or self._saturates(claim)
         if text:
             yield Violation("entitlement", claim.gang.key, f"gang {claim.gang.key}: reclaims, but {text}")
@@ -167,7 +167,7 @@ class Court:
         after = plus(claim.held.allocated[queue], claim.need)
         return not _is_above(after, self._tree.queues[queue].quota)
 
-    def _chunks(self, toll: Toll) -> list[Chunk]:
+    def _chunks(self, toll: Toll) -> list[AllocationUnit]:
         """Chunks of one victim as KAI splits them (``splitVictimTasks``).
 
         Of each podset the first ``min_member`` victims in the order of eviction are core, the rest surplus: positions
@@ -179,7 +179,7 @@ class Court:
             charged.extend(toll.moves)
         minimum = {podset.name: podset.min_member for podset in gang.root.podsets()}
         core: Amount = ZERO
-        chunks: list[Chunk] = []
+        chunks: list[AllocationUnit] = []
         pods = [scene.pods[entry.pod] for entry in charged]
         for pod in sorted(pods, key=lambda pod: pod.order, reverse=True) if len(pods) > 1 else pods:
             amount = paid(pod, scene.nodes[pod.node])
@@ -187,9 +187,9 @@ class Court:
                 minimum[pod.podset] -= 1
                 core = plus(core, amount)
             else:
-                chunks.append(Chunk(gang, amount, is_core=False))
+                chunks.append(AllocationUnit(gang, amount, is_core=False))
         if any(core):
-            chunks.append(Chunk(gang, core, is_core=True))
+            chunks.append(AllocationUnit(gang, core, is_core=True))
         return chunks
 
     def _takes_too_much(self, claim: Claim) -> str:
@@ -198,7 +198,7 @@ class Court:
         What is left shrinks with every chunk, so the test before the last one decides; any chunk may be the last but
         a gang's surplus before its core.
         """
-        by_queue: dict[tuple[str, str], list[Chunk]] = defaultdict(list)
+        by_queue: dict[tuple[str, str], list[AllocationUnit]] = defaultdict(list)
         for toll in claim.tolls:
             chunks = self._chunks(toll)
             claim.chunks[toll.change.gang.key] = chunks
@@ -209,7 +209,7 @@ class Court:
                 return f"queue {theirs} would fall below what it may keep before the last victims are taken"
         return ""
 
-    def _may_take_all(self, claim: Claim, mine: str, theirs: str, held: Amount, chunks: list[Chunk]) -> bool:
+    def _may_take_all(self, claim: Claim, mine: str, theirs: str, held: Amount, chunks: list[AllocationUnit]) -> bool:
         if len(chunks) < 2:
             return not chunks or self._may_take(claim, mine, theirs, held)
         taken = ZERO
@@ -296,5 +296,5 @@ def judge_entitlement(
     scene: Scene, tree: QueueTree, book: TollBook, before: Ledger, shares: Shares
 ) -> Iterator[Violation]:
     """Every reclaim of the plan, in the order of admission."""
-    if any(rung is Rung.RECLAIM for _, rung in scene.plan.admitted):
-        yield from Court(scene, tree, book, before, shares).sit()
+    if any(action is Action.RECLAIM for _, action in scene.plan.admitted):
+        yield from ReclaimReplay(scene, tree, book, before, shares).sit()

@@ -22,7 +22,7 @@ def judge_form(scene: Scene, tree: QueueTree) -> Iterator[Violation]:
         if (change.binds or change.moves) and change.gang.queue not in tree.paths:
             text = f"gang {change.gang.key}: its queue {change.gang.queue!r} is no leaf of the queue tree"
             yield Violation("form", change.gang.key, text)
-    for gang in scene.rungs:
+    for gang in scene.actions:
         if gang not in scene.gangs:
             yield Violation("form", gang, f"admitted: no gang {gang}")
 

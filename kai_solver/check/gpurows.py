@@ -31,14 +31,14 @@ def _fault(scene: Scene, node: Node, given: list[Arrival]) -> str:
     leaving = scene.leaving()
     here = [holder for holder in scene.holders if holder.pod.node == node.name and holder.pod.gpu.devices]
     in_the_end = [holder.pod for holder in here if stays(holder, leaving)]
-    strangers = _strangers(node, in_the_end)
-    if strangers:
-        return f"nobody knows which {strangers[0].key} holds, who stays"
+    unidentified = _unidentified(node, in_the_end)
+    if unidentified:
+        return f"nobody knows which {unidentified[0].key} holds, who stays"
     rowed = {device.index for arrival in given for device in arrival.entry.devices}
     wishing = next((pod for pod in in_the_end if not rowed.isdisjoint(_believed(pod))), None)
     if wishing is not None:
         return f"{wishing.key} stays, who has some of these for all that is known"
-    now = _strangers(node, [holder.pod for holder in here])
+    now = _unidentified(node, [holder.pod for holder in here])
     hasty = next((a for a in scene.come if a.at_once and a.entry.devices and a.node.name == node.name), None)
     if now and hasty is not None:
         return f"{hasty.entry.pod} starts while {now[0].key} still holds others that nobody knows"
@@ -50,7 +50,7 @@ def _believed(pod: Pod) -> tuple[int, ...]:
     return pod.devices if len(pod.devices) == pod.gpu.devices else pod.wished
 
 
-def _strangers(node: Node, pods: Iterable[Pod]) -> list[Pod]:
+def _unidentified(node: Node, pods: Iterable[Pod]) -> list[Pod]:
     """Those of ``pods``, who hold GPUs of ``node``, whose GPUs nobody can name beside those of the others."""
     found: list[Pod] = []
     taken: set[int] = set()

@@ -44,14 +44,14 @@ class Neighbours:
         come = [Placed(arrival.pod, arrival.node) for arrival in scene.come]
         kept = [Placed(holder.pod, scene.nodes[holder.pod.node]) for holder in held if stays(holder, leaving)]
         gone = [Placed(holder.pod, scene.nodes[holder.pod.node]) for holder in held if not stays(holder, leaving)]
-        self._crowds = {"later": [*kept, *come], "leaving": gone}
+        self._workload_spread = {"later": [*kept, *come], "leaving": gone}
         self._bearers = {
             name: [placed for placed in crowd if placed.pod.constraints.anti_affinity]
-            for name, crowd in self._crowds.items()
+            for name, crowd in self._workload_spread.items()
         }
         self._chosen: dict[tuple[int, str, str], list[Placed]] = {}
         self._repellers: dict[tuple[frozenset[tuple[str, str]], str], list[Placed]] = {}
-        self._domains = SpreadDomains(scene.snapshot.nodes, self._crowds["later"])
+        self._domains = SpreadDomains(scene.snapshot.nodes, self._workload_spread["later"])
 
     def clash(self, entry: Bind | Move) -> str | None:
         """Why the pod of ``entry`` may not be beside the others; None where it may."""
@@ -89,7 +89,7 @@ class Neighbours:
             ports = bool(pod.constraints.host_ports)
             self._chosen[key] = [
                 placed
-                for placed in self._crowds[crowd]
+                for placed in self._workload_spread[crowd]
                 if (ports and placed.pod.constraints.host_ports)
                 or any(labels_match(selector, placed.pod.labels) for selector in selectors)
             ]

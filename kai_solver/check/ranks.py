@@ -51,4 +51,4 @@ def _likeness(scene: Scene, bind: Bind) -> tuple[object, ...]:
     """What pods must have in common to exchange their places."""
     pod = scene.pods[bind.pod]
     promised = pod.key if pod.nominated_node else ""
-    return pod.request, pod.gpu, pod.constraints, pod.containers, pod.claims, promised, bind.rung, bind.nominated
+    return pod.request, pod.gpu, pod.constraints, pod.containers, pod.claims, promised, bind.action, bind.nominated

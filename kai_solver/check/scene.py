@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from kai_solver.check.parts import charged_on, memory_of, share_on
-from kai_solver.domain import Bind, Eviction, Gang, Move, Node, Plan, Pod, Rung, Snapshot, with_moves
+from kai_solver.domain import Action, Bind, Eviction, Gang, Move, Node, Plan, Pod, Snapshot, with_moves
 from kai_solver.units import GPU, Vector
 
 Entry = TypeVar("Entry", Bind, Move, Eviction)
@@ -96,7 +96,7 @@ class Scene:
     concerned: dict[str, Node]
     holders: list[Holder]
     changes: dict[str, Change] = field(default_factory=dict)
-    rungs: dict[str, list[Rung]] = field(default_factory=dict)
+    actions: dict[str, list[Action]] = field(default_factory=dict)
 
     def everywhere(self) -> list[Holder]:
         """Every pod that holds resources of any node now, foreign ones included."""
@@ -204,12 +204,12 @@ def _holders(snapshot: Snapshot, nodes: Mapping[str, Node]) -> list[Holder]:
 
 
 def _index_plan(scene: Scene) -> None:
-    for admitted, rung in scene.plan.admitted:
-        rungs = scene.rungs.get(admitted)
-        if rungs is None:
-            scene.rungs[admitted] = [rung]
-        elif rung not in rungs:
-            rungs.append(rung)
+    for admitted, action in scene.plan.admitted:
+        actions = scene.actions.get(admitted)
+        if actions is None:
+            scene.actions[admitted] = [action]
+        elif action not in actions:
+            actions.append(action)
     plan = scene.plan
     binds, moves, evictions = _by_gang(plan.binds), _by_gang(plan.moves), _by_gang(plan.evictions)
     for key in dict.fromkeys((*binds, *moves, *evictions)):

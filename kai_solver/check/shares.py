@@ -15,7 +15,7 @@ from kai_solver.check.accounts import (
     smallest_devices,
 )
 from kai_solver.check.scene import Scene
-from kai_solver.domain import PodStatus, Rung, counted_gpu_milli
+from kai_solver.domain import Action, PodStatus, counted_gpu_milli
 from kai_solver.fairness import QueueTree as Queues
 from kai_solver.fairness import fair_share
 from kai_solver.units import CPU, MEMORY
@@ -23,7 +23,7 @@ from kai_solver.units import CPU, MEMORY
 
 def fair_shares(scene: Scene, before: Ledger) -> dict[str, Amount]:
     """Fair share of every queue (reference 3.1); empty where the plan reclaims nothing."""
-    if not any(rung is Rung.RECLAIM for _, rung in scene.plan.admitted):
+    if not any(action is Action.RECLAIM for _, action in scene.plan.admitted):
         return {}
     queues = Queues.from_queues(scene.snapshot.queues, scene.snapshot.policy)
     wanted = _pending(scene, before)

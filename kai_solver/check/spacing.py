@@ -52,8 +52,8 @@ def _fellows(scene: Scene, tree: QueueTree, gang: Gang, rule: Placement) -> list
     """Gangs that are one workload with ``gang``, itself included."""
     if not gang.workload:
         return [gang]
-    alike = [g for g in scene.snapshot.gangs if (g.namespace, g.workload) == (gang.namespace, gang.workload)]
-    return [other for other in alike if _rule(other, tree) == rule]
+    identical = [g for g in scene.snapshot.gangs if (g.namespace, g.workload) == (gang.namespace, gang.workload)]
+    return [other for other in identical if _rule(other, tree) == rule]
 
 
 def _judge(scene: Scene, gang: Gang, gangs: Iterable[Gang], rule: Placement) -> Iterator[Violation]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from kai_solver.check.gangs import count, satisfied
 from kai_solver.check.scene import Change, Scene
 from kai_solver.check.violation import Violation
-from kai_solver.domain import Gang, PodStatus, Policy, Rung
+from kai_solver.domain import Action, Gang, PodStatus, Policy
 
 
 def is_stale(gang: Gang) -> bool:
@@ -24,20 +24,20 @@ def grace_s(gang: Gang, policy: Policy) -> float:
     return policy.staleness_grace_s if gang.staleness_grace_s is None else gang.staleness_grace_s
 
 
-def judge_stale(scene: Scene, ladder: Sequence[Rung]) -> Iterator[Violation]:
+def judge_stale(scene: Scene, actions: Sequence[Action]) -> Iterator[Violation]:
     """Only gangs stale beyond their grace are evicted as stale, whole, and for nobody."""
     for change in scene.changes.values():
         if change.evictions and any(eviction.reason == "stale" for eviction in change.evictions):
-            text = _fault(scene, change, ladder)
+            text = _fault(scene, change, actions)
             if text:
                 yield Violation("stale", change.gang.key, f"gang {change.gang.key}: evicted as stale {text}")
 
 
-def _fault(scene: Scene, change: Change, ladder: Sequence[Rung]) -> str:
+def _fault(scene: Scene, change: Change, actions: Sequence[Action]) -> str:
     gang, now_s = change.gang, scene.snapshot.now_s
     grace = grace_s(gang, scene.snapshot.policy)
     since = now_s if gang.stale_since_s is None else gang.stale_since_s
-    if Rung.STALE not in ladder:
+    if Action.STALE not in actions:
         return "though this model does not evict stale gangs"
     if not is_stale(gang):
         return "though it has its minimum"

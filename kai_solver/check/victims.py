@@ -7,11 +7,11 @@ from kai_solver.check.accounts import QueueTree
 from kai_solver.check.gangs import by_podset, satisfied
 from kai_solver.check.scene import Change, Scene
 from kai_solver.check.violation import Violation
-from kai_solver.domain import Eviction, Gang, Move, Rung
+from kai_solver.domain import Action, Eviction, Gang, Move
 
-EVICTING = (Rung.RECLAIM, Rung.PREEMPT)
-DISRUPTIVE = (Rung.CONSOLIDATION, Rung.RECLAIM, Rung.PREEMPT)
-_BY_REASON = {"reclaim": Rung.RECLAIM, "preempt": Rung.PREEMPT}
+EVICTING = (Action.RECLAIM, Action.PREEMPT)
+DISRUPTIVE = (Action.CONSOLIDATION, Action.RECLAIM, Action.PREEMPT)
+_BY_REASON = {"reclaim": Action.RECLAIM, "preempt": Action.PREEMPT}
 
 
 @dataclass(slots=True)
@@ -32,11 +32,11 @@ class TollBook:
     """Who pays for whom by which right: every eviction and move of a plan, filed once."""
 
     def __init__(self, scene: Scene) -> None:
-        self._rungs = scene.rungs
+        self._actions = scene.actions
         self._now_s = scene.snapshot.now_s
         self._longest_s = _longest_s(scene)
-        self._grounds: dict[tuple[str, bool, str], Rung | None] = {}
-        self._tolls: dict[tuple[str, Rung], dict[str, Toll]] = {}
+        self._grounds: dict[tuple[str, bool, str], Action | None] = {}
+        self._tolls: dict[tuple[str, Action], dict[str, Toll]] = {}
         for change in scene.changes.values():
             for eviction in change.evictions:
                 for toll in self._file(change, eviction):
@@ -45,27 +45,27 @@ class TollBook:
                 for toll in self._file(change, move):
                     toll.moves.append(move)
 
-    def tolls(self, helped: str, rung: Rung) -> list[Toll]:
+    def tolls(self, helped: str, action: Action) -> list[Toll]:
         """Who is disturbed for the gang ``helped`` by the right of ``rung``, one toll per disturbed gang."""
-        return list(self._tolls.get((helped, rung), {}).values())
+        return list(self._tolls.get((helped, action), {}).values())
 
     def may_protect(self, victim: Gang) -> bool:
         """False where the gang runs for longer than anybody protects anybody."""
         return victim.last_start_s is not None and self._now_s - victim.last_start_s < self._longest_s
 
-    def ground(self, entry: Move | Eviction, helped: str) -> Rung | None:
+    def action_for(self, entry: Move | Eviction, helped: str) -> Action | None:
         """The rung by whose right ``entry`` may help the gang ``helped``; None where there is none.
 
         The entry's own rung where the gang was admitted by it; else, as one victim may serve several gangs, the first
         other rung of the gang that allows as much.
         """
         moves = isinstance(entry, Move)
-        own = entry.rung if isinstance(entry, Move) else _BY_REASON[entry.reason]
+        own = entry.action if isinstance(entry, Move) else _BY_REASON[entry.reason]
         key = own.value, moves, helped
         if key not in self._grounds:
             allowed = DISRUPTIVE if moves else EVICTING
-            rungs = self._rungs.get(helped, [])
-            candidates = [rung for rung in (own, *allowed) if rung in allowed and rung in rungs]
+            actions = self._actions.get(helped, [])
+            candidates = [action for action in (own, *allowed) if action in allowed and action in actions]
             self._grounds[key] = candidates[0] if candidates else None
         return self._grounds[key]
 
@@ -73,9 +73,9 @@ class TollBook:
         if isinstance(entry, Eviction) and entry.reason == "stale":
             return
         for helped in entry.helps:
-            rung = self.ground(entry, helped)
-            if rung is not None:
-                yield self._tolls.setdefault((helped, rung), {}).setdefault(change.gang.key, Toll(change))
+            action = self.action_for(entry, helped)
+            if action is not None:
+                yield self._tolls.setdefault((helped, action), {}).setdefault(change.gang.key, Toll(change))
 
 
 def disturbances(scene: Scene) -> Iterator[Move | Eviction]:
@@ -93,7 +93,7 @@ def _longest_s(scene: Scene) -> float:
     return max(stated)
 
 
-def min_runtime_s(scene: Scene, tree: QueueTree, rung: Rung, claimant: Gang, victim: Gang) -> float:
+def min_runtime_s(scene: Scene, tree: QueueTree, action: Action, claimant: Gang, victim: Gang) -> float:
     """Protection of ``victim`` after its start, seconds (reference 1.2; KAI: ``plugins/minruntime``).
 
     Preempt: the nearest queue from the victim's leaf up that states it. Reclaim: likewise from the leaf (``queue``)
@@ -101,24 +101,24 @@ def min_runtime_s(scene: Scene, tree: QueueTree, rung: Rung, claimant: Gang, vic
     """
     policy = scene.snapshot.policy
     path = tree.paths[victim.queue]
-    if rung is Rung.RECLAIM and policy.reclaim_resolve == "lca" and claimant.queue in tree.paths:
+    if action is Action.RECLAIM and policy.reclaim_resolve == "lca" and claimant.queue in tree.paths:
         path = path[path.index(tree.levelled(claimant.queue, victim.queue)[1]) :]
-    default = policy.reclaim_min_runtime_s if rung is Rung.RECLAIM else policy.preempt_min_runtime_s
+    default = policy.reclaim_min_runtime_s if action is Action.RECLAIM else policy.preempt_min_runtime_s
     for name in path:
         queue = tree.queues[name]
-        stated = queue.reclaim_min_runtime_s if rung is Rung.RECLAIM else queue.preempt_min_runtime_s
+        stated = queue.reclaim_min_runtime_s if action is Action.RECLAIM else queue.preempt_min_runtime_s
         if stated is not None:
             return stated
     return default
 
 
-def judge_runtime(scene: Scene, tree: QueueTree, rung: Rung, claimant: Gang, toll: Toll) -> Iterator[Violation]:
+def judge_runtime(scene: Scene, tree: QueueTree, action: Action, claimant: Gang, toll: Toll) -> Iterator[Violation]:
     """While protected, a gang may lose its surplus only: without the pods touched it must keep its minimum."""
     victim = toll.change.gang
     if victim.last_start_s is None or victim.queue not in tree.paths:
         return
     ran_s = scene.snapshot.now_s - victim.last_start_s
-    least_s = min_runtime_s(scene, tree, rung, claimant, victim)
+    least_s = min_runtime_s(scene, tree, action, claimant, victim)
     if ran_s >= least_s:
         return
     if not satisfied(victim.root, by_podset(scene, toll.change.before.keys() - toll.pods)):

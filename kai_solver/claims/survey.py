@@ -53,14 +53,14 @@ class Use:
         """Who holds the devices: the payer alone, or where they all leave together with the payer; else the claim."""
         if self.claim.allotted is None:
             return Keeping.NOBODY
-        if not self.holding or self.waiting or self._has_strangers():
+        if not self.holding or self.waiting or self._has_unidentified():
             return Keeping.ITSELF
         gangs = {id(consumer.gang) for consumer in self.holding}
         if len(self.holding) == 1 or (len(gangs) == 1 and _leaves_whole(self.holding[0].gang)):
             return Keeping.PAYER
         return Keeping.ITSELF
 
-    def _has_strangers(self) -> bool:
+    def _has_unidentified(self) -> bool:
         """True where pods that are not in the snapshot have the claim reserved."""
         return bool(set(self.claim.reserved) - {consumer.pod.name for consumer in (*self.holding, *self.waiting)})
 

@@ -13,7 +13,7 @@ from kai_solver.cli.options import AsJson, Budget, Quiet
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kai_solver.bench import BenchSet, Job, Run
+    from kai_solver.lab.bench import BenchSet, Job, Run
 
 GREEDY = "greedy-only"
 
@@ -100,8 +100,8 @@ def bench(
       kai-solver bench instances/bench/sets/scale.yaml --from run.json --table --record docs/benchmarks.md
       kai-solver bench instances/bench/sets/scale.yaml --generate loaded-1000 --seeds 7 --output loaded.json.zst
     """
-    from kai_solver.bench import is_set, of_today, read_set, read_stored
     from kai_solver.cli.bench_sets import after, beside, check_record, record_in, report
+    from kai_solver.lab.bench import is_set, of_today, read_set, read_stored
 
     names = [name.strip() for name in models.split(",")] if models else []
     sets = [read_set(path) for path in paths if is_set(path)]
@@ -124,7 +124,7 @@ def bench(
 
 
 def _measure(jobs: "Sequence[Job]", clock: ClockName, quiet: bool) -> "list[Run]":
-    from kai_solver.bench import measure
+    from kai_solver.lab.bench import measure
 
     runs: list[Run] = []
     for number, job in enumerate(jobs, 1):
@@ -136,7 +136,7 @@ def _measure(jobs: "Sequence[Job]", clock: ClockName, quiet: bool) -> "list[Run]
 
 
 def _set_jobs(sets: "list[BenchSet]", names: list[str], floor: str | None, only: str | None) -> "list[Job]":
-    from kai_solver.bench import jobs_of
+    from kai_solver.lab.bench import jobs_of
 
     chosen = {name.strip() for name in only.split(",")} if only else set()
     for bench_set in sets[:1]:
@@ -148,8 +148,8 @@ def _set_jobs(sets: "list[BenchSet]", names: list[str], floor: str | None, only:
 def _file_jobs(
     paths: list[Path], names: list[str], floor: str, seeds: str, budget: str | None, cold: bool
 ) -> "list[Job]":
-    from kai_solver.bench import Job, find_instances
     from kai_solver.cli.inputs import parse_budget_s
+    from kai_solver.lab.bench import Job, find_instances
 
     budget_s = parse_budget_s(budget) if budget is not None else None
     models = dict.fromkeys([floor, *(names or ["default"])])
@@ -162,10 +162,10 @@ def _write_generated(sets: "list[BenchSet]", name: str, seeds: str, output: Path
     """One instance of a set, in the native format."""
     import orjson
 
-    from kai_solver.bench import generated
     from kai_solver.cli.planfiles import write_bytes
     from kai_solver.errors import InputError
     from kai_solver.instances_io import native_from_snapshot
+    from kai_solver.lab.bench import generated
 
     seed, *more = parse_seeds(seeds)
     if output is None or more or len(sets) != 1:

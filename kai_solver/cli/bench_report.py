@@ -10,8 +10,8 @@ import orjson
 import typer
 from rich.console import Console
 
-from kai_solver.bench import Row, Run, paired, rows_of, short_name
 from kai_solver.cli.console import heading, line, open_console, table
+from kai_solver.lab.bench import Row, Run, paired, rows_of, short_name
 
 COLUMNS = ("instance", "model", "decide", "ratio", "cold", "memory", "placed", "evicted", "moved", "pending", "proven")
 REST = ("source", "stages over 0 (value/bound)", "gap", "against")

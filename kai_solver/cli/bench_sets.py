@@ -8,7 +8,11 @@ from statistics import median
 import typer
 from rich.console import Console
 
-from kai_solver.bench import (
+from kai_solver.cli.bench_report import print_csv, print_json, print_table
+from kai_solver.cli.console import heading, line, open_console, table
+from kai_solver.cli.planfiles import write_bytes
+from kai_solver.errors import InputError
+from kai_solver.lab.bench import (
     BenchSet,
     Run,
     Stored,
@@ -34,10 +38,6 @@ from kai_solver.bench import (
     with_blocks,
     with_figures,
 )
-from kai_solver.cli.bench_report import print_csv, print_json, print_table
-from kai_solver.cli.console import heading, line, open_console, table
-from kai_solver.cli.planfiles import write_bytes
-from kai_solver.errors import InputError
 
 PHASES = ("build", "presolve", "first", "best", "proof", "check")
 COLUMNS = ("instance", "model", "budget", "load", *PHASES, "cold", "decide", "cpu", "memory")

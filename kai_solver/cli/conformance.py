@@ -12,7 +12,7 @@ from kai_solver.cli.exits import Exit, guarded
 from kai_solver.cli.options import AsJson, Budget, Model, Seed
 
 if TYPE_CHECKING:
-    from kai_solver.conformance import CaseResult
+    from kai_solver.lab.conformance import CaseResult
 
 
 @guarded
@@ -44,8 +44,8 @@ def conformance(
       kai-solver conformance instances/behaviour/victims -v
     """
     from kai_solver.cli.inputs import parse_budget_s
-    from kai_solver.conformance import find_cases, run_suite
-    from kai_solver.conformance.deciding import WIDE_S, open_decider
+    from kai_solver.lab.conformance import find_cases, run_suite
+    from kai_solver.lab.conformance.deciding import WIDE_S, open_decider
     from kai_solver.modelfiles import load_model
 
     chosen = load_model(model)
@@ -93,7 +93,7 @@ def _more(result: "CaseResult") -> tuple[str, ...]:
 
 
 def _totals(results: "list[CaseResult]") -> str:
-    from kai_solver.conformance import totals
+    from kai_solver.lab.conformance import totals
 
     counts = ", ".join(f"{count} {kind}" for kind, count in totals(results).items())
     return f"{len(results)} cases: {counts}"
@@ -102,7 +102,7 @@ def _totals(results: "list[CaseResult]") -> str:
 def _print_json(results: "list[CaseResult]", model: str) -> None:
     import orjson
 
-    from kai_solver.conformance import totals
+    from kai_solver.lab.conformance import totals
 
     document = {
         "model": model,

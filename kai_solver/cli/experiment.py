@@ -13,7 +13,7 @@ from kai_solver.cli.options import AsJson, Quiet
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kai_solver.experiments import Run, RunSpec
+    from kai_solver.lab.experiments import Run, RunSpec
 
 experiment = typer.Typer(help="Experiments against published baselines.", no_args_is_help=True)
 
@@ -62,8 +62,8 @@ def openb(
     """
     from kai_solver.cli.experiment_report import print_runs
     from kai_solver.cli.interrupt import stopping_on_interrupt
-    from kai_solver.experiments.suite import check_folder, plan_runs, run_suite
-    from kai_solver.experiments.tables import write_tables
+    from kai_solver.lab.experiments.suite import check_folder, plan_runs, run_suite
+    from kai_solver.lab.experiments.tables import write_tables
 
     specs = plan_runs(*_read_lists(traces, seeds, policies, window, moves))
     check_folder(data, specs)
@@ -87,7 +87,7 @@ def _read_lists(
     traces: str, seeds: str, policies: str, window: str, moves: str
 ) -> "tuple[list[str], list[int], list[str], list[int], list[float]]":
     from kai_solver.errors import InputError
-    from kai_solver.experiments.suite import POLICIES
+    from kai_solver.lab.experiments.suite import POLICIES
 
     chosen = read_words(policies, "--policies")
     for name in chosen:
@@ -141,7 +141,7 @@ def _numbers(text: str, option: str, kind: "type[int | float]", least: float, mo
 
 
 def _draw(runs: "Sequence[Run]", output: Path) -> None:
-    from kai_solver.experiments.plots import has_matplotlib, write_plots
+    from kai_solver.lab.experiments.plots import has_matplotlib, write_plots
 
     if not runs:
         return

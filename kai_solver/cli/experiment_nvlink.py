@@ -12,7 +12,7 @@ from kai_solver.cli.options import AsJson, Quiet
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kai_solver.experiments.fleet import FleetRun, FleetSpec
+    from kai_solver.lab.experiments.fleet import FleetRun, FleetSpec
 
 EVERY = "lowest,best-now,mapa,devices,joint,cycle"
 
@@ -48,8 +48,8 @@ def nvlink(
       kai-solver experiment nvlink --policies lowest,joint --nodes 50 --seeds 1..3 --json
     """
     from kai_solver.cli.interrupt import stopping_on_interrupt
-    from kai_solver.experiments.fleet import FleetSpec, run_fleet
-    from kai_solver.experiments.pickers import check_policies
+    from kai_solver.lab.experiments.fleet import FleetSpec, run_fleet
+    from kai_solver.lab.experiments.pickers import check_policies
     from kai_solver.links import product_named
 
     names, known = read_words(policies, "--policies"), product_named(product)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import typer
 
-from kai_solver.experiments import SUMMARY_COLUMNS, Run
-from kai_solver.experiments.report import SIZES
-from kai_solver.experiments.tables import rows
+from kai_solver.lab.experiments import SUMMARY_COLUMNS, Run
+from kai_solver.lab.experiments.report import SIZES
+from kai_solver.lab.experiments.tables import rows
 
 
 def print_runs(runs: Sequence[Run], output: Path, *, as_json: bool) -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kai_solver.domain import Rung, SolverModel
+from kai_solver.domain import Action, SolverModel
 from kai_solver.errors import InputError
 from kai_solver.modelfiles import load_model
 from kai_solver.units import parse_duration_s, parse_quantity
@@ -22,7 +22,7 @@ class Request:
     loaded: "Loaded"
     model: SolverModel
     budget_s: float
-    ladder_from: str = ""
+    actions_from: str = ""
 
 
 def read_request(
@@ -41,11 +41,13 @@ def read_request(
     bundle = loaded.extra.get("bundle")
     chosen = bundle.model if bundle is not None and model == "default" else load_model(model)
     budget_s = parse_budget_s(budget) if budget is not None else chosen.budget_s
-    ladder, ladder_from = choose_ladder(loaded, actions)
-    return Request(instance, loaded, replace(chosen, ladder=ladder) if ladder else chosen, budget_s, ladder_from)
+    chosen_actions, actions_from = choose_actions(loaded, actions)
+    return Request(
+        instance, loaded, replace(chosen, actions=chosen_actions) if chosen_actions else chosen, budget_s, actions_from
+    )
 
 
-def choose_ladder(loaded: "Loaded", actions: str | None) -> tuple[tuple[Rung, ...], str]:
+def choose_actions(loaded: "Loaded", actions: str | None) -> tuple[tuple[Action, ...], str]:
     """(ladder, who chose it): ``--actions``, else the actions that the case names, else empty: the model's."""
     if actions is not None:
         return parse_actions(actions), "--actions"
@@ -53,27 +55,27 @@ def choose_ladder(loaded: "Loaded", actions: str | None) -> tuple[tuple[Rung, ..
     return (named, "the instance's own actions") if named else ((), "")
 
 
-def case_actions(case: "CaseFile | None") -> tuple[Rung, ...]:
+def case_actions(case: "CaseFile | None") -> tuple[Action, ...]:
     """Actions that a behaviour case or benchmark file names (``run.actions``); empty for other instances."""
     return case.actions if case is not None else ()
 
 
-def parse_actions(text: str) -> tuple[Rung, ...]:
-    """Ladder of ``allocate,reclaim``.
+def parse_actions(text: str) -> tuple[Action, ...]:
+    """Actions of ``allocate,reclaim``.
 
     Raises
     ------
     InputError
         An action does not exist.
     """
-    known = ", ".join(rung.value for rung in Rung)
-    rungs = []
+    known = ", ".join(action.value for action in Action)
+    actions = []
     for name in (part.strip() for part in text.split(",")):
         try:
-            rungs.append(Rung(name))
+            actions.append(Action(name))
         except ValueError:
             raise InputError(f"there is no action {name!r}", field="--actions", cure=f"Choose from {known}") from None
-    return tuple(rungs)
+    return tuple(actions)
 
 
 def parse_limits(texts: list[str] | None) -> "Limits":

@@ -46,7 +46,7 @@ def _entries(model: "SolverModel") -> list[tuple[str, str]]:
         ("name", model.name),
         ("summary", model.summary),
         ("hash", model.hash),
-        ("ladder", ", ".join(rung.value for rung in model.ladder)),
+        ("ladder", ", ".join(action.value for action in model.actions)),
         ("admission", model.admission),
         ("budget_s", f"{model.budget_s:g}"),
         ("families", ", ".join(model.families)),

@@ -27,8 +27,8 @@ def describe(snapshot: Snapshot, name: str) -> str:
 
 def outcome(plan: Plan) -> str:
     """One line about a plan: gangs admitted by rung, pods moved and evicted, gangs pending and how many proven."""
-    rungs = Counter(rung.value for _, rung in dict.fromkeys(plan.admitted))
-    by = f" ({', '.join(f'{rung} {count:,}' for rung, count in rungs.items())})" if rungs else ""
+    actions = Counter(action.value for _, action in dict.fromkeys(plan.admitted))
+    by = f" ({', '.join(f'{action} {count:,}' for action, count in actions.items())})" if actions else ""
     proven = sum(pending.proof.state == "proven" for pending in plan.pending)
     return (
         f"{counted(len({gang for gang, _ in plan.admitted}), 'gang')} admitted{by}; "

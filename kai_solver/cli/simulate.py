@@ -13,7 +13,7 @@ from kai_solver.cli.options import AsJson, Budget, Limit, Quiet
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kai_solver.simulate import Decider, Result, Scenario, Standing
+    from kai_solver.lab.simulate import Decider, Result, Scenario, Standing
 
 OUTPUT = Path("out/simulate")
 
@@ -50,7 +50,7 @@ def simulate(
     from kai_solver.cli.inputs import parse_limits
     from kai_solver.cli.simulate_report import print_report
     from kai_solver.errors import InputError
-    from kai_solver.simulate import has_parquet, load_scenario, summarize, write_tables
+    from kai_solver.lab.simulate import has_parquet, load_scenario, summarize, write_tables
 
     if parquet and not has_parquet():
         cure = "Install it (pip install 'kai-solver[parquet]'), or do without: CSV is always written"
@@ -85,8 +85,8 @@ def _replay_all(scenario: "Scenario", names: list[str], budget: str | None, *, q
     """One policy after the other; the one that is interrupted is the last."""
     from kai_solver.cli.inputs import parse_budget_s
     from kai_solver.cli.interrupt import stopping_on_interrupt
+    from kai_solver.lab.simulate import KubeDefault, ModelPolicy, replay
     from kai_solver.modelfiles import load_model
-    from kai_solver.simulate import KubeDefault, ModelPolicy, replay
 
     budget_s = parse_budget_s(budget) if budget is not None else None
     models = {name: load_model(name) for name in names if name != KubeDefault.name}

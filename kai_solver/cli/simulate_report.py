@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kai_solver.cli.console import counted, heading, line, open_console, table
 
 if TYPE_CHECKING:
-    from kai_solver.simulate import Scenario, Summary
+    from kai_solver.lab.simulate import Scenario, Summary
 
 _ROWS: tuple[tuple[str, "Callable[[Summary], str]"], ...] = (
     ("simulated", lambda s: f"{s.end_s:,.0f} s" + (" (interrupted)" if s.interrupted else "")),

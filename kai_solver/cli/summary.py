@@ -71,11 +71,11 @@ class _Summary:
     def _head(self) -> None:
         plan, model = self._plan, self._request.model
         line(self._console, describe(self._snapshot, self._request.instance.name), "bold")
-        ladder = ", ".join(rung.value for rung in model.ladder)
-        source = f" (from {self._request.ladder_from})" if self._request.ladder_from else ""
+        actions = ", ".join(action.value for action in model.actions)
+        source = f" (from {self._request.actions_from})" if self._request.actions_from else ""
         line(
             self._console,
-            f"model {model.name}, budget {self._request.budget_s:g} s, seed {plan.seed}; {ladder}{source}",
+            f"model {model.name}, budget {self._request.budget_s:g} s, seed {plan.seed}; {actions}{source}",
         )
         line(self._console, outcome(plan))
         line(self._console, f"source: {SOURCES[plan.source]}")
@@ -96,10 +96,16 @@ class _Summary:
         if not binds:
             return
         heading(self._console, "Binds", counted(len(binds), "pod"))
-        groups = self._by_subject(binds, lambda bind: (bind.rung.value, bind.nominated))
+        groups = self._by_subject(binds, lambda bind: (bind.action.value, bind.nominated))
         rows = [
-            (who, str(len(alike)), places(alike), rung, "when capacity there is released" if nominated else "now")
-            for (who, (rung, nominated)), alike in self._cut(groups.items())
+            (
+                who,
+                str(len(identical)),
+                places(identical),
+                action,
+                "when capacity there is released" if nominated else "now",
+            )
+            for (who, (action, nominated)), identical in self._cut(groups.items())
         ]
         self._console.print(table(("gang", "pods", "where", "by", "when"), rows, right=("pods",)))
         self._rest(groups.values(), "pod")
@@ -111,8 +117,13 @@ class _Summary:
         heading(self._console, "Moves", counted(len(moves), "pod"))
         groups = self._by_subject(moves, lambda move: "" if self._is_long(moves) else helped(move.helps))
         rows = [
-            (who, str(len(alike)), arrows([(m.source, landing(m)) for m in alike]), all_helped(m.helps for m in alike))
-            for (who, _), alike in self._cut(groups.items())
+            (
+                who,
+                str(len(identical)),
+                arrows([(m.source, landing(m)) for m in identical]),
+                all_helped(m.helps for m in identical),
+            )
+            for (who, _), identical in self._cut(groups.items())
         ]
         self._console.print(table(("gang", "pods", "from -> to", "for"), rows, right=("pods",)))
         self._rest(groups.values(), "pod")
@@ -125,8 +136,14 @@ class _Summary:
         long = self._is_long(evictions)
         groups = self._by_subject(evictions, lambda e: (e.reason, "" if long else helped(e.helps)))
         rows = [
-            (who, str(len(alike)), nodes_of([e.node for e in alike]), reason, all_helped(e.helps for e in alike))
-            for (who, (reason, _)), alike in self._cut(groups.items())
+            (
+                who,
+                str(len(identical)),
+                nodes_of([e.node for e in identical]),
+                reason,
+                all_helped(e.helps for e in identical),
+            )
+            for (who, (reason, _)), identical in self._cut(groups.items())
         ]
         self._console.print(table(("gang", "pods", "on", "reason", "for"), rows, right=("pods",)))
         self._rest(groups.values(), "pod")
@@ -144,8 +161,8 @@ class _Summary:
         if not by_queue:
             return groups
         return {
-            (f"{counted(len({entry.gang for entry in alike}), 'gang')} of {queue}", rest): alike
-            for (queue, rest), alike in groups.items()
+            (f"{counted(len({entry.gang for entry in identical}), 'gang')} of {queue}", rest): identical
+            for (queue, rest), identical in groups.items()
         }
 
     def _pending(self) -> None:

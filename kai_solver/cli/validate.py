@@ -47,7 +47,7 @@ def validate(
       kai-solver validate cluster.yaml
       kai-solver validate snapshot.zip plan.json
     """
-    from kai_solver.cli.inputs import choose_ladder, parse_limits
+    from kai_solver.cli.inputs import choose_actions, parse_limits
     from kai_solver.instances_io import load_instance
     from kai_solver.instances_io.lints import lints
 
@@ -60,10 +60,10 @@ def validate(
         return Exit.FINDINGS if any(found.level in SERIOUS for found in findings) else Exit.FINE
     from kai_solver.check import check_plan
     from kai_solver.cli.planfiles import read_plan
-    from kai_solver.domain import LADDER
+    from kai_solver.domain import ACTIONS
 
-    ladder, _ = choose_ladder(loaded, actions)
-    violations = check_plan(snapshot, read_plan(plan), ladder=ladder or LADDER)
+    allowed, _ = choose_actions(loaded, actions)
+    violations = check_plan(snapshot, read_plan(plan), actions=allowed or ACTIONS)
     _print_violations(plan, violations, as_json)
     return Exit.FINDINGS if violations else Exit.FINE
 

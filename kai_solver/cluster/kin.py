@@ -72,7 +72,7 @@ class Reference:
         return f"{self.kind} {self.namespace}/{self.name}"
 
 
-class Kin:
+class OwnerResolver:
     """Owners of the pods of one scheduler.
 
     Parameters

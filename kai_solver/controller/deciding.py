@@ -12,7 +12,7 @@ from kai_solver.engine import Engine
 from kai_solver.engine.progress import Fault, OnSlow
 from kai_solver.errors import ModelFileError
 from kai_solver.modelfiles import load_model
-from kai_solver.reduction import Problem
+from kai_solver.problem import Problem
 
 LOOK_S = 10.0
 """How often the model's file is looked at."""

@@ -10,7 +10,7 @@ import prometheus_client as prometheus
 from kai_solver.cluster.binding import GangBound
 from kai_solver.controller.loop import Cycle, Evicted
 from kai_solver.metrics import Metrics
-from kai_solver.reduction import Problem
+from kai_solver.problem import Problem
 from kai_solver.units import GPU, MILLI, UNLIMITED
 from kai_solver.units.shares import WHOLE
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cached_property
 
 from kai_solver.domain import Bind, Node, Pod, Snapshot
-from kai_solver.reduction.devices import seat_running
+from kai_solver.problem.devices import seat_running
 
 
 def _new() -> str:

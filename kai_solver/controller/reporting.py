@@ -10,8 +10,8 @@ import structlog
 from kai_solver.cluster.binding import GangBound
 from kai_solver.cluster.evicting import Departure
 from kai_solver.controller.loop import Cycle, Evicted, Reporter
-from kai_solver.domain import Gang, Notice, Pending, Reason, Rung
-from kai_solver.domain.model import LADDER
+from kai_solver.domain import Action, Gang, Notice, Pending, Reason
+from kai_solver.domain.model import ACTIONS
 from kai_solver.errors.barrier import barrier
 from kai_solver.explain import relative_gap
 from kai_solver.metrics import Metrics
@@ -128,7 +128,7 @@ class MetricReporter:
         Names of priority classes by value.
     pool
         Name of the node pool.
-    ladder
+    actions
         What is tried for a gang, in turn.
     """
 
@@ -138,13 +138,13 @@ class MetricReporter:
         clock: Callable[[], float] = time.time,
         classes: Callable[[], Mapping[int, str]] = dict,
         pool: str = "default",
-        ladder: Callable[[], Sequence[Rung]] = lambda: LADDER,
+        actions: Callable[[], Sequence[Action]] = lambda: ACTIONS,
     ) -> None:
         self._metrics = metrics
         self._clock = clock
         self._classes = classes
         self._pool = pool
-        self._ladder = ladder
+        self._actions = actions
         self._names: Mapping[int, str] = {}
         self._waits: deque[float] = deque(maxlen=_REMEMBERED)
         self._turns: dict[int, Counter[str]] = {}
@@ -198,8 +198,8 @@ class MetricReporter:
 
     def _admitted(self, cycle: Cycle, gangs: Mapping[str, Gang]) -> None:
         metrics, admitted = self._metrics, cycle.plan.admitted
-        for rung, count in Counter(rung for _, rung in admitted).items():
-            metrics.scheduled.labels(rung.value).inc(count)
+        for action, count in Counter(action for _, action in admitted).items():
+            metrics.scheduled.labels(action.value).inc(count)
         metrics.decisions.labels("accept").inc(len(admitted))
         self._turned("served", [gangs[key] for key, _ in admitted])
         for gang in (gangs[key] for key, _ in admitted):
@@ -229,15 +229,15 @@ class MetricReporter:
     def _acted(self, cycle: Cycle) -> None:
         """Each gang counts on the rungs up to the one that served it, and on all where it still waits (1.12)."""
         plan = cycle.plan
-        last: dict[str, Rung] = dict(reversed(plan.admitted))
+        last: dict[str, Action] = dict(reversed(plan.admitted))
         for pending in plan.pending:
             if pending.gang not in cycle.busy and pending.reason not in _NO_TURN:
-                last[pending.gang] = Rung.ALLOCATE if pending.reason is Reason.PREEMPTION_DELAY else Rung.PREEMPT
-        for rung in self._ladder():
-            turns = sum(LADDER.index(rung) <= LADDER.index(reached) for reached in last.values())
-            self._metrics.acted_on.labels(rung.value).inc(turns)
+                last[pending.gang] = Action.ALLOCATE if pending.reason is Reason.PREEMPTION_DELAY else Action.PREEMPT
+        for action in self._actions():
+            turns = sum(ACTIONS.index(action) <= ACTIONS.index(reached) for reached in last.values())
+            self._metrics.acted_on.labels(action.value).inc(turns)
         stale = {eviction.gang for eviction in plan.evictions if eviction.reason == "stale"}
-        self._metrics.acted_on.labels(Rung.STALE.value).inc(len(stale))
+        self._metrics.acted_on.labels(Action.STALE.value).inc(len(stale))
 
     def _class(self, priority: int) -> str:
         """Name of the priority class; the number where no class has it."""

@@ -19,7 +19,7 @@ from kai_solver.cluster.resources import NAMESPACES
 from kai_solver.cluster.store import Store
 from kai_solver.controller.loop import Cycle, Evicted
 from kai_solver.controller.settings import Evictions
-from kai_solver.reduction.budgets import BUDGETS
+from kai_solver.problem.budgets import BUDGETS
 
 _LOG = structlog.get_logger(__name__)
 

@@ -17,7 +17,7 @@ from kai_solver.cluster.contact import Contact
 from kai_solver.cluster.evicting import Evictor, Rates
 from kai_solver.cluster.fenced import FencedApi
 from kai_solver.cluster.identity import Identity
-from kai_solver.cluster.kin import Kin
+from kai_solver.cluster.kin import OwnerResolver
 from kai_solver.cluster.lease import Lease, LeaseTimes
 from kai_solver.cluster.patience import LOOK_S
 from kai_solver.cluster.promises import Promises
@@ -37,7 +37,7 @@ from kai_solver.controller.reporting import LogReporter, MetricReporter, Reporte
 from kai_solver.controller.rival import Rival
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.controller.shields import Shields
-from kai_solver.controller.telling import Teller
+from kai_solver.controller.telling import StatusReporter
 from kai_solver.controller.telling.setup import make_teller
 from kai_solver.domain import Notice
 from kai_solver.engine.progress import Fault
@@ -77,7 +77,7 @@ class Known:
     store: Store
     assumed: Assumed
     promises: Promises
-    kin: Kin
+    kin: OwnerResolver
 
     @property
     def kinds(self) -> tuple[Resource, ...]:
@@ -115,7 +115,7 @@ class Parts:
     rival: Rival
     keys: SigningKeys
     scheduler: Scheduler
-    teller: Teller | None
+    teller: StatusReporter | None
     pools: Pools
     over: threading.Event
 
@@ -212,7 +212,7 @@ def _keys(api: Api, settings: ControllerSettings, fence: Fence, clock: Clock) ->
 def _known(api: Api, settings: ControllerSettings) -> Known:
     """The owners of a pod matter only if we group pods ourselves."""
     store = Store()
-    kin = Kin(api.within(ASKED_S), store, settings.scheduler_name if settings.grouping == "own" else "")
+    kin = OwnerResolver(api.within(ASKED_S), store, settings.scheduler_name if settings.grouping == "own" else "")
     return Known(store, Assumed(), Promises(), kin)
 
 
@@ -257,7 +257,7 @@ def _teller(
     decider: Decider,
     view: View,
     clock: Clock,
-) -> Teller:
+) -> StatusReporter:
     """Statuses and events: in the background, only as the leader, and slowly while pods are bound."""
     busy, problem, own = lambda: bool(binder.open), lambda: decider.problem, lambda: view.own_groups
     return make_teller(api, store, settings, fence, busy, problem, own, clock)
@@ -268,14 +268,14 @@ def _rates(settings: ControllerSettings) -> Rates:
 
 
 def _reporters(
-    known: Known, metrics: Metrics, decider: Decider, teller: Teller | None, clock: Clock, pool: str
+    known: Known, metrics: Metrics, decider: Decider, teller: StatusReporter | None, clock: Clock, pool: str
 ) -> Iterator[Reporter]:
     """Who is told what happens: logs, metrics, the cluster."""
     endings = Endings(metrics, known.store)
     known.store.listen(endings)
     yield LogReporter()
     classes = functools.partial(_priority_classes, known.store)
-    yield MetricReporter(metrics, clock, classes, pool, lambda: decider.model.ladder)
+    yield MetricReporter(metrics, clock, classes, pool, lambda: decider.model.actions)
     yield endings
     totals: dict[Counter, Callable[[], int]] = {
         metrics.assumed_expired: lambda: known.assumed.expired,

@@ -32,8 +32,8 @@ from kai_solver.domain.fit_error import NODE_GROUP, FitError, QueueDetails
 from kai_solver.domain.gangs import Gang, PodSet, SubGroup, TopologyConstraint, flat_gang, stated_for, still_needed
 from kai_solver.domain.gpus import counted_gpu_milli, has_gpus, implied_terms, is_of_gpus, paid_gpu_milli, parts_of_gpus
 from kai_solver.domain.model import (
+    ACTIONS,
     FAMILIES,
-    LADDER,
     OPTIONAL_STAGES,
     SEATING,
     STAGES,
@@ -46,6 +46,7 @@ from kai_solver.domain.moving import is_moving, with_moves
 from kai_solver.domain.numa import Container, NumaPolicy, NumaScope, NumaTopology, NumaZone, ZoneShare
 from kai_solver.domain.placement import NO_PLACEMENT, Placement, Strategy, inherited
 from kai_solver.domain.plan import (
+    Action,
     Bind,
     Blocker,
     ClaimGrant,
@@ -57,7 +58,6 @@ from kai_solver.domain.plan import (
     Plan,
     Proof,
     Reason,
-    Rung,
     Stage,
 )
 from kai_solver.domain.pods import NO_GPU, GpuRequest, Knowing, Pod, PodStatus, gpus_asked
@@ -65,9 +65,9 @@ from kai_solver.domain.queues import DEFAULT_QUEUE_PRIORITY, Queue, QueueVector
 from kai_solver.domain.snapshot import Notice, Policy, Snapshot
 
 __all__ = [
+    "ACTIONS",
     "DEFAULT_QUEUE_PRIORITY",
     "FAMILIES",
-    "LADDER",
     "MOST_CONSUMERS",
     "MOST_DEVICES",
     "NODE_GROUP",
@@ -77,6 +77,7 @@ __all__ = [
     "OPTIONAL_STAGES",
     "SEATING",
     "STAGES",
+    "Action",
     "Allotted",
     "Alone",
     "Attribute",
@@ -123,7 +124,6 @@ __all__ = [
     "QueueVector",
     "Reason",
     "Requirement",
-    "Rung",
     "SearchSpec",
     "Snapshot",
     "SolverModel",

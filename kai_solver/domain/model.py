@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from kai_solver.domain.plan import Rung
+from kai_solver.domain.plan import Action
 
-LADDER = (Rung.ALLOCATE, Rung.CONSOLIDATION, Rung.RECLAIM, Rung.PREEMPT, Rung.STALE)
+ACTIONS = (Action.ALLOCATE, Action.CONSOLIDATION, Action.RECLAIM, Action.PREEMPT, Action.STALE)
 
 FAMILIES = (
     "gang",
@@ -107,7 +107,7 @@ class SolverModel:
 
     Attributes
     ----------
-    ladder
+    actions
         Rungs climbed, in order.
     admission
         ``rank``: by policy order, nobody is traded for a later one; ``max-gpus``: within a priority stratum, most
@@ -122,7 +122,7 @@ class SolverModel:
 
     name: str
     summary: str = ""
-    ladder: tuple[Rung, ...] = LADDER
+    actions: tuple[Action, ...] = ACTIONS
     admission: str = "rank"
     families: tuple[str, ...] = FAMILIES
     stages: tuple[StageSpec, ...] = tuple(StageSpec(name) for name in STAGES)

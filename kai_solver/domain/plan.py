@@ -13,7 +13,7 @@ from kai_solver.domain.fit_error import FitError
 from kai_solver.domain.numa import ZoneShare
 
 
-class Rung(Enum):
+class Action(Enum):
     """What a plan may do for a gang, in KAI's order; also the names of the actions in behaviour cases."""
 
     ALLOCATE = "allocate"
@@ -80,7 +80,7 @@ class Bind:
     node: str
     devices: tuple[Device, ...] = ()
     nominated: bool = False
-    rung: Rung = Rung.ALLOCATE
+    action: Action = Action.ALLOCATE
     zones: tuple[ZoneShare, ...] = ()
     claims: tuple[ClaimGrant, ...] = ()
     link: GpuLink | None = None
@@ -99,7 +99,7 @@ class Move:
     target: str
     devices: tuple[Device, ...] = ()
     helps: tuple[str, ...] = ()
-    rung: Rung = Rung.CONSOLIDATION
+    action: Action = Action.CONSOLIDATION
     zones: tuple[ZoneShare, ...] = ()
     claims: tuple[ClaimGrant, ...] = ()
     message: str = ""
@@ -217,7 +217,7 @@ class Plan:
     moves: tuple[Move, ...] = ()
     evictions: tuple[Eviction, ...] = ()
     pending: tuple[Pending, ...] = ()
-    admitted: tuple[tuple[str, Rung], ...] = ()
+    admitted: tuple[tuple[str, Action], ...] = ()
     stages: tuple[Stage, ...] = ()
     source: Source = "greedy"
     timing_s: dict[str, float] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from kai_solver.domain import Plan, Snapshot, SolverModel
 from kai_solver.engine.isolating import Isolation
 from kai_solver.engine.progress import OnSlow
 from kai_solver.errors.barrier import in_words
-from kai_solver.reduction import Memo
+from kai_solver.problem import Memo
 from kai_solver.search.child import SolverChild
 
 AGAIN = 0.5

@@ -8,7 +8,7 @@ asked before the floor stands, and what asking led to is kept by comparison.
 from collections import Counter
 from dataclasses import dataclass
 
-from kai_solver.greedy import Outcome
+from kai_solver.planstate.outcome import Outcome
 from kai_solver.search.oracle import QuestionLog
 from kai_solver.units.shares import floor_milli
 

@@ -12,11 +12,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.domain import Rung, Stage
-from kai_solver.formulation.stages import MOST_RANKED
-from kai_solver.greedy import Outcome, VictimPool
-from kai_solver.greedy.holds import HoldRows
-from kai_solver.reduction import Problem
+from kai_solver.domain import Action, Stage
+from kai_solver.model.stages import MOST_RANKED
+from kai_solver.planstate.holdings import HoldRows
+from kai_solver.planstate.outcome import Outcome
+from kai_solver.planstate.victims import VictimPool
+from kai_solver.problem import Problem
 from kai_solver.search.looseness import loose_gangs
 from kai_solver.search.rights import Rights
 from kai_solver.units import GPU, MILLI, PODS
@@ -46,7 +47,7 @@ def proven_by_count(
         return None
     if any(stage.value and not stage.optimal for stage in measured if stage.name in ("moved-pods", "nodes-opened")):
         return None
-    evictable = rights.by_rung.get(Rung.RECLAIM, frozenset()) | rights.by_rung.get(Rung.PREEMPT, frozenset())
+    evictable = rights.by_action.get(Action.RECLAIM, frozenset()) | rights.by_action.get(Action.PREEMPT, frozenset())
     by_memory = set(outcome.state.by_memory)
     if any(not by_memory.isdisjoint(pool.units[unit].pods) for unit in rights.movable if by_memory):
         return None

@@ -12,6 +12,8 @@ from dataclasses import replace
 from typing import Any, Self
 
 from kai_solver import __version__
+from kai_solver.actions import Actions, Answer
+from kai_solver.actions.sparing import spare
 from kai_solver.bounds.outlook import outlook_of
 from kai_solver.check import WASTE, Violation, check_plan
 from kai_solver.domain import Plan, Snapshot, SolverModel, Stage
@@ -26,22 +28,21 @@ from kai_solver.engine.progress import Fault, OnSlow, Progress
 from kai_solver.engine.retreat import NOBODY, RETREATS, blame, refused, retreat_note
 from kai_solver.engine.stages import admission_stage, measured_stages
 from kai_solver.errors.barrier import barrier
-from kai_solver.greedy import Answer, Ladder, Outcome
-from kai_solver.greedy.sparing import spare
 from kai_solver.planning import assemble
-from kai_solver.reduction import Memo, Problem, build_problem
-from kai_solver.search.admission import MostGpus
-from kai_solver.search.asker import Asker
+from kai_solver.planstate.outcome import Outcome
+from kai_solver.problem import Memo, Problem, build_problem
+from kai_solver.search.admission import MaxGpuAdmission
 from kai_solver.search.budget import Budget
 from kai_solver.search.child import SolverChild
 from kai_solver.search.linking import link_stage
 from kai_solver.search.neighbourhood import is_local
 from kai_solver.search.neighbourhood_admission import LocalAdmission
 from kai_solver.search.neighbourhood_stages import LocalStages, is_unproven
-from kai_solver.search.oracle import UNASKED, UNKNOWN, OracleLadder
-from kai_solver.search.refine import Refined, Refiner
+from kai_solver.search.oracle import UNASKED, UNKNOWN, SolverActions
+from kai_solver.search.refine import Refined, StageOptimizer
 from kai_solver.search.reseat import reseat
 from kai_solver.search.rights import rights_of
+from kai_solver.search.solver_client import SolverClient
 
 Clock = Callable[[], float]
 SHARE = 0.25
@@ -271,25 +272,25 @@ class _Run:
         self,
         problem: Problem,
         left_out: frozenset[str],
-        asker: Asker | None,
+        solver_client: SolverClient | None,
         without: Answer = UNKNOWN,
-        admitter: MostGpus | None = None,
+        admitter: MaxGpuAdmission | None = None,
     ) -> Climb:
-        oracle = OracleLadder(asker, without)
-        pace = Pace(self, may_yield=asker is None)
-        ladder = Ladder(
+        oracle = SolverActions(solver_client, without)
+        pace = Pace(self, may_yield=solver_client is None)
+        actions = Actions(
             problem,
-            self.model.ladder,
+            self.model.actions,
             oracle,
             pace,
             admission=self.model.admission,
             admitter=admitter,
             left_out=left_out,
         )
-        if asker is None:
-            pace.watch(ladder.outcome)
-            self._turns = ladder.course.times.seconds
-        return Climb(ladder.climb(), oracle.log)
+        if solver_client is None:
+            pace.watch(actions.outcome)
+            self._turns = actions.context.times.seconds
+        return Climb(actions.climb(), oracle.log)
 
     def tell_slow(self, on_slow: OnSlow) -> None:
         """Report gangs whose turns took more than their share, if some gang had no turn for lack of time."""
@@ -308,7 +309,7 @@ class _Run:
         if not is_worth_it(outcome, self.clock() - self._phase_s):
             return
         self._phase("greedy")
-        decided = Decided(as_if_ended(outcome, self.model.ladder), None, ())
+        decided = Decided(as_if_ended(outcome, self.model.actions), None, ())
         self._first = None, 0.0
         with barrier("deciding", "the first plan"):
             plan = self._assembled(outcome.state.problem, decided, explain=False)
@@ -331,8 +332,10 @@ class _Run:
         if seconds <= 0 or self.should_stop():
             return floor
         by_gpus = self.model.admission == "max-gpus"
-        admitter = MostGpus(self._asker(child, seconds / 2, now)) if by_gpus else None
-        return better(floor, self._climb(problem, left_out, self._asker(child, seconds, now), admitter=admitter))
+        admitter = MaxGpuAdmission(self._solver_client(child, seconds / 2, now)) if by_gpus else None
+        return better(
+            floor, self._climb(problem, left_out, self._solver_client(child, seconds, now), admitter=admitter)
+        )
 
     def _refine(self, outcome: Outcome, child: SolverChild | None) -> Refined | None:
         """Ask for better victims and moves where somebody is disturbed; for better places where these are priced."""
@@ -348,8 +351,10 @@ class _Run:
         else:
             has_more = outcome.pool is not None and is_local(outcome.state.problem, self.model)
             part = 1 - self.model.search.neighbourhoods if has_more else 1.0
-            refiner = Refiner(self._asker(child, self._left_s(), self.clock()), self._stage_progress, part)
-            refined = refiner.refine(outcome, rights)
+            stage_optimizer = StageOptimizer(
+                self._solver_client(child, self._left_s(), self.clock()), self._stage_progress, part
+            )
+            refined = stage_optimizer.refine(outcome, rights)
         self._phase("stages")
         return refined
 
@@ -374,7 +379,9 @@ class _Run:
         is_asked = is_local(outcome.state.problem, self.model) and self.model.admission == "rank"
         if child is None or not is_asked or self._is_too_late_for(seconds):
             return
-        LocalAdmission(self._asker(child, seconds, self.clock()), outcome, self.model.ladder).run(self._local_progress)
+        LocalAdmission(self._solver_client(child, seconds, self.clock()), outcome, self.model.actions).run(
+            self._local_progress
+        )
         self._phase("local-admission")
 
     def _refine_locally(self, outcome: Outcome, child: SolverChild | None, refined: Refined | None) -> Refined | None:
@@ -385,9 +392,9 @@ class _Run:
         seconds = search.neighbourhoods * self._left_s() if search.deterministic else self._left_s() - self.kept_s
         if child is None or pool is None or not is_open or self._is_too_late_for(seconds):
             return refined
-        asker = self._asker(child, seconds, self.clock())
+        solver_client = self._solver_client(child, seconds, self.clock())
         leaving = None if refined is None else refined.leaving
-        improved = LocalStages(asker, outcome, pool, rights_of(outcome), leaving).run(self._local_progress)
+        improved = LocalStages(solver_client, outcome, pool, rights_of(outcome), leaving).run(self._local_progress)
         self._phase("neighbourhoods")
         found = refined or Refined((), False)
         return replace(found, improved=True) if improved else refined
@@ -442,14 +449,14 @@ class _Run:
         return (admission_stage(plan), *merged, *links, *found.values())
 
     def _check(self, plan: Plan) -> tuple[Violation, ...]:
-        violations = check_plan(self.snapshot, plan, ladder=self.model.ladder)
+        violations = check_plan(self.snapshot, plan, actions=self.model.actions)
         self._phase("check")
         return violations
 
-    def _asker(self, child: SolverChild, seconds: float, start_s: float) -> Asker:
+    def _solver_client(self, child: SolverChild, seconds: float, start_s: float) -> SolverClient:
         budget = Budget(seconds, self.clock, start_s, self.model.search.deterministic)
         self._budgets.append(budget)
-        return Asker(self.model, child, budget, self.seed, self.should_stop)
+        return SolverClient(self.model, child, budget, self.seed, self.should_stop)
 
     def _out_of_time(self) -> bool:
         return self.should_stop() or self._is_late()

@@ -7,7 +7,7 @@ from kai_solver.domain import Stage
 from kai_solver.domain.plan import Source
 from kai_solver.errors import GangError
 from kai_solver.errors.barrier import caught
-from kai_solver.greedy import Outcome
+from kai_solver.planstate.outcome import Outcome
 from kai_solver.search.refine import Refined
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from kai_solver.domain import Rung
-from kai_solver.greedy import Outcome
-from kai_solver.greedy.course import BUDGET_ENDED
+from kai_solver.actions.context import BUDGET_ENDED
+from kai_solver.domain import Action
+from kai_solver.planstate.outcome import Outcome
 
 FIRST_S = 0.1
 """Seconds after which a cycle that still climbs makes its first plan; those that end before have none but their own."""
@@ -20,9 +20,9 @@ def is_worth_it(outcome: Outcome, climbed_s: float) -> bool:
     return climbed_s * len(outcome.waiting) >= WORTH_S * len(outcome.admissions)
 
 
-def as_if_ended(outcome: Outcome, rungs: Iterable[Rung]) -> Outcome:
+def as_if_ended(outcome: Outcome, actions: Iterable[Action]) -> Outcome:
     """``outcome`` as if time had ended here: of whom a rung has not answered, it knows nothing. Shares its state."""
-    asked = [rung for rung in rungs if rung is not Rung.STALE]
+    asked = [action for action in actions if action is not Action.STALE]
     late = dict.fromkeys(asked, BUDGET_ENDED)
     refusals = outcome.refusals | {gang: late | outcome.refusals.get(gang, {}) for gang in outcome.waiting}
     return replace(outcome, refusals=refusals, stopped=True)

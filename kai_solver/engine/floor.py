@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from kai_solver.errors import InternalError
-from kai_solver.greedy import Outcome, Place
+from kai_solver.planstate.outcome import Outcome
+from kai_solver.planstate.state import Place
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from kai_solver.domain import SolverModel
-from kai_solver.greedy import Outcome
+from kai_solver.planstate.outcome import Outcome
 
 PATIENCE = 0.1
 """Part of the time left in which a rung that may give way has to serve somebody."""
@@ -65,12 +65,12 @@ class Pace:
         if self._watched is not None:
             self.run.keep_first(self._watched)
 
-    def start(self, rungs_left: int, *, may_yield: bool) -> None:
+    def start(self, actions_left: int, *, may_yield: bool) -> None:
         """A rung begins."""
         self._pause()
         now = self.run.clock()
         left_s = self.deadline_s - now
-        self.end_s = now + left_s * (self._share if rungs_left > 2 else 1.0)
+        self.end_s = now + left_s * (self._share if actions_left > 2 else 1.0)
         self._share = 0.5
         self._patience_s = PATIENCE * left_s if may_yield and self.may_yield else math.inf
         self._idle_end_s, self._in_vain = now + self._patience_s, 0

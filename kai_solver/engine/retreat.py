@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from kai_solver.check import Violation
 from kai_solver.domain import Plan
-from kai_solver.reduction import Problem
+from kai_solver.problem import Problem
 
 NOBODY: frozenset[str] = frozenset()
 RETREATS = 3

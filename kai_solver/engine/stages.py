@@ -4,14 +4,14 @@ import numpy as np
 
 from kai_solver.bounds.prices import SEVERAL_PROFIT
 from kai_solver.domain import Plan, Stage
-from kai_solver.formulation.stages import LEFTOVER
-from kai_solver.greedy import Outcome
-from kai_solver.greedy.homes import is_at_home
-from kai_solver.greedy.losses import worth_lost
-from kai_solver.greedy.opening import opened_nodes, wholly_free
-from kai_solver.greedy.rules import least_milli
-from kai_solver.greedy.state import State
 from kai_solver.leftover import Outlook
+from kai_solver.model.stages import LEFTOVER
+from kai_solver.planstate.eligibility import least_milli
+from kai_solver.planstate.losses import worth_lost
+from kai_solver.planstate.opening import opened_nodes, wholly_free
+from kai_solver.planstate.origins import is_at_home
+from kai_solver.planstate.outcome import Outcome
+from kai_solver.planstate.state import State
 from kai_solver.units import GPU, MILLI
 from kai_solver.units.shares import PARTS_OF_MILLI
 

@@ -5,9 +5,9 @@ import numpy as np
 from kai_solver.domain import GpuRequest
 from kai_solver.explain.row_fit import row_lack, row_room, row_shortage
 from kai_solver.explain.zone_fit import zone_lack, zone_room, zone_shortage
-from kai_solver.reduction import Problem, Shape
-from kai_solver.reduction.gpurows import needs_row
-from kai_solver.reduction.rowtexts import row_text
+from kai_solver.problem import Problem, Shape
+from kai_solver.problem.gpurows import needs_row
+from kai_solver.problem.rowtexts import row_text
 from kai_solver.units import CPU, GPU, MEMORY, MILLI, PODS, format_amount
 from kai_solver.units.shares import WHOLE
 

@@ -10,9 +10,9 @@ from kai_solver.domain import TopologyConstraint
 from kai_solver.explain.domain_lines import HOST
 from kai_solver.explain.explanation import DomainFit, DomainRoom
 from kai_solver.explain.node_fit import required_pods
-from kai_solver.reduction import GangShape, Leaf, Problem, TreeNode
-from kai_solver.reduction.capacity import fitting
-from kai_solver.reduction.gangs import leaves_below
+from kai_solver.problem import GangShape, Leaf, Problem, TreeNode
+from kai_solver.problem.capacity import fitting
+from kai_solver.problem.gangs import leaves_below
 from kai_solver.topology import Domain, DomainTree, named_topology
 from kai_solver.units.shares import WHOLE
 
@@ -26,13 +26,13 @@ def waiting_fits(after: Problem, gang: GangShape) -> Iterator[DomainFit]:
     Parts that are alike (segments) are told of together.
     """
     required = set(required_pods(gang))
-    alike: dict[tuple[object, ...], list[tuple[str, list[int]]]] = {}
+    identical: dict[tuple[object, ...], list[tuple[str, list[int]]]] = {}
     for node in _constrained(gang.root, "required"):
         pods = [pod for leaf in leaves_below(node) for pod in leaf.pending if pod in required]
         if pods:
             likeness = node.topology, tuple(sorted(after.by_shape(pods).items()))
-            alike.setdefault(likeness, []).append(("" if node is gang.root else node.name, pods))
-    for (topology, _), parts in alike.items():
+            identical.setdefault(likeness, []).append(("" if node is gang.root else node.name, pods))
+    for (topology, _), parts in identical.items():
         asked = topology if isinstance(topology, TopologyConstraint) else None
         tree = after.domains.get(asked.topology) if asked is not None else None
         level = tree.level_index(asked.required) if tree is not None and asked is not None else None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kai_solver.domain import Snapshot
-from kai_solver.reduction import Problem, build_problem
+from kai_solver.problem import Problem, build_problem
 from kai_solver.topology import ROOT, Domain, DomainTree
 from kai_solver.units.shares import WHOLE
 

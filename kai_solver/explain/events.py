@@ -89,7 +89,7 @@ def events_of(snapshot: Snapshot, plan: Plan, gang: Gang) -> Iterator[Event]:
 def _action(entry: Eviction | Move) -> str:
     """The action that KAI would name as the evictor's."""
     if isinstance(entry, Move):
-        return entry.rung.value
+        return entry.action.value
     return "stalegangeviction" if entry.reason == "stale" else entry.reason
 
 

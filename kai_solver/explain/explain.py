@@ -14,7 +14,7 @@ from kai_solver.explain.gpu_boards import GpuBoards
 from kai_solver.explain.link_fit import link_fit
 from kai_solver.explain.node_fit import NodeFit
 from kai_solver.explain.queue_lines import chain_lines
-from kai_solver.reduction import build_problem
+from kai_solver.problem import build_problem
 
 
 def explain_gang(snapshot: Snapshot, plan: Plan, gang: str) -> Explanation:

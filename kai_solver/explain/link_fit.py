@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from kai_solver.explain.explanation import BetterLink, LinkFit
 from kai_solver.explain.gpu_boards import GpuBoard, GpuBoards, Holder, SetLink, ranges
 from kai_solver.links import gpus_of, known_tables, mask_of
-from kai_solver.reduction import GangShape, Leaf, Problem, TreeNode
-from kai_solver.reduction.capacity import fitting
-from kai_solver.reduction.gangs import leaves_below
+from kai_solver.problem import GangShape, Leaf, Problem, TreeNode
+from kai_solver.problem.capacity import fitting
+from kai_solver.problem.gangs import leaves_below
 from kai_solver.units.shares import WHOLE
 
 CLIQUE = "nvidia.com/gpu.clique"
@@ -48,7 +48,7 @@ def link_fit(boards: GpuBoards, after: Problem, gang: GangShape) -> LinkFit | No
         text = f"which link limits it is not known: {_why(untold[0])}"
         return LinkFit(len(sets), len(untold), between, _whole(text, between))
     _, grade, slowest = min(told, key=lambda entry: entry[:2])
-    alike = sum(entry[1] == grade for entry in told)
+    identical = sum(entry[1] == grade for entry in told)
     link = slowest.link
     assert link is not None  # noqa: S101  (told)
     better = tuple(_better(boards, after, gang, slowest, grade))
@@ -57,7 +57,7 @@ def link_fit(boards: GpuBoards, after: Problem, gang: GangShape) -> LinkFit | No
         len(sets),
         len(untold),
         between,
-        _whole(f"{_words(slowest, link, alike, len(told))}; {_better_words(better)}", between) + rest,
+        _whole(f"{_words(slowest, link, identical, len(told))}; {_better_words(better)}", between) + rest,
         slowest.holder.pod,
         slowest.board.node,
         link.gpus,
@@ -172,9 +172,9 @@ def _around(part: TreeNode | Leaf, pod: int) -> Iterator[TreeNode | Leaf]:
 # -- words -------------------------------------------------------------------------------------------------------------
 
 
-def _words(found: _Set, link: SetLink, alike: int, pods: int) -> str:
+def _words(found: _Set, link: SetLink, identical: int, pods: int) -> str:
     which = f"GPUs {link.gpus[0]} and {link.gpus[1]}" if link.gpus else "any two GPUs"
-    slowest = f", the slowest of {pods} pods" if alike < pods else f", as for all {pods} pods" if pods > 1 else ""
+    slowest = f", the slowest of {pods} pods" if identical < pods else f", as for all {pods} pods" if pods > 1 else ""
     wish = ", if it has the GPUs that were chosen" if found.holder.known == "wish" else ""
     pod = found.holder.pod.rpartition("/")[2]
     return f"{link.gb_s} GB/s over {link.kind} between {which} of {found.board.node} (pod {pod}{slowest}{wish})"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from kai_solver.explain.capacity_fit import Lack, lacks, request_words, room, shortage
 from kai_solver.explain.explanation import NodeReason, PodFit
 from kai_solver.predicates import PodAffinityIndex
-from kai_solver.reduction import GangShape, Problem, Shape
+from kai_solver.problem import GangShape, Problem, Shape
 
 
 @dataclass(frozen=True, slots=True)

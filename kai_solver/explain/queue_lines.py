@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from kai_solver.domain import QueueVector, Snapshot
 from kai_solver.explain.explanation import QueueLine
-from kai_solver.reduction import Problem, build_problem
+from kai_solver.problem import Problem, build_problem
 
 
 def fair_share_lines(snapshot: Snapshot) -> tuple[QueueLine, ...]:

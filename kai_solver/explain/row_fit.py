@@ -3,9 +3,9 @@
 import numpy as np
 
 from kai_solver.links import largest_free_row, masks_of
-from kai_solver.reduction import Problem, Shape
-from kai_solver.reduction.gpurows import needs_row, rows_in, wish_of
-from kai_solver.reduction.rowtexts import no_row_text, row_text
+from kai_solver.problem import Problem, Shape
+from kai_solver.problem.gpurows import needs_row, rows_in, wish_of
+from kai_solver.problem.rowtexts import no_row_text, row_text
 from kai_solver.units.shares import WHOLE
 
 

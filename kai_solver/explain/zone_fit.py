@@ -1,7 +1,7 @@
 """One pod against the NUMA zones of one node."""
 
-from kai_solver.reduction import Problem, Shape
-from kai_solver.reduction.zones import NOT_ALIGNED
+from kai_solver.problem import Problem, Shape
+from kai_solver.problem.zones import NOT_ALIGNED
 from kai_solver.units import format_amount
 
 ROWS = 2

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from kai_solver.domain import Rung, SearchSpec, Snapshot, SolverModel, StageSpec, UsualPod
+from kai_solver.domain import Action, SearchSpec, Snapshot, SolverModel, StageSpec, UsualPod
 from kai_solver.errors import InputError
 from kai_solver.instances_io.fields import Strict, validate
 from kai_solver.instances_io.limits import DEFAULT_LIMITS, Limits
@@ -52,7 +52,7 @@ class _Stage(Strict):
 class _Model(Strict):
     name: str
     summary: str
-    ladder: tuple[Rung, ...]
+    ladder: tuple[Action, ...]
     admission: str
     families: tuple[str, ...]
     stages: tuple[_Stage, ...]
@@ -127,7 +127,7 @@ def bundle_from_documents(documents: Iterable[Document], file: str) -> Bundle:
 
 def _cycle(bundle: Bundle) -> dict[str, Any]:
     model = asdict(bundle.model)
-    model["ladder"] = [rung.value for rung in bundle.model.ladder]
+    model["ladder"] = [action.value for action in model.pop("actions")]
     model["budgetS"] = model.pop("budget_s")
     return {
         "model": model,
@@ -147,7 +147,7 @@ def _solver_model(doc: _Model, file: str) -> SolverModel:
     return SolverModel(
         name=doc.name,
         summary=doc.summary,
-        ladder=doc.ladder,
+        actions=doc.ladder,
         admission=doc.admission,
         families=doc.families,
         stages=tuple(StageSpec(stage.name, stage.share, stage.gap) for stage in doc.stages),

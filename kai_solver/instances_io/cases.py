@@ -10,12 +10,12 @@ from typing import Any, Literal
 
 from kai_solver.domain import (
     DEFAULT_QUEUE_PRIORITY,
+    Action,
     Node,
     Notice,
     Policy,
     Queue,
     QueueVector,
-    Rung,
     Snapshot,
     Topology,
     TopologyLevel,
@@ -60,7 +60,7 @@ class CaseFile:
     file: str
     snapshot: Snapshot
     kind: Literal["single_session", "integration"]
-    actions: tuple[Rung, ...]
+    actions: tuple[Action, ...]
     rounds: int = 1
     rounds_after_match: int = 0
     gangs: Mapping[str, str] = field(default_factory=dict)
@@ -130,11 +130,11 @@ def _case_file(case: CaseDoc, file: str) -> CaseFile:
     )
 
 
-def _actions(names: tuple[str, ...], file: str) -> tuple[Rung, ...]:
+def _actions(names: tuple[str, ...], file: str) -> tuple[Action, ...]:
     try:
-        return tuple(Rung(name) for name in names)
+        return tuple(Action(name) for name in names)
     except ValueError:
-        known = ", ".join(rung.value for rung in Rung)
+        known = ", ".join(action.value for action in Action)
         problem = f"{list(names)} names an unknown action"
         raise InputError(problem, file=file, field="run.actions", cure=f"Known: {known}") from None
 

@@ -84,10 +84,10 @@ def _devices(doc: SliceDoc, fill: Fill) -> Iterator[ClaimDevice]:
         node = fill(index)(doc.node)
         pool = fill(index)(doc.pool) if doc.pool else node
         for device in doc.devices:
-            yield from _alike(device, node, doc.driver, pool, fill)
+            yield from _identical(device, node, doc.driver, pool, fill)
 
 
-def _alike(doc: OfferedDeviceDoc, node: str, driver: str, pool: str, fill: Fill) -> Iterator[ClaimDevice]:
+def _identical(doc: OfferedDeviceDoc, node: str, driver: str, pool: str, fill: Fill) -> Iterator[ClaimDevice]:
     attributes = {_qualified(name, driver): _attribute(value) for name, value in doc.attributes.items()}
     capacity = {_qualified(name, driver): str(value) for name, value in doc.capacity.items()}
     for number in range(doc.count):

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from kai_solver.domain import (
+    Action,
     Allotted,
     Bind,
     Blocker,
@@ -21,7 +22,6 @@ from kai_solver.domain import (
     Proof,
     QueueDetails,
     Reason,
-    Rung,
     Stage,
     ZoneShare,
 )
@@ -29,7 +29,7 @@ from kai_solver.instances_io.fields import validate
 
 PLAN_FORMAT = "kai-plan/v1"
 
-RungName = Literal["allocate", "consolidation", "reclaim", "preempt", "stalegangeviction"]
+ActionName = Literal["allocate", "consolidation", "reclaim", "preempt", "stalegangeviction"]
 
 
 class _Part(BaseModel):
@@ -82,7 +82,7 @@ class BindDoc(_Part):
     node: str
     devices: tuple[DeviceDoc, ...] = ()
     nominated: bool = False
-    rung: RungName = "allocate"
+    rung: ActionName = "allocate"
     zones: tuple[ZoneDoc, ...] = ()
     claims: tuple[GrantDoc, ...] = ()
     link: LinkDoc | None = None
@@ -97,7 +97,7 @@ class MoveDoc(_Part):
     target: str = Field(alias="to")
     devices: tuple[DeviceDoc, ...] = ()
     helps: tuple[str, ...] = Field(default=(), alias="for")
-    rung: RungName = "consolidation"
+    rung: ActionName = "consolidation"
     zones: tuple[ZoneDoc, ...] = ()
     claims: tuple[GrantDoc, ...] = ()
     message: str = ""
@@ -189,7 +189,7 @@ class AdmittedDoc(_Part):
     """A gang that was admitted, and on which rung."""
 
     gang: str
-    rung: RungName
+    rung: ActionName
 
 
 class PlanDoc(_Part):
@@ -226,7 +226,7 @@ def plan_to_document(plan: Plan) -> dict[str, Any]:
         "moves": [_move(move) for move in plan.moves],
         "evictions": [_eviction(eviction) for eviction in plan.evictions],
         "pending": [_pending(pending) for pending in plan.pending],
-        "admitted": [{"gang": gang, "rung": rung.value} for gang, rung in plan.admitted],
+        "admitted": [{"gang": gang, "rung": action.value} for gang, action in plan.admitted],
         "stages": [_stage(stage) for stage in plan.stages],
         "source": plan.source,
         "timing": dict(plan.timing_s),
@@ -255,7 +255,7 @@ def plan_from_document(document: Any, file: str = "") -> Plan:
             Pending(p.gang, p.reason, p.message, _proof(p.proof), tuple(map(_fit_error, p.fit_errors)))
             for p in doc.pending
         ),
-        admitted=tuple((a.gang, Rung(a.rung)) for a in doc.admitted),
+        admitted=tuple((a.gang, Action(a.rung)) for a in doc.admitted),
         stages=tuple(Stage(s.name, s.value, -math.inf if s.bound is None else s.bound, s.optimal) for s in doc.stages),
         source=doc.source,
         timing_s=doc.timing,
@@ -274,7 +274,7 @@ def _read_bind(doc: BindDoc) -> Bind:
         node=doc.node,
         devices=_devices(doc.devices),
         nominated=doc.nominated,
-        rung=Rung(doc.rung),
+        action=Action(doc.rung),
         zones=_zones(doc.zones),
         claims=_grants(doc.claims),
         link=_link(doc.link),
@@ -289,7 +289,7 @@ def _read_move(doc: MoveDoc) -> Move:
         target=doc.target,
         devices=_devices(doc.devices),
         helps=doc.helps,
-        rung=Rung(doc.rung),
+        action=Action(doc.rung),
         zones=_zones(doc.zones),
         claims=_grants(doc.claims),
         message=doc.message,
@@ -354,7 +354,7 @@ def _bind(bind: Bind) -> dict[str, Any]:
             "node": bind.node,
             "devices": [_device(device) for device in bind.devices],
             "nominated": bind.nominated,
-            "rung": bind.rung.value,
+            "rung": bind.action.value,
         }
         | _in_zones(bind)
         | _claims(bind.claims)
@@ -371,7 +371,7 @@ def _move(move: Move) -> dict[str, Any]:
             "to": move.target,
             "devices": [_device(device) for device in move.devices],
             "for": list(move.helps),
-            "rung": move.rung.value,
+            "rung": move.action.value,
             "message": move.message,
         }
         | _in_zones(move)

@@ -82,14 +82,14 @@ class GangReader:
         """
         metadata, spec = pod_group["metadata"], pod_group["spec"]
         said = spec, metadata["labels"], metadata["annotations"]
-        known = self.recall.alike.get(spec["queue"])
+        known = self.recall.identical.get(spec["queue"])
         if known is not None and known[0] == said:
             name, uid = metadata["name"], metadata["uid"]
             created_s = Raw(pod_group).time_s("metadata.creationTimestamp") or 0.0
             return replace(known[1], namespace=metadata["namespace"], name=name, uid=uid, created_s=created_s)
         told, gang = self.notices.count, self.read(Raw(pod_group), is_made=True)
         if self.notices.count == told:
-            self.recall.alike[spec["queue"]] = said, gang
+            self.recall.identical[spec["queue"]] = said, gang
         return gang
 
     def _backed_off(self, raw: Raw) -> str:

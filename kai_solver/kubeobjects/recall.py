@@ -69,7 +69,7 @@ class Recall:
     nodes: NodeRecall = field(default_factory=NodeRecall)
     members: Members = field(default_factory=Members)
 
-    alike: dict[str, tuple[object, Gang]] = field(default_factory=dict)
+    identical: dict[str, tuple[object, Gang]] = field(default_factory=dict)
     """By queue: the last gang that was read from a PodGroup which a grouper made, and what that one said."""
 
     _around: object = None
@@ -88,7 +88,7 @@ class Recall:
         """A new reading; where ``around`` differs from the last one's, everything is read anew."""
         self.members.begin(anew=around != self._around)
         if around != self._around:
-            self._pods, self._by_object, self._made, self._gangs, self.alike = {}, {}, {}, {}, {}
+            self._pods, self._by_object, self._made, self._gangs, self.identical = {}, {}, {}, {}, {}
         self._around = around
         self.own_groups = {}
         self._fresh, self._fresh_made, self._fresh_gangs = {}, {}, {}
@@ -102,7 +102,7 @@ class Recall:
         if len(self.constraints) > _MOST_CONSTRAINTS + 2 * len(self._pods):
             self.constraints.clear()
 
-    def strangers(self, values: Iterable[Object]) -> list[Object]:
+    def unremembered(self, values: Iterable[Object]) -> list[Object]:
         """Pods that were not read before, and all that are no pods of anybody's, as those that reserve devices."""
         known = self._by_object
         return [value for value in values if id(value) not in known]
@@ -126,7 +126,7 @@ class Recall:
         seen = self._pods.get(key)
         value = raw.value
         is_bare = key not in reader.bindings and not (seen and seen.pod.gpu.is_shared)
-        if seen is not None and is_bare and isinstance(value, dict) and _is_alike(seen.value, value):
+        if seen is not None and is_bare and isinstance(value, dict) and _is_identical(seen.value, value):
             pod = reader.read_again(seen.pod, raw)
             self._fresh[key] = _Seen(key, value, pod)
             return pod
@@ -203,7 +203,7 @@ def _are_same(old: Sequence[object], new: Sequence[object]) -> bool:
     return len(old) == len(new) and all(map(operator.is_, old, new))
 
 
-def _is_alike(old: Object, new: Mapping[str, Any]) -> bool:
+def _is_identical(old: Object, new: Mapping[str, Any]) -> bool:
     """Whether a pod stays and differs in nothing that is costly to read: same labels, same spec but for its node."""
     was, now = old.get("metadata"), new.get("metadata")
     before, after = old.get("spec"), new.get("spec")

@@ -68,7 +68,7 @@ class Classes:
 
 def like_gpus(graph: LinkGraph) -> tuple[tuple[int, ...], ...]:
     """GPUs that nothing tells apart, in the order of their first ones."""
-    return tuple(map(tuple, _twins(graph.grade)))
+    return tuple(map(tuple, _identical_pods(graph.grade)))
 
 
 def classes_of(graph: LinkGraph, most_states: int = MOST_STATES) -> Classes:
@@ -77,7 +77,7 @@ def classes_of(graph: LinkGraph, most_states: int = MOST_STATES) -> Classes:
     Coarser means: the nearest PCIe path is taken as the next one, step by step; in the end all pairs are equal.
     """
     for notice, grade in _coarser(graph):
-        members = _twins(grade)
+        members = _identical_pods(grade)
         if np.prod([len(own) + 1.0 for own in members]) <= most_states:
             return _classes(members, grade, notice)
     raise InternalError("GPUs that are all alike are more than one class")
@@ -92,7 +92,7 @@ def _classes(members: list[list[int]], grade: Ints, notice: str) -> Classes:
     return Classes(tuple(map(tuple, members)), np.maximum(between, between.T), radix, masks, notice)
 
 
-def _twins(grade: Ints) -> list[list[int]]:
+def _identical_pods(grade: Ints) -> list[list[int]]:
     found: list[list[int]] = []
     for gpu in range(len(grade)):
         for own in found:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 import kai_solver
-from kai_solver.domain import Rung, SearchSpec, SolverModel, StageSpec, UsualPod
+from kai_solver.domain import Action, SearchSpec, SolverModel, StageSpec, UsualPod
 from kai_solver.errors import ModelFileError, nearest
 from kai_solver.modelfiles.schema import LeftoverTable, ModelTable, SearchTable, StageTable, UsualTable
 from kai_solver.modelfiles.usual import SNAPSHOT, read_usual
@@ -51,7 +51,7 @@ def model_from_document(document: Mapping[str, Any], file: str = "") -> SolverMo
     return SolverModel(
         name=table.name,
         summary=table.summary,
-        ladder=tuple(Rung(action) for action in table.ladder),
+        actions=tuple(Action(action) for action in table.ladder),
         admission=table.admission,
         families=table.families,
         stages=tuple(StageSpec(stage.name, stage.share, stage.gap) for stage in table.stages),

@@ -5,12 +5,12 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from kai_solver.domain import LADDER, Rung
+from kai_solver.domain import ACTIONS, Action
 from kai_solver.errors import InputError
 from kai_solver.modelfiles.extensions import known_families, known_stages
 from kai_solver.units import MILLI, parse_duration_s
 
-Action = Literal["allocate", "consolidation", "reclaim", "preempt", "stalegangeviction"]
+ActionName = Literal["allocate", "consolidation", "reclaim", "preempt", "stalegangeviction"]
 
 
 def seconds(value: object) -> object:
@@ -88,7 +88,7 @@ class ModelTable(_Table):
 
     name: str = Field(min_length=1, max_length=63)
     summary: str = ""
-    ladder: tuple[Action, ...] = tuple(rung.value for rung in LADDER)
+    ladder: tuple[ActionName, ...] = tuple(action.value for action in ACTIONS)
     admission: Literal["rank", "max-gpus"] = "rank"
     families: tuple[str, ...] = Field(default_factory=lambda: known_families(built_in=True))
     stages: tuple[StageTable, ...] = Field(min_length=0)
@@ -98,8 +98,8 @@ class ModelTable(_Table):
 
     @field_validator("ladder")
     @classmethod
-    def _in_order(cls, ladder: tuple[Action, ...]) -> tuple[Action, ...]:
-        order = [rung.value for rung in Rung]
+    def _in_order(cls, ladder: tuple[ActionName, ...]) -> tuple[ActionName, ...]:
+        order = [action.value for action in Action]
         if list(ladder) != sorted(set(ladder), key=order.index) or not ladder:
             cure = f"Name rungs once, in this order: {', '.join(order)}"
             raise PydanticCustomError("ladder", "the rungs are empty, repeated or out of order", {"cure": cure})

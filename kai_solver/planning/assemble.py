@@ -4,19 +4,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from kai_solver.domain import Bind, Device, Eviction, GpuLink, Move, Plan, Rung, ZoneShare
+from kai_solver.domain import Action, Bind, Device, Eviction, GpuLink, Move, Plan, ZoneShare
 from kai_solver.domain.plan import EvictionReason
-from kai_solver.greedy import Outcome, Place
-from kai_solver.greedy.homes import is_at_home
 from kai_solver.planning.gpus import Comer, GpuNames, chosen_gpus, named_claims
 from kai_solver.planning.messages import Texts
 from kai_solver.planning.pending import pending_gangs
 from kai_solver.planning.ranks import places_by_rank
-from kai_solver.reduction import Problem
+from kai_solver.planstate.origins import is_at_home
+from kai_solver.planstate.outcome import Outcome
+from kai_solver.planstate.state import Place
+from kai_solver.problem import Problem
 from kai_solver.units import MILLI
 from kai_solver.units.shares import WHOLE
 
-_REASONS: dict[Rung, EvictionReason] = {Rung.RECLAIM: "reclaim", Rung.PREEMPT: "preempt", Rung.STALE: "stale"}
+_REASONS: dict[Action, EvictionReason] = {Action.RECLAIM: "reclaim", Action.PREEMPT: "preempt", Action.STALE: "stale"}
 
 
 Labels = dict[int, dict[int, int]]
@@ -27,7 +28,7 @@ Labels = dict[int, dict[int, int]]
 class _Cause:
     """Why a unit was disturbed: the last rung that did it, and the gangs (indices) it helps."""
 
-    rung: Rung
+    action: Action
     gangs: dict[int, None] = field(default_factory=dict)
 
     def helps(self, problem: Problem) -> tuple[str, ...]:
@@ -69,7 +70,7 @@ def assemble(problem: Problem, outcome: Outcome, is_late: Callable[[], bool] = l
         moves=_moves(problem, seats, causes, texts),
         evictions=_evictions(problem, outcome, causes, texts),
         pending=pending_gangs(problem, outcome, is_late),
-        admitted=tuple((problem.gangs[a.chunk.gang].gang.key, a.rung) for a in outcome.admissions),
+        admitted=tuple((problem.gangs[a.chunk.gang].gang.key, a.action) for a in outcome.admissions),
     )
     return named_claims(problem, plan)
 
@@ -98,14 +99,14 @@ def _binds(problem: Problem, outcome: Outcome, seats: _Seats) -> tuple[Bind, ...
     binds: list[Bind] = []
     last_first: list[list[int]] = []
     for admission in outcome.admissions:
-        chunk, rung = admission.chunk, admission.rung
+        chunk, action = admission.chunk, admission.action
         gang = gangs[chunk.gang].gang.key
         for number in chunk.pods:
             place = seats.places.get(number)
             if place is not None:
                 pod, node = pods[number], nodes[place.node].name
                 (devices, link), zones = seats.devices(problem, number), _zones(problem, place)
-                binds.append(Bind(pod.key, gang, node, devices, not place.now, rung, zones, link=link))
+                binds.append(Bind(pod.key, gang, node, devices, not place.now, action, zones, link=link))
                 last_first.append([zone for zone, _ in reversed(place.zones)] if zones else [])
     return _first_zones_first(binds, last_first) if problem.zones is not None else tuple(binds)
 
@@ -177,8 +178,8 @@ def _causes(outcome: Outcome) -> dict[int, _Cause]:
         for index in admission.units:
             for pod in outcome.pool.units[index].pods:
                 cause = causes.get(pod)
-                if cause is None or cause.rung is not admission.rung:
-                    cause = causes[pod] = _Cause(admission.rung)
+                if cause is None or cause.action is not admission.action:
+                    cause = causes[pod] = _Cause(admission.action)
                 cause.gangs[admission.chunk.gang] = None
     return causes
 
@@ -196,9 +197,9 @@ def _moves(problem: Problem, seats: _Seats, causes: dict[int, _Cause], texts: Te
                 problem.nodes[place.node].name,
                 devices,
                 cause.helps(problem),
-                cause.rung,
+                cause.action,
                 _zones(problem, place),
-                message=texts.eviction(pod, cause.rung, tuple(cause.gangs)),
+                message=texts.eviction(pod, cause.action, tuple(cause.gangs)),
                 link=link,
             )
         )
@@ -210,15 +211,15 @@ def _evictions(problem: Problem, outcome: Outcome, causes: dict[int, _Cause], te
     evictions = []
     for pod in sorted(state.gone - state.places.keys()):
         gang = problem.gangs[problem.pod_gang[pod]]
-        cause = _Cause(Rung.STALE) if gang.index in stale else causes[pod]
+        cause = _Cause(Action.STALE) if gang.index in stale else causes[pod]
         evictions.append(
             Eviction(
                 problem.pods[pod].key,
                 gang.gang.key,
                 problem.nodes[problem.pod_node[pod]].name,
-                _REASONS[cause.rung],
+                _REASONS[cause.action],
                 cause.helps(problem),
-                texts.eviction(pod, cause.rung, tuple(cause.gangs)),
+                texts.eviction(pod, cause.action, tuple(cause.gangs)),
             )
         )
     return tuple(evictions)

@@ -26,8 +26,8 @@ from kai_solver.links import (
     mask_of,
     name_all,
 )
-from kai_solver.reduction import Problem
-from kai_solver.reduction.gpurows import wish_of
+from kai_solver.problem import Problem
+from kai_solver.problem.gpurows import wish_of
 from kai_solver.units import GPU, MILLI
 
 _Entry = TypeVar("_Entry", Bind, Move)

@@ -1,10 +1,10 @@
 """Texts of events that users and tools match on, as KAI writes them (reference 1.13, 3.14)."""
 
-from kai_solver.domain import Pod, QueueVector, Rung
+from kai_solver.domain import Action, Pod, QueueVector
 from kai_solver.errors.barrier import caught
 from kai_solver.fairness import levelled
-from kai_solver.greedy.max_node import amounts_text
-from kai_solver.reduction import GangShape, Problem
+from kai_solver.problem import GangShape, Problem
+from kai_solver.reasons.max_node import amounts_text
 
 
 class Texts:
@@ -14,24 +14,24 @@ class Texts:
         self._problem = problem
         self._lines: dict[int, str] = {}
 
-    def eviction(self, pod: int, rung: Rung, gangs: tuple[int, ...]) -> str:
+    def eviction(self, pod: int, action: Action, gangs: tuple[int, ...]) -> str:
         """What the event on an evicted pod says; ``gangs``: for whom it goes."""
         try:
-            return self._eviction(pod, rung, gangs)
+            return self._eviction(pod, action, gangs)
         except Exception as error:
             key = self._problem.pods[pod].key
             caught("explaining", key, error)
-            return f"Pod {key} was evicted by {rung.value}"
+            return f"Pod {key} was evicted by {action.value}"
 
-    def _eviction(self, pod: int, rung: Rung, gangs: tuple[int, ...]) -> str:
+    def _eviction(self, pod: int, action: Action, gangs: tuple[int, ...]) -> str:
         problem = self._problem
         key, gang = problem.pods[pod].key, problem.gangs[problem.pod_gang[pod]]
-        if rung is Rung.STALE:
+        if action is Action.STALE:
             return _stale_message(gang, problem.pods[pod])
-        if rung is Rung.CONSOLIDATION:
+        if action is Action.CONSOLIDATION:
             return f"Pod {key} was preempted and rescheduled due to bin packing (resource consolidation) procedure"
         names = ", ".join([problem.gangs[g].gang.key for g in gangs])
-        if rung is Rung.PREEMPT:
+        if action is Action.PREEMPT:
             return f"Pod {key} was preempted by higher priority workload {names}"
         return f"Pod {key} was preempted by workload {names}.\n{self._queues(gang.queue, gangs)}"
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from kai_solver.domain import Blocker, FitError, Gang, Pending, PodStatus, Proof, Reason, Rung
+from kai_solver.domain import Action, Blocker, FitError, Gang, Pending, PodStatus, Proof, Reason
 from kai_solver.domain.plan import ProofState
 from kai_solver.errors.barrier import caught
-from kai_solver.greedy import Outcome, Refusal
-from kai_solver.greedy.fit_errors import for_gang, holds_names, named
-from kai_solver.reduction import Problem
-from kai_solver.reduction.budgets import BUDGETS
+from kai_solver.planstate.outcome import Outcome, Refusal
+from kai_solver.problem import Problem
+from kai_solver.problem.budgets import BUDGETS
+from kai_solver.reasons.fit_errors import for_gang, holds_names, named
 
 Names = dict[int, bool]
 """By refusal (identity; one serves all gangs of one shape): whether its errors hold places for names."""
@@ -23,9 +23,9 @@ def pending_gangs(problem: Problem, outcome: Outcome, is_late: Callable[[], bool
     """
     found = [_outside(gang, why) for gang, why in problem.outside.values() if _waits(gang)]
     names: Names = {}
-    for gang, rungs in outcome.refusals.items():
+    for gang, actions in outcome.refusals.items():
         if any(outcome.state.gangs[gang].pending) or not problem.gangs[gang].pending:
-            found.append(_told(problem, outcome, gang, rungs, names, late=is_late()))
+            found.append(_told(problem, outcome, gang, actions, names, late=is_late()))
     found += [_dropped(problem.gangs[g].gang.key) for g in _without_a_word(problem, outcome)]
     return tuple(sorted(found, key=lambda p: p.gang))
 
@@ -41,25 +41,25 @@ def _without_a_word(problem: Problem, outcome: Outcome) -> list[int]:
 
 
 def _told(
-    problem: Problem, outcome: Outcome, gang: int, rungs: dict[Rung, Refusal], names: Names, *, late: bool
+    problem: Problem, outcome: Outcome, gang: int, actions: dict[Action, Refusal], names: Names, *, late: bool
 ) -> Pending:
     """The entry, in plainer words where an unexpected error stops the search for better ones."""
     key = problem.gangs[gang].gang.key
     try:
-        return _pending(problem, outcome, gang, rungs, names, late=late)
+        return _pending(problem, outcome, gang, actions, names, late=late)
     except Exception as error:
         try:
             if not late:
                 caught("explaining", key, error)
-                return _pending(problem, outcome, gang, rungs, names, late=True)
+                return _pending(problem, outcome, gang, actions, names, late=True)
         except Exception as another:
             error = another
-        return _unexplained(key, rungs, error)
+        return _unexplained(key, actions, error)
 
 
-def _unexplained(gang: str, rungs: Mapping[Rung, Refusal], error: Exception) -> Pending:
+def _unexplained(gang: str, actions: Mapping[Action, Refusal], error: Exception) -> Pending:
     """A plain reason where the words for a better one fail."""
-    reason = next(iter(rungs.values())).reason
+    reason = next(iter(actions.values())).reason
     text = f"{reason.value}; the details could not be worked out ({caught('explaining', gang, error)})"
     return Pending(gang, reason, text, Proof("unknown", "error"), (FitError(reason.value, (text,)),))
 
@@ -94,29 +94,31 @@ def _outside(gang: Gang, why: str) -> Pending:
 
 
 def _pending(
-    problem: Problem, outcome: Outcome, gang: int, rungs: dict[Rung, Refusal], names: Names, *, late: bool
+    problem: Problem, outcome: Outcome, gang: int, actions: dict[Action, Refusal], names: Names, *, late: bool
 ) -> Pending:
     """The first rung's words (what lacks), or the rule that forbids; a proof only where every rung has one.
 
     A gang that may not have others disturbed yet is told that beside what lacks: KAI has a reason for it (1.13).
     """
-    rung, first = next(((r, refusal) for r, refusal in rungs.items() if refusal.message), next(iter(rungs.items())))
-    delay = next((refusal for refusal in rungs.values() if refusal.reason is Reason.PREEMPTION_DELAY), first)
+    action, first = next(
+        ((r, refusal) for r, refusal in actions.items() if refusal.message), next(iter(actions.items()))
+    )
+    delay = next((refusal for refusal in actions.values() if refusal.reason is Reason.PREEMPTION_DELAY), first)
     message = first.message if delay is first else f"{first.message}\n{delay.message}"
-    states = [refusal.proof.state for refusal in rungs.values()]
+    states = [refusal.proof.state for refusal in actions.values()]
     state = max(states, key=_STRENGTH.__getitem__)
-    said = ((asked.value, refusal.proof.method) for asked, refusal in rungs.items())
+    said = ((asked.value, refusal.proof.method) for asked, refusal in actions.items())
     methods = [f"{name}: {method}" if method else name for name, method in said]
-    blocking, minimal = told_blockers(rungs.values()) if late else blocking_set(rungs.values())
-    hurried = NO_TIME if late and state == "proven" and any(r.evidence is not None for r in rungs.values()) else ""
-    pods = outcome.asked.get((gang, rung), ())
+    blocking, minimal = told_blockers(actions.values()) if late else blocking_set(actions.values())
+    hurried = NO_TIME if late and state == "proven" and any(r.evidence is not None for r in actions.values()) else ""
+    pods = outcome.asked.get((gang, action), ())
     message = "\n".join((message, *(_held(b) for b in blocking if b.kind == BUDGETS)))
     return Pending(
         problem.gangs[gang].gang.key,
         delay.reason,
         for_gang(problem, gang, pods, message),
         Proof(state, "; ".join(methods) + hurried, blocking, minimal and state == "proven"),
-        tuple(_errors(problem, outcome, gang, rungs, names)),
+        tuple(_errors(problem, outcome, gang, actions, names)),
     )
 
 
@@ -164,20 +166,20 @@ def told_blockers(refusals: Iterable[Refusal]) -> tuple[tuple[Blocker, ...], boo
 
 
 def _errors(
-    problem: Problem, outcome: Outcome, gang: int, rungs: dict[Rung, Refusal], names: Names
+    problem: Problem, outcome: Outcome, gang: int, actions: dict[Action, Refusal], names: Names
 ) -> Iterator[FitError]:
     """KAI's errors of the first rung that has any, then what KAI adds on the rungs that evict.
 
     That is one line for the preemption delay, and one a rung for a pod larger than every node.
     """
     delayed = False
-    for number, (rung, refusal) in enumerate(rungs.items()):
+    for number, (action, refusal) in enumerate(actions.items()):
         is_delay = refusal.reason is Reason.PREEMPTION_DELAY
         if not number or refusal.proof.method == "size" or (is_delay and not delayed):
             if id(refusal) not in names:
                 names[id(refusal)] = any(map(holds_names, refusal.fit_errors))
             if names[id(refusal)]:
-                pods = outcome.asked.get((gang, rung), ())
+                pods = outcome.asked.get((gang, action), ())
                 yield from (named(problem, gang, pods, error) for error in refusal.fit_errors)
             else:
                 yield from refusal.fit_errors

@@ -14,10 +14,11 @@ from itertools import groupby
 
 import numpy as np
 
-from kai_solver.greedy import Outcome, Place
-from kai_solver.greedy.homes import moved_pods
-from kai_solver.reduction import GangShape, Leaf, Problem, TreeNode
-from kai_solver.reduction.gangs import leaves_below
+from kai_solver.planstate.origins import moved_pods
+from kai_solver.planstate.outcome import Outcome
+from kai_solver.planstate.state import Place
+from kai_solver.problem import GangShape, Leaf, Problem, TreeNode
+from kai_solver.problem.gangs import leaves_below
 from kai_solver.topology import Rank, named_topology, rank_of
 
 Part = TreeNode | Leaf
@@ -53,7 +54,7 @@ def _coming(problem: Problem, outcome: Outcome) -> dict[int, dict[int, Kind]]:
         for pod in admission.chunk.pods:
             place = state.places.get(pod)
             if place is not None and not problem.pods[pod].nominated_node:
-                mine[pod] = problem.pod_shape[pod], admission.rung.value, place.now
+                mine[pod] = problem.pod_shape[pod], admission.action.value, place.now
     moved = moved_pods(state)
     for gang, pods in groupby(moved, key=problem.pod_gang.__getitem__):
         movers = list(pods)
@@ -93,12 +94,12 @@ class _Exchange:
             for pods in self._by_kind(part):
                 self._sort(pods)
             return
-        for alike in self._alike(part.children):
-            if isinstance(alike[0], Leaf) and alike[0].topology is None:
-                for of_kind in zip(*(self._by_kind(leaf) for leaf in alike), strict=True):
+        for identical in self._identical(part.children):
+            if isinstance(identical[0], Leaf) and identical[0].topology is None:
+                for of_kind in zip(*(self._by_kind(leaf) for leaf in identical), strict=True):
                     self._sort([pod for pods in of_kind for pod in pods])
             else:
-                self._swap(alike)
+                self._swap(identical)
         for child in part.children:
             self.order(child)
 
@@ -111,7 +112,7 @@ class _Exchange:
             found += [list(pods) for _, pods in groupby(mine, key=self._kinds.__getitem__)]
         return found
 
-    def _alike(self, parts: Sequence[Part]) -> list[list[Part]]:
+    def _identical(self, parts: Sequence[Part]) -> list[list[Part]]:
         """Parts that may exchange all their places; those that nobody else is like, or that may not, are left out."""
         groups: dict[Likeness, list[Part]] = {}
         for part in parts:

@@ -6,27 +6,28 @@ the highest down, minimises the GPUs left unserved. Queues bound what may be tak
 
 from collections.abc import Sequence
 
-from kai_solver.domain import Proof, Rung
-from kai_solver.formulation.build import Formulation, formulate
-from kai_solver.formulation.expand import Decision, expand, hint_values
-from kai_solver.formulation.joint import Joint
-from kai_solver.greedy import Admission, Chunk, Outcome
-from kai_solver.search.asker import Asker
-from kai_solver.search.joining import Joiner
-from kai_solver.search.realise import realise
+from kai_solver.domain import Action, Proof
+from kai_solver.model.build import Formulation, formulate
+from kai_solver.model.decode import Decision, expand, hint_values
+from kai_solver.model.joint import Joint
+from kai_solver.planstate.allocation_units import AllocationUnit
+from kai_solver.planstate.outcome import Admission, Outcome
+from kai_solver.search.apply import apply
+from kai_solver.search.joint_input import JointModelInput
 from kai_solver.search.session import SessionResult, StageObjective
+from kai_solver.search.solver_client import SolverClient
 from kai_solver.units import CPU, GPU
 
 NOBODY: frozenset[int] = frozenset()
 
 
-class MostGpus:
+class MaxGpuAdmission:
     """Asks the solver once, after the greedy's allocate rung."""
 
-    def __init__(self, asker: Asker) -> None:
-        self.asker = asker
+    def __init__(self, solver_client: SolverClient) -> None:
+        self.solver_client = solver_client
 
-    def improve(self, outcome: Outcome, waiting: Sequence[Chunk]) -> Proof:
+    def improve(self, outcome: Outcome, waiting: Sequence[AllocationUnit]) -> Proof:
         """Admit others than ``outcome`` did, or more of them, where that serves more GPUs; in place.
 
         Returns
@@ -34,12 +35,12 @@ class MostGpus:
         Proof
             For those left waiting: proven where no choice serves more GPUs in any stratum.
         """
-        joiner = Joiner(outcome)
-        chunks = [(a.chunk, a.rung) for a in outcome.admissions] + [(chunk, Rung.ALLOCATE) for chunk in waiting]
-        model = self.asker.model
-        if joiner.size_estimate(chunks, NOBODY) > model.search.max_variables:
+        model_input = JointModelInput(outcome)
+        chunks = [(a.chunk, a.action) for a in outcome.admissions] + [(chunk, Action.ALLOCATE) for chunk in waiting]
+        model = self.solver_client.model
+        if model_input.size_estimate(chunks, NOBODY) > model.search.max_variables:
             return Proof("unknown", "too large")
-        joint = joiner.join(chunks, NOBODY, NOBODY, NOBODY, (), may_move=False, optional=True)
+        joint = model_input.join(chunks, NOBODY, NOBODY, NOBODY, (), may_move=False, optional=True)
         form = formulate(joint, model.families, ())
         result = self._search(outcome, joint, form)
         is_proven = bool(result.stages) and all(stage.optimal for stage in result.stages)
@@ -50,17 +51,17 @@ class MostGpus:
 
     def _search(self, outcome: Outcome, joint: Joint, form: Formulation) -> SessionResult:
         places = {pod: place.node for pod, place in outcome.state.places.items()}
-        hint = self.asker.complete(form, hint_values(form.variables, places, set(), set(), set()))
-        return self.asker.minimize(form, _unserved(joint, form), hint)
+        hint = self.solver_client.complete(form, hint_values(form.variables, places, set(), set(), set()))
+        return self.solver_client.minimize(form, _unserved(joint, form), hint)
 
 
-def _apply(outcome: Outcome, joint: Joint, decision: Decision, chunks: list[tuple[Chunk, Rung]]) -> bool:
+def _apply(outcome: Outcome, joint: Joint, decision: Decision, chunks: list[tuple[AllocationUnit, Action]]) -> bool:
     """False where the solver's choice could not be seated, and greedy's stands."""
     admitted = [chunks[number] for number in decision.admitted]
-    if not realise(outcome.state, outcome.pool, joint, decision, admitted):
+    if not apply(outcome.state, outcome.pool, joint, decision, admitted):
         return False
     before = {a.chunk.pods for a in outcome.admissions}
-    outcome.admissions = [Admission(chunk, rung, by_solver=chunk.pods not in before) for chunk, rung in admitted]
+    outcome.admissions = [Admission(chunk, action, by_solver=chunk.pods not in before) for chunk, action in admitted]
     return True
 
 

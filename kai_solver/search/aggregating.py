@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.domain import TopologyConstraint
-from kai_solver.formulation.joint import Arrival, QueueSurplus
-from kai_solver.formulation.master import Group, Master, Partition
-from kai_solver.formulation.sites import Sites, fold
-from kai_solver.greedy import Unit
-from kai_solver.reduction import Problem, TreeNode
-from kai_solver.reduction.charges import Charge
-from kai_solver.search.joining import Joiner
+from kai_solver.model.aggregated import Group, Master, Partition
+from kai_solver.model.joint import Arrival, QueueSurplus
+from kai_solver.model.sites import Sites, fold
+from kai_solver.planstate.eviction_units import Unit
+from kai_solver.problem import Problem, TreeNode
+from kai_solver.problem.charges import Charge
+from kai_solver.search.joint_input import JointModelInput
 from kai_solver.search.question import Question, largest_chunk
 
 IntArray = NDArray[np.int64]
@@ -35,9 +35,9 @@ class _Load:
 class Aggregator:
     """Folds the questions of one climb; what they have in common is kept."""
 
-    def __init__(self, joiner: Joiner) -> None:
-        self.joiner = joiner
-        self.problem: Problem = joiner.problem
+    def __init__(self, model_input: JointModelInput) -> None:
+        self.model_input = model_input
+        self.problem: Problem = model_input.problem
         self._loads: dict[int, _Load] = {}
         self._sites: dict[tuple[object, ...], Sites] = {}
         self._levels: dict[bytes, tuple[Level, frozenset[int] | None]] = {}
@@ -94,8 +94,8 @@ class Aggregator:
 
     def _measure(self, unit: Unit) -> _Load:
         """Pods that their nodes would take now; others may stay there, and nobody must have room for them."""
-        joiner, problem = self.joiner, self.problem
-        pods = problem.by_shape(pod for pod in unit.pods if joiner.is_welcome(pod))
+        model_input, problem = self.model_input, self.problem
+        pods = problem.by_shape(pod for pod in unit.pods if model_input.is_welcome(pod))
         level = self._required_level(problem.gangs[unit.gang].root)
         if level is not None:
             domains = {int(self._domain_of(level)[problem.pod_node[pod]]) for pod in unit.pods}
@@ -119,10 +119,10 @@ class Aggregator:
 
     def _fold_arrivals(self, question: Question, crowd: Counter[int], groups: Counter["_Key"]) -> None:
         undone = question.undone
-        for chunk, rung in (*question.admitted, (question.chunk, question.rung)):
+        for chunk, action in (*question.admitted, (question.chunk, question.action)):
             arrival = self._arrivals.get(chunk.pods)
             if arrival is None:
-                arrival = self.joiner.arrival(chunk, rung, question.units)
+                arrival = self.model_input.arrival(chunk, action, question.units)
                 if not chunk.root.anchors:
                     self._arrivals[chunk.pods] = arrival
             must = chunk.gang not in undone or chunk is question.chunk
@@ -157,7 +157,7 @@ class Aggregator:
         key = (units, tuple(shapes), tuple(levels), most_places)
         found = self._sites.get(key)
         if found is None:
-            free, device_free = self.joiner.lifted(units)
+            free, device_free = self.model_input.lifted(units)
             partitions = [self._domain_of(level) for level in levels]
             found = fold(self.problem, free, device_free, shapes, partitions, most_places)
             self._sites[key] = found

@@ -2,22 +2,22 @@
 
 The stages choose for all reclaimers together, by rights from before any of them, and a reclaim is allowed or not by
 what is taken for it (reference 3.5). Who took a unit before keeps it, or who takes its nodes. Where the reclaims would
-not be allowed so, they are shared out anew (`greedy.sharing`).
+not be allowed so, they are shared out anew (`actions.sharing`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from kai_solver.domain import Rung
-from kai_solver.formulation.expand import Decision
-from kai_solver.formulation.joint import Joint, Mover
-from kai_solver.greedy import Admission, Outcome
-from kai_solver.greedy.court import reclaims_hold
-from kai_solver.greedy.sharing import Shared, Toll, share_out
+from kai_solver.actions.reclaim_replay import reclaims_hold
+from kai_solver.actions.sharing import Shared, Toll, share_out
+from kai_solver.domain import Action
+from kai_solver.model.decode import Decision
+from kai_solver.model.joint import Joint, Mover
+from kai_solver.planstate.outcome import Admission, Outcome
 
 Able = Mapping[int, Sequence[int]]
 """By unit, the admissions (by number) that may take it."""
-EVICTING = (Rung.RECLAIM, Rung.PREEMPT)
+EVICTING = (Action.RECLAIM, Action.PREEMPT)
 
 
 def attribute(outcome: Outcome, joint: Joint, decision: Decision, takers: Sequence[frozenset[int]]) -> bool:
@@ -54,26 +54,26 @@ def share_victims(outcome: Outcome, evicted: Sequence[Mover], takers: Sequence[f
 
 
 def _may_evict(admission: Admission, mover: Mover, takes: frozenset[int]) -> bool:
-    by_rung = mover.reclaimable if admission.rung is Rung.RECLAIM else mover.preemptable
-    return by_rung and admission.rung in EVICTING and _may_disturb(admission, mover, admission.rung, takes)
+    by_action = mover.reclaimable if admission.action is Action.RECLAIM else mover.preemptable
+    return by_action and admission.action in EVICTING and _may_disturb(admission, mover, admission.action, takes)
 
 
 def _able(
     outcome: Outcome, decision: Decision, movers: Mapping[int, Mover], takers: Sequence[frozenset[int]]
 ) -> dict[int, list[int]]:
-    rung_of = dict.fromkeys(decision.reclaimed, Rung.RECLAIM) | dict.fromkeys(decision.preempted, Rung.PREEMPT)
+    action_of = dict.fromkeys(decision.reclaimed, Action.RECLAIM) | dict.fromkeys(decision.preempted, Action.PREEMPT)
     numbered = list(enumerate(zip(outcome.admissions, takers, strict=True)))
     return {
-        unit: [n for n, (a, takes) in numbered if _may_disturb(a, movers[unit], rung_of.get(unit), takes)]
+        unit: [n for n, (a, takes) in numbered if _may_disturb(a, movers[unit], action_of.get(unit), takes)]
         for unit in (*decision.reclaimed, *decision.preempted, *decision.moved)
     }
 
 
-def _may_disturb(admission: Admission, mover: Mover, eviction: Rung | None, takes: frozenset[int]) -> bool:
+def _may_disturb(admission: Admission, mover: Mover, eviction: Action | None, takes: frozenset[int]) -> bool:
     """May the unit be evicted (by ``eviction``) or moved (None) for the admission?"""
-    if admission.rung is Rung.ALLOCATE or eviction not in (None, admission.rung):
+    if admission.action is Action.ALLOCATE or eviction not in (None, admission.action):
         return False
-    if admission.rung is Rung.CONSOLIDATION:
+    if admission.action is Action.CONSOLIDATION:
         return mover.gang != admission.chunk.gang
     return mover.unit in takes or mover.unit in admission.units
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from kai_solver.formulation.spec import SpecAnswer
+from kai_solver.model.spec import SpecAnswer
 
 Clock = Callable[[], float]
 

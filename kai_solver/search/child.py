@@ -15,8 +15,8 @@ from typing import Self
 import numpy as np
 
 from kai_solver.errors import SolverError
-from kai_solver.formulation.rows import Ints
-from kai_solver.formulation.spec import ModelSpec, SpecAnswer, SpecStatus
+from kai_solver.model.rows import Ints
+from kai_solver.model.spec import ModelSpec, SpecAnswer, SpecStatus
 from kai_solver.search import worker
 from kai_solver.search.channel import Channel
 from kai_solver.search.parameters import SolverParameters

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from kai_solver.formulation.joint import Arrival, Cap, IntArray, Joint, Mover
-from kai_solver.reduction.capacity import fitting
+from kai_solver.model.joint import Arrival, Cap, IntArray, Joint, Mover
+from kai_solver.problem.capacity import fitting
 
 MOST_PARTS = 8
 """The smallest beyond so many are solved together: every part costs some milliseconds, however small it is."""

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Self
 
-from kai_solver.greedy import State
-from kai_solver.greedy.homes import moved_pods
+from kai_solver.planstate.origins import moved_pods
+from kai_solver.planstate.state import State
 
 
 @dataclass(frozen=True, slots=True)

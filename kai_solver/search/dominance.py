@@ -3,17 +3,17 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from kai_solver.domain import Rung
-from kai_solver.formulation.joint import QueueSurplus
-from kai_solver.greedy import Chunk, Outcome
-from kai_solver.greedy.chunks import Part
-from kai_solver.reduction import Problem
+from kai_solver.domain import Action
+from kai_solver.model.joint import QueueSurplus
+from kai_solver.planstate.allocation_units import AllocationUnit, Part
+from kai_solver.planstate.outcome import Outcome
+from kai_solver.problem import Problem
 from kai_solver.search.question import Question
 
 Levels = tuple[tuple[str, str], ...]
 """Required topologies with their levels, from the outermost in."""
 
-KEEPING = (Rung.ALLOCATE, Rung.CONSOLIDATION)
+KEEPING = (Action.ALLOCATE, Action.CONSOLIDATION)
 """Rungs on which nobody loses what he holds."""
 MOST_KEPT = 200
 """Refusals that are remembered; with more, the oldest are forgotten."""
@@ -27,7 +27,7 @@ class Demand:
     levels: Levels
 
     @classmethod
-    def of(cls, problem: Problem, chunk: Chunk) -> "Demand | None":
+    def of(cls, problem: Problem, chunk: AllocationUnit) -> "Demand | None":
         """What ``chunk`` asks for; None where it is bound to more than that."""
         if chunk.root.anchors or problem.gangs[chunk.gang].placement.is_rule:
             return None
@@ -71,26 +71,26 @@ def _is_harder(problem: Problem, mine: int, theirs: int) -> bool:
 class _Asked:
     """A question as far as answers depend on it. ``admitted``: those who must have places beside it."""
 
-    rung: Rung
+    action: Action
     payer: tuple[int, bool]
     demand: Demand
     units: frozenset[int]
     paying: frozenset[int]
     droppable: frozenset[int]
     surplus: Mapping[int, QueueSurplus]
-    admitted: Sequence[tuple[Chunk, Rung]]
+    admitted: Sequence[tuple[AllocationUnit, Action]]
 
     @classmethod
     def of(cls, question: Question, demand: Demand) -> "_Asked":
         rights = {s.queue: s for s in question.surplus}
         payer = (question.who.queue, question.who.gang.gang.preemptible)
         units, paying, droppable = question.units, question.paying, question.droppable
-        return cls(question.rung, payer, demand, units, paying, droppable, rights, question.admitted)
+        return cls(question.action, payer, demand, units, paying, droppable, rights, question.admitted)
 
     def refutes(self, problem: Problem, other: "_Asked") -> bool:
         """This one has no way: True where a way for ``other`` would be one for it."""
         return (
-            self.rung is other.rung
+            self.action is other.action
             and other.demand.includes(problem, self.demand)
             and self._has_rights_of(other)
             and self._is_before(other)
@@ -99,7 +99,7 @@ class _Asked:
     def _has_rights_of(self, other: "_Asked") -> bool:
         """Caps are tested before questions where nobody is evicted; else they are part of it."""
         return (
-            (self.payer == other.payer or self.rung in KEEPING)
+            (self.payer == other.payer or self.action in KEEPING)
             and other.units <= self.units
             and other.droppable <= self.droppable
             and other.paying <= self.paying | self.droppable
@@ -111,7 +111,7 @@ class _Asked:
         length = len(self.admitted)
         since = other.admitted[length:]
         is_more = other.admitted[:length] == self.admitted and len(other.admitted) >= length
-        return is_more and (not since or (self.rung in KEEPING and all(rung in KEEPING for _, rung in since)))
+        return is_more and (not since or (self.action in KEEPING and all(action in KEEPING for _, action in since)))
 
 
 def _is_within(mine: QueueSurplus, theirs: QueueSurplus | None) -> bool:

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from kai_solver.domain import Rung
-from kai_solver.formulation.expand import Decision
-from kai_solver.greedy import Admission, Outcome, VictimPool
+from kai_solver.domain import Action
+from kai_solver.model.decode import Decision
+from kai_solver.planstate.outcome import Admission, Outcome
+from kai_solver.planstate.victims import VictimPool
 from kai_solver.units import GPU
 
 
@@ -34,14 +35,14 @@ class Elsewhere:
 
 def disturbed_elsewhere(outcome: Outcome, pool: VictimPool, inside: frozenset[int]) -> Elsewhere:
     """Units not ``inside`` that left, by the rung that took them, or moved."""
-    found: dict[Rung | None, dict[int, None]] = {}
+    found: dict[Action | None, dict[int, None]] = {}
     for admission in outcome.admissions:
         for unit in admission.units:
             if unit not in inside and pool.is_disturbed(unit):
-                found.setdefault(admission.rung if pool.has_left(unit) else None, {})[unit] = None
-    preempted = found.get(Rung.PREEMPT, {})
+                found.setdefault(admission.action if pool.has_left(unit) else None, {})[unit] = None
+    preempted = found.get(Action.PREEMPT, {})
     return Elsewhere(
-        tuple(u for u in found.get(Rung.RECLAIM, ()) if u not in preempted),
+        tuple(u for u in found.get(Action.RECLAIM, ()) if u not in preempted),
         tuple(preempted),
         tuple(found.get(None, ())),
     )
@@ -59,19 +60,19 @@ def exchanged(
     for book in books:
         book.keep(outcome, pool, decision, inside)
     taken = {unit for book in books for unit in book.units}
-    for unit, rung in sorted(_leaving(decision), key=lambda entry: -pool.units[entry[0]].charge[GPU]):
+    for unit, action in sorted(_leaving(decision), key=lambda entry: -pool.units[entry[0]].charge[GPU]):
         queue = outcome.state.problem.gangs[pool.units[unit].gang].queue
-        cost = pool.units[unit].charge[GPU] if rung is not None else 0
-        able = [b for b in books if unit in takers[b.number] and b.may_take(pool.units[unit].gang, rung)]
+        cost = pool.units[unit].charge[GPU] if action is not None else 0
+        able = [b for b in books if unit in takers[b.number] and b.may_take(pool.units[unit].gang, action)]
         if unit not in taken and able:
             max(able, key=lambda book: book.rank(queue, cost)).take(unit, queue, cost)
     return [replace(book.admission, units=tuple(book.units)) for book in books]
 
 
-def _leaving(decision: Decision) -> Iterator[tuple[int, Rung | None]]:
+def _leaving(decision: Decision) -> Iterator[tuple[int, Action | None]]:
     """Units with the rung that evicts them; None where they move."""
-    yield from ((unit, Rung.RECLAIM) for unit in decision.reclaimed)
-    yield from ((unit, Rung.PREEMPT) for unit in decision.preempted)
+    yield from ((unit, Action.RECLAIM) for unit in decision.reclaimed)
+    yield from ((unit, Action.PREEMPT) for unit in decision.preempted)
     yield from ((unit, None) for unit in decision.moved)
 
 
@@ -86,8 +87,8 @@ class _Book:
 
     def keep(self, outcome: Outcome, pool: VictimPool, decision: Decision, inside: frozenset[int]) -> None:
         """Keep all that is still disturbed in the same way."""
-        rung = self.admission.rung
-        same = {Rung.RECLAIM: decision.reclaimed, Rung.PREEMPT: decision.preempted}.get(rung, [])
+        action = self.admission.action
+        same = {Action.RECLAIM: decision.reclaimed, Action.PREEMPT: decision.preempted}.get(action, [])
         for unit in self.admission.units:
             queue = outcome.state.problem.gangs[pool.units[unit].gang].queue
             if unit not in inside or unit in same or unit in decision.moved:
@@ -96,10 +97,10 @@ class _Book:
             else:
                 self._back[queue] = self._back.get(queue, 0) + pool.units[unit].charge[GPU]
 
-    def may_take(self, gang: int, rung: Rung | None) -> bool:
+    def may_take(self, gang: int, action: Action | None) -> bool:
         """May a unit of ``gang`` leave for it by ``rung``, or move (None)?"""
-        own = self.admission.rung
-        return own is not Rung.ALLOCATE and rung in (None, own) and gang != self.admission.chunk.gang
+        own = self.admission.action
+        return own is not Action.ALLOCATE and action in (None, own) and gang != self.admission.chunk.gang
 
     def rank(self, queue: int, cost: int) -> tuple[bool, bool, int]:
         """Who takes from the queue anyway, and gave back as much; of these the last."""

@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from kai_solver.domain import Stage
-from kai_solver.greedy import Admission, Outcome, State, VictimPool
-from kai_solver.greedy.fit import FitTable
-from kai_solver.greedy.opening import opened_nodes
-from kai_solver.greedy.placing import Placer
-from kai_solver.greedy.units import Unit
-from kai_solver.reduction.charges import Charge
-from kai_solver.search.riders import MOST_RIDERS, seating_of
+from kai_solver.placement.fit import FitTable
+from kai_solver.placement.placing import Placer
+from kai_solver.planstate.eviction_units import Unit
+from kai_solver.planstate.opening import opened_nodes
+from kai_solver.planstate.outcome import Admission, Outcome
+from kai_solver.planstate.state import State
+from kai_solver.planstate.victims import VictimPool
+from kai_solver.problem.charges import Charge
+from kai_solver.search.gpu_assignment import MOST_RIDERS, seating_of
 from kai_solver.search.rights import Rights
 from kai_solver.search.seating import Seating
 
@@ -136,10 +138,10 @@ def _stayers(outcome: Outcome, pool: VictimPool, *, by_gpus: bool) -> dict[_Kind
     costs = {_cost(unit, by_gpus=by_gpus) for unit in left}
     for unit in pool.units if left else ():
         if _cost(unit, by_gpus=by_gpus) in costs and not pool.is_elastic[unit.index]:
-            alike = kinds.get(_kind(pool, unit.index, by_gpus=by_gpus))
-            if alike is not None:
-                alike.append(unit.index)
-    return {kind: alike for kind, alike in kinds.items() if not all(map(pool.is_disturbed, alike))}
+            identical = kinds.get(_kind(pool, unit.index, by_gpus=by_gpus))
+            if identical is not None:
+                identical.append(unit.index)
+    return {kind: identical for kind, identical in kinds.items() if not all(map(pool.is_disturbed, identical))}
 
 
 def _equals(

@@ -4,7 +4,8 @@ Units of an elastic gang are fixed: surplus pods last first, and a core. But any
 subgroups: a better set of victims may keep others.
 """
 
-from kai_solver.greedy import State, VictimPool
+from kai_solver.planstate.state import State
+from kai_solver.planstate.victims import VictimPool
 
 
 def loose_gangs(state: State, pool: VictimPool, evictable: frozenset[int], *, anywhere: bool = False) -> frozenset[int]:

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.domain import SolverModel
-from kai_solver.formulation.joint import Mover
-from kai_solver.greedy import Admission, Outcome, VictimPool
-from kai_solver.reduction import Problem
-from kai_solver.search.joining import BoolArray, IntArray, Joiner
+from kai_solver.model.joint import Mover
+from kai_solver.planstate.outcome import Admission, Outcome
+from kai_solver.planstate.victims import VictimPool
+from kai_solver.problem import Problem
+from kai_solver.search.joint_input import BoolArray, IntArray, JointModelInput
 
 SMALLEST = 50
 """Nodes from which neighbourhoods are asked: the whole of a smaller cluster is a small question itself."""
@@ -60,7 +61,7 @@ class Census:
         return Neighbourhood(nodes, admissions, units)
 
 
-class LocalJoiner(Joiner):
+class LocalModelInput(JointModelInput):
     """Builds joint problems on a neighbourhood: what is placed and not of it counts as fixed."""
 
     def __init__(self, outcome: Outcome, hood: Neighbourhood) -> None:

@@ -9,21 +9,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.domain import Rung
-from kai_solver.formulation.joint import IntArray
-from kai_solver.greedy import Admission, Chunk, Outcome
-from kai_solver.greedy.caps import over_capacity
-from kai_solver.greedy.chunks import Chunker, Part
-from kai_solver.greedy.disruption import Disruption
-from kai_solver.greedy.fit import FitTable
-from kai_solver.greedy.refusals import within_delay
-from kai_solver.greedy.rules import Aggressor
-from kai_solver.greedy.turns import Turns
-from kai_solver.search.asker import Asker
-from kai_solver.search.joining import BoolArray
-from kai_solver.search.neighbourhood import Census, LocalJoiner
-from kai_solver.search.oracle import OracleLadder
+from kai_solver.actions.caps import over_capacity
+from kai_solver.actions.disruption import Disruption
+from kai_solver.actions.gang_order import GangOrder
+from kai_solver.domain import Action
+from kai_solver.model.joint import IntArray
+from kai_solver.placement.fit import FitTable
+from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits, Part
+from kai_solver.planstate.eligibility import Preemptor
+from kai_solver.planstate.outcome import Admission, Outcome
+from kai_solver.reasons.refusals import within_delay
+from kai_solver.search.joint_input import BoolArray
+from kai_solver.search.neighbourhood import Census, LocalModelInput
+from kai_solver.search.oracle import SolverActions
 from kai_solver.search.question import Question
+from kai_solver.search.solver_client import SolverClient
 from kai_solver.units import CPU, GPU
 
 FloatArray = NDArray[np.float64]
@@ -42,17 +42,17 @@ ROUNDS = 3
 class LocalAdmission:
     """Asks for the gangs that stayed pending without a proof."""
 
-    def __init__(self, asker: Asker, outcome: Outcome, rungs: Iterable[Rung]) -> None:
-        self.asker = asker
-        self.oracle = OracleLadder(asker)
+    def __init__(self, solver_client: SolverClient, outcome: Outcome, actions: Iterable[Action]) -> None:
+        self.solver_client = solver_client
+        self.oracle = SolverActions(solver_client)
         self.outcome = outcome
         self.state = outcome.state
         self.problem = outcome.state.problem
-        self.rungs = tuple(rung for rung in rungs if rung is not Rung.STALE)
+        self.actions = tuple(action for action in actions if action is not Action.STALE)
         self.asked = self.admitted = 0
-        self._rng = np.random.default_rng(asker.seed)
-        self._chunkers = [
-            Chunker(gang, state, self.problem.pod_shape)
+        self._rng = np.random.default_rng(solver_client.seed)
+        self._allocation_units = [
+            AllocationUnits(gang, state, self.problem.pod_shape)
             for gang, state in zip(self.problem.gangs, self.state.gangs, strict=True)
         ]
         self._fits = FitTable(self.state)
@@ -61,11 +61,11 @@ class LocalAdmission:
         """Ask for everybody, some rounds or until the time ends; True where somebody was admitted."""
         for _ in range(ROUNDS):
             waiting = self._waiting()
-            turns = Turns(self.state, self._chunkers, waiting)
-            disruptions: dict[Rung, Disruption] = {
-                rung: self._disruption(rung, waiting) for rung in self.rungs if rung is not Rung.ALLOCATE
+            turns = GangOrder(self.state, self._allocation_units, waiting)
+            disruptions: dict[Action, Disruption] = {
+                action: self._disruption(action, waiting) for action in self.actions if action is not Action.ALLOCATE
             }
-            while not self.asker.is_out_of_time and (turn := turns.pop()) is not None:
+            while not self.solver_client.is_out_of_time and (turn := turns.pop()) is not None:
                 if self._admit(turn.chunk, disruptions):
                     self.admitted += 1
                     turns.refresh()
@@ -73,57 +73,57 @@ class LocalAdmission:
                         on_better(self.asked, self.admitted)
         return self.admitted > 0
 
-    def _disruption(self, rung: Rung, waiting: Sequence[int]) -> Disruption:
-        return Disruption(self.outcome, self._fits, rung, self._chunkers, waiting)
+    def _disruption(self, action: Action, waiting: Sequence[int]) -> Disruption:
+        return Disruption(self.outcome, self._fits, action, self._allocation_units, waiting)
 
     def _waiting(self) -> list[int]:
         """Gangs that wait, where some rung has not the last word."""
         admitted, refusals = self.outcome.has_admitted(), self.outcome.refusals
         return [
             gang
-            for gang, by_rung in refusals.items()
+            for gang, by_action in refusals.items()
             if gang not in admitted
-            and self._chunkers[gang].waits()
-            and any(refusal.proof.state != "proven" for refusal in by_rung.values())
+            and self._allocation_units[gang].waits()
+            and any(refusal.proof.state != "proven" for refusal in by_action.values())
         ]
 
-    def _admit(self, chunk: Chunk, disruptions: Mapping[Rung, Disruption]) -> bool:
+    def _admit(self, chunk: AllocationUnit, disruptions: Mapping[Action, Disruption]) -> bool:
         """Ask rung by rung, where that rung's answer was no proof."""
-        for rung in self.rungs:
-            refusal = self.outcome.refusals[chunk.gang].get(rung)
-            if refusal is None or refusal.proof.state == "proven" or self.asker.is_out_of_time:
+        for action in self.actions:
+            refusal = self.outcome.refusals[chunk.gang].get(action)
+            if refusal is None or refusal.proof.state == "proven" or self.solver_client.is_out_of_time:
                 continue
-            if self._is_allowed(chunk, disruptions.get(rung)) and self._ask(chunk, rung, disruptions.get(rung)):
+            if self._is_allowed(chunk, disruptions.get(action)) and self._ask(chunk, action, disruptions.get(action)):
                 return True
         return False
 
-    def _is_allowed(self, chunk: Chunk, disruption: Disruption | None) -> bool:
+    def _is_allowed(self, chunk: AllocationUnit, disruption: Disruption | None) -> bool:
         """What needs no search, by the numbers of this moment: limits, the delay, the rules of the rung."""
-        who = Aggressor.of(self.problem, chunk)
+        who = Preemptor.of(self.problem, chunk)
         if disruption is None:
             return over_capacity(self.state, chunk) is None
-        if disruption.rung is Rung.CONSOLIDATION and over_capacity(self.state, chunk) is not None:
+        if disruption.action is Action.CONSOLIDATION and over_capacity(self.state, chunk) is not None:
             return False
         return within_delay(self.problem, who.gang) is None and disruption.forbidden(who) is None
 
-    def _ask(self, chunk: Chunk, rung: Rung, disruption: Disruption | None) -> bool:
-        eligible = self._eligible(chunk, rung, disruption)
-        nodes = self._nodes(chunk, rung, eligible)
+    def _ask(self, chunk: AllocationUnit, action: Action, disruption: Disruption | None) -> bool:
+        eligible = self._eligible(chunk, action, disruption)
+        nodes = self._nodes(chunk, action, eligible)
         if not nodes.any():
             return False
         hood = Census(self.outcome, eligible | self._disturbed()).on(nodes)
-        question = Question(LocalJoiner(self.outcome, hood), self.outcome, chunk, rung, disruption, hood)
+        question = Question(LocalModelInput(self.outcome, hood), self.outcome, chunk, action, disruption, hood)
         self.asked += 1
         answer = self.oracle.seat(question)
         if answer is None:
             return False
-        self.outcome.admit(Admission(chunk, rung, answer.units, by_solver=True))
+        self.outcome.admit(Admission(chunk, action, answer.units, by_solver=True))
         return True
 
-    def _eligible(self, chunk: Chunk, rung: Rung, disruption: Disruption | None) -> BoolArray:
+    def _eligible(self, chunk: AllocationUnit, action: Action, disruption: Disruption | None) -> BoolArray:
         """(U,) who may be disturbed for ``chunk``."""
         if disruption is not None:
-            return disruption.eligibility.mask(rung, Aggressor.of(self.problem, chunk))
+            return disruption.eligibility.mask(action, Preemptor.of(self.problem, chunk))
         return np.zeros(len(self.outcome.pool.units) if self.outcome.pool is not None else 0, dtype=np.bool_)
 
     def _disturbed(self) -> BoolArray:
@@ -133,10 +133,10 @@ class LocalAdmission:
 
     # -- nodes -----------------------------------------------------------------------------------------------------
 
-    def _nodes(self, chunk: Chunk, rung: Rung, eligible: BoolArray) -> BoolArray:
+    def _nodes(self, chunk: AllocationUnit, action: Action, eligible: BoolArray) -> BoolArray:
         """(N,) nodes on which most room could be made."""
         resource = GPU if any(self.problem.charges[pod][GPU] for pod in chunk.pods) else CPU
-        room = self._room(rung, eligible, resource) * np.exp(self._rng.normal(0.0, SPREAD, len(self.problem.nodes)))
+        room = self._room(action, eligible, resource) * np.exp(self._rng.normal(0.0, SPREAD, len(self.problem.nodes)))
         able = np.zeros(len(room), dtype=np.bool_)
         for shape in {self.problem.pod_shape[pod] for pod in chunk.pods}:
             able |= self.problem.shapes.mask(shape)
@@ -154,14 +154,14 @@ class LocalAdmission:
             chosen[node] = True
         return chosen
 
-    def _room(self, rung: Rung, eligible: BoolArray, resource: int) -> FloatArray:
+    def _room(self, action: Action, eligible: BoolArray, resource: int) -> FloatArray:
         """(N,) thousandths of GPUs or cores that are free, or could be at some cost."""
         problem, pool = self.problem, self.outcome.pool
         free = self.state.gpu_free if resource == GPU else np.maximum(self.state.future[CPU], 0)
         room: FloatArray = free.astype(np.float64)
         pods = [pod for unit in np.flatnonzero(eligible).tolist() for pod in pool.units[unit].pods] if pool else []
         amounts = np.array([problem.charges[pod][resource] for pod in pods], dtype=np.float64)
-        share = MOVABLE if rung is Rung.CONSOLIDATION else 1.0
+        share = MOVABLE if action is Action.CONSOLIDATION else 1.0
         np.add.at(room, np.array([problem.pod_node[pod] for pod in pods], dtype=np.int64), share * amounts)
         for place in self.state.places.values():
             room[place.node] += PLACED * place.charge[resource]

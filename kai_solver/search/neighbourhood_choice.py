@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.formulation.joint import IntArray
-from kai_solver.greedy import Outcome, VictimPool
-from kai_solver.search.joining import BoolArray
+from kai_solver.model.joint import IntArray
+from kai_solver.planstate.outcome import Outcome
+from kai_solver.planstate.victims import VictimPool
+from kai_solver.search.joint_input import BoolArray
 from kai_solver.search.rights import Rights
 from kai_solver.units import GPU
 
@@ -54,7 +55,7 @@ class Chooser:
         self._racks = _racks(outcome)
         home = outcome.state.problem.pod_node
         self._homes = [sorted({home[pod] for pod in unit.pods}) for unit in pool.units]
-        evictable = sorted(frozenset().union(*rights.by_rung.values()))
+        evictable = sorted(frozenset().union(*rights.by_action.values()))
         pairs = [(unit, node) for unit in evictable for node in self._homes[unit]]
         self._pairs: IntArray = np.array(pairs, dtype=np.int64).reshape(-1, 2)
         gpus = np.array([max(1, unit.charge[GPU]) for unit in pool.units], dtype=np.float64)

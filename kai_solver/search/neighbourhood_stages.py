@@ -10,26 +10,27 @@ from math import gcd
 
 import numpy as np
 
-from kai_solver.domain import Rung, Stage
-from kai_solver.formulation.build import Formulation, formulate
-from kai_solver.formulation.expand import Decision, expand
-from kai_solver.formulation.joint import Joint, QueueSurplus
-from kai_solver.formulation.rows import Ints
-from kai_solver.formulation.spec import Var
-from kai_solver.formulation.stages import DISRUPTING, EVICTED
-from kai_solver.greedy import Outcome, VictimPool
-from kai_solver.greedy.court import reclaims_hold
-from kai_solver.reduction.charges import Charge
-from kai_solver.search.asker import Asker
+from kai_solver.actions.reclaim_replay import reclaims_hold
+from kai_solver.domain import Action, Stage
+from kai_solver.model.build import Formulation, formulate
+from kai_solver.model.decode import Decision, expand
+from kai_solver.model.joint import Joint, QueueSurplus
+from kai_solver.model.rows import Ints
+from kai_solver.model.spec import Var
+from kai_solver.model.stages import DISRUPTING, EVICTED
+from kai_solver.planstate.outcome import Outcome
+from kai_solver.planstate.victims import VictimPool
+from kai_solver.problem.charges import Charge
+from kai_solver.search.apply import apply
 from kai_solver.search.attribution import attribute
 from kai_solver.search.disturbed import Disturbed
 from kai_solver.search.exchange import disturbed_elsewhere, exchanged
-from kai_solver.search.neighbourhood import Census, LocalJoiner, Neighbourhood
+from kai_solver.search.neighbourhood import Census, LocalModelInput, Neighbourhood
 from kai_solver.search.neighbourhood_choice import Chooser
-from kai_solver.search.realise import realise
 from kai_solver.search.refine import main_values
 from kai_solver.search.rights import Rights
 from kai_solver.search.session import StageObjective
+from kai_solver.search.solver_client import SolverClient
 
 WORK_S, COUNTS_S = 0.3, 0.15
 """Longest time of a neighbourhood for the work that is evicted, and for what is counted after it.
@@ -55,19 +56,19 @@ class LocalStages:
 
     def __init__(
         self,
-        asker: Asker,
+        solver_client: SolverClient,
         outcome: Outcome,
         pool: VictimPool,
         rights: Rights,
         leaving: frozenset[int] | None = None,
     ) -> None:
         """``leaving``: who would leave if nodes did not count, where that is known."""
-        self.asker = asker
+        self.solver_client = solver_client
         self.outcome = outcome
         self.pool = pool
         self.rights = rights
         self.tried = self.improved = 0
-        self.chooser = Chooser(outcome, pool, rights, asker.seed, leaving)
+        self.chooser = Chooser(outcome, pool, rights, solver_client.seed, leaving)
         self._may_go = np.zeros(len(pool.units), dtype=np.bool_)
         self._may_go[list(rights.movable)] = True
         self._longest_s = 0.0
@@ -79,12 +80,12 @@ class LocalStages:
             nodes = self.chooser.choose()
             if nodes is None:
                 break
-            start_s = self.asker.budget.clock()
+            start_s = self.solver_client.budget.clock()
             self.tried += 1
             better = self._improve(census.on(nodes))
-            if self.asker.budget.deterministic:
-                self.asker.budget.spent_s += LEAST_S
-            self._longest_s = max(self._longest_s, self.asker.budget.clock() - start_s)
+            if self.solver_client.budget.deterministic:
+                self.solver_client.budget.spent_s += LEAST_S
+            self._longest_s = max(self._longest_s, self.solver_client.budget.clock() - start_s)
             fruitless = 0 if better else fruitless + 1
             if better:
                 self.improved += 1
@@ -95,21 +96,21 @@ class LocalStages:
 
     def _is_late(self) -> bool:
         """True where another neighbourhood might not end in time; a deterministic search does not look at the clock."""
-        budget = self.asker.budget
-        return self.asker.is_out_of_time or (not budget.deterministic and budget.left_s < self._longest_s)
+        budget = self.solver_client.budget
+        return self.solver_client.is_out_of_time or (not budget.deterministic and budget.left_s < self._longest_s)
 
     def _improve(self, hood: Neighbourhood) -> bool:
         """Choose anew on ``hood``; True where that is better and could be put into effect."""
         if not any(self.pool.is_disturbed(unit) for unit in hood.units):
             self.chooser.learn(success=False, proven=True)
             return False
-        joiner = LocalJoiner(self.outcome, hood)
-        joint = self._joint(joiner, hood)
-        form = formulate(joint, self.asker.model.families, self.asker.model.disrupting)
+        model_input = LocalModelInput(self.outcome, hood)
+        joint = self._joint(model_input, hood)
+        form = formulate(joint, self.solver_client.model.families, self.solver_client.model.disrupting)
         if not self.chooser.last.is_wide:
             self._keep_by_queue(form, hood)
         values, proven = self._less(form)
-        done = values is not None and self._apply(joiner, joint, expand(form.variables, values))
+        done = values is not None and self._apply(model_input, joint, expand(form.variables, values))
         self.chooser.learn(success=done, proven=proven)
         return done
 
@@ -118,27 +119,27 @@ class LocalStages:
 
         First the work alone: the counts after it take most of the time and are seldom what is gained.
         """
-        hint = self.asker.complete(form, main_values(self.outcome, form))
+        hint = self.solver_client.complete(form, main_values(self.outcome, form))
         if hint is None:
             return None, True
         stages = [StageObjective(o.name, o.terms, o.constant, o.weight, 0.0, o.least) for o in form.objectives]
         work = [stage for stage in stages if stage.name.startswith(EVICTED)]
-        first = self.asker.minimize(form, work, hint, seconds=WORK_S)
+        first = self.solver_client.minimize(form, work, hint, seconds=WORK_S)
         best = hint if first.values is None else first.values
         reached = {stage.name: stage.value_of(best) for stage in work}
-        second = self.asker.minimize(form, stages, best, known=reached, seconds=COUNTS_S)
+        second = self.solver_client.minimize(form, stages, best, known=reached, seconds=COUNTS_S)
         better = second.values if second.improved else first.values if first.improved else None
         return better, all(stage.optimal for stage in first.stages)
 
-    def _joint(self, joiner: LocalJoiner, hood: Neighbourhood) -> Joint:
-        by_rung, policy = self.rights.by_rung, joiner.problem.policy
-        return joiner.join(
-            [(a.chunk, a.rung) for a in joiner.chosen],
+    def _joint(self, model_input: LocalModelInput, hood: Neighbourhood) -> Joint:
+        by_action, policy = self.rights.by_action, model_input.problem.policy
+        return model_input.join(
+            [(a.chunk, a.action) for a in model_input.chosen],
             hood.units,
-            by_rung.get(Rung.RECLAIM, NOBODY),
-            by_rung.get(Rung.PREEMPT, NOBODY),
+            by_action.get(Action.RECLAIM, NOBODY),
+            by_action.get(Action.PREEMPT, NOBODY),
             [self._left_to_take(surplus, hood) for surplus in self.rights.surplus],
-            may_move=policy.consolidating_reclaim or any(a.rung is Rung.CONSOLIDATION for a in joiner.chosen),
+            may_move=policy.consolidating_reclaim or any(a.action is Action.CONSOLIDATION for a in model_input.chosen),
         )
 
     # -- what queues may lose --------------------------------------------------------------------------------------
@@ -175,17 +176,17 @@ class LocalStages:
         return self.outcome.state.problem.gangs[self.pool.units[unit].gang].queue
 
     def _reclaimed(self) -> set[int]:
-        reclaims = (a for a in self.outcome.admissions if a.rung is Rung.RECLAIM)
+        reclaims = (a for a in self.outcome.admissions if a.action is Action.RECLAIM)
         return {unit for a in reclaims for unit in a.units if self.pool.has_left(unit)}
 
     # -- effect ----------------------------------------------------------------------------------------------------
 
-    def _apply(self, joiner: LocalJoiner, joint: Joint, decision: Decision) -> bool:
+    def _apply(self, model_input: LocalModelInput, joint: Joint, decision: Decision) -> bool:
         """Put the decision into effect with all that stays as it is elsewhere; False, and nothing, where it cannot."""
-        outcome, state, hood = self.outcome, self.outcome.state, joiner.hood
+        outcome, state, hood = self.outcome, self.outcome.state, model_input.hood
         mark, admissions, before = state.mark(), outcome.admissions, Disturbed.of(state)
         elsewhere = disturbed_elsewhere(outcome, self.pool, hood.units)
-        if not realise(state, self.pool, joint, decision, [(a.chunk, a.rung) for a in joiner.chosen]):
+        if not apply(state, self.pool, joint, decision, [(a.chunk, a.action) for a in model_input.chosen]):
             return False
         if Disturbed.of(state).is_more_than(before):
             state.rollback(mark)
@@ -194,7 +195,7 @@ class LocalStages:
         if reclaims_hold(outcome):
             return True
         outcome.admissions = admissions
-        beside = joiner.join([], frozenset(elsewhere.units), NOBODY, NOBODY, (), may_move=True)
+        beside = model_input.join([], frozenset(elsewhere.units), NOBODY, NOBODY, (), may_move=True)
         whole = replace(joint, movers=(*joint.movers, *beside.movers))
         if attribute(outcome, whole, elsewhere.beside(decision), self.rights.takers):
             return True

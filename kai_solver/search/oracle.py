@@ -5,22 +5,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
+from kai_solver.actions import Answer
+from kai_solver.actions.disruption import Disruption
 from kai_solver.bounds import Evidence
-from kai_solver.domain import Proof, Rung
-from kai_solver.formulation.build import Formulation, formulate
-from kai_solver.formulation.expand import expand
-from kai_solver.formulation.folding import fold
-from kai_solver.formulation.master import formulate_master
-from kai_solver.formulation.spec import ModelSpec, SpecAnswer, Term
-from kai_solver.greedy import Answer, Chunk, Outcome
-from kai_solver.greedy.disruption import Disruption
+from kai_solver.domain import Action, Proof
+from kai_solver.model.aggregated import formulate_master
+from kai_solver.model.build import Formulation, formulate
+from kai_solver.model.decode import expand
+from kai_solver.model.folding import fold
+from kai_solver.model.spec import ModelSpec, SpecAnswer, Term
+from kai_solver.planstate.allocation_units import AllocationUnit
+from kai_solver.planstate.outcome import Outcome
 from kai_solver.search.aggregating import Aggregator
-from kai_solver.search.asker import Asker
 from kai_solver.search.dominance import Refusals
-from kai_solver.search.joining import Joiner
+from kai_solver.search.joint_input import JointModelInput
 from kai_solver.search.parameters import Presolve
 from kai_solver.search.question import Question
 from kai_solver.search.refuter import Refuter
+from kai_solver.search.solver_client import SolverClient
 from kai_solver.search.xplain import SolverEvidence
 
 UNKNOWN = Answer("no", Proof("unknown", "budget"))
@@ -64,31 +66,31 @@ class QuestionLog:
     shared: int = 0
 
 
-class OracleLadder:
+class SolverActions:
     """Answers the ladder's questions by bounds and, where there is a solver to ask, by CP-SAT; else ``without`` it."""
 
-    def __init__(self, asker: Asker | None, without: Answer = UNASKED) -> None:
+    def __init__(self, solver_client: SolverClient | None, without: Answer = UNASKED) -> None:
         self.without = without
-        self.asker = asker if asker is not None and asker.model.search.enabled else None
+        self.solver_client = solver_client if solver_client is not None and solver_client.model.search.enabled else None
         self.log = QuestionLog()
-        self._joined: Joiner | None = None
+        self._joined: JointModelInput | None = None
         self._refuter: Refuter | None = None
         self._aggregated: Aggregator | None = None
         self._refusals = Refusals()
-        self._fruitless: Counter[tuple[Rung, int]] = Counter()
+        self._fruitless: Counter[tuple[Action, int]] = Counter()
 
-    def refute(self, outcome: Outcome, chunk: Chunk, rung: Rung) -> Answer | None:
+    def refute(self, outcome: Outcome, chunk: AllocationUnit, action: Action) -> Answer | None:
         """A bound's proof that ``rung`` can do nothing for ``chunk``, before any victim is looked at."""
-        return self._refuter_of(outcome).refute(chunk, rung)
+        return self._refuter_of(outcome).refute(chunk, action)
 
     def _refuter_of(self, outcome: Outcome) -> Refuter:
         if self._refuter is None or self._refuter.outcome is not outcome:
             self._refuter = Refuter(outcome)
         return self._refuter
 
-    def place(self, outcome: Outcome, chunk: Chunk, rung: Rung, disruption: Disruption | None) -> Answer:
+    def place(self, outcome: Outcome, chunk: AllocationUnit, action: Action, disruption: Disruption | None) -> Answer:
         """Can ``chunk`` run beside all admitted so far, with nobody disturbed whom ``rung`` protects?"""
-        question = Question(self._joiner(outcome), outcome, chunk, rung, disruption)
+        question = Question(self._model_input(outcome), outcome, chunk, action, disruption)
         blocker = question.bound()
         if blocker is not None:
             # What cannot be taken from claims here could be taken all the same: then a count proves nothing.
@@ -96,89 +98,91 @@ class OracleLadder:
             return Answer("no", proof, evidence=self._evidence(question))
         if not question.has_choice:
             return Answer("no", Proof("proven", "exhausted"))
-        refuted = self._refuter_of(outcome).refute_deep(chunk, rung)
+        refuted = self._refuter_of(outcome).refute_deep(chunk, action)
         if refuted is not None:
             return refuted
-        if self.asker is None:
+        if self.solver_client is None:
             self._count(self.without)
             return self.without
-        return self._ask(self.asker, question)
+        return self._ask(self.solver_client, question)
 
     def place_together(
-        self, outcome: Outcome, chunks: Sequence[Chunk], rung: Rung, disruption: Disruption | None
+        self, outcome: Outcome, chunks: Sequence[AllocationUnit], action: Action, disruption: Disruption | None
     ) -> Answer:
         """Can all of ``chunks`` run? Where that is not known it is no loss: each may be asked for alone."""
-        question = Question(self._joiner(outcome), outcome, chunks[-1], rung, disruption, beside=chunks[:-1])
-        if self.asker is None or question.size_estimate() > self.asker.model.search.max_variables:
+        question = Question(self._model_input(outcome), outcome, chunks[-1], action, disruption, beside=chunks[:-1])
+        if self.solver_client is None or question.size_estimate() > self.solver_client.model.search.max_variables:
             return UNKNOWN
         blocker = question.bound()
         if blocker is not None:
             return Answer("no", Proof("unknown" if question.is_rough else "proven", "count", (blocker,)))
         unknown = self.log.unknown
-        answer = self._ask(self.asker, question)
+        answer = self._ask(self.solver_client, question)
         self.log.unknown = unknown
         return answer
 
     def _evidence(self, question: Question) -> Evidence | None:
-        pool, joiner = question.outcome.pool, question.joiner
+        pool, model_input = question.outcome.pool, question.model_input
         kept: dict[int, Mapping[int, int]] = {}
-        if pool is not None and question.rung is Rung.CONSOLIDATION:
-            kept[question.chunk.gang] = joiner.welcome_home(question.kept)  # Nobody is evicted: one sum will do.
+        if pool is not None and question.action is Action.CONSOLIDATION:
+            kept[question.chunk.gang] = model_input.welcome_home(question.kept)  # Nobody is evicted: one sum will do.
         elif pool is not None:
             for gang in {pool.units[unit].gang for unit in question.kept}:
-                kept[gang] = joiner.welcome_home(question.kept.intersection(pool.of_gang[gang]))
-        return self._refuter_of(question.outcome).evidence(question.chunk, question.rung, kept)
+                kept[gang] = model_input.welcome_home(question.kept.intersection(pool.of_gang[gang]))
+        return self._refuter_of(question.outcome).evidence(question.chunk, question.action, kept)
 
-    def _solver_evidence(self, asker: Asker, question: Question) -> SolverEvidence | None:
-        counted = self._refuter_of(question.outcome).evidence(question.chunk, question.rung, {})
-        return None if counted is None else SolverEvidence(asker, question.joint(), counted)
+    def _solver_evidence(self, solver_client: SolverClient, question: Question) -> SolverEvidence | None:
+        counted = self._refuter_of(question.outcome).evidence(question.chunk, question.action, {})
+        return None if counted is None else SolverEvidence(solver_client, question.joint(), counted)
 
-    def _joiner(self, outcome: Outcome) -> Joiner:
+    def _model_input(self, outcome: Outcome) -> JointModelInput:
         if self._joined is None or self._joined.outcome is not outcome:
-            self._joined = Joiner(outcome)
+            self._joined = JointModelInput(outcome)
         return self._joined
 
-    def _ask(self, asker: Asker, question: Question) -> Answer:
+    def _ask(self, solver_client: SolverClient, question: Question) -> Answer:
         if self._refusals.cover(question):
             self.log.shared += 1
-            return replace(REFUTED, evidence=self._solver_evidence(asker, question))
-        if asker.is_out_of_time:
+            return replace(REFUTED, evidence=self._solver_evidence(solver_client, question))
+        if solver_client.is_out_of_time:
             self.log.unknown += 1
             return UNKNOWN
-        answer = self._search(asker, question)
+        answer = self._search(solver_client, question)
         if answer.proof.state == "proven" and answer.verdict == "no":
             self._refusals.note(question)
         self._count(answer)
         return answer
 
-    def _search(self, asker: Asker, question: Question) -> Answer:
-        size, most = question.size_estimate(), asker.model.search.max_variables
-        moment = (question.rung, len(question.admitted))
+    def _search(self, solver_client: SolverClient, question: Question) -> Answer:
+        size, most = question.size_estimate(), solver_client.model.search.max_variables
+        moment = (question.action, len(question.admitted))
         if size > most and self._fruitless[moment] >= PATIENCE:
             return TOO_LARGE
-        purse = Purse.of(asker)
-        if size > FOLD_FROM and self._is_refuted(purse, question, MOST_PLACES):
+        question_budget = QuestionBudget.of(solver_client)
+        if size > FOLD_FROM and self._is_refuted(question_budget, question, MOST_PLACES):
             return REFUTED
         if size > most:
-            is_refuted = size > FOLD_FROM and not purse.is_empty and self._is_refuted(purse, question, most)
+            is_refuted = (
+                size > FOLD_FROM and not question_budget.is_empty and self._is_refuted(question_budget, question, most)
+            )
             self._fruitless[moment] += not is_refuted
             return REFUTED if is_refuted else TOO_LARGE
         found = UNKNOWN
         for cautious in self._ways(question, size):
-            found = self._decide(purse, question, cautious=cautious)
+            found = self._decide(question_budget, question, cautious=cautious)
             if found is REFUTED and not question.beside:
-                found = replace(REFUTED, evidence=self._solver_evidence(asker, question))
+                found = replace(REFUTED, evidence=self._solver_evidence(solver_client, question))
             if found.verdict == "yes" or found.proof.state == "proven":
                 break
         return found
 
     def seat(self, question: Question) -> Answer | None:
         """The answer "yes" to a question about a neighbourhood, put into effect; None where nothing is found."""
-        if self.asker is None:
+        if self.solver_client is None:
             return None
-        purse = Purse.of(self.asker)
+        question_budget = QuestionBudget.of(self.solver_client)
         for cautious in self._ways(question, 0):
-            found = self._decide(purse, question, cautious=cautious)
+            found = self._decide(question_budget, question, cautious=cautious)
             if found.verdict == "yes":
                 self.log.yes += 1
                 return found
@@ -186,29 +190,33 @@ class OracleLadder:
 
     def _ways(self, question: Question, size: int) -> tuple[bool, ...]:
         """In a large question, first without giving back what was evicted for others: that is smaller, and safer."""
-        if not question.evicted and question.rung is not Rung.RECLAIM:
+        if not question.evicted and question.action is not Action.RECLAIM:
             return (False,)
         return (True, False) if size > FOLD_FROM else (False, True)
 
-    def _is_refuted(self, purse: "Purse", question: Question, most_places: int) -> bool:
+    def _is_refuted(self, question_budget: "QuestionBudget", question: Question, most_places: int) -> bool:
         """True where even the aggregated master has no place for everybody."""
         if question.is_rough or question.divisible:
             return False
-        form = formulate_master(self._aggregator(question.joiner).master(question, most_places))
+        form = formulate_master(self._aggregator(question.model_input).master(question, most_places))
         if form.is_hopeless:
             return True
         self.log.asked += 1
-        return purse.ask(form.spec, MASTER_PRESOLVE).status == "infeasible"
+        return question_budget.ask(form.spec, MASTER_PRESOLVE).status == "infeasible"
 
-    def _decide(self, purse: "Purse", question: Question, *, cautious: bool = False) -> Answer:
+    def _decide(self, question_budget: "QuestionBudget", question: Question, *, cautious: bool = False) -> Answer:
         """Ask the model with nodes. ``cautious``: as of `Question.joint`; then a "no" proves nothing."""
-        if purse.is_empty:
+        if question_budget.is_empty:
             return UNKNOWN
         joint = question.joint(cautious=cautious)
-        form = formulate(joint, purse.asker.model.families, ())
+        form = formulate(joint, question_budget.solver_client.model.families, ())
         self.log.asked += 1
-        refuted = purse.ask_folded(form)
-        answers = [refuted] if refuted is not None else purse.find_cheap(form.spec, question.cost_terms(form.variables))
+        refuted = question_budget.ask_folded(form)
+        answers = (
+            [refuted]
+            if refuted is not None
+            else question_budget.find_cheap(form.spec, question.cost_terms(form.variables))
+        )
         if answers[0].status == "infeasible" and question.is_exact and not cautious:
             return REFUTED
         plans = [answer.values for answer in answers if answer.values is not None]
@@ -226,36 +234,36 @@ class OracleLadder:
         else:
             self.log.unknown += 1
 
-    def _aggregator(self, joiner: Joiner) -> Aggregator:
-        if self._aggregated is None or self._aggregated.joiner is not joiner:
-            self._aggregated = Aggregator(joiner)
+    def _aggregator(self, model_input: JointModelInput) -> Aggregator:
+        if self._aggregated is None or self._aggregated.model_input is not model_input:
+            self._aggregated = Aggregator(model_input)
         return self._aggregated
 
 
 @dataclass(slots=True)
-class Purse:
+class QuestionBudget:
     """Seconds for one question, on whatever it is spent."""
 
-    asker: Asker
+    solver_client: SolverClient
     left_s: float
 
     @classmethod
-    def of(cls, asker: Asker) -> "Purse":
+    def of(cls, solver_client: SolverClient) -> "QuestionBudget":
         """The model's seconds for a question, but no more than a part of what all of them have left."""
-        search, left_s = asker.model.search, asker.budget.left_s
-        return cls(asker, min(search.question_s, left_s if search.deterministic else left_s * LARGEST_PART))
+        search, left_s = solver_client.model.search, solver_client.budget.left_s
+        return cls(solver_client, min(search.question_s, left_s if search.deterministic else left_s * LARGEST_PART))
 
     @property
     def is_empty(self) -> bool:
         """True where nothing more can be asked."""
-        return self.left_s <= 0 or self.asker.is_out_of_time
+        return self.left_s <= 0 or self.solver_client.is_out_of_time
 
     def ask(
         self, spec: ModelSpec, presolve: Presolve | None = None, seconds: float = inf, gap: float = 0.0
     ) -> SpecAnswer:
         """Ask, for at most ``seconds`` of what is left."""
-        answer = self.asker.solve(spec, min(seconds, self.left_s), gap=gap, presolve=presolve)
-        self.left_s -= self.asker.cost_s(answer)
+        answer = self.solver_client.solve(spec, min(seconds, self.left_s), gap=gap, presolve=presolve)
+        self.left_s -= self.solver_client.cost_s(answer)
         return answer
 
     def ask_folded(self, form: Formulation) -> SpecAnswer | None:

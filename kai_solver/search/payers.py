@@ -1,25 +1,27 @@
 """Who cannot be evicted by a reclaim, whoever else goes with him.
 
 No queue that is taken from may end less saturated than the reclaimer's (reference 3.5), and a reclaim should hold in
-the next cycle (`greedy.disruption`): the reclaimer's queue has to come before every victim's. Both tests get harder the
-more is taken from the victim's queue, so a gang that fails one with only one of its units gone fails it in every set of
-victims. The first is a rule, and a proof may rest on it; the second is our own caution.
+the next cycle (`actions.disruption`): the queue of the reclaimer has to come before that of every victim. Both tests
+get harder the more is taken from the victim's queue. A gang which fails one of them with a single unit gone therefore
+fails it in every set of victims. The first is a rule, and a proof may rest on it; the second is our own caution.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from kai_solver.actions.gang_order import key_of
 from kai_solver.fairness import compare_queues, less_saturated, levelled
-from kai_solver.greedy import State, Unit, VictimPool
-from kai_solver.greedy.rules import Aggressor
-from kai_solver.greedy.turns import key_of
-from kai_solver.reduction.charges import Charge
+from kai_solver.planstate.eligibility import Preemptor
+from kai_solver.planstate.eviction_units import Unit
+from kai_solver.planstate.state import State
+from kai_solver.planstate.victims import VictimPool
+from kai_solver.problem.charges import Charge
 
 
 def evictable(
     state: State,
     pool: VictimPool,
-    who: Aggressor,
+    who: Preemptor,
     units: Iterable[int],
     given: Sequence[int],
     *,
@@ -38,7 +40,7 @@ def evictable(
     for index in units:
         by_gang.setdefault(pool.units[index].gang, []).append(pool.units[index])
     least = _least_held(state, [u for own in by_gang.values() for u in own], given)
-    court = _Court(state, who, least, lasting)
+    court = _ReclaimReplay(state, who, least, lasting)
     return frozenset(u.index for gang, own in by_gang.items() if court.may_go(gang, own) for u in own)
 
 
@@ -60,9 +62,9 @@ def _least_held(state: State, units: Iterable[Unit], given: Sequence[int]) -> li
 
 
 @dataclass(slots=True)
-class _Court:
+class _ReclaimReplay:
     state: State
-    who: Aggressor
+    who: Preemptor
     least: list[list[int]]
     """By queue, the least that it may hold in the end."""
     lasting: bool

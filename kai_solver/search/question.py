@@ -5,23 +5,26 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 
+from kai_solver.actions.disruption import Disruption
+from kai_solver.actions.reclaim_replay import reclaims_hold
 from kai_solver.bounds import Domains, count_bound
-from kai_solver.domain import Blocker, Rung
-from kai_solver.formulation.expand import Decision
-from kai_solver.formulation.joint import Joint, QueueSurplus
-from kai_solver.formulation.spec import Term
-from kai_solver.formulation.variables import Variables
-from kai_solver.greedy import Admission, Chunk, Outcome, Unit, VictimPool
-from kai_solver.greedy.court import reclaims_hold
-from kai_solver.greedy.disruption import Disruption
-from kai_solver.greedy.rules import Aggressor
-from kai_solver.greedy.saving import free_milli, savings
-from kai_solver.reduction import Problem
-from kai_solver.search.joining import Joiner
+from kai_solver.domain import Action, Blocker
+from kai_solver.model.decode import Decision
+from kai_solver.model.joint import Joint, QueueSurplus
+from kai_solver.model.spec import Term
+from kai_solver.model.variables import Variables
+from kai_solver.planstate.allocation_units import AllocationUnit
+from kai_solver.planstate.eligibility import Preemptor
+from kai_solver.planstate.eviction_units import Unit
+from kai_solver.planstate.outcome import Admission, Outcome
+from kai_solver.planstate.saving import free_milli, savings
+from kai_solver.planstate.victims import VictimPool
+from kai_solver.problem import Problem
+from kai_solver.search.apply import apply
+from kai_solver.search.joint_input import JointModelInput
 from kai_solver.search.looseness import loose_gangs
 from kai_solver.search.neighbourhood import Neighbourhood
 from kai_solver.search.payers import evictable
-from kai_solver.search.realise import realise
 from kai_solver.search.refuter import spacing_of
 from kai_solver.search.rights import reclaimable
 from kai_solver.units import GPU, format_amount
@@ -32,27 +35,27 @@ class Question:
 
     def __init__(
         self,
-        joiner: Joiner,
+        model_input: JointModelInput,
         outcome: Outcome,
-        chunk: Chunk,
-        rung: Rung,
+        chunk: AllocationUnit,
+        action: Action,
         disruption: Disruption | None,
         within: Neighbourhood | None = None,
-        beside: Sequence[Chunk] = (),
+        beside: Sequence[AllocationUnit] = (),
     ) -> None:
         """``within``: only those of a neighbourhood are asked about; ``joiner`` is its own.
 
         ``beside``: chunks that must get places on this rung together with ``chunk``.
         """
-        self.joiner = joiner
+        self.model_input = model_input
         self.outcome = outcome
         self.state = outcome.state
         self.problem = outcome.state.problem
         self.chunk = chunk
-        self.rung = rung
+        self.action = action
         self.disruption = disruption
-        self.who = Aggressor.of(self.problem, chunk)
-        self.eligible = disruption.eligibility.units(rung, self.who) if disruption is not None else frozenset()
+        self.who = Preemptor.of(self.problem, chunk)
+        self.eligible = disruption.eligibility.units(action, self.who) if disruption is not None else frozenset()
         admitted = outcome.admissions
         self.disturbed = self._disturbed()
         if within is not None:
@@ -60,12 +63,12 @@ class Question:
             self.eligible &= within.units
             self.disturbed &= within.units
         self.beside = beside
-        self.admitted = [*((a.chunk, a.rung) for a in admitted), *((other, rung) for other in beside)]
+        self.admitted = [*((a.chunk, a.action) for a in admitted), *((other, action) for other in beside)]
         self.served = self._served()
         self.is_rough = self.problem.snapshot.claims is not None and self.problem.snapshot.claims.is_rough
         is_blurred = self.is_rough or self.state.is_crossed
         is_loose = self._has_loose_chunks() or bool(self.loose or self.divisible)
-        is_partial = joiner.violated.any() or joiner.is_partial(self.units)
+        is_partial = model_input.violated.any() or model_input.is_partial(self.units)
         self.is_exact = not (is_blurred or is_partial or self.served or is_loose)
 
     def _served(self) -> frozenset[int]:
@@ -80,12 +83,12 @@ class Question:
         pool = self.outcome.pool
         if pool is None:
             return frozenset()
-        return frozenset(filter(pool.is_disturbed, self.joiner.units_of(self.outcome.admissions)))
+        return frozenset(filter(pool.is_disturbed, self.model_input.units_of(self.outcome.admissions)))
 
     def _has_loose_chunks(self) -> bool:
         """Reclaim tests pods of a gang as one chunk: which, the model says only where they cost the same."""
         pool = self.outcome.pool
-        if self.rung is not Rung.RECLAIM or pool is None:
+        if self.action is not Action.RECLAIM or pool is None:
             return False
         gangs = {pool.units[u].gang for u in self.eligible if not pool.units[u].is_core}
         return any(self._is_uneven(pool, gang) for gang in gangs)
@@ -110,7 +113,7 @@ class Question:
 
     @property
     def _evicts(self) -> bool:
-        return self.rung in (Rung.RECLAIM, Rung.PREEMPT)
+        return self.action in (Action.RECLAIM, Action.PREEMPT)
 
     @cached_property
     def shielded(self) -> frozenset[int]:
@@ -126,7 +129,7 @@ class Question:
         pool = self.outcome.pool
         if self.disruption is None or pool is None or pool.tolls is None:
             return frozenset()
-        mine = self.disruption.eligibility.divisible(self.rung, self.who)
+        mine = self.disruption.eligibility.divisible(self.action, self.who)
         return mine | {unit for unit in self.disturbed if pool.tolls.divisible[unit]}
 
     # -- bounds --------------------------------------------------------------------------------------------------
@@ -140,10 +143,10 @@ class Question:
         """What proves "no" without a search."""
         needed = self.problem.by_shape(self.chunk.pods)
         droppable = {self.outcome.pool.units[u].gang for u in self.served} if self.outcome.pool is not None else set()
-        beside = self.joiner.shapes_of([chunk for chunk, _ in self.admitted if chunk.gang not in droppable])
+        beside = self.model_input.shapes_of([chunk for chunk, _ in self.admitted if chunk.gang not in droppable])
         if self.outcome.pool is not None:
-            beside.update(self.joiner.welcome_home(self.kept))
-        relaxed = self.joiner.relaxed(self.units | self.shielded)
+            beside.update(self.model_input.welcome_home(self.kept))
+        relaxed = self.model_input.relaxed(self.units | self.shielded)
         rule = spacing_of(self.state, self.chunk)
         return count_bound(self.problem, relaxed, needed, beside, self._domains(), rule) or self._fair_share_bound()
 
@@ -155,7 +158,7 @@ class Question:
 
     def _domains(self) -> Domains | None:
         """Domains of which one must hold the whole chunk; None without such a rule."""
-        arrival = self.joiner.arrival(self.chunk, self.rung, self.units)
+        arrival = self.model_input.arrival(self.chunk, self.action, self.units)
         over_all = [s for i, s in enumerate(arrival.scopes) if all(i in piece.scopes for piece in arrival.pieces)]
         if not over_all:
             return None
@@ -164,7 +167,7 @@ class Question:
     def _fair_share_bound(self) -> Blocker | None:
         """Evictions may free at most every queue's surplus and one last chunk: is that enough GPUs in all?"""
         pool = self.outcome.pool
-        if self.rung is not Rung.RECLAIM or not self.who.device_milli or pool is None or self.shielded:
+        if self.action is not Action.RECLAIM or not self.who.device_milli or pool is None or self.shielded:
             return None
         free = free_milli(self.state) + savings(self.state).total
         for surplus in self.surplus:
@@ -190,9 +193,9 @@ class Question:
     @cached_property
     def paying(self) -> frozenset[int]:
         """Units whose eviction counts against their queue's surplus."""
-        if self.rung is not Rung.RECLAIM:
+        if self.action is not Action.RECLAIM:
             return frozenset()
-        return self._evictable() | self._evicted_by().get(Rung.RECLAIM, frozenset())
+        return self._evictable() | self._evicted_by().get(Action.RECLAIM, frozenset())
 
     def _evictable(self, *, lasting: bool = False) -> frozenset[int]:
         """Without those whose eviction no reclaim (or none that lasts) may contain."""
@@ -204,7 +207,7 @@ class Question:
     @cached_property
     def droppable(self) -> frozenset[int]:
         """Units that may be gone at no cost to anybody's rights."""
-        preempted = self.eligible if self.rung is Rung.PREEMPT else frozenset()
+        preempted = self.eligible if self.action is Action.PREEMPT else frozenset()
         return self.served | preempted | (self.evicted - self.paying)
 
     @cached_property
@@ -216,7 +219,7 @@ class Question:
 
     def size_estimate(self) -> int:
         """About how many variables the model will have: places by shape and node, and those who may leave."""
-        return self.joiner.size_estimate([*self.admitted, (self.chunk, self.rung)], self.units)
+        return self.model_input.size_estimate([*self.admitted, (self.chunk, self.action)], self.units)
 
     def joint(self, *, cautious: bool = False) -> Joint:
         """The problem in which everything admitted keeps its right to run but not its place.
@@ -224,25 +227,25 @@ class Question:
         ``cautious``: who was evicted for others stays out, so that their rights are what they were, and nobody is
         evicted whose queue would get its place back in the next cycle.
         """
-        preempt = self.eligible - self.served if self.rung is Rung.PREEMPT else frozenset()
+        preempt = self.eligible - self.served if self.action is Action.PREEMPT else frozenset()
         reclaim = self._evictable(lasting=True) if cautious and self.paying else self.paying
         was = self._evicted_by()
         policy = self.problem.policy
-        return self.joiner.join(
-            [*self.admitted, (self.chunk, self.rung)],
+        return self.model_input.join(
+            [*self.admitted, (self.chunk, self.action)],
             self.units - self.evicted if cautious else self.units,
-            reclaim | was.get(Rung.RECLAIM, frozenset()),
-            preempt | was.get(Rung.PREEMPT, frozenset()),
+            reclaim | was.get(Action.RECLAIM, frozenset()),
+            preempt | was.get(Action.PREEMPT, frozenset()),
             self._surplus(self.evicted if not cautious else frozenset()),
             gone=self.evicted if cautious else frozenset(),
-            may_move=self.rung is Rung.CONSOLIDATION or policy.consolidating_reclaim,
+            may_move=self.action is Action.CONSOLIDATION or policy.consolidating_reclaim,
         )
 
-    def _evicted_by(self) -> dict[Rung, frozenset[int]]:
+    def _evicted_by(self) -> dict[Action, frozenset[int]]:
         """Units that earlier questions evicted, by the rung that did it last."""
         pool = self.outcome.pool
-        cause = {u: a.rung for a in self.outcome.admissions for u in a.units if pool is not None and pool.has_left(u)}
-        return {rung: frozenset(u for u, c in cause.items() if c is rung) for rung in set(cause.values())}
+        cause = {u: a.action for a in self.outcome.admissions for u in a.units if pool is not None and pool.has_left(u)}
+        return {action: frozenset(u for u, c in cause.items() if c is action) for action in set(cause.values())}
 
     @cached_property
     def surplus(self) -> list[QueueSurplus]:
@@ -250,7 +253,7 @@ class Question:
         return self._surplus(self.evicted)
 
     def _surplus(self, open_again: frozenset[int]) -> list[QueueSurplus]:
-        if self.rung is not Rung.RECLAIM or self.disruption is None:
+        if self.action is not Action.RECLAIM or self.disruption is None:
             return []
         found = reclaimable(self.state, self.disruption.eligibility, self.who)
         return [replace(s, amounts=self._with_taken(open_again, s.leaves, s.amounts)) for s in found]
@@ -284,7 +287,7 @@ class Question:
         mark = self.state.mark()
         ledger = self.disruption.ledger(self.who) if self.disruption is not None else None
         units = self._for_this_chunk(decision)
-        if not realise(self.state, self.outcome.pool, joint, decision, [*self.admitted, (self.chunk, self.rung)]):
+        if not apply(self.state, self.outcome.pool, joint, decision, [*self.admitted, (self.chunk, self.action)]):
             return None
         if self.disruption is not None and not self.disruption.is_allowed(self.who, self.chunk, units, ledger):
             self.state.rollback(mark)
@@ -307,13 +310,13 @@ class Question:
         outcome = self.outcome
         mine = set(units) & self.disturbed  # They were moved for others, who are not charged for their eviction.
         earlier = [replace(a, units=tuple(u for u in a.units if u not in mine)) for a in outcome.admissions]
-        ours = Admission(self.chunk, self.rung, tuple(units), by_solver=True)
+        ours = Admission(self.chunk, self.action, tuple(units), by_solver=True)
         return reclaims_hold(replace(outcome, admissions=[*earlier, ours]))
 
     def _for_this_chunk(self, decision: Decision) -> list[int]:
         """Units that leave or move for this chunk; what an earlier question did alike stays with that one."""
-        evicted = {Rung.RECLAIM: decision.reclaimed, Rung.PREEMPT: decision.preempted}.get(self.rung, [])
-        before = self._evicted_by().get(self.rung, frozenset())
+        evicted = {Action.RECLAIM: decision.reclaimed, Action.PREEMPT: decision.preempted}.get(self.action, [])
+        before = self._evicted_by().get(self.action, frozenset())
         moved = [u for u in decision.moved if u not in self.disturbed]
         return [u for u in evicted if u in self.eligible and u not in before] + moved
 

@@ -7,25 +7,25 @@ everybody admitted and minimises what is disturbed, in lexicographic order, from
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kai_solver.domain import FAMILIES, OPTIONAL_STAGES, STAGES, Rung, Stage
-from kai_solver.formulation.build import Formulation, formulate
-from kai_solver.formulation.expand import Decision, expand, hint_values
-from kai_solver.formulation.joint import Joint
-from kai_solver.formulation.leftover import guests_of
-from kai_solver.formulation.rows import Ints
-from kai_solver.formulation.stages import DISRUPTING
-from kai_solver.greedy import Outcome
-from kai_solver.search.asker import Asker
+from kai_solver.domain import FAMILIES, OPTIONAL_STAGES, STAGES, Action, Stage
+from kai_solver.model.build import Formulation, formulate
+from kai_solver.model.decode import Decision, expand, hint_values
+from kai_solver.model.joint import Joint
+from kai_solver.model.leftover import guests_of
+from kai_solver.model.rows import Ints
+from kai_solver.model.stages import DISRUPTING
+from kai_solver.planstate.outcome import Outcome
+from kai_solver.search.apply import apply
 from kai_solver.search.attribution import attribute, share_victims
 from kai_solver.search.components import components
 from kai_solver.search.disturbed import Disturbed
-from kai_solver.search.joining import Joiner
-from kai_solver.search.leaving import Leaving, decide_leavers
+from kai_solver.search.joint_input import JointModelInput
 from kai_solver.search.looseness import loose_gangs
-from kai_solver.search.realise import realise
 from kai_solver.search.reseat import reseat
 from kai_solver.search.rights import Rights
 from kai_solver.search.session import Progress, SessionResult, StageObjective
+from kai_solver.search.solver_client import SolverClient
+from kai_solver.search.victims import Leaving, decide_leavers
 
 BUILD_S = 4e-5
 """Seconds a variable to build the model: 0.02 ms on loaded clusters of 500 and 1,000 nodes (2026-11-22), with a margin.
@@ -87,26 +87,26 @@ class _Part:
         return _believed(found, self.form.variables.joint, certain=certain)
 
 
-class Refiner:
+class StageOptimizer:
     """Runs the stages of one cycle."""
 
-    def __init__(self, asker: Asker, progress: Progress | None = None, part: float = 1.0) -> None:
+    def __init__(self, solver_client: SolverClient, progress: Progress | None = None, part: float = 1.0) -> None:
         """``part`` of the time that is left once it is known who leaves may go to the joint model with nodes."""
         self.part = part
-        self.asker = asker
-        self.model = asker.model
+        self.solver_client = solver_client
+        self.model = solver_client.model
         self.progress = progress
 
     def refine(self, outcome: Outcome, rights: Rights) -> Refined:
         """Improve ``outcome`` in place, within ``rights``; never worse than it was."""
-        joiner = Joiner(outcome)
-        chunks = [(a.chunk, a.rung) for a in outcome.admissions]
-        estimate = joiner.size_estimate(chunks, rights.movable)
+        model_input = JointModelInput(outcome)
+        chunks = [(a.chunk, a.action) for a in outcome.admissions]
+        estimate = model_input.size_estimate(chunks, rights.movable)
         if estimate > self.model.search.max_variables:
             return Refined((), False, (f"stages not searched: about {estimate} variables are too many",))
-        if not self.model.search.deterministic and self.asker.budget.left_s < estimate * BUILD_S:
+        if not self.model.search.deterministic and self.solver_client.budget.left_s < estimate * BUILD_S:
             return Refined((), False, (f"stages not searched: too little time for about {estimate} variables",))
-        joint = _joint(joiner, rights)
+        joint = _joint(model_input, rights)
         may_part = estimate >= PARTED_FROM and self._is_of_ours()
         parts = self._search(outcome, components(joint) if may_part else [joint], rights)
         fault, improved = self._improve(outcome, joint, parts, rights)
@@ -118,8 +118,8 @@ class Refiner:
         known = [part.leaving.leaving for part in parts if part.leaving.leaving is not None]
         leaving = frozenset().union(*known) if known else None
         told = _added(parts, [part.told(certain=certain) for part in parts])
-        is_least = not joiner.is_partial(rights.movable) and all(part.is_least for part in parts)
-        return Refined(() if joiner.is_partial(rights.movable) else told, improved, notes, leaving, is_least)
+        is_least = not model_input.is_partial(rights.movable) and all(part.is_least for part in parts)
+        return Refined(() if model_input.is_partial(rights.movable) else told, improved, notes, leaving, is_least)
 
     def _is_of_ours(self) -> bool:
         """Whether all rules and stages are known here: one of the user's may tie together what shares nothing else."""
@@ -132,29 +132,29 @@ class Refiner:
         forms = [formulate(part, self.model.families, names) for part in parts]
         if len(forms) == 1:
             return [self._search_part(outcome, forms[0], rights)]
-        sizes, whole = [form.spec.size[0] for form in forms], self.asker
+        sizes, whole = [form.spec.size[0] for form in forms], self.solver_client
         found: list[_Part] = []
         for number, form in enumerate(forms):
             rest = sizes if self.model.search.deterministic else sizes[number:]
             budget = whole.budget.apart(max(0.0, whole.budget.left_s) * sizes[number] / max(1, sum(rest)))
-            self.asker = replace(whole, budget=budget)
+            self.solver_client = replace(whole, budget=budget)
             found.append(self._search_part(outcome, form, rights))
             if found[-1].plan is None:
                 found[-1].plan = self._completed(form, found[-1].main, outcome)
             whole.budget.settle(budget)
-        self.asker = whole
+        self.solver_client = whole
         return found
 
     def _search_part(self, outcome: Outcome, form: Formulation, rights: Rights) -> _Part:
         main = main_values(outcome, form)
         stages = self._objectives(form)
         leaving = decide_leavers(
-            self.asker, form, stages, main, lambda evicted: share_victims(outcome, evicted, rights.takers)
+            self.solver_client, form, stages, main, lambda evicted: share_victims(outcome, evicted, rights.takers)
         )
         hint = self._completed(form, main, outcome) if leaving.values is None else None
         start = leaving.values if hint is None else hint
-        seconds = self.part * self.asker.budget.left_s
-        result = self.asker.minimize(form, stages, start, self.progress, leaving.bounds, seconds, ROUNDS)
+        seconds = self.part * self.solver_client.budget.left_s
+        result = self.solver_client.minimize(form, stages, start, self.progress, leaving.bounds, seconds, ROUNDS)
         better = [v for v in (result.values, leaving.values) if v is not None and self._is_better(form, v, hint, main)]
         return _Part(form, main, stages, leaving, result, better, hint)
 
@@ -182,9 +182,9 @@ class Refiner:
         """Greedy's plan as a solution: with the guests that it leaves room for, else with none."""
         guests = guests_of(form.variables, outcome.state.future, outcome.state.device_future)
         if not any(guests.values()):
-            return self.asker.complete(form, main | guests)
-        found = self.asker.complete(form, main | guests)
-        return found if found is not None else self.asker.complete(form, main | dict.fromkeys(guests, 0))
+            return self.solver_client.complete(form, main | guests)
+        found = self.solver_client.complete(form, main | guests)
+        return found if found is not None else self.solver_client.complete(form, main | dict.fromkeys(guests, 0))
 
     def _objectives(self, form: Formulation) -> list[StageObjective]:
         specs = {spec.name: spec for spec in self.model.stages}
@@ -259,16 +259,16 @@ def _added(parts: Sequence[_Part], told: Sequence[tuple[Stage, ...]]) -> tuple[S
     return added if len(parts) == 1 else added[:first_open]
 
 
-def _joint(joiner: Joiner, rights: Rights) -> Joint:
-    admissions = joiner.outcome.admissions
-    policy = joiner.problem.policy
-    return joiner.join(
-        [(a.chunk, a.rung) for a in admissions],
+def _joint(model_input: JointModelInput, rights: Rights) -> Joint:
+    admissions = model_input.outcome.admissions
+    policy = model_input.problem.policy
+    return model_input.join(
+        [(a.chunk, a.action) for a in admissions],
         rights.movable,
-        rights.by_rung.get(Rung.RECLAIM, frozenset()),
-        rights.by_rung.get(Rung.PREEMPT, frozenset()),
+        rights.by_action.get(Action.RECLAIM, frozenset()),
+        rights.by_action.get(Action.PREEMPT, frozenset()),
         rights.surplus,
-        may_move=policy.consolidating_reclaim or any(a.rung is Rung.CONSOLIDATION for a in admissions),
+        may_move=policy.consolidating_reclaim or any(a.action is Action.CONSOLIDATION for a in admissions),
     )
 
 
@@ -280,17 +280,17 @@ def _starting(outcome: Outcome) -> int:
 def main_values(outcome: Outcome, form: Formulation) -> dict[int, int]:
     """The greedy's plan as values of the main variables."""
     pool = outcome.pool
-    by_rung: dict[Rung, set[int]] = {}
+    by_action: dict[Action, set[int]] = {}
     moved: set[int] = set()
     for admission in outcome.admissions:
         for unit in admission.units:
             if pool is not None and pool.has_left(unit):
-                by_rung.setdefault(admission.rung, set()).add(unit)
+                by_action.setdefault(admission.action, set()).add(unit)
             elif pool is not None and pool.is_moved(unit):
                 moved.add(unit)
-    preempted = by_rung.get(Rung.PREEMPT, set())
+    preempted = by_action.get(Action.PREEMPT, set())
     places = {pod: place.node for pod, place in outcome.state.places.items()}
-    reclaimed = by_rung.get(Rung.RECLAIM, set()) - preempted
+    reclaimed = by_action.get(Action.RECLAIM, set()) - preempted
     return hint_values(form.variables, places, reclaimed, preempted, moved)
 
 
@@ -299,7 +299,7 @@ def _is_loose(outcome: Outcome, rights: Rights) -> bool:
     if rights.divisible:
         return True
     evictable: frozenset[int] = frozenset().union(
-        *(rights.by_rung.get(rung, frozenset()) for rung in (Rung.RECLAIM, Rung.PREEMPT))
+        *(rights.by_action.get(action, frozenset()) for action in (Action.RECLAIM, Action.PREEMPT))
     )
     return outcome.pool is not None and bool(loose_gangs(outcome.state, outcome.pool, evictable))
 
@@ -353,7 +353,7 @@ def _stages(
 def _apply(outcome: Outcome, joint: Joint, decision: Decision, takers: Sequence[frozenset[int]]) -> str:
     """Put the decision into effect; else what was in the way, with all as it was."""
     mark, admissions, before = outcome.state.mark(), outcome.admissions, Disturbed.of(outcome.state)
-    if not realise(outcome.state, outcome.pool, joint, decision, [(a.chunk, a.rung) for a in admissions]):
+    if not apply(outcome.state, outcome.pool, joint, decision, [(a.chunk, a.action) for a in admissions]):
         return "the solver's places could not be realised device by device"
     if Disturbed.of(outcome.state).is_more_than(before):
         outcome.state.rollback(mark)

@@ -4,13 +4,16 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
+from kai_solver.actions import Answer
 from kai_solver.bounds import Allowance, Bounds, Demand, Domains, Evidence, Grown, Moment, Scope
-from kai_solver.domain import NO_PLACEMENT, Placement, Proof, Rung
-from kai_solver.greedy import Admission, Answer, Chunk, Outcome, State
-from kai_solver.greedy.rules import Aggressor
-from kai_solver.greedy.saving import free_milli, savings
-from kai_solver.greedy.units import charge_of, least_charge_of
-from kai_solver.reduction.charges import Charge, sum_of
+from kai_solver.domain import NO_PLACEMENT, Action, Placement, Proof
+from kai_solver.planstate.allocation_units import AllocationUnit
+from kai_solver.planstate.eligibility import Preemptor
+from kai_solver.planstate.eviction_units import charge_of, least_charge_of
+from kai_solver.planstate.outcome import Admission, Outcome
+from kai_solver.planstate.saving import free_milli, savings
+from kai_solver.planstate.state import State
+from kai_solver.problem.charges import Charge, sum_of
 
 CREDIT, DEEP_CREDIT, EARNED = 16, 3, 4
 """Bounds that may find nothing in one cycle, those by counts and those by flow, and what every proof earns anew.
@@ -24,14 +27,14 @@ NODE_QUESTIONS = 1_000_000
 """
 
 
-def spacing_of(state: State, chunk: Chunk) -> Placement:
+def spacing_of(state: State, chunk: AllocationUnit) -> Placement:
     """The chunk's rule of placement; its least number of nodes only where the workload is nowhere yet."""
     gangs = state.problem.gangs
     gang = gangs[chunk.gang]
     if not gang.placement.is_rule:
         return NO_PLACEMENT
-    crowded = state.crowds.is_anybody(gang.family)
-    crowded |= any(gangs[member].active for member in state.crowds.members[gang.family])
+    crowded = state.workload_spread.is_anybody(gang.family)
+    crowded |= any(gangs[member].active for member in state.workload_spread.members[gang.family])
     return replace(gang.placement, min_nodes=None) if crowded else gang.placement
 
 
@@ -55,7 +58,7 @@ class Refuter:
         claims = self.problem.snapshot.claims
         self.is_silent = claims is not None and claims.is_rough
 
-    def refute(self, chunk: Chunk, rung: Rung) -> Answer | None:
+    def refute(self, chunk: AllocationUnit, action: Action) -> Answer | None:
         """What proves that ``rung`` can do nothing for ``chunk``, whoever is chosen; None where nothing does.
 
         Of questions alike, none is asked again after a silence: a bound costs 0.3 ms at 100 nodes (2026-11-21), which
@@ -64,10 +67,10 @@ class Refuter:
         if self.is_silent:
             return None  # What cannot be taken from claims here could be taken all the same.
         gang = self.problem.gangs[chunk.gang]
-        key = (rung, gang.queue, gang.gang.priority, gang.gang.never_preempts, *self._shapes(chunk))
+        key = (action, gang.queue, gang.gang.priority, gang.gang.never_preempts, *self._shapes(chunk))
         if key in self._silent or self._credit <= 0:
             return None
-        demand, moment = self.demand(chunk, rung), self.moment()
+        demand, moment = self.demand(chunk, action), self.moment()
         found = self.bounds.refute(demand, moment)
         self._credit += EARNED if found is not None else -1
         if found is None:
@@ -76,11 +79,11 @@ class Refuter:
         proof = Proof("proven", "count", (self.bounds.in_words(demand, found),))
         return Answer("no", proof, evidence=self._evidence(demand, moment))
 
-    def refute_deep(self, chunk: Chunk, rung: Rung) -> Answer | None:
+    def refute_deep(self, chunk: AllocationUnit, action: Action) -> Answer | None:
         """As ``refute``, by flow too: asked once, before CP-SAT would be."""
         if self.is_silent or self._deep_credit <= 0:
             return None
-        demand, moment = replace(self.demand(chunk, rung), deep=True), self.moment()
+        demand, moment = replace(self.demand(chunk, action), deep=True), self.moment()
         found = self.bounds.refute(demand, moment)
         self._deep_credit += EARNED if found is not None else -1
         if found is None:
@@ -89,18 +92,18 @@ class Refuter:
         proof = Proof("proven", method, (self.bounds.in_words(demand, found),))
         return Answer("no", proof, evidence=self._evidence(demand, moment))
 
-    def evidence(self, chunk: Chunk, rung: Rung, kept: Mapping[int, Mapping[int, int]]) -> Evidence | None:
+    def evidence(self, chunk: AllocationUnit, action: Action, kept: Mapping[int, Mapping[int, int]]) -> Evidence | None:
         """The question as it stands now, to be kept with a "no" that others gave; ``kept`` as `Demand` has it."""
         if self.is_silent:
             return None
-        return self._evidence(replace(self.demand(chunk, rung), kept=tuple(kept.items())), self.moment())
+        return self._evidence(replace(self.demand(chunk, action), kept=tuple(kept.items())), self.moment())
 
     def _evidence(self, demand: Demand, moment: Moment) -> Evidence:
         allocated, fixed = ([list(row) for row in table] for table in (moment.allocated, moment.fixed))
         kept = replace(demand, beside=dict(demand.beside))
         return Evidence(self.bounds, kept, replace(moment, allocated=allocated, fixed=fixed), self._allowance)
 
-    def _shapes(self, chunk: Chunk) -> tuple[int, ...]:
+    def _shapes(self, chunk: AllocationUnit) -> tuple[int, ...]:
         return tuple(self.problem.pod_shape[pod] for pod in chunk.pods)
 
     def moment(self) -> Moment:
@@ -112,16 +115,16 @@ class Refuter:
 
     # -- what is asked ---------------------------------------------------------------------------------------------
 
-    def demand(self, chunk: Chunk, rung: Rung) -> Demand:
+    def demand(self, chunk: AllocationUnit, action: Action) -> Demand:
         """``chunk`` beside all that was admitted; what this rung may undo is not counted beside it."""
         self._catch_up()
         problem, gang = self.problem, self.problem.gangs[chunk.gang]
-        undone = self.outcome.consolidated if rung is Rung.RECLAIM else []
+        undone = self.outcome.consolidated if action is Action.RECLAIM else []
         pods = [pod for a in undone for pod in a.chunk.pods]
         beside = self._beside - problem.by_shape(pods) if pods else self._beside
-        who = Aggressor.of(problem, chunk)
+        who = Preemptor.of(problem, chunk)
         return Demand(
-            rung=rung,
+            action=action,
             gang=gang,
             charge=who.charge,
             least=least_charge_of(problem, chunk.pods),
@@ -157,7 +160,7 @@ class Refuter:
                 self._disturbed.update(pool.units[unit].gang for unit in admission.units)
         self._seen, self._last = len(now), now[-1] if now else None
 
-    def _scope(self, chunk: Chunk) -> Scope | None:
+    def _scope(self, chunk: AllocationUnit) -> Scope | None:
         """The innermost required level that all of the chunk is under."""
         part, found = chunk.root, None
         while True:

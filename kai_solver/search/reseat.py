@@ -5,14 +5,15 @@ and then places victims and newcomers in their order, by node score (reference 3
 the stages chose, its places are taken: packed or spread as the policy says.
 """
 
-from kai_solver.domain import Rung
-from kai_solver.greedy import Admission, Outcome, State, VictimPool
-from kai_solver.greedy.caps import within_limits
-from kai_solver.greedy.fit import FitTable
-from kai_solver.greedy.losses import worth_lost
-from kai_solver.greedy.opening import opened_nodes
-from kai_solver.greedy.placing import Placer
-from kai_solver.greedy.victims import part_of_unit
+from kai_solver.actions.caps import within_limits
+from kai_solver.domain import Action
+from kai_solver.placement.fit import FitTable
+from kai_solver.placement.placing import Placer
+from kai_solver.planstate.losses import worth_lost
+from kai_solver.planstate.opening import opened_nodes
+from kai_solver.planstate.outcome import Admission, Outcome
+from kai_solver.planstate.state import State
+from kai_solver.planstate.victims import VictimPool, part_of_unit
 
 _Age = tuple[int, float, str]
 
@@ -32,7 +33,7 @@ def reseat(outcome: Outcome) -> None:
     if pool is None or len(state.places) > MOST_PODS:
         return
     moved = [unit.index for unit in pool.units if pool.is_moved(unit.index)]
-    comers = [a for a in outcome.admissions if a.rung is not Rung.ALLOCATE]
+    comers = [a for a in outcome.admissions if a.action is not Action.ALLOCATE]
     mark, opened, lost = state.mark(), len(opened_nodes(state)), _lost(state)
     for pod in [*(p for u in moved for p in pool.units[u].pods), *(p for a in comers for p in a.chunk.pods)]:
         state.lift(pod)

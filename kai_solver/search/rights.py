@@ -5,14 +5,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kai_solver.domain import Rung
+from kai_solver.domain import Action
 from kai_solver.fairness import levelled, within_quota
 from kai_solver.fairness import surplus as surplus_of
-from kai_solver.formulation.joint import QueueSurplus
-from kai_solver.greedy import Admission, Outcome, State, VictimPool
-from kai_solver.greedy.rules import Aggressor, Eligibility
-from kai_solver.greedy.units import charge_of
-from kai_solver.reduction.charges import Charge
+from kai_solver.model.joint import QueueSurplus
+from kai_solver.planstate.eligibility import Eligibility, Preemptor
+from kai_solver.planstate.eviction_units import charge_of
+from kai_solver.planstate.outcome import Admission, Outcome
+from kai_solver.planstate.state import State
+from kai_solver.planstate.victims import VictimPool
+from kai_solver.problem.charges import Charge
 from kai_solver.units import UNLIMITED
 
 NOTHING: frozenset[int] = frozenset()
@@ -39,7 +41,7 @@ class Rights:
     """
 
     movable: frozenset[int]
-    by_rung: dict[Rung, frozenset[int]]
+    by_action: dict[Action, frozenset[int]]
     takers: tuple[frozenset[int], ...]
     surplus: tuple[QueueSurplus, ...]
     divisible: frozenset[int] = NOTHING
@@ -56,7 +58,7 @@ def rights_of(outcome: Outcome) -> Rights:
     cores = frozenset(u.index for u in pool.units if u.is_core and u.gang in served)
     return Rights(
         movable=NOTHING.union(*survey.taken.values()),
-        by_rung={rung: frozenset(units) - cores for rung, units in survey.taken.items()},
+        by_action={action: frozenset(units) - cores for action, units in survey.taken.items()},
         takers=takers,
         surplus=tuple(_surplus(outcome, survey, pool)),
         divisible=frozenset(survey.divisible),
@@ -80,7 +82,7 @@ def _surplus(outcome: Outcome, survey: "_Survey", pool: VictimPool) -> Iterator[
             for r in range(3):
                 lowest = min((floor[r] for floor in floors if floor[r] != UNLIMITED), default=held[theirs][r])
                 most[r] = max(most[r], held[theirs][r] - lowest)
-        if admission.rung is not Rung.ALLOCATE:
+        if admission.action is not Action.ALLOCATE:
             _add(held, tree.path[queue], charge, +1)
     for theirs, (cpu, memory, gpu) in amounts.items():
         below = frozenset(q for q, path in enumerate(tree.path) if theirs in path and tree.is_leaf[q])
@@ -92,7 +94,7 @@ def _add(table: list[list[int]], path: Iterable[int], charge: Charge, sign: int)
         table[queue] = [held + sign * amount for held, amount in zip(table[queue], charge, strict=True)]
 
 
-def reclaimable(state: State, eligibility: Eligibility, who: Aggressor) -> list[QueueSurplus]:
+def reclaimable(state: State, eligibility: Eligibility, who: Preemptor) -> list[QueueSurplus]:
     """What ``who`` may reclaim of each levelled queue, by the numbers of ``state``."""
     problem, tree = state.problem, state.problem.queues
     found: dict[int, QueueSurplus] = {}
@@ -111,7 +113,7 @@ class _Survey:
 
     def __init__(self, before: State, pool: VictimPool) -> None:
         self.before = before
-        self.taken: dict[Rung, set[int]] = {}
+        self.taken: dict[Action, set[int]] = {}
         self.leaves: list[frozenset[int]] = []
         self.divisible: set[int] = set()
         self._pool = pool
@@ -120,22 +122,22 @@ class _Survey:
 
     def add(self, admission: Admission) -> frozenset[int]:
         """Units that ``admission`` may take."""
-        rung = admission.rung
-        if rung is Rung.ALLOCATE:
+        action = admission.action
+        if action is Action.ALLOCATE:
             self.leaves.append(NOTHING)
             return NOTHING
-        who = Aggressor.of(self.before.problem, admission.chunk)
+        who = Preemptor.of(self.before.problem, admission.chunk)
         gang = who.gang.gang
-        own = who.gang.index if rung is Rung.CONSOLIDATION else -1
-        key = (rung, who.queue, who.charge, gang.priority, gang.never_preempts, own)
+        own = who.gang.index if action is Action.CONSOLIDATION else -1
+        key = (action, who.queue, who.charge, gang.priority, gang.never_preempts, own)
         if key not in self._known:
-            units = self._eligibility.units(rung, who)
+            units = self._eligibility.units(action, who)
             self._known[key] = units, self._queues_of(units)
-            self.taken.setdefault(rung, set()).update(units)
-            self.divisible |= self._eligibility.divisible(rung, who)
-        self.taken[rung].update(admission.units)
+            self.taken.setdefault(action, set()).update(units)
+            self.divisible |= self._eligibility.divisible(action, who)
+        self.taken[action].update(admission.units)
         units, queues = self._known[key]
-        self.leaves.append(queues | self._queues_of(admission.units) if rung is Rung.RECLAIM else NOTHING)
+        self.leaves.append(queues | self._queues_of(admission.units) if action is Action.RECLAIM else NOTHING)
         return units
 
     def _queues_of(self, units: Collection[int]) -> frozenset[int]:
@@ -146,7 +148,7 @@ def _before_disruption(outcome: Outcome) -> State:
     """Queue numbers with the victims back and only undisturbing admissions in."""
     before = State(outcome.state.problem)
     for admission in outcome.admissions:
-        if admission.rung is Rung.ALLOCATE:
+        if admission.action is Action.ALLOCATE:
             for pod in admission.chunk.pods:
                 place = outcome.state.places[pod]
                 for queue in before.problem.queues.path[before.problem.gangs[admission.chunk.gang].queue]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kai_solver.links import FULL, Asking, Board
-from kai_solver.reduction.fabric import Fabric
+from kai_solver.problem.fabric import Fabric
 
 MOST_STEPS = 10_000
 """Places tried, some 10 µs each: within it the seats of small clusters are all tried."""
@@ -20,7 +20,7 @@ ALL_FREE = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Rider:
+class GpuAssignment:
     """A pod of the plan with whole GPUs.
 
     Attributes
@@ -55,12 +55,12 @@ class Host:
     is_idle: bool
     riders: int = 0
 
-    def has_room(self, rider: Rider) -> bool:
+    def has_room(self, rider: GpuAssignment) -> bool:
         """Whether it fits beside those who sit there."""
         frees = (self.idle, self.future) if rider.asking.at_once else (self.future,)
         return all(amount <= has for free in frees for amount, has in zip(rider.request, free, strict=True) if amount)
 
-    def shift(self, rider: Rider, sign: int) -> None:
+    def shift(self, rider: GpuAssignment, sign: int) -> None:
         """Take (-1) or give back (+1) what it asks for."""
         self.riders -= sign
         for resource, amount in enumerate(rider.request):
@@ -76,7 +76,7 @@ class Host:
 
 @dataclass(slots=True)
 class Seating:
-    """Riders and hosts of one plan, and the search over their seats.
+    """GpuAssignments and hosts of one plan, and the search over their seats.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class Seating:
     """
 
     fabric: Fabric
-    riders: list[Rider]
+    riders: list[GpuAssignment]
     hosts: Mapping[int, Host]
     is_whole: bool
     most_opened: int
@@ -127,7 +127,7 @@ class Seating:
     def _worst(self, seats: Iterable[int]) -> dict[int, int]:
         """What the slowest pod of each gang loses; each node's names as the plan will have them."""
         worst: dict[int, int] = defaultdict(int)
-        taken: list[tuple[Rider, Host, int]] = []
+        taken: list[tuple[GpuAssignment, Host, int]] = []
         for rider, node in zip(self.riders, seats, strict=True):
             host = self.hosts[node]
             taken.append((rider, host, host.board.later))
@@ -171,17 +171,17 @@ class Seating:
             self._rise(rider, host, before)
         return is_done
 
-    def _choices(self, rider: Rider, opened: set[int]) -> list[tuple[int, int]]:
+    def _choices(self, rider: GpuAssignment, opened: set[int]) -> list[tuple[int, int]]:
         """Nodes with room and what the pod would lose there, the least first; of nodes that are alike one."""
         found: list[tuple[int, int]] = []
-        alike: set[tuple[object, ...]] = set()
+        identical: set[tuple[object, ...]] = set()
         for node in rider.nodes if rider.pod in self._free else rider.nodes[:1]:
             host = self.hosts[node]
             if host.is_idle and node not in opened and len(opened) >= self.most_opened:
                 continue
-            if (likeness := host.likeness) in alike or not host.has_room(rider):
+            if (likeness := host.likeness) in identical or not host.has_room(rider):
                 continue
-            alike.add(likeness)
+            identical.add(likeness)
             self.steps += 1
             before = host.board.later
             loss = self._sit(rider, host)
@@ -190,7 +190,7 @@ class Seating:
                 found.append((node, loss))
         return sorted(found, key=lambda choice: choice[1])
 
-    def _sit(self, rider: Rider, host: Host) -> int | None:
+    def _sit(self, rider: GpuAssignment, host: Host) -> int | None:
         """Seat a rider; what it loses, None where its GPUs are not there."""
         host.shift(rider, -1)
         if host.kind < 0:
@@ -199,11 +199,11 @@ class Seating:
         return None if mask is None else self.fabric.tables.loss(host.kind, mask)
 
     @staticmethod
-    def _rise(rider: Rider, host: Host, before: int) -> None:
+    def _rise(rider: GpuAssignment, host: Host, before: int) -> None:
         host.shift(rider, +1)
         host.board.later = before
 
-    def _least(self, rider: Rider) -> int:
+    def _least(self, rider: GpuAssignment) -> int:
         """What it loses at least, were it alone."""
         if rider.is_fixed or any(self.hosts[node].kind < 0 for node in rider.nodes):
             return 0

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from kai_solver.formulation.folding import Folded, fold
-from kai_solver.formulation.rows import NO_LOWER, Ints
-from kai_solver.formulation.spec import ModelSpec, SpecAnswer, Term, Var
+from kai_solver.model.folding import Folded, fold
+from kai_solver.model.rows import NO_LOWER, Ints
+from kai_solver.model.spec import ModelSpec, SpecAnswer, Term, Var
 from kai_solver.search.child import OnBound, OnIncumbent
 from kai_solver.search.parameters import SolverParameters
 
@@ -151,7 +151,7 @@ def solve_stages(
     parameters
         Its ``deterministic_s``, where finite, is divided among the stages too.
     apart
-        Variables that are never folded with others (`formulation.folding`).
+        Variables that are never folded with others (`model.folding`).
     known
         Bounds of stages by name, each good for as long as the stages before it are at theirs.
     rounds

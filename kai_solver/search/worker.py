@@ -43,7 +43,7 @@ _RELATIVE_ERROR, _ABSOLUTE_ERROR = 1e-9, 1e-5
 """By how much a bound that was calculated in floating point may be too high."""
 
 LINEAR, AT_MOST_ONE, BOOL_OR, EXACTLY_ONE = range(4)
-"""Kinds of rows, as in ``formulation.rows``."""
+"""Kinds of rows, as in ``model.rows``."""
 
 
 class FrameError(Exception):

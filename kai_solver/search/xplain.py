@@ -14,10 +14,10 @@ from kai_solver.bounds.rights import SHARE
 from kai_solver.bounds.spares import SPARES
 from kai_solver.bounds.tenants import TENANTS
 from kai_solver.domain import Blocker
-from kai_solver.formulation.build import formulate
-from kai_solver.formulation.joint import Joint
-from kai_solver.reduction.budgets import BUDGETS
-from kai_solver.search.asker import Asker
+from kai_solver.model.build import formulate
+from kai_solver.model.joint import Joint
+from kai_solver.problem.budgets import BUDGETS
+from kai_solver.search.solver_client import SolverClient
 from kai_solver.units import PODS
 from kai_solver.units.resources import FIXED
 
@@ -40,7 +40,7 @@ class SolverEvidence:
     ``counted``: the same question to the bounds, which know what no empty cluster could serve.
     """
 
-    asker: Asker
+    solver_client: SolverClient
     joint: Joint
     counted: Evidence
     _found: tuple[Blocker, ...] | None = field(default=None)
@@ -79,14 +79,14 @@ class SolverEvidence:
 
     def _blocks(self, dropped: frozenset[str]) -> bool:
         """Has the model no solution without what is ``dropped``?"""
-        if self.asker.is_out_of_time:
+        if self.solver_client.is_out_of_time:
             raise _GaveUpError
         left_out = {FAMILIES[name] for name in dropped if name in FAMILIES}
-        families = [name for name in self.asker.model.families if name not in left_out]
+        families = [name for name in self.solver_client.model.families if name not in left_out]
         form = formulate(replace(self.joint, dropped=dropped - FAMILIES.keys()), families, ())
         if form.spec.size[0] > LARGEST:
             raise _GaveUpError
-        answer = self.asker.solve(form.spec, self.asker.budget.left_s / 4)
+        answer = self.solver_client.solve(form.spec, self.solver_client.budget.left_s / 4)
         if answer.status != "infeasible" and answer.values is None:
             raise _GaveUpError
         return answer.status == "infeasible"

@@ -5,12 +5,12 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kai_solver.actions import Actions
 from kai_solver.bounds import Refuted
 from kai_solver.bounds.blocking import _filter
-from kai_solver.domain import Gang, GpuRequest, Node, Pod, PodStatus, Queue, Rung, Snapshot, flat_gang
-from kai_solver.greedy import Ladder
-from kai_solver.reduction import build_problem
-from kai_solver.search.oracle import OracleLadder
+from kai_solver.domain import Action, Gang, GpuRequest, Node, Pod, PodStatus, Queue, Snapshot, flat_gang
+from kai_solver.problem import build_problem
+from kai_solver.search.oracle import SolverActions
 from kai_solver.units import UNLIMITED, ResourceSchema
 
 NAMES = tuple("abcdefg")
@@ -58,11 +58,11 @@ def test_a_gang_that_no_right_can_help_costs_no_pool_of_victims() -> None:
     ]
     node = Node("a", (64_000, 512 * GIB, 4000, 110), gpus=4, gpu_memory_mib=100)
     snapshot = Snapshot(9.0, ResourceSchema(), (node,), queues, (*running, a_gang("w", "poor", 3)))
-    outcome = Ladder(build_problem(snapshot), (Rung.RECLAIM,), OracleLadder(None)).climb()
+    outcome = Actions(build_problem(snapshot), (Action.RECLAIM,), SolverActions(None)).climb()
     assert outcome.pool is None
     (refusals,) = outcome.refusals.values()
-    assert refusals[Rung.RECLAIM].proof.state == "proven"
-    evidence = refusals[Rung.RECLAIM].evidence
+    assert refusals[Action.RECLAIM].proof.state == "proven"
+    evidence = refusals[Action.RECLAIM].evidence
     assert evidence is not None
     assert {blocker.kind for blocker in evidence.blocking()} == {"surplus", "resource"}
 

@@ -22,8 +22,8 @@ from kai_solver.domain import (
     Snapshot,
     flat_gang,
 )
-from kai_solver.greedy import State
-from kai_solver.reduction import Problem, build_problem
+from kai_solver.planstate.state import State
+from kai_solver.problem import Problem, build_problem
 from kai_solver.units import MILLI, ResourceSchema
 
 GIB = 2**30

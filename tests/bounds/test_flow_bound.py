@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from kai_solver.bounds import Relaxed, count_bound
 from kai_solver.bounds.flow import flow_shortfall
 from kai_solver.domain import Constraints, GpuRequest, Pod
-from kai_solver.greedy import State
-from kai_solver.reduction import Problem
+from kai_solver.planstate.state import State
+from kai_solver.problem import Problem
 from kai_solver.units import MILLI
 from tests.bounds.test_counting_bounds import BIG, a_pod, a_problem, can_place
 

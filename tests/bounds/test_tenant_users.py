@@ -19,7 +19,7 @@ from kai_solver.domain import (
     TopologyLevel,
     flat_gang,
 )
-from kai_solver.reduction import Problem, build_problem
+from kai_solver.problem import Problem, build_problem
 from kai_solver.units import MILLI, ResourceSchema
 
 GIB = 2**30

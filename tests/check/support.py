@@ -59,7 +59,7 @@ def evict(name: str, index: int, source: str, *helps: str, reason: Any = "preemp
 
 def plan(*binds: Bind, **fields: Any) -> Plan:
     """Admits the gangs of ``binds``, unless it says whom."""
-    admitted = tuple(dict.fromkeys((entry.gang, entry.rung) for entry in binds))
+    admitted = tuple(dict.fromkeys((entry.gang, entry.action) for entry in binds))
     return replace(Plan(binds=binds, admitted=admitted), **fields)
 
 

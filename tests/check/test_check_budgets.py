@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kai_solver.check.budgets import judge_budgets
 from kai_solver.check.scene import set_scene
 from kai_solver.domain import DisruptionBudget, Eviction, Move, Plan, PodStatus, Requirement, Snapshot
-from kai_solver.reduction import build_problem
+from kai_solver.problem import build_problem
 from tests.check.support import evict, gang, node, snapshot
 
 APP = (Requirement("app", "In", ("x",)),)
@@ -89,7 +89,7 @@ def test_who_has_not_begun_to_run_leaves_freely() -> None:
 
 
 @st.composite
-def crowds(draw: st.DrawFn) -> Snapshot:
+def clusters(draw: st.DrawFn) -> Snapshot:
     """Six pods with any labels, states and readiness, under up to three budgets."""
     values = st.sampled_from(["x", "y", ""])
     pods = []
@@ -121,7 +121,7 @@ def crowds(draw: st.DrawFn) -> Snapshot:
     return snapshot([node("n1", 6)], [running], budgets=tuple(budgets), refused=refused)
 
 
-@given(here=crowds(), leaving=st.sets(st.integers(0, 5), min_size=1))
+@given(here=clusters(), leaving=st.sets(st.integers(0, 5), min_size=1))
 @settings(max_examples=400, deadline=None)
 def test_the_checker_and_the_engine_count_alike(here: Snapshot, leaving: set[int]) -> None:
     problem = build_problem(here)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kai_solver.check import check_plan
-from kai_solver.domain import Bind, Device, Eviction, Move, Plan, Rung, Snapshot
+from kai_solver.domain import Action, Bind, Device, Eviction, Move, Plan, Snapshot
 from kai_solver.instances_io.native import snapshot_from_native
 from kai_solver.units import MILLI
 
@@ -29,8 +29,8 @@ def cluster(*running: dict[str, Any], **of_node: Any) -> Snapshot:
 
 def bind(name: str, *devices: int, waits: bool = False) -> Bind:
     seats = tuple(Device(device, MILLI) for device in devices)
-    rung = Rung.PREEMPT if waits else Rung.ALLOCATE
-    return Bind(f"default/{name}-0", f"default/{name}", "n0", seats, nominated=waits, rung=rung)
+    action = Action.PREEMPT if waits else Action.ALLOCATE
+    return Bind(f"default/{name}-0", f"default/{name}", "n0", seats, nominated=waits, action=action)
 
 
 def evicted(*names: str) -> tuple[Eviction, ...]:
@@ -39,8 +39,8 @@ def evicted(*names: str) -> tuple[Eviction, ...]:
 
 def texts(snapshot: Snapshot, *binds: Bind, evictions: tuple[Eviction, ...] = (), moves: tuple[Move, ...] = ()) -> str:
     """What rule ``devices`` says."""
-    rungs = dict.fromkeys((b.gang, b.rung) for b in binds)
-    plan = Plan(binds, moves, evictions, admitted=tuple(rungs))
+    actions = dict.fromkeys((b.gang, b.action) for b in binds)
+    plan = Plan(binds, moves, evictions, admitted=tuple(actions))
     return "; ".join(violation.text for violation in check_plan(snapshot, plan) if violation.rule == "devices")
 
 

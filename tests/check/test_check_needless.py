@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from kai_solver.check import check_plan
 from kai_solver.domain import (
+    Action,
     Bind,
     Device,
     Gang,
@@ -16,7 +17,6 @@ from kai_solver.domain import (
     Node,
     OneTenant,
     Plan,
-    Rung,
     Snapshot,
     SpareNodes,
     Topology,
@@ -44,7 +44,7 @@ def needless(here: Snapshot, one: Plan) -> dict[str, str]:
 
 
 def coming(target: str) -> Bind:
-    return bind("g", 0, target, 0, rung=Rung.PREEMPT, nominated=True)
+    return bind("g", 0, target, 0, action=Action.PREEMPT, nominated=True)
 
 
 # -- one tenant at a time ----------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ def test_a_victim_without_gpus_disturbs_no_tenant() -> None:
 
 def test_who_moves_out_for_another_tenant_had_to() -> None:
     nodes, moved = [racked("n0", "r0"), racked("n1", "r1")], gang("v", on=["n0"], pod=X)
-    one = plan(bind("g", 0, "n0", 0, rung=Rung.CONSOLIDATION, nominated=True), moves=(a_move("v", "n0", "n1"),))
+    one = plan(bind("g", 0, "n0", 0, action=Action.CONSOLIDATION, nominated=True), moves=(a_move("v", "n0", "n1"),))
     for newcomer, told in ((Y, []), (X, ["ns/v"])):
         here = snapshot(nodes, [gang("g", pod=newcomer), moved], topologies=(TENANTS,))
         assert list(needless(here, one)) == told
@@ -160,7 +160,7 @@ def plans(draw: st.DrawFn) -> tuple[Snapshot, Plan]:
     gangs.append(gang("g", gpus=gpus, pod={"labels": {"team": draw(teams)}}, may_use_spares=uses))
     topology = replace(TENANTS, spares=SpareNodes("rack", draw(st.integers(1, 2))))
     here = snapshot(nodes, gangs, topologies=(draw(st.sampled_from([topology, replace(topology, one_tenant=None)])),))
-    one = plan(bind("g", 0, f"n{at}", *range(gpus), rung=Rung.PREEMPT, nominated=True), evictions=tuple(evictions))
+    one = plan(bind("g", 0, f"n{at}", *range(gpus), action=Action.PREEMPT, nominated=True), evictions=tuple(evictions))
     return here, one
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from kai_solver.check import check_plan
 from kai_solver.domain import (
+    Action,
     Bind,
     Device,
     Eviction,
@@ -15,7 +16,6 @@ from kai_solver.domain import (
     Pod,
     PodStatus,
     Queue,
-    Rung,
     Snapshot,
 )
 from tests.check.support import FREE, GIB, bind, broken, gang, node, plan, snapshot
@@ -43,7 +43,7 @@ def test_a_bind_on_free_devices_holds() -> None:
 )
 def test_a_bind_that_names_the_wrong_thing_breaks_the_form(entry: Bind) -> None:
     here = snapshot([node("n1"), node("n2")], [gang("g"), gang("r", on=["n1"])])
-    assert set(broken(here, replace(plan(entry), admitted=(("ns/g", Rung.ALLOCATE),)))) == {"form"}
+    assert set(broken(here, replace(plan(entry), admitted=(("ns/g", Action.ALLOCATE),)))) == {"form"}
 
 
 def test_a_pod_bound_twice_breaks_the_form() -> None:
@@ -220,7 +220,7 @@ def test_a_victims_device_is_taken_by_a_nominated_pod_only() -> None:
     other = gang("r", on=["n1"], pod={"devices": (1,)})
     here = snapshot([node("n1")], [gang("g"), victim, other])
     evictions = (Eviction("ns/v-0", "ns/v", "n1", "preempt", ("ns/g",)),)
-    waiting = bind("g", 0, "n1", 0, nominated=True, rung=Rung.PREEMPT)
+    waiting = bind("g", 0, "n1", 0, nominated=True, action=Action.PREEMPT)
     assert broken(here, plan(waiting, evictions=evictions)) == []
     at_once = plan(replace(waiting, nominated=False), evictions=evictions)
     assert set(broken(here, at_once)) == {"capacity", "devices"}

@@ -7,6 +7,7 @@ import pytest
 
 from kai_solver.check import check_plan
 from kai_solver.domain import (
+    Action,
     Bind,
     Container,
     Device,
@@ -22,7 +23,6 @@ from kai_solver.domain import (
     Pod,
     PodStatus,
     Queue,
-    Rung,
     Snapshot,
     ZoneShare,
     flat_gang,
@@ -66,7 +66,7 @@ def judged(node: Node, pods: list[Pod], plan: Plan) -> set[str]:
 def bound(*zones: ZoneShare, gpus: int = 0, nominated: bool = False) -> Plan:
     devices = tuple(Device(i, 1000) for i in range(gpus))
     bind = Bind("ns/p", "ns/p", "n", devices, nominated, zones=zones)
-    return Plan(binds=(bind,), admitted=(("ns/p", Rung.ALLOCATE),))
+    return Plan(binds=(bind,), admitted=(("ns/p", Action.ALLOCATE),))
 
 
 @pytest.mark.parametrize(
@@ -151,9 +151,9 @@ def test_what_was_reported_free_is_what_there_is() -> None:
 
 def test_a_move_to_another_zone_of_the_node_is_one_and_to_its_own_is_none() -> None:
     tenant = running(a_pod("t", cores=2), share(0, 2))
-    bind = Bind("ns/p", "ns/p", "n", nominated=True, rung=Rung.CONSOLIDATION, zones=(share(0, 4),))
+    bind = Bind("ns/p", "ns/p", "n", nominated=True, action=Action.CONSOLIDATION, zones=(share(0, 4),))
     move = Move("ns/t", "ns/t", "n", "n", helps=("ns/p",), zones=(share(1, 2),))
-    plan = Plan(binds=(bind,), moves=(move,), admitted=(("ns/p", Rung.CONSOLIDATION),))
+    plan = Plan(binds=(bind,), moves=(move,), admitted=(("ns/p", Action.CONSOLIDATION),))
     pods = [tenant, a_pod(cores=4)]
     assert judged(a_node(), pods, plan) == set()
     stays = replace(plan, moves=(replace(move, zones=(share(0, 2),)),))

@@ -6,6 +6,7 @@ import pytest
 
 from kai_solver.check import check_plan
 from kai_solver.domain import (
+    Action,
     Constraints,
     Device,
     Eviction,
@@ -13,7 +14,6 @@ from kai_solver.domain import (
     Move,
     PodAffinityTerm,
     Requirement,
-    Rung,
     Snapshot,
     SpreadConstraint,
     Taint,
@@ -65,7 +65,7 @@ def test_predicates_hold_for_moves_too() -> None:
     gangs = [gang("g", gpus=2), gang("r", on=["n1"]), gang("s", on=["n2"])]
     here = snapshot([node("n1"), node("n2", taints=(Taint("gpu"),))], gangs)
     moved = Move("ns/r-0", "ns/r", "n1", "n2", (Device(0, 1000),), ("ns/g",))
-    entry = bind("g", 0, "n1", 0, 1, nominated=True, rung=Rung.CONSOLIDATION)
+    entry = bind("g", 0, "n1", 0, 1, nominated=True, action=Action.CONSOLIDATION)
     assert broken(here, plan(entry, moves=(moved,))) == ["predicates"]
 
 
@@ -111,7 +111,7 @@ def test_a_port_is_free_when_its_holder_has_gone() -> None:
     victim = replace(web("v", on=["n1"], **port), priority=10)
     here = zones(web("g", **port), victim)
     eviction = Eviction("ns/v-0", "ns/v", "n1", "preempt", ("ns/g",))
-    waiting = bind("g", 0, "n1", nominated=True, rung=Rung.PREEMPT)
+    waiting = bind("g", 0, "n1", nominated=True, action=Action.PREEMPT)
     assert broken(here, plan(waiting, evictions=(eviction,))) == []
     assert broken(here, plan(replace(waiting, nominated=False), evictions=(eviction,))) == ["predicates"]
     assert broken(here, plan(bind("g", 0, "n1"))) == ["predicates"]

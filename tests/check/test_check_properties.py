@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from kai_solver.check import RULES, check_plan
 from kai_solver.domain import (
+    Action,
     Bind,
     Device,
     Gang,
@@ -18,7 +19,6 @@ from kai_solver.domain import (
     Pod,
     PodStatus,
     Queue,
-    Rung,
     Snapshot,
     flat_gang,
 )
@@ -78,7 +78,7 @@ def first_fit(snapshot: Snapshot) -> Plan:
         if len(found) == len(gang.pods):
             binds.extend(found)
     admitted = dict.fromkeys(bind.gang for bind in binds)
-    return Plan(tuple(binds), admitted=tuple((gang, Rung.ALLOCATE) for gang in admitted))
+    return Plan(tuple(binds), admitted=tuple((gang, Action.ALLOCATE) for gang in admitted))
 
 
 def holds(snapshot: Snapshot, plan: Plan) -> bool:
@@ -111,7 +111,7 @@ def holds(snapshot: Snapshot, plan: Plan) -> bool:
     return (
         all(count == 1 for count in bound.values())
         and all(sizes[gang] == count and waits[gang] in (0, count) for gang, count in per_gang.items())
-        and set(plan.admitted) == {(bind.gang, bind.rung) for bind in plan.binds}
+        and set(plan.admitted) == {(bind.gang, bind.action) for bind in plan.binds}
     )
 
 
@@ -137,7 +137,7 @@ SPOILS: dict[str, Spoil] = {
         ),
     ),
     "nominated": lambda b, draw, s: replace(b, nominated=not b.nominated),
-    "rung": lambda b, draw, s: replace(b, rung=draw(st.sampled_from(list(Rung)))),
+    "action": lambda b, draw, s: replace(b, action=draw(st.sampled_from(list(Action)))),
 }
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from kai_solver.check import check_plan
 from kai_solver.domain import (
+    Action,
     Bind,
     Device,
     Eviction,
@@ -16,7 +17,6 @@ from kai_solver.domain import (
     Plan,
     Policy,
     Queue,
-    Rung,
     Snapshot,
 )
 from tests.check import support
@@ -39,7 +39,7 @@ def evict(name: str, index: int, source: str, *helps: str) -> Eviction:
 
 
 def reclaim(*devices: int, name: str = "g", index: int = 0, target: str = "n1") -> Bind:
-    return bind(name, index, target, *devices, nominated=True, rung=Rung.RECLAIM)
+    return bind(name, index, target, *devices, nominated=True, action=Action.RECLAIM)
 
 
 def singles(queue: str, *targets: str, **fields: Any) -> list[Gang]:
@@ -133,7 +133,7 @@ def test_claims_are_judged_in_the_order_of_admission() -> None:
 def test_victims_with_another_place_are_free_where_policy_says_so(consolidating: bool, rules: list[str]) -> None:
     gangs = [gang("g", gpus=2), *singles("b", "n1", "n2")]
     here = snapshot([node("n1"), node("n2")], gangs, policy=Policy(consolidating_reclaim=consolidating))
-    moved = Move("ns/b0-0", "ns/b0", "n1", "n2", (Device(0, 1000),), ("ns/g",), Rung.RECLAIM)
+    moved = Move("ns/b0-0", "ns/b0", "n1", "n2", (Device(0, 1000),), ("ns/g",), Action.RECLAIM)
     assert broken(here, plan(reclaim(0, 1), moves=(moved,))) == rules
 
 
@@ -192,7 +192,7 @@ def test_a_queue_whose_pods_only_move_pays_nothing(consolidating: bool, rules: l
     gangs = [gang("g"), *singles("x", *FULL), *singles("b", "n1", "n1", "n1", "old", "old")]
     nodes = [node("n1", 7), node("n2", 1), node("old", 3, schedulable=False)]
     here = snapshot(nodes, gangs, queues=queues, policy=Policy(consolidating_reclaim=consolidating))
-    moved = Move("ns/b0-0", "ns/b0", "n1", "n2", (Device(0, 1000),), ("ns/g",), Rung.RECLAIM)
+    moved = Move("ns/b0-0", "ns/b0", "n1", "n2", (Device(0, 1000),), ("ns/g",), Action.RECLAIM)
     assert [rule for rule in broken(here, plan(reclaim(0), moves=(moved,))) if rule != "needless"] == rules
 
 

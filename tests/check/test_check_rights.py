@@ -5,6 +5,7 @@ import pytest
 
 from kai_solver.check import check_plan
 from kai_solver.domain import (
+    Action,
     Bind,
     Device,
     Gang,
@@ -15,7 +16,6 @@ from kai_solver.domain import (
     PodStatus,
     Policy,
     Queue,
-    Rung,
     Snapshot,
     SubGroup,
     flat_gang,
@@ -28,8 +28,8 @@ def move(name: str, index: int, source: str, target: str, device: int, *helps: s
     return Move(f"ns/{name}-{index}", f"ns/{name}", source, target, (Device(device, 1000),), helped, **fields)
 
 
-def waiting(name: str, index: int, target: str, *devices: int, rung: Rung = Rung.PREEMPT) -> Bind:
-    return bind(name, index, target, *devices, nominated=True, rung=rung)
+def waiting(name: str, index: int, target: str, *devices: int, action: Action = Action.PREEMPT) -> Bind:
+    return bind(name, index, target, *devices, nominated=True, action=action)
 
 
 # --- limit and quota -------------------------------------------------------------------------------------------------
@@ -211,7 +211,8 @@ def consolidation(**policy: Any) -> Snapshot:
 
 def one_move(**fields: Any) -> Plan:
     return replace(
-        plan(waiting("g", 0, "n1", 0, 1, rung=Rung.CONSOLIDATION), moves=(move("r", 0, "n1", "n2", 0, "g"),)), **fields
+        plan(waiting("g", 0, "n1", 0, 1, action=Action.CONSOLIDATION), moves=(move("r", 0, "n1", "n2", 0, "g"),)),
+        **fields,
     )
 
 
@@ -248,7 +249,9 @@ def test_consolidation_evicts_nobody() -> None:
 
 
 def test_gangs_admitted_by_allocate_move_nobody() -> None:
-    allocated = one_move(binds=(waiting("g", 0, "n1", 0, 1, rung=Rung.ALLOCATE),), admitted=(("ns/g", Rung.ALLOCATE),))
+    allocated = one_move(
+        binds=(waiting("g", 0, "n1", 0, 1, action=Action.ALLOCATE),), admitted=(("ns/g", Action.ALLOCATE),)
+    )
     assert broken(consolidation(), allocated) == ["moves"]
 
 
@@ -261,7 +264,7 @@ def test_a_shared_gpu_may_be_left_for_another_of_the_same_node() -> None:
     halves = [gang(name, on=["n1"], pod={"devices": (i,)}) for i, name in enumerate("rs")]
     shared = [replace(one, pods=(replace(one.pods[0], gpu=GpuRequest(1, 500)),)) for one in halves]
     here = snapshot([node("n1")], [gang("g"), *shared])
-    entry = waiting("g", 0, "n1", 0, rung=Rung.CONSOLIDATION)
+    entry = waiting("g", 0, "n1", 0, action=Action.CONSOLIDATION)
     moved = Move("ns/r-0", "ns/r", "n1", "n1", (Device(1, 500),), ("ns/g",))
     assert broken(here, plan(entry, moves=(moved,))) == []
     stayed = replace(moved, devices=(Device(0, 500),))
@@ -278,12 +281,12 @@ def test_every_gang_that_gets_pods_is_listed_as_admitted() -> None:
     here = snapshot([node("n1")], [gang("g"), gang("h")])
     good = plan(bind("g", 0, "n1", 0))
     assert broken(here, replace(good, admitted=())) == ["order"]
-    assert broken(here, replace(good, admitted=(*good.admitted, ("ns/h", Rung.ALLOCATE)))) == ["order"]
-    assert broken(here, replace(good, admitted=(("ns/g", Rung.RECLAIM),))) == ["order"]
+    assert broken(here, replace(good, admitted=(*good.admitted, ("ns/h", Action.ALLOCATE)))) == ["order"]
+    assert broken(here, replace(good, admitted=(("ns/g", Action.RECLAIM),))) == ["order"]
 
 
 def test_a_rung_that_the_model_does_not_climb_admits_nobody() -> None:
-    violations = check_plan(consolidation(), one_move(), ladder=(Rung.ALLOCATE,))
+    violations = check_plan(consolidation(), one_move(), actions=(Action.ALLOCATE,))
     assert [violation.rule for violation in violations] == ["order"]
 
 
@@ -335,4 +338,4 @@ def test_a_stale_gang_goes_whole_and_for_nobody() -> None:
     assert broken(here, whole) == []
     helping = replace(whole, evictions=(*half.evictions, evict("v", 1, "n1", "v", reason="stale")))
     assert broken(here, helping) == ["stale"]
-    assert [v.rule for v in check_plan(here, whole, ladder=(Rung.ALLOCATE,))] == ["stale"]
+    assert [v.rule for v in check_plan(here, whole, actions=(Action.ALLOCATE,))] == ["stale"]

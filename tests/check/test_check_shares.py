@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from kai_solver.check.accounts import grow_tree, ledger_before, paid
 from kai_solver.check.scene import set_scene
 from kai_solver.check.shares import fair_shares
-from kai_solver.domain import Gang, GpuRequest, Plan, Pod, PodStatus, Rung, Snapshot, flat_gang
+from kai_solver.domain import Action, Gang, GpuRequest, Plan, Pod, PodStatus, Snapshot, flat_gang
 from kai_solver.instances_io import snapshot_from_native
-from kai_solver.reduction import build_problem
+from kai_solver.problem import build_problem
 
 RUNS, ENDED = PodStatus.RUNNING, PodStatus.SUCCEEDED
-RECLAIMS = Plan(admitted=(("default/any", Rung.RECLAIM),))
+RECLAIMS = Plan(admitted=(("default/any", Action.RECLAIM),))
 
 
 def both(snapshot: Snapshot) -> tuple[dict[str, list[int]], dict[str, list[int]]]:

@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kai_solver.claims import carried, lower, raised
-from kai_solver.conformance.rounds import settle
 from kai_solver.domain import Plan, Snapshot
 from kai_solver.instances_io.anonymize import anonymize
 from kai_solver.instances_io.native import snapshot_from_native
 from kai_solver.instances_io.native_write import native_from_snapshot
+from kai_solver.lab.conformance.rounds import settle
 
 Cluster = Callable[..., Snapshot]
 Planned = Callable[..., Plan]

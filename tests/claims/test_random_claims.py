@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from kai_solver.conformance.rounds import settle
 from kai_solver.domain import Plan, Snapshot
 from kai_solver.instances_io.native import snapshot_from_native
 from kai_solver.instances_io.native_write import native_from_snapshot
+from kai_solver.lab.conformance.rounds import settle
 
 GPU, NIC = "gpu.example.com", "nic.example.com"
 Document = dict[str, Any]

@@ -3,7 +3,7 @@
 from kai_solver.cli.story import Story
 from kai_solver.controller.loop import Cycle
 from kai_solver.controller.orders import Orders
-from kai_solver.domain import Bind, Eviction, Move, Pending, Plan, Proof, Reason, Rung, Snapshot
+from kai_solver.domain import Action, Bind, Eviction, Move, Pending, Plan, Proof, Reason, Snapshot
 from kai_solver.units.resources import ResourceSchema
 
 UID = "7c49a90c-02b7-4399-892e-e5d170bc3cbd"
@@ -26,7 +26,7 @@ def test_a_quiet_cycle_says_nothing() -> None:
 def test_who_begins_where() -> None:
     gang = f"demo/pg-train-{UID}"
     binds = tuple(Bind(f"demo/p-{index}", gang, f"n-{index % 5}") for index in range(6))
-    lines = told(Story(), binds=binds, admitted=((gang, Rung.ALLOCATE),))
+    lines = told(Story(), binds=binds, admitted=((gang, Action.ALLOCATE),))
     assert lines == [
         "cycle 7, 123 ms: 1 gang admitted",
         "  train gets n-0, n-1, n-2, n-3 and 1 more for 6 pods",

@@ -12,6 +12,7 @@ from kai_solver.cli.phrases import arrows, gap, nodes_of, outcome, pending_lines
 from kai_solver.cli.progress import ProgressLine, words
 from kai_solver.cli.summary import print_summary
 from kai_solver.domain import (
+    Action,
     Bind,
     Blocker,
     Device,
@@ -23,7 +24,6 @@ from kai_solver.domain import (
     Plan,
     Proof,
     Reason,
-    Rung,
     Snapshot,
     SolverModel,
     Stage,
@@ -109,7 +109,7 @@ def test_stages_times_notes_and_notices_are_shown() -> None:
 
 
 def test_a_gang_admitted_chunk_by_chunk_counts_once_a_rung() -> None:
-    admitted = (("ns/a", Rung.ALLOCATE),) * 3 + (("ns/b", Rung.RECLAIM),)
+    admitted = (("ns/a", Action.ALLOCATE),) * 3 + (("ns/b", Action.RECLAIM),)
     assert outcome(Plan(admitted=admitted)).startswith("2 gangs admitted (allocate 1, reclaim 1)")
 
 
@@ -168,6 +168,6 @@ def test_other_budgets_are_refused_with_their_option(text: str) -> None:
 
 
 def test_actions_are_a_ladder() -> None:
-    assert parse_actions("allocate, reclaim") == (Rung.ALLOCATE, Rung.RECLAIM)
+    assert parse_actions("allocate, reclaim") == (Action.ALLOCATE, Action.RECLAIM)
     with pytest.raises(InputError, match="there is no action 'steal'"):
         parse_actions("steal")

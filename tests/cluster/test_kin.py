@@ -7,7 +7,15 @@ import pytest
 
 from kai_solver.cluster import kin
 from kai_solver.cluster.api import ApiError, Object, Page
-from kai_solver.cluster.kin import COMES_WITHIN_S, KEPT_S, LONGEST_AGAIN_S, PATIENCE_S, REFUSED_S, Kin, _is_turn
+from kai_solver.cluster.kin import (
+    COMES_WITHIN_S,
+    KEPT_S,
+    LONGEST_AGAIN_S,
+    PATIENCE_S,
+    REFUSED_S,
+    OwnerResolver,
+    _is_turn,
+)
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import JOBS, PODS, Resource
 from kai_solver.cluster.store import Store
@@ -49,7 +57,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 class World:
     def __init__(self, *served: Resource, watched: tuple[Resource, ...] = (JOBS,)) -> None:
         self.api, self.store, self.now_s = Asked(*served), Store(), 100.0
-        self.kin = Kin(self.api, self.store, "kai-scheduler", watched, lambda: self.now_s)
+        self.kin = OwnerResolver(self.api, self.store, "kai-scheduler", watched, lambda: self.now_s)
         self.begun: list[Resource] = []
         self.kin.watch = self.begun.append
         self.pods: list[Object] = []
@@ -82,7 +90,7 @@ def reference(owner: Object) -> Object:
 
 def test_a_kind_that_cannot_be_listed_holds_up_its_own_pods_alone() -> None:
     world = World(TORCH, watched=(JOBS,))
-    world.kin = Kin(world.api, world.store, "kai-scheduler", (JOBS, TORCH), lambda: world.now_s)
+    world.kin = OwnerResolver(world.api, world.store, "kai-scheduler", (JOBS, TORCH), lambda: world.now_s)
     world.pod("worker", world.make(TORCH, "train"))
     world.pod("plain")
     assert not world.kin.is_settled()

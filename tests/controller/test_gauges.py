@@ -16,6 +16,7 @@ from kai_solver.controller.loop import Cycle, Evicted
 from kai_solver.controller.orders import Orders
 from kai_solver.controller.reporting import MetricReporter
 from kai_solver.domain import (
+    Action,
     Eviction,
     Gang,
     Notice,
@@ -25,13 +26,12 @@ from kai_solver.domain import (
     PodStatus,
     Proof,
     Reason,
-    Rung,
     Snapshot,
     flat_gang,
 )
 from kai_solver.instances_io.native import snapshot_from_native
 from kai_solver.metrics import Metrics
-from kai_solver.reduction import build_problem
+from kai_solver.problem import build_problem
 from kai_solver.units import ResourceSchema
 from tests.controller.telling_world import World
 
@@ -222,15 +222,17 @@ def test_a_finished_gang_counts_once() -> None:
 
 
 def acted(metrics: Metrics) -> dict[str, float]:
-    found = {rung: sample(metrics, "kai_podgroups_acted_on_by_action_total", action=rung.value) for rung in Rung}
-    return {rung.value: count for rung, count in found.items() if count}
+    found = {
+        action: sample(metrics, "kai_podgroups_acted_on_by_action_total", action=action.value) for action in Action
+    }
+    return {action.value: count for action, count in found.items() if count}
 
 
 def test_a_gang_acts_on_every_rung_up_to_the_one_that_serves_it() -> None:
     metrics = Metrics()
     reporter = MetricReporter(metrics)
     here = (gang(PodStatus.PENDING),)
-    admitted = (("n/g", Rung.CONSOLIDATION), ("n/g", Rung.RECLAIM))
+    admitted = (("n/g", Action.CONSOLIDATION), ("n/g", Action.RECLAIM))
     reporter.cycle(replace(cycle(here), plan=Plan(admitted=admitted)))
     assert acted(metrics) == {"allocate": 1, "consolidation": 1}
     reporter.cycle(cycle(here, pending=(Pending("n/g", Reason.OVER_LIMIT, "", Proof("proven")),)))
@@ -247,7 +249,7 @@ def test_a_gang_acts_on_every_rung_up_to_the_one_that_serves_it() -> None:
 
 def test_only_rungs_of_the_model_are_acted_on() -> None:
     metrics = Metrics()
-    reporter = MetricReporter(metrics, ladder=lambda: (Rung.ALLOCATE, Rung.RECLAIM))
+    reporter = MetricReporter(metrics, actions=lambda: (Action.ALLOCATE, Action.RECLAIM))
     reporter.cycle(cycle((gang(PodStatus.PENDING),), pending=(Pending("n/g", Reason.OVER_LIMIT, "", Proof("proven")),)))
     assert acted(metrics) == {"allocate": 1, "reclaim": 1}
 

@@ -11,7 +11,7 @@ from kai_solver.controller import quarantine as module
 from kai_solver.controller.quarantine import ERRORS, FIRST_S, LONGEST_S, SLOW_CYCLES, WELL_S, Quarantine
 from kai_solver.controller.telling import waiting
 from kai_solver.domain import Gang, GpuRequest, Pod, PodStatus, Snapshot, flat_gang
-from kai_solver.greedy import state
+from kai_solver.planstate import state
 from kai_solver.units import ResourceSchema
 from tests.conftest import Caught
 from tests.controller.replicas import bound, cluster, pod, running, until

@@ -67,7 +67,7 @@ def check_blocking_set(engine: Engine, cluster: Snapshot) -> None:
     assert not any("refused" in note for note in plan.notes), plan.notes
     entry = waits(plan, gang)
     rules = Rules(cluster, gang)
-    possible = [rung for rung in RUNGS if rules.can(rung)]
+    possible = [action for action in RUNGS if rules.can(action)]
     if entry is None:
         assert set(dict(plan.admitted).values()) <= set(possible)
         return

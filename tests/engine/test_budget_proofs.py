@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_solver.check import check_plan
-from kai_solver.domain import DisruptionBudget, Gang, Pod, Requirement, Rung, Snapshot
+from kai_solver.domain import Action, DisruptionBudget, Gang, Pod, Requirement, Snapshot
 from kai_solver.engine import Engine
 from tests.engine.conftest import Engines
 from tests.engine.test_blocking_sets import is_needed, waits
@@ -125,9 +125,9 @@ class BudgetRules(Rules):
         stay = [g for g in self.running if not g.preemptible]
         return self._can_move(stay, [g for g in self.running if g.preemptible], self.left)
 
-    def _can_evict(self, rung: Rung, eligible: Sequence[Gang], victims: Sequence[Gang]) -> bool:
+    def _can_evict(self, action: Action, eligible: Sequence[Gang], victims: Sequence[Gang]) -> bool:
         left = self.seating.left_by((pod for gang in victims for pod in gang.pods), self.left)
-        if left is None or not super()._can_evict(rung, eligible, victims):
+        if left is None or not super()._can_evict(action, eligible, victims):
             return False
         rest = [g for g in eligible if g not in victims] if self.snapshot.policy.consolidating_reclaim else []
         return self._can_move([g for g in self.running if g not in victims and g not in rest], rest, left)
@@ -146,8 +146,8 @@ def check_budgets(engine: Engine, cluster: Snapshot) -> None:
     assert not any("refused:" in note or "nothing is done" in note for note in plan.notes), plan.notes
     assert check_plan(cluster, plan) == ()
     rules = BudgetRules(cluster, gang)
-    possible = {rung for rung in RUNGS if rules.can(rung)}
-    assert {rung for _, rung in plan.admitted} <= possible
+    possible = {action for action in RUNGS if rules.can(action)}
+    assert {action for _, action in plan.admitted} <= possible
     entry = waits(plan, gang)
     if entry is not None and entry.proof.state == "proven":
         assert not possible, (entry, possible)
@@ -210,4 +210,4 @@ def test_who_waits_for_a_budget_is_told_its_name_with_a_proof(engines: Engines, 
     assert entry.proof.state == "proven"
     assert entry.message.endswith("Disruption budgets hold pods that could make room: ns/b (0 of 1 pod may leave now)")
     assert [b.name for b in entry.proof.blocking if b.kind == "disruption-budget"] == ["ns/b"]
-    assert engines[model].cycle(here).admitted == (("ns/w", Rung.PREEMPT),)
+    assert engines[model].cycle(here).admitted == (("ns/w", Action.PREEMPT),)

@@ -6,17 +6,18 @@ from typing import Any
 
 import pytest
 
+from kai_solver.actions import Actions
+from kai_solver.actions.disruption import Disruption
+from kai_solver.actions.reclaim_replay import reclaims_hold
+from kai_solver.actions.sharing import Toll, share_out
 from kai_solver.check import check_plan
 from kai_solver.domain import Plan
 from kai_solver.engine import cycle
-from kai_solver.greedy import Ladder, State
-from kai_solver.greedy.court import reclaims_hold
-from kai_solver.greedy.disruption import Disruption
-from kai_solver.greedy.sharing import Toll, share_out
 from kai_solver.instances_io import snapshot_from_native
 from kai_solver.modelfiles import load_model
-from kai_solver.reduction import build_problem
-from kai_solver.search.oracle import OracleLadder
+from kai_solver.planstate.state import State
+from kai_solver.problem import build_problem
+from kai_solver.search.oracle import SolverActions
 
 Document = dict[str, Any]
 MODELS = pytest.mark.parametrize("model", ["greedy-only", "default"])
@@ -97,7 +98,7 @@ def test_victims_that_no_reclaim_may_take_are_not_taken() -> None:
     gangs = [*rich, poor, a_gang("late", "a", {"gpus": 1}, minMember=1)]
     document = {"format": "kai-solver/v1", "now": 1000.0, "nodes": [a_node("n", 4)], "queues": queues, "gangs": gangs}
     problem = build_problem(snapshot_from_native(document))
-    outcome = Ladder(problem, load_model("greedy-only").ladder, OracleLadder(None)).climb()
+    outcome = Actions(problem, load_model("greedy-only").actions, SolverActions(None)).climb()
     assert outcome.pool is not None
     (admission,) = outcome.admissions
     assert [problem.gangs[outcome.pool.units[u].gang].gang.queue for u in admission.units] == ["b"]
@@ -115,7 +116,7 @@ def test_victims_are_for_the_last_reclaim_that_may_take_them_or_for_nobody() -> 
     queues = [a_queue("a", 1), a_queue("b", 2), a_queue("c", 2), a_queue("d", 1)]
     document = {"format": "kai-solver/v1", "now": 1000.0, "nodes": [a_node("n", 6)], "queues": queues}
     problem = build_problem(snapshot_from_native(document | {"gangs": [*running, *late]}))
-    outcome = Ladder(problem, load_model("greedy-only").ladder, OracleLadder(None)).climb()
+    outcome = Actions(problem, load_model("greedy-only").actions, SolverActions(None)).climb()
     assert outcome.pool is not None
     names = [problem.gangs[a.chunk.gang].gang.name for a in outcome.admissions]
     assert names == ["late0", "late1"]

@@ -7,6 +7,7 @@ import pytest
 
 from kai_solver.check import check_plan
 from kai_solver.domain import (
+    Action,
     Bind,
     Constraints,
     Device,
@@ -22,7 +23,6 @@ from kai_solver.domain import (
     Policy,
     Queue,
     Requirement,
-    Rung,
     Snapshot,
     SubGroup,
     Topology,
@@ -65,7 +65,7 @@ def only_on(label: str) -> Constraints:
     return Constraints(node_terms=(((Requirement("n", "In", (label,)),),),))
 
 
-def rungs(plan: Plan) -> dict[str, Rung]:
+def actions(plan: Plan) -> dict[str, Action]:
     return dict(plan.admitted)
 
 
@@ -87,7 +87,7 @@ def test_pods_on_a_cordoned_node_take_no_room_elsewhere(puzzle: tuple[Gang, Gang
     drained = a_gang("d", a_pod("d0", 8, "d", devices=tuple(range(8))))
     nodes = [a_node("a", 8), a_node("b", 8), a_node("c", 1), a_node("d", 8, schedulable=False)]
     plan = engine.cycle(a_snapshot(nodes, *puzzle, *([drained] if busy else [])))
-    assert rungs(plan) == {"ns/w": Rung.CONSOLIDATION}
+    assert actions(plan) == {"ns/w": Action.CONSOLIDATION}
     assert [move.pod for move in plan.moves] == ["ns/r0"]
 
 
@@ -97,7 +97,7 @@ def test_an_over_committed_node_takes_no_room_elsewhere(puzzle: tuple[Gang, Gang
     heavy = [a_gang(f"o{i}", a_pod(f"o{i}", 0, "d", cpu=3000)) for i in range(2)]
     nodes = [a_node("a", 8, 1000), a_node("b", 8, 1000), a_node("c", 1, 200), a_node("d", 0, cpu)]
     plan = engine.cycle(a_snapshot(nodes, *puzzle, *heavy))
-    assert rungs(plan) == {"ns/w": Rung.CONSOLIDATION}
+    assert actions(plan) == {"ns/w": Action.CONSOLIDATION}
     assert [move.pod for move in plan.moves] == ["ns/r0"]
 
 
@@ -112,9 +112,9 @@ def test_that_the_first_pod_fits_nowhere_proves_nothing_of_the_second(
     large, small = (a_pod(f"w{i}", gpus, order=i, podset=podsets[i]) for i, gpus in enumerate((8, 1)))
     snapshot = a_snapshot([a_node("a", 4)], a_gang("w", large, small, root=tree))
     bind = Bind("ns/w1", "ns/w", "a", (Device(0, 1000),))
-    assert check_plan(snapshot, Plan(binds=(bind,), admitted=(("ns/w", Rung.ALLOCATE),))) == (), "a plan exists"
+    assert check_plan(snapshot, Plan(binds=(bind,), admitted=(("ns/w", Action.ALLOCATE),))) == (), "a plan exists"
     plan = cycle(snapshot, load_model(model), child=engine.child)
-    assert rungs(plan) or proofs(plan)["ns/w"] != "proven"
+    assert actions(plan) or proofs(plan)["ns/w"] != "proven"
 
 
 @LADDERS
@@ -128,7 +128,7 @@ def test_a_surplus_pod_with_a_missing_claim_does_not_hold_back_its_gang(engine: 
 def test_a_gang_that_needs_its_blocked_pod_waits_and_is_told_why(engine: Engine) -> None:
     blocked = a_pod("w1", order=1, constraints=Constraints(blocked=("pvc missing",)))
     plan = engine.cycle(a_snapshot([a_node("a", 4)], a_gang("w", a_pod("w0"), blocked, need=2)))
-    assert rungs(plan) == {}
+    assert actions(plan) == {}
     assert "pvc missing" in plan.pending[0].message
 
 
@@ -138,7 +138,7 @@ def test_the_refusal_of_a_gang_that_never_preempts_is_its_own(engine: Engine, mo
     meek = a_gang("n", a_pod("n0", 4), priority=60, created_s=1.0, never_preempts=True)
     bold = a_gang("p", a_pod("p0", 4), priority=60, created_s=2.0)
     plan = cycle(a_snapshot([a_node("a", 4)], victim, meek, bold), load_model(model), child=engine.child)
-    assert rungs(plan) == {"ns/p": Rung.PREEMPT}
+    assert actions(plan) == {"ns/p": Action.PREEMPT}
     assert set(proofs(plan)) == {"ns/n"}
 
 
@@ -198,7 +198,7 @@ def test_a_move_helps_a_request_by_gpu_memory(mixed_nodes: list[Node], engine: E
         for i, (node, milli) in enumerate(homes)
     ]
     plan = engine.cycle(a_snapshot(mixed_nodes, *runs, a_gang("w", a_pod("w0", gpu=BY_MEMORY))))
-    assert rungs(plan) == {"ns/w": Rung.CONSOLIDATION}
+    assert actions(plan) == {"ns/w": Action.CONSOLIDATION}
     assert [move.pod for move in plan.moves] == ["ns/r1"]
 
 
@@ -216,7 +216,7 @@ def test_a_move_to_a_larger_device_frees_what_nobody_had(half_and_half: list[Nod
         a_gang("r1", a_pod("r1", node="big", devices=(0,), gpu=GpuRequest(1, 500))),
     ]
     plan = engine.cycle(a_snapshot(half_and_half, *runs, a_gang("w", a_pod("w0"))))
-    assert rungs(plan) == {"ns/w": Rung.CONSOLIDATION}
+    assert actions(plan) == {"ns/w": Action.CONSOLIDATION}
     assert [(move.pod, move.target) for move in plan.moves] == [("ns/r0", "big")]
 
 
@@ -228,7 +228,7 @@ def test_a_limit_proves_nothing_where_others_could_cost_less(
     r0 = a_gang("r0", a_pod("r0", node="small", devices=(0,), gpu=GpuRequest(1, 0, 30_000)))
     snapshot = a_snapshot([*half_and_half, a_node("other", 1)], r0, a_gang("w", a_pod("w0")), gpu_limit=1400)
     plan = cycle(snapshot, load_model(model), child=engine.child)
-    assert rungs(plan) or proofs(plan)["ns/w"] != "proven"
+    assert actions(plan) or proofs(plan)["ns/w"] != "proven"
 
 
 def test_any_pods_may_be_the_minimum_of_a_protected_gang(engine: Engine) -> None:
@@ -245,7 +245,7 @@ def test_any_pods_may_be_the_minimum_of_a_protected_gang(engine: Engine) -> None
     wants = a_gang("w", a_pod("w0"), priority=60)
     policy = Policy(preempt_min_runtime_s=600.0)
     plan = engine.cycle(a_snapshot([a_node("a", 2)], elastic, fixed, wants, policy=policy))
-    assert rungs(plan) or proofs(plan)["ns/w"] != "proven"
+    assert actions(plan) or proofs(plan)["ns/w"] != "proven"
 
 
 def test_what_an_elastic_gang_loses_is_not_called_least_where_it_could_lose_others(engine: Engine) -> None:
@@ -257,7 +257,7 @@ def test_what_an_elastic_gang_loses_is_not_called_least_where_it_could_lose_othe
     ]
     elastic = a_gang("r", *pods, root=SubGroup(children=(PodSet("s", 1), PodSet("t", 1))), priority=10)
     plan = engine.cycle(a_snapshot([a_node("a", 4)], elastic, a_gang("w", a_pod("w0"), priority=60)))
-    assert rungs(plan) == {"ns/w": Rung.PREEMPT}
+    assert actions(plan) == {"ns/w": Action.PREEMPT}
     lost = next(stage for stage in plan.stages if stage.name.startswith("evicted-work"))
     assert [eviction.pod for eviction in plan.evictions] == ["ns/r0"] or not lost.optimal
 
@@ -306,7 +306,7 @@ def test_pods_that_are_placed_once_more_stay_within_the_limit(engine: Engine) ->
     other = replace(snapshot.queues[0], name="other", limit=ENDLESS, created_s=1.0)
     plan = engine.cycle(replace(snapshot, queues=(*snapshot.queues, other)))
     assert plan.notes == ()
-    assert rungs(plan) == {"ns/w": Rung.PREEMPT}
+    assert actions(plan) == {"ns/w": Action.PREEMPT}
 
 
 def test_an_optimum_that_cannot_be_seated_proves_nothing(engines: Engines) -> None:
@@ -321,11 +321,11 @@ def test_an_optimum_that_cannot_be_seated_proves_nothing(engines: Engines) -> No
     engine = engines["max-utilization"]
     alone = engine.cycle(a_snapshot(nodes, *gangs))
     beside = engine.cycle(a_snapshot(nodes, *gangs, a_gang("y", *lonely)))
-    assert set(rungs(alone)) == {"ns/g4", "ns/h4"}
+    assert set(actions(alone)) == {"ns/g4", "ns/h4"}
     assert proofs(alone) == {"ns/g5": "proven"}
     left_out = {"ns/g4", "ns/h4"} & set(proofs(beside))
     assert all(proofs(beside)[gang] != "proven" for gang in left_out)
-    assert len(left_out) < 2 or set(rungs(beside)) == {"ns/g5"}
+    assert len(left_out) < 2 or set(actions(beside)) == {"ns/g5"}
 
 
 def test_a_remembered_refusal_names_the_gang_that_reads_it(engine: Engine) -> None:
@@ -349,7 +349,7 @@ def test_of_six_priorities_the_highest_stays() -> None:
     victims = [replace(gang, created_s=gang.last_start_s or 0.0) for gang in victims]
     snapshot = a_snapshot([a_node("a", 6)], *victims, a_gang("w", a_pod("w0", 5), priority=90))
     plan = cycle(snapshot, load_model("greedy-only"))
-    assert rungs(plan) == {"ns/w": Rung.PREEMPT}
+    assert actions(plan) == {"ns/w": Action.PREEMPT}
     assert {eviction.gang for eviction in plan.evictions} == {f"ns/v{i}" for i in range(5)}
 
 
@@ -359,7 +359,7 @@ def test_room_that_earlier_victims_left_is_taken_without_any_more(engine: Engine
     victims = a_gang("v", *(a_pod(f"v{i}", 1, "a", devices=(i,), order=i) for i in range(4)), priority=40)
     claimants = [a_gang(f"h{i}", a_pod(f"h{i}", 2), priority=priority) for i, priority in enumerate((60, 30))]
     plan = cycle(a_snapshot([a_node("a", 4)], victims, *claimants), load_model(model), child=engine.child)
-    assert set(rungs(plan)) == {"ns/h0", "ns/h1"}
+    assert set(actions(plan)) == {"ns/h0", "ns/h1"}
     assert len(plan.evictions) == 4
 
 
@@ -377,14 +377,14 @@ def test_slices_are_moved_though_they_are_no_devices(engine: Engine, model: str,
     small = [a_gang(name, slices(name, 2, name)) for name in "ab"]
     moved = replace(a_snapshot(nodes, *small, a_gang("large", slices("l", 4))), schema=schema)
     plan = cycle(moved, load_model(model), child=engine.child)
-    assert rungs(plan) == {"ns/large": Rung.CONSOLIDATION}
+    assert actions(plan) == {"ns/large": Action.CONSOLIDATION}
     assert check_plan(moved, plan) == ()
 
 
 @LADDERS
-@pytest.mark.parametrize(("pods", "expected"), [(1, {"ns/w": Rung.RECLAIM}), (2, {})])
+@pytest.mark.parametrize(("pods", "expected"), [(1, {"ns/w": Action.RECLAIM}), (2, {})])
 def test_rights_by_memory_are_asked_alike_by_bounds_and_checker(
-    engine: Engine, model: str, pods: int, expected: dict[str, Rung]
+    engine: Engine, model: str, pods: int, expected: dict[str, Action]
 ) -> None:
     """Two pods of 30 GB would take 0.76 of a large device; they are asked for 1.5, beside one of a share of two."""
     large, small = a_node("a", 4, memory_mib=80_000), a_node("b", 1, memory_mib=40_000)
@@ -394,9 +394,9 @@ def test_rights_by_memory_are_asked_alike_by_bounds_and_checker(
     queues = tuple(Queue(name, quota=(UNLIMITED, UNLIMITED, 2000)) for name in "qv")
     snapshot = replace(a_snapshot([large, small], *victims, held, waiting), queues=queues)
     plan = cycle(snapshot, load_model(model), child=engine.child)
-    assert rungs(plan) == expected
+    assert actions(plan) == expected
     assert check_plan(snapshot, plan) == ()
-    binds = tuple(Bind(f"ns/w{i}", "ns/w", "a", (Device(0, 380),), True, Rung.RECLAIM) for i in range(pods))
+    binds = tuple(Bind(f"ns/w{i}", "ns/w", "a", (Device(0, 380),), True, Action.RECLAIM) for i in range(pods))
     evicted = (Eviction("ns/v0", "ns/v0", "a", "reclaim", ("ns/w",)),)
-    by_hand = Plan(binds=binds, evictions=evicted, admitted=(("ns/w", Rung.RECLAIM),))
+    by_hand = Plan(binds=binds, evictions=evicted, admitted=(("ns/w", Action.RECLAIM),))
     assert (check_plan(snapshot, by_hand) == ()) == bool(expected)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from kai_solver.domain import Rung, Snapshot
+from kai_solver.domain import Action, Snapshot
 from kai_solver.engine import Engine
-from kai_solver.formulation.spec import ModelSpec, SpecAnswer
+from kai_solver.model.spec import ModelSpec, SpecAnswer
 from kai_solver.modelfiles import load_model
 from kai_solver.search import oracle
 from kai_solver.search.parameters import SolverParameters
@@ -35,7 +35,7 @@ def folding(every_question: pytest.MonkeyPatch) -> Iterator[Engine]:
 @pytest.fixture(scope="module")
 def gentle(every_question: pytest.MonkeyPatch) -> Iterator[Engine]:
     """As ``folding``, and nobody may be evicted."""
-    model = replace(load_model("deterministic"), ladder=(Rung.ALLOCATE, Rung.CONSOLIDATION))
+    model = replace(load_model("deterministic"), actions=(Action.ALLOCATE, Action.CONSOLIDATION))
     with Engine(model) as engine:
         yield engine
 

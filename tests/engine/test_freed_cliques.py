@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from kai_solver.bench import generated
 from kai_solver.check import check_plan
 from kai_solver.domain import QueueVector, Snapshot
 from kai_solver.engine import cycle
-from kai_solver.greedy import Outcome
 from kai_solver.instances_io.bench_schema import CliquesDoc
+from kai_solver.lab.bench import generated
 from kai_solver.modelfiles import load_model
-from kai_solver.search.refine import Refined, Refiner
+from kai_solver.planstate.outcome import Outcome
+from kai_solver.search.refine import Refined, StageOptimizer
 from kai_solver.search.rights import Rights
 from kai_solver.units import UNLIMITED
 
@@ -61,14 +61,14 @@ def test_neighbourhoods_are_not_asked_about_what_the_whole_model_proved(
     monkeypatch: pytest.MonkeyPatch, is_least: bool
 ) -> None:
     """Moves are told with a looser bound than the model's; asking about neighbourhoods all the same finds nothing."""
-    refine = Refiner.refine
+    refine = StageOptimizer.refine
 
-    def heard(self: Refiner, outcome: Outcome, rights: Rights) -> Refined:
+    def heard(self: StageOptimizer, outcome: Outcome, rights: Rights) -> Refined:
         refined = refine(self, outcome, rights)
         assert refined.is_least
         return replace(refined, is_least=is_least)
 
-    monkeypatch.setattr(Refiner, "refine", heard)
+    monkeypatch.setattr(StageOptimizer, "refine", heard)
     plan = cycle(full_racks(6, 6), load_model("deterministic"))
     [work] = [stage for stage in plan.stages if stage.name.startswith("evicted-work")]
     [moves] = [stage for stage in plan.stages if stage.name == "moved-pods"]

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_solver.check import check_plan
-from kai_solver.domain import Gang, GpuRequest, Node, Pod, PodStatus, Queue, Rung, Snapshot, flat_gang
+from kai_solver.domain import Action, Gang, GpuRequest, Node, Pod, PodStatus, Queue, Snapshot, flat_gang
 from kai_solver.engine import Engine
 from kai_solver.units import CPU, MILLI, UNLIMITED, ResourceSchema
 from tests.engine.conftest import Engines
@@ -107,11 +107,11 @@ Free = tuple[tuple[int, ...], ...]
 class RowPuzzle:
     """Places for pods on nodes and devices, by backtracking over everything. ``seats``: devices by running pod."""
 
-    def __init__(self, snapshot: Snapshot, seats: dict[str, tuple[int, ...]], strangers: set[str]) -> None:
+    def __init__(self, snapshot: Snapshot, seats: dict[str, tuple[int, ...]], unidentified: set[str]) -> None:
         self.nodes = snapshot.nodes
         self.index = {node.name: i for i, node in enumerate(snapshot.nodes)}
         self.seats = seats
-        self.strangers = strangers
+        self.unidentified = unidentified
 
     def fits(self, fixed: Sequence[Gang], loose: Sequence[Gang]) -> bool:
         """Is there a place for every pod of ``loose`` beside ``fixed``, who stay on their devices?"""
@@ -130,7 +130,7 @@ class RowPuzzle:
         return (*free[:node], tuple(row), *free[node + 1 :])
 
     def _dim(self, unclear: frozenset[int], pod: Pod) -> frozenset[int]:
-        return unclear | {self.index[pod.node]} if pod.key in self.strangers else unclear
+        return unclear | {self.index[pod.node]} if pod.key in self.unidentified else unclear
 
     def _place(
         self,
@@ -161,7 +161,7 @@ class RowPuzzle:
                 dimmed = self._dim(unclear, pod)
                 if own.issuperset(self.seats[pod.key]) and rowed.isdisjoint(dimmed):
                     yield self._take(free, node, pod, self.seats[pod.key]), dimmed, rowed
-                if pod.gpu.is_whole or pod.key in self.strangers:
+                if pod.gpu.is_whole or pod.key in self.unidentified:
                     continue
             if not (is_row and node in unclear):
                 for devices in _sets(pod.gpu, self.nodes[node].gpus, own):
@@ -172,8 +172,8 @@ def rules_of(cluster: Snapshot) -> Rules:
     rules = Rules(cluster, cluster.gangs[-1])
     problem = rules.problem
     seats = {pod.key: problem.seats.get(number, ()) for number, pod in enumerate(problem.pods)}
-    strangers = {pod.key for pod in problem.pods if pod.node and not pod.devices and pod.gpu.devices}
-    rules.puzzle = RowPuzzle(cluster, seats, strangers)  # type: ignore[assignment]
+    unidentified = {pod.key for pod in problem.pods if pod.node and not pod.devices and pod.gpu.devices}
+    rules.puzzle = RowPuzzle(cluster, seats, unidentified)  # type: ignore[assignment]
     return rules
 
 
@@ -186,8 +186,8 @@ def check_rows(engine: Engine, cluster: Snapshot) -> str:
     assert not any("refused" in note for note in plan.notes), plan.notes
     assert check_plan(cluster, plan) == ()
     rules = rules_of(cluster)
-    possible = {rung for rung in RUNGS if rules.can(rung)}
-    assert {rung for _, rung in plan.admitted} <= possible
+    possible = {action for action in RUNGS if rules.can(action)}
+    assert {action for _, action in plan.admitted} <= possible
     for pending in plan.pending:
         assert pending.proof.state != "proven" or not possible, (pending, possible)
         if pending.proof.state == "proven":
@@ -228,7 +228,7 @@ def test_the_search_knows_rungs() -> None:
     waiting = _gang("w", "a", (_pod("w-0", ASKED[3], 0),), 50)
     queues = (Queue("a", quota=(-1, -1, -1), limit=(-1, -1, -1)),)
     cluster = Snapshot(1000.0, ResourceSchema(), nodes, queues, (running, waiting))
-    assert [rules_of(cluster).can(rung) for rung in RUNGS] == [False, True, False, False]
+    assert [rules_of(cluster).can(action) for action in RUNGS] == [False, True, False, False]
     unknown = replace(running, pods=(replace(running.pods[0], devices=()),), preemptible=False)
-    assert not any(rules_of(replace(cluster, gangs=(unknown, waiting))).can(rung) for rung in RUNGS)
-    assert Rung.CONSOLIDATION in RUNGS
+    assert not any(rules_of(replace(cluster, gangs=(unknown, waiting))).can(action) for action in RUNGS)
+    assert Action.CONSOLIDATION in RUNGS

@@ -12,14 +12,14 @@ from kai_solver.check import accounts, check_plan, checker
 from kai_solver.domain import Gang, GpuRequest, Node, Plan, Pod, PodStatus, Queue, Reason, Snapshot, flat_gang
 from kai_solver.engine import cycle, isolating
 from kai_solver.engine.progress import Fault
-from kai_solver.greedy.chunks import Chunk
-from kai_solver.greedy.placing import Placer
-from kai_solver.greedy.state import State
 from kai_solver.modelfiles import load_model
+from kai_solver.placement.placing import Placer
 from kai_solver.planning import messages, pending
-from kai_solver.reduction import Memo, roster
+from kai_solver.planstate.allocation_units import AllocationUnit
+from kai_solver.planstate.state import State
+from kai_solver.problem import Memo, known_pods
 from kai_solver.search import linking
-from kai_solver.search.refine import Refiner
+from kai_solver.search.refine import StageOptimizer
 from kai_solver.units import MILLI, ResourceSchema
 from tests.conftest import Caught
 from tests.support.engines import PATIENT_S
@@ -79,7 +79,7 @@ class Strange:
         return self
 
 
-def chunk_of_bad(self: Placer, chunk: Chunk, *_: Any, **__: Any) -> bool:
+def chunk_of_bad(self: Placer, chunk: AllocationUnit, *_: Any, **__: Any) -> bool:
     return self.state.problem.gangs[chunk.gang].gang.name == "bad"
 
 
@@ -92,7 +92,7 @@ def put_of_bad(self: State, pod: int, *_: Any, **__: Any) -> bool:
     [
         (Placer, "place_chunk", chunk_of_bad),
         (State, "put", put_of_bad),
-        (roster, "gang_row", lambda found, *_: found.name == "bad" and not found.set_aside),
+        (known_pods, "gang_row", lambda found, *_: found.name == "bad" and not found.set_aside),
         (
             ASSEMBLE,
             "_binds",
@@ -138,7 +138,7 @@ def test_a_gang_whose_pods_fail_even_where_it_is_set_aside_keeps_what_it_holds(
 ) -> None:
     bad = gang("bad", pods=2, gpus=4, on="node-0")
     bad = replace(bad, pods=tuple(replace(pod, labels={"a": "b"}) for pod in bad.pods))
-    Strange(monkeypatch, lambda found, *_: bool(found.pods[0].labels))(roster, "gang_row")
+    Strange(monkeypatch, lambda found, *_: bool(found.pods[0].labels))(known_pods, "gang_row")
     plan = decided(cluster(bad, *(gang(f"g{i}", gpus=8) for i in range(4))))
     assert len(admitted(plan)) == 3, "its node is full"
     assert {fault.what for fault in faults} == {"n/bad"}
@@ -228,7 +228,9 @@ def test_an_eviction_without_its_words_still_says_which_action(
     assert [(e.gang, e.message) for e in plan.evictions] == [("n/low", "Pod n/low-0 was evicted by preempt")]
 
 
-@pytest.mark.parametrize(("owner", "name"), [(Refiner, "refine"), (linking, "link_stage"), (CYCLE_MODULE, "spare")])
+@pytest.mark.parametrize(
+    ("owner", "name"), [(StageOptimizer, "refine"), (linking, "link_stage"), (CYCLE_MODULE, "spare")]
+)
 def test_a_step_of_the_solver_that_fails_leaves_what_the_greedy_decided(
     monkeypatch: pytest.MonkeyPatch, faults: list[Caught], owner: Any, name: str
 ) -> None:

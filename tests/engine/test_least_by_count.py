@@ -8,26 +8,29 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kai_solver.domain import GpuRequest, Plan, Rung, Snapshot
+from kai_solver.actions import Actions
+from kai_solver.domain import Action, GpuRequest, Plan, Snapshot
 from kai_solver.engine import Engine, counted
 from kai_solver.engine.counted import WORK, proven_by_count
 from kai_solver.engine.stages import measured_stages
-from kai_solver.greedy import Ladder, Outcome
-from kai_solver.reduction import build_problem
-from kai_solver.search.oracle import OracleLadder
+from kai_solver.planstate.outcome import Outcome
+from kai_solver.problem import build_problem
+from kai_solver.search.oracle import SolverActions
 from kai_solver.search.rights import rights_of
 from kai_solver.units import UNLIMITED
-from tests.greedy.support import a_gang, a_node, a_pod, a_queue, a_snapshot
+from tests.actions.support import a_gang, a_node, a_pod, a_queue, a_snapshot
 
 NAMES = ("disruption", "preference", "victim-order")
 
 
 def climbed(snapshot: Snapshot) -> Outcome:
-    return Ladder(build_problem(snapshot), (Rung.ALLOCATE, Rung.RECLAIM, Rung.PREEMPT), OracleLadder(None)).climb()
+    return Actions(
+        build_problem(snapshot), (Action.ALLOCATE, Action.RECLAIM, Action.PREEMPT), SolverActions(None)
+    ).climb()
 
 
 @st.composite
-def crowds(draw: st.DrawFn) -> Snapshot:
+def clusters(draw: st.DrawFn) -> Snapshot:
     """Up to eight gangs run, of two priorities and several sizes and ages; some wait with a higher one."""
     nodes = [a_node(f"n{index}", 4) for index in range(draw(st.integers(1, 3)))]
     free, gangs = {node.name: 4 for node in nodes}, []
@@ -44,13 +47,13 @@ def crowds(draw: st.DrawFn) -> Snapshot:
     return a_snapshot(nodes, [a_queue("q", UNLIMITED)], gangs)
 
 
-@given(snapshot=crowds())
+@given(snapshot=clusters())
 @settings(max_examples=100, deadline=None)
 def test_no_choice_of_victims_is_below_the_sums(snapshot: Snapshot) -> None:
     outcome = climbed(snapshot)
     if outcome.pool is None:
         return
-    evictable = rights_of(outcome).by_rung.get(Rung.PREEMPT, frozenset())
+    evictable = rights_of(outcome).by_action.get(Action.PREEMPT, frozenset())
     sums = counted._Sums(outcome, outcome.pool, np.array(sorted(evictable), dtype=np.int64))
     strata = np.unique(sums.stratum)[::-1].tolist()
     best: tuple[int, ...] | None = None

@@ -16,7 +16,7 @@ from kai_solver.engine import Engine, cycle
 from kai_solver.instances_io import load_instance, snapshot_from_native
 from kai_solver.leftover import Guest
 from kai_solver.modelfiles import load_model
-from kai_solver.reduction import build_problem
+from kai_solver.problem import build_problem
 
 Document = dict[str, Any]
 INSTANCE = Path(__file__).parents[2] / "instances" / "solver" / "leftover-cores-beside-the-gpus.yaml"

@@ -23,10 +23,10 @@ from kai_solver.domain import (
 )
 from kai_solver.engine import Engine, cycle
 from kai_solver.engine.progress import Fault
-from kai_solver.formulation.spec import SpecAnswer
+from kai_solver.model.spec import SpecAnswer
 from kai_solver.modelfiles import load_model
-from kai_solver.reduction import build_problem
-from kai_solver.reduction.devices import DeviceLedger
+from kai_solver.problem import build_problem
+from kai_solver.problem.devices import DeviceLedger
 from kai_solver.search.child import SolverChild
 from kai_solver.units import UNLIMITED, ResourceSchema
 from kai_solver.units.shares import WHOLE

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from kai_solver.domain import Rung, Snapshot
+from kai_solver.domain import Action, Snapshot
 from kai_solver.engine import Engine
 from kai_solver.modelfiles import load_model
 from kai_solver.search import oracle
@@ -42,7 +42,7 @@ def gentle() -> Iterator[Engine]:
     model = load_model("deterministic")
     search = replace(model.search, max_variables=-1)
     for _ in _master_alone():
-        with Engine(replace(model, search=search, ladder=(Rung.ALLOCATE, Rung.CONSOLIDATION))) as engine:
+        with Engine(replace(model, search=search, actions=(Action.ALLOCATE, Action.CONSOLIDATION))) as engine:
             yield engine
 
 

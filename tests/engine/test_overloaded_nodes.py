@@ -5,18 +5,18 @@ from dataclasses import replace
 import pytest
 
 from kai_solver.check import check_plan
-from kai_solver.domain import Bind, Device, Eviction, Gang, GpuRequest, Plan, Rung, Snapshot
+from kai_solver.domain import Action, Bind, Device, Eviction, Gang, GpuRequest, Plan, Snapshot
 from kai_solver.engine import Engine, cycle
 from kai_solver.modelfiles import load_model
-from tests.engine.test_false_proofs import LADDERS, a_gang, a_node, a_pod, a_snapshot, only_on, rungs
+from tests.engine.test_false_proofs import LADDERS, a_gang, a_node, a_pod, a_snapshot, actions, only_on
 
 
 def preempting(*binds: tuple[str, str, int], evicted: str, node: str) -> Plan:
     """Pods of the gang ``w`` with one GPU each, in the place of one pod of ``r``."""
     return Plan(
-        binds=tuple(Bind(f"ns/{p}", "ns/w", n, (Device(d, 1000),), True, Rung.PREEMPT) for p, n, d in binds),
+        binds=tuple(Bind(f"ns/{p}", "ns/w", n, (Device(d, 1000),), True, Action.PREEMPT) for p, n, d in binds),
         evictions=(Eviction(f"ns/{evicted}", "ns/r", node, "preempt", ("ns/w",)),),
-        admitted=(("ns/w", Rung.PREEMPT),),
+        admitted=(("ns/w", Action.PREEMPT),),
     )
 
 
@@ -36,7 +36,7 @@ def test_bounds_do_not_overlook_who_runs_on_an_overloaded_node(engine: Engine, s
     assert check_plan(shrunk, cheap) == (), "270 GPU-seconds would do"
     plan = engine.cycle(shrunk)
     work = next(stage for stage in plan.stages if stage.name == "evicted-work/40")
-    assert rungs(plan) == {"ns/w": Rung.PREEMPT}
+    assert actions(plan) == {"ns/w": Action.PREEMPT}
     assert work.bound <= 270
 
 

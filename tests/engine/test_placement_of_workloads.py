@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kai_solver.check import WASTE, check_plan
-from kai_solver.domain import Bind, Plan, Rung, Snapshot
+from kai_solver.domain import Action, Bind, Plan, Snapshot
 from kai_solver.engine import cycle
 from kai_solver.instances_io.native import snapshot_from_native
 from kai_solver.modelfiles import load_model
@@ -144,7 +144,7 @@ def test_a_reservation_pod_takes_a_slot_for_each_shared_gpu(
     assert bool(rules) is not fits
 
 
-ADMITTED = (("default/new", Rung.ALLOCATE),)
+ADMITTED = (("default/new", Action.ALLOCATE),)
 
 
 def test_where_shares_spread_but_slots_are_scarce_the_gpu_that_is_shared_is_joined() -> None:

@@ -10,9 +10,9 @@ import pytest
 from kai_solver.check import check_plan
 from kai_solver.domain import Bind, Eviction, Move, Plan, PodStatus, Snapshot, with_moves
 from kai_solver.engine import Engine
-from kai_solver.greedy import State
 from kai_solver.instances_io import snapshot_from_native
-from kai_solver.reduction import build_problem
+from kai_solver.planstate.state import State
+from kai_solver.problem import build_problem
 from tests.support.chains import Course, judge_chain
 from tests.support.engines import patient_engine
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kai_solver.check import check_plan
 from kai_solver.domain import (
+    Action,
     Constraints,
     Gang,
     Node,
@@ -19,7 +20,6 @@ from kai_solver.domain import (
     PodStatus,
     Queue,
     Requirement,
-    Rung,
     Snapshot,
     SpreadConstraint,
     flat_gang,
@@ -43,8 +43,8 @@ UNZONED = (*NODES[:2], replace(NODES[2], labels={"host": "n2"}))
 def engines() -> Iterator[dict[str, Engine]]:
     base = load_model("deterministic")
     with (
-        Engine(replace(base, ladder=(Rung.ALLOCATE,))) as still,
-        Engine(replace(base, ladder=(Rung.ALLOCATE, Rung.CONSOLIDATION))) as moving,
+        Engine(replace(base, actions=(Action.ALLOCATE,))) as still,
+        Engine(replace(base, actions=(Action.ALLOCATE, Action.CONSOLIDATION))) as moving,
         Engine(base) as everything,
     ):
         yield {"still": still, "moving": moving, "all": everything}

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_solver.domain import (
+    Action,
     Gang,
     GpuRequest,
     Node,
@@ -22,7 +23,6 @@ from kai_solver.domain import (
     PodStatus,
     Policy,
     Queue,
-    Rung,
     Snapshot,
     SubGroup,
     Topology,
@@ -33,7 +33,7 @@ from kai_solver.domain import (
 from kai_solver.engine import Engine
 from kai_solver.fairness import ReclaimLedger, may_reclaim, victim_queue_eligible
 from kai_solver.modelfiles import load_model
-from kai_solver.reduction import Problem, build_problem
+from kai_solver.problem import Problem, build_problem
 from kai_solver.units import CPU, MILLI, UNLIMITED, ResourceSchema
 from tests.support.clusters import some
 
@@ -49,7 +49,7 @@ REQUESTS = (
     GpuRequest(2, 500),
     GpuRequest(0),
 )
-RUNGS = (Rung.ALLOCATE, Rung.CONSOLIDATION, Rung.RECLAIM, Rung.PREEMPT)
+RUNGS = (Action.ALLOCATE, Action.CONSOLIDATION, Action.RECLAIM, Action.PREEMPT)
 
 
 class Engines(Protocol):
@@ -259,18 +259,18 @@ class Rules:
                 if not gang.preemptible:
                     self.fixed[queue][r] += sign * amount
 
-    def can(self, rung: Rung) -> bool:
+    def can(self, action: Action) -> bool:
         """Is there any allowed way to run the gang on this rung?"""
-        if rung is Rung.ALLOCATE:
+        if action is Action.ALLOCATE:
             return self._within_caps(()) and self.puzzle.fits(self.running, [*self.admitted, self.gang])
-        if rung is Rung.CONSOLIDATION:
+        if action is Action.CONSOLIDATION:
             return self._can_consolidate()
-        if rung is Rung.RECLAIM and self._may_not_reclaim():
+        if action is Action.RECLAIM and self._may_not_reclaim():
             return False
-        eligible = [g for g in self.running if g.preemptible and self._is_eligible(rung, g)]
+        eligible = [g for g in self.running if g.preemptible and self._is_eligible(action, g)]
         sets = chain.from_iterable(combinations(eligible, n) for n in range(1, len(eligible) + 1))
-        return any(self._can_evict(rung, eligible, victims) for victims in sets) or (
-            self.snapshot.policy.consolidating_reclaim and self._can_evict(rung, eligible, ())
+        return any(self._can_evict(action, eligible, victims) for victims in sets) or (
+            self.snapshot.policy.consolidating_reclaim and self._can_evict(action, eligible, ())
         )
 
     def _can_consolidate(self) -> bool:
@@ -296,8 +296,8 @@ class Rules:
         )
         return found is not None
 
-    def _is_eligible(self, rung: Rung, victim: Gang) -> bool:
-        if rung is Rung.PREEMPT:
+    def _is_eligible(self, action: Action, victim: Gang) -> bool:
+        if action is Action.PREEMPT:
             return victim.queue == self.gang.queue and victim.priority < self.gang.priority
         tree, problem = self.problem.queues, self.problem
         mine, theirs = tree.index[self.gang.queue], tree.index[victim.queue]
@@ -305,8 +305,8 @@ class Rules:
             tree, problem.allocatable, self.allocated, mine, theirs, self._charge(self.gang)
         )
 
-    def _can_evict(self, rung: Rung, eligible: Sequence[Gang], victims: Sequence[Gang]) -> bool:
-        if not self._within_caps(victims) or (rung is Rung.RECLAIM and not self._is_fair(victims)):
+    def _can_evict(self, action: Action, eligible: Sequence[Gang], victims: Sequence[Gang]) -> bool:
+        if not self._within_caps(victims) or (action is Action.RECLAIM and not self._is_fair(victims)):
             return False
         rest = [g for g in eligible if g not in victims]
         may_move = self.snapshot.policy.consolidating_reclaim
@@ -361,11 +361,11 @@ def check_lone_gang(engine: Engine, cluster: Snapshot) -> None:
     plan = engine.cycle(cluster)
     assert not any("refused" in note for note in plan.notes), plan.notes
     rules = Rules(cluster, cluster.gangs[-1])
-    possible = {rung for rung in RUNGS if rules.can(rung)}
+    possible = {action for action in RUNGS if rules.can(action)}
     for pending in plan.pending:
         assert pending.proof.state != "proven" or not possible, (pending, possible)
-    for _, rung in plan.admitted:
-        assert rung in possible
+    for _, action in plan.admitted:
+        assert action in possible
 
 
 @given(cluster=small_clusters())
@@ -389,14 +389,14 @@ def check_beside_admitted(engine: Engine, cluster: Snapshot) -> None:
     admitted = [gangs[key] for key, _ in plan.admitted]
     for pending in plan.pending:
         rules = Rules(cluster, gangs[pending.gang], admitted)
-        possible = [rung for rung in engine.model.ladder if rules.can(rung)]
+        possible = [action for action in engine.model.actions if rules.can(action)]
         assert pending.proof.state != "proven" or not possible, (pending, possible)
 
 
 @pytest.fixture(scope="session")
 def gentle() -> Iterator[Engine]:
     """An engine that may place and move, and evict nobody."""
-    model = replace(load_model("deterministic"), name="gentle", ladder=(Rung.ALLOCATE, Rung.CONSOLIDATION))
+    model = replace(load_model("deterministic"), name="gentle", actions=(Action.ALLOCATE, Action.CONSOLIDATION))
     with Engine(model) as engine:
         yield engine
 

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_solver.check import check_plan
-from kai_solver.conformance.rounds import settle
 from kai_solver.domain import (
-    LADDER,
+    ACTIONS,
     Gang,
     GpuRequest,
     Node,
@@ -27,6 +26,7 @@ from kai_solver.domain import (
     flat_gang,
 )
 from kai_solver.engine import Engine
+from kai_solver.lab.conformance.rounds import settle
 from kai_solver.units import MILLI, ResourceSchema
 from tests.engine.conftest import Engines
 from tests.support.clusters import some
@@ -127,11 +127,11 @@ def trees(draw: st.DrawFn) -> tuple[SubGroup, dict[str, int]]:
 def gangs(draw: st.DrawFn, name: str, queues: Sequence[Queue], most: int) -> Gang:
     root, sizes = draw(trees())
     shared = draw(st.sampled_from(REQUESTS))
-    alike = draw(st.integers(0, 3)) > 0
+    identical = draw(st.integers(0, 3)) > 0
     pods: list[Pod] = []
     for podset, size in sizes.items():
         for _ in range(size):
-            gpu = shared if alike else draw(st.sampled_from(REQUESTS))
+            gpu = shared if identical else draw(st.sampled_from(REQUESTS))
             gpu = replace(gpu, devices=min(gpu.devices, most))
             number = len(pods)
             cpu = draw(st.sampled_from([500, 500, 500, 4000]))
@@ -229,13 +229,13 @@ def is_no_worse(one: Plan, other: Plan) -> bool:
 
 def first_difference(better: Plan, greedy: Plan) -> str:
     """What is wrong with the order of admissions: the first difference must be one that only ``better`` admits."""
-    for index, (gang, rung) in enumerate(greedy.admitted):
+    for index, (gang, action) in enumerate(greedy.admitted):
         if index == len(better.admitted):
             return f"{gang} is admitted by greedy alone"
-        if better.admitted[index] != (gang, rung):
-            other, its_rung = better.admitted[index]
-            if LADDER.index(its_rung) > LADDER.index(rung) or (other, its_rung) in greedy.admitted[index:]:
-                return f"{gang} by {rung.value} is passed over for {other} by {its_rung.value}"
+        if better.admitted[index] != (gang, action):
+            other, its_action = better.admitted[index]
+            if ACTIONS.index(its_action) > ACTIONS.index(action) or (other, its_action) in greedy.admitted[index:]:
+                return f"{gang} by {action.value} is passed over for {other} by {its_action.value}"
             return ""
     return ""
 
@@ -384,8 +384,8 @@ def test_names_of_nodes_are_worth_nothing(engines: Engines, cluster: Snapshot, d
     engine = engines["deterministic"]
     names = [node.name for node in cluster.nodes]
     first = engine.cycle(cluster)
-    alike = engine.cycle(renamed(cluster, {name: f"node-{name}" for name in names}))
-    assert values(alike) == values(first)
+    identical = engine.cycle(renamed(cluster, {name: f"node-{name}" for name in names}))
+    assert values(identical) == values(first)
     other = engine.cycle(renamed(cluster, dict(zip(names, data.draw(st.permutations(names)), strict=True))))
     if is_settled(first) and is_settled(other):
         assert sorted(other.admitted, key=str) == sorted(first.admitted, key=str)

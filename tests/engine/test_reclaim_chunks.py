@@ -8,23 +8,24 @@ from dataclasses import replace
 
 import pytest
 
+from kai_solver.actions.disruption import Disruption
 from kai_solver.check import check_plan
-from kai_solver.domain import Gang, Plan, Rung, Snapshot
+from kai_solver.domain import Action, Gang, Plan, Snapshot
 from kai_solver.engine import Engine, cycle
-from kai_solver.greedy import State, VictimPool
-from kai_solver.greedy.disruption import Disruption
-from kai_solver.greedy.rules import victim_chunks
 from kai_solver.modelfiles import load_model
-from kai_solver.reduction import build_problem
+from kai_solver.planstate.eligibility import victim_chunks
+from kai_solver.planstate.state import State
+from kai_solver.planstate.victims import VictimPool
+from kai_solver.problem import build_problem
 from kai_solver.units import MILLI
-from tests.greedy.support import a_gang, a_node, a_queue, a_snapshot
+from tests.actions.support import a_gang, a_node, a_queue, a_snapshot
 
-RECLAIM = (Rung.RECLAIM,)
+RECLAIM = (Action.RECLAIM,)
 
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    with Engine(replace(load_model("deterministic"), ladder=RECLAIM)) as started:
+    with Engine(replace(load_model("deterministic"), actions=RECLAIM)) as started:
         yield started
 
 
@@ -44,9 +45,9 @@ def test_surplus_up_to_the_minimum_is_tested_once(engine: Engine) -> None:
     But the reclaimer may not pass its own share, so its queue has to be owed as many.
     """
     snapshot = contested(a_gang("elastic", "v", 8, need=4, node="n"), 3, mine=3)
-    for plan in (cycle(snapshot, replace(load_model("greedy-only"), ladder=RECLAIM)), engine.cycle(snapshot)):
+    for plan in (cycle(snapshot, replace(load_model("greedy-only"), actions=RECLAIM)), engine.cycle(snapshot)):
         assert evicted(plan) == ["ns/elastic-5", "ns/elastic-6", "ns/elastic-7"]
-        assert not check_plan(snapshot, plan, ladder=RECLAIM)
+        assert not check_plan(snapshot, plan, actions=RECLAIM)
 
 
 @pytest.mark.parametrize(("need", "chunks"), [(4, [3]), (1, [1, 1, 1]), (2, [1, 2])])
@@ -68,9 +69,9 @@ def overdrawn(need: int) -> Snapshot:
 
 def test_one_gpu_over_quota_is_enough_for_a_chunk_of_three(engine: Engine) -> None:
     snapshot = overdrawn(need=4)
-    for plan in (cycle(snapshot, replace(load_model("greedy-only"), ladder=RECLAIM)), engine.cycle(snapshot)):
+    for plan in (cycle(snapshot, replace(load_model("greedy-only"), actions=RECLAIM)), engine.cycle(snapshot)):
         assert len(plan.evictions) == 3
-        assert not check_plan(snapshot, plan, ladder=RECLAIM)
+        assert not check_plan(snapshot, plan, actions=RECLAIM)
 
 
 def test_pod_by_pod_the_second_is_protected_and_that_is_proven(engine: Engine) -> None:

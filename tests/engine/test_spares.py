@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_solver.check import check_plan
-from kai_solver.domain import Plan, Rung, Snapshot
+from kai_solver.domain import Action, Plan, Snapshot
 from kai_solver.engine import Engine, cycle
 from kai_solver.instances_io.native import snapshot_from_native
 from kai_solver.modelfiles import load_model
@@ -109,9 +109,9 @@ def test_the_checker_counts_what_is_left_free() -> None:
 def engines() -> Iterator[dict[str, Engine]]:
     base = load_model("deterministic")
     with (
-        Engine(replace(base, ladder=(Rung.ALLOCATE,))) as still,
-        Engine(replace(base, ladder=(Rung.ALLOCATE, Rung.CONSOLIDATION))) as moving,
-        Engine(replace(base, ladder=(Rung.ALLOCATE, Rung.CONSOLIDATION, Rung.PREEMPT))) as preempting,
+        Engine(replace(base, actions=(Action.ALLOCATE,))) as still,
+        Engine(replace(base, actions=(Action.ALLOCATE, Action.CONSOLIDATION))) as moving,
+        Engine(replace(base, actions=(Action.ALLOCATE, Action.CONSOLIDATION, Action.PREEMPT))) as preempting,
     ):
         yield {"still": still, "moving": moving, "preempting": preempting}
 

@@ -6,20 +6,21 @@ from typing import Any, cast
 
 import pytest
 
+from kai_solver.actions import Actions
+from kai_solver.actions.context import BUDGET_ENDED, Pace
 from kai_solver.check import Violation, check_plan
-from kai_solver.domain import Plan, Rung, Snapshot
+from kai_solver.domain import Action, Plan, Snapshot
 from kai_solver.engine import cycle
 from kai_solver.engine.pace import IN_VAIN, PATIENCE
-from kai_solver.engine.pace import Pace as RungPace
-from kai_solver.greedy import Admission, Ladder, Outcome
-from kai_solver.greedy.course import BUDGET_ENDED, Pace
+from kai_solver.engine.pace import Pace as ActionPace
 from kai_solver.modelfiles import load_model
-from kai_solver.reduction import build_problem
-from kai_solver.search.oracle import OracleLadder
-from tests.greedy.support import a_gang, a_node, a_queue, a_snapshot
+from kai_solver.planstate.outcome import Admission, Outcome
+from kai_solver.problem import build_problem
+from kai_solver.search.oracle import SolverActions
+from tests.actions.support import a_gang, a_node, a_queue, a_snapshot
 
 COURSE = importlib.import_module("kai_solver.engine.cycle")
-LADDER = (Rung.ALLOCATE, Rung.CONSOLIDATION, Rung.RECLAIM)
+ACTIONS = (Action.ALLOCATE, Action.CONSOLIDATION, Action.RECLAIM)
 
 
 class Impatient:
@@ -29,8 +30,8 @@ class Impatient:
         self.hours = hours
         self.started: list[tuple[int, bool]] = []
 
-    def start(self, rungs_left: int, *, may_yield: bool) -> None:
-        self.started.append((rungs_left, may_yield))
+    def start(self, actions_left: int, *, may_yield: bool) -> None:
+        self.started.append((actions_left, may_yield))
 
     def had_turn(self, *, served: bool) -> None:
         pass
@@ -39,7 +40,7 @@ class Impatient:
         return self.started[-1][1]
 
     def is_over(self) -> bool:
-        return not self.hours and len(self.started) > len(LADDER)
+        return not self.hours and len(self.started) > len(ACTIONS)
 
     def start_turn(self) -> None:
         pass
@@ -57,13 +58,13 @@ def climbed(pace: Pace) -> Outcome:
         a_gang("late", "q", gpus=3),
     )
     snapshot = a_snapshot([a_node("n0", 4), a_node("n1", 4)], [a_queue("q", 8)], gangs)
-    return Ladder(build_problem(snapshot), LADDER, OracleLadder(None), pace).climb()
+    return Actions(build_problem(snapshot), ACTIONS, SolverActions(None), pace).climb()
 
 
 def test_who_had_no_turn_gets_it_after_the_others() -> None:
     pace = Impatient(hours=True)
     outcome = climbed(pace)
-    assert [a.rung for a in outcome.admissions] == [Rung.CONSOLIDATION]
+    assert [a.action for a in outcome.admissions] == [Action.CONSOLIDATION]
     assert not outcome.stopped
     assert pace.started == [(3, False), (2, True), (1, True), (1, False), (1, False)]
 
@@ -73,7 +74,7 @@ def test_without_time_left_nothing_is_known_of_them() -> None:
     assert not outcome.admissions
     assert outcome.stopped
     (refusals,) = outcome.refusals.values()
-    assert refusals[Rung.CONSOLIDATION] == refusals[Rung.RECLAIM] == BUDGET_ENDED
+    assert refusals[Action.CONSOLIDATION] == refusals[Action.RECLAIM] == BUDGET_ENDED
 
 
 class Watch:
@@ -84,7 +85,7 @@ class Watch:
         return self.now_s
 
 
-def a_pace(watch: Watch, model: str = "default", *, may_yield: bool = True) -> RungPace:
+def a_pace(watch: Watch, model: str = "default", *, may_yield: bool = True) -> ActionPace:
     run = SimpleNamespace(
         clock=watch,
         kept_s=0.0,
@@ -92,7 +93,7 @@ def a_pace(watch: Watch, model: str = "default", *, may_yield: bool = True) -> R
         model=load_model(model),
         should_stop=lambda: False,
     )
-    return RungPace(cast("Any", run), may_yield=may_yield)
+    return ActionPace(cast("Any", run), may_yield=may_yield)
 
 
 def test_a_rung_has_a_tenth_of_the_time_left_to_serve_somebody() -> None:
@@ -127,10 +128,10 @@ def test_without_a_solver_no_rung_gives_way_before_half_of_the_budget() -> None:
     ("model", "asks_nobody", "rung_may"),
     [("default", False, True), ("default", True, False), ("deterministic", True, True)],
 )
-def test_else_it_keeps_its_share(model: str, asks_nobody: bool, rung_may: bool) -> None:
+def test_else_it_keeps_its_share(model: str, asks_nobody: bool, action_may: bool) -> None:
     watch = Watch()
     pace = a_pace(watch, model, may_yield=asks_nobody)
-    pace.start(4, may_yield=rung_may)
+    pace.start(4, may_yield=action_may)
     watch.now_s = 7.0
     for _ in range(IN_VAIN):
         pace.had_turn(served=False)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from kai_solver.domain import Gang, GpuRequest, Node, Pod, Queue, Rung, Snapshot, flat_gang
+from kai_solver.actions import Actions
+from kai_solver.domain import Action, Gang, GpuRequest, Node, Pod, Queue, Snapshot, flat_gang
 from kai_solver.engine.climbing import Climb, better, seconds_for_questions
-from kai_solver.greedy import Ladder
-from kai_solver.reduction import build_problem
-from kai_solver.search.oracle import OracleLadder, QuestionLog
+from kai_solver.problem import build_problem
+from kai_solver.search.oracle import QuestionLog, SolverActions
 from kai_solver.units import MILLI, ResourceSchema
 
 GIB = 2**30
@@ -23,7 +23,7 @@ def climb_without(*left_out: str, unknown: int, stopped: bool = False) -> Climb:
     gangs = (a_gang("high", 2, 60), a_gang("low", 3, 50), a_gang("other", 3, 50))
     snapshot = Snapshot(1000.0, ResourceSchema(), (node,), (Queue("q", quota=(-1, -1, -1)),), gangs)
     keys = frozenset(f"ns/{name}" for name in left_out)
-    outcome = Ladder(build_problem(snapshot), (Rung.ALLOCATE,), OracleLadder(None), left_out=keys).climb()
+    outcome = Actions(build_problem(snapshot), (Action.ALLOCATE,), SolverActions(None), left_out=keys).climb()
     assert len(outcome.admissions) == 3 - len(left_out)
     outcome.stopped = stopped
     return Climb(outcome, QuestionLog(unknown=unknown))

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from kai_solver.domain import (
+    Action,
     Bind,
     Eviction,
     FitError,
@@ -21,7 +22,6 @@ from kai_solver.domain import (
     Queue,
     QueueDetails,
     Reason,
-    Rung,
     Snapshot,
     SubGroup,
     flat_gang,
@@ -98,7 +98,7 @@ def test_a_stale_eviction_has_no_evictor() -> None:
 
 
 def test_a_move_is_an_eviction_and_a_pipelined_pod() -> None:
-    move = Move("ns/v-0", "ns/v", "n", "m", (), ("ns/j",), Rung.CONSOLIDATION, message="text of KAI")
+    move = Move("ns/v-0", "ns/v", "n", "m", (), ("ns/j",), Action.CONSOLIDATION, message="text of KAI")
     evict, pipelined = events(Plan(moves=(move,)), a_gang("v", a_pod("v-0", R)))
     assert (evict.reason, evict.message) == ("Evict", "text of KAI; it goes from n to m for ns/j")
     assert evict.annotations["evictor-action-type"] == "consolidation"

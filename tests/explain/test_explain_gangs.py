@@ -195,9 +195,12 @@ def test_a_moved_gang_is_told_in_words_of_kai() -> None:
 
 @pytest.mark.parametrize(("name", "words"), [("nobody", "there is no gang"), ("twin", "several gangs")])
 def test_a_gang_that_cannot_be_found_is_an_input_error(name: str, words: str) -> None:
-    twins = (gang("twin", pod("x", GpuRequest(1))), replace(gang("twin", pod("y", GpuRequest(1))), namespace="other"))
+    identical_pods = (
+        gang("twin", pod("x", GpuRequest(1))),
+        replace(gang("twin", pod("y", GpuRequest(1))), namespace="other"),
+    )
     with pytest.raises(InputError, match=words):
-        explain_gang(snapshot(*twins), Plan(), name)
+        explain_gang(snapshot(*identical_pods), Plan(), name)
 
 
 def test_a_gang_of_an_unknown_queue_is_explained_without_nodes() -> None:

@@ -97,8 +97,8 @@ def test_the_slowest_of_several_pods_is_told() -> None:
     found = link_of(cluster([node("n0"), node("n1")], {"g": [held("n0", 0, 3), held("n1", 0, 5)]}))
     assert (found.node, found.kind, found.gb_s, found.pods) == ("n1", "SYS", 10, 2)
     assert "the slowest of 2 pods" in found.text
-    alike = link_of(cluster([node("n0"), node("n1")], {"g": [held("n0", 0, 3), held("n1", 0, 3)]}))
-    assert "as for all 2 pods" in alike.text
+    identical = link_of(cluster([node("n0"), node("n1")], {"g": [held("n0", 0, 3), held("n1", 0, 3)]}))
+    assert "as for all 2 pods" in identical.text
 
 
 def test_a_ring_of_four_is_as_fast_as_its_weakest_link() -> None:

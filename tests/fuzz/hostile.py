@@ -358,7 +358,7 @@ def recipes(most: int = 4) -> st.SearchStrategy[Recipe]:
     return st.builds(Recipe, st.integers(0, len(seeds()) - 1), st.lists(spoiled(), max_size=most).map(tuple))
 
 
-def crowds(most: int = 20) -> st.SearchStrategy[list[Recipe]]:
+def many_recipes(most: int = 20) -> st.SearchStrategy[list[Recipe]]:
     """Several objects."""
     return st.lists(recipes(), min_size=1, max_size=most)
 

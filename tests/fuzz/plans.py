@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from kai_solver.check import WASTE, check_plan
-from kai_solver.domain import LADDER, Plan, Rung, Snapshot, SolverModel
+from kai_solver.domain import ACTIONS, Action, Plan, Snapshot, SolverModel
 from kai_solver.engine import Engine
 from kai_solver.engine.progress import Fault
 from kai_solver.instances_io.native import load_native
@@ -105,8 +105,8 @@ def _fewer(model: str, plan: Plan, floor: Plan, document: Document) -> Iterator[
         yield Offence(model, "fewer", f"{sorted(served)}, greedy-only {sorted(others)}")
 
 
-def _is_first(mine: tuple[str, Rung], other: tuple[str, Rung], document: Document) -> bool:
-    actions = list(LADDER)
+def _is_first(mine: tuple[str, Action], other: tuple[str, Action], document: Document) -> bool:
+    actions = list(ACTIONS)
     if mine[1] is not other[1]:
         return actions.index(mine[1]) < actions.index(other[1])
     gangs = {f"{gang.get('namespace', 'default')}/{gang['name']}": gang for gang in document["gangs"]}

@@ -28,7 +28,7 @@ from kai_solver.kubeobjects import (
 )
 from kai_solver.modelfiles import load_model
 from tests.fuzz.amounts import SHOWN, some
-from tests.fuzz.hostile import Object, Recipe, apart, crowds, made, recipes, spoiled
+from tests.fuzz.hostile import Object, Recipe, apart, made, many_recipes, recipes, spoiled
 from tests.fuzz.world import HONEST, honest_gang, honest_house, made_again, resource_of
 
 NOW_S = 1_790_000_000.0
@@ -41,7 +41,7 @@ def crowd_of(found: list[Recipe]) -> list[Object]:
 
 
 @some(300)
-@given(crowds(), st.booleans())
+@given(many_recipes(), st.booleans())
 def test_reading_never_raises(found: list[Recipe], stated: bool) -> None:
     raw = objects_from_documents([("a.yaml", value) for value in crowd_of(found)])
     settings = KubeSettings(numa=True) if stated else None
@@ -50,7 +50,7 @@ def test_reading_never_raises(found: list[Recipe], stated: bool) -> None:
 
 
 @some(100)
-@given(crowds(6), crowds(6))
+@given(many_recipes(6), many_recipes(6))
 def test_reading_again_gives_what_reading_anew_gives(before: list[Recipe], after: list[Recipe]) -> None:
     recall = Recall()
     for found in (before, [*before, *after], after):
@@ -66,7 +66,7 @@ def greedy() -> Iterator[Engine]:
 
 
 @some(60)
-@given(found=crowds(30))
+@given(found=many_recipes(30))
 def test_honest_gangs_are_planned_beside_hostile_objects(greedy: Engine, found: list[Recipe]) -> None:
     values = [*honest_house(), *honest_gang("gang"), *crowd_of(found)]
     raw = objects_from_documents([("a.yaml", value) for value in values])

@@ -24,12 +24,12 @@ def test_clusters_have_up_to_300_nodes() -> None:
 def test_features_show_in_clusters() -> None:
     """Each feature changes some cluster; so none of them is a name only."""
     every = frozenset(FEATURES)
-    alike = {
+    identical = {
         name
         for name in every
         if all(cluster(seed, "small", every) == cluster(seed, "small", every - {name}) for seed in range(40))
     }
-    assert alike == set()
+    assert identical == set()
 
 
 def test_pods_run_in_these_clusters() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kai_solver.domain import Plan, Rung
+from kai_solver.domain import Action, Plan
 from kai_solver.engine import Engine, cycle
 from kai_solver.instances_io import load_instance
 from kai_solver.instances_io.importers import Loaded
@@ -64,7 +64,7 @@ def _solve(loaded: Loaded, engine: Engine, seed: int) -> Plan:
     """One cycle with the rungs that the instance names, the model's otherwise."""
     model, actions = engine.model, loaded.expect.actions if loaded.expect else None
     if actions is not None:
-        model = replace(model, ladder=tuple(Rung(action) for action in actions))
+        model = replace(model, actions=tuple(Action(action) for action in actions))
     return cycle(loaded.snapshot, patient(model), budget_s=PATIENT_S, seed=seed, child=engine.child)
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from kai_solver.check import check_plan
-from kai_solver.conformance.rounds import settle
-from kai_solver.domain import Plan, Rung
+from kai_solver.domain import Action, Plan
 from kai_solver.engine import cycle
 from kai_solver.instances_io.importers import Loaded
 from kai_solver.instances_io.native_schema import ExpectDoc
+from kai_solver.lab.conformance.rounds import settle
 from kai_solver.modelfiles import load_model
 
 LAB = Path(__file__).parents[2] / "instances" / "ai-lab-100-gpus.yaml"
@@ -47,7 +47,7 @@ def test_all_ten_are_admitted_by_reclaim_as_expected(
 ) -> None:
     assert lab.expect is not None
     assert missed(lab.expect, first) == []
-    assert {rung for _, rung in first.admitted} == {Rung.RECLAIM}
+    assert {action for _, action in first.admitted} == {Action.RECLAIM}
     assert check_plan(lab.snapshot, first) == ()
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kai_solver.domain import Gang, GpuRequest, Node, PodStatus, Requirement, Rung
+from kai_solver.domain import Action, Gang, GpuRequest, Node, PodStatus, Requirement
 from kai_solver.errors import InputError
 from kai_solver.instances_io import CASE_NOW_S, CaseFile, load_case, load_instance, native_from_snapshot
 from kai_solver.instances_io import snapshot_from_native as again
@@ -227,7 +227,7 @@ def test_the_run_part_is_passed_on() -> None:
         "expected": {"jobs": {}},
     }
     loaded = load_case(document)
-    assert loaded.actions == (Rung.ALLOCATE, Rung.STALE)
+    assert loaded.actions == (Action.ALLOCATE, Action.STALE)
     assert (loaded.kind, loaded.rounds, loaded.rounds_after_match) == ("integration", 2, 5)
     assert loaded.deleted_when_evicted == {"default/j"}
     assert loaded.expected == {"jobs": {}}

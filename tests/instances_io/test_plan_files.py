@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from kai_solver.domain import (
+    Action,
     Bind,
     Blocker,
     Device,
@@ -18,7 +19,6 @@ from kai_solver.domain import (
     Plan,
     Proof,
     Reason,
-    Rung,
     Stage,
     ZoneShare,
 )
@@ -28,7 +28,7 @@ from kai_solver.instances_io.planfile import plan_from_document, plan_schema, pl
 PLAN = Plan(
     binds=(
         Bind("ns/p", "ns/g", "n1", (Device(0, 1000, "GPU-1"), Device(1, 500)), link=GpuLink("NV2", 50)),
-        Bind("ns/q", "ns/g", "n1", nominated=True, rung=Rung.RECLAIM),
+        Bind("ns/q", "ns/g", "n1", nominated=True, action=Action.RECLAIM),
         Bind("ns/r", "ns/g", "n1", zones=(ZoneShare("node-0", (("cpu", 2000),)), ZoneShare("node-1", ()))),
     ),
     moves=(
@@ -48,7 +48,7 @@ PLAN = Plan(
         ),
         Pending("ns/x", Reason.NOT_ENOUGH_RESOURCES, "full", Proof("unasked")),
     ),
-    admitted=(("ns/g", Rung.RECLAIM),),
+    admitted=(("ns/g", Action.RECLAIM),),
     stages=(Stage("disruption", 3.5, 3.5, True), Stage("preference", 10.0, -math.inf, False)),
     source="cp-sat",
     timing_s={"decide": 0.25, "greedy": 0.01},

@@ -7,7 +7,7 @@ import pytest
 from kai_solver.domain import Taint
 from kai_solver.fairness import QueueTree
 from kai_solver.kubeobjects.nodes import gpu_memory_mib
-from kai_solver.reduction import build_problem
+from kai_solver.problem import build_problem
 from kai_solver.units.shares import WHOLE
 
 

@@ -188,8 +188,8 @@ def test_settings_that_nothing_looks_at_are_named() -> None:
     _, settings, _ = load_kai_snapshot({"config": config, "schedulerParams": parameters, "rawObjects": {}})
     told = {notice.object: notice.text for notice in settings.notices}
     assert {"config.queueDepthPerAction", "config.usageDBConfig", "schedulerParams.scheduleCSIStorage"} <= set(told)
-    ladder = [notice.text for notice in settings.notices if notice.object == "config.actions"]
-    assert any("no reclaim, stalegangeviction" in text and "--actions allocate,preempt" in text for text in ladder)
+    actions = [notice.text for notice in settings.notices if notice.object == "config.actions"]
+    assert any("no reclaim, stalegangeviction" in text and "--actions allocate,preempt" in text for text in actions)
 
 
 @pytest.mark.parametrize(("most", "told"), [(16, ["schedulerParams.maxNumberConsolidationPreemptees"]), (-1, [])])

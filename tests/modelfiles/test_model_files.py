@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kai_solver.domain import FAMILIES, LADDER, Rung
+from kai_solver.domain import ACTIONS, FAMILIES, Action
 from kai_solver.errors import ModelFileError
 from kai_solver.modelfiles import available_models, extensions, load_model
 
@@ -35,7 +35,7 @@ def test_shipped_models_are_sound(name: str) -> None:
     model = load_model(name)
     assert model.name == name
     assert model.summary
-    assert model.ladder == LADDER
+    assert model.actions == ACTIONS
     assert set(model.families) == set(FAMILIES)
     assert len(model.hash) == 12
     assert sum(stage.share for stage in model.stages) + model.search.questions_share <= 1.0 + 1e-9
@@ -75,7 +75,7 @@ def test_a_model_extends_a_file_beside_it(tmp_path: Path) -> None:
 
 def test_a_ladder_may_be_shorter(tmp_path: Path) -> None:
     model = load_model(write(tmp_path, 'name = "m"\nladder = ["allocate", "reclaim"]\n'))
-    assert model.ladder == (Rung.ALLOCATE, Rung.RECLAIM)
+    assert model.actions == (Action.ALLOCATE, Action.RECLAIM)
 
 
 @pytest.mark.parametrize("text", ['extends = "mine.toml"\nname = "m"\n', 'extends = 3\nname = "m"\n'])

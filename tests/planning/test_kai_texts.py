@@ -5,8 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from kai_solver.actions import Actions, Answer
+from kai_solver.actions.disruption import Disruption
 from kai_solver.domain import (
-    LADDER,
+    ACTIONS,
+    Action,
     Constraints,
     FitError,
     Gang,
@@ -22,7 +25,6 @@ from kai_solver.domain import (
     Queue,
     Reason,
     Requirement,
-    Rung,
     Snapshot,
     SubGroup,
     Taint,
@@ -31,14 +33,14 @@ from kai_solver.domain import (
     TopologyLevel,
     flat_gang,
 )
-from kai_solver.greedy import Answer, Chunk, Ladder, Outcome
-from kai_solver.greedy.disruption import Disruption
 from kai_solver.planning import assemble, detailed_message, short_message
-from kai_solver.reduction import build_problem
+from kai_solver.planstate.allocation_units import AllocationUnit
+from kai_solver.planstate.outcome import Outcome
+from kai_solver.problem import build_problem
 from kai_solver.units import MILLI, ResourceSchema
 
 GB = 10**9
-ALLOCATE = (Rung.ALLOCATE,)
+ALLOCATE = (Action.ALLOCATE,)
 RACKS = Topology("racks", (TopologyLevel("rack"),))
 TWO_LEVELS = Topology("tree", (TopologyLevel("zone"), TopologyLevel("rack")))
 NOBODY = "Resources were not found for pod ns/j-0 due to: "
@@ -48,14 +50,16 @@ NO_NODES = "no nodes with enough resources were found"
 class Unasked:
     """An oracle that nobody taught anything."""
 
-    def refute(self, _outcome: Outcome, _chunk: Chunk, _rung: Rung) -> None:
+    def refute(self, _outcome: Outcome, _chunk: AllocationUnit, _action: Action) -> None:
         return None
 
-    def place(self, _outcome: Outcome, _chunk: Chunk, _rung: Rung, _disruption: Disruption | None) -> Answer:
+    def place(
+        self, _outcome: Outcome, _chunk: AllocationUnit, _action: Action, _disruption: Disruption | None
+    ) -> Answer:
         return Answer("no", Proof("unasked", "greedy"))
 
     def place_together(
-        self, _outcome: Outcome, _chunks: Sequence[Chunk], _rung: Rung, _disruption: Disruption | None
+        self, _outcome: Outcome, _chunks: Sequence[AllocationUnit], _action: Action, _disruption: Disruption | None
     ) -> Answer:
         return Answer("no", Proof("unasked", "greedy"))
 
@@ -88,9 +92,9 @@ def snapshot(
     return Snapshot(1000.0, ResourceSchema(), tuple(nodes), queues, gangs, topologies)
 
 
-def pending(snap: Snapshot, ladder: Sequence[Rung] = ALLOCATE, name: str = "ns/j") -> Pending:
+def pending(snap: Snapshot, actions: Sequence[Action] = ALLOCATE, name: str = "ns/j") -> Pending:
     problem = build_problem(snap)
-    plan = assemble(problem, Ladder(problem, ladder, Unasked()).climb())
+    plan = assemble(problem, Actions(problem, actions, Unasked()).climb())
     return next(entry for entry in plan.pending if entry.gang == name)
 
 
@@ -237,7 +241,7 @@ def test_a_pod_larger_than_every_node_is_told_the_largest(asked: Pod, nodes: lis
 
 
 def test_evictions_are_not_even_tried_for_a_pod_larger_than_every_node() -> None:
-    entry = pending(snapshot(busy("a", "n0", 2), waiting(gpus=4), nodes=[node("n0")]), LADDER)
+    entry = pending(snapshot(busy("a", "n0", 2), waiting(gpus=4), nodes=[node("n0")]), ACTIONS)
     first, *others = entry.fit_errors
     assert first.messages[0].startswith(f"{NOBODY}Scheduling conditions were not met for pod ns/j-0:\nMax")
     plain = f"{NOBODY}The pod ns/j-0 requires GPU: 4, CPU: 1 (cores), memory: 1 (GB), pods: 1. "
@@ -377,7 +381,7 @@ def test_gpu_memory_goes_where_its_queue_can_pay() -> None:
     nodes = [node("a-small", gpu_memory_mib=500), node("z-large", gpu_memory_mib=1000)]
     fixed = gang("j", pod("j-0", GpuRequest(1, 0, 300)), preemptible=False)
     problem = build_problem(snapshot(fixed, nodes=nodes, queue=queue))
-    (bind,) = assemble(problem, Ladder(problem, ALLOCATE, Unasked()).climb()).binds
+    (bind,) = assemble(problem, Actions(problem, ALLOCATE, Unasked()).climb()).binds
     assert bind.node == "z-large"
 
 
@@ -389,7 +393,7 @@ def test_a_queue_that_does_not_exist_is_named_as_kai_does() -> None:
 
 def test_the_preemption_delay_is_told_with_its_end() -> None:
     young = waiting(preemption_delay_s=600.0, created_s=900.0, priority=60)
-    entry = pending(snapshot(busy("a", "n0", 2), young, nodes=[node("n0")]), LADDER)
+    entry = pending(snapshot(busy("a", "n0", 2), young, nodes=[node("n0")]), ACTIONS)
     assert [error.reason for error in entry.fit_errors] == ["PodSchedulingErrors", "PreemptionDelayNotElapsed"]
     assert entry.fit_errors[1].messages == (
         (

@@ -5,9 +5,12 @@ from dataclasses import replace
 
 import pytest
 
+from kai_solver.actions import Actions, Answer
+from kai_solver.actions.disruption import Disruption
 from kai_solver.check import check_plan
 from kai_solver.domain import (
-    LADDER,
+    ACTIONS,
+    Action,
     Blocker,
     Device,
     Gang,
@@ -20,17 +23,16 @@ from kai_solver.domain import (
     Proof,
     Queue,
     Reason,
-    Rung,
     Snapshot,
     SubGroup,
     flat_gang,
 )
 from kai_solver.domain.plan import ProofState
-from kai_solver.greedy import Answer, Chunk, Ladder, Outcome, Refusal
-from kai_solver.greedy.disruption import Disruption
 from kai_solver.planning import assemble
-from kai_solver.reduction import build_problem
-from kai_solver.search.oracle import OracleLadder
+from kai_solver.planstate.allocation_units import AllocationUnit
+from kai_solver.planstate.outcome import Outcome, Refusal
+from kai_solver.problem import build_problem
+from kai_solver.search.oracle import SolverActions
 from kai_solver.units import MILLI, ResourceSchema
 
 GIB = 2**30
@@ -39,14 +41,16 @@ GIB = 2**30
 class Unasked:
     """An oracle that nobody taught anything."""
 
-    def refute(self, _outcome: Outcome, _chunk: Chunk, _rung: Rung) -> None:
+    def refute(self, _outcome: Outcome, _chunk: AllocationUnit, _action: Action) -> None:
         return None
 
-    def place(self, _outcome: Outcome, _chunk: Chunk, _rung: Rung, _disruption: Disruption | None) -> Answer:
+    def place(
+        self, _outcome: Outcome, _chunk: AllocationUnit, _action: Action, _disruption: Disruption | None
+    ) -> Answer:
         return Answer("no", Proof("unasked", "greedy"))
 
     def place_together(
-        self, _outcome: Outcome, _chunks: Sequence[Chunk], _rung: Rung, _disruption: Disruption | None
+        self, _outcome: Outcome, _chunks: Sequence[AllocationUnit], _action: Action, _disruption: Disruption | None
     ) -> Answer:
         return Answer("no", Proof("unasked", "greedy"))
 
@@ -82,10 +86,10 @@ def a_cluster(nodes: Sequence[Node], gangs: Sequence[Gang], *queues: Queue) -> S
     return Snapshot(1000.0, ResourceSchema(), tuple(nodes), queues or (a_queue("a"),), tuple(gangs))
 
 
-def planned(snapshot: Snapshot, ladder: Sequence[Rung] = LADDER) -> Plan:
+def planned(snapshot: Snapshot, actions: Sequence[Action] = ACTIONS) -> Plan:
     problem = build_problem(snapshot)
-    plan = assemble(problem, Ladder(problem, ladder, Unasked()).climb())
-    assert check_plan(snapshot, plan, ladder=ladder) == ()
+    plan = assemble(problem, Actions(problem, actions, Unasked()).climb())
+    assert check_plan(snapshot, plan, actions=actions) == ()
     return plan
 
 
@@ -95,9 +99,15 @@ def planned(snapshot: Snapshot, ladder: Sequence[Rung] = LADDER) -> Plan:
 def test_a_bind_names_node_devices_and_rung() -> None:
     plan = planned(a_cluster([a_node("n0", 2, ("GPU-a", "GPU-b"))], [a_gang("w", 2)]))
     (bind,) = plan.binds
-    assert (bind.pod, bind.gang, bind.node, bind.nominated, bind.rung) == ("ns/w-0", "ns/w", "n0", False, Rung.ALLOCATE)
+    assert (bind.pod, bind.gang, bind.node, bind.nominated, bind.action) == (
+        "ns/w-0",
+        "ns/w",
+        "n0",
+        False,
+        Action.ALLOCATE,
+    )
     assert bind.devices == (Device(0, MILLI, "GPU-a"), Device(1, MILLI, "GPU-b"))
-    assert plan.admitted == (("ns/w", Rung.ALLOCATE),)
+    assert plan.admitted == (("ns/w", Action.ALLOCATE),)
     assert plan.pending == ()
 
 
@@ -116,9 +126,9 @@ def test_a_share_says_how_much_of_the_device_it_takes() -> None:
 def test_who_waits_for_room_is_nominated_and_the_mover_is_told_for_whom() -> None:
     plan = planned(a_cluster([a_node("n0", 2), a_node("n1", 1)], [a_gang("r", 1, on="n0"), a_gang("w", 2)]))
     (bind,), (move,) = plan.binds, plan.moves
-    assert (bind.node, bind.nominated, bind.rung) == ("n0", True, Rung.CONSOLIDATION)
+    assert (bind.node, bind.nominated, bind.action) == ("n0", True, Action.CONSOLIDATION)
     assert (move.pod, move.source, move.target, move.helps) == ("ns/r-0", "n0", "n1", ("ns/w",))
-    assert move.rung is Rung.CONSOLIDATION
+    assert move.action is Action.CONSOLIDATION
     assert plan.evictions == ()
 
 
@@ -222,11 +232,11 @@ def test_running_pods_of_a_gang_set_aside_are_not_pending() -> None:
 def merged(*states: ProofState) -> Plan:
     """A plan in which the rungs refused the one gang with these proofs."""
     problem = build_problem(a_cluster([a_node("n0", 1)], [a_gang("w", 2)]))
-    outcome = Ladder(problem, (), Unasked()).climb()
-    for rung, state in zip(LADDER, states, strict=False):
-        blocker = Blocker("resource", rung.value, "1", "0")
+    outcome = Actions(problem, (), Unasked()).climb()
+    for action, state in zip(ACTIONS, states, strict=False):
+        blocker = Blocker("resource", action.value, "1", "0")
         proof = Proof(state, "count", (blocker, Blocker("resource", "gpu", "2", "1")))
-        outcome.refuse(0, rung, Refusal(Reason.NOT_ENOUGH_RESOURCES, f"said {rung.value}", proof))
+        outcome.refuse(0, action, Refusal(Reason.NOT_ENOUGH_RESOURCES, f"said {action.value}", proof))
     return assemble(problem, outcome)
 
 
@@ -262,7 +272,7 @@ def test_without_time_the_rungs_own_blockers_are_told_and_not_called_smallest() 
     gang = Gang("ns", "big", "q", flat_gang(2), pods)
     snapshot = Snapshot(0.0, ResourceSchema(), (node,), (Queue("q", quota=(-1, -1, -1)),), (gang,))
     problem = build_problem(snapshot)
-    outcome = Ladder(problem, (Rung.ALLOCATE,), OracleLadder(None)).climb()
+    outcome = Actions(problem, (Action.ALLOCATE,), SolverActions(None)).climb()
     (in_time,) = assemble(problem, outcome).pending
     (late,) = assemble(problem, outcome, lambda: True).pending
     assert in_time.proof.state == late.proof.state == "proven"

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from kai_solver.errors import InternalError
-from kai_solver.formulation.spec import ModelSpec, negate
+from kai_solver.model.spec import ModelSpec, negate
 from kai_solver.search.child import SolverChild
 from kai_solver.search.parameters import PRESOLVE_PROFILES, SolverParameters
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kai_solver.formulation.spec import ModelSpec, SpecAnswer
+from kai_solver.model.spec import ModelSpec, SpecAnswer
 from kai_solver.search import worker
 from kai_solver.search.child import WORKER_COMMAND, SolverChild
 from kai_solver.search.parameters import SolverParameters

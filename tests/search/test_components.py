@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kai_solver.domain import Gang, GpuRequest, Node, Plan, Pod, PodStatus, Queue, Snapshot, flat_gang
 from kai_solver.domain.constraints import Constraints, NodeTerm, Requirement
 from kai_solver.engine import Engine
-from kai_solver.formulation.joint import Joint
+from kai_solver.model.joint import Joint
 from kai_solver.modelfiles import load_model
 from kai_solver.search import components as parting
 from kai_solver.search import refine
@@ -77,14 +77,14 @@ def planned(engine: Engine, cluster: Snapshot, *, apart: bool, fails: int = -1) 
     """The plan, and in how many parts its stages were solved; part ``fails`` (by number) has no answer in time."""
     parts: list[int] = []
     searched: list[int] = []
-    search = refine.Refiner._search_part
+    search = refine.StageOptimizer._search_part
 
     def split(joint: Joint) -> list[Joint]:
         found = parting.components(joint) if apart else [joint]
         parts.append(len(found))
         return found
 
-    def hurried(self: refine.Refiner, *of: Any) -> Any:
+    def hurried(self: refine.StageOptimizer, *of: Any) -> Any:
         found = search(self, *of)
         searched.append(len(searched))
         if searched[-1] == fails:
@@ -95,7 +95,7 @@ def planned(engine: Engine, cluster: Snapshot, *, apart: bool, fails: int = -1) 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(refine, "PARTED_FROM", 0)
         patch.setattr(refine, "components", split)
-        patch.setattr(refine.Refiner, "_search_part", hurried)
+        patch.setattr(refine.StageOptimizer, "_search_part", hurried)
         plan = engine.cycle(cluster)
     assert not [note for note in plan.notes if "checker" in note]
     return plan, parts

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kai_solver.actions import Actions
+from kai_solver.actions import sequence as climbing
+from kai_solver.actions.allocating import Allocation
+from kai_solver.actions.batch_probe import BatchProbe
+from kai_solver.actions.disruption import Disruption
+from kai_solver.actions.runs import Runs
 from kai_solver.domain import (
+    Action,
     Gang,
     GpuRequest,
     Node,
@@ -16,7 +23,6 @@ from kai_solver.domain import (
     Pod,
     PodStatus,
     Queue,
-    Rung,
     Snapshot,
     Topology,
     TopologyConstraint,
@@ -24,16 +30,11 @@ from kai_solver.domain import (
     flat_gang,
 )
 from kai_solver.engine import Engine
-from kai_solver.greedy import Ladder, Outcome
-from kai_solver.greedy import ladder as climbing
-from kai_solver.greedy.allocating import Allocation
-from kai_solver.greedy.chunks import Chunk
-from kai_solver.greedy.disruption import Disruption
-from kai_solver.greedy.galloping import Gallop
-from kai_solver.greedy.runs import Runs
 from kai_solver.modelfiles import load_model
+from kai_solver.planstate.allocation_units import AllocationUnit
+from kai_solver.planstate.outcome import Outcome
 from kai_solver.search.dominance import Refusals
-from kai_solver.search.oracle import OracleLadder
+from kai_solver.search.oracle import SolverActions
 from kai_solver.search.question import Question
 from kai_solver.units import MILLI, UNLIMITED, ResourceSchema
 
@@ -78,13 +79,15 @@ class Counting:
 def asked(*, one_by_one: bool) -> Iterator[Counting]:
     """The solver is asked for everything that it can decide: the greedy finds no way for anybody."""
     count = Counting()
-    place, place_together, cover = OracleLadder.place, OracleLadder.place_together, Refusals.cover
+    place, place_together, cover = SolverActions.place, SolverActions.place_together, Refusals.cover
 
-    def alone(self: OracleLadder, outcome: Outcome, chunk: Chunk, rung: Rung, disruption: Disruption | None) -> object:
-        count.alone += self.asker is not None
-        return place(self, outcome, chunk, rung, disruption)
+    def alone(
+        self: SolverActions, outcome: Outcome, chunk: AllocationUnit, action: Action, disruption: Disruption | None
+    ) -> object:
+        count.alone += self.solver_client is not None
+        return place(self, outcome, chunk, action, disruption)
 
-    def several(self: OracleLadder, outcome: Outcome, chunks: Sequence[Chunk], *rest: object) -> object:
+    def several(self: SolverActions, outcome: Outcome, chunks: Sequence[AllocationUnit], *rest: object) -> object:
         count.together.append(len(chunks))
         return place_together(self, outcome, chunks, *rest)  # type: ignore[arg-type]
 
@@ -96,14 +99,14 @@ def asked(*, one_by_one: bool) -> Iterator[Counting]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Runs, "admit", lambda *_: False)
         patch.setattr(Question, "has_choice", True)
-        patch.setattr(Allocation, "_seat", lambda self, chunk: self.course.ask(chunk, Rung.ALLOCATE, None))
+        patch.setattr(Allocation, "_seat", lambda self, chunk: self.context.ask(chunk, Action.ALLOCATE, None))
         patch.setattr(climbing, "solve", lambda *_: None)
-        patch.setattr(Ladder, "_without_victims", lambda *_: None)
-        patch.setattr(OracleLadder, "place", alone)
-        patch.setattr(OracleLadder, "place_together", several)
+        patch.setattr(Actions, "_without_victims", lambda *_: None)
+        patch.setattr(SolverActions, "place", alone)
+        patch.setattr(SolverActions, "place_together", several)
         patch.setattr(Refusals, "cover", shares)
         if one_by_one:
-            patch.setattr(Gallop, "after", lambda *_: None)
+            patch.setattr(BatchProbe, "after", lambda *_: None)
         yield count
 
 

@@ -10,17 +10,18 @@ from typing import Any
 
 import pytest
 
-from kai_solver.domain import FAMILIES, Rung
-from kai_solver.formulation.build import formulate
-from kai_solver.formulation.leavers import formulate_leavers
-from kai_solver.greedy import Ladder, Outcome
-from kai_solver.greedy.court import reclaims_hold
+from kai_solver.actions import Actions
+from kai_solver.actions.reclaim_replay import reclaims_hold
+from kai_solver.domain import FAMILIES, Action
 from kai_solver.instances_io import snapshot_from_native
+from kai_solver.model.build import formulate
+from kai_solver.model.victim_model import formulate_leavers
 from kai_solver.modelfiles import load_model
-from kai_solver.reduction import build_problem
+from kai_solver.planstate.outcome import Outcome
+from kai_solver.problem import build_problem
 from kai_solver.search.child import SolverChild
-from kai_solver.search.joining import Joiner
-from kai_solver.search.oracle import OracleLadder
+from kai_solver.search.joint_input import JointModelInput
+from kai_solver.search.oracle import SolverActions
 from kai_solver.search.parameters import SolverParameters
 from kai_solver.search.rights import Rights, rights_of
 
@@ -54,7 +55,7 @@ def drawn(seed: int) -> Outcome:
     made = [{"name": name, "gpus": 4, "cpu": 64, "gpuMemory": 80_000} for name in nodes]
     document = {"format": "kai-solver/v1", "now": 1000.0, "nodes": made, "queues": queues, "gangs": gangs}
     problem = build_problem(snapshot_from_native(document))
-    return Ladder(problem, load_model("greedy-only").ladder, OracleLadder(None)).climb()
+    return Actions(problem, load_model("greedy-only").actions, SolverActions(None)).climb()
 
 
 def _quota(gpus: int) -> dict[str, Any]:
@@ -131,11 +132,13 @@ def test_no_choice_of_victims_costs_less_than_the_bound(child: SolverChild, seed
     if pool is None or not any(a.units for a in outcome.admissions):
         pytest.skip("nobody is disturbed")
     rights = rights_of(outcome)
-    joiner = Joiner(outcome)
-    reclaim, preempt = (rights.by_rung.get(rung, frozenset()) for rung in (Rung.RECLAIM, Rung.PREEMPT))
-    chunks = [(a.chunk, a.rung) for a in outcome.admissions]
+    model_input = JointModelInput(outcome)
+    reclaim, preempt = (rights.by_action.get(action, frozenset()) for action in (Action.RECLAIM, Action.PREEMPT))
+    chunks = [(a.chunk, a.action) for a in outcome.admissions]
     form = formulate(
-        joiner.join(chunks, rights.movable, reclaim, preempt, rights.surplus, may_move=True), FAMILIES, ["disruption"]
+        model_input.join(chunks, rights.movable, reclaim, preempt, rights.surplus, may_move=True),
+        FAMILIES,
+        ["disruption"],
     )
     leavers = formulate_leavers(form.variables, form.objectives)
     bounds = []

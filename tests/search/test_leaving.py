@@ -8,27 +8,28 @@ from typing import Any
 
 import pytest
 
-from kai_solver.bench import generated
+from kai_solver.actions import Actions
 from kai_solver.check import check_plan
-from kai_solver.domain import Gang, GpuRequest, Node, Plan, Pod, PodStatus, Policy, Queue, Rung, Snapshot, flat_gang
+from kai_solver.domain import Action, Gang, GpuRequest, Node, Plan, Pod, PodStatus, Policy, Queue, Snapshot, flat_gang
 from kai_solver.domain.constraints import Constraints, PodAffinityTerm, Requirement
 from kai_solver.engine import Engine
-from kai_solver.formulation.build import formulate
-from kai_solver.formulation.leavers import Leavers, formulate_leavers
-from kai_solver.formulation.rows import Ints
-from kai_solver.formulation.spec import ModelSpec
-from kai_solver.greedy import Ladder
 from kai_solver.instances_io.bench_schema import LoadedDoc
+from kai_solver.lab.bench import generated
+from kai_solver.model.build import formulate
+from kai_solver.model.rows import Ints
+from kai_solver.model.spec import ModelSpec
+from kai_solver.model.victim_model import VictimModel, formulate_leavers
 from kai_solver.modelfiles import load_model
-from kai_solver.reduction import build_problem
-from kai_solver.search import leaving, refine
-from kai_solver.search.asker import Asker
+from kai_solver.problem import build_problem
+from kai_solver.search import refine
+from kai_solver.search import victims as leaving
 from kai_solver.search.budget import Budget
-from kai_solver.search.joining import Joiner
-from kai_solver.search.oracle import OracleLadder
+from kai_solver.search.joint_input import JointModelInput
+from kai_solver.search.oracle import SolverActions
 from kai_solver.search.refine import main_values
 from kai_solver.search.rights import rights_of
 from kai_solver.search.session import StageObjective
+from kai_solver.search.solver_client import SolverClient
 from kai_solver.units import MILLI, ResourceSchema
 
 SEEDS = (1, 2, 3)
@@ -49,7 +50,7 @@ def planned(engine: Engine, snapshot: Snapshot, smallest: float) -> tuple[Plan, 
     """The plan, and how often victims were looked for without nodes."""
     asked: list[object] = []
 
-    def count(*of: Any) -> Leavers:
+    def count(*of: Any) -> VictimModel:
         asked.append(of)
         return formulate_leavers(*of)
 
@@ -96,8 +97,10 @@ def test_pods_are_moved_only_where_there_are_no_seats_without(engine: Engine, ne
             questions.append(spec)
             return engine.child.solve(spec, *of, **more)
 
-    asker = Asker(engine.model, Counting(), Budget(5.0, time.monotonic, time.monotonic(), deterministic=True))
-    found: Ints | None = leaving.seats(asker, spec, moves).values
+    solver_client = SolverClient(
+        engine.model, Counting(), Budget(5.0, time.monotonic, time.monotonic(), deterministic=True)
+    )
+    found: Ints | None = leaving.seats(solver_client, spec, moves).values
     assert found is not None
     assert int(found[stay]) == 3 - needed
     assert len(questions) == asked
@@ -107,15 +110,15 @@ def test_pods_are_moved_only_where_there_are_no_seats_without(engine: Engine, ne
 def test_the_plan_so_far_is_a_solution_of_the_stages(engine: Engine, seed: int) -> None:
     """What the reclaimers have taken, one after the other, is within their rights taken together."""
     model = engine.model
-    outcome = Ladder(build_problem(loaded(seed)), model.ladder, OracleLadder(None)).climb()
+    outcome = Actions(build_problem(loaded(seed)), model.actions, SolverActions(None)).climb()
     rights = rights_of(outcome)
-    chunks = [(a.chunk, a.rung) for a in outcome.admissions]
-    reclaim, preempt = (rights.by_rung.get(rung, frozenset()) for rung in (Rung.RECLAIM, Rung.PREEMPT))
-    joint = Joiner(outcome).join(chunks, rights.movable, reclaim, preempt, rights.surplus, may_move=True)
+    chunks = [(a.chunk, a.action) for a in outcome.admissions]
+    reclaim, preempt = (rights.by_action.get(action, frozenset()) for action in (Action.RECLAIM, Action.PREEMPT))
+    joint = JointModelInput(outcome).join(chunks, rights.movable, reclaim, preempt, rights.surplus, may_move=True)
     form = formulate(joint, model.families, ["disruption"])
     budget = Budget(20.0, time.monotonic, time.monotonic(), deterministic=True)
-    assert any(a.rung is Rung.RECLAIM and a.units for a in outcome.admissions)
-    assert Asker(model, engine.child, budget).complete(form, main_values(outcome, form)) is not None
+    assert any(a.action is Action.RECLAIM and a.units for a in outcome.admissions)
+    assert SolverClient(model, engine.child, budget).complete(form, main_values(outcome, form)) is not None
 
 
 # -- cuts ----------------------------------------------------------------------------------------------------------

@@ -7,16 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kai_solver.bench import generated
+from kai_solver.actions import Actions
+from kai_solver.actions.disruption import Disruption
 from kai_solver.check import check_plan
 from kai_solver.domain import (
+    Action,
     Gang,
     GpuRequest,
     Node,
     Pod,
     PodStatus,
     Queue,
-    Rung,
     Snapshot,
     SolverModel,
     Stage,
@@ -25,24 +26,25 @@ from kai_solver.domain import (
 )
 from kai_solver.engine import Engine
 from kai_solver.engine.stages import measured_stages
-from kai_solver.formulation.expand import Decision
-from kai_solver.formulation.spec import ModelSpec, SpecAnswer
-from kai_solver.greedy import Admission, Ladder, Outcome, VictimPool
-from kai_solver.greedy.chunks import Chunker
-from kai_solver.greedy.disruption import Disruption
 from kai_solver.instances_io.bench_schema import LoadedDoc
+from kai_solver.lab.bench import generated
+from kai_solver.model.decode import Decision
+from kai_solver.model.spec import ModelSpec, SpecAnswer
 from kai_solver.modelfiles import load_model
-from kai_solver.reduction import build_problem
-from kai_solver.search.asker import Asker
+from kai_solver.planstate.allocation_units import AllocationUnits
+from kai_solver.planstate.outcome import Admission, Outcome
+from kai_solver.planstate.victims import VictimPool
+from kai_solver.problem import build_problem
 from kai_solver.search.budget import Budget
 from kai_solver.search.child import SolverChild
 from kai_solver.search.exchange import disturbed_elsewhere, exchanged
-from kai_solver.search.neighbourhood import Census, LocalJoiner, is_local
+from kai_solver.search.neighbourhood import Census, LocalModelInput, is_local
 from kai_solver.search.neighbourhood_admission import LocalAdmission
 from kai_solver.search.neighbourhood_stages import LocalStages, is_unproven
-from kai_solver.search.oracle import UNKNOWN, OracleLadder
+from kai_solver.search.oracle import UNKNOWN, SolverActions
 from kai_solver.search.parameters import SolverParameters
 from kai_solver.search.rights import rights_of
+from kai_solver.search.solver_client import SolverClient
 from kai_solver.units import MILLI, ResourceSchema
 from kai_solver.units.shares import WHOLE
 
@@ -114,16 +116,18 @@ CHOICE = a_cluster(
 
 def with_the_victim(victim: str, cluster: Snapshot = CHOICE, node: int = 0) -> tuple[Outcome, VictimPool]:
     """A climb that took ``victim`` on ``node``."""
-    outcome = Ladder(build_problem(cluster), (Rung.ALLOCATE,), OracleLadder(None)).climb()
+    outcome = Actions(build_problem(cluster), (Action.ALLOCATE,), SolverActions(None)).climb()
     pool = outcome.pool = Disruption.pool_of(outcome.state)
     gangs = {gang.gang.name: gang.index for gang in outcome.state.problem.gangs}
     (unit,) = pool.of_gang[gangs[victim]]
     state = outcome.state
-    chunk = Chunker(state.problem.gangs[gangs["urgent"]], state.gangs[gangs["urgent"]], state.problem.pod_shape).next()
+    chunk = AllocationUnits(
+        state.problem.gangs[gangs["urgent"]], state.gangs[gangs["urgent"]], state.problem.pod_shape
+    ).next()
     assert chunk is not None
     pool.leave(unit)
     state.put(chunk.pods[0], node, now=False)
-    outcome.admit(Admission(chunk, Rung.PREEMPT, (unit,)))
+    outcome.admit(Admission(chunk, Action.PREEMPT, (unit,)))
     return outcome, pool
 
 
@@ -146,7 +150,7 @@ def nodes(outcome: Outcome, *chosen: int) -> np.ndarray[tuple[int], np.dtype[np.
 
 def test_gangs_come_whole() -> None:
     spread = a_cluster(2, a_gang("both", 1, 1, on="n0 n1"), a_gang("here", 1, on="n0"))
-    outcome = Ladder(build_problem(spread), (Rung.ALLOCATE,), OracleLadder(None)).climb()
+    outcome = Actions(build_problem(spread), (Action.ALLOCATE,), SolverActions(None)).climb()
     outcome.pool = Disruption.pool_of(outcome.state)
     census = Census(outcome, np.ones(len(outcome.pool.units), dtype=np.bool_))
     assert names(outcome, sorted(census.on(nodes(outcome, 0)).units)) == {"here"}
@@ -168,7 +172,7 @@ def test_free_is_what_is_in_it_with_its_own_out_of_the_way() -> None:
     outcome, pool = with_the_dear_victim()
     hood = Census(outcome, np.ones(len(pool.units), dtype=np.bool_)).on(nodes(outcome, 0, 1))
     before = outcome.state.future.copy()
-    free, devices = LocalJoiner(outcome, hood).lifted(hood.units)
+    free, devices = LocalModelInput(outcome, hood).lifted(hood.units)
     assert (devices.sum(axis=1) // WHOLE).tolist() == [4, 4, 0]
     assert not free[:, 2].any()
     assert (outcome.state.future == before).all()
@@ -181,16 +185,18 @@ def stages_of(outcome: Outcome) -> list[Stage]:
     return measured_stages(outcome)
 
 
-def an_asker(solver: SolverChild | Silent, seconds: float = 5.0, seed: int = 0, model: SolverModel = LOCAL) -> Asker:
+def an_solver_client(
+    solver: SolverChild | Silent, seconds: float = 5.0, seed: int = 0, model: SolverModel = LOCAL
+) -> SolverClient:
     if isinstance(solver, Silent):
-        return Asker(load_model("default"), solver, Budget(seconds, solver.clock, solver.now), seed)
-    return Asker(model, solver, Budget(seconds, time.monotonic, time.monotonic(), deterministic=True), seed)
+        return SolverClient(load_model("default"), solver, Budget(seconds, solver.clock, solver.now), seed)
+    return SolverClient(model, solver, Budget(seconds, time.monotonic, time.monotonic(), deterministic=True), seed)
 
 
 def test_a_cheaper_victim_is_found(child: SolverChild) -> None:
     outcome, pool = with_the_dear_victim()
     told: list[tuple[int, int]] = []
-    search = LocalStages(an_asker(child), outcome, pool, rights_of(outcome))
+    search = LocalStages(an_solver_client(child), outcome, pool, rights_of(outcome))
     assert search.run(lambda *of: told.append(of))
     assert names(outcome, outcome.admissions[0].units) == {"cheap"}
     assert stages_of(outcome)[0].value == 4 * 10
@@ -208,16 +214,16 @@ def test_what_is_to_be_evicted_least_is_what_the_model_says(child: SolverChild, 
     )
     outcome, pool = with_the_victim("large", cluster, node=1)
     model = replace(LOCAL, stages=(StageSpec(stage),))
-    LocalStages(an_asker(child, model=model), outcome, pool, rights_of(outcome)).run()
+    LocalStages(an_solver_client(child, model=model), outcome, pool, rights_of(outcome)).run()
     (taken,) = names(outcome, outcome.admissions[0].units)
     assert taken in left
 
 
 def test_where_nobody_is_disturbed_nothing_is_asked() -> None:
-    outcome = Ladder(build_problem(a_cluster(1, a_gang("w", 1))), (Rung.ALLOCATE,), OracleLadder(None)).climb()
+    outcome = Actions(build_problem(a_cluster(1, a_gang("w", 1))), (Action.ALLOCATE,), SolverActions(None)).climb()
     outcome.pool = Disruption.pool_of(outcome.state)
     solver = Silent(0.1)
-    assert not LocalStages(an_asker(solver), outcome, outcome.pool, rights_of(outcome)).run()
+    assert not LocalStages(an_solver_client(solver), outcome, outcome.pool, rights_of(outcome)).run()
     assert solver.asked == 0
 
 
@@ -225,7 +231,7 @@ def test_the_search_ends_with_its_time_and_leaves_the_plan_as_it_was() -> None:
     outcome, pool = with_the_dear_victim()
     solver = Silent(0.3)
     before = stages_of(outcome)
-    assert not LocalStages(an_asker(solver, 2.0), outcome, pool, rights_of(outcome)).run()
+    assert not LocalStages(an_solver_client(solver, 2.0), outcome, pool, rights_of(outcome)).run()
     assert solver.asked > 0
     assert solver.now <= 2.0 + 0.3
     assert stages_of(outcome) == before
@@ -268,8 +274,8 @@ TIGHT = a_cluster(3, cpu_gang(17_000, 17_000, 17_000, 10_000, 10_000, 10_000, 14
 
 
 def asked_locally(snapshot: Snapshot, solver: SolverChild | Silent) -> tuple[Outcome, LocalAdmission]:
-    outcome = Ladder(build_problem(snapshot), (Rung.ALLOCATE,), OracleLadder(None, UNKNOWN)).climb()
-    search = LocalAdmission(an_asker(solver), outcome, (Rung.ALLOCATE,))
+    outcome = Actions(build_problem(snapshot), (Action.ALLOCATE,), SolverActions(None, UNKNOWN)).climb()
+    search = LocalAdmission(an_solver_client(solver), outcome, (Action.ALLOCATE,))
     search.run()
     return outcome, search
 
@@ -285,7 +291,7 @@ def test_where_there_is_no_room_it_stays_unknown(child: SolverChild) -> None:
     outcome, search = asked_locally(TIGHT, child)
     assert (search.admitted, outcome.admissions) == (0, [])
     assert search.asked > 0
-    assert outcome.refusals[0][Rung.ALLOCATE].proof.state == "unknown"
+    assert outcome.refusals[0][Action.ALLOCATE].proof.state == "unknown"
 
 
 def test_a_gang_with_a_proof_is_not_asked_for() -> None:

@@ -8,7 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from kai_solver.actions import Actions
+from kai_solver.actions.disruption import Disruption
 from kai_solver.domain import (
+    Action,
     Gang,
     GpuRequest,
     Node,
@@ -16,7 +19,6 @@ from kai_solver.domain import (
     PodStatus,
     Policy,
     Queue,
-    Rung,
     SearchSpec,
     Snapshot,
     SolverModel,
@@ -26,21 +28,21 @@ from kai_solver.domain import (
     flat_gang,
 )
 from kai_solver.domain.placement import Strategy
-from kai_solver.formulation.expand import Decision
-from kai_solver.formulation.spec import ModelSpec, SpecAnswer
-from kai_solver.greedy import Ladder, Outcome, State
-from kai_solver.greedy.chunks import Chunker
-from kai_solver.greedy.disruption import Disruption
-from kai_solver.reduction import build_problem
-from kai_solver.search.asker import Asker
+from kai_solver.model.decode import Decision
+from kai_solver.model.spec import ModelSpec, SpecAnswer
+from kai_solver.planstate.allocation_units import AllocationUnits
+from kai_solver.planstate.outcome import Outcome
+from kai_solver.planstate.state import State
+from kai_solver.problem import build_problem
+from kai_solver.search.apply import apply
 from kai_solver.search.budget import Budget
 from kai_solver.search.child import OnBound, OnIncumbent, SolverChild
-from kai_solver.search.joining import Joiner
-from kai_solver.search.oracle import OracleLadder
+from kai_solver.search.joint_input import JointModelInput
+from kai_solver.search.oracle import SolverActions
 from kai_solver.search.parameters import SolverParameters
-from kai_solver.search.realise import realise
-from kai_solver.search.refine import Refiner
+from kai_solver.search.refine import StageOptimizer
 from kai_solver.search.rights import rights_of
+from kai_solver.search.solver_client import SolverClient
 from kai_solver.units import MILLI, ResourceSchema
 
 GIB = 2**30
@@ -115,16 +117,16 @@ def climb(
     *,
     model: SolverModel = MODEL,
     seconds: float = 10.0,
-    rungs: Sequence[Rung] = (Rung.ALLOCATE,),
-) -> tuple[Outcome, OracleLadder]:
+    actions: Sequence[Action] = (Action.ALLOCATE,),
+) -> tuple[Outcome, SolverActions]:
     budget = Budget(seconds, time.monotonic, time.monotonic())
-    oracle = OracleLadder(Asker(model, solver, budget) if solver is not None else None)
-    return Ladder(build_problem(cluster), rungs, oracle).climb(), oracle
+    oracle = SolverActions(SolverClient(model, solver, budget) if solver is not None else None)
+    return Actions(build_problem(cluster), actions, oracle).climb(), oracle
 
 
-def proof(outcome: Outcome, rung: Rung = Rung.ALLOCATE) -> tuple[str, str]:
+def proof(outcome: Outcome, action: Action = Action.ALLOCATE) -> tuple[str, str]:
     found = outcome.refusals[len(outcome.refusals) - 1 if len(outcome.refusals) > 1 else next(iter(outcome.refusals))]
-    return found[rung].proof.state, found[rung].proof.method
+    return found[action].proof.state, found[action].proof.method
 
 
 # -- the oracle ladder ---------------------------------------------------------------------------------------------
@@ -200,8 +202,8 @@ def test_a_solver_switched_off_is_not_asked() -> None:
 def test_a_crash_proves_nothing_and_is_told() -> None:
     outcome, oracle = climb(TIGHT, Scripted(CRASHED))
     assert proof(outcome)[0] == "unknown"
-    assert oracle.asker is not None
-    assert oracle.asker.budget.errors == ["the solver died"]
+    assert oracle.solver_client is not None
+    assert oracle.solver_client.budget.errors == ["the solver died"]
 
 
 def test_without_time_nothing_is_asked() -> None:
@@ -221,8 +223,8 @@ def test_stages_that_cannot_be_built_in_time_are_not_begun() -> None:
     outcome, _ = climb(a_cluster([a_node(0, 2)], a_gang("w", 1)), None)
     assert outcome.admissions
     solver = Scripted(INFEASIBLE)
-    asker = Asker(replace(MODEL, search=SearchSpec()), solver, Budget(1e-6, lambda: 0.0, 0.0))
-    refined = Refiner(asker).refine(outcome, rights_of(outcome))
+    solver_client = SolverClient(replace(MODEL, search=SearchSpec()), solver, Budget(1e-6, lambda: 0.0, 0.0))
+    refined = StageOptimizer(solver_client).refine(outcome, rights_of(outcome))
     assert (refined.improved, refined.stages, solver.asked) == (False, (), 0)
     assert "too little time" in refined.notes[0]
 
@@ -270,30 +272,30 @@ def test_after_two_failures_the_child_is_left_alone() -> None:
 # -- joining and realising -----------------------------------------------------------------------------------------
 
 
-def question(cluster: Snapshot) -> tuple[Outcome, Joiner]:
+def question(cluster: Snapshot) -> tuple[Outcome, JointModelInput]:
     outcome = Outcome(State(build_problem(cluster)))
     outcome.pool = Disruption.pool_of(outcome.state)
-    return outcome, Joiner(outcome)
+    return outcome, JointModelInput(outcome)
 
 
 def test_lifted_capacity_is_that_with_the_units_gone() -> None:
-    outcome, joiner = question(a_cluster([a_node(0, 4)], a_gang("r", 1, 2, on="n0 n0"), a_gang("s", 1, on="n0")))
+    outcome, model_input = question(a_cluster([a_node(0, 4)], a_gang("r", 1, 2, on="n0 n0"), a_gang("s", 1, on="n0")))
     pool = outcome.pool
     assert pool is not None
-    free, devices = joiner.lifted(frozenset({0}))
+    free, devices = model_input.lifted(frozenset({0}))
     pool.leave(0)
     assert np.array_equal(free, outcome.state.future)
     assert np.array_equal(devices, outcome.state.device_future)
 
 
 def test_lifting_does_not_depend_on_where_the_units_are_now() -> None:
-    outcome, joiner = question(a_cluster([a_node(0, 2), a_node(1, 2)], a_gang("r", 1, on="n0")))
+    outcome, model_input = question(a_cluster([a_node(0, 2), a_node(1, 2)], a_gang("r", 1, on="n0")))
     pool = outcome.pool
     assert pool is not None
-    before = [array.copy() for array in joiner.lifted(frozenset({0}))]
+    before = [array.copy() for array in model_input.lifted(frozenset({0}))]
     pool.leave(0)
     outcome.state.put(0, 1, now=False)
-    for one, other in zip(before, Joiner(outcome).lifted(frozenset({0})), strict=True):
+    for one, other in zip(before, JointModelInput(outcome).lifted(frozenset({0})), strict=True):
         assert np.array_equal(one, other)
 
 
@@ -302,31 +304,31 @@ def test_a_scope_is_bound_to_those_that_stay_and_free_of_those_that_may_move() -
     gang = a_gang("r", 1, 1, on="n0 n0", root=root)
     waiting = replace(gang.pods[0], name="r-2", status=PodStatus.PENDING, node="", order=(0, 2.0, ""))
     gang = replace(gang, pods=(*gang.pods, waiting))
-    outcome, joiner = question(a_cluster([a_node(0, 2, "r0"), a_node(1, 2, "r1")], gang))
-    chunk = Chunker(outcome.state.problem.gangs[0], outcome.state.gangs[0]).next()
+    outcome, model_input = question(a_cluster([a_node(0, 2, "r0"), a_node(1, 2, "r1")], gang))
+    chunk = AllocationUnits(outcome.state.problem.gangs[0], outcome.state.gangs[0]).next()
     assert chunk is not None
     pool = outcome.pool
     assert pool is not None
-    fixed = joiner.arrival(chunk, Rung.ALLOCATE, frozenset())
+    fixed = model_input.arrival(chunk, Action.ALLOCATE, frozenset())
     assert fixed.scopes[0].domain_of.tolist() == [0, -1]
     everybody = frozenset(unit.index for unit in pool.units)
-    assert joiner.arrival(chunk, Rung.CONSOLIDATION, everybody).scopes[0].domain_of.tolist() == [0, 1]
+    assert model_input.arrival(chunk, Action.CONSOLIDATION, everybody).scopes[0].domain_of.tolist() == [0, 1]
 
 
 def test_a_solution_that_cannot_be_seated_changes_nothing() -> None:
     cluster = a_cluster([a_node(0, 1), a_node(1, 1)], a_gang("w", 1, 1))
-    outcome, joiner = question(cluster)
-    chunk = Chunker(outcome.state.problem.gangs[0], outcome.state.gangs[0]).next()
+    outcome, model_input = question(cluster)
+    chunk = AllocationUnits(outcome.state.problem.gangs[0], outcome.state.gangs[0]).next()
     assert chunk is not None
     nobody: frozenset[int] = frozenset()
-    joint = joiner.join([(chunk, Rung.ALLOCATE)], nobody, nobody, nobody, (), may_move=False)
+    joint = model_input.join([(chunk, Action.ALLOCATE)], nobody, nobody, nobody, (), may_move=False)
     both_on_one = Decision(places={0: 0, 1: 0})
     mark = outcome.state.mark()
-    assert not realise(outcome.state, outcome.pool, joint, both_on_one, [(chunk, Rung.ALLOCATE)])
+    assert not apply(outcome.state, outcome.pool, joint, both_on_one, [(chunk, Action.ALLOCATE)])
     assert outcome.state.mark() == mark
     assert outcome.state.places == {}
     apart = Decision(places={0: 0, 1: 1})
-    assert realise(outcome.state, outcome.pool, joint, apart, [(chunk, Rung.ALLOCATE)])
+    assert apply(outcome.state, outcome.pool, joint, apart, [(chunk, Action.ALLOCATE)])
     assert {pod: place.node for pod, place in outcome.state.places.items()} == {0: 0, 1: 1}
 
 
@@ -336,16 +338,16 @@ def test_shares_are_seated_as_the_policy_packs_or_spreads(strategy: Strategy, de
     gang = a_gang("w", 1, 1)
     halves = tuple(replace(pod, gpu=GpuRequest(1, 500)) for pod in gang.pods)
     cluster = a_cluster([a_node(0, 2)], replace(gang, pods=halves))
-    outcome, joiner = question(replace(cluster, policy=Policy(gpu_sharing_placement=strategy)))
-    chunk = Chunker(outcome.state.problem.gangs[0], outcome.state.gangs[0]).next()
+    outcome, model_input = question(replace(cluster, policy=Policy(gpu_sharing_placement=strategy)))
+    chunk = AllocationUnits(outcome.state.problem.gangs[0], outcome.state.gangs[0]).next()
     assert chunk is not None
     nobody: frozenset[int] = frozenset()
-    joint = joiner.join([(chunk, Rung.ALLOCATE)], nobody, nobody, nobody, (), may_move=False)
+    joint = model_input.join([(chunk, Action.ALLOCATE)], nobody, nobody, nobody, (), may_move=False)
     together: dict[int, tuple[int, ...]] = {0: (0,), 1: (0,)}
     apart: dict[int, tuple[int, ...]] = {0: (0,), 1: (1,)}
     for named in (together, apart):
         decision = Decision(places={0: 0, 1: 0}, devices=named)
-        assert realise(outcome.state, outcome.pool, joint, decision, [(chunk, Rung.ALLOCATE)])
+        assert apply(outcome.state, outcome.pool, joint, decision, [(chunk, Action.ALLOCATE)])
         assert len({place.devices for place in outcome.state.places.values()}) == devices
 
 
@@ -354,22 +356,22 @@ def test_shares_that_only_fit_as_the_model_says_are_seated_so() -> None:
     gang = a_gang("w", 1, 1, 1, 1)
     sizes = (500, 400, 600, 500)
     shares = tuple(replace(pod, gpu=GpuRequest(1, size)) for pod, size in zip(gang.pods, sizes, strict=True))
-    outcome, joiner = question(a_cluster([a_node(0, 2)], replace(gang, pods=shares)))
-    chunk = Chunker(outcome.state.problem.gangs[0], outcome.state.gangs[0]).next()
+    outcome, model_input = question(a_cluster([a_node(0, 2)], replace(gang, pods=shares)))
+    chunk = AllocationUnits(outcome.state.problem.gangs[0], outcome.state.gangs[0]).next()
     assert chunk is not None
     nobody: frozenset[int] = frozenset()
-    joint = joiner.join([(chunk, Rung.ALLOCATE)], nobody, nobody, nobody, (), may_move=False)
+    joint = model_input.join([(chunk, Action.ALLOCATE)], nobody, nobody, nobody, (), may_move=False)
     named: dict[int, tuple[int, ...]] = {0: (0,), 1: (1,), 2: (1,), 3: (0,)}
     decision = Decision(places=dict.fromkeys(range(4), 0), devices=named)
-    assert realise(outcome.state, outcome.pool, joint, decision, [(chunk, Rung.ALLOCATE)])
+    assert apply(outcome.state, outcome.pool, joint, decision, [(chunk, Action.ALLOCATE)])
     assert {pod: place.devices for pod, place in outcome.state.places.items()} == named
 
 
 def test_no_place_at_all_is_refused_too() -> None:
-    outcome, joiner = question(a_cluster([a_node(0, 1)], a_gang("w", 1)))
-    chunk = Chunker(outcome.state.problem.gangs[0], outcome.state.gangs[0]).next()
+    outcome, model_input = question(a_cluster([a_node(0, 1)], a_gang("w", 1)))
+    chunk = AllocationUnits(outcome.state.problem.gangs[0], outcome.state.gangs[0]).next()
     assert chunk is not None
     nobody: frozenset[int] = frozenset()
-    joint = joiner.join([(chunk, Rung.ALLOCATE)], nobody, nobody, nobody, (), may_move=False)
-    assert not realise(outcome.state, outcome.pool, joint, Decision(), [(chunk, Rung.ALLOCATE)])
+    joint = model_input.join([(chunk, Action.ALLOCATE)], nobody, nobody, nobody, (), may_move=False)
+    assert not apply(outcome.state, outcome.pool, joint, Decision(), [(chunk, Action.ALLOCATE)])
     assert math.isfinite(outcome.state.future.sum())

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from kai_solver.formulation.rows import Ints
-from kai_solver.formulation.spec import ModelSpec, SpecAnswer
+from kai_solver.model.rows import Ints
+from kai_solver.model.spec import ModelSpec, SpecAnswer
 from kai_solver.search.child import SolverChild
 from kai_solver.search.parameters import SolverParameters
 from kai_solver.search.session import HELD_FAMILY, SessionResult, StageObjective, solve_stages

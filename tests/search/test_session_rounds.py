@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kai_solver.formulation.rows import Ints
-from kai_solver.formulation.spec import ModelSpec, SpecAnswer
+from kai_solver.model.rows import Ints
+from kai_solver.model.spec import ModelSpec, SpecAnswer
 from kai_solver.search.parameters import SolverParameters
 from kai_solver.search.session import LARGE, SessionResult, StageObjective, solve_stages
 
 LENGTH = 6
 
 
-class Teller:
+class StatusReporter:
     """A solver that answers by ``tell``; every question takes ``takes_s``."""
 
     def __init__(self, tell: Callable[[ModelSpec], SpecAnswer], takes_s: float = 0.1) -> None:
@@ -67,7 +67,7 @@ def best(spec: ModelSpec) -> SpecAnswer:
 
 
 def run(
-    solver: Teller,
+    solver: StatusReporter,
     stages: Sequence[StageObjective] = (X, YZ),
     *,
     seconds: float = 1.0,
@@ -82,26 +82,26 @@ def run(
 
 
 def test_a_stage_with_a_small_share_has_time_for_a_proof() -> None:
-    solver = Teller(nothing)
+    solver = StatusReporter(nothing)
     run(solver)
     assert solver.seconds == pytest.approx([0.2, 0.9])
 
 
 def test_a_stage_leaves_the_later_ones_as_much_as_it_takes() -> None:
-    solver = Teller(nothing, takes_s=0.05)
+    solver = StatusReporter(nothing, takes_s=0.05)
     run(solver, seconds=0.2)
     assert solver.seconds == pytest.approx([0.1, 0.15])
 
 
 def test_a_large_model_keeps_to_the_shares() -> None:
-    solver = Teller(nothing)
+    solver = StatusReporter(nothing)
     run(solver, seconds=100.0, spec=triple(LARGE))
     assert solver.seconds[0] == pytest.approx(0.25)  # a hundredth of the time, a quarter of that for the folded model
 
 
 def test_what_is_open_is_asked_for_again_with_all_the_time() -> None:
     answers = [nothing, best, best, best]
-    solver = Teller(lambda spec: answers.pop(0)(spec))
+    solver = StatusReporter(lambda spec: answers.pop(0)(spec))
     result = run(solver, rounds=3)
     assert solver.seconds == pytest.approx([0.2, 0.9, 0.8, 0.7])
     assert [(stage.value, stage.optimal) for stage in result.stages] == [(0, True), (11, True)]
@@ -109,7 +109,7 @@ def test_what_is_open_is_asked_for_again_with_all_the_time() -> None:
 
 def test_what_is_proven_is_not_asked_for_again() -> None:
     answers = [best, nothing, nothing, best]
-    solver = Teller(lambda spec: answers.pop(0)(spec))
+    solver = StatusReporter(lambda spec: answers.pop(0)(spec))
     result = run(solver, rounds=9)
     assert not answers
     assert [(stage.value, stage.optimal) for stage in result.stages] == [(0, True), (11, True)]
@@ -118,13 +118,13 @@ def test_what_is_proven_is_not_asked_for_again() -> None:
 @pytest.mark.parametrize(("rounds", "seconds", "more", "asked"), [(3, 1.0, 0, 6), (3, 0.2, 0, 2), (3, 99.0, LARGE, 4)])
 def test_rounds_end(rounds: int, seconds: float, more: int, asked: int) -> None:
     """After so many, with the time, and after one where the model is large (whose folded model is asked as well)."""
-    solver = Teller(nothing)
+    solver = StatusReporter(nothing)
     run(solver, rounds=rounds, seconds=seconds, spec=triple(more))
     assert len(solver.seconds) == asked
 
 
 def test_a_failing_solver_is_not_asked_again() -> None:
-    solver = Teller(lambda _: SpecAnswer("unknown", bound=None, error="it crashed"))
+    solver = StatusReporter(lambda _: SpecAnswer("unknown", bound=None, error="it crashed"))
     run(solver, rounds=3)
     assert len(solver.seconds) == 2
 
@@ -149,7 +149,7 @@ def test_no_bound_is_above_what_can_be_reached(
         return SpecAnswer("feasible", found, spec.objective_of(found), bound)
 
     stages = [StageObjective(f"s{n}", tuple(zip(of, range(3), strict=True))) for n, of in enumerate(terms)]
-    result = run(Teller(some, takes_s=0.01), stages, rounds=rounds)
+    result = run(StatusReporter(some, takes_s=0.01), stages, rounds=rounds)
     left = every(triple())
     for stage, told in zip(stages, result.stages, strict=True):
         assert told.value is not None

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from kai_solver.claims import carried
-from kai_solver.conformance.rounds import is_short
 from kai_solver.domain import Eviction, Gang, Plan, Pod, PodStatus, Snapshot
+from kai_solver.lab.conformance.rounds import is_short
 
 CYCLES = 14
 

@@ -17,9 +17,9 @@ from typing import Any
 
 import kai_solver
 from kai_solver.domain import Gang, Pod
-from kai_solver.greedy.chunks import Chunk
 from kai_solver.kubeobjects.raw import Raw
-from kai_solver.reduction import GangShape
+from kai_solver.planstate.allocation_units import AllocationUnit
+from kai_solver.problem import GangShape
 
 _LOOKING = threading.local()
 SERVER = "kai_solver.cluster.memory"
@@ -153,7 +153,7 @@ def about_gang(args: tuple[Any, ...], options: dict[str, Any], keys: frozenset[s
     values = (*args, *options.values())
     if is_about(values, keys):
         return True
-    chunks = [value for value in values if isinstance(value, Chunk)]
+    chunks = [value for value in values if isinstance(value, AllocationUnit)]
     problem = next((found for value in values if (found := _problem_of(value)) is not None), None)
     return problem is not None and any(problem.gangs[chunk.gang].gang.key in keys for chunk in chunks)
 

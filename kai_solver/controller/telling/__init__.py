@@ -22,7 +22,7 @@ from kai_solver.controller.telling.queues import Queues
 from kai_solver.controller.telling.waiting import Waiting
 from kai_solver.errors.barrier import barrier
 from kai_solver.kubeobjects.grouping import OwnGroup
-from kai_solver.reduction import Problem
+from kai_solver.problem import Problem
 
 _IDLE_S = 0.5
 
@@ -37,7 +37,7 @@ class _Told:
 
 
 @dataclass(slots=True)
-class Teller:
+class StatusReporter:
     """A `Reporter` for the cluster.
 
     Attributes

@@ -10,12 +10,12 @@ from kai_solver.cluster.statuses import Statuses
 from kai_solver.cluster.store import Store
 from kai_solver.cluster.writer import Writer
 from kai_solver.controller.settings import ControllerSettings
-from kai_solver.controller.telling import Teller
+from kai_solver.controller.telling import StatusReporter
 from kai_solver.controller.telling.desk import Desk
 from kai_solver.controller.telling.groups import Groups
 from kai_solver.controller.telling.placing import Placing
 from kai_solver.kubeobjects.grouping import OwnGroup
-from kai_solver.reduction import Problem
+from kai_solver.problem import Problem
 
 _LOG = structlog.get_logger(__name__)
 
@@ -29,8 +29,8 @@ def make_teller(
     problem: Callable[[], Problem | None],
     own: Callable[[], Mapping[str, OwnGroup]],
     clock: Callable[[], float],
-) -> Teller:
-    """Tells the cluster while ``fence`` holds, slowly while ``busy``; the rest as `Teller` has it."""
+) -> StatusReporter:
+    """Tells the cluster while ``fence`` holds, slowly while ``busy``; the rest as `StatusReporter` has it."""
 
     def complain(key: tuple[str, ...], error: ApiError) -> None:
         _LOG.warning("a status or event was refused", object=key, error=str(error))
@@ -40,4 +40,4 @@ def make_teller(
     desk = Desk(store, Statuses(api, store, writer), events, settings.node_pool or "default", clock)
     placing = Placing(desk)
     groups = Groups(desk, placing, write=settings.grouping == "own", write_plain=settings.write_pod_groups)
-    return Teller(desk, writer, groups, placing, problem, own)
+    return StatusReporter(desk, writer, groups, placing, problem, own)

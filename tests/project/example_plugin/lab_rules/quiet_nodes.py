@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from kai_solver.formulation.spec import Var
-from kai_solver.formulation.stages import Objective
-from kai_solver.formulation.variables import Variables
+from kai_solver.model.spec import Var
+from kai_solver.model.stages import Objective
+from kai_solver.model.variables import Variables
 
 QUIET_LABEL = "lab.example/quiet"
 

@@ -1,0 +1,87 @@
+"""What one reclaimer may still take from each queue, asked while victims are chosen (reference 3.5, 3.15 rule 5).
+
+`rules.reclaim_allowed` judges the whole set in the end, pod by pod; this steers the choice towards what it allows.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.fairness import levelled, saturation_room, surplus
+from kai_solver.planstate.state import State
+from kai_solver.planstate.victims import VictimPool
+from kai_solver.problem.charges import Charge
+
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.int64]
+
+Spent = tuple[Charge, Charge]
+"""What was taken from a queue in all, and the largest unit of it, which may come last."""
+_NOTHING: Spent = ((0, 0, 0), (0, 0, 0))
+
+
+class Allowance:
+    """For one question, by the numbers from before it. Queues are the levelled ones: siblings of the taker's."""
+
+    def __init__(self, state: State, pool: VictimPool, taker: int, request: Charge, leaves: Iterable[int]) -> None:
+        problem = state.problem
+        self._pool = pool
+        self._gangs = problem.gangs
+        self._of_leaf: dict[int, int] = {}
+        self._surplus: dict[int, Charge] = {}
+        self._room: dict[int, tuple[float, float, float]] = {}
+        for leaf in leaves:
+            queue = self._of_leaf[leaf] = levelled(problem.queues, taker, leaf)[1]
+            if queue not in self._surplus:
+                numbers = (problem.queues, problem.allocatable, state.allocated, taker, leaf, request)
+                self._surplus[queue] = surplus(*numbers).amounts
+                shares = (problem.queues, problem.share, state.allocated, taker, leaf, request)
+                self._room[queue] = saturation_room(*shares, problem.policy.saturation_multiplier)
+
+    def spent(self, units: Iterable[int], before: Mapping[int, Spent] | None = None) -> dict[int, Spent]:
+        """What is taken by levelled queue once ``units`` are gone for good, beside what was taken ``before``."""
+        spent: dict[int, Spent] = dict(before or {})
+        for unit in units:
+            queue = self._queue_of(unit)
+            if queue >= 0:
+                spent[queue] = _with(spent.get(queue, _NOTHING), self._pool.units[unit].charge)
+        return spent
+
+    def allows(self, spent: Mapping[int, Spent], units: Iterable[int]) -> bool:
+        """May ``units`` go too, in some order? All but the largest must leave their queue above what it may keep."""
+        after = dict(spent)
+        for unit in units:
+            queue = self._queue_of(unit)
+            after[queue] = _with(after.get(queue, _NOTHING), self._pool.units[unit].charge)
+        return all(
+            queue >= 0 and self._is_within(queue, after[queue]) for queue in after if after[queue] != spent.get(queue)
+        )
+
+    def exhausted(self, spent: Mapping[int, Spent]) -> frozenset[int]:
+        """Levelled queues from which nothing more may be taken, however small."""
+        return frozenset(
+            queue for queue in self._surplus if not self._is_within(queue, _with(spent.get(queue, _NOTHING), (1, 1, 1)))
+        )
+
+    def open_units(self, exhausted: frozenset[int]) -> BoolArray:
+        """(U,) units of queues other than the ``exhausted`` ones."""
+        closed = [leaf for leaf, queue in self._of_leaf.items() if queue in exhausted]
+        mask: BoolArray = ~np.isin(self._pool.queue_of, closed)
+        return mask
+
+    def _queue_of(self, unit: int) -> int:
+        return self._of_leaf.get(self._gangs[self._pool.units[unit].gang].queue, -1)
+
+    def _is_within(self, queue: int, spent: Spent) -> bool:
+        (cpu, memory, gpu), last = spent
+        room, bound = self._room[queue], self._surplus[queue]
+        if cpu >= room[0] or memory >= room[1] or gpu >= room[2]:
+            return False
+        return cpu - last[0] < bound[0] or memory - last[1] < bound[1] or gpu - last[2] < bound[2]
+
+
+def _with(spent: Spent, charge: Charge) -> Spent:
+    total, last = spent
+    added = (total[0] + charge[0], total[1] + charge[1], total[2] + charge[2])
+    return added, last if last[::-1] >= charge[::-1] else charge

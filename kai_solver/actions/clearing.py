@@ -1,0 +1,68 @@
+"""Domains that one tenant uses at a time: who must leave all of one before another tenant may come."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.planstate.allocation_units import AllocationUnit
+from kai_solver.planstate.victims import VictimPool
+from kai_solver.predicates import PodAffinityIndex
+
+BoolArray = NDArray[np.bool_]
+
+DOMAINS_TRIED = 16
+"""Domains that are cleared for one chunk, cheapest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clearing:
+    """Units that leave, and the nodes (N,) of the domains that this frees of other tenants: ``domains`` of them."""
+
+    units: list[int]
+    nodes: BoolArray
+    domains: int = 1
+
+
+def clearings(pool: VictimPool, eligible: BoolArray, chunk: AllocationUnit) -> Iterator[Clearing]:
+    """Ways to free domains for the tenant of ``chunk``: one domain each, then the cheapest together.
+
+    Nothing where its pods mind no tenants. Domains in which somebody may not leave are left out.
+    """
+    if pool.state.affinity is None:
+        return
+    every = _by_domain(pool, pool.state.affinity, eligible, chunk)
+    found = sorted(every, key=lambda way: (sum(pool.cost[u] for u in way.units), way.units))[:DOMAINS_TRIED]
+    yield from found
+    for count in range(2, len(found) + 1):
+        units = dict.fromkeys(unit for way in found[:count] for unit in way.units)
+        yield Clearing(list(units), np.logical_or.reduce([way.nodes for way in found[:count]]), count)
+
+
+def _by_domain(
+    pool: VictimPool, index: PodAffinityIndex, eligible: BoolArray, chunk: AllocationUnit
+) -> Iterator[Clearing]:
+    problem = pool.state.problem
+    shapes = problem.shapes.shapes
+    rules = {own for shape in problem.by_shape(chunk.pods) for own in shapes[shape].constraints.alone}
+    for own in sorted(rules, key=lambda own: (own.topology_key, own.tenant)):
+        code, others = index.code(own.topology_key), index.others(own)
+        for domain in np.unique(code[(others > 0) & (code >= 0)]).tolist():
+            inside = code == domain
+            nodes = np.flatnonzero(inside)
+            units = pool.closure(u for node in nodes.tolist() for u in pool.on(node) if _is_other(pool, u, own.tenant))
+            leaving = sum(
+                code[pool.node_of(pod)] == domain and bool(shapes[problem.pod_shape[pod]].constraints.alone)
+                for unit in units
+                for pod in pool.units[unit].pods
+            )
+            if all(eligible[unit] for unit in units) and leaving >= int(others[nodes].sum()):
+                yield Clearing(units, inside)
+
+
+def _is_other(pool: VictimPool, unit: int, tenant: str) -> bool:
+    """Whether a pod of ``unit`` is another tenant's."""
+    problem = pool.state.problem
+    alone = (problem.shapes.shapes[problem.pod_shape[pod]].constraints.alone for pod in pool.units[unit].pods)
+    return any(own.tenant != tenant for rules in alone for own in rules)

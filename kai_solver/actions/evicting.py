@@ -1,0 +1,392 @@
+"""Placing a chunk by making room: the cheapest victims per node, then everything back that can stay or move."""
+
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.actions.allowance import Allowance, Spent
+from kai_solver.actions.caps import within_limits
+from kai_solver.actions.clearing import Clearing, clearings
+from kai_solver.actions.resettling import Resettling
+from kai_solver.actions.room import RoomTable
+from kai_solver.domain import Action
+from kai_solver.placement.fit import FitTable
+from kai_solver.placement.placing import Placer, never
+from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits, Part
+from kai_solver.planstate.victims import IMPOSSIBLE, VictimPool, part_of_unit
+from kai_solver.topology import DomainTree
+
+BoolArray = NDArray[np.bool_]
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int32]
+
+NODES_TRIED = 8
+"""Nodes tried for one pod whose victims find no other place, cheapest first."""
+NOBODY: frozenset[int] = frozenset()
+DOMAINS_TRIED = 16
+"""Domains tried for one chunk, cheapest estimate first."""
+
+
+class Evictor(Placer):
+    """A placer that may make units leave. One serves all questions with the same rung and eligible gangs.
+
+    ``tables``: of room by shape, which all evictors of a rung share.
+    """
+
+    at_once = False  # Every pod may cost other victims.
+
+    def __init__(
+        self,
+        pool: VictimPool,
+        fits: FitTable,
+        action: Action,
+        eligible: BoolArray,
+        is_over: Callable[[], bool] = never,
+        tables: dict[tuple[int, bool], RoomTable] | None = None,
+    ) -> None:
+        super().__init__(pool.state, fits=fits)
+        self.pool = pool
+        self.action = action
+        self.eligible = eligible
+        self.has_anybody = bool(eligible.any())
+        self.is_over = is_over
+        self.may_move = pool.state.problem.policy.consolidating_reclaim or action is Action.CONSOLIDATION
+        self.mover = Placer(pool.state, fits=fits, later=True)
+        self.resettling = Resettling(pool, fits)
+        self.left: dict[int, None] = {}
+        self._allowance: Allowance | None = None
+        self._spent: dict[int, Spent] = {}
+        self._counted: tuple[int, object] = (0, None)
+        self._tables: dict[tuple[int, bool], RoomTable] = {} if tables is None else tables
+        self._open: dict[tuple[frozenset[int], frozenset[int]], BoolArray] = {}
+
+    def make_room(self, chunk: AllocationUnit, allowance: Allowance | None = None) -> list[int] | None:
+        """Place ``chunk`` with victims; the units that left or moved for it, or None with the state unchanged.
+
+        Units that turn out not to be needed stay at home; those that fit elsewhere are moved; the rest is evicted.
+        ``allowance``: what may be taken from whom, if all who leave are evicted.
+        """
+        mark = self.state.mark()
+        self.left = {}
+        self._allowance = allowance
+        self._spent, self._counted = {}, (0, None)
+        is_done = self.place_chunk(chunk) or self._place_by_clearing(chunk)
+        # Attempts that were taken back have left their victims where they were.
+        self.left = {u: None for u in self.left if self.pool.is_disturbed(u)}
+        is_done = is_done and self._settle() and self._keeps_spacing(chunk)
+        if not is_done or (self.left and not self.state.keeps_rules()):
+            self.state.rollback(mark)
+            return None
+        return [u for u in self.left if self.pool.is_disturbed(u)]
+
+    def _place_by_clearing(self, chunk: AllocationUnit) -> bool:
+        """Place ``chunk`` where another tenant uses domains, with all of them gone from the cheapest."""
+        mark = self.state.mark()
+        for way in clearings(self.pool, self.eligible, chunk):
+            if self.is_over():
+                break
+            if self._is_allowed(way.units) and self._place_in_cleared(chunk, way):
+                return True
+            self.state.rollback(mark)
+        self.left = {}
+        return False
+
+    def _is_allowed(self, units: list[int]) -> bool:
+        fits = self.pool.tolls is None or self.pool.tolls.fits(units)
+        return fits and (self._allowance is None or self._allowance.allows({}, units))
+
+    def _place_in_cleared(self, chunk: AllocationUnit, way: Clearing) -> bool:
+        """Place ``chunk`` once the units have left; where it must be in one domain, in one that was cleared."""
+        problem, domain_of, allowed = self.state.problem, self._required(chunk.root), None
+        if domain_of is not None:
+            around = np.unique(domain_of[way.nodes & (domain_of >= 0)])
+            allowed = np.isin(domain_of, around)
+            most = np.bincount(domain_of[allowed], weights=problem.gpus[allowed]).max(initial=0)
+            shapes = problem.shapes.shapes
+            asked = sum(count * shapes[shape].gpu.devices for shape, count in problem.by_shape(chunk.pods).items())
+            is_whole = all(shapes[problem.pod_shape[pod]].gpu.is_whole for pod in chunk.pods)
+            if (way.domains > 1 and len(around) > 1) or (is_whole and asked > most):
+                return False  # It has to be in one of them, and another way clears that one alone.
+        for unit in way.units:
+            self.pool.leave(unit)
+        self.left = dict.fromkeys(way.units)
+        if self._allowance is not None:
+            self._spent, self._counted = self._allowance.spent(way.units), (0, None)
+        is_done = self.place_chunk(chunk, allowed)
+        return is_done and (self.action is not Action.CONSOLIDATION or self._replace_all(way.units))
+
+    def is_hopeless(self, chunk: AllocationUnit) -> bool:
+        """True where whole devices do not suffice even with all eligible units gone: no search is needed then.
+
+        Counted in the best of the domains of which one must hold all of ``chunk``. With 31 gangs to make room for and
+        28 choices of victims each (5,000 loaded nodes, 2026-11-22) that spares most of 2.3 s.
+        """
+        problem = self.state.problem
+        most = self.pool.most_devices(self.eligible, self._eligible_rows)
+        domain_of = self._required(chunk.root)
+        for shape, count in problem.by_shape(chunk.pods).items():
+            gpu = problem.shapes.shapes[shape].gpu
+            if not gpu.is_whole:
+                continue
+            hosts = np.where(problem.shapes.mask(shape), most // gpu.devices, 0)
+            if domain_of is not None:
+                hosts = np.bincount(domain_of[domain_of >= 0], weights=hosts[domain_of >= 0])
+            if (hosts.sum() if domain_of is None else hosts.max(initial=0)) < count:
+                return True
+        return False
+
+    @cached_property
+    def _eligible_rows(self) -> NDArray[np.int64]:
+        """Rows of `VictimPool.homes` of those who may leave."""
+        return np.flatnonzero(self.eligible[self.pool.homes.unit])
+
+    def _required(self, part: Part) -> IntArray | None:
+        """(N,) domains of which one must hold all of ``part``; None without such a rule."""
+        while part.topology is None and not part.pods and len(part.parts) == 1:
+            [part] = part.parts
+        topology = part.topology
+        tree = self.state.problem.domains.get(topology.topology) if topology is not None else None
+        level = tree.level_index(topology.required) if tree is not None and topology is not None else None
+        return None if tree is None or level is None else tree.domain_of[level]
+
+    def _keeps_spacing(self, chunk: AllocationUnit) -> bool:
+        """Who leaves may have been what kept its workload on enough nodes."""
+        gangs = {chunk.gang, *(self.pool.units[unit].gang for unit in self.left)}
+        return all(self.state.keeps_spacing(gang) for gang in gangs)
+
+    def table(self, shape: int, exhausted: frozenset[int] = NOBODY) -> RoomTable:
+        """Room for one more pod of ``shape``, by node, with nobody from the ``exhausted`` levelled queues."""
+        eligible = self._still_open(exhausted)
+        # One for everybody and one for the changing rest of them, so that neither loses what the other needs.
+        key = (shape, eligible is self.eligible)
+        found = self._tables.get(key)
+        if found is None:
+            found = self._tables[key] = RoomTable(self.pool, self.fits, shape, eligible, self.action)
+        found.serve(eligible)
+        return found
+
+    def _still_open(self, queues: frozenset[int]) -> BoolArray:
+        """The eligible without those of exhausted ``queues``, and of disruption budgets that are spent."""
+        tolls = self.pool.tolls
+        budgets = tolls.exhausted() if tolls is not None else NOBODY
+        if not queues and not budgets:
+            return self.eligible
+        found = self._open.get((queues, budgets))
+        if found is None:
+            found = self.eligible
+            if queues and self._allowance is not None:
+                found = found & self._allowance.open_units(queues)
+            if budgets and tolls is not None:
+                found = found & tolls.open_units(budgets)
+            self._open[queues, budgets] = found
+        return found
+
+    def first_table(self, shape: int, allowance: Allowance | None) -> RoomTable:
+        """The table by which the first pod of a chunk of ``shape`` is placed."""
+        self._allowance = allowance
+        return self.table(shape, allowance.exhausted({}) if allowance is not None else NOBODY)
+
+    def place_pod(self, pod: int, allowed: BoolArray | None = None) -> bool:
+        """Place ``pod`` where the fewest victims have to leave."""
+        if super().place_pod(pod, allowed):
+            return True
+        if self.is_over():
+            return False
+        allowance, spent = self._allowance, {}
+        if allowance is not None:
+            spent = self._spent_so_far(allowance)
+        exhausted = allowance.exhausted(spent) if allowance is not None else NOBODY
+        table = self.table(self.state.problem.pod_shape[pod], exhausted)
+        allowed = self.state.admitting(pod, allowed)
+        # Where it fits and was not placed, other rules than room forbid it.
+        cost = table.update(allowed).copy()
+        if self.fits.has_room(table.shape):
+            cost[self.fits.counts(table.shape)[1] > 0] = IMPOSSIBLE
+        if allowed is not None:
+            cost[~allowed] = IMPOSSIBLE
+        tried = 0
+        while tried < NODES_TRIED and (node := table.cheapest(cost)) is not None:
+            victims = table.victims(node)
+            fits = self.pool.tolls is None or self.pool.tolls.fits(victims)
+            if fits and (allowance is None or allowance.allows(spent, victims)):
+                if self._place_by_leaving(pod, table, node, victims):
+                    if allowance is not None:
+                        self._spent = allowance.spent(victims, spent)
+                        self._counted = (len(self.state.journal), self.state.journal[-1])
+                    return True
+                tried += 1
+            cost[node] = IMPOSSIBLE
+        return False
+
+    def _spent_so_far(self, allowance: Allowance) -> dict[int, Spent]:
+        """What is taken by now; counted anew only where something was taken back since the last time."""
+        journal, (length, last) = self.state.journal, self._counted
+        if length > len(journal) or (length and journal[length - 1] is not last):
+            self.left = {unit: None for unit in self.left if self.pool.is_disturbed(unit)}
+            self._spent = allowance.spent(self.left)
+        return self._spent
+
+    def _place_by_leaving(self, pod: int, table: RoomTable, node: int, victims: list[int]) -> bool:
+        if self.action is Action.CONSOLIDATION and self.resettling.is_hopeless(victims, pod, node):
+            return False
+        mark = self.state.mark()
+        for unit in victims:
+            self.pool.leave(unit)
+        fits = table.is_exact or self.fits.counts(table.shape)[1][node] > 0
+        if fits:
+            self.state.put(pod, node, now=False)
+        if fits and (self.action is not Action.CONSOLIDATION or self._replace_all(victims)):
+            self.left.update(dict.fromkeys(victims))
+            return True
+        self.state.rollback(mark)
+        return False
+
+    def _replace_all(self, units: list[int]) -> bool:
+        """Give all ``units`` other places, and leave no gang split over domains that it may not be split over."""
+        if self.resettling.lacks_room(units):
+            return False
+        if not all(self._replace(unit) for unit in self._by_size(units)):
+            return False
+        gangs = {self.pool.units[unit].gang for unit in units}
+        shapes = [self.state.problem.gangs[gang] for gang in gangs]
+        return all(self.keeps_domains(shape, shape.root) and self.state.keeps_spacing(shape.index) for shape in shapes)
+
+    def _by_size(self, units: list[int]) -> list[int]:
+        """First those that can only come home, then the largest."""
+        pool = self.pool
+        return sorted(units, key=lambda u: (pool.may_move[u], -pool.units[u].charge[2], -pool.units[u].charge[0], u))
+
+    def _replace(self, unit: int) -> bool:
+        """Give the pods of a unit that left another place, within their own gang's constraints.
+
+        Surplus of which no controller makes new pods leaves with its core in consolidation, and may only come home.
+        """
+        u = self.pool.units[unit]
+        if not self.pool.may_move[unit]:
+            return self.state.returns_home(u.pods)
+        gang = self.state.problem.gangs[u.gang]
+        mark = self.state.mark()
+        part = part_of_unit(gang, u.pods, self.state.gangs[u.gang].active)
+        is_uneven = len({self.state.problem.pod_shape[pod] for pod in u.pods}) > 1
+        for largest_first in (False, True) if is_uneven else (False,):
+            placed = self.mover.place_part(part, None, largest_first=largest_first)
+            # A request by GPU memory costs more on smaller devices.
+            if placed and self._within_limits(u.gang) and (self.action is Action.CONSOLIDATION or self._may_run(unit)):
+                self.pool.seat(unit)
+                return True
+            self.state.rollback(mark)
+        return False
+
+    def _settle(self) -> bool:
+        """Bring back who can stay, then move who can, dearest first; False where consolidation leaves one behind."""
+        pool = self.pool
+        order = pool.dearest_first(self.left)
+        self.bring_all_home(order)
+        for gang in dict.fromkeys(pool.units[u].gang for u in order if pool.units[u].is_core and pool.has_left(u)):
+            self._bring_surplus_home(gang)
+        if self.may_move and self.action is not Action.CONSOLIDATION:
+            hopeless: set[tuple[int, ...]] = set()
+            for unit in order:
+                if pool.has_left(unit) and pool.may_move[unit]:
+                    self._move_unless_hopeless(unit, hopeless)
+        return self.action is not Action.CONSOLIDATION or not any(pool.has_left(u) for u in order)
+
+    def bring_all_home(self, units: list[int]) -> None:
+        """Let every disturbed unit stay where it ran that can; pieces that must lie together come together."""
+        for unit in units:
+            self._bring_home([unit])
+        left: dict[int, list[int]] = {}
+        for unit in filter(self.pool.is_disturbed, units):
+            left.setdefault(self.pool.units[unit].gang, []).append(unit)
+        for together in left.values():
+            if len(together) > 1:
+                self._bring_home(together)
+
+    def _bring_home(self, units: list[int]) -> None:
+        """Let all of one gang's ``units`` stay where they ran, or none: is there room now that the rest is placed?"""
+        pool, state = self.pool, self.state
+        moved = [pod for unit in units if pool.is_moved(unit) for pod in pool.units[unit].pods]
+        vacated, home = {state.places[pod].node for pod in moved}, state.problem.pod_node
+        if not all(home[p] in vacated or state.fits_home(p) for unit in units for p in pool.units[unit].pods):
+            return  # Most homes are taken; then nothing has to be tried.
+        mark = state.mark()
+        for pod in moved:
+            state.lift(pod)
+        fits = state.returns_home([pod for unit in units for pod in pool.units[unit].pods])
+        gang = pool.units[units[0]].gang
+        if not (fits and self._within_limits(gang) and all(self._may_run(unit) for unit in units)):
+            state.rollback(mark)
+            return
+        for unit in units:
+            pool.seat(unit)
+
+    def _bring_surplus_home(self, gang: int) -> None:
+        """Let the surplus of a gang stay without its core, where together it makes up the minimum."""
+        pool, state = self.pool, self.state
+        if len(pool.of_gang[gang]) == 1:
+            return
+        shape = state.problem.gangs[gang]
+        mark = state.mark()
+        surplus = [u for u in pool.of_gang[gang] if pool.has_left(u) and not pool.units[u].is_core]
+        home = [u for u in reversed(surplus) if state.returns_home(pool.units[u].pods)]
+        is_whole = AllocationUnits(shape, state.gangs[gang]).is_whole() and self.keeps_domains(shape, shape.root)
+        if not home or not is_whole or not self._within_limits(gang):
+            state.rollback(mark)
+            return
+        for unit in home:
+            pool.seat(unit)
+
+    def _within_limits(self, gang: int) -> bool:
+        """False where the queue passes a limit only because units of ``gang`` came home: they had to go for that."""
+        return within_limits(self.state, self.state.problem.gangs[gang].queue)
+
+    def _may_run(self, unit: int) -> bool:
+        """Surplus has no place without its core, unless it makes up the minimum by itself; a rack stays one rack."""
+        gang = self.pool.units[unit].gang
+        shape = self.state.problem.gangs[gang]
+        if self.pool.has_left_after(unit) and not AllocationUnits(shape, self.state.gangs[gang]).is_whole():
+            return False
+        return self.keeps_domains(shape, shape.root) and self.state.keeps_spacing(gang)
+
+    def _move_unless_hopeless(self, unit: int, hopeless: set[tuple[int, ...]]) -> None:
+        """Try to move; units alike to one that found no place are not tried again (room only shrinks here)."""
+        u = self.pool.units[unit]
+        gang = self.state.problem.gangs[u.gang].gang
+        identical = tuple(sorted(self.state.problem.pod_shape[pod] for pod in u.pods))
+        if not all(map(self.fits.has_room, identical)):
+            return
+        is_plain = gang.root.topology is None and all(p.topology is None for p in gang.root.podsets())
+        is_plain = is_plain and not self.state.problem.gangs[u.gang].placement.is_rule
+        if is_plain and identical in hopeless:
+            return
+        if not self._replace(unit):
+            hopeless.add(identical)
+
+    # -- topology ------------------------------------------------------------------------------------------------
+
+    def _ranked(self, tree: DomainTree, level: int, part: Part, inside: BoolArray) -> list[int]:
+        """Domains in which room could be made, cheapest estimate first."""
+        estimate = self._estimate(part, tree.domain_of[level], inside)
+        order = np.argsort(estimate, kind="stable")[:DOMAINS_TRIED]
+        return [int(domain) for domain in order if estimate[domain] < IMPOSSIBLE]
+
+    def _estimate(self, part: Part, domain_of: IntArray, inside: BoolArray) -> FloatArray:
+        """(D,) cost of the cheapest pods' worth of room by domain, each node counted as often as it could host."""
+        problem = self.state.problem
+        total = np.zeros(int(domain_of.max(initial=-1)) + 1)
+        for shape, count in problem.by_shape(part.all_pods()).items():
+            cost = np.where(self.fits.counts(shape)[1] > 0, 0.0, self.table(shape).update(inside))
+            nodes = np.flatnonzero(inside & np.isfinite(cost))
+            nodes = nodes[np.lexsort((cost[nodes], domain_of[nodes]))]
+            devices = problem.shapes.shapes[shape].gpu.devices
+            often = np.maximum(1, problem.gpus[nodes] // devices) if devices else np.full(len(nodes), count)
+            domain, before = domain_of[nodes], np.cumsum(often) - often
+            first = np.ones(len(nodes), dtype=np.bool_)
+            first[1:] = domain[1:] != domain[:-1]
+            before -= np.maximum.accumulate(np.where(first, before, 0))
+            hosts = np.clip(count - before, 0, often)
+            total += np.bincount(domain, weights=hosts * cost[nodes], minlength=len(total))
+            total[np.bincount(domain, weights=hosts, minlength=len(total)) < count] = IMPOSSIBLE
+        return total

@@ -1,0 +1,75 @@
+"""Running pods that ask for the same as one that waits, in the order in which they would be its cheapest victims."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.actions.room import RoomTable
+from kai_solver.planstate.holdings import HoldRows
+from kai_solver.planstate.victims import IMPOSSIBLE, VictimPool
+from kai_solver.problem.charges import Charge
+
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.int64]
+
+
+class IdenticalPods:
+    """Units of one pod that are all of their gang, where they run."""
+
+    def __init__(self, pool: VictimPool) -> None:
+        self.pool = pool
+        self.state = pool.state
+        gangs, units = pool.state.problem.gangs, pool.units
+        self._cost = np.array(pool.cost)
+        self._charge: IntArray = np.array([unit.charge for unit in units], dtype=np.int64).reshape(-1, 3)
+        self._first: IntArray = np.array([unit.pods[0] for unit in units], dtype=np.int64)
+        self._is_lone: BoolArray = np.array(
+            [
+                len(unit.pods) == 1 and len(pool.of_gang[unit.gang]) == 1 and gangs[unit.gang].family < 0
+                for unit in units
+            ],
+            dtype=np.bool_,
+        )
+
+    def in_turn(self, table: RoomTable, charge: Charge) -> list[int]:
+        """Units that leave one after the other for pods of the table's shape, which fits nowhere, and ``charge``.
+
+        As far as each is its node's cheapest victim, and surely the cheapest of all: by price, then node, then unit.
+        What a node that is not plain would cost is known from below only.
+        """
+        bounds = table.update()
+        rows = self.pool.rows(table.eligible, np.arange(len(bounds)))
+        devices = self.state.problem.shapes.shapes[table.shape].gpu.devices
+        is_twin = self._are_identical_pods(rows, table.shape, charge)
+        is_other = self._rough_nodes(rows, devices, is_twin)
+        mask = self.state.problem.shapes.mask(table.shape)
+        limit = bounds[is_other & mask].min(initial=IMPOSSIBLE)
+        kept = (mask & ~is_other)[rows.node] & (
+            (rows.whole > 0) if devices else np.ones(len(rows.unit), dtype=np.bool_)
+        )
+        unit, node, is_twin = rows.unit[kept], rows.node[kept], is_twin[kept]
+        price = self._cost[unit]
+        order = np.lexsort((unit, node, price))
+        is_over = ~is_twin[order] | (price[order] >= limit)
+        end = int(is_over.argmax()) if is_over.any() else len(order)
+        found: list[int] = unit[order[:end]].tolist()
+        return found
+
+    def _are_identical_pods(self, rows: HoldRows, shape: int, charge: Charge) -> BoolArray:
+        """(H,) rows of lone units at home that hold, and cost their queue, what a pod of ``shape`` asks for."""
+        spec, state = self.state.problem.shapes.shapes[shape], self.state
+        asked = np.array(spec.request, dtype=np.int64)[:, None]
+        same: BoolArray = (rows.request == asked).all(axis=0) & (rows.whole == spec.gpu.devices)
+        same &= self._is_lone[rows.unit] & (self._charge[rows.unit] == np.array(charge, dtype=np.int64)).all(axis=1)
+        return same & ~state.is_gone[self._first[rows.unit]]
+
+    def _rough_nodes(self, rows: HoldRows, devices: int, is_twin: BoolArray) -> BoolArray:
+        """(N,) nodes where it takes a closer look to know who leaves first."""
+        state = self.state
+        rough: BoolArray = np.logical_or((state.future < 0).any(axis=0), (state.device_future < 0).any(axis=1))
+        rough[rows.node[~self._is_lone[rows.unit]]] = True
+        rough[rows.shared_node] = True
+        if devices:
+            rough |= state.whole_later > 0
+        if devices > 1:
+            rough[rows.node[(rows.whole > 0) & ~is_twin]] = True
+        return rough

@@ -1,0 +1,200 @@
+"""For how many swaps ahead an answer stands: rights to take, worked out once for many takers that are alike.
+
+In a swap a pod takes the place of another that asks for the same, so the taker's queues get what the victim's lose.
+The rules of reclaim compare amounts, and are the harder to meet the more the taker's queues hold and the less the
+victim's. What is allowed if all of the next n swaps go to this taker's queues, at the cost of this victim's, is allowed
+before each of them, whoever takes part; if none of the taker's queues passes its quota on the way, which changes rules.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+from kai_solver.actions.allowance import Allowance
+from kai_solver.actions.caps import passed_cap
+from kai_solver.actions.disruption import Disruption
+from kai_solver.actions.gang_order import goes_before
+from kai_solver.domain import Action
+from kai_solver.fairness import ReclaimLedger, levelled, within_quota
+from kai_solver.planstate.eligibility import Preemptor, is_fair, refuses_reclaim
+from kai_solver.problem import GangShape
+from kai_solver.problem.charges import Charge
+
+MOST_AHEAD = 4096
+"""Swaps that are looked ahead at the most."""
+
+_Table = list[list[int]]
+
+
+class Standing(NamedTuple):
+    """Whom a taker may take from: leaf queues, those levelled ones of them that have nothing left to give, and whether
+    it is within its quota, from the leaf up."""
+
+    queues: tuple[int, ...]
+    exhausted: frozenset[int]
+    guaranteed: tuple[bool, ...]
+
+
+ANYBODY = Standing((), frozenset(), ())
+"""On rungs that do not ask queues."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """A standing, good until so many swaps were made in all (``until``) while no queue loses more than ``safe``.
+
+    ``lost``: losses by levelled queue since it was worked out, from the first ``seen`` swaps.
+    """
+
+    standing: Standing
+    until: int
+    seen: int
+    lost: dict[int, int] = field(default_factory=dict)
+    safe: dict[int, int] = field(default_factory=dict)
+
+
+class ReclaimLookahead:
+    """Of one rung, for swaps at one ``charge``. ``takers``: leaf queues that may gain."""
+
+    def __init__(self, disruption: Disruption, charge: Charge, takers: frozenset[int]) -> None:
+        self.disruption = disruption
+        self.state = disruption.state
+        self.problem = disruption.state.problem
+        self.charge = charge
+        self._gaining = frozenset(queue for leaf in takers for queue in self.problem.queues.path[leaf])
+        self._losers: list[int] = []
+        self._known: dict[tuple[int, bool], _Known] = {}
+        self._until: dict[tuple[int, bool, int], int] = {}
+        self._payers: dict[tuple[int, int], int] = {}
+
+    def note(self, leaf: int) -> None:
+        """A swap was made, and the queue ``leaf`` lost by it."""
+        self._losers.append(leaf)
+
+    def allowance(self, who: Preemptor, queues: tuple[int, ...]) -> Allowance | None:
+        """What ``who`` may take from the leaf ``queues`` now; None where the rung does not ask that."""
+        if self.disruption.action is not Action.RECLAIM:
+            return None
+        return Allowance(self.state, self.disruption.pool, who.queue, who.charge, queues)
+
+    def standing(self, who: Preemptor) -> Standing | None:
+        """Whom ``who`` may take from now; None where from nobody."""
+        if self.disruption.action is not Action.RECLAIM:
+            return ANYBODY
+        key = (who.queue, who.gang.gang.preemptible)
+        known = self._known.get(key)
+        if known is not None and len(self._losers) < known.until and self._is_as_before(known, who):
+            return known.standing
+        now = self._stands(who)
+        if now is not None:
+            ahead = self._most(partial(self._stays, who, now))
+            self._known[key] = _Known(now, len(self._losers) + max(1, ahead), len(self._losers))
+        return now
+
+    def _is_as_before(self, known: _Known, who: Preemptor) -> bool:
+        """Is the standing the same after what others have lost since it was worked out?"""
+        now = len(self._losers)
+        losers = [self._payer(who, leaf) for leaf in self._losers[known.seen :]]
+        known.seen = now
+        for queue in losers:
+            known.lost[queue] = known.lost.get(queue, 0) + 1
+        for queue in dict.fromkeys(losers):
+            if known.lost[queue] > known.safe.get(queue, 0):
+                if self._stands(who) != known.standing:
+                    return False
+                ahead = self._most(partial(self._stays, who, known.standing, losers=(queue,)))
+                known.safe[queue] = known.lost[queue] + ahead
+                known.until = min(known.until, now + ahead)
+        return True
+
+    def _payer(self, who: Preemptor, leaf: int) -> int:
+        found = self._payers.get((who.queue, leaf))
+        if found is None:
+            found = self._payers[who.queue, leaf] = levelled(self.problem.queues, who.queue, leaf)[1]
+        return found
+
+    def covers(self, who: Preemptor, victim: GangShape, unit: int) -> bool:
+        """True where it is sure that ``who`` may take ``unit`` of ``victim``, of a queue where it may look."""
+        payer = self._payer(who, victim.queue)
+        key = (who.queue, who.gang.gang.preemptible, payer)
+        if len(self._losers) < self._until.get(key, 0):
+            return True
+        path = self.problem.queues.path
+        if any(queue in self._gaining and queue not in path[who.queue] for queue in path[victim.queue]):
+            return False  # What takes and gives in turns is on no one side of anything.
+        ahead = self._most(partial(self._may_take, who, victim, unit, payer))
+        self._until[key] = len(self._losers) + ahead
+        return ahead > 0
+
+    # -- looking ahead -------------------------------------------------------------------------------------------
+
+    def _most(self, holds: Callable[[int], bool]) -> int:
+        """For how many swaps ``holds`` was found to be true: it is for all fewer."""
+        most, swaps = 0, 1
+        while swaps <= MOST_AHEAD and holds(swaps):
+            most, swaps = swaps, swaps * 4
+        return most
+
+    def _stands(self, who: Preemptor) -> Standing | None:
+        if refuses_reclaim(self.state, who) is not None:
+            return None
+        tree, allocated = self.problem.queues, self.state.allocated
+        queues = self.disruption.eligibility.reclaim_queues(who)
+        allowance = Allowance(self.state, self.disruption.pool, who.queue, who.charge, queues)
+        guaranteed = tuple(within_quota(tree, allocated, queue, who.charge) for queue in tree.path[who.queue])
+        return Standing(queues, allowance.exhausted({}), guaranteed)
+
+    def _stays(self, who: Preemptor, now: Standing, swaps: int, losers: Collection[int] = ()) -> bool:
+        """Is the standing the same if ``losers`` pay for all swaps? With none, if other takers gain by as many."""
+        with self._ahead(who, swaps, losers):
+            if not losers:
+                path = self.problem.queues.path[who.queue]
+                self._shift(self.state.allocated, self._gaining.difference(path), swaps)
+            return self._stands(who) == now
+
+    def _may_take(self, who: Preemptor, victim: GangShape, unit: int, payer: int, swaps: int) -> bool:
+        asked = [r for r, amount in enumerate(who.charge) if amount > 0]
+        with self._ahead(who, swaps - 1, (payer,)):
+            if self.disruption.action is Action.RECLAIM and not self._may_reclaim(who, victim, unit):
+                return False
+            self._shift(self.state.allocated_fixed, self.problem.queues.path[who.queue], +1)
+            return passed_cap(self.state, who.gang, asked) is None
+
+    def _may_reclaim(self, who: Preemptor, victim: GangShape, unit: int) -> bool:
+        """Asked before the swap; the numbers are those of after it in the end."""
+        problem, state = self.problem, self.state
+        allowance = Allowance(state, self.disruption.pool, who.queue, who.charge, (victim.queue,))
+        if not allowance.allows({}, (unit,)):
+            return False
+        rows = (problem.queues, problem.share, problem.allocatable, state.allocated)
+        chunks = [(victim.queue, (self.charge,))]
+        multiplier = problem.policy.saturation_multiplier
+        if not is_fair(ReclaimLedger(*rows, who.queue, who.charge), (victim.queue,), chunks, multiplier):
+            return False
+        self._shift(state.allocated, problem.queues.path[victim.queue], -1)
+        self._shift(state.allocated, problem.queues.path[who.queue], +1)
+        return goes_before(state, who.gang, who.charge, victim, self.charge)
+
+    @contextmanager
+    def _ahead(self, who: Preemptor, swaps: int, losers: Iterable[int]) -> Iterator[None]:
+        """The queues' numbers after ``swaps`` by ``who``, and as many from each of ``losers``.
+
+        In preempt a queue takes from itself, and only what may not be preempted grows.
+        """
+        state, path = self.state, self.problem.queues.path[who.queue]
+        now = state.allocated, state.allocated_fixed
+        state.allocated, state.allocated_fixed = ([list(row) for row in table] for table in now)
+        if self.disruption.action is Action.RECLAIM:
+            self._shift(state.allocated, path, swaps)
+            self._shift(state.allocated, losers, -swaps)
+        self._shift(state.allocated_fixed, path, swaps)
+        try:
+            yield
+        finally:
+            state.allocated, state.allocated_fixed = now
+
+    def _shift(self, table: _Table, queues: Iterable[int], times: int) -> None:
+        for queue in queues:
+            table[queue] = [held + times * amount for held, amount in zip(table[queue], self.charge, strict=True)]

@@ -1,0 +1,86 @@
+"""All reclaims of a finished cycle once more, one after the other, as they would be judged by the plan.
+
+The stages choose victims for all reclaimers together, by rights from before any of them. Who goes for whom then decides
+whether every single one was allowed (reference 3.5).
+"""
+
+from kai_solver.domain import Action
+from kai_solver.fairness import ReclaimLedger, may_reclaim
+from kai_solver.planstate.eligibility import reclaim_allowed
+from kai_solver.planstate.eviction_units import charge_of
+from kai_solver.planstate.outcome import Admission, Outcome
+from kai_solver.planstate.victims import VictimPool
+from kai_solver.problem.charges import Charge, sum_of
+
+_EVICTING = (Action.RECLAIM, Action.PREEMPT)
+
+
+def reclaims_hold(outcome: Outcome) -> bool:
+    """True where every reclaim is allowed in the state that the admissions before it left."""
+    if outcome.pool is None or all(a.action is not Action.RECLAIM for a in outcome.admissions):
+        return True
+    books = Books(outcome, outcome.pool)
+    return all(books.admit(admission) for admission in outcome.admissions)
+
+
+class Books:
+    """What every queue holds as the admissions follow each other."""
+
+    def __init__(self, outcome: Outcome, pool: VictimPool) -> None:
+        self.state, self.pool = outcome.state, pool
+        self.problem = outcome.state.problem
+        self.allocated = [list(row) for row in self.problem.allocated]
+        self.fixed = [list(row) for row in self.problem.allocated_fixed]
+        self.gone: set[int] = set()
+
+    def admit(self, admission: Admission) -> bool:
+        """Book the admission and its victims; False where it is a reclaim that is not allowed."""
+        if admission.action is Action.RECLAIM and admission.units and not self._is_allowed(admission):
+            return False
+        self.book(admission)
+        return True
+
+    def book(self, admission: Admission) -> None:
+        """What the admission's queue gets, and those of its victims lose."""
+        self.receive(admission)
+        fresh = [u for u in admission.units if u not in self.gone and self.pool.has_left(u)]
+        for unit in fresh if admission.action in _EVICTING else ():
+            self.add(self._queue_of(unit), self.pool.units[unit].charge, -1)
+            self.gone.add(unit)
+
+    def receive(self, admission: Admission, sign: int = 1) -> None:
+        """What the admission's queue gets; with a ``sign`` of -1 it is taken back."""
+        gang = self.problem.gangs[admission.chunk.gang]
+        self.add(gang.queue, self.charge_of(admission), sign, is_fixed=not gang.gang.preemptible)
+
+    def charge_of(self, admission: Admission) -> Charge:
+        """What the admission costs its queue at its places."""
+        return sum_of(self.state.places[pod].charge for pod in admission.chunk.pods)
+
+    def asked_by(self, admission: Admission) -> Charge:
+        """What its rights to reclaim are asked for: requests by GPU memory count on the smallest devices."""
+        return charge_of(self.problem, admission.chunk.pods)
+
+    def _is_allowed(self, admission: Admission) -> bool:
+        """With victims that it shares with an earlier one still in their places."""
+        charge = self.asked_by(admission)
+        problem, gang = self.problem, self.problem.gangs[admission.chunk.gang]
+        shared = [unit for unit in admission.units if unit in self.gone]
+        for unit in shared:
+            self.add(self._queue_of(unit), self.pool.units[unit].charge, +1)
+        tree, share = problem.queues, problem.share
+        preemptible = gang.gang.preemptible
+        refusal = may_reclaim(tree, share, self.allocated, self.fixed, gang.queue, charge, preemptible=preemptible)
+        ledger = ReclaimLedger(tree, share, problem.allocatable, self.allocated, gang.queue, charge)
+        for unit in shared:
+            self.add(self._queue_of(unit), self.pool.units[unit].charge, -1)
+        return refusal is None and reclaim_allowed(self.state, self.pool, ledger, list(admission.units))
+
+    def _queue_of(self, unit: int) -> int:
+        return self.problem.gangs[self.pool.units[unit].gang].queue
+
+    def add(self, leaf: int, charge: Charge, sign: int, *, is_fixed: bool = False) -> None:
+        """``sign`` times ``charge`` for a leaf queue and all above it."""
+        for queue in self.problem.queues.path[leaf]:
+            for table in (self.allocated, self.fixed) if is_fixed else (self.allocated,):
+                table[queue] = [held + sign * amount for held, amount in zip(table[queue], charge, strict=True)]

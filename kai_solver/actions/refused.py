@@ -1,0 +1,44 @@
+"""Those who wait for nothing: once somebody of every kind that still waits was refused, so are all the others."""
+
+from kai_solver.actions.context import Context
+from kai_solver.actions.gang_order import GangOrder, SizeOrder
+from kai_solver.domain import Action
+from kai_solver.planstate.outcome import Refusal
+from kai_solver.planstate.signature import Kind
+
+FIRST_LOOK = 16
+"""Refusals in a row after which the others are looked at; then after twice as many, and so on."""
+
+
+class Refused:
+    """Refusals of one rung since it last admitted somebody: until then nothing changes for those who wait."""
+
+    def __init__(self, context: Context, action: Action) -> None:
+        self.context = context
+        self.action = action
+        self._kinds: dict[Kind, Refusal] = {}
+        self._row = 0
+
+    def forget(self) -> None:
+        """Somebody was admitted."""
+        self._kinds.clear()
+        self._row = 0
+
+    def note(self, kind: Kind | None, refusal: Refusal) -> None:
+        """A gang of ``kind`` was refused."""
+        self._row += 1
+        if kind is not None:
+            self._kinds[kind] = refusal
+
+    def refuse_rest(self, turns: GangOrder | SizeOrder) -> bool:
+        """Refuse all who wait, in order, where each is of a kind that was; else nobody."""
+        if self._row < FIRST_LOOK or self._row & (self._row - 1):
+            return False
+        context, kinds = self.context, self._kinds
+        if not all(context.kind(gang) in kinds for gang in turns.rest()):
+            return False
+        for gang in turns.rest():
+            kind = context.kind(gang)
+            if kind is not None:
+                context.outcome.refuse(gang, self.action, kinds[kind], context.allocation_units[gang].state.pending[0])
+        return True

@@ -1,0 +1,118 @@
+"""Whether units that would leave could all be placed anew, counted before any of them does.
+
+Where a rack has to be emptied most attempts fail, since nobody has room for the segments that run there. To let a gang
+of 48 pods leave, and to bring it back, costs a hundred times what the count does.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.placement.fit import FitTable
+from kai_solver.placement.placing import domains_at, hosts
+from kai_solver.planstate.allocation_units import Part
+from kai_solver.planstate.victims import VictimPool, part_of_unit
+
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.int64]
+Level = tuple[str, str]
+"""A topology and its required level."""
+
+
+class Resettling:
+    """Counts on the state as it is. Only pods of one shape can be counted whose room adds up; else nothing is said.
+
+    Rules between pods, tenants and spare nodes only take from what is counted.
+    """
+
+    def __init__(self, pool: VictimPool, fits: FitTable) -> None:
+        self.pool = pool
+        self.state = pool.state
+        self.fits = fits
+        self._bound: dict[int, dict[Level, list[int]]] = {}
+
+    def is_hopeless(self, units: list[int], pod: int, node: int) -> bool:
+        """True where domains lack room for the parts of ``units`` that need one, with ``pod`` on ``node`` instead."""
+        bound, shape = self._together(units)
+        if shape is None or not self.state.adds_up(shape):
+            return False
+        room = self.fits.counts(shape)[1].copy()
+        np.add.at(room, list(self._vacated(units)), 1)
+        if self.state.problem.pod_shape[pod] == shape:
+            room[node] -= 1
+        return any(_is_short(domain_of, room, sizes) for domain_of, sizes in self._by_domain(bound))
+
+    def lacks_room(self, units: list[int]) -> bool:
+        """The same once ``units`` have left, by the rules of tenants and spare nodes as well: one alone, or all."""
+        open_to = [self._open_to(unit) for unit in units]
+        if any(self._lacks_room([unit], mask) for unit, mask in zip(units, open_to, strict=True)):
+            return True
+        return len(units) > 1 and self._lacks_room(units, np.logical_or.reduce(open_to))
+
+    def _open_to(self, unit: int) -> BoolArray:
+        """(N,) nodes where nobody keeps the first pod of ``unit`` off, as nobody will who comes later."""
+        affinity, pod = self.state.affinity, self.state.problem.pods[self.pool.units[unit].pods[0]]
+        return affinity.clear(pod) if affinity is not None else np.ones(len(self.state.problem.nodes), dtype=np.bool_)
+
+    def _lacks_room(self, units: list[int], mask: BoolArray) -> bool:
+        bound, shape = self._together(units)
+        if shape is None:
+            return False
+        spares, pod = self.state.spares, self.pool.units[units[0]].pods[0]
+        room = np.where(mask, self.fits.counts(shape)[1], 0)
+        for domain_of, sizes in self._by_domain(bound):
+            rooms = [room, *(spares.caps(room, pod, domain_of) if spares is not None else ())]
+            if any(_is_short(domain_of, one, sizes) for one in rooms):
+                return True
+        return False
+
+    def _together(self, units: list[int]) -> tuple[dict[Level, list[int]], int | None]:
+        """Pods of every part of ``units`` that must be in one domain, by level; their shape, None where of several."""
+        bound: dict[Level, list[int]] = {}
+        for unit in units:
+            for level, sizes in self._bound_of(unit).items():
+                bound.setdefault(level, []).extend(sizes)
+        shape_of = self.state.problem.pod_shape
+        shapes = {shape_of[p] for unit in units for p in self.pool.units[unit].pods} if bound else set()
+        return bound, shapes.pop() if len(shapes) == 1 else None
+
+    def _by_domain(self, bound: Mapping[Level, list[int]]) -> Iterator[tuple[IntArray, list[int]]]:
+        """(N,) domain of each node at every level, and the sizes of what is bound to one of them."""
+        for level, sizes in bound.items():
+            domain_of = domains_at(self.state.problem.domains, *level)
+            if domain_of is not None:
+                yield domain_of, sizes
+
+    def _bound_of(self, unit: int) -> dict[Level, list[int]]:
+        """Pods of every part of the unit that must be in one domain, by level."""
+        found = self._bound.get(unit)
+        if found is None:
+            u = self.pool.units[unit]
+            gang = self.state.problem.gangs[u.gang]
+            found = self._bound[unit] = {}
+            for level, size in _parts_bound(part_of_unit(gang, u.pods, [[] for _ in gang.leaves])):
+                found.setdefault(level, []).append(size)
+        return found
+
+    def _vacated(self, units: Iterable[int]) -> Iterator[int]:
+        """The nodes of all who leave with ``units``, pod by pod: a core takes along whom its gang placed meanwhile."""
+        places = self.state.places
+        for unit in (self.pool.units[number] for number in units):
+            beside = (
+                [p for leaf in self.state.gangs[unit.gang].active for p in leaf if p in places] if unit.is_core else []
+            )
+            yield from (self.pool.node_of(pod) for pod in dict.fromkeys((*unit.pods, *beside)))
+
+
+def _is_short(domain_of: IntArray, room: IntArray, sizes: list[int]) -> bool:
+    """True where for some size there are fewer places of that many pods in one domain than parts as large."""
+    ordered = sorted(sizes, reverse=True)
+    return any(hosts(domain_of, room, size) < len(ordered) - ordered[::-1].index(size) for size in set(sizes))
+
+
+def _parts_bound(part: Part) -> Iterator[tuple[Level, int]]:
+    if part.topology is not None and part.topology.required:
+        yield (part.topology.topology, part.topology.required), sum(1 for _ in part.all_pods())
+    for child in part.parts:
+        yield from _parts_bound(child)

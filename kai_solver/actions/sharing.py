@@ -1,0 +1,185 @@
+"""Victims shared out among the reclaims of a finished cycle, from the last reclaim to the first.
+
+A reclaim is judged by what every queue holds before it (reference 3.5), less its own victims and but for the last chunk
+of them. With ``held`` what a queue holds once the reclaim is booked, the test of a levelled queue V that pays for it is
+
+    held[V] + largest chunk of V's victims > what V may keep
+
+whoever else is a victim, for V gets nothing by it; and the saturation that it leads to is that of ``held`` as well.
+What is held in the end is known. So going backwards each reclaim takes either all that it may of a queue or nothing;
+and who is taken later was still there for all earlier ones, whose rights only grow by it. Only the right of the
+reclaimer itself, its own queue within its share, may suffer: then a way to share them out may be missed.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from kai_solver.actions.reclaim_replay import Books
+from kai_solver.domain import Action
+from kai_solver.fairness import exceeds, less_saturated, levelled, may_reclaim, victim_queue_eligible, within_quota
+from kai_solver.planstate.eligibility import victim_chunks
+from kai_solver.planstate.outcome import Admission, Outcome
+from kai_solver.planstate.victims import VictimPool
+from kai_solver.problem.charges import Charge, sum_of
+from kai_solver.units import GPU, UNLIMITED
+
+BY_WEIGHT = (GPU, 1, 0)
+"""Resources of queues, the one first in which most of them are bounded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Toll:
+    """Units that are evicted (or moved) together, for one of the admissions ``able`` (by number)."""
+
+    units: tuple[int, ...]
+    able: frozenset[int]
+    evicted: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """``admissions`` with the units that they take; tolls ``left`` for nobody.
+
+    ``short``: by queue, (resource, how much more it would have to hold) for some of what is left to find a taker.
+    """
+
+    admissions: list[Admission]
+    left: list[Toll]
+    short: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+
+
+def share_out(outcome: Outcome, tolls: Iterable[Toll]) -> Shared:
+    """Every toll for one admission that may take it; whom the admissions took before is not asked."""
+    left = list(tolls)
+    if outcome.pool is None:
+        return Shared(outcome.admissions, left)
+    return _Sharing(outcome, outcome.pool, left).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Parcel:
+    """A toll, its leaf queue, what is charged (nothing if it moves), and what is tested together of it."""
+
+    toll: Toll
+    queue: int
+    charge: Charge
+    chunks: tuple[Charge, ...]
+
+
+_Level = tuple[int, int]
+"""The siblings that are compared: the reclaimer's queue, and the one that pays."""
+
+
+class _Sharing:
+    """What every queue holds, and who waits for a taker, as the admissions are gone through backwards."""
+
+    def __init__(self, outcome: Outcome, pool: VictimPool, tolls: Iterable[Toll]) -> None:
+        self.problem = outcome.state.problem
+        self.admissions = [replace(admission, units=()) for admission in outcome.admissions]
+        self.books = Books(outcome, pool)
+        self.short: dict[int, tuple[int, int]] = {}
+        self.waiting = [self._parcel(pool, toll) for toll in tolls]
+        for admission in self.admissions:
+            self.books.receive(admission)
+        for parcel in self.waiting:
+            self._charge(parcel, -1)
+
+    def run(self) -> Shared:
+        """From the last admission to the first."""
+        for number in range(len(self.admissions) - 1, -1, -1):
+            admission = self.admissions[number]
+            self.books.receive(admission, -1)
+            mine = self._taken(admission, [p for p in self.waiting if number in p.toll.able])
+            taken = {id(parcel) for parcel in mine}
+            self.waiting = [parcel for parcel in self.waiting if id(parcel) not in taken]
+            self.admissions[number] = replace(admission, units=tuple(u for p in mine for u in p.toll.units))
+        return Shared(self.admissions, [parcel.toll for parcel in self.waiting], self.short)
+
+    def _parcel(self, pool: VictimPool, toll: Toll) -> _Parcel:
+        units = [pool.units[u] for u in toll.units]
+        is_tested = toll.evicted or not self.problem.policy.consolidating_reclaim
+        chunks = tuple(victim_chunks(self.books.state, units)) if is_tested else ()
+        charge = sum_of(unit.charge for unit in units) if toll.evicted else (0, 0, 0)
+        return _Parcel(toll, self.problem.gangs[units[0].gang].queue, charge, chunks)
+
+    def _charge(self, parcel: _Parcel, sign: int) -> None:
+        self.books.add(parcel.queue, parcel.charge, sign)
+
+    def _taken(self, admission: Admission, able: list[_Parcel]) -> list[_Parcel]:
+        """Those of ``able`` that the admission takes; they are back in their queues then."""
+        gang, charge = self.problem.gangs[admission.chunk.gang], self.books.asked_by(admission)
+        if able and admission.action is Action.RECLAIM:
+            books, free = self.books, gang.gang.preemptible
+            share = self.problem.share
+            if may_reclaim(
+                self.problem.queues, share, books.allocated, books.fixed, gang.queue, charge, preemptible=free
+            ):
+                return []
+        for parcel in able:
+            self._charge(parcel, +1)
+        return able if admission.action is not Action.RECLAIM else self._reclaimed(gang.queue, charge, able)
+
+    def _reclaimed(self, leaf: int, charge: Charge, able: list[_Parcel]) -> list[_Parcel]:
+        levels: dict[_Level, list[_Parcel]] = {}
+        for parcel in able:
+            levels.setdefault(levelled(self.problem.queues, leaf, parcel.queue), []).append(parcel)
+        while refused := [level for level in levels if not self._may_pay(level, levels, leaf, charge)]:
+            for parcel in (parcel for level in refused for parcel in levels.pop(level)):
+                self._charge(parcel, -1)
+        return [parcel for parcels in levels.values() for parcel in parcels]
+
+    def _may_pay(self, level: _Level, levels: Mapping[_Level, list[_Parcel]], leaf: int, charge: Charge) -> bool:
+        problem, parcels, (mine, theirs) = self.problem, levels[level], level
+        tree, held = problem.queues, self.books.allocated
+        queue = parcels[0].queue
+        is_guaranteed = within_quota(tree, held, mine, charge)
+        bounds = [problem.allocatable[theirs], *([tree.quotas[theirs]] if is_guaranteed else [])]
+        if not victim_queue_eligible(tree, problem.allocatable, held, leaf, queue, charge):
+            return self._refuse(theirs, bounds, held[theirs])
+        chunks = [chunk for parcel in parcels for chunk in parcel.chunks]
+        rest = _less(held[theirs], sum_of(chunks))
+        lasts = sorted((parcel.chunks[-1] for parcel in parcels if parcel.chunks), key=_by_gpu)
+        if not lasts:
+            return True
+        if not any(exceeds(_less(rest, last, -1), bound) for bound in bounds for last in lasts):
+            return self._refuse(theirs, bounds, _less(rest, lasts[-1], -1))
+        taken = [(parcel.queue, chunk) for all_of in levels.values() for parcel in all_of for chunk in parcel.chunks]
+        involved = [r for r in range(3) if charge[r] or any(chunk[r] for _, chunk in taken)]
+        own = sum_of(chunk for payer, chunk in taken if mine in tree.path[payer])
+        ours = _less(_less(held[mine], own), charge, -1)
+        factor = max(1.0, problem.policy.saturation_multiplier)
+        shares = (problem.share[mine], problem.share[theirs])
+        return less_saturated(ours, rest, *shares, involved, factor) or self._refuse_fuller(level, ours, rest)
+
+    def _refuse(self, queue: int, bounds: Sequence[Sequence[int]], held: Sequence[int]) -> bool:
+        """Note by how little ``queue`` fails to hold more than one of ``bounds``."""
+        for resource in BY_WEIGHT:
+            least = [bound[resource] for bound in bounds if bound[resource] != UNLIMITED]
+            if least:
+                self._note(queue, resource, min(least) + 1 - held[resource])
+                break
+        return False
+
+    def _refuse_fuller(self, level: _Level, ours: Charge, rest: Charge) -> bool:
+        """Note by how little the payer is less saturated than the reclaimer's queue."""
+        mine, theirs = (self.problem.share[queue] for queue in level)
+        for resource in BY_WEIGHT:
+            if mine[resource] > 0 and ours[resource] > mine[resource]:
+                needed = ours[resource] * theirs[resource] // mine[resource] + 1
+                self._note(level[1], resource, needed - rest[resource])
+                break
+        return False
+
+    def _note(self, queue: int, resource: int, missing: int) -> None:
+        if missing > 0 and (queue not in self.short or missing < self.short[queue][1]):
+            self.short[queue] = (resource, missing)
+
+
+def _by_gpu(charge: Charge) -> Charge:
+    cpu, memory, gpu = charge
+    return (gpu, memory, cpu)
+
+
+def _less(held: Iterable[int], gone: Iterable[int], sign: int = 1) -> Charge:
+    cpu, memory, gpu = (have - sign * away for have, away in zip(held, gone, strict=True))
+    return (cpu, memory, gpu)

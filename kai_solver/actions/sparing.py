@@ -1,0 +1,83 @@
+"""The last look at the victims, pod by pod: who could stay after all stays.
+
+Search and stages move units: surplus one by one, a core whole. But a minimum is held by whoever stays, so where surplus
+pods keep their places the pods of the core need not all go.
+"""
+
+from kai_solver.actions.caps import within_limits
+from kai_solver.actions.returning import could_return
+from kai_solver.placement.placing import Placer
+from kai_solver.planstate.allocation_units import AllocationUnits
+from kai_solver.planstate.outcome import Outcome
+from kai_solver.planstate.state import State
+from kai_solver.problem import GangShape
+
+
+def spare(outcome: Outcome) -> None:
+    """Let evicted pods stay that are in nobody's way and leave their gang whole; stale gangs go as they are.
+
+    Then moved ones, and evicted ones once more where some of these left their new places.
+    """
+    placer = Placer(outcome.state)
+    _spare_evicted(outcome, placer)
+    before = len(outcome.state.places)
+    _spare_moves(outcome, placer)
+    if len(outcome.state.places) < before:
+        _spare_evicted(outcome, placer)
+
+
+def _spare_evicted(outcome: Outcome, placer: Placer) -> None:
+    state = outcome.state
+    stale = set(outcome.stale)
+    gone: dict[int, list[int]] = {}
+    left = sorted(state.gone - state.places.keys())
+    could = could_return(state, left)
+    able = {state.problem.pod_gang[pod] for pod, is_able in zip(left, could, strict=True) if is_able}
+    for pod in left:
+        gone.setdefault(state.problem.pod_gang[pod], []).append(pod)
+    for gang, pods in gone.items():
+        if gang in able and gang not in stale:
+            _spare_gang(state, placer, state.problem.gangs[gang], pods)
+
+
+def _spare_moves(outcome: Outcome, placer: Placer) -> None:
+    """Let moved pods stay that could after all: whole gangs, since search and stages may end before they have seen it,
+    and single pods, since those move a core as a whole.
+    """
+    state = outcome.state
+    newcomers = {admission.chunk.gang for admission in outcome.admissions}
+    moved: dict[int, list[int]] = {}
+    for pod in sorted(state.gone & state.places.keys()):
+        moved.setdefault(state.problem.pod_gang[pod], []).append(pod)
+    for gang, pods in moved.items():
+        shape = state.problem.gangs[gang]
+        if gang not in newcomers and not _stay(state, placer, shape, pods):
+            for pod in pods:
+                _stay(state, placer, shape, [pod])
+
+
+def _stay(state: State, placer: Placer, gang: GangShape, pods: list[int]) -> bool:
+    mark = state.mark()
+    for pod in pods:
+        state.lift(pod)
+    can_stay = state.returns_home(pods) and within_limits(state, gang.queue) and state.keeps_spacing(gang.index)
+    if can_stay and placer.keeps_domains(gang, gang.root):
+        return True
+    state.rollback(mark)
+    return False
+
+
+def _spare_gang(state: State, placer: Placer, gang: GangShape, pods: list[int]) -> None:
+    mark = state.mark()
+    home = [pod for pod in sorted(pods, key=lambda p: state.problem.pods[p].order) if _comes_home(state, gang, pod)]
+    is_whole = AllocationUnits(gang, state.gangs[gang.index]).is_whole()
+    if home and not (is_whole and placer.keeps_domains(gang, gang.root)):
+        state.rollback(mark)
+
+
+def _comes_home(state: State, gang: GangShape, pod: int) -> bool:
+    mark = state.mark()
+    if state.returns_home([pod]) and within_limits(state, gang.queue):
+        return True
+    state.rollback(mark)
+    return False

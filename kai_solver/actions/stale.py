@@ -1,0 +1,41 @@
+"""Gangs that run below their minimum for longer than their grace (reference 3.13)."""
+
+from collections.abc import Iterator
+
+from kai_solver.domain import PodStatus
+from kai_solver.planstate.allocation_units import AllocationUnits
+from kai_solver.planstate.state import State
+from kai_solver.problem import GangShape, Leaf, TreeNode
+
+
+def stale_gangs(state: State, allocation_units: list[AllocationUnits]) -> Iterator[int]:
+    """Indices of gangs to evict. A gang that validly runs K of N subgroups is not stale (KAI's flaw, 4.5 item 2)."""
+    for gang, gang_units in zip(state.problem.gangs, allocation_units, strict=True):
+        if gang.gang.stale_since_s is None or not gang.active:
+            continue
+        if any(pod in state.gone for pod in gang.active):
+            continue
+        if any(pod.status is PodStatus.SUCCEEDED for pod in gang.gang.pods):
+            continue
+        if (
+            not _holds_minimum(state, gang, gang.root)
+            and not gang_units.is_satisfied(gang.root)
+            and _is_over(state, gang)
+        ):
+            yield gang.index
+
+
+def _is_over(state: State, gang: GangShape) -> bool:
+    policy = state.problem.policy
+    grace = gang.gang.staleness_grace_s
+    grace = policy.staleness_grace_s if grace is None else grace
+    since = gang.gang.stale_since_s
+    return grace >= 0 and since is not None and state.problem.snapshot.now_s - since >= grace
+
+
+def _holds_minimum(state: State, gang: GangShape, node: TreeNode | Leaf) -> bool:
+    """Counts pods that are leaving too: they still run."""
+    if isinstance(node, Leaf):
+        used = sum(p.podset == node.name and p.status.holds_resources for p in gang.gang.pods)
+        return used >= node.min_member
+    return sum(_holds_minimum(state, gang, child) for child in node.children) >= node.needed

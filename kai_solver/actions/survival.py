@@ -1,0 +1,75 @@
+"""Would a reclaim last? The next cycle's allocate hands out the room again, in queue order (reference 3.14).
+
+KAI keeps no promise from cycle to cycle: where somebody else would be served first and take the room, it leaves the
+victims alone. We keep promises (nominated nodes), but evict nobody for a place that policy order gives to another.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from kai_solver.actions.caps import over_capacity
+from kai_solver.actions.gang_order import GangOrder
+from kai_solver.placement.fit import FitTable
+from kai_solver.placement.placing import Placer
+from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits
+from kai_solver.planstate.signature import Signature, signature
+from kai_solver.planstate.state import State
+
+MOST_WAITING = 200
+"""Waiting gangs up to which the next allocate is played through; beyond, victims alone are compared (`disruption`)."""
+
+
+def survives(
+    state: State,
+    fits: FitTable,
+    allocation_units: list[AllocationUnits],
+    chunk: AllocationUnit,
+    evicted: Sequence[int],
+    waiting: Iterable[int],
+) -> bool:
+    """Would the next allocate place ``chunk`` again, had it no place yet and did the ``evicted`` pods wait once more?
+
+    ``waiting``: gangs that wait for their turn. The state is as before in the end.
+    """
+    mark = state.mark()
+    for pod in chunk.pods:
+        state.lift(pod)
+    victims = {state.problem.pod_gang[pod] for pod in evicted}
+    kept = {gang: [list(pods) for pods in state.gangs[gang].pending] for gang in victims}
+    for pod in evicted:
+        state.gangs[state.problem.pod_gang[pod]].pending[state.leaf_of[pod]].append(pod)
+    for gang in victims:
+        for pods in state.gangs[gang].pending:
+            pods.sort()  # Numbers are in the order in which pods are served.
+    done = _serves(
+        state, Placer(state, fits=fits), GangOrder(state, allocation_units, {*waiting, *victims, chunk.gang}), chunk
+    )
+    state.rollback(mark)
+    for gang, pending in kept.items():
+        state.gangs[gang].pending[:] = pending
+    return done
+
+
+def _serves(state: State, placer: Placer, turns: GangOrder, chunk: AllocationUnit) -> bool:
+    failed: set[Signature] = set()
+    while (turn := turns.pop()) is not None:
+        gang, asked, _ = turn
+        placed = over_capacity(state, asked) is None and _finds_places(state, placer, asked, failed)
+        if gang == chunk.gang:
+            return placed
+        if placed:
+            turns.again(gang)
+    return False
+
+
+def _finds_places(state: State, placer: Placer, asked: AllocationUnit, failed: set[Signature]) -> bool:
+    """Place ``asked``; who is like one that ``failed`` is not tried, for room only shrinks here.
+
+    Where pods ask for GPU memory, queues differ in which nodes they can pay for.
+    """
+    like = signature(state, asked)
+    if like in failed and not any(state.problem.pods[pod].gpu.memory_mib for pod in asked.pods):
+        return False
+    placed = placer.place_chunk(asked)
+    if not placed:
+        failed.add(like)
+    return placed

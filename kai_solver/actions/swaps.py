@@ -1,0 +1,175 @@
+"""Takers that are alike, served in one batch: each gets the place of one victim that asks for the same.
+
+After such a swap every node has as much free as before. So room, who could stay and who could move is as it was, and
+the next taker's cheapest victim is the next in a list that is sorted once. Whose turn it is, is asked at every turn;
+what may be taken from whom, for many turns ahead (`warrants`). Who is not certain to be served as one by one, is: the
+outcome is the same.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kai_solver.actions.context import Context
+from kai_solver.actions.disruption import Disruption
+from kai_solver.actions.gang_order import GangOrder, SizeOrder
+from kai_solver.actions.identical_pods import IdenticalPods
+from kai_solver.actions.reclaim_lookahead import ReclaimLookahead, Standing
+from kai_solver.actions.runs import LOOKS
+from kai_solver.actions.survival import MOST_WAITING
+from kai_solver.domain import Action
+from kai_solver.planstate.allocation_units import AllocationUnit
+from kai_solver.planstate.eligibility import Preemptor
+from kai_solver.planstate.outcome import Admission
+from kai_solver.planstate.signature import Kind
+from kai_solver.planstate.victims import VictimPool
+from kai_solver.problem import GangShape
+from kai_solver.problem.charges import Charge
+
+FEW = 32
+"""Swaps below which a batch was not worth the sorting: the next ones wait for as many turns."""
+
+
+class Swaps:
+    """Of one disruptive rung of one climb.
+
+    ``known``: kinds of which one was served alone, by a swap: by then nothing forbids the rung to them altogether.
+    """
+
+    def __init__(self, context: Context, disruption: Disruption) -> None:
+        self.context = context
+        self.disruption = disruption
+        self.state = context.state
+        self.problem = context.problem
+        self.known: dict[Kind, Preemptor] = {}
+        is_played = disruption.action is Action.RECLAIM and len(disruption.waiting) <= MOST_WAITING
+        self._is_off = disruption.action is Action.CONSOLIDATION or self.state.zones is not None or is_played
+        self._identical_pods: IdenticalPods | None = None
+        self._pause, self._next_pause = 0, FEW
+
+    @property
+    def identical_pods(self) -> IdenticalPods:
+        """Made when first asked for."""
+        if self._identical_pods is None:
+            self._identical_pods = IdenticalPods(self.disruption.pool)
+        return self._identical_pods
+
+    def note(self, chunk: AllocationUnit, units: Sequence[int]) -> None:
+        """``chunk`` was served alone, and ``units`` left for it: those like it may follow in a batch."""
+        self._pause -= 1
+        if self._is_off or len(units) != 1 or len(self.disruption.pool.units[units[0]].pods) != 1:
+            return
+        kind = self.kind(chunk.gang)
+        if kind is not None and kind not in self.known:
+            self.known[kind] = Preemptor.of(self.problem, chunk)
+
+    def serve(self, turns: GangOrder | SizeOrder) -> bool:
+        """Serve those whose turn it is while they swap; False where that is nobody."""
+        if self._is_off or not self.known or self._pause > 0 or self.context.outcome.consolidated:
+            return False
+        turn = turns.peek()
+        kind = self.kind(turn.gang) if turn is not None else None
+        if kind is None or kind not in self.known:
+            return False
+        batch = _Batch(self, kind.shape, kind.charge)
+        batch.run(turns)
+        self._next_pause = FEW if batch.done >= FEW else self._next_pause * 2
+        self._pause = 0 if batch.done >= FEW else self._next_pause
+        return batch.done > 0
+
+    def kind(self, gang: int) -> Kind | None:
+        """The kind of a gang of one plain pod; None for others."""
+        kind = self.context.kind(gang)
+        return kind if kind is not None and self.state.is_plain(kind.shape) else None
+
+
+@dataclass(slots=True)
+class _Line:
+    """Units in the order in which they leave, and how many are gone."""
+
+    units: tuple[int, ...]
+    at: int = 0
+
+    def next(self, pool: VictimPool) -> int | None:
+        """The first that has not left, and that its disruption budget lets go."""
+        while self.at < len(self.units):
+            unit = self.units[self.at]
+            if not pool.is_disturbed(unit) and (pool.tolls is None or pool.tolls.fits((unit,))):
+                return self.units[self.at]
+            self.at += 1
+        return None
+
+
+class _Batch:
+    """Swaps by takers of one shape, from a state in which it fits nowhere."""
+
+    def __init__(self, swaps: Swaps, shape: int, charge: Charge) -> None:
+        self.swaps = swaps
+        self.context, self.disruption = swaps.context, swaps.disruption
+        self.state, self.problem = swaps.state, swaps.problem
+        self.pool, self.fits = swaps.disruption.pool, swaps.disruption.fits
+        self.shape, self.charge = shape, charge
+        self.warrants = ReclaimLookahead(swaps.disruption, charge, frozenset(kind.queue for kind in swaps.known))
+        self.done = 0
+        self._lines: dict[tuple[Kind, Standing], _Line] = {}
+        self._same: dict[tuple[int, ...], _Line] = {}
+        self._is_stuck: dict[int, bool] = {}
+
+    def run(self, turns: GangOrder | SizeOrder) -> None:
+        """Serve until somebody has to be asked for alone, or the time ends."""
+        if self.fits.has_room(self.shape):
+            return
+        while (turn := turns.peek()) is not None:
+            unit = self._victim(turn.chunk)
+            if unit is None:
+                return
+            turns.pop()
+            self._swap(turn.chunk, unit)
+            loser = self.problem.gangs[self.pool.units[unit].gang].queue
+            turns.lost(loser)
+            self.warrants.note(loser)
+            self.done += 1
+            if self.done % LOOKS == 0 and self.context.is_over():
+                return
+
+    def _victim(self, chunk: AllocationUnit) -> int | None:
+        """The unit that surely leaves for ``chunk``, if it swaps; None where that takes a closer look."""
+        kind = self.swaps.kind(chunk.gang)
+        who = self.swaps.known.get(kind) if kind is not None else None
+        if kind is None or who is None or kind.shape != self.shape or who.charge != self.charge:
+            return None
+        standing = self.warrants.standing(who) if not self._was_refused(who, chunk) else None
+        unit = self._line(kind, who, standing).next(self.pool) if standing is not None else None
+        if unit is None:
+            return None
+        victim = self.problem.gangs[self.pool.units[unit].gang]
+        is_sure = self._stays_away(unit, victim) and self.warrants.covers(who, victim, unit)
+        return unit if is_sure else None
+
+    def _was_refused(self, who: Preemptor, chunk: AllocationUnit) -> bool:
+        """Refusals are remembered until somebody is admitted."""
+        return not self.done and self.disruption.known_refusal(who, self.context.signature(chunk)) is not None
+
+    def _line(self, kind: Kind, who: Preemptor, standing: Standing) -> "_Line":
+        line = self._lines.get((kind, standing))
+        if line is None:
+            evictor = self.disruption.evictor(who, standing.queues)
+            table = evictor.first_table(self.shape, self.warrants.allowance(who, standing.queues))
+            units = tuple(self.swaps.identical_pods.in_turn(table, self.charge)) if evictor.has_anybody else ()
+            line = self._lines[kind, standing] = self._same.setdefault(units, _Line(units))
+        return line
+
+    def _stays_away(self, unit: int, victim: GangShape) -> bool:
+        """True where the victim takes nothing else along, and finds no other place: nobody does while all swap."""
+        if len(self.state.gangs[victim.index].active[0]) > 1:
+            return False
+        shape = self.problem.pod_shape[self.pool.units[unit].pods[0]]
+        found = self._is_stuck.get(shape)
+        if found is None:
+            may_move = self.problem.policy.consolidating_reclaim
+            found = self._is_stuck[shape] = not (may_move and self.fits.has_room(shape))
+        return found
+
+    def _swap(self, chunk: AllocationUnit, unit: int) -> None:
+        self.state.swap(self.pool.units[unit].pods[0], chunk.pods[0])
+        self.context.outcome.admit(Admission(chunk, self.disruption.action, (unit,)))
+        self.disruption.forget()

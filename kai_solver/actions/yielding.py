@@ -1,0 +1,157 @@
+"""Binds of this cycle give way to gangs for which the next cycle would evict or move them.
+
+Allocate comes before the actions that disturb. So it may give room to a gang although another gang could take that room
+as soon as the first one runs: with a few more victims the other gang fits. Here such a bind gives way, so that nothing
+starts that the next cycle stops. Other binds stay: small work that fits runs before a large gang that needs victims.
+"""
+
+from collections.abc import Callable, Container, Sequence
+from functools import cache, partial
+
+from kai_solver.actions.caps import over_capacity
+from kai_solver.actions.context import Context
+from kai_solver.actions.disruption import Disruption
+from kai_solver.actions.gang_order import goes_before
+from kai_solver.domain import Action, Proof, Reason
+from kai_solver.fairness import ReclaimLedger, preempt_min_runtime_s, reclaim_min_runtime_s
+from kai_solver.planstate.allocation_units import AllocationUnit
+from kai_solver.planstate.budgets import keeps_budgets
+from kai_solver.planstate.eligibility import Preemptor, reclaim_allowed, was_counted
+from kai_solver.planstate.eviction_units import charge_of
+from kai_solver.planstate.outcome import Admission, Refusal
+
+MOST_BINDS = 32
+"""Most binds that may give way to one gang, the newest: each is undone, and placed again if possible."""
+
+GAVE_WAY = Refusal(
+    Reason.NOT_ENOUGH_RESOURCES,
+    "It fits, but a workload that may preempt it, or reclaim from its queue, starts there",
+    Proof("unknown", "gave-way"),
+)
+
+
+def give_way(context: Context, disruption: Disruption, who: Preemptor, chunk: AllocationUnit) -> bool:
+    """Admit ``chunk``, which its action could not place, in the room of binds of this cycle; else change nothing."""
+    binds = _yielding(context, disruption, who)
+    if not binds:
+        return False
+    state = context.state
+    mark, ledger = state.mark(), disruption.ledger(who)
+    for admission in reversed(binds):
+        for pod in reversed(admission.chunk.pods):
+            state.lift(pod)
+    units = _placed(context, disruption, who, chunk)
+    if units is not None:
+        lost = _not_again(context, binds)
+        lost += _bereft(context, lost)
+        if _is_allowed(context, disruption, who, units, lost, ledger):
+            for admission in lost:
+                context.outcome.withdraw(admission, GAVE_WAY)
+            is_free = disruption.action is Action.CONSOLIDATION and not units
+            context.outcome.admit(Admission(chunk, Action.ALLOCATE if is_free else disruption.action, tuple(units)))
+            return True
+    state.rollback(mark)
+    return False
+
+
+def _yielding(context: Context, disruption: Disruption, who: Preemptor) -> list[Admission]:
+    """Binds that the next cycle could take by the same action, in the order in which they were made."""
+    found: list[Admission] = []
+    queues = cache(lambda: disruption.eligibility.reclaim_queues(who))  # Asked for late: it needs the pool of victims.
+    is_counted = cache(partial(was_counted, context.outcome))
+    for admission in reversed(context.outcome.admissions):
+        if len(found) == MOST_BINDS:
+            break
+        is_bind = admission.action is Action.ALLOCATE and all(context.state.places[p].now for p in admission.chunk.pods)
+        if is_bind and _may_take(context, disruption, who, admission, queues, is_counted):
+            found.append(admission)
+    return found[::-1]
+
+
+def _may_take(
+    context: Context,
+    disruption: Disruption,
+    who: Preemptor,
+    bind: Admission,
+    queues: Callable[[], Container[int]],
+    is_counted: Callable[[int], bool],
+) -> bool:
+    """Whether the action may take what ``bind`` starts as soon as it runs."""
+    problem = context.problem
+    victim, tree, policy = problem.gangs[bind.chunk.gang], problem.queues, problem.policy
+    if not victim.gang.preemptible or victim.index == who.gang.index:
+        return False
+    if disruption.action is not Action.PREEMPT and any(problem.pods[pod].nominated_node for pod in bind.chunk.pods):
+        return False  # Others left, or it moved, for its promised place: later cycles would undo that and repeat it.
+    if disruption.action is Action.CONSOLIDATION:
+        return True
+    if is_counted(victim.queue):
+        return False
+    if disruption.action is Action.PREEMPT:
+        is_lower = victim.queue == who.queue and victim.gang.priority < who.gang.gang.priority
+        may = is_lower and not who.gang.gang.never_preempts
+        return may and preempt_min_runtime_s(tree, policy, who.queue) <= 0
+    may = victim.queue in queues()
+    return may and reclaim_min_runtime_s(tree, policy, who.queue, victim.queue) <= 0
+
+
+def _placed(context: Context, disruption: Disruption, who: Preemptor, chunk: AllocationUnit) -> list[int] | None:
+    """Place ``chunk``; returns the units that leave or move for it, None if it finds no place."""
+    if over_capacity(context.state, chunk) is None and context.fits_free(chunk):
+        return []
+    return disruption.solve(who, chunk)
+
+
+def _not_again(context: Context, binds: Sequence[Admission]) -> list[Admission]:
+    """Place ``binds`` again where they can start now; those that cannot."""
+    state, lost = context.state, list[Admission]()
+    for admission in binds:
+        chunk, mark = admission.chunk, state.mark()
+        gang_units = context.allocation_units[chunk.gang]
+        may_run = chunk.is_core or gang_units.is_satisfied(gang_units.shape.root)
+        fits = may_run and over_capacity(state, chunk) is None and context.fits_free(chunk)
+        if not fits or not all(state.places[pod].now for pod in chunk.pods):
+            state.rollback(mark)
+            lost.append(admission)
+    return lost
+
+
+def _bereft(context: Context, lost: Sequence[Admission]) -> list[Admission]:
+    """Lift what else the gangs of ``lost`` were to get, where they lack their minimum without what was lost."""
+    state, found = context.state, list[Admission]()
+    gangs = {gang for gang in _gangs(lost) if not context.allocation_units[gang].is_whole()}
+    for admission in context.outcome.admissions if gangs else ():
+        pods = admission.chunk.pods
+        if admission.chunk.gang in gangs and pods[0] in state.places:
+            for pod in pods:
+                state.lift(pod)
+            found.append(admission)
+    return found
+
+
+def _is_allowed(
+    context: Context,
+    disruption: Disruption,
+    who: Preemptor,
+    units: list[int],
+    lost: Sequence[Admission],
+    ledger: ReclaimLedger | None,
+) -> bool:
+    """Whether the ``units`` may go, and the ``lost`` binds as if they ran, and would not come first next time."""
+    state, gangs = context.state, context.problem.gangs
+    if any(admission.units for admission in lost):
+        return False  # Others would leave for nothing.
+    if not state.keeps_rules() or not keeps_budgets(state) or not all(state.keeps_spacing(g) for g in _gangs(lost)):
+        return False
+    if disruption.action is Action.CONSOLIDATION:
+        return not lost
+    if ledger is None:
+        return True
+    costs = [(gangs[a.chunk.gang], charge_of(context.problem, a.chunk.pods)) for a in lost]
+    if not all(goes_before(state, who.gang, who.charge, gang, cost) for gang, cost in costs):
+        return False
+    return reclaim_allowed(state, disruption.pool, ledger, units, [(gang.queue, cost) for gang, cost in costs])
+
+
+def _gangs(binds: Sequence[Admission]) -> set[int]:
+    return {admission.chunk.gang for admission in binds}

@@ -1,7 +1,0 @@
-"""Experiments on public traces: published baselines written anew, beside our own policy."""
-
-from kai_solver.experiments.report import Run, RunSpec
-from kai_solver.experiments.suite import POLICIES, plan_runs, run_suite
-from kai_solver.experiments.tables import SUMMARY_COLUMNS, write_tables
-
-__all__ = ["POLICIES", "SUMMARY_COLUMNS", "Run", "RunSpec", "plan_runs", "run_suite", "write_tables"]

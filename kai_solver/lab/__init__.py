@@ -1,0 +1,1 @@
+"""The laboratory: benchmarks, simulations, experiments, conformance. The engine does not know it."""

@@ -1,0 +1,89 @@
+"""Run a folder of cases, in parallel where asked."""
+
+import atexit
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+from kai_solver.errors import KaiSolverError
+from kai_solver.instances_io import load_instance
+from kai_solver.lab.conformance.casefile import Statement, read_case
+from kai_solver.lab.conformance.runner import Decide, run_case
+from kai_solver.lab.conformance.verdict import Verdict, judge
+
+Decider = Callable[[], AbstractContextManager[Decide]]
+"""Opens whatever makes plans; must be picklable when cases run in several processes."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """One case: its path below the folder, its name, the verdict, how long it took, and what it says of itself."""
+
+    path: str
+    name: str
+    verdict: Verdict
+    seconds: float = 0.0
+    statement: Statement | None = None
+
+    @property
+    def needs_solver(self) -> bool:
+        """True where the case says that a model without a solver may come out different."""
+        return self.statement is not None and self.statement.needs_solver
+
+
+def totals(results: Iterable[CaseResult]) -> dict[str, int]:
+    """How many cases came out how; all three kinds are present."""
+    counts = Counter(result.verdict.kind for result in results)
+    return {kind: counts.get(kind, 0) for kind in ("as expected", "better", "different")}
+
+
+def run_suite(paths: list[Path], decider: Decider, *, root: Path, processes: int = 1) -> Iterator[CaseResult]:
+    """Run ``paths``, in order of ``paths``; one decider a process.
+
+    A case that cannot be read, and one in which the engine fails, is *different* with the error as its reason.
+    """
+    names = [path.relative_to(root).as_posix() if root.is_dir() else path.name for path in paths]
+    if processes <= 1 or len(paths) < 2:
+        with decider() as decide:
+            for path, name in zip(paths, names, strict=True):
+                yield run_file(path, name, decide)
+        return
+    with ProcessPoolExecutor(
+        processes, mp_context=get_context("spawn"), initializer=_open, initargs=(decider,)
+    ) as pool:
+        yield from pool.map(_run_in_worker, paths, names, chunksize=4)
+
+
+def run_file(path: Path, name: str, decide: Decide) -> CaseResult:
+    """Run and judge one case file."""
+    start = time.monotonic()
+    title, statement = "", None
+    try:
+        case = read_case(path)
+        title, statement = case.name, case.statement
+        outcome = run_case(load_instance(path).snapshot, case.run, decide, case.lasting)
+        verdict = judge(case, outcome)
+    except KaiSolverError as error:
+        verdict = Verdict("different", f"{type(error).__name__}: {error}")
+    return CaseResult(name, title, verdict, time.monotonic() - start, statement)
+
+
+_decide: list[Decide] = []
+"""The decider of this worker process; lives as long as the process does."""
+
+
+def _open(decider: Decider) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's to handle
+    stack = ExitStack()
+    atexit.register(stack.close)
+    _decide.append(stack.enter_context(decider()))
+
+
+def _run_in_worker(path: Path, name: str) -> CaseResult:
+    return run_file(path, name, _decide[-1])

@@ -1,0 +1,81 @@
+"""Tidy tables of an experiment as CSV: the summary, curves over arrived demand, failures by size."""
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, fields
+from pathlib import Path
+
+from kai_solver.errors import InputError
+from kai_solver.lab.experiments.report import SIZES, Bin, Failures, Run
+
+Cell = str | int | float | None
+
+RUN_COLUMNS = ("trace", "seed", "policy", "window", "moves")
+SUMMARY_COLUMNS = (
+    *RUN_COLUMNS,
+    "allocation_at_100",
+    "allocation_at_130",
+    *(f"failed_{size}" for size in SIZES),
+    "moved",
+    "seconds",
+)
+TABLES = ("summary", "curves", "failed")
+
+
+def write_tables(runs: Sequence[Run], folder: Path) -> None:
+    """Write all tables into ``folder``, which is made; files that were there are replaced.
+
+    Raises
+    ------
+    InputError
+        The folder cannot be written.
+    """
+    ordered = sorted(runs, key=lambda run: run.spec)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for table in TABLES:
+            _write(folder / f"{table}.csv", columns(table), rows(table, ordered))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(f"cannot be written: {reason}", file=str(folder), cure="Choose another folder") from None
+
+
+def columns(table: str) -> tuple[str, ...]:
+    """Columns of a table."""
+    if table == "summary":
+        return SUMMARY_COLUMNS
+    row = Bin if table == "curves" else Failures
+    return (*RUN_COLUMNS, *(field.name for field in fields(row)))
+
+
+def rows(table: str, runs: Sequence[Run]) -> Iterator[tuple[Cell, ...]]:
+    """Rows of a table, run by run."""
+    for run in runs:
+        key: tuple[Cell, ...] = astuple(run.spec)
+        if table == "summary":
+            yield (*key, *_summary(run))
+        else:
+            own: Sequence[Bin | Failures] = run.bins if table == "curves" else run.failures
+            yield from ((*key, *astuple(row)) for row in own)
+
+
+def _summary(run: Run) -> tuple[Cell, ...]:
+    failed = [run.failed(size) for size in SIZES]
+    return (run.allocation_at(100), run.allocation_at(130), *failed, run.moved, run.seconds)
+
+
+def _write(path: Path, names: Sequence[str], values: Iterator[tuple[Cell, ...]]) -> None:
+    """Beside the old file first, so that an interruption leaves one of the two whole."""
+    fresh = path.with_suffix(".csv.new")
+    with fresh.open("w", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(names)
+        writer.writerows([_text(cell) for cell in row] for row in values)
+    fresh.replace(path)
+
+
+def _text(cell: Cell) -> str | int:
+    """Cells as they are read by people: four digits are more than a run tells."""
+    if cell is None:
+        return ""
+    return f"{cell:.4f}".rstrip("0").rstrip(".") if isinstance(cell, float) else cell

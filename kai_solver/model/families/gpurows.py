@@ -1,0 +1,210 @@
+"""gpurows: who must have GPUs in a row has some that nobody else has.
+
+Where anybody on node n may leave or stay, or rows of several kinds meet, ``row[w, n, i]`` says that a row of kind w (so
+many GPUs, contiguous or aligned) begins at GPU i. For every GPU d that a row may take::
+
+    sum_i row[w, n, i]                        =   sum_s place[s, n]        over the shapes s of kind w
+    sum of the rows over d                    <=  1
+    stay[c] + most sum of the rows over d     <=  most                     for c on d (at most ``most``)
+    open[n, d] + sum of the rows over d       <=  1                        shares, new ones and those that stay
+    stay[c] + most open[n, d]                 <=  most                     for c that holds d whole
+
+Where nobody's GPUs change, counts say as much without such variables: of one kind at most as many as there are rows
+side by side; of contiguous rows in one stretch nothing beside its length; of aligned ones whose lengths divide each
+other, level by level, as many as there are free blocks.
+
+*Strangers*, whose GPUs nobody can name, all leave a node where a row is given: ``rowed[n]`` stands for the 1 above, and
+``stay[c] + strangers(c) rowed[n] <= most``. Nobody changes GPUs in place: who moves moves to another node, so of each
+shape as many places are elsewhere as its pods move from here.
+
+Nodes on which no row is asked for have none of this. Beyond `MOST_STARTS` the rest of the nodes is left out, which asks
+for less: what then cannot be is refused when a solution is put into effect.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from kai_solver.links import gpus_of, largest_free_row, mask_of, masks_of, row_masks
+from kai_solver.model.spec import Term, Var
+from kai_solver.model.variables import RowKind, Variables
+from kai_solver.problem.gpurows import rows_in
+from kai_solver.units.shares import WHOLE
+
+FAMILY = "gpurows"
+MOST_STARTS = 20_000
+"""Variables of one model; 500 nodes of 8 GPUs have 3,500 for one kind of two in a row."""
+
+
+@dataclass(slots=True)
+class _Sitter:
+    """Somebody who may stay: ``devices`` for each of at most ``most``, of whom ``strangers`` are of unknown GPUs."""
+
+    var: Var
+    devices: tuple[int, ...]
+    most: int
+    unidentified: int
+    is_whole: bool
+
+
+@dataclass(slots=True)
+class _Site:
+    """A node on which rows are asked for: places by kind, and who may stay."""
+
+    node: int
+    landing: dict[RowKind, list[Var]] = field(default_factory=dict)
+    sitters: list[_Sitter] = field(default_factory=list)
+
+
+def add(v: Variables) -> None:
+    """Add the variables and rows."""
+    sites, left = _sites(v), MOST_STARTS
+    for site in sites.values():
+        if site.sitters or v.slots.get(site.node) or not _count(v, site):
+            left -= _start(v, site, left)
+    if sites:
+        _elsewhere(v, sites)
+
+
+def _sites(v: Variables) -> dict[int, _Site]:
+    sites: dict[int, _Site] = {}
+    counted = [*v.place.items(), *((scoped.piece.shape, scoped.place) for scoped in v.scoped)]
+    for shape, places in counted:
+        kind = v.row_kind(shape)
+        if kind is None:
+            continue
+        for node, var in places.items():
+            sites.setdefault(node, _Site(node)).landing.setdefault(kind, []).append(var)
+    for node, sitter in _sitters(v) if sites else ():
+        if node in sites:
+            sites[node].sitters.append(sitter)
+    return sites
+
+
+def _sitters(v: Variables) -> Iterator[tuple[int, _Sitter]]:
+    problem, unidentified = v.joint.problem, v.joint.problem.unidentified
+    for group in v.classes:
+        is_whole = problem.shapes.shapes[group.shape].gpu.is_whole
+        for home, var in group.stay.items():
+            members = group.members[home]
+            unknown = sum(member.pieces[0].pods[0] in unidentified for member in members)
+            if home[1]:
+                yield home[0], _Sitter(var, home[1], len(members), unknown, is_whole)
+    for unit in v.units:
+        pods = (pod for piece in unit.mover.pieces for pod in piece.pods)
+        for pod, node in zip(pods, unit.mover.home, strict=True):
+            devices, gpu = v.joint.device_of.get(pod, ()), problem.pods[pod].gpu
+            if devices:
+                yield node, _Sitter(unit.stay, devices, 1, int(pod in unidentified), gpu.is_whole)
+
+
+def _free(v: Variables, node: int) -> int:
+    """Mask of the devices that are wholly free with everybody lifted out."""
+    free = v.joint.device_free[node, : v.joint.problem.nodes[node].gpus] >= WHOLE
+    return mask_of(free.nonzero()[0].tolist())
+
+
+# -- where nobody's GPUs change --------------------------------------------------------------------------------------
+
+
+def _count(v: Variables, site: _Site) -> bool:
+    """Add rows that say how many fit, by counts alone; False where counts do not say it."""
+    kinds = sorted(site.landing)
+    free = v.joint.device_free[[site.node]] >= WHOLE
+    if len(kinds) == 1:
+        levels = kinds
+    elif all(kind.row == "contiguous" for kind in kinds):
+        return int(largest_free_row(masks_of(free))[0]) == int(free.sum())
+    elif all(kind.row == "aligned" for kind in kinds) and _is_chain([kind.length for kind in kinds]):
+        levels = kinds
+    else:
+        return False
+    for level in levels:
+        larger = [kind for kind in kinds if kind.length >= level.length]
+        terms: list[Term] = [(kind.length // level.length, var) for kind in larger for var in site.landing[kind]]
+        if len(terms) > 1:  # One alone has no more places than that.
+            v.spec.add_le(terms, int(rows_in(free, level.length, level.row)[0]), family=FAMILY)
+    return True
+
+
+def _is_chain(sizes: list[int]) -> bool:
+    """True where each of ``sizes``, in order, divides the next."""
+    return all(large % small == 0 for small, large in pairwise(sizes))
+
+
+# -- where they may --------------------------------------------------------------------------------------------------
+
+
+def _start(v: Variables, site: _Site, most: int) -> int:
+    """Add variables for where rows begin, if these are at most ``most``, and rows about them; how many."""
+    free, gpus = _free(v, site.node), v.joint.problem.nodes[site.node].gpus
+    masks = {kind: [m for m in row_masks(gpus, kind.length, kind.row) if m & ~free == 0] for kind in site.landing}
+    made = sum(map(len, masks.values()))
+    if made > most:
+        return 0
+    over: dict[int, list[Term]] = {}
+    starts = v.row_starts[site.node] = {}
+    for kind, rows in masks.items():
+        starts[kind] = {mask: v.spec.bool_var() for mask in rows}
+        terms: list[Term] = [(1, var) for var in starts[kind].values()]
+        v.spec.add_eq([*terms, *((-1, var) for var in site.landing[kind])], 0, family=FAMILY)
+        for mask, var in starts[kind].items():
+            for device in gpus_of(mask):
+                over.setdefault(device, []).append((1, var))
+    _apart(v, site, over)
+    return made
+
+
+def _apart(v: Variables, site: _Site, over: Mapping[int, list[Term]]) -> None:
+    """No device is in two rows, or in one while somebody holds it: ``over``, the rows by device."""
+    rowed = _rowed(v, site)
+    opened = {slot.device: slot.open for slot in v.slots.get(site.node, ())}
+    for device, rows in over.items():
+        if rowed is not None:
+            v.spec.add_le([*rows, (-1, rowed)], 0, family=FAMILY)
+        if device in opened:
+            v.spec.add_le([*rows, (1, opened[device])], 1, family=FAMILY)
+        elif len(rows) > 1 and rowed is None:
+            v.spec.add_le(rows, 1, family=FAMILY)
+        for sitter in site.sitters:
+            if device in sitter.devices:
+                taken = [(sitter.most * coefficient, var) for coefficient, var in rows]
+                v.spec.add_le([(1, sitter.var), *taken], sitter.most, family=FAMILY)
+                if sitter.is_whole and device in opened:
+                    v.spec.add_le([(1, sitter.var), (sitter.most, opened[device])], sitter.most, family=FAMILY)
+
+
+def _rowed(v: Variables, site: _Site) -> Var | None:
+    """True where a row is given on a node with strangers, who all leave then; None where there are none."""
+    unidentified = [sitter for sitter in site.sitters if sitter.unidentified]
+    if not unidentified:
+        return None
+    rowed = v.spec.bool_var()
+    for sitter in unidentified:
+        v.spec.add_le([(1, sitter.var), (sitter.unidentified, rowed)], sitter.most, family=FAMILY)
+    return rowed
+
+
+# -- nobody changes GPUs in place ------------------------------------------------------------------------------------
+
+
+def _elsewhere(v: Variables, sites: Mapping[int, _Site]) -> None:
+    """``total[s] - place[s, n]  >=  those of shape s who leave n  -  all evicted of their classes``."""
+    problem = v.joint.problem
+    for shape, places in v.place.items():
+        groups = [group for group in v.classes if group.shape == shape and group.first.may_move]
+        homes = {home[0] for group in groups for home in group.members} & sites.keys() & places.keys()
+        if not homes or not problem.shapes.shapes[shape].gpu.is_whole:
+            continue
+        total = v.spec.int_var(0, sum(int(v.fitting(shape)[node]) for node in places))
+        v.spec.add_eq([*((1, var) for var in places.values()), (-1, total)], 0, family=FAMILY)
+        for node in sorted(homes):
+            terms: list[Term] = [(1, total), (-1, places[node])]
+            at_home = 0
+            for group in groups:
+                here = [home for home in group.members if home[0] == node]
+                if here:
+                    at_home += sum(len(group.members[home]) for home in here)
+                    terms += [(1, group.stay[home]) for home in here]
+                    terms += [(1, group.out_reclaim), (1, group.out_preempt)]
+            v.spec.add_ge(terms, at_home, family=FAMILY)

@@ -1,0 +1,14 @@
+"""quota: non-preemptible work stays within the quota of its queue and of every ancestor.
+
+    charges of non-preemptible arrivals below q  <=  quota[q] - non-preemptible allocated before
+
+Nobody non-preemptible is ever evicted, so nothing is given back (reference 3.14).
+"""
+
+from kai_solver.model.families.caps import add_caps
+from kai_solver.model.variables import Variables
+
+
+def add(v: Variables) -> None:
+    """Add the rows."""
+    add_caps(v, "quota")

@@ -1,0 +1,298 @@
+"""Who leaves: the joint model without anybody's node, to find victims and a bound on what they cost.
+
+Moves cost nothing in the stages about evictions, so a mover that is kept is only demand that must be placed somewhere
+(design section 3: decide, then place). With ``keep[u]`` for everybody who may be evicted, ``place[s, g]`` pods of shape
+s on site g (nodes folded, `model.sites`) and ``lie[k, d]`` owners of kind k (shape, pods, level) in domain d::
+
+    sum_s weight[s, g] place[s, g] <= capacity[g]                     rows of the sites
+    sum_g place[s, g] >= sum_u pods[u, s] keep[u]                     everybody who is kept or comes has a place
+    sum_{g in d} place[s, g] >= sum_k pods[k] lie[k, d]               in its domain
+    sum_d lie[k, d] = sum_{u of k} keep[u],   and no parts of blocks (`model.blocks`)
+    charges of arrivals below q - charges of those who leave <= limit
+
+Every solution of the joint model gives one of this, at the same cost: what is minimised here bounds the stages there.
+"""
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import gcd
+
+import numpy as np
+
+from kai_solver.model.blocks import keep_whole
+from kai_solver.model.joint import Arrival, IntArray, Mover
+from kai_solver.model.sites import Sites, fold
+from kai_solver.model.spec import ModelSpec, Term, Var
+from kai_solver.model.stages import Objective
+from kai_solver.model.variables import MoverClass, MoverUnit, Variables
+from kai_solver.units import GPU
+
+LARGEST = 100_000
+"""Coefficients of the rows about resources are at most as large."""
+MOST_PLACES = 100
+"""Sites times shapes above which nodes that differ only in what is free share a site."""
+
+Kind = tuple[int, int, bytes]
+"""Shape, pods, domains of the nodes."""
+
+
+@dataclass(slots=True)
+class VictimModel:
+    """The model; ``gone`` by what may leave (a class, or a unit): how many of it leave; ``objectives`` in order.
+
+    ``path``: by queue, it and all above it.
+    """
+
+    spec: ModelSpec
+    path: Sequence[Sequence[int]]
+    gone: list[tuple[MoverClass | MoverUnit, Var]] = field(default_factory=list)
+    objectives: tuple[Objective, ...] = ()
+
+    def evicted(self, values: IntArray) -> list[Mover]:
+        """Those who leave; of movers alike, any."""
+        found: list[Mover] = []
+        for who, var in self.gone:
+            members = [m for at in who.members.values() for m in at] if isinstance(who, MoverClass) else [who.mover]
+            found += members[: int(values[var])]
+        return found
+
+    def leaving(self, values: IntArray) -> frozenset[int]:
+        """Units of which some leave in a solution: of alike ones, any of them may be meant."""
+        found: set[int] = set()
+        for who, var in self.gone:
+            if values[var] > 0 and isinstance(who, MoverUnit):
+                found.add(who.mover.unit)
+            elif values[var] > 0 and isinstance(who, MoverClass):
+                found.update(mover.unit for members in who.members.values() for mover in members)
+        return frozenset(found)
+
+    def pin(self, spec: ModelSpec, values: IntArray, preempted: Container[int]) -> None:
+        """Ask of the whole model that just those leave who do so here, the units ``preempted`` by preempt."""
+        rest = iter(self.evicted(values))
+        for who, var in self.gone:
+            count = int(values[var])
+            by_preempt = sum(next(rest).unit in preempted for _ in range(count))
+            spec.add_eq([(1, who.out_reclaim)], count - by_preempt, family="leavers")
+            spec.add_eq([(1, who.out_preempt)], by_preempt, family="leavers")
+
+    def pin_most(self, spec: ModelSpec, values: IntArray, numbers: Iterable[int]) -> None:
+        """Ask of the whole model that of those with ``numbers`` (in ``gone``) no more leave than here."""
+        for who, var in (self.gone[number] for number in numbers):
+            spec.add_le([(1, who.out_reclaim), (1, who.out_preempt)], int(values[var]), family="leavers")
+
+    def stayers(self, values: IntArray) -> list[int]:
+        """Numbers of those of whom more could leave, by where they run."""
+        _, high = self.spec.domains
+        numbers = [number for number, (_, var) in enumerate(self.gone) if values[var] < high[var]]
+        return sorted(numbers, key=lambda number: _home(self.gone[number][0]))
+
+    def cut(self, spec: ModelSpec, values: IntArray, numbers: Iterable[int]) -> None:
+        """Ask of ``spec``, a copy of this model, that of some of ``numbers`` more leave than in ``values``."""
+        more: list[Term] = []
+        for _, var in (self.gone[number] for number in numbers):
+            is_more = spec.bool_var()
+            spec.add_ge([(1, var), (-int(values[var]) - 1, is_more)], 0, family="cut")
+            more.append((1, is_more))
+        spec.add_ge(more, 1, family="cut")
+
+    def spare(self, evicted: Sequence[Mover], left: Container[int], short: Mapping[int, tuple[int, int]]) -> None:
+        """Ask that less is taken where the units ``left`` have no taker among those ``evicted``.
+
+        ``short``: by queue, of which resource how much more it would have to hold. Where that is more than what is
+        left, and where nothing is known to be short, no more may go from the leaf queues than has found takers.
+        """
+        path = self.path
+        for leaf in {m.queue for m in evicted if m.unit in left}:
+            above = [q for q in path[leaf] if q in short]
+            queue = min(above, key=lambda q: short[q][1], default=leaf)
+            resource, missing = short.get(queue, (GPU, 1 << 40))
+            hers = [m for m in evicted if m.unit in left and queue in path[m.queue]]
+            leaves = {m.queue for m in evicted if queue in path[m.queue]}
+            if missing >= sum(m.charge[resource] for m in hers):
+                missing, leaves = sum(m.charge[resource] for m in hers if m.queue == leaf), {leaf}
+            goes = sum(m.charge[resource] for m in evicted if m.queue in leaves and not m.preemptable)
+            paid = [(_mover(who).charge[resource], var) for who, var in self.gone if _pays(who, leaves)]
+            terms, most = coarse([term for term in paid if term[0]], goes - max(1, missing))
+            self.spec.add_le(terms, most, family="leavers")
+
+
+def _mover(who: MoverClass | MoverUnit) -> Mover:
+    return who.first if isinstance(who, MoverClass) else who.mover
+
+
+def _home(who: MoverClass | MoverUnit) -> int:
+    return min(who.mover.home) if isinstance(who, MoverUnit) else min(node for node, _, _ in who.members)
+
+
+def _pays(who: MoverClass | MoverUnit, leaves: Container[int]) -> bool:
+    mover = _mover(who)
+    return mover.queue in leaves and mover.reclaimable and not mover.preemptable
+
+
+@dataclass(slots=True)
+class _Demand:
+    """Places asked for: by shape; by kind, the presences that add to it (with how much is there in any case)."""
+
+    anywhere: dict[int, list[Term]] = field(default_factory=dict)
+    fixed: dict[int, int] = field(default_factory=dict)
+    kinds: dict[Kind, list[Term]] = field(default_factory=dict)
+    kinds_fixed: dict[Kind, int] = field(default_factory=dict)
+    arrays: dict[bytes, IntArray] = field(default_factory=dict)
+
+    def add(self, shape: int, pods: int, domain_of: IntArray | None, gone: Term | None, copies: int = 1) -> None:
+        """``copies`` times ``pods`` that are there, less those that are ``gone``."""
+        if gone is not None:
+            self.anywhere.setdefault(shape, []).append((pods * gone[0], gone[1]))
+        self.fixed[shape] = self.fixed.get(shape, 0) + pods * copies
+        if domain_of is not None:
+            kind = (shape, pods, domain_of.tobytes())
+            self.arrays[kind[2]] = domain_of
+            self.kinds_fixed[kind] = self.kinds_fixed.get(kind, 0) + copies
+            if gone is not None:
+                self.kinds.setdefault(kind, []).append(gone)
+
+
+def formulate_leavers(v: Variables, objectives: tuple[Objective, ...]) -> VictimModel:
+    """Build the model for the joint problem of ``v`` and those of its ``objectives`` that are about evictions."""
+    spec = ModelSpec()
+    form = VictimModel(spec, v.joint.problem.queues.path)
+    demand = _Demand()
+    for group in v.classes:
+        size = group.size
+        gone = spec.int_var(0, size if group.first.reclaimable or group.first.preemptable else 0)
+        form.gone.append((group, gone))
+        welcome = sum(len(m) for (node, _, _), m in group.members.items() if _is_welcome(v, group.shape, node))
+        if welcome == size:
+            demand.add(group.shape, 1, None, (1, gone), size)
+    for number, unit in enumerate(v.units):
+        m = unit.mover
+        gone = spec.int_var(0, int(m.reclaimable or m.preemptable))
+        form.gone.append((unit, gone))
+        for shape, pods, domain_of in _loads(v, len(v.joint.arrivals) + number, m):
+            demand.add(shape, pods, domain_of, (1, gone))
+    for owner, arrival in enumerate(v.joint.arrivals):
+        for shape, pods, domain_of in _loads(v, owner, arrival) if not arrival.optional else ():
+            demand.add(shape, pods, domain_of, None)
+    _bear(form)
+    _budgets(v, form)
+    _limits(v, form)
+    _places(v, form, demand)
+    form.objectives = tuple(found for o in objectives if (found := _translated(form, o)) is not None)
+    return form
+
+
+def _is_welcome(v: Variables, shape: int, node: int) -> bool:
+    """A pod may stay where it could not come now; then no places are asked for it."""
+    return bool(v.fitting(shape)[node] > 0)
+
+
+def _loads(v: Variables, owner: int, who: Arrival | Mover) -> Iterator[tuple[int, int, IntArray | None]]:
+    """(shape, pods, domains of the nodes where they must lie together) of every piece."""
+    homes = iter(who.home) if isinstance(who, Mover) else iter(())
+    for number, piece in enumerate(who.pieces):
+        nodes = [next(homes) for _ in piece.pods] if isinstance(who, Mover) else []
+        if not all(_is_welcome(v, piece.shape, node) for node in nodes):
+            continue
+        domain_of = who.scopes[piece.scopes[0]].domain_of if v.flows.is_flowing(owner, number) else None
+        if domain_of is not None and nodes:
+            domains = set(domain_of[nodes].tolist())
+            domain_of = domain_of if len(domains) == 1 and -1 not in domains else None
+        yield piece.shape, len(piece.pods), domain_of
+
+
+def _bear(form: VictimModel) -> None:
+    """What holds a minimum leaves only with what is above it."""
+    gone = {who.mover.unit: var for who, var in form.gone if isinstance(who, MoverUnit)}
+    for who, var in form.gone:
+        if isinstance(who, MoverUnit) and not 0 < who.mover.quorum <= len(who.mover.bears):
+            for above in who.mover.bears:
+                if above in gone:
+                    form.spec.add_le([(1, var), (-1, gone[above])], 0, family="units")
+
+
+def _budgets(v: Variables, form: VictimModel) -> None:
+    """No disruption budget loses more than it allows by evictions; who moves is not known here."""
+    for budget, left in v.joint.budgets:
+        tolls = [(_mover(who).toll(budget), var) for who, var in form.gone]
+        form.spec.add_le([term for term in tolls if term[0]], left, family="budgets")
+
+
+def _limits(v: Variables, form: VictimModel) -> None:
+    path = v.joint.problem.queues.path
+    for cap in v.joint.caps:
+        if cap.family != "limit" or cap.room < 0:
+            continue
+        coming = [a for a in v.joint.arrivals if cap.queue in path[a.queue] and not a.optional]
+        charged = sum(a.least[cap.resource] for a in coming)
+        terms: list[Term] = []
+        for who, var in form.gone:
+            mover = _mover(who)
+            if cap.queue in path[mover.queue] and mover.charge[cap.resource]:
+                charged -= mover.saves[cap.resource] * (who.size if isinstance(who, MoverClass) else 1)
+                terms.append((mover.charge[cap.resource], var))
+        if charged > cap.room and terms:
+            losses, most = coarse([(-amount, var) for amount, var in terms], cap.room - charged)
+            form.spec.add_le(losses, most, family="limit")
+
+
+def _places(v: Variables, form: VictimModel, demand: _Demand) -> None:
+    """Sites, and everybody's demand on them."""
+    joint, spec = v.joint, form.spec
+    partitions = list(demand.arrays.values())
+    sites = fold(joint.problem, joint.free, joint.device_free, sorted(demand.fixed), partitions, MOST_PLACES)
+    place = np.full(sites.most.shape, -1, dtype=np.int64)
+    place[sites.most > 0] = spec.int_vars(0, sites.most[sites.most > 0])
+    for row in sites.rows:
+        used = (row.weight > 0) & (place >= 0)
+        for site in np.flatnonzero(used.any(axis=0)).tolist():
+            shapes = np.flatnonzero(used[:, site])
+            weighed = zip(row.weight[shapes, site].tolist(), place[shapes, site].tolist(), strict=True)
+            terms, most = coarse(list(weighed), int(row.capacity[site]))
+            spec.add_le(terms, most, family="sites")
+    for index, shape in enumerate(sites.shapes):
+        terms = [(1, int(var)) for var in place[index] if var >= 0]
+        spec.add_ge([*terms, *demand.anywhere.get(shape, ())], demand.fixed[shape], family="demand")
+    _kinds(form, demand, sites, place)
+
+
+def coarse(terms: list[Term], most: int) -> tuple[list[Term], int]:
+    """``sum terms <= most`` in small numbers, over variables that are not negative: every solution is one of it too.
+
+    SCIP's tolerance does not bear bytes: with coefficients of 2.5e9 it called 2,234,656 the least evicted work of 250
+    loaded nodes, where it is 553,744 (2026-11-22).
+    """
+    step = gcd(*(weight for weight, _ in terms)) or 1
+    step *= -(-max((abs(weight) for weight, _ in terms), default=0) // (step * LARGEST)) or 1
+    return [(weight // step, var) for weight, var in terms], most // step
+
+
+def _kinds(form: VictimModel, demand: _Demand, sites: Sites, place: IntArray) -> None:
+    index = {shape: row for row, shape in enumerate(sites.shapes)}
+    into: dict[tuple[bytes, int, int], list[Term]] = {}
+    for kind, copies in demand.kinds_fixed.items():
+        shape, pods, key = kind
+        domain_of = sites.domain_of(demand.arrays[key])
+        room = np.zeros(int(domain_of.max(initial=-1)) + 1, dtype=np.int64)
+        np.add.at(room, domain_of[domain_of >= 0], sites.most[index[shape], domain_of >= 0])
+        lie = {
+            d: form.spec.int_var(0, min(copies, int(room[d]) // pods)) for d in np.flatnonzero(room >= pods).tolist()
+        }
+        terms: list[Term] = [(1, var) for var in lie.values()]
+        form.spec.add_eq([*terms, *demand.kinds.get(kind, ())], copies, family="domains")
+        for domain, var in lie.items():
+            into.setdefault((key, shape, int(domain)), []).append((-pods, var))
+    for (key, shape, domain), terms in into.items():
+        inside = sites.domain_of(demand.arrays[key]) == domain
+        spots: list[Term] = [(1, int(var)) for var in place[index[shape], inside] if var >= 0]
+        form.spec.add_ge([*spots, *terms], 0, family="domains")
+        keep_whole(form.spec, terms, int(sites.most[index[shape], inside].sum()), "domains")
+
+
+def _translated(form: VictimModel, objective: Objective) -> Objective | None:
+    """The same cost over those who leave; None where it is not about evictions alone."""
+    cost: Mapping[Var, int] = {var: coefficient for coefficient, var in objective.terms}
+    terms = [(cost[who.out_reclaim], var) for who, var in form.gone if who.out_reclaim in cost]
+    both = all(cost.get(who.out_reclaim) == cost.get(who.out_preempt) for who, _ in form.gone)
+    if not both or 2 * len(terms) != len(cost):
+        return None
+    return Objective(objective.name, tuple(terms), objective.constant)

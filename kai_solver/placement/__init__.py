@@ -1,0 +1,1 @@
+"""Why this node: how many pods fit where, and which domain, node and devices an allocation unit takes."""

@@ -1,0 +1,298 @@
+"""Who may be disturbed for whom, and whether what was chosen is allowed (reference 3.5 to 3.7)."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.domain import Action, Blocker
+from kai_solver.fairness import (
+    ReclaimLedger,
+    levelled,
+    may_reclaim,
+    preempt_min_runtime_s,
+    protected_until_s,
+    reclaim_min_runtime_s,
+    victim_queue_eligible,
+)
+from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits
+from kai_solver.planstate.eviction_units import Unit, charge_of
+from kai_solver.planstate.outcome import Outcome
+from kai_solver.planstate.state import GangState, State
+from kai_solver.planstate.victims import VictimPool
+from kai_solver.problem import GangShape, Problem
+from kai_solver.problem.charges import Charge
+from kai_solver.units.shares import floor_milli
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Preemptor:
+    """A gang that asks for room, and what its next chunk costs its queue.
+
+    ``device_milli``: thousandths of devices that the chunk takes at the least, rounded down (by memory: on the largest
+    devices). MIG slices and replicas of time-sliced GPUs cost their queue GPUs, but take no device.
+    """
+
+    gang: GangShape
+    charge: Charge
+    device_milli: int
+
+    @classmethod
+    def of(cls, problem: Problem, chunk: AllocationUnit) -> "Preemptor":
+        """The gang of ``chunk``, asking for it."""
+        gang = problem.gangs[chunk.gang]
+        return cls(gang, charge_of(problem, chunk.pods), sum(least_milli(problem, pod) for pod in chunk.pods))
+
+    @property
+    def queue(self) -> int:
+        """Its leaf queue."""
+        return self.gang.queue
+
+
+def least_milli(problem: Problem, pod: int) -> int:
+    """Thousandths of devices that a pod takes on any node at the least, rounded down."""
+    gpu = problem.pods[pod].gpu
+    if not gpu.memory_mib:
+        return gpu.devices * gpu.milli
+    parts = problem.shapes.parts(problem.pod_shape[pod])
+    return gpu.devices * floor_milli(int(parts.min())) if len(parts) else 0
+
+
+def delay_remaining_s(problem: Problem, gang: GangShape) -> float:
+    """Seconds until the gang may cause victims or moves (PodGroup ``preemptionDelay``)."""
+    g = gang.gang
+    since = max(g.created_s, g.last_eviction_s if g.last_eviction_s is not None else g.created_s)
+    return since + g.preemption_delay_s - problem.snapshot.now_s if g.preemption_delay_s > 0 else 0.0
+
+
+def refuses_reclaim(state: State, who: Preemptor) -> Blocker | None:
+    """What forbids the queue to reclaim at all, None where nothing does."""
+    problem = state.problem
+    return may_reclaim(
+        problem.queues,
+        problem.share,
+        state.allocated,
+        state.allocated_fixed,
+        who.queue,
+        who.charge,
+        preemptible=who.gang.gang.preemptible,
+    )
+
+
+class Eligibility:
+    """Who may be taken for an aggressor, as masks (U,) over the units; equal questions get the same array.
+
+    Units that are more than a disruption budget allows are left out everywhere.
+    """
+
+    def __init__(self, state: State, pool: VictimPool) -> None:
+        self.state = state
+        self.pool = pool
+        problem = state.problem
+        gangs = [problem.gangs[unit.gang] for unit in pool.units]
+        self._queue = pool.queue_of
+        self._priority: IntArray = np.array([gang.gang.priority for gang in gangs], dtype=np.int64)
+        self._started = [gang.gang.last_start_s for gang in gangs]
+        self._masks: dict[tuple[object, ...], BoolArray] = {}
+        self._same: dict[bytes, BoolArray] = {}
+        self._open: dict[int, BoolArray] = {}
+        self._surplus: BoolArray | None = None
+        self._order = {queue: i for i, queue in enumerate(dict.fromkeys(self._queue.tolist()))}
+        self._below: dict[int, list[int]] = {}
+        for queue in self._order:
+            for ancestor in problem.queues.path[queue]:
+                self._below.setdefault(ancestor, []).append(queue)
+
+    def units(self, action: Action, who: Preemptor) -> frozenset[int]:
+        """Units that ``rung`` may take for ``who``, before any test of the set as a whole."""
+        return frozenset(np.flatnonzero(self.mask(action, who)).tolist())
+
+    def mask(self, action: Action, who: Preemptor) -> BoolArray:
+        """The same as a mask."""
+        return self._not_held(self._by_rights(action, who))
+
+    def divisible(self, action: Action, who: Preemptor) -> frozenset[int]:
+        """Units under disruption budgets that ``rung`` could disturb in part, whether it may take them or not."""
+        tolls = self.pool.tolls
+        if tolls is None or not tolls.divisible.any():
+            return frozenset()
+        return frozenset(np.flatnonzero(self._by_rights(action, who) & tolls.divisible).tolist())
+
+    def held(self, action: Action, who: Preemptor) -> Blocker | None:
+        """Disruption budgets that keep some from leaving whom ``rung`` could take for ``who`` otherwise."""
+        return self.pool.tolls.binding(self._by_rights(action, who)) if self.pool.tolls is not None else None
+
+    def _by_rights(self, action: Action, who: Preemptor) -> BoolArray:
+        """Who may be taken whatever budgets allow."""
+        if action is Action.CONSOLIDATION:
+            return self._consolidation(who)
+        if action is Action.PREEMPT:
+            return self._preempt(who)
+        return self._reclaim(who, self.reclaim_queues(who))
+
+    def _not_held(self, mask: BoolArray) -> BoolArray:
+        tolls = self.pool.tolls
+        if tolls is None:
+            return mask
+        if id(mask) not in self._open:  # Kept by `_same`: nothing else gets its identity.
+            found = mask & ~tolls.held
+            self._open[id(mask)] = self._same.setdefault(found.tobytes(), found)
+        return self._open[id(mask)]
+
+    def _kept(self, key: tuple[object, ...], make: Callable[[], BoolArray]) -> BoolArray:
+        found = self._masks.get(key)
+        if found is None:
+            made = make()
+            found = self._masks[key] = self._same.setdefault(made.tobytes(), made)
+        return found
+
+    def _consolidation(self, who: Preemptor) -> BoolArray:
+        own = who.gang.index if who.gang.index in self.pool.of_gang else -1
+        return self._kept(("move", own), lambda: np.not_equal(self.pool.gang_of, own) & self.pool.may_move)
+
+    def _preempt(self, who: Preemptor) -> BoolArray:
+        gang = who.gang.gang
+
+        def make() -> BoolArray:
+            problem = self.state.problem
+            least = preempt_min_runtime_s(problem.queues, problem.policy, who.queue)
+            mask: BoolArray = (self._queue == who.queue) & (self._priority < gang.priority)
+            if gang.never_preempts:
+                mask[:] = False
+            mask &= self._unprotected(np.full(len(mask), least))
+            return mask
+
+        return self._kept(("preempt", who.queue, gang.priority, gang.never_preempts), make)
+
+    def reclaim_queues(self, who: Preemptor) -> tuple[int, ...]:
+        """Leaf queues from which ``who`` may reclaim now: all below a sibling of it or of its ancestors, or none."""
+        problem, allocated = self.state.problem, self.state.allocated
+        tree = problem.queues
+        found: list[int] = []
+        for queue in tree.path[who.queue]:
+            parent = int(tree.parent[queue])
+            for sibling in tree.children[parent] if parent >= 0 else tree.roots:
+                leaves = self._below.get(sibling, ()) if sibling != queue else ()
+                if leaves and victim_queue_eligible(
+                    tree, problem.allocatable, allocated, who.queue, leaves[0], who.charge
+                ):
+                    found += leaves
+        return tuple(sorted(found, key=self._order.__getitem__))
+
+    def reclaim(self, who: Preemptor, queues: tuple[int, ...]) -> BoolArray:
+        """Units of ``queues`` that reclaim may take for ``who``."""
+        return self._not_held(self._reclaim(who, queues))
+
+    def _reclaim(self, who: Preemptor, queues: tuple[int, ...]) -> BoolArray:
+        def make() -> BoolArray:
+            problem = self.state.problem
+            chosen, least = np.zeros(problem.queues.size, dtype=np.bool_), np.zeros(problem.queues.size)
+            for queue in queues:
+                chosen[queue] = True
+                least[queue] = reclaim_min_runtime_s(problem.queues, problem.policy, who.queue, queue)
+            mask: BoolArray = chosen[self._queue] & self._unprotected(least[self._queue])
+            return mask
+
+        return self._kept(("reclaim", who.queue, queues), make)
+
+    def _unprotected(self, min_runtime_s: FloatArray) -> BoolArray:
+        """Units whose gang has run for ``min_runtime_s`` (U,); of the others only the surplus of a whole gang."""
+        if not min_runtime_s.any():
+            return np.ones(len(min_runtime_s), dtype=np.bool_)
+        now_s = self.state.problem.snapshot.now_s
+        until_s = map(protected_until_s, self._started, min_runtime_s.tolist())
+        is_free = np.array([until <= now_s for until in until_s], dtype=np.bool_)
+        if self._surplus is None:
+            # Who is short of its minimum has no surplus, whatever its parts have.
+            whole = {gang: self._had_minimum(gang) for gang in self.pool.of_gang}
+            units = self.pool.units
+            self._surplus = np.array([not unit.is_core and whole[unit.gang] for unit in units], dtype=np.bool_)
+        unprotected: BoolArray = is_free | self._surplus
+        return unprotected
+
+    def _had_minimum(self, gang: int) -> bool:
+        """True where the gang ran with its minimum when the cycle began."""
+        shape = self.state.problem.gangs[gang]
+        running = GangState([list(leaf.active) for leaf in shape.leaves], [[] for _ in shape.leaves])
+        return AllocationUnits(shape, running).is_satisfied(shape.root)
+
+
+def reclaim_allowed(
+    state: State,
+    pool: VictimPool,
+    ledger: ReclaimLedger,
+    units: list[int],
+    beside: Sequence[tuple[int, Charge]] = (),
+) -> bool:
+    """True where taking ``units`` is fair at every step, and ``beside`` them what the leaf queues named there lose.
+
+    ``ledger`` holds the queues' numbers from before the question. Units that found another place are not charged. What
+    is tested is the chunk (reference 3.5); which gang comes last is free, so the one whose last chunk is the largest.
+    """
+    problem = state.problem
+    taken = [pool.units[u] for u in units if pool.has_left(u) or not problem.policy.consolidating_reclaim]
+    by_gang: dict[int, list[Unit]] = {}
+    for unit in taken:
+        by_gang.setdefault(unit.gang, []).append(unit)
+    chunked = [(problem.gangs[gang].queue, victim_chunks(state, own)) for gang, own in by_gang.items()]
+    chunked += [(queue, [cost]) for queue, cost in beside]
+    chunked.sort(key=lambda entry: tuple(reversed(entry[1][-1])))
+    queues = {problem.gangs[pool.units[u].gang].queue for u in units} | {queue for queue, _ in beside}
+    return is_fair(ledger, queues, chunked, problem.policy.saturation_multiplier)
+
+
+def is_fair(
+    ledger: ReclaimLedger, queues: Iterable[int], chunked: Iterable[tuple[int, Iterable[Charge]]], multiplier: float
+) -> bool:
+    """True where work of the leaf ``queues`` may be looked at, and its chunks be taken in this order."""
+    if not all(map(ledger.may_look_at, queues)):
+        return False
+    for queue, chunks in chunked:
+        for chunk in chunks:
+            if not ledger.allows(queue, chunk):
+                return False
+            ledger.take(queue, chunk)
+    return ledger.saturation_ok(multiplier)
+
+
+def was_counted(outcome: Outcome, leaf: int) -> bool:
+    """True where an earlier reclaim took victims by right of what a queue held to which ``leaf`` belongs."""
+    problem, pool = outcome.state.problem, outcome.pool
+    if pool is None:
+        return False
+    for admission in outcome.admissions:
+        if admission.action is Action.RECLAIM:
+            mine = problem.gangs[admission.chunk.gang].queue
+            payers = {problem.gangs[pool.units[u].gang].queue for u in admission.units}
+            if any(levelled(problem.queues, mine, payer)[1] in problem.queues.path[leaf] for payer in payers):
+                return True
+    return False
+
+
+def victim_chunks(state: State, units: list[Unit]) -> list[Charge]:
+    """What is tested together when ``units`` of one gang go: surplus pod by pod, then the core in one piece.
+
+    KAI (``splitVictimTasks``) calls core the first ``min_member`` victims of each podset in the order of eviction,
+    whatever is left of the gang: three surplus pods of a gang of four are one chunk.
+    """
+    if len(units) == 1 and len(units[0].pods) == 1:
+        return [units[0].charge]
+    problem = state.problem
+    leaves = problem.gangs[units[0].gang].leaves
+    room = [leaf.min_member for leaf in leaves]
+    singles: list[Charge] = []
+    core: list[int] = []
+    for unit in sorted(units, key=lambda u: u.step):
+        for pod in reversed(unit.pods):
+            leaf = state.leaf_of[pod]
+            if room[leaf] > 0:
+                room[leaf] -= 1
+                core.append(pod)
+            else:
+                singles.append(problem.charges[pod])
+    return [*singles, charge_of(problem, tuple(core))] if core else singles

@@ -1,0 +1,139 @@
+"""What a climb of the ladder decided: who was admitted how, who was refused why."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from kai_solver.domain import Action, Blocker, FitError, Proof, Reason
+from kai_solver.planstate.allocation_units import AllocationUnit
+from kai_solver.planstate.state import State
+from kai_solver.planstate.victims import VictimPool
+
+
+@dataclass(slots=True, unsafe_hash=True)
+class Admission:
+    """One chunk that got places; never changed. ``units``: those that leave or move for it (indices of the pool)."""
+
+    chunk: AllocationUnit
+    action: Action
+    units: tuple[int, ...] = ()
+    by_solver: bool = False
+
+
+class Evidence(Protocol):
+    """A question that was answered with "no", kept until somebody wants to know what blocks."""
+
+    def blocking(self) -> tuple[Blocker, ...]:
+        """The smallest set found that blocks this rung; empty where it is not known."""
+        ...
+
+    def blocking_ever(self) -> tuple[Blocker, ...]:
+        """The set that blocks every rung, even on an empty cluster; empty where there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why one rung does nothing for a gang.
+
+    ``message`` and ``fit_errors`` hold ``{gang}`` and ``{pod:i}`` for names, since one refusal serves all gangs of one
+    shape (``fit_errors.for_gang``). ``evidence``: what a bound was asked, for the smallest set of what blocks.
+    """
+
+    reason: Reason
+    message: str
+    proof: Proof
+    fit_errors: tuple[FitError, ...] = ()
+    evidence: Evidence | None = field(default=None, compare=False)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Everything decided in one climb.
+
+    Attributes
+    ----------
+    pool
+        Units of those that may be disturbed; None where no rung disturbed anybody.
+    refusals
+        By gang and rung, the last word of each rung that was asked. ``asked``: the pods that it was asked for.
+    consolidated
+        Of the admissions, those for whom others were moved; one that lost its places since may still be among them.
+    stale
+        Gangs evicted for running below their minimum.
+    stopped
+        The climb ended before every gang was asked.
+    """
+
+    state: State
+    pool: VictimPool | None = None
+    admissions: list[Admission] = field(default_factory=list)
+    refusals: dict[int, dict[Action, Refusal]] = field(default_factory=dict)
+    asked: dict[tuple[int, Action], tuple[int, ...]] = field(default_factory=dict)
+    consolidated: list[Admission] = field(default_factory=list)
+    stale: list[int] = field(default_factory=list)
+    stopped: bool = False
+    _moved: set[int] = field(default_factory=set)
+
+    def refuse(self, gang: int, action: Action, refusal: Refusal, asked: Sequence[int] | None = None) -> None:
+        """Note why ``rung`` does nothing for ``gang``, which asked for the pods ``asked``."""
+        self.refusals.setdefault(gang, {})[action] = refusal
+        if asked is not None:
+            self.asked[gang, action] = tuple(asked)
+
+    def admit(self, admission: Admission) -> None:
+        """Note an admission; those that lost their places to it (with the core of their gang) are undone."""
+        if self.pool is not None and self.pool.took_places:
+            self.pool.took_places = False
+            self.admissions = [a for a in self.admissions if a.chunk.pods[0] in self.state.places]
+        if self.pool is not None:
+            self._charge_once(self.pool, admission)
+        self.admissions.append(admission)
+        if admission.action is Action.CONSOLIDATION:
+            self.consolidated.append(admission)
+        if self.pool is not None and admission.action is not Action.ALLOCATE:
+            self.pool.pinned.add(admission.chunk.gang)
+
+    def _charge_once(self, pool: VictimPool, admission: Admission) -> None:
+        """Who was moved for others and now leaves is evicted for ``admission`` alone.
+
+        To the others it cost no right, and must not be held against theirs.
+        """
+        evicted = {unit for unit in admission.units if unit in self._moved and pool.has_left(unit)}
+        if evicted:
+            self.admissions = [_without(a, evicted) for a in self.admissions]
+            self.consolidated = [_without(a, evicted) for a in self.consolidated]
+        self._moved -= evicted
+        self._moved.update(unit for unit in admission.units if pool.is_moved(unit))
+
+    def withdraw(self, admission: Admission, refusal: Refusal) -> None:
+        """Take ``admission`` back; its places are lifted already."""
+        self.admissions.remove(admission)
+        if admission in self.consolidated:
+            self.consolidated.remove(admission)
+        self.refuse(admission.chunk.gang, admission.action, refusal)
+        if self.pool is not None:
+            self.pool.pinned.discard(admission.chunk.gang)
+
+    @property
+    def waiting(self) -> list[int]:
+        """Gangs with pods that might be placed still."""
+        gangs = self.state.gangs
+        return [gang.index for gang in self.state.problem.gangs if gang.waits and any(gangs[gang.index].pending)]
+
+    def has_admitted(self) -> frozenset[int]:
+        """Gangs that got places in this cycle."""
+        return frozenset(a.chunk.gang for a in self.admissions)
+
+
+def _without(admission: Admission, units: set[int]) -> Admission:
+    if units.isdisjoint(admission.units):
+        return admission
+    return replace(admission, units=tuple(unit for unit in admission.units if unit not in units))
+
+
+def proven(
+    reason: Reason, message: str, method: str, *blocking: Blocker, fit_errors: tuple[FitError, ...] = ()
+) -> Refusal:
+    """A refusal that follows from a rule or a count."""
+    return Refusal(reason, message, Proof("proven", method, blocking), fit_errors)

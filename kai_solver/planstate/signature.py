@@ -1,0 +1,56 @@
+"""Chunks that fit the same places (KAI: scheduling signatures)."""
+
+from typing import NamedTuple
+
+from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits, Part
+from kai_solver.planstate.state import State
+from kai_solver.problem.charges import Charge
+
+Signature = tuple[object, ...]
+
+
+def signature(state: State, chunk: AllocationUnit) -> Signature:
+    """Chunks of one signature fit the same places: what failed once fails for all while capacity only shrinks."""
+    gang = state.problem.gangs[chunk.gang]
+    crowded = gang.placement.is_rule and state.workload_spread.is_anybody(gang.family)
+    if state.has_pod_rules or chunk.root.anchors or crowded:
+        return (chunk.gang, chunk.pods)
+    return (gang.placement, _of_part(state.problem.pod_shape, chunk.root))
+
+
+def _of_part(shapes: list[int], part: Part) -> Signature:
+    inner = tuple(_of_part(shapes, child) for child in part.parts)
+    return (part.topology, tuple(shapes[pod] for pod in part.pods), inner)
+
+
+class Kind(NamedTuple):
+    """What a gang of one pod asks for, with what right: gangs of one kind differ only in whose turn comes first.
+
+    ``charge``, ``least``: what it costs its queue, at the most and at the least; ``beside``: GPUs of that which take no
+    device (thousandths).
+    """
+
+    queue: int
+    priority: int
+    preemptible: bool
+    never_preempts: bool
+    shape: int
+    charge: Charge
+    least: Charge
+    beside: int
+
+
+def kind_of(state: State, gang_units: AllocationUnits) -> Kind | None:
+    """The kind of a gang that waits with one pod and asks for nothing but room for it; None for others."""
+    shape, problem = gang_units.shape, state.problem
+    leaf, pending = gang_units.lone, gang_units.state.pending[0]
+    if leaf is None or len(pending) != 1 or gang_units.state.active[0] or leaf.min_member != 1:
+        return None
+    if leaf.topology is not None or shape.root.topology is not None or shape.family >= 0 or state.has_pod_rules:
+        return None
+    gang, number = shape.gang, pending[0]
+    pod = problem.pods[number]
+    if pod.nominated_node or gang.preemption_delay_s > 0:
+        return None
+    costs = (problem.charges[number], problem.least_charges[number], pod.quota_gpu_milli)
+    return Kind(shape.queue, gang.priority, gang.preemptible, gang.never_preempts, problem.pod_shape[number], *costs)

@@ -1,0 +1,491 @@
+"""The working state of one cycle: what is free, who is where, and a journal to take steps back.
+
+Two views of capacity are kept. ``idle`` is free now; ``future`` is what is free once everybody who is leaving has
+left. A pod that fits ``idle`` and ``future`` can be bound at once; one that fits ``future`` alone is nominated
+(KAI: pipelined). ``future`` is never above what the node has, so nothing is promised twice.
+"""
+
+import bisect
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.errors import InternalError
+from kai_solver.fairness import QueueOrder
+from kai_solver.planstate.devices import best_ones, choose_devices
+from kai_solver.planstate.neighbours import Neighbours
+from kai_solver.planstate.overload import Overload
+from kai_solver.planstate.spares import SpareLedger
+from kai_solver.planstate.unidentified import UnidentifiedLedger
+from kai_solver.planstate.workload_spread import WorkloadSpread, admitting, is_kept
+from kai_solver.planstate.zones import ZoneLedger
+from kai_solver.problem import Leaf, Problem
+from kai_solver.problem.charges import Charge, charge
+from kai_solver.problem.gangs import leaf_positions
+from kai_solver.problem.gpurows import needs_row
+from kai_solver.problem.zones import ZoneTake
+from kai_solver.units import MILLI, PODS
+from kai_solver.units.shares import PARTS_OF_MILLI, WHOLE, floor_milli
+
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+
+class Place(NamedTuple):
+    """Where a pod is to run: node, devices and parts of each, whether it can be bound now, cost, NUMA zones."""
+
+    node: int
+    devices: tuple[int, ...]
+    parts: int
+    now: bool
+    charge: Charge
+    zones: ZoneTake = ()
+
+
+@dataclass(slots=True)
+class GangState:
+    """Pods of one gang by leaf: those that run or will, and those that wait. Both in task order."""
+
+    active: list[list[int]]
+    pending: list[list[int]]
+
+
+class State:
+    """Mutable; every change goes through ``put``, ``lift``, ``evict`` and ``restore``.
+
+    ``gone``: running pods that left, with or without a new place; ``is_gone``: (P,) the same. ``is_out``: (P,) those
+    of them that have none.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.idle: IntArray = problem.capacity - problem.held
+        self.future: IntArray = self.idle + problem.releasing
+        self.device_idle: IntArray = problem.device_free.copy()
+        self.device_future: IntArray = problem.device_free + problem.device_releasing
+        self.sharers_now: IntArray = problem.sharers.copy()
+        self.sharers_later: IntArray = problem.sharers - problem.sharers_leaving
+        self.whole_now: IntArray = (np.minimum(self.device_idle, self.device_future) == WHOLE).sum(axis=1)
+        self.whole_later: IntArray = (self.device_future == WHOLE).sum(axis=1)
+        self.gpu_free: IntArray = floor_milli(self.device_future).sum(axis=1)
+        self.allocated = [list(row) for row in problem.allocated]
+        self.allocated_fixed = [list(row) for row in problem.allocated_fixed]
+        self.places: dict[int, Place] = {}
+        self.gone: set[int] = set()
+        self.is_gone: BoolArray = np.zeros(len(problem.pods), dtype=np.bool_)
+        self.is_out: BoolArray = np.zeros(len(problem.pods), dtype=np.bool_)
+        self.gangs = [_standing(gang.leaves) for gang in problem.gangs]
+        self.leaf_of = leaf_positions(problem.gangs, len(problem.pods))
+        self.order = QueueOrder(problem.queues, problem.share, problem.allocatable, problem.total)
+        self.touched: list[int] = []
+        self.journal: list[tuple[str, int, Place | None]] = []
+        self.beside = Neighbours(problem)
+        self.affinity, self.present = self.beside.affinity, self.beside.present
+        self.has_rows = any(needs_row(shape.gpu) for shape in problem.shapes.shapes)
+        self.unidentified = UnidentifiedLedger(problem)
+        self.has_pod_rules = any(shape.relates_to_pods for shape in problem.shapes.shapes)
+        self.is_crossed = self.affinity is not None and self.affinity.is_crossed()
+        self.zones = ZoneLedger(problem, problem.zones) if problem.zones is not None else None
+        self.workload_spread = WorkloadSpread(problem)
+        self.spares = SpareLedger(problem, problem.spares) if problem.spares is not None else None
+        self.overload = Overload(problem)
+        self._plain: dict[int, bool] = {}
+        self._linked: dict[int, bool] = {}
+        self._requests = [np.array(s.request, dtype=np.int64) for s in problem.shapes.shapes]
+        self.asked = [[(r, a) for r, a in enumerate(s.request) if a > 0] for s in problem.shapes.shapes]
+
+    # -- steps -------------------------------------------------------------------------------------------------
+
+    def put(
+        self, pod: int, node: int, *, now: bool, wanted: tuple[int, ...] = (), wanted_zones: ZoneTake = ()
+    ) -> Place:
+        """Give ``pod`` a place on ``node``; the caller knows that it fits. What is ``wanted`` is taken if free.
+
+        It waits, even if asked to start ``now``, for leaving pods that may not be beside it, a promised row, or pods
+        that it requires beside it and that come later.
+        """
+        problem, shape = self.problem, self.problem.pod_shape[pod]
+        now = now and self.beside.may_start(pod, node)
+        gpu = problem.shapes.shapes[shape].gpu
+        now = now and not (gpu.devices and self.unidentified.has_row(node))
+        parts = gpu.parts_on(problem.nodes[node].gpu_memory_mib) if gpu.devices else 0
+        if self.has_rows and node == problem.pod_node[pod]:
+            wanted = wanted or problem.seats.get(pod, ())
+        devices = choose_devices(self, node, shape, parts, wanted, now=now) if gpu.devices else ()
+        cost = charge(problem.pods[pod], problem.nodes[node].gpu_memory_mib)
+        zones = self.zones.choose(pod, node, wanted_zones, now=now) if self.zones is not None else ()
+        self._apply_put(pod, place := Place(node, devices, parts, now, cost, zones))
+        self.journal.append(("put", pod, place))
+        return place
+
+    def is_plain(self, shape: int) -> bool:
+        """True for shapes that add up and whose pods ask nothing of each other: no rules, no wishes, no spares."""
+        if shape not in self._plain:
+            said = self.problem.shapes.shapes[shape].constraints
+            is_counted = self.affinity is None and not self.is_linked(shape) and self.adds_up(shape)
+            is_counted &= self.spares is None or said.may_use_spares
+            self._plain[shape] = is_counted and not self.problem.predicates.has_preference(said)
+        return self._plain[shape]
+
+    def adds_up(self, shape: int) -> bool:
+        """True where a node has room for one more pod of ``shape`` with each that leaves it, whatever else is asked."""
+        gpu = self.problem.shapes.shapes[shape].gpu
+        is_whole = (gpu.is_whole and not self.problem.unidentified) or not gpu.devices
+        return is_whole and not gpu.row and (self.zones is None or not self.zones.is_aligned(shape))
+
+    def is_linked(self, shape: int) -> bool:
+        """True for shapes of several whole GPUs, but not all, of some node whose links make a difference."""
+        if shape not in self._linked:
+            fabric, shapes = self.problem.fabric, self.problem.shapes
+            gpu, nodes = shapes.shapes[shape].gpu, shapes.mask(shape)
+            self._linked[shape] = fabric is not None and gpu.is_whole and fabric.leaves_choice(gpu.devices, nodes)
+        return self._linked[shape]
+
+    def join(self, pods: Sequence[int], cost: Charge) -> None:
+        """``pods`` of one leaf, of plain shapes, are to run and cost their queue so much; ``seat`` must follow."""
+        gang, leaf = self.problem.pod_gang[pods[0]], self.leaf_of[pods[0]]
+        self.gangs[gang].active[leaf].extend(pods)
+        pending = self.gangs[gang].pending[leaf]
+        if len(pods) == 1 and pending and pending[0] == pods[0]:
+            del pending[0]
+        elif pending[: len(pods)] == list(pods):
+            del pending[: len(pods)]
+        else:
+            coming = set(pods)
+            pending[:] = [pod for pod in pending if pod not in coming]
+        self._pay(gang, cost, +1)
+
+    def seat(self, pods: Sequence[int], nodes: Sequence[int], counts: Sequence[int]) -> None:
+        """Place ``pods`` of one plain shape, joined already, to start now: ``counts`` of them on each of ``nodes``.
+
+        The same as ``put`` one after the other; a node may come more than once.
+        """
+        shape = self.problem.pod_shape[pods[0]]
+        width = self.problem.shapes.shapes[shape].gpu.devices
+        at, times = np.array(nodes, dtype=np.int64), np.array(counts, dtype=np.int64)
+        amounts = times[:, None] * self._requests[shape]
+        np.subtract.at(self.future.T, at, amounts)
+        np.subtract.at(self.idle.T, at, amounts)
+        parts, cost = (WHOLE if width else 0), self.problem.charges
+        left = iter(pods)
+        for node, count in zip(nodes, counts, strict=True):
+            devices = self._take_whole(node, count * width) if width else ()
+            for number, pod in enumerate(islice(left, count)):
+                own = devices[number * width : (number + 1) * width]
+                self.places[pod] = place = Place(node, own, parts, True, cost[pod])
+                self.journal.append(("put", pod, place))
+        self.touched.extend(nodes)
+
+    def swap(self, victim: int, pod: int) -> None:
+        """``pod`` is to run where its twin ``victim`` runs: as ``evict`` and ``put``, not now; what is free stays."""
+        node, seats = self.problem.pod_node[victim], self.problem.seats.get(victim, ())
+        self._leave(victim, self.problem.charges[victim])
+        self.gone.add(victim)
+        self.is_gone[victim] = self.is_out[victim] = True
+        self.unidentified.ran(victim, +1)
+        place = Place(node, tuple(sorted(seats)), WHOLE if seats else 0, False, self.problem.charges[pod])
+        self.places[pod] = place
+        self._join(pod, place.charge)
+        self.journal += (("evict", victim, None), ("put", pod, place))
+        self.touched.append(node)
+
+    def _take_whole(self, node: int, count: int) -> tuple[int, ...]:
+        """The first ``count`` devices of ``node`` that are free now, taken."""
+        idle, future = self.device_idle[node], self.device_future[node]
+        free = np.flatnonzero(np.minimum(idle, future) == WHOLE).tolist()
+        free = best_ones(self, node, free, count)
+        idle[free] = 0
+        future[free] = 0
+        self.whole_later[node] -= count
+        self.whole_now[node] -= count
+        self.gpu_free[node] -= count * MILLI
+        return tuple(free)
+
+    @cached_property
+    def by_memory(self) -> list[int]:
+        """Pods that ask for GPU memory: what they take and cost depends on the node."""
+        shapes = {index for index, shape in enumerate(self.problem.shapes.shapes) if shape.gpu.memory_mib}
+        return [pod for pod, shape in enumerate(self.problem.pod_shape) if shape in shapes] if shapes else []
+
+    def lift(self, pod: int) -> None:
+        """Take back the place that ``put`` gave."""
+        place = self.places[pod]
+        self._apply_lift(pod, place)
+        self.journal.append(("lift", pod, place))
+
+    def evict(self, pod: int) -> None:
+        """A running pod leaves: what it held is free in the future."""
+        self._apply_evict(pod)
+        self.journal.append(("evict", pod, None))
+
+    def restore(self, pod: int) -> None:
+        """Undo ``evict``: the pod stays where it runs."""
+        self._apply_restore(pod)
+        self.journal.append(("restore", pod, None))
+
+    def mark(self) -> int:
+        """A point in the journal to roll back to."""
+        return len(self.journal)
+
+    def rollback(self, mark: int) -> None:
+        """Undo everything since ``mark``."""
+        while len(self.journal) > mark:
+            step, pod, place = self.journal.pop()
+            if step == "evict":
+                self._apply_restore(pod)
+            elif step == "restore":
+                self._apply_evict(pod)
+            elif place is None:
+                raise InternalError(f"journal step {step} without a place")
+            elif step == "put":
+                self._apply_lift(pod, place)
+            else:
+                self._apply_put(pod, place)
+
+    def replay(self, steps: Iterable[tuple[str, int, Place | None]]) -> None:
+        """Take ``steps`` of the journal, which were undone, once more; the state is as it was before them."""
+        for step, pod, place in steps:
+            if place is None:
+                (self._apply_evict if step == "evict" else self._apply_restore)(pod)
+            else:
+                (self._apply_put if step == "put" else self._apply_lift)(pod, place)
+            self.journal.append((step, pod, place))
+
+    # -- effects -----------------------------------------------------------------------------------------------
+
+    def _apply_put(self, pod: int, place: Place) -> None:
+        self._shift_placed(pod, place, -1)
+        self.places[pod] = place
+        self.is_out[pod] = False
+        self._join(pod, place.charge)
+        self.beside.come(pod, place.node, now=place.now)
+
+    def _apply_lift(self, pod: int, place: Place) -> None:
+        self._shift_placed(pod, place, +1)
+        del self.places[pod]
+        self.is_out[pod] = self.is_gone[pod]
+        self._leave(pod, place.charge)
+        self.beside.do_not_come(pod, place.node, now=place.now)
+
+    def _shift_placed(self, pod: int, place: Place, sign: int) -> None:
+        """Give back (+1) or take (-1) what a pod with ``place`` holds of its node."""
+        node, amounts = place.node, sign * self._requests[self.problem.pod_shape[pod]]
+        self.future[:, node] += amounts
+        if place.now:
+            self.idle[:, node] += amounts
+        for device in place.devices:
+            self.device_future[node, device] += sign * place.parts
+            if place.now:
+                self.device_idle[node, device] += sign * place.parts
+        if place.zones and self.zones is not None:
+            self.zones.shift(node, place.zones, sign, now=place.now)
+        self._share(pod, node, place.devices, -sign, now=place.now)
+        self.unidentified.placed(pod, place, sign)
+        self.workload_spread.shift(pod, node, -sign)
+        if self.spares is not None:
+            self.spares.shift(pod, node, -sign, now=place.now)
+        self._note(node, gpus=bool(place.devices))
+
+    def _apply_evict(self, pod: int) -> None:
+        self._leave(pod, self.problem.charges[pod])
+        self._shift_running(pod, +1)
+        self.gone.add(pod)
+        self.is_gone[pod] = self.is_out[pod] = True
+        self.beside.leave(pod)
+
+    def _apply_restore(self, pod: int) -> None:
+        self._join(pod, self.problem.charges[pod])
+        self._shift_running(pod, -1)
+        self.gone.discard(pod)
+        self.is_gone[pod] = self.is_out[pod] = False
+        self.beside.stay(pod)
+
+    def _shift_running(self, pod: int, sign: int) -> None:
+        problem = self.problem
+        node = problem.pod_node[pod]
+        self.workload_spread.shift(pod, node, -sign)
+        if self.spares is not None:
+            self.spares.shift(pod, node, -sign, now=True)
+        self.future[:, node] += sign * self._requests[problem.pod_shape[pod]]
+        seats = problem.seats.get(pod, ())
+        if seats:
+            parts = problem.shapes.parts(problem.pod_shape[pod])[node]
+            for device in seats:
+                self.device_future[node, device] += sign * parts
+            self._share(pod, node, seats, -sign, now=False)
+        self.unidentified.ran(pod, sign)
+        if self.zones is not None:
+            self.zones.shift(node, self.zones.held(pod), sign, now=False)
+        self._note(node, gpus=bool(seats))
+
+    def _share(self, pod: int, node: int, devices: tuple[int, ...], sign: int, *, now: bool) -> None:
+        """Count sharers; a device's first takes a pod slot for the reservation pod, its last gives it back."""
+        if not self.problem.pods[pod].gpu.is_shared:
+            return
+        views = [(self.sharers_later, self.future), (self.sharers_now, self.idle)]
+        for sharers, free in views if now else views[:1]:
+            for device in devices:
+                before = int(sharers[node, device])
+                sharers[node, device] = before + sign
+                free[PODS, node] += (before > 0) - (before + sign > 0)
+
+    def _note(self, node: int, *, gpus: bool) -> None:
+        self.touched.append(node)
+        if gpus:
+            idle, future = self.device_idle[node].tolist(), self.device_future[node].tolist()
+            later = [f == WHOLE for f in future]
+            self.whole_later[node] = sum(later)
+            self.whole_now[node] = sum(i == WHOLE and f for i, f in zip(idle, later, strict=True))
+            self.gpu_free[node] = sum(f // PARTS_OF_MILLI for f in future if f > 0)
+
+    def _join(self, pod: int, cost: Charge) -> None:
+        self._account(pod, cost, +1)
+        gang, leaf = self.problem.pod_gang[pod], self.leaf_of[pod]
+        self.gangs[gang].active[leaf].append(pod)
+        if pod in self.gangs[gang].pending[leaf]:
+            self.gangs[gang].pending[leaf].remove(pod)
+
+    def _leave(self, pod: int, cost: Charge) -> None:
+        self._account(pod, cost, -1)
+        gang, leaf = self.problem.pod_gang[pod], self.leaf_of[pod]
+        self.gangs[gang].active[leaf].remove(pod)
+        if self.problem.pod_node[pod] < 0:
+            self._wait_again(gang, leaf, pod)
+
+    def _wait_again(self, gang: int, leaf: int, pod: int) -> None:
+        pending = self.gangs[gang].pending[leaf]
+        bisect.insort(pending, pod)  # Numbers are in the order in which pods are served.
+
+    def _account(self, pod: int, cost: Charge, sign: int) -> None:
+        self._pay(self.problem.pod_gang[pod], cost, sign)
+
+    def _pay(self, payer: int, cost: Charge, sign: int) -> None:
+        gang = self.problem.gangs[payer]
+        ledgers = (self.allocated,) if gang.gang.preemptible else (self.allocated, self.allocated_fixed)
+        for queue in self.problem.queues.path[gang.queue]:
+            for ledger in ledgers:
+                row = ledger[queue]
+                row[0] += sign * cost[0]
+                row[1] += sign * cost[1]
+                row[2] += sign * cost[2]
+
+    # -- beside its likes ----------------------------------------------------------------------------------------
+
+    def admitting(self, pod: int, allowed: BoolArray | None, *, unruled: bool = False) -> BoolArray | None:
+        """``allowed`` (N,) without the nodes where other pods' places forbid this one; None: all nodes."""
+        masks = [allowed] if allowed is not None else []
+        if self.affinity is not None:
+            masks.append(self.affinity.mask(self.problem.pods[pod]))
+        kept = self.spares.open_to(pod) if self.spares is not None else None
+        if kept is not None:
+            masks.append(kept)
+        gang = self.problem.gangs[self.problem.pod_gang[pod]]
+        if gang.placement.is_rule and not unruled:
+            masks.append(admitting(self.problem, gang, pod, self.workload_spread.of[gang.family]))
+        if len(masks) < 2:
+            return masks[0] if masks else None
+        every: BoolArray = np.logical_and.reduce(masks)
+        return every
+
+    def likes(self, pod: int) -> IntArray | None:
+        """(N,) pods of its workload by node, for a pod that goes where the fewest are; None for the others."""
+        gang = self.problem.gangs[self.problem.pod_gang[pod]]
+        return self.workload_spread.of[gang.family].pods if gang.placement.nodes == "spread" else None
+
+    def keeps_spacing(self, gang: int) -> bool:
+        """True where the pods of the gang's workload lie as their rule asks."""
+        shape = self.problem.gangs[gang]
+        if not shape.placement.is_rule:
+            return True
+        active = [leaf for member in self.workload_spread.members[shape.family] for leaf in self.gangs[member].active]
+        places = {pod: self.places[pod].node for leaf in active for pod in leaf if pod in self.places}
+        return is_kept(self.problem, shape, active, places, self.workload_spread.of[shape.family])
+
+    # -- devices -----------------------------------------------------------------------------------------------
+
+    def reserved(self, node: int, *, now: bool) -> tuple[list[bool], int]:
+        """Devices of ``node`` that have their reservation pod already, and free pod slots; at once, or in the end.
+
+        At once counts only what is there both now and in the end.
+        """
+        kept, slots = self.sharers_later[node] > 0, int(self.future[PODS, node])
+        if now:
+            kept, slots = kept & (self.sharers_now[node] > 0), min(slots, int(self.idle[PODS, node]))
+        return kept.tolist(), slots
+
+    # -- questions ---------------------------------------------------------------------------------------------
+
+    def returns_home(self, pods: Iterable[int], *, rules: bool = True) -> bool:
+        """Put evicted ``pods`` back where they ran if there is room for all; else change nothing.
+
+        ``rules``: only where no rule of a pod placed since is broken by it.
+        """
+        mark, are_welcome = self.mark(), True
+        for pod in pods:
+            if not self.fits_home(pod):
+                self.rollback(mark)
+                return False
+            are_welcome = are_welcome and (not rules or self._is_welcome_home(pod))
+            self.restore(pod)
+        if not are_welcome and not self.keeps_rules():
+            self.rollback(mark)
+            return False
+        return True
+
+    def _is_welcome_home(self, pod: int) -> bool:
+        """True where even a new pod like it could come, and nobody needs its company elsewhere.
+
+        Else those placed since must be asked (``keeps_rules``).
+        """
+        if self.spares is not None or self.affinity is None:
+            return self.spares is None
+        one, home = self.problem.pods[pod], self.problem.pod_node[pod]
+        return not self.affinity.is_sought(one) and bool(self.affinity.mask(one)[home])
+
+    def keeps_rules(self) -> bool:
+        """Whether everybody who was given a place could be there beside all others, and spare nodes are kept."""
+        if self.spares is not None and not self.spares.holds():
+            return False
+        if self.affinity is None or not self.has_pod_rules:
+            return True
+        return all(self.affinity.agrees(self.problem.pods[pod], place.node) for pod, place in self.places.items())
+
+    def keeps_devices(self, pod: int, node: int) -> bool:
+        """False where a pod would stay on its node with others than its own, or unknown, devices, and rows matter."""
+        at_home = self.has_rows and node == self.problem.pod_node[pod]
+        is_whole = self.problem.pods[pod].gpu.is_whole
+        return not at_home or (self.fits_home(pod) if is_whole else not self.unidentified.bar(pod))
+
+    def fits_home(self, pod: int) -> bool:
+        """True where there is room for an evicted ``pod`` where it ran."""
+        problem = self.problem
+        node, shape = problem.pod_node[pod], problem.pod_shape[pod]
+        seats, excused = problem.seats.get(pod, ()), self.overload.excused(node, self.places)
+        if seats:
+            parts, free = problem.shapes.parts(shape)[node], self.device_future[node]
+            has_slots = PODS in excused or self._has_slots(pod, node, seats)
+            if not has_slots or self.unidentified.bar(pod) or any(free[d] < parts for d in seats):
+                return False
+        if any(self.future[r, node] < amount and r not in excused for r, amount in self.asked[shape]):
+            return False
+        return self.zones is None or self.zones.has_room_at_home(pod)
+
+    def _has_slots(self, pod: int, node: int, seats: tuple[int, ...]) -> bool:
+        """True where the reservation pods of the devices that ``pod`` would share again find pod slots too."""
+        if not self.problem.pods[pod].gpu.is_shared:
+            return True
+        kept, slots = self.reserved(node, now=False)
+        asked = self.problem.shapes.shapes[self.problem.pod_shape[pod]].request[PODS]
+        return slots - asked >= sum(not kept[d] for d in seats)
+
+
+def _standing(leaves: Sequence[Leaf]) -> GangState:
+    """At the start of the cycle."""
+    if len(leaves) == 1:  # As in most gangs.
+        return GangState([[*leaves[0].active]], [[*leaves[0].pending]])
+    return GangState([[*leaf.active] for leaf in leaves], [[*leaf.pending] for leaf in leaves])

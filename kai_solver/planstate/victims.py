@@ -1,0 +1,354 @@
+"""Who could leave, what that would cost, and where they sit now."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.planstate.allocation_units import Part
+from kai_solver.planstate.budgets import Tolls
+from kai_solver.planstate.eviction_units import Unit, units_of
+from kai_solver.planstate.holdings import HoldRows
+from kai_solver.planstate.state import State
+from kai_solver.planstate.victim_order import victim_ranks
+from kai_solver.problem import GangShape, Leaf, TreeNode
+from kai_solver.problem.zones import ZoneTake
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+IMPOSSIBLE = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What one unit holds on one node: resources, (device, milli) pairs, a device for each share, known NUMA zones."""
+
+    request: tuple[int, ...]
+    devices: tuple[tuple[int, int], ...]
+    shares: tuple[int, ...]
+    zones: ZoneTake
+
+
+class VictimPool:
+    """Units of all gangs that may ever leave, and where their pods are now (moved ones at their new place).
+
+    ``cost``, ``move_cost``: by unit, of its eviction and of its move.
+    ``gang_of``, ``queue_of``: (U,) gang and leaf queue by unit.
+    ``may_move``: (U,) True where every pod is made again by its controller.
+    ``is_elastic``: (U,) True where its gang has other units. ``shares``: by unit, whether it shares devices.
+    ``rank``: by unit, its place in the policy's victim order, 0 first to leave.
+    ``pinned``: gangs for whom others were disturbed in this cycle; their core stays, or that was for nothing.
+    ``tolls``: what units take of disruption budgets; None where none may bind.
+    ``took_places``: some core that left took places with it that its gang got in this cycle.
+    """
+
+    def __init__(self, state: State, candidates: Iterable[GangShape]) -> None:
+        self.state = state
+        self.units: list[Unit] = []
+        self.of_gang: dict[int, list[int]] = {}
+        for gang in candidates:
+            units = units_of(state.problem, state, gang, len(self.units))
+            self.of_gang[gang.index] = [u.index for u in units]
+            self.units.extend(units)
+        self._first: list[int] = [unit.pods[0] for unit in self.units]
+        self._at_home: list[list[int]] = [[] for _ in state.problem.nodes]
+        self._guests: dict[int, dict[int, None]] = {}
+        self._seated: list[tuple[int, int]] = []
+        self._seats: IntArray = np.zeros((0, 2), dtype=np.int64)
+        for unit in self.units:
+            for node in {state.problem.pod_node[pod] for pod in unit.pods}:
+                self._at_home[node].append(unit.index)
+        budgets = state.problem.budgets
+        self.tolls = Tolls(state, budgets, self.units) if budgets is not None else None
+        self.rank = victim_ranks(state, self.units, self.of_gang)
+        self.cost = self._costs()
+        tie = 0.5 / (len(self.units) ** 2 + 1)
+        self.move_cost = [len(unit.pods) + self.rank[unit.index] * tie for unit in self.units]
+        self.pinned: set[int] = set()
+        self.took_places = False
+        self._holds: dict[tuple[int, int], Hold] = {}
+        self.gang_of: IntArray = np.array([u.gang for u in self.units], dtype=np.int64)
+        gangs = state.problem.gangs
+        self.queue_of: IntArray = np.array([gangs[u.gang].queue for u in self.units], dtype=np.int64)
+        self._is_core: BoolArray = np.array([u.is_core for u in self.units], dtype=np.bool_)
+        self.shares = [any(state.problem.pods[pod].gpu.is_shared for pod in u.pods) for u in self.units]
+        self._first_pod: IntArray = np.array(self._first, dtype=np.int64)
+        self.may_move: BoolArray = np.array(
+            [all(state.problem.pods[pod].is_replaced for pod in u.pods) for u in self.units], dtype=np.bool_
+        )
+        self.is_elastic: BoolArray = np.array([len(self.of_gang[u.gang]) > 1 for u in self.units], dtype=np.bool_)
+
+    def seat(self, unit: int) -> None:
+        """Remember that the unit's pods are, or may be, where they have places now."""
+        for pod in self.units[unit].pods:
+            place = self.state.places.get(pod)
+            if place is not None:
+                here = self._guests.setdefault(place.node, {})
+                if unit not in here:
+                    here[unit] = None
+                    self._seated.append((place.node, unit))
+
+    def node_of(self, pod: int) -> int:
+        """Node where the pod runs, or is to run after a move."""
+        place = self.state.places.get(pod)
+        return place.node if place is not None else self.state.problem.pod_node[pod]
+
+    def _costs(self) -> list[float]:
+        """Cost of each unit: work lost, far more in a higher priority stratum, with the victim order as tie.
+
+        Up to four strata lie 1e4 apart, more share the same span, lest doubles lose the ties: a greedy may be rough,
+        the stages compare exactly.
+        """
+        gangs = self.state.problem.gangs
+        strata = {p: i for i, p in enumerate(sorted({gangs[u.gang].gang.priority for u in self.units}))}
+        tie = 1e-6 / max(1, len(self.units))
+        step = min(1e4, 1e12 ** (1 / max(1, len(strata) - 1)))
+        cost = [0.0] * len(self.units)
+        for unit in self.units:
+            height = strata[gangs[unit.gang].gang.priority]
+            cost[unit.index] = unit.work * step**height + len(unit.pods) * 1e-3 + self.rank[unit.index] * tie
+        return cost
+
+    # -- state of units ------------------------------------------------------------------------------------------
+    # All of it is read from the state, so that a rollback of the state is a rollback of this.
+
+    def has_left(self, unit: int) -> bool:
+        """True where the unit's pods left and have no new place."""
+        pod = self._first[unit]
+        return pod in self.state.gone and pod not in self.state.places
+
+    def is_moved(self, unit: int) -> bool:
+        """True where the unit's pods left and have a new place."""
+        pod = self._first[unit]
+        return pod in self.state.gone and pod in self.state.places
+
+    def is_disturbed(self, unit: int) -> bool:
+        """True where the unit's pods are not where they ran: they left, or moved."""
+        return self._first[unit] in self.state.gone
+
+    def has_left_after(self, unit: int) -> bool:
+        """True where units of the gang that stay longer have left too: surplus has no place without its core."""
+        u = self.units[unit]
+        own = self.of_gang[u.gang]
+        return u.step + 1 < len(own) and any(self.has_left(later) for later in own[u.step + 1 :])
+
+    def dearest_first(self, units: Iterable[int]) -> list[int]:
+        """Order in which to bring back: gangs by what they cost, the core of each before its surplus."""
+        chosen = list(units)
+        if len(chosen) < 2:
+            return chosen
+        dear: dict[int, float] = {}
+        for unit in chosen:
+            gang = self.units[unit].gang
+            dear[gang] = max(dear.get(gang, 0.0), self.cost[unit])
+        return sorted(chosen, key=lambda i: (-dear[self.units[i].gang], self.units[i].gang, -self.units[i].step))
+
+    def may_leave(self, unit: int) -> bool:
+        """False for the core of a gang for whom others were disturbed in this cycle."""
+        u = self.units[unit]
+        return not (u.is_core and u.gang in self.pinned)
+
+    def on(self, node: int) -> list[int]:
+        """Units with a pod on ``node`` now, by index."""
+        gone, places, units, first = self.state.gone, self.state.places, self.units, self._first
+        here = [unit for unit in self._at_home[node] if first[unit] not in gone]
+        if node not in self._guests:
+            return here
+        guests = [
+            unit
+            for unit in self._guests[node]
+            if first[unit] in gone and any(pod in places and places[pod].node == node for pod in units[unit].pods)
+        ]
+        return sorted(here + guests) if guests else here
+
+    # -- all units at once ---------------------------------------------------------------------------------------
+
+    @cached_property
+    def homes(self) -> HoldRows:
+        """What all units hold where they run."""
+        return HoldRows.at_home(self.state, self.units)
+
+    @cached_property
+    def _starts(self) -> IntArray:
+        return self.homes.starts(len(self.state.problem.nodes))
+
+    def rows(self, eligible: BoolArray, nodes: IntArray) -> HoldRows:
+        """What those of the ``eligible`` (U,) units that may leave hold on ``nodes`` (M,), ascending.
+
+        ``node`` of the rows is a position in ``nodes``.
+        """
+        fast = self._pinned()
+
+        def stay(units: IntArray) -> BoolArray:
+            kept: BoolArray = eligible[units] & ~self.state.is_gone[self._first_pod[units]]
+            return kept & ~np.isin(units, fast) if fast else kept
+
+        rows = self.homes.on(nodes, self._starts, stay)
+        moved = [self.units[unit] for unit in self._guests_on(nodes, eligible) if unit not in fast]
+        return rows.beside(HoldRows.moved(self.state, moved).within(nodes)) if moved else rows
+
+    def _pinned(self) -> list[int]:
+        """Cores that must stay, since others were disturbed for their gangs."""
+        last = [self.of_gang[gang][-1] for gang in self.pinned & self.of_gang.keys()]
+        return [unit for unit in last if self.units[unit].is_core]
+
+    def _guests_on(self, nodes: IntArray, eligible: BoolArray) -> list[int]:
+        """Those of the ``eligible`` (U,) units that moved, as far as they were ever given places on ``nodes``."""
+        node, unit = self._guest_rows()
+        here = np.zeros(len(self.state.problem.nodes), dtype=np.bool_)
+        here[nodes] = True
+        found = np.unique(unit[here[node] & eligible[unit]])
+        first = self._first_pod[found]
+        moved: list[int] = found[self.state.is_gone[first] & ~self.state.is_out[first]].tolist()
+        return moved
+
+    def _guest_rows(self) -> tuple[IntArray, IntArray]:
+        """Nodes, and units that were ever given places there."""
+        if len(self._seats) != len(self._seated):
+            self._seats = np.array(self._seated, dtype=np.int64)
+        return self._seats[:, 0], self._seats[:, 1]
+
+    def have_left(self) -> BoolArray:
+        """(U,) units that left and have no new place."""
+        left: BoolArray = self.state.is_out[self._first_pod]
+        return left
+
+    def most_devices(self, eligible: BoolArray, rows: IntArray) -> IntArray:
+        """(N,) wholly free devices with all ``eligible`` (U,) units gone; no less than there would be.
+
+        ``rows`` of `homes` are theirs. Who shares devices counts as if he had them alone, and who moved as if he had
+        all of the node.
+        """
+        homes, state = self.homes, self.state
+        rows = rows[~state.is_gone[self._first_pod[homes.unit[rows]]]]
+        most = state.whole_later.astype(np.int64)
+        np.add.at(most, homes.node[rows], homes.whole[rows])
+        np.add.at(most, homes.shared_node, eligible[homes.shared_unit])
+        node, unit = self._guest_rows()
+        most[node[eligible[unit]]] = state.device_future.shape[1]
+        for pod in self._may_join:
+            if pod in state.places:
+                most[state.places[pod].node] += len(state.places[pod].devices)
+        return most
+
+    @cached_property
+    def _may_join(self) -> list[int]:
+        """Waiting pods of gangs that run: places that they get go with the core."""
+        return [pod for gang in self.of_gang for pod in self.state.problem.gangs[gang].pending]
+
+    def nodes_of(self, units: BoolArray) -> IntArray:
+        """Nodes where any of ``units`` (U,) ran, or was ever given a place."""
+        homes, (node, unit) = self.homes, self._guest_rows()
+        return np.concatenate([homes.node[units[homes.unit]], node[units[unit]]])
+
+    def relatives(self, units: BoolArray) -> BoolArray:
+        """(U,) all units of the gangs of ``units`` (U,)."""
+        gangs = np.zeros(len(self.state.problem.gangs), dtype=np.bool_)
+        gangs[self.gang_of[units]] = True
+        found: BoolArray = gangs[self.gang_of]
+        return found
+
+    def closure_prices(self, prices: FloatArray, units: IntArray) -> FloatArray:
+        """What each of ``units``, which have not left, costs with those of its gang that must leave before it."""
+        if not self.is_elastic[units].any():
+            return prices[units]
+        owed = np.where(self.have_left(), 0.0, prices)
+        total = np.cumsum(owed)
+        first = np.ones(len(owed), dtype=np.bool_)
+        first[1:] = self.gang_of[1:] != self.gang_of[:-1]
+        # Prices are not negative: the running sum before a gang is the largest of those before the gangs so far.
+        before = np.maximum.accumulate(np.where(first, total - owed, 0.0))
+        closures: FloatArray = np.where(first, owed, total - before)
+        return closures[units]
+
+    def with_earlier(self, unit: int) -> list[int]:
+        """``unit`` and those of its gang that must leave before it and have not.
+
+        Where the core has left already, surplus that stayed is the minimum now: it leaves as a whole.
+        """
+        u = self.units[unit]
+        own = self.of_gang[u.gang]
+        return [i for i in (own if self.has_left_after(unit) else own[: u.step + 1]) if not self.has_left(i)]
+
+    def closure(self, units: Iterable[int]) -> list[int]:
+        """Those of ``units`` that have not left, with all that must leave before them.
+
+        Surplus may sit on other nodes than its core, so this is asked at the time of leaving, not kept per node.
+        """
+        found: dict[int, None] = {}
+        for unit in units:
+            if self.has_left(unit):
+                continue
+            if len(self.of_gang[self.units[unit].gang]) == 1:
+                found[unit] = None
+            else:
+                found.update(dict.fromkeys(self.with_earlier(unit)))
+        return list(found)
+
+    def leave(self, unit: int) -> None:
+        """The unit's pods leave where they are (running, or placed by a move).
+
+        With a core go the places that its gang got in this cycle: surplus cannot run without it.
+        """
+        u = self.units[unit]
+        if u.is_core:
+            for pod in [p for leaf in self.state.gangs[u.gang].active for p in leaf]:
+                if pod in self.state.places and pod not in self.state.gone:
+                    self.state.lift(pod)
+                    self.took_places = True
+        for pod in u.pods:
+            if pod in self.state.places:
+                self.state.lift(pod)
+            else:
+                self.state.evict(pod)
+
+    def hold(self, unit: int, node: int) -> Hold:
+        """What ``unit`` holds on ``node`` now."""
+        if self.is_moved(unit):
+            return self._measure(unit, node)
+        found = self._holds.get((unit, node))
+        if found is None:
+            found = self._holds[unit, node] = self._measure(unit, node)
+        return found
+
+    def _measure(self, unit: int, node: int) -> Hold:
+        problem, places = self.state.problem, self.state.places
+        request = [0] * problem.snapshot.schema.size
+        devices: list[tuple[int, int]] = []
+        zones: list[tuple[int, tuple[int, ...]]] = []
+        shares: list[int] = []
+        for pod in self.units[unit].pods:
+            if self.node_of(pod) != node:
+                continue
+            shape = problem.pod_shape[pod]
+            for r, amount in enumerate(problem.shapes.shapes[shape].request):
+                request[r] += amount
+            place = places.get(pod)
+            seats = place.devices if place is not None else problem.seats.get(pod, ())
+            parts = place.parts if place is not None else int(problem.shapes.parts(shape)[node])
+            devices.extend((device, parts) for device in seats)
+            shares.extend(seats if problem.pods[pod].gpu.is_shared else ())
+            if self.state.zones is not None:
+                zones.extend(place.zones if place is not None else self.state.zones.held(pod))
+        return Hold(tuple(request), tuple(devices), tuple(shares), tuple(zones))
+
+
+def part_of_unit(gang: GangShape, pods: tuple[int, ...], active: list[list[int]]) -> Part:
+    """The gang's tree cut down to ``pods``, with those that stay as anchors: what a move has to place."""
+    moving = set(pods)
+    position = {id(leaf): i for i, leaf in enumerate(gang.leaves)}
+
+    def cut(node: TreeNode | Leaf) -> Part:
+        if isinstance(node, Leaf):
+            stay = tuple(active[position[id(node)]])
+            mine = tuple(pod for pod in (*node.active, *node.pending) if pod in moving)
+            return Part(node.name, node.topology, mine, (), stay)
+        parts = [cut(child) for child in node.children]
+        anchors = tuple(pod for part in parts for pod in part.anchors)
+        return Part(node.name, node.topology, (), tuple(p for p in parts if any(True for _ in p.all_pods())), anchors)
+
+    return cut(gang.root)

@@ -1,0 +1,9 @@
+"""From a snapshot to integers: shapes of pods, indices, masks, charges, eviction units."""
+
+from kai_solver.problem.gangs import GangShape, Leaf, TreeNode
+from kai_solver.problem.memo import Memo
+from kai_solver.problem.problem import Problem, build_problem
+from kai_solver.problem.shapes import Shape
+from kai_solver.problem.spares import SpareRule, Spares
+
+__all__ = ["GangShape", "Leaf", "Memo", "Problem", "Shape", "SpareRule", "Spares", "TreeNode", "build_problem"]

@@ -1,0 +1,77 @@
+"""Who is there, and who came and left since the last cycle: gangs, and foreign pods all together."""
+
+from collections.abc import Sequence
+from itertools import chain, repeat
+from operator import attrgetter
+
+from kai_solver.domain import Gang, Pod
+from kai_solver.problem.kinds import Kinds
+from kai_solver.problem.rows import FOREIGN, NO_SEATS, GangRow, Lodgers, gang_row
+
+Paying = tuple[str, bool, int, bool, str]
+"""Name of a queue, whether its gangs are preemptible, and a `PodCount` of them."""
+
+
+class KnownPods:
+    """Of one cluster, kept from cycle to cycle.
+
+    Attributes
+    ----------
+    rows
+        Of the gangs, by key.
+    come, gone
+        Who was not there in the cycle before, and who is there no more.
+    crowds
+        How many pods cost a queue the same.
+    """
+
+    def __init__(self, kinds: Kinds) -> None:
+        self.kinds = kinds
+        self.rows: list[GangRow] = []
+        self.foreign = Lodgers(FOREIGN, (), [], [], NO_SEATS)
+        self.come: list[Lodgers] = []
+        self.gone: list[Lodgers] = []
+        self.pod_counts: dict[Paying, int] = {}
+        self._index: dict[str, int] = {}
+        self._rows: dict[int, GangRow] = {}
+        self._foreign: tuple[Pod, ...] = ()
+
+    def call(self, gangs: Sequence[Gang], foreign: tuple[Pod, ...], index: dict[str, int]) -> None:
+        """See who is there now; ``index``: of nodes by name."""
+        before, kinds = self._rows, self.kinds
+        if index is not self._index:
+            for lodgers in (*before.values(), self.foreign):
+                lodgers.homes = [index.get(pod.node, -1) for pod in lodgers.pods]
+            self._index = index
+        rows = [before.get(id(gang)) or gang_row(gang, kinds, index) for gang in gangs]
+        # A row holds its gang, so that no other object can have the same identity meanwhile.
+        self._rows = {id(row.source): row for row in rows}
+        come = [row for key, row in self._rows.items() if key not in before]
+        gone = [row for key, row in before.items() if key not in self._rows]
+        self._count(come, +1)
+        self._count(gone, -1)
+        self.come, self.gone = [*come], [*gone]
+        self.rows = sorted(rows, key=attrgetter("key"))
+        if foreign != self._foreign:
+            self.gone.append(self.foreign)
+            self._foreign = foreign
+            pods = tuple(sorted(foreign, key=lambda pod: pod.key))
+            homes = [index.get(pod.node, -1) for pod in pods]
+            self.foreign = Lodgers(FOREIGN, pods, kinds.of(pods), homes, NO_SEATS)
+            self.come.append(self.foreign)
+
+    def seats(self) -> dict[int, tuple[int, ...]]:
+        """Devices held, by index of the pod."""
+        rows = (*self.rows, self.foreign)
+        every = chain.from_iterable([row.seats or repeat((), len(row.kinds)) for row in rows])
+        return {pod: seat for pod, seat in enumerate(every) if seat}
+
+    def _count(self, rows: Sequence[GangRow], sign: int) -> None:
+        pod_counts = self.pod_counts
+        for row in rows:
+            queue, preemptible = row.gang.queue, row.gang.preemptible
+            for (kind, is_active, node), count in row.pod_counts.items():
+                key = queue, preemptible, kind, is_active, node
+                pod_counts[key] = pod_counts.get(key, 0) + sign * count
+                if not pod_counts[key]:
+                    del pod_counts[key]

@@ -1,0 +1,262 @@
+"""What pods hold on every node, and on every device; kept from one cycle to the next."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.domain import Node, Pod, PodStatus
+from kai_solver.problem.devices import believed_devices, seat_running, told_devices
+from kai_solver.problem.kinds import Kinds
+from kai_solver.problem.node_table import NodeTable
+from kai_solver.problem.rows import NO_SEATS, Lodgers, Seats
+from kai_solver.problem.withheld import Holder, withhold
+from kai_solver.units import GPU, PODS
+from kai_solver.units.shares import WHOLE
+
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.int64]
+
+_Tenant = tuple[Lodgers, list[int]]
+"""Some pods of theirs, by offset, hold devices of a node."""
+
+
+class Occupancy:
+    """Of N nodes, with D devices at most; only where pods came or went since, they are looked at again.
+
+    Attributes
+    ----------
+    held, releasing
+        (R, N) requests of pods, GPUs aside, without reservation pods.
+    reserved, reserved_leaving
+        (N,) reservation pods: one for each shared device, gone when its last sharer is.
+    device_free, device_releasing, sharers, sharers_leaving
+        (N, D) as `Problem` has them.
+    is_told
+        (N,) whether it is known of everybody there which devices are held.
+    """
+
+    def __init__(self, node_table: NodeTable, kinds: Kinds) -> None:
+        count, width = len(node_table.nodes), int(node_table.gpus.max(initial=0))
+        self._node_table = node_table
+        self._kinds = kinds
+        self._tenants: list[dict[str, _Tenant]] = [{} for _ in node_table.nodes]
+        self.held: IntArray = np.zeros_like(node_table.capacity)
+        self.releasing: IntArray = np.zeros_like(node_table.capacity)
+        self.reserved: IntArray = np.zeros(count, dtype=np.int64)
+        self.reserved_leaving: IntArray = np.zeros(count, dtype=np.int64)
+        self.is_told: BoolArray = np.ones(count, dtype=np.bool_)
+        self.device_free: IntArray = np.where(np.arange(width) < node_table.gpus[:, None], WHOLE, 0)
+        self.device_releasing: IntArray = np.zeros((count, width), dtype=np.int64)
+        self.sharers: IntArray = np.zeros((count, width), dtype=np.int64)
+        self.sharers_leaving: IntArray = np.zeros((count, width), dtype=np.int64)
+
+    def serves(self, node_table: NodeTable, kinds: Kinds) -> bool:
+        """Whether nodes and kinds still have their numbers, and as many resources and devices."""
+        return (
+            self._kinds is kinds
+            and self._node_table.index is node_table.index
+            and self.held.shape == node_table.capacity.shape
+            and self.device_free.shape[1] == int(node_table.gpus.max(initial=0))
+        )
+
+    def update(self, node_table: NodeTable, come: Sequence[Lodgers], gone: Sequence[Lodgers]) -> None:
+        """Take note of who came and went, and of nodes that changed."""
+        changed: set[int] = set()
+        if node_table is not self._node_table:
+            changed = {
+                n for n, (a, b) in enumerate(zip(node_table.nodes, self._node_table.nodes, strict=True)) if a is not b
+            }
+            self._node_table = node_table
+        for lodgers in gone:
+            for node in set(lodgers.homes):
+                if node >= 0 and self._tenants[node].pop(lodgers.key, None) is not None:
+                    changed.add(node)
+        for lodgers in come:
+            lodgers.seats = NO_SEATS
+            for offset, node in enumerate(lodgers.homes):
+                if node >= 0 and _holds_devices(lodgers.pods[offset]):
+                    changed.add(node)
+                    known = self._tenants[node].get(lodgers.key)
+                    if known is None:
+                        self._tenants[node][lodgers.key] = lodgers, [offset]
+                    else:
+                        known[1].append(offset)
+        self._weigh(gone, -1)
+        self._weigh(come, +1)
+        self._seat(sorted(changed))
+
+    def _weigh(self, lodgers: Sequence[Lodgers], sign: int) -> None:
+        kinds, nodes, leaving = list[int](), list[int](), list[bool]()
+        for each in lodgers:
+            for offset, node in enumerate(each.homes):
+                if node >= 0 and (status := each.pods[offset].status).holds_resources:
+                    kinds.append(each.kinds[offset])
+                    nodes.append(node)
+                    leaving.append(status is PodStatus.RELEASING)
+        if not nodes:
+            return
+        used, rows = np.unique(np.array(kinds, dtype=np.int64), return_inverse=True)
+        requests = np.array([self._kinds.samples[kind].request for kind in used.tolist()], dtype=np.int64)
+        requests[:, GPU] = 0
+        amounts, at, are_leaving = sign * requests[rows], np.array(nodes), np.array(leaving)
+        _add(self.held, at, amounts)
+        if any(leaving):
+            _add(self.releasing, at[are_leaving], amounts[are_leaving])
+
+    # -- devices -------------------------------------------------------------------------------------------------
+
+    def _seat(self, nodes: Sequence[int]) -> None:
+        """Give the pods of ``nodes`` their devices anew."""
+        if not nodes:
+            return
+        width = self.device_free.shape[1]
+        self.device_free[nodes] = np.where(np.arange(width) < self._node_table.gpus[nodes][:, None], WHOLE, 0)
+        for table in (self.device_releasing, self.sharers, self.sharers_leaving, self.reserved, self.reserved_leaving):
+            table[nodes] = 0
+        self.is_told[nodes] = True
+        rows: dict[int, list[int]] = {}
+        for index in nodes:
+            if not self._tenants[index]:
+                continue
+            there = [tenant for _, tenant in sorted(self._tenants[index].items())]
+            pods = [lodgers.pods[offset] for lodgers, offsets in there for offset in offsets]
+            gpus = self._node_table.nodes[index].gpus
+            told = told_devices(gpus, pods)
+            self.is_told[index] = told is not None
+            believed = believed_devices(gpus, pods) if told is None else told
+            pods = [_on(pod, devices) if devices else pod for pod, devices in zip(pods, believed, strict=True)]
+            found = _plainly(self._node_table.nodes[index], pods)
+            if found is None:
+                found = self._one_by_one(index, pods)
+            else:
+                free = found[1]
+                rows[index] = free if len(free) == width else free + [0] * (width - len(free))
+            _write(there, found[0])
+        if rows:
+            self.device_free[list(rows)] = np.array(list(rows.values()), dtype=np.int64)
+
+    def _one_by_one(self, index: int, pods: list[Pod]) -> tuple[Seats, list[int]]:
+        """Seat pods of a node where some share devices, or where there are too few."""
+        node = self._node_table.nodes[index]
+        seats, free = seat_running(node, list(enumerate(pods)))
+        self.device_free[index, : node.gpus] = free
+        for at, pod in enumerate(pods):
+            left = pod.status is PodStatus.RELEASING
+            if not left and not pod.gpu.is_shared:
+                continue
+            parts = pod.gpu.parts_on(node.gpu_memory_mib) if left else 0
+            for device in seats.get(at, ()):
+                self.device_releasing[index, device] += parts
+                self.sharers[index, device] += pod.gpu.is_shared
+                self.sharers_leaving[index, device] += pod.gpu.is_shared and left
+        shared = self.sharers[index] > 0
+        self.reserved[index] = np.count_nonzero(shared)
+        self.reserved_leaving[index] = np.count_nonzero(shared & (self.sharers[index] == self.sharers_leaving[index]))
+        return [seats.get(at, ()) for at in range(len(pods))], free
+
+    # -- for a problem -------------------------------------------------------------------------------------------
+
+    def held_with_reservations(self) -> tuple[IntArray, IntArray]:
+        """(R, N) what is held, and the part of it that is leaving."""
+        held, releasing = self.held.copy(), self.releasing.copy()
+        held[PODS] += self.reserved
+        releasing[PODS] += self.reserved_leaving
+        return held, releasing
+
+    def devices_to_be_had(self) -> tuple[IntArray, IntArray]:
+        """(N, D) parts that are free, or become free when the leaving pods have left."""
+        free, releasing = self.device_free.copy(), self.device_releasing.copy()
+        missing = self._node_table.gpus - self._node_table.usable
+        for node in np.flatnonzero(missing).tolist():
+            count = int(self._node_table.gpus[node])
+            withhold(free[node, :count], releasing[node, :count], int(missing[node]), self._holders(node))
+        return free, releasing
+
+    def _holders(self, node: int) -> Iterator[Holder]:
+        """Pods of ``node`` that stay."""
+        memory_mib = self._node_table.nodes[node].gpu_memory_mib
+        for lodgers, offsets in self._tenants[node].values():
+            for offset in offsets:
+                pod = lodgers.pods[offset]
+                if pod.status is not PodStatus.RELEASING:
+                    yield lodgers.seats[offset], pod.gpu.parts_on(memory_mib)
+
+
+def _add(table: IntArray, nodes: IntArray, amounts: IntArray) -> None:
+    """Add the rows of ``amounts`` (n, R) to the columns ``nodes`` of ``table`` (R, N), of which some come often."""
+    order = np.argsort(nodes, kind="stable")
+    edges = np.flatnonzero(np.diff(nodes[order], prepend=-1))
+    table[:, nodes[order[edges]]] += np.add.reduceat(amounts[order], edges).T
+
+
+def _holds_devices(pod: Pod) -> bool:
+    return pod.gpu.devices > 0 and pod.status.holds_resources
+
+
+def _on(pod: Pod, devices: tuple[int, ...]) -> Pod:
+    return pod if pod.devices == devices else replace(pod, devices=devices)
+
+
+def _write(there: list[_Tenant], seats: Seats) -> None:
+    """Note the ``seats`` of the pods of one node."""
+    left = iter(seats)
+    for lodgers, offsets in there:
+        if not lodgers.seats:
+            lodgers.seats = [()] * len(lodgers.pods)
+        for offset in offsets:
+            lodgers.seats[offset] = next(left)
+
+
+def _plainly(node: Node, pods: list[Pod]) -> tuple[Seats, list[int]] | None:
+    """Seat pods that stay, have whole devices and find them; None where some pod is otherwise.
+
+    Whole devices are alike: of those that no pod names the first are as good as any. Free parts by device too.
+    """
+    free = [WHOLE] * node.gpus
+    named: dict[int, tuple[int, ...]] = {}
+    for at, pod in enumerate(pods):
+        if not pod.gpu.is_whole or pod.gpu_groups or pod.status is PodStatus.RELEASING:
+            return None
+        if pod.devices:
+            named[at] = seat = tuple([d for d in pod.devices if 0 <= d < node.gpus])
+            if not seat:
+                return None
+            for d in seat:
+                free[d] -= WHOLE
+    if not named:
+        return _in_a_row(node, pods)
+    left = [d for d, parts in enumerate(free) if parts == WHOLE]
+    if sum([pod.gpu.devices for at, pod in enumerate(pods) if at not in named]) > len(left):
+        return None
+    seats: Seats = []
+    first = 0
+    for at, pod in enumerate(pods):
+        if at in named:
+            seats.append(named[at])
+            continue
+        seat = tuple(left[first : first + pod.gpu.devices])
+        first += pod.gpu.devices
+        seats.append(seat)
+        for d in seat:
+            free[d] = 0
+    return seats, free
+
+
+def _in_a_row(node: Node, pods: list[Pod]) -> tuple[Seats, list[int]] | None:
+    """The same where nobody names any."""
+    if sum(pod.gpu.devices for pod in pods) > node.gpus:
+        return None  # first: a pod that sets nodeName may ask for more than memory holds
+    seats: Seats = []
+    first = 0
+    for pod in pods:
+        seats.append(_run(first, pod.gpu.devices))
+        first += pod.gpu.devices
+    return seats, [0] * first + [WHOLE] * (node.gpus - first)
+
+
+@lru_cache(maxsize=1024)
+def _run(first: int, count: int) -> tuple[int, ...]:
+    return tuple(range(first, first + count))

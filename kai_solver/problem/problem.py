@@ -1,0 +1,258 @@
+"""The problem of one cycle: the snapshot in integers and arrays, built once, never changed."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.domain import Gang, Node, Pod, Policy, Snapshot, with_moves
+from kai_solver.fairness import QueueTree, allocatable_share, fair_share
+from kai_solver.leftover import Outlook
+from kai_solver.predicates import NodePredicates
+from kai_solver.problem.alignment import BEYOND
+from kai_solver.problem.budgets import Budgets, budgets_of
+from kai_solver.problem.charges import Charge
+from kai_solver.problem.fabric import Fabric, fabric_of
+from kai_solver.problem.gangs import GangShape
+from kai_solver.problem.kinds import Kinds
+from kai_solver.problem.known_pods import KnownPods
+from kai_solver.problem.memo import Memo
+from kai_solver.problem.node_table import NodeTable
+from kai_solver.problem.podtable import PodTable
+from kai_solver.problem.shapes import ShapeTable
+from kai_solver.problem.spares import Spares, spares_of
+from kai_solver.problem.unidentified import unidentified_of
+from kai_solver.problem.zones import ZoneTable
+from kai_solver.topology import DomainTree
+
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A snapshot prepared for the search.
+
+    Attributes
+    ----------
+    nodes
+        In order of name, so that the first of equals is the one that KAI would take. N nodes.
+    capacity
+        (R, N) allocatable by resource; the GPU row is 0, devices are counted apart.
+    held, releasing
+        (R, N) what pods hold, and the part of it held by pods that are leaving (not those stuck).
+    device_free, device_releasing
+        (N, D) free parts per device (`units.shares`), and parts held by pods that are leaving; 0 beyond a node's
+        devices. Free may be negative on a node that was over-committed.
+    sharers, sharers_leaving
+        (N, D) pods that share each device, and those of them that are leaving. Each shared device has a reservation
+        pod, which no snapshot shows: its slot is in ``held``, and in ``releasing`` where all sharers leave (reference
+        3.11).
+    pods
+        Pods of gangs in gang order (by key), then foreign pods; index is the pod's identity everywhere below.
+    charges, least_charges
+        By pod: what its queue pays where it runs (a waiting request by GPU memory: on the smallest devices, as fair
+        share counts it), and the least that it pays anywhere (on the largest: for limits and bounds; reference 3.11).
+    seats
+        Devices held, by pod index.
+    queues
+        Leaf and inner queues; ``allocated`` and ``allocated_fixed`` (non-preemptible) are (Q, 3), rolled up.
+    share, allocatable
+        (Q, 3) fair share and allocatable share; fixed within the cycle as in KAI.
+    gangs
+        Gangs of known leaf queues. ``outside``: the others (set aside, unknown queue, not a leaf), with the reason.
+    zones
+        NUMA zones; None where no node has any that count.
+    outlook
+        What is left over is worth so much; None where the model packs and spreads by what is free.
+    budgets
+        Disruption budgets; None where none may bind.
+    devices
+        (N,) devices, those that may not be had among them.
+    spares
+        Nodes that domains keep free; None where none does.
+    is_told
+        (N,) whether it is known which devices are held (``seats`` are what pods have, and not only as many), and all
+        may be had.
+    strangers
+        Pods whose devices nobody can name, on nodes where all may be had; none where no pod needs a row.
+    fabric
+        Links between GPUs; None where they make no difference on any node.
+    """
+
+    snapshot: Snapshot
+    nodes: tuple[Node, ...]
+    node_index: dict[str, int]
+    capacity: IntArray
+    held: IntArray
+    releasing: IntArray
+    gpus: IntArray
+    device_free: IntArray
+    device_releasing: IntArray
+    sharers: IntArray
+    sharers_leaving: IntArray
+    min_gpu_memory_mib: int
+    shapes: ShapeTable
+    predicates: NodePredicates
+    pods: tuple[Pod, ...]
+    pod_shape: list[int]
+    pod_gang: list[int]
+    pod_node: list[int]
+    charges: list[Charge]
+    least_charges: list[Charge]
+    seats: dict[int, tuple[int, ...]]
+    queues: QueueTree
+    total: tuple[int, int, int]
+    request: IntArray
+    allocated: list[list[int]]
+    allocated_fixed: list[list[int]]
+    share: list[list[int]]
+    allocatable: list[list[int]]
+    gangs: tuple[GangShape, ...]
+    outside: dict[str, tuple[Gang, str]]
+    domains: dict[str, DomainTree] = field(default_factory=dict)
+    zones: ZoneTable | None = None
+    outlook: Outlook | None = None
+    budgets: Budgets | None = None
+    devices: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    spares: Spares | None = None
+    is_told: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    unidentified: frozenset[int] = frozenset()
+    fabric: Fabric | None = None
+
+    @property
+    def policy(self) -> Policy:
+        """What the cluster's owner decided."""
+        return self.snapshot.policy
+
+    @property
+    def room(self) -> tuple[IntArray, IntArray]:
+        """(R, N) and (N, D) free once those that are leaving have left."""
+        return self.capacity - self.held + self.releasing, self.device_free + self.device_releasing
+
+    @property
+    def without_queue(self) -> Iterator[tuple[Gang, str]]:
+        """Gangs with active pods whose queue takes no part, because it was deleted or now has children, and why."""
+        for gang, why in self.outside.values():
+            if not gang.set_aside and any(pod.status.is_active for pod in gang.pods):
+                yield gang, why
+
+    def by_shape(self, pods: Iterable[int]) -> Counter[int]:
+        """How many of ``pods`` each shape has."""
+        return Counter(self.pod_shape[pod] for pod in pods)
+
+
+def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
+    """Prepare ``snapshot``, sorted by name first: the order in which objects arrive changes nothing.
+
+    What did not change since an earlier problem of the same cluster, which ``memo`` knows, is not worked out again.
+    """
+    memo = memo or Memo()
+    snapshot = memo.ruled(with_moves(snapshot))
+    node_table, tree, kinds = memo.node_table(snapshot), memo.tree(snapshot), memo.kinds(snapshot)
+    known_pods, occupancy = memo.tenants(snapshot, node_table, kinds)
+    table = _pod_table(snapshot, known_pods, kinds, node_table, tree)
+    held, releasing = occupancy.held_with_reservations()
+    device_free, device_releasing = occupancy.devices_to_be_had()
+    is_told = occupancy.is_told & (node_table.gpus == node_table.usable)
+    total = _total(snapshot, node_table, table)
+    allocated, fixed, request = _queue_loads(tree, table)
+    share = fair_share(tree, total, request, snapshot.policy.k_value)
+    memo.problem = Problem(
+        snapshot=snapshot,
+        nodes=node_table.nodes,
+        node_index=node_table.index,
+        capacity=node_table.capacity,
+        held=held,
+        releasing=releasing,
+        gpus=node_table.usable,
+        device_free=device_free,
+        device_releasing=device_releasing,
+        sharers=occupancy.sharers.copy(),
+        sharers_leaving=occupancy.sharers_leaving.copy(),
+        min_gpu_memory_mib=node_table.min_memory_mib,
+        shapes=table.shapes,
+        predicates=node_table.predicates,
+        pods=table.pods,
+        pod_shape=table.pod_shape,
+        pod_gang=table.pod_gang,
+        pod_node=table.pod_node,
+        charges=table.charges,
+        least_charges=table.least_charges,
+        seats=known_pods.seats(),
+        queues=tree,
+        total=total,
+        request=request,
+        allocated=allocated.tolist(),
+        allocated_fixed=fixed.tolist(),
+        share=share.tolist(),
+        allocatable=allocatable_share(tree, share).tolist(),
+        gangs=tuple(table.gangs),
+        outside=table.outside,
+        domains=node_table.domains,
+        zones=table.shapes.zones,
+        budgets=budgets_of(snapshot, table.pods, len(table.pods) - len(snapshot.foreign)),
+        devices=node_table.gpus,
+        is_told=is_told,
+        unidentified=unidentified_of(table, node_table, is_told),
+        fabric=fabric_of(memo.graphs(snapshot, node_table), is_told),
+        spares=spares_of(snapshot, node_table, table.pods, table.pod_node),
+    )
+    return memo.problem
+
+
+def _pod_table(
+    snapshot: Snapshot, known_pods: KnownPods, kinds: Kinds, node_table: NodeTable, tree: QueueTree
+) -> PodTable:
+    """Pods by number; those that run have taken their NUMA zones."""
+    table = PodTable(snapshot, known_pods, kinds, node_table, tree)
+    if table.shapes.zones is not None:
+        table.shapes.zones.occupy(table.pods, table.pod_node)
+    return table
+
+
+def _total(snapshot: Snapshot, node_table: NodeTable, table: PodTable) -> tuple[int, int, int]:
+    """What fair share divides: schedulable nodes, less what other schedulers' pods hold there (reference 3.1)."""
+    cpu, memory, gpu = node_table.offered
+    first_foreign = len(table.pods) - len(snapshot.foreign)
+    for index in range(first_foreign, len(table.pods)):
+        home = table.pod_node[index]
+        if home >= 0 and node_table.nodes[home].schedulable and table.pods[index].status.holds_resources:
+            c = table.charges[index]
+            cpu, memory, gpu = cpu - c[0], memory - c[1], gpu - c[2]
+    return (max(0, cpu), max(0, memory), max(0, gpu))
+
+
+def _queue_loads(tree: QueueTree, table: PodTable) -> tuple[IntArray, IntArray, IntArray]:
+    """(Q, 3) allocated, allocated by non-preemptible gangs, and requested; every ancestor holds its descendants'.
+
+    Summed as Python integers: pods may ask for more than 64 bits hold in all.
+    """
+    allocated, fixed, request = ([[0, 0, 0] for _ in tree.names] for _ in range(3))
+    for (queue, preemptible, is_active, charge), count in table.loads():
+        ledgers = [request]
+        if is_active:
+            ledgers += [allocated] if preemptible else [allocated, fixed]
+        for ledger in ledgers:
+            own = ledger[queue]
+            for r in range(3):
+                own[r] += charge[r] * count
+    for ledger in (allocated, fixed, request):
+        _roll_up(tree, ledger)
+    return _array(allocated), _array(fixed), _array(request)
+
+
+def _roll_up(tree: QueueTree, ledger: list[list[int]]) -> None:
+    """Add what every leaf has to all queues above it."""
+    for queue, path in enumerate(tree.path):
+        if tree.is_leaf[queue]:
+            for above in path[1:]:
+                for r in range(3):
+                    ledger[above][r] += ledger[queue][r]
+
+
+def _array(rows: list[list[int]]) -> IntArray:
+    """(Q, 3); what is beyond every cluster is all the same."""
+    return np.array([[min(amount, BEYOND * 64) for amount in row] for row in rows], dtype=np.int64).reshape(-1, 3)

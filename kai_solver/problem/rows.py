@@ -1,0 +1,127 @@
+"""What is known of one gang, or of the foreign pods, as long as they are the same objects."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter, lt
+from typing import Final
+
+from kai_solver.domain import Gang, Pod, PodStatus
+from kai_solver.fairness import QueueTree
+from kai_solver.problem.gangs import GangShape, Standings, standings, standings_of
+from kai_solver.problem.kinds import Kinds
+
+PodCount = tuple[int, bool, str]
+"""Pods that cost the same: their kind, whether they are active (else they wait), and their node where it matters."""
+
+FOREIGN: Final = "\U0010ffff"
+"""Key of the foreign pods: it comes after those of all gangs."""
+
+Seats = list[tuple[int, ...]]
+"""Devices by pod."""
+
+NO_SEATS: Final[Seats] = []
+"""Of pods without devices; never written to."""
+
+_PROMISED = attrgetter("nominated_node")
+
+
+@dataclass(slots=True, eq=False)
+class Lodgers:
+    """Pods that are looked at together.
+
+    Attributes
+    ----------
+    homes
+        Index of each pod's node, -1: none; by the numbers of one ground.
+    seats
+        Devices of each pod; empty where none of them has any.
+    """
+
+    key: str
+    pods: tuple[Pod, ...]
+    kinds: list[int]
+    homes: list[int]
+    seats: Seats
+
+
+@dataclass(slots=True, eq=False)
+class GangRow(Lodgers):
+    """A gang.
+
+    Attributes
+    ----------
+    source
+        The snapshot's gang; ``gang``: the same with its pods in order.
+    crowds
+        How many of its pods cost the same.
+    shape
+        As it was last numbered, from the pod ``first`` on and in the tree ``tree``.
+    """
+
+    source: Gang
+    gang: Gang
+    stands: Standings
+    pod_counts: dict[PodCount, int]
+    shape: GangShape | None = None
+    first: int = -1
+    tree: QueueTree | None = None
+
+
+def gang_row(gang: Gang, kinds: Kinds, index: dict[str, int]) -> GangRow:
+    """Look at ``gang`` for the first time; ``index``: of nodes by name."""
+    ordered = _in_order(gang) if len(gang.pods) > 1 else gang
+    pods = ordered.pods
+    homes = [index.get(pod.node, -1) for pod in pods]
+    if pods and _is_uniform(pods):
+        kind = kinds.kind(pods[0])
+        numbers = [kind] * len(pods)
+        stands, pod_counts = standings_of(pods[0], len(pods)), _pod_count(pods[0], kind, len(pods))
+    else:
+        numbers = kinds.of(pods)
+        stands, pod_counts = standings(pods), _pod_counts(pods, numbers)
+    return GangRow(gang.key, pods, numbers, homes, NO_SEATS, gang, ordered, stands, pod_counts)
+
+
+def _is_uniform(pods: Sequence[Pod]) -> bool:
+    """True where the pods plainly are of one kind, podset and status, as those of most gangs."""
+    first = pods[0]
+    if first.gpu.memory_mib or first.constraints.blocked:
+        return False
+    for pod in pods[1:] if len(pods) > 1 else ():
+        if (
+            pod.status is not first.status
+            or pod.request is not first.request
+            or pod.gpu is not first.gpu
+            or pod.constraints is not first.constraints
+            or pod.podset != first.podset
+            or pod.quota_gpu_milli != first.quota_gpu_milli
+            or pod.guaranteed is not first.guaranteed
+            or pod.containers is not first.containers
+        ):
+            return False
+    return True
+
+
+def _in_order(gang: Gang) -> Gang:
+    """``gang`` with its pods in order of service, those with a promised node first; itself if already in that order."""
+    orders = [pod.order for pod in gang.pods]
+    if all(map(lt, orders, orders[1:])) and not any(map(_PROMISED, gang.pods)):
+        return gang
+    return replace(gang, pods=tuple(sorted(gang.pods, key=lambda pod: pod.turn)))
+
+
+def _pod_counts(pods: Sequence[Pod], kinds: list[int]) -> dict[PodCount, int]:
+    """Active and waiting pods by what they cost: by kind, and by node where they ask for GPU memory."""
+    found: dict[PodCount, int] = {}
+    for pod, kind in zip(pods, kinds, strict=True):
+        is_active = pod.status.is_active
+        if is_active or pod.status is PodStatus.PENDING:
+            key = kind, is_active, pod.node if pod.gpu.memory_mib else ""
+            found[key] = found.get(key, 0) + 1
+    return found
+
+
+def _pod_count(pod: Pod, kind: int, count: int) -> dict[PodCount, int]:
+    """The same of ``count`` pods like ``pod``, which ask for no GPU memory."""
+    is_active = pod.status.is_active
+    return {(kind, is_active, ""): count} if is_active or pod.status is PodStatus.PENDING else {}

@@ -1,0 +1,131 @@
+"""Shapes: pods that no rule of placement can tell apart are one shape."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.domain import Constraints, Container, GpuRequest, Node, Pod, Strategy
+from kai_solver.predicates import NodePredicates
+from kai_solver.problem.alignment import BEYOND, Alignment, alignment_of
+from kai_solver.problem.podrules import Labels, PodRules
+from kai_solver.problem.zones import ZoneTable
+from kai_solver.units import Vector
+
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a pod asks of a node.
+
+    ``affinity_labels`` is empty unless the pod carries rules between pods, or such a rule speaks of it: only then do
+    its namespace, and the labels that rules look at, tell it from its likes. ``alignment`` is None where no node has
+    NUMA zones that count. ``nodes``, ``devices``: packed or spread;
+    ``devices`` is of shared GPUs only.
+    """
+
+    request: Vector
+    gpu: GpuRequest
+    constraints: Constraints
+    affinity_labels: tuple[tuple[str, str], ...] = ()
+    alignment: Alignment | None = None
+    nodes: Strategy = "binpack"
+    devices: Strategy = "binpack"
+
+    @property
+    def relates_to_pods(self) -> bool:
+        """True where other pods' places matter (affinity, anti-affinity, spread, host ports)."""
+        return self.constraints.binds_pods
+
+
+Style = tuple[Strategy, Strategy]
+"""Packed or spread: over nodes, and over the devices of a node."""
+
+PACKED: Style = ("binpack", "binpack")
+
+
+def shape_of(pod: Pod, labels: Labels = (), alignment: Alignment | None = None, style: Style = PACKED) -> Shape:
+    """The shape of ``pod``; ``labels`` as ``PodRules`` tells."""
+    request = pod.request if max(pod.request) <= BEYOND else tuple(min(amount, BEYOND) for amount in pod.request)
+    nodes, devices = style[0], style[1] if pod.gpu.is_shared else "binpack"
+    return Shape(request, pod.gpu, pod.constraints, labels, alignment, nodes, devices)
+
+
+class ShapeTable:
+    """Shapes by index, with the nodes that admit each, computed once and only when asked for."""
+
+    def __init__(
+        self, nodes: tuple[Node, ...], predicates: NodePredicates, rules: PodRules, zones: ZoneTable | None = None
+    ) -> None:
+        self._rules = rules
+        self.shapes: list[Shape] = []
+        self.zones = zones
+        self._index: dict[Shape, int] = {}
+        self._by_parts: dict[tuple[int, Labels, Vector, GpuRequest, Alignment | None, Style], int] = {}
+        self._alignments: dict[tuple[Vector, GpuRequest, bool, tuple[Container, ...]], Alignment | None] = {}
+        self._masks: dict[int, BoolArray] = {}
+        self._millis: dict[int, IntArray] = {}
+        self._parts: dict[int, IntArray] = {}
+        self._predicates = predicates
+        self._gpu_memory = [node.gpu_memory_mib for node in nodes]
+
+    def index(self, pod: Pod, style: Style = PACKED) -> int:
+        """Index of the pod's shape, added when new."""
+        c = pod.constraints
+        labels = self._rules.labels_of(pod)
+        alignment = self._alignment(pod) if self.zones is not None else None
+        # Importers share Constraints objects, so identity is a cheap first key: hashing them deeply costs 10 µs.
+        parts = (id(c), labels, pod.request, pod.gpu, alignment, style)
+        found = self._by_parts.get(parts)
+        if found is None:
+            found = self._by_parts[parts] = self._intern(shape_of(pod, labels, alignment, style))
+        return found
+
+    def _alignment(self, pod: Pod) -> Alignment | None:
+        key = (pod.request, pod.gpu, pod.guaranteed, pod.containers)
+        if key not in self._alignments and self.zones is not None:
+            self._alignments[key] = alignment_of(pod, self.zones.schema)
+        return self._alignments[key]
+
+    def _intern(self, shape: Shape) -> int:
+        found = self._index.get(shape)
+        if found is None:
+            found = self._index[shape] = len(self.shapes)
+            self.shapes.append(shape)
+        return found
+
+    def mask(self, shape: int) -> BoolArray:
+        """(N,) True where the nodes' own properties admit the shape (not capacity, not other pods).
+
+        That a node's zones could not align it even if they were empty is such a property.
+        """
+        found = self._masks.get(shape)
+        if found is None:
+            constraints, alignment = self.shapes[shape].constraints, self.shapes[shape].alignment
+            found = self._predicates.node_mask(constraints)
+            if constraints.blocked:
+                found = np.zeros_like(found)
+            if self.zones is not None and alignment is not None:
+                found = found & ~self.zones.refuses(alignment)
+            self._masks[shape] = found
+        return found
+
+    def milli(self, shape: int) -> IntArray:
+        """(N,) thousandths of each device that the shape is charged on each node; 0 for shapes without GPUs."""
+        found = self._millis.get(shape)
+        if found is None:
+            gpu = self.shapes[shape].gpu
+            values = [gpu.milli_on(memory) if gpu.devices else 0 for memory in self._gpu_memory]
+            found = self._millis[shape] = np.array(values, dtype=np.int64)
+        return found
+
+    def parts(self, shape: int) -> IntArray:
+        """(N,) parts of each device that the shape takes on each node (`units.shares`); 0 for shapes without GPUs."""
+        found = self._parts.get(shape)
+        if found is None:
+            gpu = self.shapes[shape].gpu
+            values = [gpu.parts_on(memory) if gpu.devices else 0 for memory in self._gpu_memory]
+            found = self._parts[shape] = np.array(values, dtype=np.int64)
+        return found

@@ -1,0 +1,154 @@
+"""The pods of a plan with whole GPUs, and the nodes where they might sit instead, as a `Seating`."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.domain import TopologyConstraint
+from kai_solver.links import Asking, Board, masks_of
+from kai_solver.planstate.opening import wholly_free
+from kai_solver.planstate.outcome import Outcome
+from kai_solver.planstate.state import State
+from kai_solver.problem import GangShape, Leaf, TreeNode
+from kai_solver.problem.fabric import Fabric
+from kai_solver.problem.gpurows import wish_of
+from kai_solver.search.seating import GpuAssignment, Host, Seating
+from kai_solver.units.shares import WHOLE
+
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.int64]
+
+MOST_RIDERS = 400
+"""Pods of the plan with whole GPUs up to which seats are exchanged; a plan of more is told as it is."""
+HOSTS = 12
+"""Nodes tried for one pod beside its own: those where it alone would lose the least, of equal ones the fullest."""
+
+
+def seating_of(outcome: Outcome) -> Seating | None:
+    """The seats of a plan; None where links say nothing about any of its pods."""
+    state, fabric = outcome.state, outcome.state.problem.fabric
+    if fabric is None:
+        return None
+    wholes = [pod for pod in _in_order(outcome) if state.places[pod].devices and state.problem.pods[pod].gpu.is_whole]
+    if not any(len(p.devices) > 1 and fabric.kinds[p.node] >= 0 for p in (state.places[pod] for pod in wholes)):
+        return None
+    return _Lifted(state, fabric, wholes).seating()
+
+
+def _in_order(outcome: Outcome) -> list[int]:
+    """Pods with a place as the plan lists them."""
+    state = outcome.state
+    come = [pod for admission in outcome.admissions for pod in admission.chunk.pods if pod in state.places]
+    return [*dict.fromkeys(come), *sorted(state.gone & state.places.keys())]
+
+
+class _Lifted:
+    """The cluster as if those ``pods`` of the plan had no places."""
+
+    def __init__(self, state: State, fabric: Fabric, pods: list[int]) -> None:
+        self.state = state
+        self.fabric = fabric
+        self.pods = pods
+        problem = state.problem
+        self.requests = {shape: tuple(problem.shapes.shapes[shape].request) for shape in set(problem.pod_shape)}
+        self.idle, self.future = state.idle.copy(), state.future.copy()
+        device_idle, device_future = state.device_idle.copy(), state.device_future.copy()
+        for pod in pods:
+            place, devices = state.places[pod], list(state.places[pod].devices)
+            amounts = np.array(self.requests[problem.pod_shape[pod]], dtype=np.int64)
+            self.future[:, place.node] += amounts
+            device_future[place.node, devices] += place.parts
+            if place.now:
+                self.idle[:, place.node] += amounts
+                device_idle[place.node, devices] += place.parts
+        self.later: BoolArray = device_future == WHOLE
+        self.now: BoolArray = self.later & (device_idle == WHOLE)
+        self.masks: list[tuple[int, int]] = list(
+            zip(*(masks_of(free).tolist() for free in (self.now, self.later)), strict=True)
+        )
+        lifted = set(pods)
+        others = {place.node for pod, place in state.places.items() if place.devices and pod not in lifted}
+        self.is_idle = wholly_free(problem)
+        self.is_idle[list(others)] = False
+        self.is_whole = not state.gone
+        self._choices: dict[tuple[object, ...], tuple[int, ...]] = {}
+
+    def seating(self) -> Seating:
+        """GpuAssignments in the turns in which they get names, and the hosts of all of them."""
+        is_few = len(self.pods) <= MOST_RIDERS
+        riders = sorted((self._rider(pod, is_few) for pod in self.pods), key=lambda rider: rider.asking.turn)
+        hosts = {node: self._host(node) for rider in riders for node in rider.nodes}
+        opened = {rider.nodes[0] for rider in riders if hosts[rider.nodes[0]].is_idle}
+        return Seating(self.fabric, riders, hosts, self.is_whole, len(opened))
+
+    def _host(self, node: int) -> Host:
+        every = (1 << int(self.state.problem.devices[node])) - 1
+        now, later = self.masks[node]
+        board = Board(every, every & ~now, every & ~later)
+        kind, is_idle = int(self.fabric.kinds[node]), bool(self.is_idle[node])
+        return Host(kind, board, self.idle[:, node].tolist(), self.future[:, node].tolist(), is_idle)
+
+    def _rider(self, pod: int, is_few: bool) -> GpuAssignment:
+        problem, place = self.state.problem, self.state.places[pod]
+        shape, gang = problem.pod_shape[pod], problem.pod_gang[pod]
+        gpu = problem.shapes.shapes[shape].gpu
+        asking = Asking(place.now, gpu.devices, wish_of(gpu))
+        is_fixed = not is_few or gpu.devices < 2 or not self._is_simple(pod)
+        others = () if is_fixed else self._others(pod, asking)
+        nodes = (place.node, *(node for node in others if node != place.node))
+        return GpuAssignment(pod, gang, asking, self.requests[shape], nodes, is_fixed)
+
+    def _is_simple(self, pod: int) -> bool:
+        """Whether room and domains alone say where it may be."""
+        state, problem = self.state, self.state.problem
+        gang, shape = problem.gangs[problem.pod_gang[pod]], problem.pod_shape[pod]
+        is_aligned = state.zones is not None and state.zones.is_aligned(shape)
+        has_wishes = problem.predicates.has_preference(problem.shapes.shapes[shape].constraints)
+        is_free = state.affinity is None and not has_wishes and not is_aligned and not problem.pods[pod].nominated_node
+        return is_free and gang.family < 0 and problem.shapes.shapes[shape].nodes == "binpack"
+
+    def _others(self, pod: int, asking: Asking) -> tuple[int, ...]:
+        """Nodes where it might sit as well, the best for it alone first."""
+        problem = self.state.problem
+        shape, home = problem.pod_shape[pod], problem.pod_node[pod]
+        domains = tuple(self._domains(problem.gangs[problem.pod_gang[pod]], self.state.places[pod].node))
+        key = shape, asking.at_once, domains, home
+        if key not in self._choices:
+            self._choices[key] = self._ranked(shape, asking, domains, home)
+        return self._choices[key]
+
+    def _ranked(
+        self, shape: int, asking: Asking, domains: tuple[tuple[str, int, int], ...], home: int
+    ) -> tuple[int, ...]:
+        free, room = (self.now, self.idle) if asking.at_once else (self.later, self.future)
+        allowed = self.state.problem.shapes.mask(shape) & (free.sum(axis=1) >= asking.count)
+        for resource, amount in enumerate(self.requests[shape]):
+            allowed &= np.minimum(room, self.future)[resource] >= amount
+        for topology, level, domain in domains:
+            allowed &= self.state.problem.domains[topology].domain_of[level] == domain
+        if home >= 0:
+            allowed[home] = False
+        nodes = np.flatnonzero(allowed & (self.fabric.kinds >= 0))
+        found = self.fabric.tables.survey(self.fabric.kinds[nodes], masks_of(free[nodes]), asking.count, asking.wish)
+        nodes, share = nodes[found.grade >= 0], found.share[found.grade >= 0]
+        order = np.lexsort((nodes, free[nodes].sum(axis=1), self.is_idle[nodes], -share))
+        self.is_whole &= len(order) <= HOSTS and not (allowed & (self.fabric.kinds < 0)).any()
+        ranked: list[int] = nodes[order[:HOSTS]].tolist()
+        return tuple(ranked)
+
+    def _domains(self, gang: GangShape, node: int) -> Iterator[tuple[str, int, int]]:
+        """Topology, level and domain that it must stay in: those of every wish of its gang."""
+        for constraint in dict.fromkeys(_constraints(gang.root)):
+            tree = self.state.problem.domains.get(constraint.topology)
+            for name in (constraint.required, constraint.preferred) if tree is not None else ():
+                level = tree.level_index(name) if tree is not None and name else None
+                if tree is not None and level is not None:
+                    yield constraint.topology, level, int(tree.domain_of[level][node])
+
+
+def _constraints(node: TreeNode | Leaf) -> Iterator[TopologyConstraint]:
+    if node.topology is not None:
+        yield node.topology
+    for child in () if isinstance(node, Leaf) else node.children:
+        yield from _constraints(child)

@@ -1,0 +1,447 @@
+"""From the state of a climb to the input of the model: what is flexible is lifted out, the rest is taken off."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.bounds import Relaxed, tenants_of
+from kai_solver.domain import Action, TopologyConstraint
+from kai_solver.model.joint import Arrival, Cap, Joint, Mover, Piece, QueueSurplus, Scope, Spacing
+from kai_solver.planstate.allocation_units import AllocationUnit, Part
+from kai_solver.planstate.eviction_units import Unit, charge_of, least_charge_of
+from kai_solver.planstate.outcome import Admission, Outcome
+from kai_solver.planstate.state import State
+from kai_solver.planstate.victims import VictimPool, part_of_unit
+from kai_solver.planstate.workload_spread import gpu_milli
+from kai_solver.problem import Problem
+from kai_solver.problem.charges import Charge, charge, sum_of
+from kai_solver.problem.gpurows import out_of_row
+from kai_solver.units import GPU, PODS, QUEUE_RESOURCES, UNLIMITED
+
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+
+class JointModelInput:
+    """Builds joint problems on one state."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+        self.state: State = outcome.state
+        self.problem: Problem = outcome.state.problem
+        self._lifts: dict[frozenset[int], tuple[IntArray, IntArray]] = {}
+        self.violated = self._violated()
+        self._out_of_row = out_of_row(self.problem)
+        self._fixed_movers: dict[tuple[int, bool, bool, bool], Mover] = {}
+        self._pods: dict[frozenset[int], frozenset[int]] = {}
+        self._welcome: dict[frozenset[int], dict[int, int]] = {}
+        self._relaxed: dict[frozenset[int], Relaxed] = {}
+        self._counted: tuple[list[AllocationUnit], Counter[int]] = ([], Counter())
+        self._disturbed: tuple[list[Admission], set[int]] = ([], set())
+
+    def shapes_of(self, chunks: list[AllocationUnit]) -> Counter[int]:
+        """Pods of ``chunks`` by shape; where others were asked for just before, only what came to them is counted."""
+        before, counted = self._counted
+        if chunks[: len(before)] != before:
+            before, counted = [], Counter()
+        counted = counted + self.problem.by_shape(pod for chunk in chunks[len(before) :] for pod in chunk.pods)
+        self._counted = chunks, counted
+        return Counter(counted)
+
+    def units_of(self, admissions: list[Admission]) -> set[int]:
+        """Units disturbed for any of ``admissions``; they are asked for again and again, with few more each time."""
+        before, units = self._disturbed
+        if admissions[: len(before)] != before:
+            before, units = [], set()
+        units.update(unit for admission in admissions[len(before) :] for unit in admission.units)
+        self._disturbed = list(admissions), units
+        return units
+
+    def join(
+        self,
+        chunks: Sequence[tuple[AllocationUnit, Action]],
+        units: frozenset[int],
+        reclaimable: frozenset[int],
+        preemptable: frozenset[int],
+        surplus: Sequence[QueueSurplus],
+        *,
+        may_move: bool,
+        optional: bool = False,
+        gone: frozenset[int] = frozenset(),
+    ) -> Joint:
+        """The problem in which ``chunks`` must have places and ``units`` may be disturbed.
+
+        ``chunks`` may have places now (then these are lifted) or not yet. ``units`` may run, be moved, or be evicted
+        at present; all of that is open again. ``optional``: chunks may also be left out. ``gone``: units that were
+        evicted and stay out.
+        """
+        pool = self.outcome.pool
+        units = self._without_violated(units)
+        movers = tuple(
+            self._mover(pool, u, units, reclaimable, preemptable, may_move=may_move)
+            for u in (sorted(units) if pool else ())
+            if pool
+        )
+        arrivals = tuple(replace(self.arrival(chunk, action, units), optional=optional) for chunk, action in chunks)
+        free, device_free = self.lifted(units | gone)
+        seats = self.problem.seats
+        return Joint(
+            problem=self.problem,
+            free=free,
+            device_free=device_free,
+            arrivals=arrivals,
+            movers=movers,
+            device_of={pod: seats[pod] for m in movers for piece in m.pieces for pod in piece.pods if pod in seats},
+            caps=tuple(self._caps(arrivals, movers)),
+            surplus=tuple(surplus),
+            zone_free=self._lifted_zones(movers),
+            zones_of=self.problem.zones.held if self.problem.zones is not None else {},
+            spacings=tuple(self._spacings(arrivals, movers)),
+            budgets=tuple(self._budgets(movers)),
+        )
+
+    def size_estimate(self, chunks: Sequence[tuple[AllocationUnit, Action]], units: frozenset[int]) -> int:
+        """About how many variables the model would have: places by shape and node, and those who may leave."""
+        pool = self.outcome.pool
+        pods = [p for chunk, _ in chunks for p in chunk.pods]
+        pods += [p for u in units for p in pool.units[u].pods] if pool is not None else []
+        owners = [chunk.gang for chunk, _ in chunks] + ([pool.units[u].gang for u in units] if pool is not None else [])
+        ruled = sum(2 for gang in owners if self.problem.gangs[gang].placement.is_rule)
+        return (len({self.problem.pod_shape[p] for p in pods}) + ruled) * len(self.problem.nodes) + len(units)
+
+    # -- arrivals and movers -------------------------------------------------------------------------------------
+
+    def arrival(self, chunk: AllocationUnit, action: Action, units: frozenset[int]) -> Arrival:
+        """``chunk`` as the model takes it where ``units`` may be disturbed."""
+        gang = self.problem.gangs[chunk.gang]
+        pieces, scopes = self._pieces(chunk.gang, chunk.root, self._pods_of(units))
+        charge, least = charge_of(self.problem, chunk.pods), least_charge_of(self.problem, chunk.pods)
+        return Arrival(chunk.gang, gang.queue, action, charge, least, pieces, scopes, gang.gang.preemptible)
+
+    def _mover(
+        self,
+        pool: VictimPool,
+        unit: int,
+        units: frozenset[int],
+        reclaimable: frozenset[int],
+        preemptable: frozenset[int],
+        *,
+        may_move: bool,
+    ) -> Mover:
+        key = (unit, unit in reclaimable, unit in preemptable, may_move and bool(pool.may_move[unit]))
+        found = self._fixed_movers.get(key)
+        if found is not None:
+            return found
+        made = self._make_mover(pool, units, key)
+        if made.is_simple:
+            self._fixed_movers[key] = made
+        return made
+
+    def _make_mover(self, pool: VictimPool, units: frozenset[int], key: tuple[int, bool, bool, bool]) -> Mover:
+        unit, reclaimable, preemptable, may_move = key
+        u = pool.units[unit]
+        gang = self.problem.gangs[u.gang]
+        part = part_of_unit(gang, u.pods, [list(leaf.active) for leaf in gang.leaves])
+        pieces, scopes = self._pieces(u.gang, part, self._pods_of(units))
+        pods = [p for piece in pieces for p in piece.pods]
+        return Mover(
+            unit=unit,
+            gang=u.gang,
+            queue=gang.queue,
+            charge=u.charge,
+            pieces=pieces,
+            home=tuple(self.problem.pod_node[p] for p in pods),
+            bears=self._bears(pool, u),
+            quorum=self._quorum(u),
+            scopes=scopes,
+            may_move=may_move,
+            reclaimable=reclaimable,
+            preemptable=preemptable,
+            work=max(1, round(u.work)),
+            stratum=gang.gang.priority,
+            breaks=u.is_core,
+            saves=self._saves(u),
+            rank=pool.rank[unit],
+            tested=self._tested(u),
+            tolls=pool.tolls.of_unit[unit] if pool.tolls is not None else (),
+        )
+
+    def _saves(self, unit: Unit) -> Charge:
+        """What its queue pays less for the unit on the largest devices: only requests by GPU memory tell them apart."""
+        pods = [self.problem.pods[pod] for pod in unit.pods]
+        if not any(pod.gpu.memory_mib for pod in pods):
+            return (0, 0, 0)
+        largest = max(node.gpu_memory_mib for node in self.problem.nodes)
+        return (0, 0, max(0, unit.charge[GPU] - sum(charge(pod, largest)[GPU] for pod in pods)))
+
+    def _bears(self, pool: VictimPool, unit: Unit) -> tuple[int, ...]:
+        """Surplus of the podsets whose minimum ``unit`` holds; the core bears everything.
+
+        But a minimum of one is held by whoever stays: there the core is one pod like the others.
+        """
+        units = pool.of_gang[unit.gang]
+        if unit.is_core:
+            return tuple(units[: unit.step]) if self._quorum(unit) != 1 else ()
+        leaf_of, leaves = self.state.leaf_of, self.problem.gangs[unit.gang].leaves
+        left = Counter(leaf_of[p] for u in units[unit.step :] for p in pool.units[u].pods)
+        held = {leaf for leaf in (leaf_of[p] for p in unit.pods) if left[leaf] <= leaves[leaf].min_member}
+        return tuple(u for u in units[: unit.step] if any(leaf_of[p] in held for p in pool.units[u].pods))
+
+    def _tested(self, unit: Unit) -> tuple[tuple[int, int, int], ...]:
+        leaves = self.problem.gangs[unit.gang].leaves
+        counts = Counter(self.state.leaf_of[pod] for pod in unit.pods)
+        return tuple((leaf, count, max(1, leaves[leaf].min_member)) for leaf, count in sorted(counts.items()))
+
+    def _quorum(self, unit: Unit) -> int:
+        """Surplus pods that could take the place of ``unit``: of the core of a gang with one podset, its minimum."""
+        leaves = self.problem.gangs[unit.gang].leaves
+        return leaves[0].min_member if unit.is_core and len(leaves) == 1 else 0
+
+    def _pods_of(self, units: frozenset[int]) -> frozenset[int]:
+        pool = self.outcome.pool
+        found = self._pods.get(units)
+        if found is None:
+            pods = (pod for u in units for pod in pool.units[u].pods) if pool is not None else ()
+            found = self._pods[units] = frozenset(pods)
+        return found
+
+    def _pieces(self, gang: int, root: Part, flexible: frozenset[int]) -> tuple[tuple[Piece, ...], tuple[Scope, ...]]:
+        scopes: list[Scope] = []
+        pieces: list[Piece] = []
+        own = self.problem.gangs[gang].placement.is_rule
+
+        def walk(part: Part, path: tuple[str, ...], above: tuple[int, ...]) -> None:
+            path = (*path, part.name)
+            if part.topology is not None and part.topology.required:
+                scopes.append(Scope(self._domain_of(part, part.topology, flexible), (gang, path)))
+                above = (*above, len(scopes) - 1)
+            by_shape: dict[int, list[int]] = {}
+            for pod in part.pods:
+                by_shape.setdefault(self.problem.pod_shape[pod], []).append(pod)
+            pieces.extend(Piece(shape, tuple(pods), above, own) for shape, pods in by_shape.items())
+            for child in part.parts:
+                walk(child, path, above)
+
+        walk(root, (), ())
+        return tuple(pieces), tuple(scopes)
+
+    def _domain_of(self, part: Part, topology: TopologyConstraint, flexible: frozenset[int]) -> IntArray:
+        """Domain of each node at the required level; -1 where pods of ``part`` may not join those that cannot move."""
+        tree = self.problem.domains.get(topology.topology)
+        level = tree.level_index(topology.required) if tree is not None else None
+        if tree is None or level is None:
+            return np.full(len(self.problem.nodes), -1, dtype=np.int64)
+        domain_of: IntArray = tree.domain_of[level].astype(np.int64)
+        fixed = {int(domain_of[self.problem.pod_node[p]]) for p in part.anchors if self._is_fixed(p, flexible)}
+        if not fixed:
+            return domain_of
+        keep = fixed if len(fixed) == 1 else set()
+        return np.where(np.isin(domain_of, sorted(keep)), domain_of, -1)
+
+    def _is_fixed(self, pod: int, flexible: frozenset[int]) -> bool:
+        """True where the pod runs and stays: nothing placed in this cycle is sure of its place."""
+        return self.problem.pod_node[pod] >= 0 and pod not in self.state.gone and pod not in flexible
+
+    # -- placement ----------------------------------------------------------------------------------------------
+
+    def _spacings(self, arrivals: Sequence[Arrival], movers: Sequence[Mover]) -> Iterable[Spacing]:
+        """Workloads with a rule of placement, and where those of their pods are that stay in any case."""
+        gangs, state = self.problem.gangs, self.state
+        touched = {a.gang for a in arrivals} | {m.gang for m in movers}
+        ruled = {gang for gang in touched if gangs[gang].placement.is_rule}
+        free = {p for m in movers if m.gang in ruled for piece in m.pieces for p in piece.pods}
+        for family in sorted({gangs[gang].family for gang in ruled}):
+            members = state.workload_spread.members[family]
+            fixed: dict[int, tuple[int, int]] = {}
+            for pod in (p for gang in members for p in gangs[gang].active):
+                node = self.problem.pod_node[pod]
+                if node >= 0 and pod not in free and pod not in state.gone:
+                    pods, milli = fixed.get(node, (0, 0))
+                    fixed[node] = (pods + 1, milli + gpu_milli(self.problem, pod, node))
+            yield Spacing(frozenset(members), gangs[members[0]].placement, fixed)
+
+    # -- capacity ------------------------------------------------------------------------------------------------
+
+    def lifted(self, units: frozenset[int]) -> tuple[IntArray, IntArray]:
+        """(R, N) and (N, D) free with ``units`` and all that was placed in this cycle out of the way.
+
+        It does not matter where they are at present, so one answer serves as long as the set is the same.
+        """
+        found = self._lifts.get(units)
+        if found is None:
+            found = self._lifts[units] = self._lift_homes(units)
+        return found
+
+    def relaxed(self, units: frozenset[int]) -> Relaxed:
+        """The same for counts, which keep how many pods of each shape fit there."""
+        found = self._relaxed.get(units)
+        if found is None:
+            found = self._relaxed[units] = Relaxed(*self.lifted(units))
+        return found
+
+    def welcome_home(self, units: frozenset[int]) -> dict[int, int]:
+        """Pods of ``units`` by shape, where they run on nodes that would take them now.
+
+        Others (on nodes cordoned, tainted or over-committed since) may stay there all the same, so a count of room must
+        not ask for their places. One answer serves many questions: they ask for the same units.
+        """
+        found = self._welcome.get(units)
+        if found is None:
+            pool = self.outcome.pool
+            pods = [p for u in units for p in pool.units[u].pods] if pool is not None else []
+            found = self._welcome[units] = self.problem.by_shape(filter(self.is_welcome, pods))
+        return found
+
+    def is_welcome(self, pod: int) -> bool:
+        """True where the pod runs on a node that would take it now, with the GPUs that it has."""
+        home = self.problem.pod_node[pod]
+        return (
+            pod not in self._out_of_row
+            and bool(self.problem.shapes.mask(self.problem.pod_shape[pod])[home])
+            and not self.violated[home]
+            and not self._is_mixed(home)
+        )
+
+    def _is_mixed(self, node: int) -> bool:
+        """True where several tenants are in a domain that one should use: whoever is there may stay."""
+        return self._mixed is not None and bool(self._mixed[node])
+
+    def _without_violated(self, units: frozenset[int]) -> frozenset[int]:
+        """Leave out units that run, undisturbed, on nodes that hold more than they have.
+
+        They could not even stay in a model whose rows say what a node has; so they stay outside it.
+        """
+        pool, home = self.outcome.pool, self.problem.pod_node
+        if pool is None or not self.violated.any():
+            return units
+        over = {u for u in units if any(self.violated[home[p]] for p in pool.units[u].pods)}
+        return units - frozenset(u for u in over if not pool.has_left(u) and not pool.is_moved(u))
+
+    def is_partial(self, units: frozenset[int]) -> bool:
+        """True where some of ``units`` may do what is not modelled.
+
+        They run on nodes that hold more than they have, or have other GPUs than the row that they ask for.
+        """
+        pool, home = self.outcome.pool, self.problem.pod_node
+        if pool is None or not (self.violated.any() or self._out_of_row):
+            return False
+        return any(self.violated[home[p]] or p in self._out_of_row for u in units for p in pool.units[u].pods)
+
+    @cached_property
+    def _mixed(self) -> BoolArray | None:
+        """(N,) nodes in domains of several tenants at once; None without such rules."""
+        tenants = tenants_of(self.problem)
+        return tenants.without().mixed() if tenants is not None else None
+
+    def _violated(self) -> BoolArray:
+        """(N,) nodes that hold more than they have, as when a node shrank."""
+        problem = self.problem
+        over: BoolArray = np.any(problem.capacity < problem.held - problem.releasing, axis=0)
+        if problem.device_free.shape[1]:
+            over |= np.any((problem.device_free + problem.device_releasing) < 0, axis=1)
+        zones = problem.zones
+        if zones is not None:
+            over[zones.nodes] |= np.any(zones.free + zones.releasing < 0, axis=(1, 2)) & zones.binding
+        return over
+
+    def _lift_homes(self, units: frozenset[int]) -> tuple[IntArray, IntArray]:
+        problem, pool = self.problem, self.outcome.pool
+        free = problem.capacity - problem.held + problem.releasing
+        device_free = problem.device_free + problem.device_releasing
+        if pool is None or not units:
+            return free, device_free
+        out = np.zeros(len(pool.units), dtype=np.bool_)
+        out[list(units)] = True
+        homes, kept = pool.homes, out[pool.homes.unit]
+        np.add.at(free.T, homes.node[kept], homes.request[:, kept].T)
+        seats = self._seats[:, out[self._seats[0]]]
+        np.add.at(device_free, (seats[1], seats[2]), seats[3])
+        self._lift_reservations([p for u in units if pool.shares[u] for p in pool.units[u].pods], free)
+        return free, device_free
+
+    @cached_property
+    def _seats(self) -> IntArray:
+        """(4, S) unit, node, device and parts of it, of all devices that units hold where they run."""
+        problem, pool = self.problem, self.outcome.pool
+        pods = [pod for unit in pool.units for pod in unit.pods] if pool is not None else []
+        owner = [unit.index for unit in pool.units for _ in unit.pods] if pool is not None else []
+        devices = [problem.seats.get(pod, ()) for pod in pods]
+        node, shape = np.array(problem.pod_node)[pods], np.array(problem.pod_shape)[pods]
+        parts = np.zeros(len(pods), dtype=np.int64)
+        for kind in np.unique(shape).tolist():
+            parts[shape == kind] = problem.shapes.parts(kind)[node[shape == kind]]
+        times = np.fromiter(map(len, devices), dtype=np.int64, count=len(pods))
+        device = np.fromiter(chain.from_iterable(devices), dtype=np.int64)
+        by_pod = np.array([owner, node, parts], dtype=np.int64).repeat(times, axis=1)
+        return np.array([by_pod[0], by_pod[1], device, by_pod[2]])
+
+    def _lifted_zones(self, movers: Iterable[Mover]) -> IntArray | None:
+        """(M, Z, R) free of NUMA zones with ``movers`` and all that was placed in this cycle out of the way."""
+        zones = self.problem.zones
+        if zones is None:
+            return None
+        free: IntArray = zones.free + zones.releasing
+        for pod in (p for mover in movers for piece in mover.pieces for p in piece.pods):
+            for zone, amounts in zones.held.get(pod, ()):
+                free[zones.row_of[self.problem.pod_node[pod]], zone] += np.array(amounts, dtype=np.int64)
+        return free
+
+    def _lift_reservations(self, pods: list[int], free: IntArray) -> None:
+        """Give back the pod slots of reservation pods on devices that nobody shares with ``pods`` out of the way."""
+        problem = self.problem
+        lifted = Counter(
+            (problem.pod_node[p], d) for p in pods if problem.pods[p].gpu.is_shared for d in problem.seats.get(p, ())
+        )
+        for (node, device), count in lifted.items():
+            if problem.sharers[node, device] - problem.sharers_leaving[node, device] == count:
+                free[PODS, node] += 1
+
+    # -- queues --------------------------------------------------------------------------------------------------
+
+    def _caps(self, arrivals: Sequence[Arrival], movers: Sequence[Mover]) -> Iterable[Cap]:
+        """Caps that the arrivals' queues have, with what arrivals hold now taken off and movers back at home."""
+        tree = self.problem.queues
+        pool = self.outcome.pool
+        queues = {q for a in arrivals for q in tree.path[a.queue]}
+        for queue in sorted(queues):
+            held, fixed = [0, 0, 0], [0, 0, 0]
+            for a in arrivals:
+                if queue in tree.path[a.queue]:
+                    held = [h + c for h, c in zip(held, self._paid_now(a), strict=True)]
+                    if not a.preemptible:
+                        fixed = [h + c for h, c in zip(fixed, self._paid_now(a), strict=True)]
+            lost = [0, 0, 0]
+            for m in movers:
+                if pool is not None and queue in tree.path[m.queue] and pool.is_disturbed(m.unit):
+                    now = self._paid_now(m)
+                    lost = [h + c - n for h, c, n in zip(lost, m.charge, now, strict=True)]
+            for r in range(len(QUEUE_RESOURCES)):
+                if tree.limits[queue][r] != UNLIMITED:
+                    before = self.state.allocated[queue][r] - held[r] + lost[r]
+                    yield Cap("limit", queue, r, tree.limits[queue][r] - before)
+                if tree.quotas[queue][r] != UNLIMITED:
+                    yield Cap(
+                        "quota", queue, r, tree.quotas[queue][r] - (self.state.allocated_fixed[queue][r] - fixed[r])
+                    )
+
+    def _budgets(self, movers: Sequence[Mover]) -> Iterable[tuple[int, int]]:
+        """What is left of the budgets of ``movers``, with all of them at home."""
+        pool = self.outcome.pool
+        if pool is None or pool.tolls is None:
+            return
+        left, mine = pool.tolls.left(), {budget for mover in movers for budget, _ in mover.tolls}
+        for mover in movers:
+            if mover.tolls and pool.is_disturbed(mover.unit):
+                for budget, pods in mover.tolls:
+                    left[budget] += pods
+        yield from ((budget, int(left[budget])) for budget in sorted(mine))
+
+    def _paid_now(self, who: Arrival | Mover) -> Charge:
+        """What the queue pays where the cycle has placed the pods."""
+        places, pods = self.state.places, (pod for piece in who.pieces for pod in piece.pods)
+        return sum_of(places[pod].charge for pod in pods if pod in places)

@@ -1,0 +1,67 @@
+"""What may still be taken, asked unit by unit, against the judgement of the whole set."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kai_solver.actions.allowance import Allowance
+from kai_solver.actions.disruption import Disruption
+from kai_solver.fairness import ReclaimLedger, victim_queue_eligible
+from kai_solver.planstate.allocation_units import AllocationUnits
+from kai_solver.planstate.eligibility import Preemptor, reclaim_allowed
+from kai_solver.planstate.state import State
+from kai_solver.problem import build_problem
+from tests.actions.support import a_gang, a_node, a_queue, a_snapshot
+
+NODES = 6
+
+
+@st.composite
+def contested(draw: st.DrawFn) -> State:
+    """A queue that asks, and others of two levels whose gangs of one pod fill the nodes."""
+    queues = [
+        a_queue("root", -1),
+        a_queue("asks", draw(st.integers(0, 6)), "root", weight=draw(st.sampled_from([0, 1]))),
+    ]
+    leaves = ["asks"]
+    for name in "ab"[: draw(st.integers(1, 2))]:
+        quota = st.sampled_from([-1, 0, 1, 3])
+        queues.append(a_queue(name, draw(quota), "root", weight=draw(st.sampled_from([0.0, 1.0]))))
+        leaves += [name + leaf for leaf in "xy"]
+        queues += [a_queue(name + leaf, draw(quota), name, weight=1.0) for leaf in "xy"]
+    gangs = [
+        a_gang(f"r{n}", draw(st.sampled_from(leaves)), gpus=draw(st.integers(1, 3)), node=f"n{n}") for n in range(NODES)
+    ]
+    gangs.append(a_gang("w", "asks", gpus=draw(st.integers(1, 3))))
+    nodes = [a_node(f"n{n}", 3) for n in range(NODES)]
+    return State(build_problem(a_snapshot(nodes, queues, gangs)))
+
+
+@given(state=contested(), order=st.permutations(range(NODES)))
+@settings(max_examples=150, deadline=None)
+def test_unit_by_unit_allows_what_the_whole_set_is_allowed(state: State, order: list[int]) -> None:
+    problem, pool = state.problem, Disruption.pool_of(state)
+    number = next(g.index for g in problem.gangs if g.pending)
+    chunk = AllocationUnits(problem.gangs[number], state.gangs[number]).next()
+    assert chunk is not None
+    who = Preemptor.of(problem, chunk)
+    leaves = {int(queue) for queue in pool.queue_of if queue != who.queue}
+    eligible = {
+        q
+        for q in leaves
+        if victim_queue_eligible(problem.queues, problem.allocatable, state.allocated, who.queue, q, who.charge)
+    }
+    before = [list(row) for row in state.allocated]
+    allowance = Allowance(state, pool, who.queue, who.charge, eligible)
+    taken: list[int] = []
+    for unit in (u for u in order if pool.queue_of[u] in eligible):
+        spent = allowance.spent(taken)
+        exhausted = allowance.exhausted(spent)
+        allows = allowance.allows(spent, [unit])
+        pool.leave(unit)
+        ledger = ReclaimLedger(problem.queues, problem.share, problem.allocatable, before, who.queue, who.charge)
+        assert allows == reclaim_allowed(state, pool, ledger, [*taken, unit])
+        assert not allows or allowance.open_units(exhausted)[unit]
+        if allows:
+            taken.append(unit)
+        else:
+            state.restore(pool.units[unit].pods[0])

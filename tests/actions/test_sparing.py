@@ -1,0 +1,97 @@
+"""A minimum is held by whoever stays: of an elastic gang only the pod in the way goes."""
+
+from kai_solver.actions.sparing import spare
+from kai_solver.check import check_plan
+from kai_solver.domain import Action, Gang, Plan, Snapshot, flat_gang
+from kai_solver.engine import cycle
+from kai_solver.modelfiles import load_model
+from kai_solver.planstate.outcome import Outcome
+from kai_solver.planstate.state import State
+from kai_solver.problem import build_problem
+from tests.actions.support import a_gang, a_node, a_pod, a_queue, a_snapshot
+
+GREEDY = load_model("greedy-only")
+
+
+def a_cluster(*, need: int) -> Snapshot:
+    """Node large is held by the first pod of an elastic gang; others, owed as much, ask for it whole."""
+    nodes = [a_node(name, 3) for name in ("large", "s")]
+    seats = (("large", 3), ("s", 1), ("s", 1), ("s", 1))
+    pods = tuple(a_pod("e", i, gpus=gpus, node=node) for i, (node, gpus) in enumerate(seats))
+    elastic = Gang("ns", "e", "v", flat_gang(need), pods, last_start_s=500.0)
+    queues = [a_queue(name, 3, weight=0.0) for name in ("v", "r")]
+    return a_snapshot(nodes, queues, [elastic, a_gang("new", "r", gpus=3)])
+
+
+def evicted(plan: Plan) -> list[str]:
+    return sorted(e.pod for e in plan.evictions)
+
+
+def stage(plan: Plan, name: str) -> float:
+    return next(s.value for s in plan.stages if s.name == name)
+
+
+def test_the_others_of_an_elastic_gang_stay_above_its_minimum() -> None:
+    snapshot = a_cluster(need=2)
+    plan = cycle(snapshot, GREEDY)
+    assert evicted(plan) == ["ns/e-0"]
+    assert not check_plan(snapshot, plan)
+    assert (stage(plan, "evicted-pods"), stage(plan, "gangs-broken")) == (1, 0)
+
+
+def test_a_gang_below_its_minimum_goes_whole() -> None:
+    snapshot = a_cluster(need=4)
+    plan = cycle(snapshot, GREEDY)
+    assert evicted(plan) == ["ns/e-0", "ns/e-1", "ns/e-2", "ns/e-3"]
+    assert not check_plan(snapshot, plan)
+    assert stage(plan, "gangs-broken") == 1
+
+
+def test_who_was_evicted_as_stale_is_not_brought_back() -> None:
+    snapshot = a_cluster(need=4)
+    elastic, new = snapshot.gangs
+    short = Gang("ns", "e", "v", flat_gang(9), elastic.pods, last_start_s=500.0, stale_since_s=0.0)
+    alone = Snapshot(1000.0, snapshot.schema, snapshot.nodes, snapshot.queues, (short, new))
+    plan = cycle(alone, GREEDY)
+    assert {e.reason for e in plan.evictions if e.gang == "ns/e"} <= {"stale", "reclaim"}
+    assert len([e for e in plan.evictions if e.gang == "ns/e"]) == 4
+    assert ("ns/new", Action.RECLAIM) in plan.admitted or any(e.reason == "stale" for e in plan.evictions)
+
+
+def an_outcome_with_a_move(*, newcomer: bool) -> Outcome:
+    """The first pod has moved from large to s; the second may have come in its stead."""
+    gangs = [a_gang("old", "v", gpus=3, node="large"), a_gang("new", "v", gpus=3)]
+    problem = build_problem(a_snapshot([a_node(name, 3) for name in ("large", "s")], [a_queue("v", 9)], gangs))
+    outcome = Outcome(State(problem))
+    old, new = (next(p for p, pod in enumerate(problem.pods) if pod.key == f"ns/{name}-0") for name in ("old", "new"))
+    outcome.state.evict(old)
+    outcome.state.put(old, 1, now=False)
+    if newcomer:
+        outcome.state.put(new, 0, now=False)
+    return outcome
+
+
+def test_a_move_for_nobody_is_taken_back() -> None:
+    outcome = an_outcome_with_a_move(newcomer=False)
+    spare(outcome)
+    assert not outcome.state.gone
+    assert not outcome.state.places
+
+
+def test_a_move_that_made_room_stays() -> None:
+    outcome = an_outcome_with_a_move(newcomer=True)
+    spare(outcome)
+    assert len(outcome.state.gone) == 1
+    assert len(outcome.state.places) == 2
+
+
+def test_who_was_evicted_for_a_move_stays_once_that_is_taken_back() -> None:
+    gangs = [a_gang(name, "v", gpus=3, node=node) for name, node in (("old", "large"), ("gone", "s"))]
+    problem = build_problem(a_snapshot([a_node(name, 3) for name in ("large", "s")], [a_queue("v", 9)], gangs))
+    outcome = Outcome(State(problem))
+    old, gone = (next(p for p, pod in enumerate(problem.pods) if pod.key == f"ns/{name}-0") for name in ("old", "gone"))
+    outcome.state.evict(gone)
+    outcome.state.evict(old)
+    outcome.state.put(old, 1, now=False)
+    spare(outcome)
+    assert not outcome.state.gone

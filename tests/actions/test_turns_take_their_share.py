@@ -1,0 +1,98 @@
+"""A gang that takes more than its share of the time to place waits until the others have had their turns."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from kai_solver.actions import Actions
+from kai_solver.actions.context import SHARE_ENDED
+from kai_solver.domain import Action, Constraints, Requirement, Snapshot, SpreadConstraint
+from kai_solver.planstate.outcome import Outcome
+from kai_solver.problem import build_problem
+from kai_solver.search.oracle import SolverActions
+from tests.actions.support import a_gang, a_node, a_queue, a_snapshot
+
+RULES = Constraints(spread=(SpreadConstraint((Requirement("app", "In", ("x",)),), "metadata.name", 50),))
+
+
+class Looks:
+    """Time as the number of looks at it: ``turn`` in one turn while others wait, ``rung`` in all."""
+
+    def __init__(self, turn: float, action: float = math.inf) -> None:
+        self.turn, self.action = turn, action
+        self.in_turn = self.in_all = 0
+
+    def start(self, actions_left: int, *, may_yield: bool) -> None:
+        pass
+
+    def had_turn(self, *, served: bool) -> None:
+        pass
+
+    def is_fruitless(self) -> bool:
+        return False
+
+    def start_turn(self) -> None:
+        self.in_turn = 0
+
+    def is_turn_over(self) -> bool:
+        self.in_turn += 1
+        self.in_all += 1
+        return self.in_turn > self.turn or self.in_all > self.action
+
+    def is_over(self) -> bool:
+        return self.in_all > self.action
+
+
+def one_large_and_others() -> Snapshot:
+    plain = a_gang("large", "q", 40, need=40)
+    large = replace(plain, pods=tuple(replace(pod, constraints=RULES) for pod in plain.pods))
+    others = [a_gang(f"small-{i}", "q", 1, born=1.0 + i) for i in range(5)]
+    return a_snapshot([a_node(f"n{i}", 8) for i in range(6)], [a_queue("q", 48)], [large, *others])
+
+
+def climbed(pace: Looks) -> Outcome:
+    return Actions(build_problem(one_large_and_others()), (Action.ALLOCATE,), SolverActions(None), pace).climb()
+
+
+def served(outcome: Outcome) -> list[str]:
+    return [outcome.state.problem.gangs[a.chunk.gang].gang.name for a in outcome.admissions]
+
+
+def test_within_its_share_it_has_its_turn_first() -> None:
+    assert served(climbed(Looks(turn=math.inf)))[0] == "large"
+
+
+def test_past_its_share_it_is_placed_after_the_others() -> None:
+    assert served(climbed(Looks(turn=2))) == [*(f"small-{i}" for i in range(5)), "large"]
+
+
+def test_without_time_after_them_it_waits_and_is_told_why() -> None:
+    pace = Looks(turn=2)
+    pace.is_over = lambda: pace.in_all > 2  # type: ignore[method-assign]
+    outcome = climbed(pace)
+    assert "large" not in served(outcome)
+    large = next(g.index for g in outcome.state.problem.gangs if g.gang.name == "large")
+    assert outcome.refusals[large][Action.ALLOCATE] == SHARE_ENDED
+    assert outcome.stopped
+    assert not outcome.state.places.keys() & set(outcome.state.problem.gangs[large].pending)
+
+
+@pytest.mark.parametrize("looks", range(30))
+def test_time_that_ends_while_victims_are_looked_for_ends_the_rung_and_is_no_error(looks: int) -> None:
+    class Ending(Looks):
+        def is_over(self) -> bool:
+            self.in_all += 1
+            return self.in_all > looks
+
+    running = [a_gang(f"r{i}", "lender", 1, node=f"n{i // 8}") for i in range(24)]
+    snapshot = a_snapshot(
+        [a_node(f"n{i}", 8) for i in range(3)],
+        [a_queue("owner", 24), a_queue("lender", 0)],
+        [*running, a_gang("large", "owner", 20, need=20)],
+    )
+    actions = (Action.RECLAIM, Action.PREEMPT)
+    outcome = Actions(build_problem(snapshot), actions, SolverActions(None), Ending(math.inf)).climb()
+    is_served = "large" in served(outcome)
+    assert is_served == (len(outcome.state.gone) == 20)
+    assert is_served or not outcome.state.places

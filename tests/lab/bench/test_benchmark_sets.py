@@ -1,0 +1,369 @@
+"""Sets, limits, slopes, stored runs: what is asked for, what is over, what got worse."""
+
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import yaml
+
+from kai_solver.domain import Bind, Eviction, Move, Plan, PodStatus, Stage
+from kai_solver.engine import Progress
+from kai_solver.errors import InputError
+from kai_solver.instances_io.bench_schema import SlopeDoc
+from kai_solver.lab.bench import (
+    Run,
+    added,
+    changes,
+    figure_of,
+    fitted,
+    is_set,
+    jobs_of,
+    late,
+    link_spreads,
+    measure_here,
+    next_moment,
+    of_today,
+    plot_lines,
+    read_set,
+    read_stored,
+    save_runs,
+    verdicts,
+)
+from kai_solver.lab.bench.calibration import calibration_s
+from kai_solver.lab.bench.cpuclock import CpuClock
+from kai_solver.lab.bench.generate.load_report import gpus_of
+from kai_solver.lab.bench.moments import Moment, Moments
+from tests.support.engines import PATIENT_S, patient_engine
+
+SCALE = Path(__file__).parents[3] / "instances" / "bench" / "sets" / "scale.yaml"
+RUN = Run("small", "default", 1, 0.1, 0.2, 50.0, 3, 0, 1, 0, 2, 1, "greedy", (), budget_s=2.0, nodes=10)
+
+
+def stage(name: str, value: float, bound: float = 0) -> Stage:
+    return Stage(name, value, bound, value == bound)
+
+
+def write_set(folder: Path, **entry: Any) -> Path:
+    path = folder / "set.yaml"
+    small = {"name": "small", "generate": {"kind": "quiet", "nodes": 8}} | entry
+    path.write_text(yaml.safe_dump({"format": "kai-bench/v1", "name": "tiny", "cycles": 2, "entries": [small]}))
+    return path
+
+
+# -- sets --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_set_asks_for_each_model_and_budget_once(tmp_path: Path) -> None:
+    checks = [
+        {"figure": "decide", "limit": 1},
+        {"figure": "evicted", "limit": 0},
+        {"figure": "decide", "limit": 1, "budget": 5, "model": "fast"},
+    ]
+    path = write_set(tmp_path, seeds=[1, 7], checks=checks)
+    jobs = jobs_of(read_set(path))
+    assert [(job.model, job.budget_s, job.draw) for job in jobs] == [
+        ("default", 2.0, 1),
+        ("default", 2.0, 7),
+        ("fast", 5.0, 1),
+        ("fast", 5.0, 7),
+    ]
+    assert {len(job.seeds) for job in jobs} == {2}
+    assert [job.model for job in jobs_of(read_set(path), ["greedy-only"])] == ["greedy-only"] * 4
+    beside = [(job.model, job.budget_s) for job in jobs_of(read_set(path), floor="greedy-only") if job.draw == 1]
+    assert beside == [("default", 2.0), ("fast", 5.0), ("greedy-only", 2.0), ("greedy-only", 5.0)]
+
+
+def test_steady_cycles_are_run_only_where_a_limit_asks(tmp_path: Path) -> None:
+    checks = [{"figure": "steady", "limit": 1, "budget": 1}, {"figure": "decide", "limit": 1}]
+    jobs = jobs_of(read_set(write_set(tmp_path, checks=checks)))
+    assert {job.budget_s: bool(job.steady) for job in jobs} == {1.0: True, 2.0: False}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"file": "also.json"},
+        {"generate": {"kind": "loaded", "nodes": 0, "gangs": 1}},
+        {"generate": {"kind": "loaded", "nodes": 10, "gangs": 1, "gpus": {1: 0.5}}},
+        {"checks": [{"figure": "speed", "limit": 1}]},
+        {"checks": [{"figure": "link-growth", "limit": 1}]},
+        {"unknown": 1},
+    ],
+)
+def test_a_faulty_set_is_an_error_that_names_the_file(tmp_path: Path, entry: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"set\.yaml"):
+        read_set(write_set(tmp_path, **entry))
+
+
+def test_cycles_with_links_are_run_only_where_a_limit_asks(tmp_path: Path) -> None:
+    checks = [{"figure": "link-growth", "limit": 1, "budget": 1}, {"figure": "decide", "limit": 1}]
+    jobs = jobs_of(read_set(write_set(tmp_path, product="hgx-a100-4", checks=checks)))
+    assert {job.budget_s: job.product for job in jobs} == {1.0: "hgx-a100-4", 2.0: ""}
+
+
+def test_sets_are_told_from_instances() -> None:
+    assert is_set(SCALE)
+    assert not is_set(SCALE.parents[3] / "ai-lab-100-gpus.yaml")
+    assert not is_set(SCALE.parent)
+
+
+def test_the_scale_set_has_every_stored_file_and_the_slope() -> None:
+    scale = read_set(SCALE)
+    jobs = jobs_of(scale)
+    assert all(job.generate is not None or job.instance.is_file() for job in jobs)
+    [slope] = scale.doc.slopes
+    measured = {job.name for job in jobs if (job.model, job.budget_s) == (slope.model, slope.budget)}
+    assert measured == set(slope.entries)
+
+
+# -- figures and limits ------------------------------------------------------------------------------------------------
+
+
+def test_gaps_are_counted_as_declared() -> None:
+    stages = (
+        stage("evicted-work/75", 10, 10),
+        stage("evicted-work/50", 30, 10),
+        stage("moved-pods", 3, 0),
+        stage("nodes-opened", 9, 0),
+    )
+    run = replace(RUN, stages=stages, pending_gpus=200.0, unknown_gpus=10.0)
+    assert figure_of("work-gap", [run]) == pytest.approx((40 - 20) / 20)
+    assert figure_of("disruption-gap", [run]) == 3.0
+    by_gpus = replace(RUN, stages=(stage("evicted-gpus/75", 2000, 2000), stage("evicted-gpus/50", 3000, 2000)))
+    assert figure_of("gpus-gap", [by_gpus]) == figure_of("disruption-gap", [by_gpus]) == 0.25
+    assert figure_of("admission-gap", [run]) == 0.05
+    assert figure_of("unproven", [run]) == 1
+    assert figure_of("steady", [run]) is None
+    assert figure_of("decide", [RUN, replace(RUN, decide_s=0.4), replace(RUN, decide_s=9.0)]) == 0.4
+
+
+def test_limits_are_held_against_their_own_runs(tmp_path: Path) -> None:
+    checks = [{"figure": "decide", "limit": 0.3}, {"figure": "decide", "limit": 0.1, "budget": 1}]
+    bench_set = read_set(write_set(tmp_path, checks=checks))
+    ok, not_measured = verdicts(bench_set, [RUN])
+    assert (ok.is_over, ok.value) == (False, 0.2)
+    assert (not_measured.is_over, not_measured.value) == (False, None)
+    _, over = verdicts(bench_set, [RUN, replace(RUN, budget_s=1.0)])
+    assert over.is_over
+
+
+def test_a_cycle_that_ends_too_late_broke_its_promise() -> None:
+    assert late([replace(RUN, decide_s=2.59), replace(RUN, decide_s=2.61)]) == (replace(RUN, decide_s=2.61),)
+
+
+def test_moments_know_the_last_improvement_and_the_proof() -> None:
+    moments = Moments()
+    for at, best, bound in ((0.1, 9.0, 0.0), (0.2, 9.0, 3.0), (0.3, 5.0, 4.0), (0.4, 5.0, 5.0), (0.5, 5.0, 5.0)):
+        moments(Progress("moved-pods", at, best, bound))
+    moments(Progress("check", 0.6))
+    assert moments.stages == {"moved-pods": Moment(0.3, 0.4)}
+
+
+# -- growth ------------------------------------------------------------------------------------------------------------
+
+GROWTH = SlopeDoc(name="g", entries=("a", "b", "c"), model="m", budget=1, limit=1.3)
+
+
+def sized(name: str, nodes: int, seconds: float) -> Run:
+    return replace(RUN, instance=name, model="m", budget_s=1.0, nodes=nodes, decide_s=seconds)
+
+
+def test_the_slope_is_that_of_the_logarithms(tmp_path: Path) -> None:
+    runs = [sized("a", 500, 0.1), sized("b", 1000, 0.4), sized("c", 2000, 1.6)]
+    line = fitted(GROWTH, runs)
+    assert line is not None
+    assert line.slope == pytest.approx(2.0)
+    plot_lines([line], tmp_path / "growth.svg")
+    assert "slope 2.00" in (tmp_path / "growth.svg").read_text()
+    plot_lines([line], tmp_path / "again.svg")
+    assert (tmp_path / "again.svg").read_bytes() == (tmp_path / "growth.svg").read_bytes()
+
+
+def test_one_size_has_no_slope(tmp_path: Path) -> None:
+    assert fitted(GROWTH, [sized("a", 500, 0.1), replace(sized("b", 1000, 0.1), model="other")]) is None
+    with pytest.raises(InputError, match="no size was measured"):
+        plot_lines([], tmp_path / "nothing.svg")
+
+
+# -- stored runs -------------------------------------------------------------------------------------------------------
+
+
+def test_growth_through_links_is_that_of_the_pairs() -> None:
+    """The machine may be twice as slow for one pair as for another."""
+    pairs = ((1.0, 1.1), (2.0, 2.1), (1.0, 1.2), (4.0, 4.4), (1.0, 1.1))
+    assert figure_of("link-growth", [replace(RUN, link_pairs=pairs)]) == pytest.approx(0.1)
+    assert figure_of("link-growth", [RUN]) is None
+    assert link_spreads([RUN]) == []
+    assert link_spreads([replace(RUN, link_pairs=pairs)]) == ["small +7.5% to +15.0%"]
+
+
+def test_a_stored_run_comes_back(tmp_path: Path) -> None:
+    run = replace(RUN, stages=(stage("moved-pods", 2, 1),), moments={"moved-pods": Moment(0.5)}, notes=("a",))
+    stored = replace(of_today([run]), date="2020-02-02", machine="another")
+    save_runs(stored, tmp_path / "run.json")
+    assert read_stored(tmp_path / "run.json") == stored
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"format": "kai-plan/v1"}', '{"format": "kai-bench-run/v1"}'])
+def test_what_is_no_stored_run_is_an_error(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "run.json"
+    path.write_text(content)
+    with pytest.raises(InputError, match="is no stored run"):
+        read_stored(path)
+
+
+ADMISSION = stage("pending-gangs", 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("now", "kind", "is_worse"),
+    [
+        ({"decide_s": 0.4}, "time", True),
+        ({"decide_s": 0.05}, "time", False),
+        ({"memory_mib": 200.0}, "memory", True),
+        ({"proven": 2}, "proofs", False),
+        ({"placed": 2, "pending": 3, "proven": 2}, "plan", True),
+        ({"stages": (ADMISSION, stage("moved-pods", 5, 5))}, "plan", True),
+    ],
+)
+def test_what_differs_by_more_than_noise_is_said(now: dict[str, Any], kind: str, is_worse: bool) -> None:
+    before = replace(RUN, stages=(ADMISSION, stage("moved-pods", 4, 4)))
+    found = changes([replace(before, **now)], [before])
+    assert [(change.kind, change.is_worse) for change in found] == [(kind, is_worse)]
+
+
+def test_noise_is_not_said() -> None:
+    assert changes([replace(RUN, decide_s=0.22, memory_mib=52.0)], [RUN]) == ()
+
+
+def test_a_slower_machine_is_no_change() -> None:
+    assert changes([replace(RUN, decide_s=0.4, calibration_s=2.0)], [RUN]) == ()
+    [change] = changes([replace(RUN, calibration_s=2.0)], [RUN])
+    assert not change.is_worse, "as fast as before on a machine half as fast"
+
+
+def test_only_what_both_measured_is_compared() -> None:
+    assert changes([replace(RUN, decide_s=9.0, budget_s=9.0)], [RUN]) == ()
+
+
+# -- what the solver adds ----------------------------------------------------------------------------------------------
+
+
+def test_what_is_added_is_said_by_stage() -> None:
+    floor = replace(RUN, model="greedy-only", stages=(ADMISSION, stage("moved-pods", 9), stage("nodes-opened", 2)))
+    ours = replace(
+        RUN,
+        proven=2,
+        stages=(ADMISSION, stage("moved-pods", 5, 5), stage("nodes-opened", 2)),
+        moments={"moved-pods": Moment(0.3, 0.4)},
+    )
+    [row] = added([floor, ours], "default", "greedy-only")
+    assert row.admission == "+1 proofs"
+    assert row.disruption == "moved pods 9 to 5 (proven)"
+    assert row.preference == "nothing"
+    assert row.when == "best 0.30 s, proven 0.40 s"
+
+
+def test_costs_of_other_gangs_are_not_compared() -> None:
+    floor = replace(RUN, model="greedy-only", stages=(ADMISSION, stage("moved-pods", 9)))
+    [row] = added(
+        [floor, replace(RUN, placed=4, stages=(ADMISSION, stage("moved-pods", 12, 9)))], RUN.model, floor.model
+    )
+    assert row.admission == "+1 gangs"
+    assert row.disruption == "other gangs, other costs (gap 33.3%)"
+
+
+def test_nothing_is_called_nothing() -> None:
+    [row] = added([replace(RUN, model="greedy-only"), RUN], "default", "greedy-only")
+    assert (row.admission, row.disruption, row.preference, row.when) == ("nothing", "nothing", "nothing", "")
+
+
+# -- measuring ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_generated_instance_is_measured_with_its_phases(tmp_path: Path) -> None:
+    checks = [{"figure": "steady", "limit": 100}]
+    [job] = jobs_of(read_set(write_set(tmp_path, checks=checks)))
+    runs = measure_here(job)
+    assert [(run.instance, run.seed, run.nodes, run.pending) for run in runs] == [
+        ("small", 1, 8, 0),
+        ("small", 2, 8, 0),
+    ]
+    for run in runs:
+        assert {"build", "greedy", "check", "decide"} <= set(run.timing_s)
+        assert run.pending_gpus == 16
+        assert run.unknown_gpus == 0
+        assert run.calibration_s > 0
+        assert run.steady_s is not None
+        assert run.first_cycle_s is not None
+
+
+def test_questions_leave_their_phases_in_the_plan() -> None:
+    from kai_solver.instances_io.bench_schema import ReclaimDoc
+    from kai_solver.lab.bench import generated
+
+    with patient_engine("default") as engine:
+        assert engine.wait()
+        plan = engine.cycle(generated(ReclaimDoc(kind="reclaim", nodes=20, gangs=4)), budget_s=PATIENT_S)
+    phases = plan.timing_s
+    assert {"presolve", "first", "best", "proof"} <= set(phases)
+    assert 0 < phases["presolve"] <= phases["first"] <= phases["best"]
+
+
+def test_the_clock_of_cpu_time_stands_still_in_sleep_and_counts_children() -> None:
+    clock = CpuClock()
+    start = clock()
+    time.sleep(0.2)
+    asleep = clock() - start
+    assert asleep < 0.1
+    work = "import time\nwhile time.process_time() < 0.4: pass"
+    with subprocess.Popen([sys.executable, "-c", work]) as child:
+        seen = [clock()]
+        while child.poll() is None:
+            sum(range(200_000))
+            seen.append(clock())
+    assert seen == sorted(seen)
+    assert clock() >= seen[-1], "a child that has ended is still counted"
+    assert clock._of_children[child.pid] > 0
+
+
+def test_calibration_is_a_time() -> None:
+    assert 0 < calibration_s() < 60
+
+
+# -- the next moment ---------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_takes_effect_in_the_next_moment() -> None:
+    from kai_solver.instances_io.bench_schema import ReclaimDoc
+    from kai_solver.lab.bench import generated
+
+    snapshot = generated(ReclaimDoc(kind="reclaim", nodes=20, gangs=4))
+    taker = next(gang for gang in snapshot.gangs if gang.name == "b0000")
+    leaver, mover = snapshot.gangs[0], snapshot.gangs[1]
+    plan = Plan(
+        binds=tuple(Bind(pod.key, taker.key, f"node{i:04}") for i, pod in enumerate(taker.pods)),
+        moves=(Move(mover.pods[0].key, mover.key, mover.pods[0].node, "node0019"),),
+        evictions=(Eviction(leaver.pods[0].key, leaver.key, leaver.pods[0].node, "reclaim"),),
+    )
+    then = next_moment(snapshot, plan, seed=1)
+    gangs = {gang.name: gang for gang in then.gangs}
+    assert [pod.node for pod in gangs["b0000"].pods] == [f"node{i:04}" for i in range(4)]
+    assert gangs["b0000"].last_start_s == then.now_s
+    assert gangs[leaver.name].pods[0].status is PodStatus.PENDING
+    assert gangs[leaver.name].last_eviction_s == then.now_s
+    finished = {gang.name for gang in snapshot.gangs} - gangs.keys()
+    arrived = gangs.keys() - {gang.name for gang in snapshot.gangs}
+    assert (len(finished), len(arrived)) == (1, 1)
+    assert mover.name in finished or gangs[mover.name].pods[0].node == "node0019"
+    assert all(gpus_of(gangs[name]) in (1, 32) for name in arrived)
+
+
+def test_schema_of_stored_runs_is_json(tmp_path: Path) -> None:
+    save_runs(of_today([RUN]), tmp_path / "run.json")
+    assert orjson.loads((tmp_path / "run.json").read_bytes())["format"] == "kai-bench-run/v1"

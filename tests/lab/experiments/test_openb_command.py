@@ -1,0 +1,109 @@
+"""``kai-solver experiment openb``: tables on disk, errors in one line, interruption."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from kai_solver.cli.app import app
+from kai_solver.lab.experiments.suite import plan_runs, run_suite
+from kai_solver.lab.experiments.tables import SUMMARY_COLUMNS
+
+
+def call(*words: str) -> Any:
+    return CliRunner().invoke(app, ["experiment", "openb", *words])
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def run_small(small: Path, *words: str) -> Any:
+    base = ["--data", str(small), "--traces", "small", "--seeds", "1", "--output", str(small / "out")]
+    return call(*base, *words)
+
+
+def test_the_summary_has_the_columns_that_were_promised(small: Path) -> None:
+    done = run_small(small, "--policies", "fgd,bestfit,random", "--seeds", "1..2")
+    assert done.exit_code == 0, done.output
+    header = (small / "out" / "summary.csv").read_text().splitlines()[0]
+    assert header == (
+        "trace,seed,policy,window,moves,allocation_at_100,allocation_at_130,failed_cpu,failed_share,failed_1,failed_2,"
+        "failed_4,failed_8,moved,seconds"
+    )
+    rows = read(small / "out" / "summary.csv")
+    policies = ("bestfit", "fgd", "random")
+    assert [(row["seed"], row["policy"]) for row in rows] == [(seed, policy) for seed in "12" for policy in policies]
+    assert all(50 < float(row["allocation_at_100"]) <= 100 for row in rows)
+
+
+def test_tables_agree_with_each_other(small: Path) -> None:
+    assert run_small(small, "--policies", "fgd").exit_code == 0
+    [summary] = read(small / "out" / "summary.csv")
+    curves, failed = read(small / "out" / "curves.csv"), read(small / "out" / "failed.csv")
+    at_100 = [row for row in curves if int(row["arrived"]) <= 100][-1]
+    assert at_100["allocation"] == at_100["allocation_decided"] == summary["allocation_at_100"]
+    last = {row["size"]: row["failed"] for row in failed[-6:]}
+    assert last == {size: summary[f"failed_{size}"] for size in last}
+    assert sum(int(row["pods"]) for row in failed[-6:]) == 160
+
+
+def test_plots_are_drawn(small: Path) -> None:
+    pytest.importorskip("matplotlib")
+    assert run_small(small, "--policies", "bestfit").exit_code == 0
+    for name in ("allocation", "fragmentation", "failed"):
+        assert "<svg" in (small / "out" / f"{name}_small.svg").read_text()
+
+
+def test_json_has_the_summary(small: Path) -> None:
+    done = run_small(small, "--policies", "bestfit", "--json", "--quiet")
+    [document] = json.loads(done.stdout)
+    assert tuple(document) == SUMMARY_COLUMNS
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--policies", "greedy"], "--policies: 'greedy' is no policy"),
+        (["--seeds", "two"], "--seeds: 'two' cannot be used"),
+        (["--seeds", "99"], "arrivals_small_seed99.txt.gz: does not exist"),
+        (["--traces", "none"], "openb_pod_list_none.csv: does not exist"),
+        (["--traces", "../small"], "--traces: '../small' is no name"),
+        (["--window", "0"], "--window: '0' cannot be used"),
+        (["--moves", "1.5"], "--moves: '1.5' cannot be used"),
+        (["--data", "nowhere"], "nowhere: is no folder"),
+    ],
+)
+def test_what_cannot_be_used_is_said_in_one_line(small: Path, words: list[str], problem: str) -> None:
+    done = run_small(small, *words)
+    assert done.exit_code == 2
+    assert problem in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_broken_line_is_named(small: Path) -> None:
+    path = small / "openb_pod_list_small.csv"
+    path.write_text(path.read_text().replace("pod-3,", "pod-3,x", 1))
+    done = run_small(small)
+    assert done.exit_code == 2
+    assert "line 5, cpu_milli" in done.stderr
+
+
+def test_a_stop_keeps_what_ended(small: Path) -> None:
+    specs = plan_runs(["small"], [1, 2], ["fgd", "bestfit"], [1], [0.0])
+    looks = iter([False] * 5 + [True] * 100)
+    ended = [run.spec for run in run_suite(small, specs, should_stop=lambda: next(looks))]
+    assert 0 < len(ended) < len(specs)
+    assert ended == specs[: len(ended)]
+
+
+@pytest.mark.slow
+def test_processes_side_by_side_give_the_same_figures(small: Path) -> None:
+    specs = plan_runs(["small"], [1, 2], ["fgd", "random"], [1], [0.0])
+    alone = {run.spec: (run.bins, run.failures) for run in run_suite(small, specs)}
+    together = {run.spec: (run.bins, run.failures) for run in run_suite(small, specs, jobs=2)}
+    assert together == alone

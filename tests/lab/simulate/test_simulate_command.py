@@ -1,0 +1,133 @@
+"""``kai-solver simulate``: tables on disk, words on the terminal, errors in one line, interruption."""
+
+import csv
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from typer.testing import CliRunner
+
+from kai_solver.cli.app import app
+from kai_solver.lab.simulate.tables import TABLES, columns
+
+SCENARIO: dict[str, Any] = {
+    "format": "kai-scenario/v1",
+    "name": "small",
+    "duration": 300,
+    "cluster": {"nodes": [{"name": "n-{i}", "count": 2, "gpus": 8}], "queues": [{"name": "a", "quota": 16}]},
+    "workloads": [
+        {
+            "kind": "generate",
+            "name": "w",
+            "queue": "a",
+            "count": 5,
+            "arrivals": {"perHour": 360},
+            "runtime": {"distribution": "fixed", "typical": "1m"},
+            "pods": 2,
+            "gpus": 4,
+        }
+    ],
+}
+
+
+def call(*words: str) -> Any:
+    return CliRunner().invoke(app, ["simulate", *words])
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Path:
+    path = tmp_path / "small.json"
+    path.write_bytes(orjson.dumps(SCENARIO))
+    return path
+
+
+def test_both_policies_share_the_tables(scenario: Path, tmp_path: Path) -> None:
+    done = call(str(scenario), "--output", str(tmp_path / "out"))
+    assert done.exit_code == 0, done.output
+    assert "greedy-only" in done.stdout
+    assert "GPU hours held, gang not complete" in done.stdout
+    for table in TABLES:
+        with (tmp_path / "out" / f"{table}.csv").open() as stream:
+            found = list(csv.DictReader(stream))
+        assert list(found[0]) == columns(table)
+        assert {row["policy"] for row in found} == {"greedy-only", "kube-default"}
+    documents = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert [document["jobs"]["done"] for document in documents] == [5, 5]
+
+
+def test_json_is_the_summary_alone(scenario: Path, tmp_path: Path) -> None:
+    done = call(str(scenario), "--output", str(tmp_path / "out"), "--json", "--quiet", "--policies", "kube-default")
+    assert json.loads(done.stdout) == json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert done.stderr == ""
+
+
+def test_the_seed_of_the_command_wins(scenario: Path, tmp_path: Path) -> None:
+    call(str(scenario), "-o", str(tmp_path / "out"), "--seed", "5", "--policies", "kube-default")
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())[0]["seed"] == 5
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["ghost.yaml"], "is no file"),
+        (["{scenario}", "--policies", ","], "names no policy"),
+        (["{scenario}", "--policies", "ghost"], "ghost"),
+        (["{scenario}", "--budget", "-1s"], "is not a budget"),
+    ],
+)
+def test_bad_usage_is_one_line_and_2(scenario: Path, tmp_path: Path, words: list[str], why: str) -> None:
+    done = call(*(word.format(scenario=scenario) for word in words), "-o", str(tmp_path / "out"))
+    assert done.exit_code == 2
+    assert why in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_parquet_has_what_csv_has(scenario: Path, tmp_path: Path) -> None:
+    import polars as pl
+
+    done = call(str(scenario), "-o", str(tmp_path / "out"), "--parquet")
+    assert done.exit_code == 0, done.output
+    for table in TABLES:
+        read = pl.read_parquet(tmp_path / "out" / f"{table}.parquet")
+        written = pl.read_csv(tmp_path / "out" / f"{table}.csv", schema_overrides=read.schema)
+        assert read.columns == columns(table)
+        assert read.equals(written)
+
+
+def test_parquet_says_what_it_needs(scenario: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    done = call(str(scenario), "-o", str(tmp_path / "out"), "--parquet")
+    assert done.exit_code == 2
+    assert "pip install 'kai-solver[parquet]'" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_said(scenario: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = call(str(scenario), "-o", str(tmp_path / "file"), "-q")
+    assert done.exit_code == 2
+    assert "cannot be written" in done.stderr
+
+
+def test_an_interrupted_run_writes_what_it_has(scenario: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import signal
+
+    from kai_solver.lab.simulate import KubeDefault
+
+    decide = KubeDefault.decide
+
+    def interrupted(self: KubeDefault, snapshot: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return decide(self, snapshot)
+
+    monkeypatch.setattr(KubeDefault, "decide", interrupted)
+    done = call(str(scenario), "-o", str(tmp_path / "out"), "--policies", "kube-default,greedy-only")
+    assert done.exit_code == 130
+    [document] = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert document["interrupted"]
+    assert document["jobs"]["running"] == 1
+    assert "interrupted; what there is by then is in" in done.stderr

@@ -1,0 +1,60 @@
+"""Units in which a gang is evicted: whichever of them have left, each part keeps its minimum, or loses all."""
+
+from collections import Counter
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kai_solver.check.units import broken_unit
+from kai_solver.instances_io import snapshot_from_native
+from kai_solver.planstate.eviction_units import units_of
+from kai_solver.planstate.state import State
+from kai_solver.problem import build_problem
+
+Group = dict[str, Any]
+
+
+@st.composite
+def a_tree(draw: st.DrawFn) -> tuple[list[Group], dict[str, int], int]:
+    """Groups, pods that run by leaf, and how many groups are needed; less than the minimum may run."""
+    running: dict[str, int] = {}
+
+    def grow(name: str, depth: int) -> Group:
+        if depth < 2 and draw(st.integers(0, 2)) == 0:
+            groups = [grow(f"{name}{letter}", depth + 1) for letter in "xyz"[: draw(st.integers(1, 3))]]
+            return {"name": name, "groups": groups, "minGroups": draw(st.integers(0, len(groups)))}
+        running[name] = draw(st.integers(0, 3))
+        return {"name": name, "minMember": draw(st.integers(0, 3))}
+
+    groups = [grow(f"s{i}", 0) for i in range(draw(st.integers(1, 3)))]
+    return groups, running, draw(st.integers(0, len(groups)))
+
+
+@given(a_tree())
+@settings(max_examples=300, deadline=None)
+def test_what_leaves_leaves_no_part_below_its_minimum(tree: tuple[list[Group], dict[str, int], int]) -> None:
+    groups, running, needed = tree
+    pods = [
+        {"name": f"{leaf}-{i}", "group": leaf, "cpu": 1, "status": "Running", "node": "n"}
+        for leaf, count in running.items()
+        for i in range(count)
+    ]
+    file = {
+        "format": "kai-solver/v1",
+        "nodes": [{"name": "n"}],
+        "queues": [{"name": "q"}],
+        "gangs": [{"name": "g", "queue": "q", "groups": groups, "minGroups": needed, "pods": pods}],
+    }
+    snapshot = snapshot_from_native(file)
+    problem = build_problem(snapshot)
+    if not problem.gangs:  # A tree that cannot be is set aside.
+        return
+    units = units_of(problem, State(problem), problem.gangs[0], 0)
+    counts = Counter(pod.podset for pod in snapshot.gangs[0].pods)
+    assert sorted(p for unit in units for p in unit.pods) == list(range(len(pods)))
+    lost: Counter[str] = Counter()
+    for unit in units:
+        gone = Counter(problem.pods[pod].podset for pod in unit.pods)
+        counts, lost = counts - gone, lost + gone
+        assert broken_unit(snapshot.gangs[0].root, counts, lost) is None
