@@ -14,7 +14,7 @@ a new pod comes::
 Source: our rule (KAI has none); docs/domains.md.
 """
 
-from kai_solver.model.placement_terms import Member, PlacementTerms, fixed, some_of
+from kai_solver.model.placement_terms import Member, PlacementTerms, by_domain, fixed, some_of
 from kai_solver.model.spec import Term, Var
 from kai_solver.model.variables import Variables
 from kai_solver.predicates import domain_codes
