@@ -52,9 +52,9 @@ test: lint docs-check tools ## Lint, the documentation, all tests, those on a re
 	$(BIN)/python -m pytest -n 2 --ignore=$(PLANE) $(TEST_ARGS)
 	$(MAKE) test-cluster
 
-test-cluster: $(STAMP) ## All tests on a real control plane, two at a time (15 to 20 minutes; Go builds it once)
+test-cluster: $(STAMP) ## All tests on a real control plane, four at a time (about 5 minutes; Go builds it once)
 	-$(BIN)/python -m tests.support.gotools kubernetes kwok
-	$(BIN)/python -m pytest $(PLANE) -n 2 --dist loadgroup $(TEST_ARGS)
+	$(BIN)/python -m pytest $(PLANE) -n 4 --dist loadgroup $(TEST_ARGS)
 
 soak: $(STAMP) ## Ten minutes of random work and random faults on a real control plane (SOAK_MINUTES=10; needs Go once)
 	-$(BIN)/python -m tests.support.gotools kubernetes kwok

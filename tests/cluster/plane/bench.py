@@ -93,7 +93,7 @@ def measured(cluster: Cluster, witness: Witness, parts: Sequence[str], sizes: Si
         yield from _burst(cluster, witness, "default-scheduler", sizes.burst)
         cluster.plane.scheduler.kill()
         clear_work(cluster.plane)
-    replica = cluster.controller(budget=None, idle="30s", leadership={"enabled": False})
+    replica = cluster.controller(budget=None, idle="30s", period="1s", leadership={"enabled": False})
     try:
         if "burst" in parts:
             before_s = _cpu_s(replica)

@@ -3,7 +3,6 @@
 import http.client
 import io
 import json
-import sys
 import threading
 import time
 import zipfile
@@ -38,7 +37,7 @@ from kai_solver.cluster.resources import (
     Resource,
 )
 from tests.cluster.plane.checker import GANG, GPU, LEAST, Checker
-from tests.cluster.plane.plane import ADMIN, OURS, ROOT, Component, Plane, free_ports, wait_for
+from tests.cluster.plane.plane import ADMIN, OURS, OURS_RUN, ROOT, Component, Plane, free_ports, wait_for
 from tests.cluster.plane.proxy import Proxy
 
 SPACE = "work"
@@ -46,7 +45,13 @@ ALL = 50_000
 """More than there ever is of a kind; a page that is not told so has the first 500, and events outlive their test."""
 
 CLEAR_S = 180.0
-"""A controller manager whose server was restarted may need a minute or two until it lets go of the pods of Jobs."""
+"""Long: the machine may be busy."""
+
+FAST = {"budget": "1s", "idle": "1s", "period": "200ms"}
+"""Settings of the controllers of all tests that state no others: cycles follow one another at once."""
+
+STAYS_S = 0.5
+"""How long a pod that was told why it waits is watched: what a plan orders is done in less."""
 
 LEADERSHIP = {"live": "8s", "renew": "6s", "retry": "500ms"}
 """For tests in which another replica takes over, which need not wait long then. All others have it as installed: on a
@@ -205,7 +210,7 @@ class Cluster:
             self.proxies.append(Proxy(self.plane.url, self.plane.authority))
             url = self.proxies[-1].url
         kubeconfig = self.plane.write_kubeconfig(f"ours-{len(self.replicas)}", OURS, url)
-        replica = Replica.make(f"controller-{len(self.replicas)}", kubeconfig, self.folder, settings)
+        replica = Replica.make(self, f"controller-{len(self.replicas)}", kubeconfig, settings)
         self.replicas.append(replica)
         if start:
             replica.start()
@@ -253,10 +258,30 @@ class Cluster:
         """Pods whose name begins with ``prefix`` and that hold a place."""
         return self.checker.bound(lambda found: str(found["metadata"]["name"]).startswith(prefix))
 
-    def stays_pending(self, name: str, for_s: float = 3.0) -> bool:
-        """Whether this pod has no place for a while."""
+    def stays_pending(self, prefix: str, count: int = 1, for_s: float = STAYS_S) -> bool:
+        """Whether so many pods whose name begins with ``prefix`` get a reason why they wait, and none of them a node.
+
+        A reason from before counts, too: where things changed since, wait for what that leads to first.
+
+        Parameters
+        ----------
+        for_s
+            Seconds to watch them from then on.
+        """
+        wait_for(f"{count} pods {prefix}* wait for a reason", lambda: len(self.waiting(prefix)) >= count)
+        time.sleep(for_s)
+        return len(self.waiting(prefix)) >= count
+
+    def stays_unbound(self, name: str, for_s: float) -> bool:
+        """Whether this pod has no node for so many seconds, whatever it is told."""
         time.sleep(for_s)
         return not self.plane.api.get(PODS, SPACE, name)["spec"].get("nodeName")
+
+    def waiting(self, prefix: str = "") -> list[Object]:
+        """Pods without a node whose name begins with ``prefix`` and whose condition says why."""
+        found = self.plane.api.page(PODS, namespace=SPACE, limit=ALL).items
+        mine = (one for one in found if str(meta(one)["name"]).startswith(prefix) and not one["spec"].get("nodeName"))
+        return [one for one in mine if scheduled_condition(one).get("status") == "False"]
 
     def end(self) -> None:
         """End replicas and proxies, look a last time, and clear the table."""
@@ -281,24 +306,24 @@ class Replica:
     metrics_at: str = ""
 
     @classmethod
-    def make(cls, name: str, kubeconfig: Path, folder: Path, settings: Mapping[str, Any]) -> "Replica":
+    def make(cls, cluster: Cluster, name: str, kubeconfig: Path, settings: Mapping[str, Any]) -> "Replica":
         """Write its settings; it is not started yet."""
         health, metrics, answers = free_ports(3)
         stated = {
             "answers_bind_address": f"127.0.0.1:{answers}",
             "health_bind_address": f"127.0.0.1:{health}",
             "metrics_bind_address": f"127.0.0.1:{metrics}",
-            "budget": "1s",
-            "idle": "2s",
+            **FAST,
             **settings,
         }
+        folder = cluster.folder
         file = folder / f"{name}.yaml"
         file.write_text(yaml.safe_dump(stated))
-        words = ["-m", "kai_solver", "controller", "--kubeconfig", str(kubeconfig), "--config", str(file)]
+        words = [*OURS_RUN, "controller", "--kubeconfig", str(kubeconfig), "--config", str(file)]
         scratch = folder / f"{name}.tmp"
         scratch.mkdir(exist_ok=True)  # a pod's own, which outlives its containers
         env = {"PYTHONPATH": str(ROOT), "TMPDIR": str(scratch)}
-        component = Component(name, [sys.executable, *words], folder, env)
+        component = Component(name, words, folder, env, cluster.plane.warm)
         return cls(component, f"127.0.0.1:{health}", f"127.0.0.1:{answers}", f"127.0.0.1:{metrics}")
 
     def start(self) -> None:
@@ -380,6 +405,12 @@ def pod(
     return {"metadata": metadata, "spec": whole}
 
 
+def scheduled_condition(found: Object) -> dict[str, Any]:
+    """The condition of a pod that says whether it has a node, and why not; empty where there is none."""
+    conditions = found.get("status", {}).get("conditions") or ()
+    return next((one for one in conditions if one["type"] == "PodScheduled"), {})
+
+
 def checker_of(
     plane: Plane, may_leave: Callable[[Object], bool], partly_s: float, rate: tuple[int, float] | None = None
 ) -> Checker:
@@ -409,12 +440,17 @@ def _remove_for_good(plane: Plane, *kinds: Resource) -> None:
 def _remove_all(plane: Plane, kind: Resource) -> bool:
     """Ask for everything of a kind to go, at once; whether something was there, or may have been.
 
-    A server that was started again a moment ago may refuse for now: who asks looks again until nothing is left.
+    A server that was started again a moment ago may refuse for now: who asks looks again until nothing is left. Nor is
+    anybody waited for who would do something first: a controller manager needs its time after a restart of the server.
     """
 
     def remove(item: Object) -> None:
+        named = kind, str(meta(item).get("namespace", "")), str(meta(item)["name"])
+        if meta(item).get("finalizers"):
+            with _patience():
+                plane.api.patch(*named, {"metadata": {"finalizers": None}})
         with _patience():
-            plane.api.delete(kind, str(meta(item).get("namespace", "")), str(meta(item)["name"]), grace_s=0)
+            plane.api.delete(*named, grace_s=0)
 
     is_something = True
     with _patience(), ThreadPoolExecutor(16) as threads:

@@ -1,5 +1,10 @@
-"""A control plane for all tests of this folder that one process runs, and a clean cluster with its checker for each."""
+"""A control plane for all tests of this folder that one process runs, and a clean cluster with its checker for each.
 
+Most of their time is waiting: for leases that end, for retries, for the Job controller. So the tests run with more
+processes than there are cores (``make test-cluster``), and those that wait the longest begin.
+"""
+
+import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,16 +14,21 @@ import pytest
 from kai_solver.cluster.api import Object
 from tests.cluster.plane.cluster import Cluster, checker_of, grant, install
 from tests.cluster.plane.plane import Plane
+from tests.cluster.plane.warm import Warm
 from tests.support.gotools import KUBERNETES, KWOK, ToolMissingError, go_module
 
 TEST_S = 300
+LONGEST = ("test_outages.py", "test_faults.py", "test_guards.py", "test_faults_solver.py", "test_faults_moves.py")
 Make = Callable[..., Cluster]
+
+collect_ignore = [] if "KAI_SOLVER_SOAK_MINUTES" in os.environ else ["test_soak.py"]
+"""The soak is a target of its own, ``make soak``."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All of these are slow; the soak begins, so that nobody waits for it alone in the end."""
+    """All of these are slow; those that take the longest begin, so that no process waits for another at the end."""
     here = Path(__file__).parent
-    items.sort(key=lambda item: item.path != here / "test_soak.py")
+    items.sort(key=lambda item: item.path.parent != here or item.path.name not in LONGEST)
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.slow)
@@ -34,6 +44,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     found = Plane(programs, tmp_path_factory.mktemp("plane"))
     signal.signal(signal.SIGTERM, lambda *_: pytest.exit("told to end", 143))  # and not leave a control plane behind
     try:
+        found.warm = Warm()
         found.start()
         install(found)
         yield found

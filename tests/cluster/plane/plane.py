@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from kai_solver.cluster.api import ApiError
 from kai_solver.cluster.rest import RestApi, connect
+from tests.cluster.plane.warm import Forked, Warm
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -29,6 +31,7 @@ START_S = 60.0
 GATES = "--feature-gates=DRAExtendedResource=true"
 """Off by itself in Kubernetes 1.34, on from 1.36."""
 
+OURS_RUN = [sys.executable, "-m", "kai_solver"]
 ADMIN, OURS = "admin-token", "our-token"
 ACCOUNT = "system:serviceaccount:kai-solver:kai-solver"
 
@@ -73,13 +76,17 @@ def cpu_s(pid: int) -> float:
 
 @dataclass(slots=True)
 class Component:
-    """One process: what it is started with, and where it writes."""
+    """One process: what it is started with, and where it writes.
+
+    ``warm``: forks it where the command is ours; without one it is started like every other command.
+    """
 
     name: str
     command: list[str]
     folder: Path
     env: Mapping[str, str] = field(default_factory=dict)
-    process: "subprocess.Popen[bytes] | None" = None
+    warm: Warm | None = None
+    process: "subprocess.Popen[bytes] | Forked | None" = None
 
     @property
     def log(self) -> Path:
@@ -93,6 +100,9 @@ class Component:
 
     def start(self) -> None:
         """Begin a life, as leader of a process group of its own, so that its children end with it."""
+        if self.warm is not None and self.command[:3] == OURS_RUN:
+            self.process = self.warm.start(self.command[3:], os.environ | self.env, self.log)
+            return
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
                 self.command,
@@ -178,6 +188,8 @@ class Plane:
         )
         self.scheduler = Component("scheduler", [str(kubernetes / "kube-scheduler"), *self._scheduler_flags()], folder)
         self.kubelets = Component("kwok", [str(kwok / "kwok"), *self._kwok_flags()], folder)
+        self.warm: Warm | None = None
+        """Set by those who start many controllers for a short time."""
         self._api: RestApi | None = None
 
     @property
@@ -215,6 +227,8 @@ class Plane:
             self._api.close()
         for one in (self.scheduler, self.kubelets, self.manager, self.apiserver, self.etcd):
             one.kill()
+        if self.warm is not None:
+            self.warm.end()
 
     def write_kubeconfig(self, name: str, token: str, url: str = "") -> Path:
         """A kubeconfig for a user, perhaps by way of another address."""

@@ -6,7 +6,6 @@ rendered and the token of the account that it made, so that it may do what the c
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ import pytest
 
 from kai_solver.cluster.resources import CONFIG_MAPS, Resource
 from tests.cluster.plane.cluster import Cluster, Replica
-from tests.cluster.plane.plane import ROOT, Component, Plane, free_ports
+from tests.cluster.plane.plane import OURS_RUN, ROOT, Component, Plane, free_ports
 from tests.support.gotools import HELM, ToolMissingError, go_tool
 
 CHART = ROOT / "deploy" / "helm" / "kai-solver"
@@ -102,8 +101,8 @@ class Release:
             "KAI_SOLVER_ANSWERS_BIND_ADDRESS": f"127.0.0.1:{answers}",
             "KAI_SOLVER_METRICS_BIND_ADDRESS": f"127.0.0.1:{metrics}",
         }
-        words = ["-m", "kai_solver", "controller", "--kubeconfig", str(kubeconfig), "--config", str(file)]
-        component = Component(f"{self.space}-{name}", [sys.executable, *words], cluster.folder, env)
+        words = [*OURS_RUN, "controller", "--kubeconfig", str(kubeconfig), "--config", str(file)]
+        component = Component(f"{self.space}-{name}", words, cluster.folder, env, self.plane.warm)
         found = Replica(component, f"127.0.0.1:{health}", f"127.0.0.1:{answers}")
         cluster.replicas.append(found)
         self.processes.append(found)

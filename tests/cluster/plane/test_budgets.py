@@ -114,5 +114,5 @@ def test_of_an_elastic_gang_as_many_leave_as_its_budget_lets_go(make_cluster: Ma
     cluster.wait_bound(1, "first")
     wait_for("one of them is gone", lambda: len(uids(cluster, "elastic") & before) == 3)
     cluster.pod("second", "lender")
-    assert cluster.stays_pending("second", 5)
+    assert cluster.stays_pending("second")
     assert len(uids(cluster, "elastic") & before) == 3

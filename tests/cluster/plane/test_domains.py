@@ -63,4 +63,4 @@ def test_racks_have_one_tenant_and_keep_a_node_as_the_fields_say(make_cluster: M
     cluster.pod("research-2", "research", 8, annotations={"kai-solver/may-use-spares": "true"})
     cluster.wait_bound(1, "research-2")
     assert rack(cluster, "research-2") == rack(cluster, "research-0")
-    assert cluster.stays_pending("research-1", 1.0)
+    assert cluster.stays_pending("research-1")

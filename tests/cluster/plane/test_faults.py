@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from kai_solver.cluster.resources import NODES, PODS
+from kai_solver.cluster.resources import NODES, POD_GROUPS, PODS, REPLICA_SETS
+from tests.cluster.plane.checker import GANG, LEAST
 from tests.cluster.plane.cluster import LEADERSHIP, SPACE, Cluster, pod
 from tests.cluster.plane.conftest import Make
 from tests.cluster.plane.plane import wait_for
@@ -30,10 +31,12 @@ def proxied(cluster: Cluster) -> Proxy:
 
 @pytest.mark.parametrize("name", ["apiserver", "etcd"], ids=["01-api-server", "02-etcd"])
 def test_a_server_is_killed_and_restarted(make_cluster: Make, name: str) -> None:
+    """In the midst of binding; all pods are there before, as the Job controller is slow to come back."""
     cluster = make_cluster(partly_s=40)
-    cluster.controller(kept=True)
     work(cluster, gangs=8)
-    wait_for("it began", lambda: len(cluster.bound()) > 0)
+    wait_for("all pods are there", lambda: len(cluster.names("gang")) == 32)
+    cluster.controller(kept=True)
+    wait_for("it began", lambda: len(cluster.bound()) > 0, look_s=0.01)
     server = getattr(cluster.plane, name)
     server.kill()
     time.sleep(2)
@@ -193,7 +196,7 @@ def test_16_hostile_object(make_cluster: Make) -> None:
     cluster.plane.api.create(NODES, "", {"metadata": {"name": "odd"}, "status": {"allocatable": room}})
     cluster.job("gang-1", "research", 4)
     cluster.wait_bound(8, "gang")
-    assert cluster.stays_pending("absurd", 1)
+    assert cluster.stays_pending("absurd")
 
 
 def test_17_thousands_of_events_at_once(make_cluster: Make) -> None:
@@ -210,8 +213,8 @@ def test_17_thousands_of_events_at_once(make_cluster: Make) -> None:
             api.patch(PODS, SPACE, name, {"metadata": {"annotations": {"n": str(value)}}})
         api.delete(PODS, SPACE, name, grace_s=0)
 
-    names = [f"noise-{index}" for index in range(1000)]
-    with ThreadPoolExecutor(16) as threads:  # 5,000 changes: pods of another scheduler made, changed and removed
+    names = [f"noise-{index}" for index in range(500)]
+    with ThreadPoolExecutor(16) as threads:  # 2,500 changes: pods of another scheduler made, changed and removed
         list(threads.map(make, names))
         cluster.job("gang-1", "research", 8)
         list(threads.map(change, names))
@@ -219,7 +222,10 @@ def test_17_thousands_of_events_at_once(make_cluster: Make) -> None:
 
 
 def test_19_a_bind_that_fails_for_good_in_mid_gang(make_cluster: Make) -> None:
-    """One pod of the gang is refused for ever: the others are released, and go when the cause is gone."""
+    """One pod of the gang is refused for ever: the others are released, and go when the cause is gone.
+
+    The gang is a ReplicaSet's, which makes a released pod again at once; a Job waits 40 s after three of them.
+    """
     cluster = make_cluster(may_leave=lambda found: True, partly_s=40)
     cluster.controller(proxied=True)
     refused: set[str] = set()
@@ -232,8 +238,20 @@ def test_19_a_bind_that_fails_for_good_in_mid_gang(make_cluster: Make) -> None:
         return Fault(422, message="refused for good") if path in refused else None
 
     proxied(cluster).rule = rule
-    work(cluster, gangs=1)
-    wait_for("one was refused", lambda: proxied(cluster).faults["422"] > 0)
-    time.sleep(5)
+    work(cluster, gangs=0)
+    replicated_gang(cluster, "gang", 4)
+    wait_for("it was refused twice", lambda: proxied(cluster).faults["422"] > 1)
     proxied(cluster).heal()
-    cluster.wait_bound(4, limit_s=LONG_S)
+    cluster.wait_bound(4, "gang", limit_s=LONG_S)
+
+
+def replicated_gang(cluster: Cluster, name: str, size: int) -> None:
+    """A ReplicaSet whose pods name a PodGroup."""
+    spec = {"queue": "research", "minMember": size}
+    body = {"apiVersion": POD_GROUPS.api_version, "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}
+    cluster.plane.api.create(POD_GROUPS, SPACE, body)
+    stated = {"kai.scheduler/skip-podgrouper": "true", "pod-group-name": name}
+    template = pod("", "research", labels={"app": name, GANG: name, LEAST: str(size)}, annotations=stated)
+    template["spec"]["restartPolicy"] = "Always"
+    replicas = {"replicas": size, "selector": {"matchLabels": {"app": name}}, "template": template}
+    cluster.plane.api.create(REPLICA_SETS, SPACE, {"metadata": {"name": name}, "spec": replicas})

@@ -76,7 +76,7 @@ def test_the_fence(make_cluster: Make, monkeypatch: pytest.MonkeyPatch, is_broke
             go_on.set()
             if not is_broken:
                 wait_for("it ended by itself", lambda: replica.lost, LONG_S)
-                assert cluster.stays_pending("first")
+                assert cluster.stays_unbound("first", 3)
 
 
 @broken
@@ -101,7 +101,7 @@ def test_what_is_assumed_until_it_is_seen(make_cluster: Make, monkeypatch: pytes
         cluster.wait_bound(1, "first")
         with objecting(cluster, is_broken, "has 1 GPUs and promised 2"):
             cluster.pod("second", "research", priority="inference")
-            assert is_broken or cluster.stays_pending("second", 4)
+            assert is_broken or cluster.stays_unbound("second", 4)
 
 
 @broken

@@ -15,7 +15,7 @@ from kai_solver.cluster.api import ApiError, Object
 from kai_solver.cluster.lease import Lease
 from kai_solver.cluster.resources import EVENTS, NAMESPACES, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES, Resource
 from tests.cluster.plane.agents import working
-from tests.cluster.plane.cluster import ALL, CRDS, SPACE, Cluster, pod
+from tests.cluster.plane.cluster import ALL, CRDS, SPACE, STAYS_S, Cluster, pod
 from tests.cluster.plane.conftest import Make
 from tests.cluster.plane.plane import Component, Plane, wait_for
 from tests.cluster.plane.release import Release, forbidden, helm_or_skip, released
@@ -215,7 +215,8 @@ def test_beside_kai_it_does_not_start_but_may_look_on(make_cluster: Make) -> Non
             assert "kai-scheduler/kai-scheduler is renewed" in refused.component.log.read_text()
             onlooker = cluster.controller(dry_run=True)
             cluster.pod("waits", "research")
-            assert cluster.stays_pending("waits")
+            wait_for("it would bind the pod", lambda: any(line.get("binds") == 1 for line in onlooker.said()))
+            assert cluster.stays_unbound("waits", STAYS_S)
             onlooker.component.stop()
         refused.start()
         cluster.wait_bound(1, "waits")

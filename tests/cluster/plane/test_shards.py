@@ -4,7 +4,7 @@ from typing import Any
 
 from kai_solver.cluster.api import Object
 from kai_solver.cluster.resources import LEASES, PODS, QUEUES
-from tests.cluster.plane.cluster import SPACE, Cluster, pod
+from tests.cluster.plane.cluster import SPACE, STAYS_S, Cluster, pod
 from tests.cluster.plane.conftest import Make
 from tests.cluster.plane.release import forbidden, released
 
@@ -50,7 +50,7 @@ def test_two_releases_have_their_own_pods_and_nodes(make_cluster: Make) -> None:
         submit(cluster, "theirs", 9, "second", "b")
         cluster.wait_bound(8, "ours")
         cluster.wait_bound(8, "theirs")
-        assert cluster.stays_pending("strangers-0")
+        assert cluster.stays_unbound("strangers-0", STAYS_S)
         assert (len(cluster.bound("ours")), len(cluster.bound("theirs"))) == (8, 8), "each half is full"
         assert nodes_of(cluster.bound("ours")) == {"node-0", "node-1"}
         assert nodes_of(cluster.bound("theirs")) == {"node-2", "node-3"}
