@@ -1,4 +1,4 @@
-"""The independent checker: judges every plan with its own eyes, whoever made it."""
+"""The independent checker: judges every plan by its own code, whatever made the plan."""
 
 from kai_solver.check.checker import check_plan
 from kai_solver.check.violation import RULES, WASTE, Violation

@@ -12,7 +12,7 @@ from kai_solver.units import QUEUE_RESOURCES, UNLIMITED, format_amount
 def exceeds(cap: Amount, before: Amount, after: Amount, asked: Amount) -> list[int]:
     """Resources above ``cap`` of which the plan adds some: what was above it before may stay, and nothing joins it.
 
-    ``asked``: what those pay who come.
+    ``asked``: what the arriving pods pay.
     """
     return [r for r in RESOURCES if cap[r] != UNLIMITED and after[r] > (cap[r] if asked[r] else max(cap[r], before[r]))]
 
@@ -30,7 +30,7 @@ def judge_allowances(scene: Scene, tree: QueueTree, before: Ledger, after: Ledge
 
 
 def _asked(scene: Scene, tree: QueueTree, gaining: list[Change]) -> Ledger:
-    """What those pay who come."""
+    """What the arriving pods pay."""
     asked = Ledger(tree)
     for change in gaining:
         asked.add(change.gang, total((scene.pods[bind.pod], scene.nodes[bind.node]) for bind in change.binds))

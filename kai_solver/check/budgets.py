@@ -1,4 +1,4 @@
-"""Rule ``budgets``: who leaves, by eviction or a move, is within the disruption budgets, as the Eviction API asks."""
+"""Rule ``budgets``: evictions and moves stay within the disruption budgets, as the Eviction API requires."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from kai_solver.predicates import labels_match
 
 
 def judge_budgets(scene: Scene) -> Iterator[Violation]:
-    """No budget loses more pods than it allows; nobody leaves whom several match, or whose eviction was refused."""
+    """No budget loses more pods than it allows; no pod leaves that several match, or whose eviction was refused."""
     snapshot = scene.snapshot
     if not snapshot.budgets and not snapshot.refused:
         return

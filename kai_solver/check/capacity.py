@@ -41,17 +41,17 @@ class Load:
 
 
 def stays(holder: Holder, leaving: set[str]) -> bool:
-    """True where the pod holds its resources also in the end: it stays, or it is stuck in releasing."""
+    """True if the pod still holds its resources finally: it stays, or it is stuck in releasing."""
     if holder.active:
         return holder.key not in leaving
     return holder.pod.status is PodStatus.STUCK_IN_RELEASING
 
 
 def weigh(scene: Scene) -> tuple[Load, Load]:
-    """Load at once, and in the end.
+    """Load now, and finally.
 
-    At once: what is held now, by victims too, and the binds that do not wait. In the end: releasing pods, victims and
-    moved pods have gone, nominated and moved ones have come.
+    Now: what is held, by victims too, and the binds that do not wait. Finally: releasing pods, victims and moved pods
+    have left, nominated and moved ones have arrived.
     """
     index = {name: row for row, name in enumerate(scene.concerned)}
     allocatable = np.array([node.allocatable for node in scene.concerned.values()], dtype=np.int64)
@@ -104,7 +104,7 @@ class _Weights:
 
 
 def judge_capacity(scene: Scene, now: Load, end: Load) -> Iterator[Violation]:
-    """No node gets more of a resource than it has, neither at once nor in the end.
+    """No node gets more of a resource than it has, neither now nor finally.
 
     A node that was over-committed before may stay so; new pods there in that resource are violations.
     """

@@ -41,7 +41,7 @@ def check_plan(snapshot: Snapshot, plan: Plan, *, actions: Sequence[Action] = AC
     Parameters
     ----------
     actions
-        Rungs that the model may climb.
+        Actions that the model may run.
     """
     scene = set_scene(snapshot, plan)
     tree = grow_tree(snapshot)

@@ -144,7 +144,7 @@ def _incoherent(register: _Register) -> Iterator[Violation]:
 
 
 def _given_twice(register: _Register) -> Iterator[Violation]:
-    """No device has two claims: in the end, and for those that start now also with all who still hold theirs."""
+    """No device has two claims: finally, and for pods that start now also with all pods that still hold theirs."""
     granted: dict[str, tuple[Bind | Move, tuple[Allotted, ...]]] = {}
     for entry in register.scene.arrivals():
         for grant in entry.claims:

@@ -14,7 +14,7 @@ from kai_solver.units import MILLI, PODS
 
 @dataclass(slots=True)
 class Board:
-    """The GPUs of one node and who sits on them.
+    """The GPUs of one node and the pods on them.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Board:
     def admits(self, pod: Pod) -> bool:
         """Seat ``pod`` where it ran and tell whether all still have their GPUs; unseat it where not.
 
-        Beside GPUs that were given in a row nobody stays who may have some of those: that they are free must be known.
+        No pod stays that may have some of the GPUs which were given in a row: that they are free must be known.
         """
         if (
             self.rows
@@ -148,7 +148,7 @@ def _index(pod: Pod, place: int, names: dict[str, int]) -> int | None:
 
 
 def set_boards(scene: Scene, *, in_the_end: bool, only: Iterable[str]) -> dict[str, Board]:
-    """Boards of the nodes ``only``, at once or in the end, with the plan's pods seated."""
+    """Boards of the nodes ``only``, now or finally, with the plan's pods placed on them."""
     boards = {name: Board(scene.nodes[name]) for name in only}
     if not boards:
         return boards
@@ -179,7 +179,7 @@ def judge_devices(scene: Scene, now: Load, end: Load) -> Iterator[Violation]:
         return
     given = {arrival.node.name for arrival in scene.come if arrival.entry.devices}
     final = given | {name for name in {a.node.name for a in scene.come} - given if _is_crowded(scene, name, end)}
-    # Where nobody leaves, what holds in the end holds at once.
+    # Where no pod leaves, what holds finally holds now.
     leaving = scene.leaving()
     left = {holder.pod.node for holder in scene.holders if not stays(holder, leaving)} & final
     at_once = left & {arrival.node.name for arrival in scene.come if arrival.at_once}

@@ -1,4 +1,4 @@
-"""Rules ``order``, ``moves`` and ``delay``: who may disturb whom at all, whatever the fair shares are."""
+"""Rules ``order``, ``moves`` and ``delay``: which gangs may disturb which at all, whatever the fair shares are."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from kai_solver.domain import Action, Eviction, Gang, Move
 
 
 def judge_order(scene: Scene, actions: Sequence[Action]) -> Iterator[Violation]:
-    """``Plan.admitted`` lists every gang that gets pods, with the rungs of its binds, and nobody else."""
+    """``Plan.admitted`` lists every gang that gets pods, with the actions of its binds, and no other."""
     for key, admitting in scene.actions.items():
         change = scene.changes.get(key)
         if change is None or not change.binds:
@@ -28,7 +28,7 @@ def judge_order(scene: Scene, actions: Sequence[Action]) -> Iterator[Violation]:
 
 
 def judge_moves(scene: Scene, book: TollBook) -> Iterator[Violation]:
-    """Whom an entry helps and by which right; moves of preemptible gangs only; not too many for one gang."""
+    """An entry helps a gang by a right of it; moves of preemptible gangs only; not too many for one gang."""
     for entry in disturbances(scene):
         if (text := _fault(scene, book, entry)) is not None:
             yield Violation("moves", entry.pod, f"pod {entry.pod}: {text}")

@@ -1,4 +1,4 @@
-"""Rule ``entitlement``: what reclaim may take from whom (reference 3.5; KAI: ``plugins/proportion/reclaimable``)."""
+"""Rule ``entitlement``: what reclaim may take (reference 3.5; KAI: ``plugins/proportion/reclaimable``)."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -92,7 +92,7 @@ class ReclaimReplay:
         return total((pods[e.pod], nodes[e.source if isinstance(e, Move) else e.node]) for e in entries)
 
     def _asked(self, come: list[Bind]) -> Amount:
-        """What rights are asked for, before anybody has a place: requests by GPU memory as on the smallest devices."""
+        """The request that rights are tested with: requests by GPU memory count as on the smallest devices."""
         return total((self._scene.pods[bind.pod], self._smallest) for bind in come)
 
     def _remove(self, toll: Toll) -> None:
@@ -239,13 +239,13 @@ class ReclaimReplay:
 
     def _saturates(self, claim: Claim) -> str:
         """The claimant's queues beyond their fair share may not become fuller than the siblings that pay."""
-        # Victims only make room: who is within all shares before they go cannot be beyond one afterwards.
+        # Victims only make room: a queue within all shares before they leave cannot be beyond one afterwards.
         beyond = [q for q in self._rivals(claim.gang.queue) if self._beyond_share(claim, q)]
         if not beyond:
             return ""
         amounts = [claim.need] + [chunk.amount for chunks in claim.chunks.values() for chunk in chunks]
         involved = [r for r in RESOURCES if any(amount[r] for amount in amounts)]
-        # Who is only moved pays nothing (KAI leaves its queue out, `getVictimResources`).
+        # A gang that is only moved pays nothing (KAI leaves its queue out, `getVictimResources`).
         payers = [toll.change.gang for toll in claim.tolls if claim.chunks[toll.change.gang.key]]
         touched = {q for gang in payers for q in self._tree.paths[gang.queue]}
         for queue in beyond:

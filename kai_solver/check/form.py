@@ -93,7 +93,7 @@ def _wrong_state(scene: Scene, entry: Entry) -> Violation | None:
 
 
 def _changes_device(move: Move, pod: Pod) -> bool:
-    """True where a shared GPU or a NUMA zone is left for another one of the same node; whole GPUs are all alike."""
+    """True where a shared GPU or a NUMA zone is left for another one of the same node; whole GPUs are all equal."""
     was, becomes = ({s.zone: dict(s.amounts) for s in shares} for shares in (pod.zones, move.zones))
     other_zones = bool(was) and was != becomes
     return other_zones or (pod.gpu.is_shared and {device.index for device in move.devices} != set(pod.devices))

@@ -1,7 +1,7 @@
 """Rule ``devices``, of GPUs that must be in a row: that they will be free is known.
 
-It is not where some GPUs of the node failed and nobody says which, and not beside pods that hold GPUs which nobody can
-name: those whose GPUs are neither told nor wished for, or who wished for what another has.
+It is not known if some GPUs of the node failed and it is not stated which, nor beside pods with unidentified devices:
+pods whose GPUs are neither stated nor wished for, or that wished for what another pod has.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ from kai_solver.units import GPU, MILLI
 
 
 def judge_rows(scene: Scene) -> Iterator[Violation]:
-    """No row is given where nobody knows which GPUs are free."""
+    """No row is given if it is unknown which GPUs are free."""
     rows: dict[str, list[Arrival]] = {}
     for arrival in scene.come:
         if arrival.entry.devices and arrival.pod.gpu.row.endswith("-required"):
@@ -51,7 +51,7 @@ def _believed(pod: Pod) -> tuple[int, ...]:
 
 
 def _unidentified(node: Node, pods: Iterable[Pod]) -> list[Pod]:
-    """Those of ``pods``, who hold GPUs of ``node``, whose GPUs nobody can name beside those of the others."""
+    """Those of ``pods`` on ``node`` with GPUs that cannot be identified beside those of the others."""
     found: list[Pod] = []
     taken: set[int] = set()
     whole: set[int] = set()

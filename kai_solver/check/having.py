@@ -1,4 +1,4 @@
-"""Who has GPUs of any kind."""
+"""Which pods have GPUs of any kind."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from kai_solver.domain import Claim, DeviceId, Pod, Snapshot, is_of_gpus, names_
 
 @dataclass(frozen=True, slots=True)
 class Having:
-    """Who has GPUs of any kind, by the names of what it asks for and by the devices of its claims; not by who pays.
+    """Which pods have GPUs of any kind, by requested resources and devices of claims, whichever pod pays.
 
     Attributes
     ----------

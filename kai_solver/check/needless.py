@@ -1,4 +1,4 @@
-"""Rule ``units``, second half: nobody is disturbed who could simply stay where it is."""
+"""Rule ``units``, second half: no pod is disturbed that could stay where it is."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ NOWHERE: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(slots=True)
 class _Stay:
-    """What those who could stay hold, while they are found one by one."""
+    """What the pods that could stay hold, while they are found one by one."""
 
     load: dict[str, list[int]] = field(default_factory=dict)
     boards: dict[str, Board] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class _Stay:
 
 
 class Room:
-    """What is left over in the end. A refusal may be cautious; a yes is certain."""
+    """What is left over finally. A refusal may be cautious; a yes is certain."""
 
     def __init__(self, scene: Scene, tree: QueueTree, end: Load, after: Ledger) -> None:
         self._scene, self._tree, self._after = scene, tree, after
@@ -63,7 +63,7 @@ class Room:
         return kept
 
     def _is_admitted(self, pod: Pod, stay: _Stay) -> bool:
-        """Whether its domains would have it, beside those who come, and with the nodes that they keep free."""
+        """Whether its domains admit it beside the arriving pods, and with the nodes that they keep free."""
         if self._tenants is not None and not self._tenants.admits(pod):
             return False
         return pod.node in stay.nodes or self._spares.admits({*stay.nodes, pod.node})
@@ -75,7 +75,7 @@ class Room:
         return minus(price, paid(pod, nodes[target])) if target else price
 
     def _takes(self, pod: Pod, stay: _Stay) -> bool:
-        """Whether its node has room beside those who stay, which it then takes."""
+        """Whether its node has room beside the pods that stay; the pod then takes it."""
         name = pod.node
         extra = stay.load.setdefault(name, [0] * self._scene.snapshot.schema.size)
         wanted = [have + more for have, more in zip(extra, demand(pod, self._scene.nodes[name]), strict=True)]
@@ -110,7 +110,7 @@ def _with_pods(amount: list[int], more: int) -> list[int]:
 
 
 def _is_decided_by_room(scene: Scene) -> bool:
-    """True where no new pod and no victim minds which pods are beside it: then room and domains tell who may stay."""
+    """True if no rule of a new pod or victim is about the pods beside it: room and domains decide what may stay."""
     entries = (*scene.arrivals(), *scene.plan.evictions)
     return not any(scene.pods[entry.pod].constraints.binds_pods for entry in entries)
 

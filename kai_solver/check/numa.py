@@ -1,7 +1,7 @@
 """Rule ``numa``: the kubelet would let every new pod start in the NUMA zones that the plan names.
 
 Judged where the node's Topology Manager turns pods away (``single-numa-node``, ``restricted``): the zones hold what of
-the pod is aligned, as few of them as the policy asks for, and no zone gets more than it has, at once or in the end.
+the pod is aligned, as few of them as the policy asks for, and no zone gets more than it has, now or finally.
 What of a pod is aligned is worked out here from its request, by the kubelet's rules.
 """
 
@@ -164,7 +164,7 @@ def _covers(units: Needs, sets: list[frozenset[int]], given: dict[int, dict[int,
 
 
 def _takes_in_turn(book: "ZoneBook", units: Needs, widths: list[int]) -> bool:
-    """True where unit after unit finds zones beside everybody else, each taking the first that serve."""
+    """True if unit after unit finds zones beside all other pods, each taking the first that fit."""
     count = len(book.used)
     asked = {r for need in units for r in need}  # Others need no count by zone: those of resource claims have none.
     left = [{r: max(0, book.left(zone, r)) for r in asked} for zone in range(count)]
@@ -183,7 +183,7 @@ def _takes_in_turn(book: "ZoneBook", units: Needs, widths: list[int]) -> bool:
 
 
 def _init_fault(book: "ZoneBook", topology: NumaTopology, before: Needs) -> str:
-    """Init containers have to find zones too, beside everybody else, before their pod's other containers start."""
+    """Init containers have to find zones too, beside all other pods, before their pod's other containers start."""
     for need in before:
         width = _width(topology, need)
         if width is None or not _takes_in_turn(book, [need], [width]):
@@ -196,7 +196,7 @@ def _init_fault(book: "ZoneBook", topology: NumaTopology, before: Needs) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tenants:
-    """Who holds resources of each strict node that the plan names, and who arrives there."""
+    """Pods that hold resources of each strict node that the plan names, and pods that arrive there."""
 
     scene: Scene
     holders: dict[str, list[Holder]]
@@ -229,7 +229,7 @@ class ZoneBook:
 
     @classmethod
     def of(cls, tenants: Tenants, node: Node, *, in_the_end: bool, without: str = "") -> "ZoneBook":
-        """At once, or in the end, the pod ``without`` left out."""
+        """Now, or finally, the pod ``without`` left out."""
         scene = tenants.scene
         size = scene.snapshot.schema.size
         count = len(node.numa.zones) if node.numa is not None else 0
@@ -251,7 +251,7 @@ class ZoneBook:
         self._count(self.used, [share for share in shares if share.zone in reported], sign)
 
     def take(self, shares: Sequence[ZoneShare]) -> None:
-        """Somebody holds ``shares``."""
+        """Count ``shares`` as held."""
         self._count(self.used, shares, +1)
 
     def _count(self, ledger: list[list[int]], shares: Sequence[ZoneShare], sign: int) -> None:

@@ -28,10 +28,10 @@ def judge_placement(scene: Scene) -> Iterator[Violation]:
 
 
 class Neighbours:
-    """Who is beside whom when the plan is done, as far as anybody minds.
+    """Which pods are beside which when the plan is done, as far as a rule is about that.
 
     Pods that start at once must also get on with those that are still leaving, as far as ports and anti-affinity go.
-    Where nobody minds (``minded``) there is nothing to ask.
+    Where no rule is (``minded`` is False) nothing is tested.
     """
 
     def __init__(self, scene: Scene) -> None:
@@ -97,7 +97,7 @@ class Neighbours:
 
 
 def _is_minded(scene: Scene) -> bool:
-    """True where a new pod minds who is beside it, or a pod on some node minds who comes."""
+    """True if a rule of a new pod is about the pods beside it, or a rule of a placed pod about new ones."""
     rules = {id(arrival.pod.constraints): arrival.pod.constraints for arrival in scene.come}
     if any(constraints.binds_pods for constraints in rules.values()):
         return True

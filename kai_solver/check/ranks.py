@@ -12,7 +12,7 @@ from kai_solver.topology import Rank, fewest_apart, named_topology, neighbours_a
 def judge_ranks(scene: Scene) -> Iterator[Violation]:
     """At every level, no more neighbours in rank are in different domains than in the best order of the same places.
 
-    Asked where all pods of a podset that run are new and alike, with ranks, and nobody was promised a place. Where pods
+    Tested if all running pods of a podset are new and identical, have ranks, and none was promised a node. Where pods
     have rules between them an exchange of two might break one, and nothing is asked.
     """
     topologies = {topology.name: topology for topology in scene.snapshot.topologies}
@@ -39,7 +39,7 @@ def _judge(scene: Scene, atlas: Atlas, change: Change, podset: PodSet, topology:
 
 
 def _in_order(scene: Scene, change: Change, podset: PodSet) -> list[tuple[Rank, str]]:
-    """Rank and node of the podset's new pods; empty where they are not all there is of it, not alike or unranked."""
+    """Rank and node of the podset's new pods; empty if it has others, or they are not identical, or have no ranks."""
     mine = [bind for bind in change.binds if scene.pods[bind.pod].podset == podset.name]
     ranked = [(rank, bind.node) for bind in mine if (rank := rank_of(scene.pods[bind.pod].labels)) is not None]
     likes = {_likeness(scene, bind) for bind in mine}

@@ -81,8 +81,8 @@ class Scene:
         Every pod that holds resources of a node that the plan names, foreign ones included.
     changes
         Gangs that the plan touches, by key, in the plan's order.
-    rungs
-        Rungs by which each gang was admitted, in ``Plan.admitted``'s order.
+    actions
+        Actions by which each gang was admitted, in ``Plan.admitted``'s order.
     """
 
     snapshot: Snapshot
@@ -235,8 +235,8 @@ def unchanged(gang: Gang) -> Change:
 
 
 def _active(gang: Gang) -> Mapping[str, Pod]:
-    return {pod.key: pod for pod in gang.pods if pod.status.is_active} or _NOBODY
+    return {pod.key: pod for pod in gang.pods if pod.status.is_active} or _NO_PODS
 
 
-_NOBODY: Mapping[str, Pod] = {}
-"""Shared by all gangs of which nobody runs."""
+_NO_PODS: Mapping[str, Pod] = {}
+"""Shared by all gangs without running pods."""

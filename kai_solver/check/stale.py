@@ -1,4 +1,4 @@
-"""Rule ``stale``: who may be evicted for running below its minimum (reference 3.13)."""
+"""Rule ``stale``: which gangs may be evicted for running below their minimum (reference 3.13)."""
 
 from collections.abc import Iterator, Sequence
 
@@ -25,7 +25,7 @@ def grace_s(gang: Gang, policy: Policy) -> float:
 
 
 def judge_stale(scene: Scene, actions: Sequence[Action]) -> Iterator[Violation]:
-    """Only gangs stale beyond their grace are evicted as stale, whole, and for nobody."""
+    """Only gangs stale beyond their grace are evicted as stale, whole, and for no other gang."""
     for change in scene.changes.values():
         if change.evictions and any(eviction.reason == "stale" for eviction in change.evictions):
             text = _fault(scene, change, actions)

@@ -16,7 +16,7 @@ Users = dict[Domain, set[str]]
 
 @dataclass(frozen=True, slots=True)
 class Estate:
-    """The domains of one rule, and who comes there.
+    """The domains of one rule, and the pods that arrive there.
 
     Attributes
     ----------
@@ -25,7 +25,7 @@ class Estate:
     come
         Pods with GPUs that get a place in one of the domains.
     newcomers
-        Whose they are.
+        Their tenants, by domain.
     """
 
     rule: OneTenant
@@ -35,7 +35,7 @@ class Estate:
     newcomers: Users = field(default_factory=dict)
 
     def tenant(self, pod: Pod) -> str:
-        """Whose a pod is."""
+        """The tenant of a pod."""
         return self.rule.of(pod.namespace, pod.labels, self.queues.get(pod.key, ""))
 
     def register(self, arrival: Arrival) -> None:
@@ -45,7 +45,7 @@ class Estate:
             self.newcomers.setdefault(self.domains[arrival.node.name], set()).add(self.tenant(arrival.pod))
 
     def admits(self, pod: Pod) -> bool:
-        """Whether a pod with GPUs that leaves could stay: nobody of another tenant comes to its domain."""
+        """Whether a pod with GPUs that leaves could stay: no pod of another tenant arrives in its domain."""
         domain = self.domains.get(pod.node)
         return domain is None or not self.newcomers.get(domain, set()) - {self.tenant(pod)}
 
@@ -85,7 +85,7 @@ def has_tenants(scene: Scene) -> bool:
 
 
 def judge_tenants(scene: Scene) -> Iterator[Violation]:
-    """Where pods with GPUs come, pods with GPUs of no other tenant are in the end; nor now, if they start at once.
+    """Where pods with GPUs arrive, no other tenant finally has pods with GPUs; nor now, if they start at once.
 
     Tenants that were beside each other before may stay so.
     """

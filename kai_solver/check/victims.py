@@ -1,4 +1,4 @@
-"""Which entries of a plan disturb whom, for whom, and by which right."""
+"""Which entries of a plan disturb which gangs, for which gang, and by which right."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ _BY_REASON = {"reclaim": Action.RECLAIM, "preempt": Action.PREEMPT}
 
 @dataclass(slots=True)
 class Toll:
-    """What one gang's pods pay for one gang: the entries that touch ``change.gang``."""
+    """Pods of one gang that leave or move for one other gang: the entries that touch ``change.gang``."""
 
     change: Change
     evictions: list[Eviction] = field(default_factory=list)
@@ -29,7 +29,7 @@ class Toll:
 
 
 class TollBook:
-    """Who pays for whom by which right: every eviction and move of a plan, filed once."""
+    """Every eviction and move of a plan, by the gang it helps and the right it rests on."""
 
     def __init__(self, scene: Scene) -> None:
         self._actions = scene.actions
@@ -46,18 +46,18 @@ class TollBook:
                     toll.moves.append(move)
 
     def tolls(self, helped: str, action: Action) -> list[Toll]:
-        """Who is disturbed for the gang ``helped`` by the right of ``rung``, one toll per disturbed gang."""
+        """What is disturbed for the gang ``helped`` by the right of ``action``, one entry per disturbed gang."""
         return list(self._tolls.get((helped, action), {}).values())
 
     def may_protect(self, victim: Gang) -> bool:
-        """False where the gang runs for longer than anybody protects anybody."""
+        """False once the gang's run time exceeds every minimum run time."""
         return victim.last_start_s is not None and self._now_s - victim.last_start_s < self._longest_s
 
     def action_for(self, entry: Move | Eviction, helped: str) -> Action | None:
-        """The rung by whose right ``entry`` may help the gang ``helped``; None where there is none.
+        """The action by whose right ``entry`` may help the gang ``helped``; None if there is none.
 
-        The entry's own rung where the gang was admitted by it; else, as one victim may serve several gangs, the first
-        other rung of the gang that allows as much.
+        The entry's own action if it admitted the gang; else, as one victim may serve several gangs, the first other
+        action of the gang that allows as much.
         """
         moves = isinstance(entry, Move)
         own = entry.action if isinstance(entry, Move) else _BY_REASON[entry.reason]
@@ -79,7 +79,7 @@ class TollBook:
 
 
 def disturbances(scene: Scene) -> Iterator[Move | Eviction]:
-    """Every entry that disturbs a running pod for the sake of a gang."""
+    """Every entry that disturbs a running pod because of a gang."""
     yield from scene.plan.moves
     yield from (eviction for eviction in scene.plan.evictions if eviction.reason != "stale")
 

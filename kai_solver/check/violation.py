@@ -36,7 +36,7 @@ RULES = (
 
 WASTE = frozenset({"needless", "ranks"})
 """Rules whose breach does no harm beyond a victim too many or a slower gang: such a plan may be carried out, and the
-breach is told."""
+breach is reported."""
 
 
 @dataclass(frozen=True, slots=True)

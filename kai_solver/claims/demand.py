@@ -109,7 +109,7 @@ class Demand:
         return found | self._group[claim.extended] if isinstance(found, int) and claim.extended else found
 
     def _is_counted_as_gpus(self, row: Bits) -> bool:
-        """True where the GPUs of nodes say the same: all of them, and nobody else may take one."""
+        """True where the GPUs of nodes say the same: all of them, and nothing else may take one."""
         if row != self._gpus | self._group[_GPU_NAME] and not (row == self._gpus and not self._plain_gpus()):
             return False
         return not any(
@@ -150,7 +150,7 @@ class Demand:
         return any(self._asks_gpu(request) for request in claim.requests)
 
     def uses_gpus(self, claim: Claim) -> bool:
-        """True where some of its devices are or may be GPUs or slices of GPUs: so its pods use them, whoever pays."""
+        """True where some of its devices are or may be GPUs or slices: its pods use them, whichever pod pays."""
         if is_of_gpus(claim.extended, self.snapshot.policy) or any(names_gpus(r.device_class) for r in claim.requests):
             return True
         known = [allotted for allotted in claim.allotted or () if allotted.id in self.table.index]
@@ -260,7 +260,7 @@ class Demand:
         """True where what is held counts in more rows than what was asked for."""
         return self.amounts_held(held) != self.amounts(wishes)
 
-    # -- allocations that nobody tells ---------------------------------------------------------------------------
+    # -- allocations that are not stated ---------------------------------------------------------------------------
 
     def infer(self) -> dict[str, tuple[Allotted, ...]]:
         """Devices for claims of pods that run and whose claim has no allocation: some that are free on their node."""

@@ -59,7 +59,7 @@ class _Backing:
 
 
 def with_extended_claims(snapshot: Snapshot, claims: Claims) -> tuple[Snapshot, dict[str, Claim]]:
-    """Snapshot in which nobody asks for backed resources any more, and the claims that were made for that."""
+    """Snapshot in which no pod requests backed resources, and the claims that were made instead."""
     backed = backed_resources(claims, snapshot.schema)
     made: dict[str, Claim] = {}
     if not backed:

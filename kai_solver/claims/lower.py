@@ -137,7 +137,7 @@ class _Lowering:
     # -- claims --------------------------------------------------------------------------------------------------
 
     def _charge(self, use: Use, wishes: list[Wish], problem: str) -> None:
-        if use.keeping is Keeping.NOBODY:
+        if use.keeping is Keeping.UNALLOCATED:
             self._charge_unallocated(use, wishes)
         elif use.keeping is Keeping.PAYER:
             self._charge_payer(use, wishes, problem)
@@ -181,7 +181,7 @@ class _Lowering:
                     self._change(consumer.pod).affinity.append(term)
 
     def _hold_plainly(self, use: Use, consumer: Consumer) -> None:
-        """A pod that runs without an allocation: on devices of a plugin, or on some that nobody can name."""
+        """A pod that runs without an allocation: on devices of a plugin, or on unidentified ones."""
         if use.claim.extended:
             plain = self._change(consumer.pod).plain
             plain[use.claim.extended] = plain.get(use.claim.extended, 0) + sum(r.count for r in use.claim.requests)
@@ -192,7 +192,7 @@ class _Lowering:
     def _charge_payer(self, use: Use, wishes: list[Wish], problem: str) -> None:
         change = self._change(use.payer.pod)
         change.held += self._known(use.claim)
-        # Running pods cannot go elsewhere without the others, or where nobody can tell what they need.
+        # Running pods cannot move without the others, nor if what they need is unknown.
         if use.is_shared or problem:
             for consumer in use.holding:
                 self._change(consumer.pod).nodes.append((consumer.pod.node,))
@@ -201,7 +201,7 @@ class _Lowering:
             self.is_rough = True  # To move it, it would need less than it holds.
 
     def _keep(self, use: Use) -> None:
-        """The claim holds its devices whoever leaves; a pod that stands for it does, and the payer pays for GPUs."""
+        """The claim holds its devices whichever pods leave: a stand-in pod holds them, and the payer pays for GPUs."""
         held = self._known(use.claim)
         node = self.demand.node_of(held)
         for consumer in (*use.holding, *use.waiting):
@@ -227,7 +227,7 @@ class _Lowering:
             status=PodStatus.RUNNING,
             node=node,
             devices=gpus,
-            # Who uses the claim pays, not who stands for it.
+            # The pods that use the claim pay, not the stand-in.
             quota_gpu_milli=-len(gpus) * MILLI,
         )
 
@@ -284,7 +284,7 @@ class _Lowering:
         return replace(node, allocatable=tuple(allocatable), gpus=node.gpus + gpus)
 
     def _gang(self, gang: Gang) -> Gang:
-        """The very same where nothing is added, so that whoever remembers it knows it again."""
+        """The same object if nothing is added, so that caches keyed by identity find it again."""
         pods = tuple(self._pod(pod) for pod in gang.pods)
         is_same = all(one is other for one, other in zip(pods, gang.pods, strict=True))
         return gang if is_same else replace(gang, pods=pods)

@@ -31,7 +31,9 @@ Prefer = Callable[[str, Sequence[ClaimDevice], Collection[DeviceId], int], Colle
 """Of a node's GPUs (second) and the free ones (third), so many that a pod had best get; none: any will do."""
 
 
-def _nobody(_node: str, _gpus: Sequence[ClaimDevice], _free: Collection[DeviceId], _count: int) -> Collection[DeviceId]:
+def _no_preference(
+    _node: str, _gpus: Sequence[ClaimDevice], _free: Collection[DeviceId], _count: int
+) -> Collection[DeviceId]:
     return ()
 
 
@@ -51,8 +53,8 @@ def _stays(pod: Pod) -> bool:
     return pod.status.is_active or pod.status is PodStatus.STUCK_IN_RELEASING
 
 
-def name_devices(snapshot: Snapshot, plan: Plan, prefer: Prefer = _nobody) -> Plan:
-    """``plan`` with devices for the claims of everybody who gets a place: those that ``prefer`` likes, where possible.
+def name_devices(snapshot: Snapshot, plan: Plan, prefer: Prefer = _no_preference) -> Plan:
+    """``plan`` with devices for the claims of every pod that gets a node: those that ``prefer`` names, where possible.
 
     Devices were counted for now and for later, each by itself. Where no names meet both, gangs that were to start at
     once on that node wait with the others for what is being released. A node without names is left to the checker.
@@ -74,7 +76,7 @@ def name_devices(snapshot: Snapshot, plan: Plan, prefer: Prefer = _nobody) -> Pl
 
 @dataclass(slots=True)
 class _Slot:
-    """A device that somebody is to get: for a request of a claim, or a GPU of a device plugin."""
+    """A device to be chosen: for a request of a claim, or a GPU of a device plugin."""
 
     pod: str
     claim: str
@@ -160,7 +162,7 @@ class _Naming:
         return failed
 
     def _narrowed(self, node: str, slots: Sequence[_Slot]) -> list[Bits]:
-        """Wishes, narrowed to the GPUs that a pod had best get as long as everybody still finds a device.
+        """Wishes, narrowed to the GPUs that are best for a pod, as long as every slot still finds a device.
 
         The largest pod first. Pods whose GPUs are asked for in several ways take what the matching gives them.
         """

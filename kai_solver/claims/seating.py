@@ -37,7 +37,7 @@ def _place(wishes: Sequence[Bits], start: int, taken: dict[int, int], tried: set
 
 
 def _shift(device: int, came_from: dict[int, int], taken: dict[int, int], start: int) -> None:
-    """Along the path back to ``start``, everybody takes the device that was found for them."""
+    """Along the path back to ``start``, every wish takes the device that was found for it."""
     while True:
         wish = came_from[device]
         previous = next((d for d, w in taken.items() if w == wish), None)

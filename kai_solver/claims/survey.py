@@ -1,4 +1,4 @@
-"""Who uses which claim, who of them holds its devices, and who pays for it."""
+"""Claims and their pods: which pods use a claim, which of them hold its devices, and which one pays for it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -19,13 +19,13 @@ class Consumer:
 
 
 class Keeping(Enum):
-    """Who holds the devices of a claim.
+    """What holds the devices of a claim.
 
-    ``NOBODY``: not allocated. ``PAYER``: they are free once the payer has left. ``ITSELF``: they stay allocated,
-    whoever leaves.
+    ``UNALLOCATED``: nothing. ``PAYER``: they are free once the payer has left. ``ITSELF``: they stay allocated,
+    whichever pods leave.
     """
 
-    NOBODY = "nobody"
+    UNALLOCATED = "unallocated"
     PAYER = "payer"
     ITSELF = "itself"
 
@@ -45,12 +45,12 @@ class Use:
 
     @property
     def payer(self) -> Consumer:
-        """Who is charged for the devices: the first that holds them, else the first that waits."""
+        """The pod that is charged for the devices: the first that holds them, else the first that waits."""
         return (self.holding or self.waiting)[0]
 
     @property
     def keeping(self) -> Keeping:
-        """Who holds the devices: the payer alone, or where they all leave together with the payer; else the claim."""
+        """What holds the devices: the payer, if it is the only holder or all holders leave with it; else the claim."""
         if self.claim.allotted is None:
             return Keeping.NOBODY
         if not self.holding or self.waiting or self._has_unidentified():

@@ -71,7 +71,7 @@ def _half_the_cores() -> int:
 
 
 def _tell(done: int, of: int) -> None:
-    """How far the run is, for somebody who waits at a terminal while lines are kept for the document."""
+    """Progress of the run on a terminal, while lines are kept for the document."""
     if sys.stderr.isatty():
         typer.echo(f"\r{done} of {of} cases" + ("\n" if done == of else ""), nl=False, err=True)
 

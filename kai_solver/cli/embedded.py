@@ -36,7 +36,7 @@ class Watcher:
     sums: Counter[str] = field(default_factory=Counter)
     story: Story = field(default_factory=Story)
     untold: "SimpleQueue[str]" = field(default_factory=SimpleQueue)
-    """Lines that nobody printed yet."""
+    """Lines that are not printed yet."""
 
     def cycle(self, cycle: Cycle) -> None:
         """Remember it."""

@@ -44,7 +44,7 @@ def openb(
     """Fill a real GPU cluster with real requests and see how much of it can be used before pods stop fitting.
 
     The experiment of "Beware of Fragmentation" (USENIX ATC 2023): pods of a trace arrive until they ask for 130% of the
-    cluster's GPUs; nobody departs; a pod that is not placed has failed for good. fgd, bestfit and random place each pod
+    cluster's GPUs; no pod departs; a pod that is not placed has failed for good. fgd, bestfit and random place each pod
     when it arrives, as published. `ours` collects a window of arrivals and places them together where what is left over
     is worth most for the pods that usually arrive.
 

@@ -1,4 +1,4 @@
-"""``kai-solver experiment nvlink``: links of the GPUs that pods get on a fleet, by who chooses them."""
+"""``kai-solver experiment nvlink``: links of the GPUs that pods get on a fleet, by policy of choosing them."""
 
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated
@@ -28,7 +28,7 @@ def nvlink(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> Exit:
-    """Let pods come and go on a fleet of alike nodes and measure the links between the GPUs that they get.
+    """Let pods come and go on a fleet of identical nodes and measure the links between the GPUs that they get.
 
     Pods of 1, 2 and 4 GPUs (40, 30, 30%) arrive by a Poisson process and stay for exponential times. Of each with
     several GPUs the weakest link in its best ring counts (of two GPUs, their link), as a share of the best that the

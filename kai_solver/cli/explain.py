@@ -44,8 +44,8 @@ def explain(
 ) -> Exit:
     """Explain why a gang waits: its queues, the nodes, the proof, and what would have to change.
 
-    Of a gang that does not wait: what the plan does to its pods, and for whom. Of one named gang that waits, everything
-    that blocks it is eased in turn and the cluster planned anew, to see what would make it fit.
+    Of a gang that does not wait: what the plan does to its pods, and for which gang. Of one named gang that waits,
+    everything that blocks it is eased in turn and the cluster planned again, to see what would make it fit.
 
     Asked of a running controller (--server): what its newest decision says of a pod's gang; nothing is tried out there.
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is to be solved, and how; ``ladder_from`` says who chose the ladder when it is not the model's."""
+    """What is to be solved, and how; ``ladder_from`` says what named the actions if they are not the model's."""
 
     instance: Path
     loaded: "Loaded"
@@ -48,7 +48,7 @@ def read_request(
 
 
 def choose_actions(loaded: "Loaded", actions: str | None) -> tuple[tuple[Action, ...], str]:
-    """(ladder, who chose it): ``--actions``, else the actions that the case names, else empty: the model's."""
+    """Actions and what named them: ``--actions``, else the actions that the case names, else empty: the model's."""
     if actions is not None:
         return parse_actions(actions), "--actions"
     named = case_actions(loaded.case)

@@ -1,6 +1,6 @@
 """Ctrl-C and the end of a pod: what runs is asked to stop.
 
-In `solve` the second one ends the process; the controller always ends in order, and is killed by who has no patience.
+In `solve` the second one ends the process; the controller always ends in order, and only SIGKILL is faster.
 """
 
 import faulthandler

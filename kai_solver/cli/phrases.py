@@ -26,7 +26,7 @@ def describe(snapshot: Snapshot, name: str) -> str:
 
 
 def outcome(plan: Plan) -> str:
-    """One line about a plan: gangs admitted by rung, pods moved and evicted, gangs pending and how many proven."""
+    """One line about a plan: gangs admitted by action, pods moved and evicted, gangs pending and how many proven."""
     actions = Counter(action.value for _, action in dict.fromkeys(plan.admitted))
     by = f" ({', '.join(f'{action} {count:,}' for action, count in actions.items())})" if actions else ""
     proven = sum(pending.proof.state == "proven" for pending in plan.pending)

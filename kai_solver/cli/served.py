@@ -14,7 +14,7 @@ from kai_solver.errors import InputError
 from kai_solver.explain import Explanation, QueueLine
 
 PATIENCE_S = 60.0
-"""A large cluster is worked out anew for the first who asks about a decision."""
+"""Of a large cluster the first question about a decision computes the whole answer."""
 
 FORWARD = "kubectl --namespace kai-solver port-forward deployment/kai-solver 8082"
 _WITHOUT = (

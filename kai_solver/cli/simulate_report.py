@@ -31,7 +31,7 @@ _ROWS: tuple[tuple[str, "Callable[[Summary], str]"], ...] = (
 
 
 def print_report(scenario: "Scenario", summaries: "Sequence[Summary]", output: Path) -> None:
-    """Print what was replayed, the policies side by side, and how long who waited."""
+    """Print what was replayed, the policies side by side, and the waiting times."""
     console = open_console()
     nodes = scenario.cluster.nodes
     gpus = sum(node.gpus for node in nodes)

@@ -37,7 +37,7 @@ def solve(
         Path, typer.Option("--bundles", help="Where a cycle in which the solver failed is kept, to be solved again.")
     ] = BUNDLES,
 ) -> Exit:
-    """Decide one cycle: what binds where, what moves, what is evicted and for whom, what waits and why.
+    """Decide one cycle: what binds where, what moves, what is evicted and for which gang, what waits and why.
 
     A behaviour case or benchmark file that names actions is solved with those, unless --actions says otherwise.
     Ctrl-C stops with the best plan so far (exit code 130, the plan is written); a second Ctrl-C ends at once.

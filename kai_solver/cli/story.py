@@ -1,4 +1,4 @@
-"""Cycles told in lines for people: who begins, who leaves for whom, who moves, who waits and why."""
+"""Cycles in sentences for people: which pods start, leave and for which gang, move, or wait and why."""
 
 import re
 from collections.abc import Iterable, Iterator

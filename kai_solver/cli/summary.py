@@ -1,4 +1,4 @@
-"""A plan in words: what binds where, what moves, what is evicted and for whom, what waits and why."""
+"""A plan in words: what binds where, what moves, what is evicted and for which gang, what waits and why."""
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence

@@ -32,11 +32,12 @@ def topology(
     limit: Limit = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Show the domain trees: for every zone, block, rack or clique its nodes, GPUs, what is used and free, and by whom.
+    """Show the domain trees: for every zone, block, rack or clique its nodes, its GPUs, used and free, and their pods.
 
     Idle nodes have no GPU in use. Nodes that lack a label of a topology are in none of its domains.
 
-    With --node: the links between the GPUs of one node, who holds which, how that is known, and what link limits them.
+    With --node: the links between the GPUs of one node, which pod holds which, how that is known, and what link limits
+    them.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""``kai-solver topology --node``: the links between the GPUs of one node, and who holds which."""
+"""``kai-solver topology --node``: the links between the GPUs of one node, and which pod holds which."""
 
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
@@ -103,7 +103,7 @@ def _print_matrix(console: "Console", board: "GpuBoard") -> None:
 
 
 def _link(board: "GpuBoard", own: Sequence[int], other: Sequence[int]) -> str:
-    """The link of two GPUs, each the first and last of its own where they are alike."""
+    """The link of the first of ``own`` and the last of ``other``, or the other way round if they are one GPU."""
     pair = (own[0], other[-1]) if own[0] != other[-1] else (own[-1], other[0])
     return "-" if pair[0] == pair[1] else f"{board.graph.kind(*pair)} {board.graph.gb_s[pair]}"
 

@@ -9,8 +9,8 @@ from kai_solver.domain.constraints import Requirement
 class DisruptionBudget:
     """A budget of the pods in ``namespace`` that ``selector`` matches; an empty one matches them all.
 
-    Whoever leaves counts, also who gets another place: to move a pod is to evict it. Pods that have not begun to run
-    (Kubernetes: phase ``Pending``) count nowhere. A pod that several budgets match can never be evicted.
+    Every pod that leaves counts, also one that gets another place: to move a pod is to evict it. Pods that have not
+    begun to run (Kubernetes: phase ``Pending``) do not count. A pod that several budgets match can never be evicted.
 
     Attributes
     ----------

@@ -194,7 +194,7 @@ class Claims:
     devices
         Of the nodes, each on one node (network-attached devices are set aside on import).
     queue_label
-        Label of a shared GPU claim that must name the queue of whoever uses it (reference 1.5).
+        Label of a shared GPU claim that must name the queue of the pods that use it (reference 1.5).
     lowered
         None until ``claims.lower`` has turned the claims into amounts.
     """

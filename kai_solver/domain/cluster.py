@@ -68,11 +68,11 @@ _LABEL = "label:"
 
 @dataclass(frozen=True, slots=True)
 class OneTenant:
-    """Every domain of ``level`` (label or alias) is used by one tenant at a time: nobody else's pods get GPUs there.
+    """Every domain of ``level`` (label or alias) is used by one tenant at a time: pods of others get no GPUs there.
 
-    ``tenant``: who is one: those of a ``queue``, of a ``namespace``, or with one value of the pod label
-    ``label:<key>`` (those without it are one tenant, too). Pods of other schedulers have no queue: together they are
-    one more.
+    ``tenant``: the pods that are one tenant: those of a ``queue``, of a ``namespace``, or with one value of the pod
+    label ``label:<key>`` (those without it are one tenant, too). Pods of other schedulers have no queue: together they
+    are one more.
     """
 
     level: str
@@ -84,7 +84,7 @@ class OneTenant:
         return tenant in ("queue", "namespace") or (tenant.startswith(_LABEL) and len(tenant) > len(_LABEL))
 
     def of(self, namespace: str, labels: Mapping[str, str], queue: str) -> str:
-        """Whose a pod is, in words that no two tenants have in common; ``queue`` empty for pods without a gang."""
+        """The tenant of a pod, in a text of its own for each tenant; ``queue`` is empty for pods without a gang."""
         if self.tenant == "namespace":
             return f"namespace {namespace}"
         if self.tenant == "queue":

@@ -1,4 +1,4 @@
-"""Where a pod may run, and beside whom, as Kubernetes says it."""
+"""Where a pod may run, and beside which pods, as Kubernetes states it."""
 
 from dataclasses import dataclass, fields
 from typing import Literal
@@ -64,7 +64,7 @@ class SpreadConstraint:
 
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """Within one value of the node label ``topology_key`` nobody who says the same for another ``tenant``.
+    """Within one value of the node label ``topology_key`` no pod with the same rule and another ``tenant``.
 
     Follows from the rule of a topology (`OneTenant`); no pod asks for it. ``level``: of the domains, for people.
     """
@@ -100,7 +100,7 @@ class Constraints(_Hashed):
         Reasons, in words, why no node can take the pod until something else changes (a missing claim, a
         missing ConfigMap). Empty for most.
     alone
-        Whose the pod is, by the label of each domain that is one tenant's at a time.
+        The pod's tenant, by the label of each domain that one tenant uses at a time.
     may_use_spares
         Nodes that domains keep free are open to the pod; said only where a topology keeps some.
     """

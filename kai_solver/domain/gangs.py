@@ -20,7 +20,7 @@ class TopologyConstraint:
 
 @dataclass(frozen=True, slots=True)
 class PodSet:
-    """A leaf of a gang's tree: pods alike in role; at least ``min_member`` of them or none of the gang."""
+    """A leaf of a gang's tree: pods with one role; at least ``min_member`` of them or none of the gang."""
 
     name: str
     min_member: int
@@ -64,11 +64,11 @@ def flat_gang(min_member: int, topology: TopologyConstraint | None = None) -> Su
 
 
 def still_needed(root: SubGroup, pods: Sequence[Pod]) -> SubGroup:
-    """What a gang that states ``root`` needs at once, when some of its pods have succeeded; else the very same tree.
+    """What a gang that states ``root`` needs at once, when some of its pods have succeeded; else the same tree.
 
-    Nobody makes those anew, so they count where pods are missing: of a podset that needs n pods, of which s succeeded
-    and a wait or run, max(n - s, min(n, a)) are needed. Else the successor of a pod that was lost would wait for ever,
-    and so would the last of 5 completions of which 4 run at a time (KAI issue 1347, Kubernetes issue 142330).
+    Those are not created again, so they count where pods are missing: of a podset that needs n pods, of which s
+    succeeded and a wait or run, max(n - s, min(n, a)) are needed. Else the successor of a pod that was lost would wait
+    for ever, and so would the last of 5 completions of which 4 run at a time (KAI issue 1347, Kubernetes issue 142330).
     """
     return _with_minima(root, pods, lambda n, s, a: max(n - s, min(n, a)))
 
@@ -131,7 +131,7 @@ class Gang:
         Why the gang cannot be considered at all (unknown queue, broken tree, two sizes in one job).
         Its running pods still count as load and are never touched.
     queue_source
-        Who named the queue, in words, where the importer knows (for people; no part of what a gang is).
+        What named the queue, in words, where the importer knows (for people; it changes no decision).
     """
 
     namespace: str

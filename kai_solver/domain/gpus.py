@@ -1,4 +1,4 @@
-"""What labels of nodes and the policy say about GPUs: who may go where, and what a unit of a resource costs."""
+"""Labels of nodes and policy about GPUs: which pods may use a node, and what a unit of a resource costs."""
 
 from collections.abc import Iterable, Mapping
 
@@ -44,7 +44,7 @@ def parts_of_gpus(schema: ResourceSchema, policy: Policy) -> tuple[int, ...]:
 
 
 def has_gpus(pod: Pod, parts: Iterable[int]) -> bool:
-    """Whether the pod has GPUs of any kind, whoever pays: whole ones, shares, ``parts`` of them, those of claims."""
+    """Whether the pod has GPUs of any kind, charged or not: whole ones, shares, ``parts`` of them, those of claims."""
     return bool(pod.gpu.devices or pod.claims_gpus or any(pod.request[part] for part in parts))
 
 
@@ -92,7 +92,7 @@ def counted_gpu_milli(node: Node, schema: ResourceSchema, policy: Policy) -> int
 def implied_terms(
     gpu: GpuRequest, paid_milli: int, policy: Policy, *, claims: bool, single_mig: bool
 ) -> tuple[tuple[NodeTerm, ...], ...]:
-    """Node terms that nobody writes on a pod and that hold all the same.
+    """Node terms that follow from the pod's GPUs and are not written on the pod.
 
     Parameters
     ----------

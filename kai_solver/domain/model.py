@@ -39,7 +39,7 @@ OPTIONAL_STAGES = ("leftover", "disruption-gpus")
 """Stages that ship as well, for models that name them (more by entry points)."""
 
 DISRUPTING = ("disruption", "disruption-gpus")
-"""Of all these, those about who is evicted or moved."""
+"""Those of the stages that are about evicted and moved pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +108,9 @@ class SolverModel:
     Attributes
     ----------
     actions
-        Rungs climbed, in order.
+        Actions that are run, in order.
     admission
-        ``rank``: by policy order, nobody is traded for a later one; ``max-gpus``: within a priority stratum, most
+        ``rank``: by policy order, no gang is traded for a later one; ``max-gpus``: within a priority stratum, most
         GPUs served.
     usual
         Pods that usually arrive, by which the stage ``leftover`` prices what is left; empty: those of the snapshot.
@@ -133,7 +133,7 @@ class SolverModel:
 
     @property
     def disrupting(self) -> tuple[str, ...]:
-        """Its stages about who is evicted or moved, in order."""
+        """Its stages about evicted and moved pods, in order."""
         return tuple(stage.name for stage in self.stages if stage.name in DISRUPTING)
 
     @property

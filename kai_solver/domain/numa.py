@@ -25,7 +25,7 @@ class NumaTopology:
     Attributes
     ----------
     zones
-        In the kubelet's order: of zones that fit alike it takes the first.
+        In the kubelet's order: of zones that fit equally well it takes the first.
     resources
         Indices of the resources that are counted by zone; all others are the whole node's.
     """

@@ -9,7 +9,7 @@ Strategy = Literal["binpack", "spread"]
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What a queue or a workload says of its pods' places; None where it leaves that to who is above it.
+    """Placement preferences and rules of a queue or a workload; None where the queues above decide.
 
     ``nodes`` and ``devices`` are preferences, the others are rules. KAI knows the first two for a whole cluster only.
 
@@ -41,7 +41,7 @@ NO_PLACEMENT = Placement()
 
 
 def inherited(chain: Iterable[Placement]) -> Placement:
-    """What holds for a workload: field by field, who speaks first (the workload, its queue, the queues above)."""
+    """Placement of a workload: each field from the first that states it (the workload, its queue, the queues above)."""
     spoken = [placement for placement in chain if placement != NO_PLACEMENT]
     if not spoken:
         return NO_PLACEMENT

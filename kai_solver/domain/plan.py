@@ -1,7 +1,7 @@
 """Plans: what to do this cycle, and why the rest waits. The published format is `instances_io.planfile`.
 
-Nobody changes a plan. Its entries are not frozen all the same: a cycle makes thousands of them, and a frozen one takes
-five times as long to make.
+Plans are never changed, but their entries are not frozen: a cycle makes thousands of them, and a frozen one takes five
+times as long to make.
 """
 
 from dataclasses import dataclass, field
@@ -199,7 +199,7 @@ class Plan:
     Attributes
     ----------
     admitted
-        Gangs that get pods, in the order in which they were admitted, with the rung that admitted them.
+        Gangs that get pods, in the order in which they were admitted, with the action that admitted them.
         A gang may appear more than once (surplus pods one by one).
     source
         ``bound``: greedy's plan, and bounds prove that nothing better exists; ``greedy``: greedy's plan, not proven;

@@ -16,8 +16,8 @@ _HOLDING = _ACTIVE | {"Releasing", "StuckInReleasing"}
 
 
 Knowing = Literal["fact", "wish", "unknown"]
-"""How it is known which devices a pod has: the cluster says so; they were chosen, and a device plugin may have given it
-others; nobody knows."""
+"""How it is known which devices a pod has. ``fact``: the cluster says so; ``wish``: they were chosen, but a device
+plugin may have given it others; ``unknown``."""
 
 
 class PodStatus(Enum):
@@ -139,7 +139,7 @@ class Pod:
     is_replaced
         A controller makes another pod in its place when it is evicted. Only such pods are moved: others would be gone.
     claims_gpus
-        Some of its claims have GPUs or slices of them, whoever pays. Known once ``claims.lower`` has been there.
+        Some of its claims have GPUs or slices of them, whichever pod pays. Known once ``claims.lower`` has run.
     """
 
     namespace: str
@@ -177,7 +177,7 @@ class Pod:
 
     @property
     def known_devices(self) -> tuple[Knowing, tuple[int, ...]]:
-        """Which devices it has, and how that is known; none where nobody knows of all of them."""
+        """Which devices it has, and how that is known; empty if that is unknown for some of them."""
         if len(self.devices) == self.gpu.devices:
             return "fact", self.devices
         return ("wish", self.wished) if len(self.wished) == self.gpu.devices else ("unknown", ())

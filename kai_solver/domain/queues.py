@@ -1,4 +1,4 @@
-"""Queues: who may use how much."""
+"""Queues: how much their work may use."""
 
 from dataclasses import dataclass
 

@@ -101,9 +101,9 @@ class Snapshot:
     claims
         Devices by resource claim; None where there are none.
     budgets
-        Of the pods of gangs; whom else they match is nobody that a plan could evict.
+        Disruption budgets of the pods of gangs; other pods that they match are never evicted by a plan.
     refused
-        Keys of pods whose eviction was refused lately, for whatever reason: nobody asks for them again yet.
+        Keys of pods whose eviction was refused lately, for whatever reason: they are not tried again yet.
     """
 
     now_s: float
@@ -122,6 +122,6 @@ class Snapshot:
 
     @property
     def stand_ins(self) -> frozenset[str]:
-        """Keys of the foreign pods that stand for claims which outlive their pods: tenants are those who use them."""
+        """Keys of foreign pods that stand for claims which outlive their pods; tenants are the pods that use them."""
         lowered = self.claims.lowered if self.claims is not None else None
         return lowered.holders if lowered is not None else frozenset()

@@ -55,7 +55,7 @@ def anonymize(snapshot: Snapshot, salt: bytes | None = None) -> Snapshot:
 
 
 def _kept_values(snapshot: Snapshot) -> frozenset[str]:
-    """Label keys that some pod compares by size, and those whose values have a meaning here."""
+    """Label keys that some pod compares by size, and keys with values that have a meaning here."""
     pods = [pod for gang in snapshot.gangs for pod in gang.pods] + list(snapshot.foreign)
     distinct = {pod.constraints for pod in pods}
     terms = [t for c in distinct for entry in c.node_terms for t in entry]
@@ -99,7 +99,7 @@ class _Anonymizer:
             foreign=tuple(self._pod(pod) for pod in snapshot.foreign),
             budgets=tuple(self._budget(budget) for budget in snapshot.budgets),
             refused=frozenset(self._pod_key(key) for key in snapshot.refused),
-            # Their texts name things; what they say about names that are gone helps nobody.
+            # Their texts contain names, which would not be anonymous.
             notices=(),
             # What claims come to stays in the pods and nodes; devices and selectors would tell too much.
             claims=None,
@@ -179,7 +179,7 @@ class _Anonymizer:
         return TopologyConstraint(self._hash("topology", asked.topology), required, preferred)
 
     def _level(self, level: str) -> str:
-        """A level is named by label or by alias; both are hashed alike where they are hashed."""
+        """A level is named by label or by alias; both are hashed in the same way, if at all."""
         return self._key(level)
 
     def _pod(self, pod: Pod) -> Pod:

@@ -70,7 +70,7 @@ class EmptyDoc(Strict):
 
 
 class QuietDoc(Strict):
-    """A small cluster where nobody contends: jobs on some nodes, and one gang that simply fits."""
+    """A small cluster without contention: jobs on some nodes, and one gang that fits."""
 
     kind: Literal["quiet"]
     nodes: Nodes = 25
@@ -132,7 +132,7 @@ class CheckDoc(Strict):
     budget: Annotated[Seconds, Field(gt=0)] = 2.0
     model: str = "default"
     says: str = ""
-    """What this is in the words of who set the limit."""
+    """What this is, in the words of the requirement that sets the limit."""
     measured: float | None = None
     """What was measured, on the day and machine that the set names."""
 

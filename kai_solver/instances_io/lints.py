@@ -113,7 +113,7 @@ def larger_than_cluster(snapshot: Snapshot) -> Iterator[Lint]:
 
 
 def no_entitlement(snapshot: Snapshot) -> Iterator[Lint]:
-    """A leaf with neither quota nor weight of GPUs is served only when nobody else asks."""
+    """A leaf with neither quota nor weight of GPUs is served only if no other queue requests GPUs."""
     parents = {queue.parent for queue in snapshot.queues}
     for queue in snapshot.queues:
         if queue.name not in parents and not queue.quota[GPU] and not queue.weight[GPU] and _uses(snapshot, queue):

@@ -291,7 +291,7 @@ def _name(pattern: str, count: int, index: int) -> str:
 
 
 def _filled(entry: Any, index: int) -> Any:
-    """A pod template of the ``index``-th gang alike: places in names of pods and nodes are filled in."""
+    """A pod template for the ``index``-th of several gangs of one entry, with the placeholders in names filled in."""
     if not _PLACE.search(f"{entry.name} {entry.node} {' '.join(entry.running)}"):
         return entry
     fill = _filler(index)

@@ -152,7 +152,7 @@ def _places(doc: PodDoc, field: str) -> Iterator[tuple[PodStatus, str]]:
 
 
 def named_gpus(resources: Mapping[str, int], stated: int, policy: Policy, field: str) -> int:
-    """GPUs of an entry that names them as resources (``amd.com/gpu: 8``), as ``gpus``, or alike in both ways.
+    """GPUs of an entry that names them as resources (``amd.com/gpu: 8``), as ``gpus``, or equally in both ways.
 
     Raises
     ------

@@ -275,7 +275,7 @@ class PodDoc(Strict):
     node: str = ""
     devices: tuple[Whole, ...] = ()
     wished_devices: tuple[Whole, ...] = ()
-    """Whole GPUs that a plan chose for it, where nobody knows which ones it has."""
+    """Whole GPUs that a plan chose for it, if it is unknown which ones it has."""
     gpu_groups: tuple[str, ...] = ()
     nominated_node: str = ""
     labels: dict[str, str] = Field(default_factory=dict)
@@ -410,7 +410,7 @@ class ExpectDoc(Strict):
     source: Literal["bound", "greedy", "cp-sat"] | None = None
     beats_greedy: bool | None = None
     actions: tuple[str, ...] | None = None
-    """Rungs to climb, where not the model's."""
+    """Actions to run, if not the model's."""
 
 
 class InstanceDoc(Strict):
@@ -434,10 +434,10 @@ class InstanceDoc(Strict):
     resource_claim_templates: tuple[TemplateDoc, ...] = ()
     resource_claims: tuple[ClaimDoc, ...] = ()
     claim_queue_label: str = "kai.scheduler/queue"
-    """Label of a shared claim of GPUs that must name the queue of whoever uses it."""
+    """Label of a shared claim of GPUs that must name the queue of the pods that use it."""
     disruption_budgets: tuple[BudgetDoc, ...] = ()
     refused: tuple[str, ...] = ()
-    """Pods (``namespace/name``) whose eviction was refused lately: nobody asks for them again yet."""
+    """Pods (``namespace/name``) whose eviction was refused lately: they are not tried again yet."""
     policy: PolicyDoc = PolicyDoc()
     notices: tuple[NoticeDoc, ...] = ()
     expect: ExpectDoc | None = None

@@ -45,7 +45,7 @@ class UsageParamsDoc(Strict):
     tumbling_window_start_time: Moment = None
     """A moment at which a window begins; needed for ``tumbling``."""
     half_life_period: Span | None = None
-    """Default: none, all samples count alike."""
+    """Default: none, all samples count equally."""
     staleness_period: Seconds = 300.0
     query_resolution: Span = 60.0
     lookback: Span | None = None

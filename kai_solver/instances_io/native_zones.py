@@ -30,7 +30,7 @@ class ZoneDoc(PartDoc):
 
     name: str = Field(min_length=1)
     available: PartDoc | None = None
-    """What is free there as somebody reported; by default what the pods known to be there leave."""
+    """What is free there as reported; by default what the pods known to be there leave."""
 
 
 class NumaDoc(Strict):

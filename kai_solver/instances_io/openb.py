@@ -1,7 +1,7 @@
 """The openb trace (Alibaba, 2023): real nodes and real requests, and the cluster that they make.
 
-The trace tells neither who ran where nor a load: arrivals come in the authors' order, nobody departs, each is placed at
-once by a stated policy or stays pending for good (as in their experiment), until the arrived requests reach a chosen
+The trace states neither placements nor a load: arrivals come in the authors' order, no pod departs, each is placed at
+once by a stated policy or stays pending (as in their experiment), until the arrived requests reach a chosen
 share of the cluster's GPUs. Every pod is a gang of its own, preemptible where its priority is below 100.
 
 Quality of service becomes KAI's priority classes: ``LS`` (latency sensitive: services that users wait for) the
@@ -127,7 +127,7 @@ def openb_snapshot(
     priorities: Mapping[str, int] | None = None,
     name: str = "openb",
 ) -> Snapshot:
-    """Place ``arrivals`` one after the other on ``nodes``; who fits nowhere stays pending."""
+    """Place ``arrivals`` one after the other on ``nodes``; a pod that fits nowhere stays pending."""
     placement = Placement(
         cpu_milli=np.array([node.cpu_milli for node in nodes]),
         memory_mib=np.array([node.memory_mib for node in nodes]),

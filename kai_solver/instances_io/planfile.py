@@ -186,7 +186,7 @@ class StageDoc(_Part):
 
 
 class AdmittedDoc(_Part):
-    """A gang that was admitted, and on which rung."""
+    """A gang that was admitted, and the action that admitted it."""
 
     gang: str
     rung: ActionName

@@ -53,7 +53,7 @@ def parse(member: Member, limits: Limits = DEFAULT_LIMITS) -> list[Document]:
 
 
 def _parse_bracketed(member: Member, limits: Limits) -> list[Any]:
-    """JSON; or YAML in flow style, which starts alike."""
+    """JSON; or YAML in flow style, which starts with the same characters."""
     try:
         return [parse_json(member.data, member.name, limits)]
     except LimitExceededError:

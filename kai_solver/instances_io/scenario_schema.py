@@ -76,7 +76,7 @@ class JobDefaultsDoc(Strict):
     preemptible: bool | None = None
     """Default: below the policy's ``nonPreemptiblePriority``."""
     checkpoint: Positive | None = None
-    """Work is saved each time so much of it is done; without it an interrupted job begins anew."""
+    """Work is saved each time so much of it is done; without it an interrupted job starts from the beginning."""
     restart: NotNegative = 0.0
     """A job that starts again holds its GPUs so long before it works."""
     preemption_delay: NotNegative = 0.0

@@ -58,7 +58,7 @@ class Choice:
     sum_gb_s
         GB/s of all pairs together.
     leftover
-        What the rest is worth to those who may still come, 1 being the empty node.
+        What the rest is worth to pods that may still arrive; the empty node is 1.
     """
 
     gpus: tuple[int, ...]
@@ -81,7 +81,7 @@ def choose(table: LinkTable, free: int, count: int, wish: RowWish | None = None)
 def alternatives(table: LinkTable, free: int, count: int, most: int, wish: RowWish | None = None) -> tuple[Choice, ...]:
     """Up to ``most`` sets, the best first; of sets that nothing tells apart only the one of the lowest GPUs.
 
-    GPUs in a row are told apart by their indices: those that are alike come one by one.
+    GPUs in a row differ by their indices: sets that are otherwise equal are listed one by one.
     """
     return tuple(_as_choice(table, free, mask) for mask in best_masks(table, free, count, most, wish))
 

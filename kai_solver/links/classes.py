@@ -74,7 +74,7 @@ def like_gpus(graph: LinkGraph) -> tuple[tuple[int, ...], ...]:
 def classes_of(graph: LinkGraph, most_states: int = MOST_STATES) -> Classes:
     """Classes of twins, of grades as they are or, where there are too many states, coarser ones.
 
-    Coarser means: the nearest PCIe path is taken as the next one, step by step; in the end all pairs are equal.
+    Coarser means: the nearest PCIe path is taken as the next one, step by step, until all pairs are equal.
     """
     for notice, grade in _coarser(graph):
         members = _identical_pods(grade)

@@ -27,10 +27,10 @@ STEP = 8
 """Grades of one GB/s: paths of the same bandwidth fit between two bandwidths."""
 
 PCIE_GB_S = 10
-"""A PCIe 3.0 x16 path in one direction, in practice; what is assumed where nobody says more."""
+"""A PCIe 3.0 x16 path in one direction, in practice; the default where nothing else is stated."""
 
 NVLINK_GB_S = 25
-"""One NVLink in one direction, generations 2 to 4; what is assumed where nobody says more."""
+"""One NVLink in one direction, generations 2 to 4; the default where nothing else is stated."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +56,7 @@ class LinkGraph:
     grade
         Grade of each pair, shape (G, G): bandwidth, then path. Higher is better.
     is_even
-        Whether all pairs are alike: then every set of as many GPUs is as good as any other.
+        Whether all pairs are equal: then every set of as many GPUs is as good as any other.
     """
 
     name: str

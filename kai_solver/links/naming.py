@@ -1,4 +1,4 @@
-"""Names for the GPUs of all pods that come to one node: who takes whole ones, one after the other."""
+"""Indices for the GPUs of all pods that are placed on one node: pods with whole GPUs, one after the other."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Asking:
 
     @property
     def turn(self) -> tuple[bool, int, int]:
-        """Who starts at once, then who must have a row, then who would like one, then the largest."""
+        """Sort key: pods that start now, then those that require a row, those that prefer one, and the largest."""
         strictness = 2 if self.wish is None else 1 - self.wish.is_required
         return not self.at_once, strictness, -self.count
 

@@ -17,7 +17,7 @@ MOST_KINDS = 256
 """Kinds of graphs that are remembered; a cluster has a few, and some more while links fail."""
 
 CYCLE_STATES = 1 << 16
-"""States of a table that a cycle may have to wait for, once: 0.2 s, for 16 GPUs of which no two are alike."""
+"""States of a table that a cycle may have to wait for, once: 0.2 s, for 16 GPUs of which no two are identical."""
 
 _MIG = "nvidia.com/mig-"
 
@@ -74,7 +74,7 @@ def links_of_claims(node: Node, devices: Sequence[ClaimDevice]) -> NodeLinks:
     problem = topology_problem(node.gpu_topology, len(found.devices))
     index = {device.name: index_of(device) for device in devices}
     order = [index[name] for name in found.devices]
-    # Without its last GPU a node looks like one whose GPUs are numbered anew since another fell off the bus.
+    # Without its last GPU a node looks like one whose GPUs were renumbered because another fell off the bus.
     is_told = len(set(order)) == len(order) and min(order, default=-1) >= 0 and max(order) == graph.gpus - 1
     if is_told and len(order) == len(devices):
         return replace(found, graph=graph.ordered(order).noting(f"the text {problem}: those with these indices"))
@@ -99,7 +99,7 @@ _KNOWN = _Known()
 
 
 def known_tables() -> LinkTables:
-    """Tables of all graphs so far; begun anew when they are too many. Whoever takes them keeps them for one plan."""
+    """Tables of all graphs so far; cleared when there are too many. A caller keeps the result for one plan."""
     if len(_KNOWN.tables.tables) > MOST_KINDS:
         _KNOWN.tables = LinkTables(most_states=CYCLE_STATES)
     return _KNOWN.tables

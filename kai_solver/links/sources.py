@@ -1,7 +1,7 @@
 """From what a node says of itself to its graph: texts, labels, devices of ResourceSlices.
 
 Whatever is wrong or missing, there is a graph: "unknown, all equal" where nothing better is known, with a notice that
-says why. Only who asks for a file by name (`graph_of_text`) gets the error.
+says why. Only `graph_of_text`, for a file that a user names, raises the error.
 """
 
 import re

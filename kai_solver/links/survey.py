@@ -1,7 +1,7 @@
-"""All nodes at once, for whoever chooses among them: what a pod's GPUs would be worth there, and what it would cost.
+"""All nodes at once: what a pod's GPUs would be worth on each, and what they would cost.
 
 One table for each kind of graph; a node is the number of its kind and a mask of free GPUs. Answers are looked up; only
-a state of free GPUs that nobody has asked about before is worked out, once.
+a state of free GPUs that was not asked about before is computed, once.
 """
 
 import threading
@@ -59,10 +59,10 @@ class LinkTables:
     _weakest: dict[tuple[int, int], tuple[int, int] | None] = field(default_factory=dict, init=False)
 
     def add(self, graph: LinkGraph) -> int:
-        """Number of the graph's kind; safe to be asked by several threads: a cycle's, and of those who explain it."""
+        """Number of the graph's kind. Thread-safe: cycles and explanations ask in threads of their own."""
         number = self._by_key.get(graph.key)
         if number is None:
-            table = LinkTable.of(graph, self.sizes, self.most_states)  # may take long, and holds nobody up
+            table = LinkTable.of(graph, self.sizes, self.most_states)  # may take long, so it is built without the lock
             with self._lock:
                 number = self._by_key.get(graph.key, len(self.tables))
                 if number == len(self.tables):

@@ -94,7 +94,7 @@ class _Tallies(Generic[_K]):
 
 
 class _Tenants:
-    """Who uses the domains of one key: (N,) pods by node, in all and of each tenant."""
+    """Pods with GPUs by node, (N,), of all tenants and of each one: they tell which tenant uses a domain of one key."""
 
     __slots__ = ("all", "level", "of")
 
@@ -133,7 +133,7 @@ class _Kinds:
 
 @dataclass(frozen=True, slots=True)
 class _Guard:
-    """A spread rule of pods that were placed anew: later pods may not break it."""
+    """A spread rule of new pods: pods placed later may not break it."""
 
     constraints: Constraints
     spread: SpreadConstraint
@@ -142,7 +142,7 @@ class _Guard:
 
 @dataclass(frozen=True, slots=True)
 class _Company:
-    """Friends that pods placed anew need in their domains of ``keys``; ``own``: a pod is a friend of its likes."""
+    """Peers that new pods require in their domains of ``keys``; ``own``: the affinity matches the pods themselves."""
 
     selectors: _Selectors
     keys: frozenset[str]
@@ -150,7 +150,7 @@ class _Company:
 
 
 class PodAffinityIndex:
-    """Who is where, counted only for selectors, terms and ports that somebody asked about.
+    """Counts of placed pods, only for selectors, terms and ports that were asked about.
 
     Selectors are met when the first pod that bears them is asked about or placed; pods placed before are then
     counted. A snapshot without such pods costs one append per placement.
@@ -174,7 +174,7 @@ class PodAffinityIndex:
         self._kinds = _Kinds()
 
     def place(self, pod: Pod, node: int, *, new: bool = False) -> None:
-        """Count ``pod`` on ``node``; ``new``: its spread and affinity must hold from now on, whoever comes later."""
+        """Count ``pod`` on ``node``; ``new``: its spread and affinity must hold for pods placed later."""
         self._placed[pod.key, node] = pod, new
         self._shift(pod, node, 1, new=new)
 
@@ -196,7 +196,7 @@ class PodAffinityIndex:
         return bool(self._near(pod)[node])
 
     def clear(self, pod: Pod) -> BoolArray:
-        """(N,) True where nobody placed so far keeps ``pod`` off, by anti-affinity (either way) or host ports."""
+        """(N,) True where no pod placed so far conflicts with ``pod``, by anti-affinity (either way) or host ports."""
         mask = np.ones(len(self.nodes), dtype=np.bool_)
         for _, refused in self._keepers(pod):
             mask &= ~refused
@@ -212,7 +212,7 @@ class PodAffinityIndex:
         return found
 
     def _users(self, pod: Pod, refused: BoolArray) -> dict[int, str]:
-        """By node of ``refused``, which domain another tenant uses, and who; nothing where there are many."""
+        """By node of ``refused``, which domain another tenant uses, and which tenant; empty if there are many."""
         found: dict[int, str] = {}
         for alone in pod.constraints.alone:
             code, tenants = self.code(alone.topology_key), self._tenants.get(alone.topology_key)
@@ -261,17 +261,17 @@ class PodAffinityIndex:
             yield LONELY, ~self._near(pod)
 
     def is_sought(self, pod: Pod) -> bool:
-        """Whether somebody placed anew may be there only beside pods like ``pod``: who leaves may be missed."""
+        """Whether a new pod requires pods like ``pod`` beside it, so that ``pod`` may not leave freely."""
         return any(True for _ in self._seekers(pod))
 
     def _seekers(self, pod: Pod) -> Iterator[tuple[_Company, IntArray]]:
-        """Whose affinity is about ``pod``: what pods placed anew need, and (N,) how many of them are where."""
+        """Required affinities of new pods that match ``pod``, each with (N,) the number of such new pods by node."""
         for company, bearers in self._company.about(pod, self._kinds(pod)):
             if bearers.number:
                 yield company, bearers.amounts
 
     def agrees(self, pod: Pod, node: int) -> bool:
-        """Whether ``pod``, placed on ``node``, could be there beside everybody else who is placed."""
+        """Whether ``pod``, placed on ``node``, could be placed there again beside all other pods."""
         placed = self._placed.get((pod.key, node))
         self.remove(pod, node)
         agrees = bool(self.mask(pod)[node])
@@ -280,7 +280,7 @@ class PodAffinityIndex:
         return agrees
 
     def is_crossed(self) -> bool:
-        """Whether somebody placed is where anti-affinity or host ports would not let a new pod like it be."""
+        """Whether a pod is placed where anti-affinity or host ports forbid a new pod like it."""
         sums: dict[PodTerm, IntArray] = {}
         return any(self._is_crossed(pod, node, sums) for (_, node), (pod, _) in self._placed.items())
 
@@ -301,7 +301,7 @@ class PodAffinityIndex:
     def _near(self, pod: Pod) -> BoolArray:
         """Nodes whose domain holds, for every affinity term, a pod that matches all of the terms.
 
-        Where nobody does and the pod itself would, it may start anywhere: the first of a self-affine gang.
+        If no pod does and the pod itself would, it may start anywhere: the first of a gang with affinity to itself.
         """
         terms = pod.constraints.affinity
         selectors = _friends_of(pod)
@@ -332,7 +332,7 @@ class PodAffinityIndex:
         return breaks
 
     def _deserts(self, company: _Company, seekers: IntArray) -> BoolArray:
-        """(N,) True where one more friend would come apart from a new pod that came as the first of its friends."""
+        """(N,) True where one more peer would be in another domain than a new pod that was the first of its peers."""
         deserts = np.zeros(len(self.nodes), dtype=np.bool_)
         if self.count(company.selectors).sum() == 1:
             for key in company.keys:
@@ -450,7 +450,7 @@ class PodAffinityIndex:
 
 
 def _friends_of(pod: Pod) -> _Selectors:
-    """Whom the pod's affinity speaks of: those that match all of its terms."""
+    """Selectors of the peers that the pod's affinity requires: pods that match all of its terms."""
     return frozenset(of_term(term, pod.namespace) for term in pod.constraints.affinity)
 
 

@@ -50,8 +50,8 @@ def _holds(term: NodeTerm, node: Node) -> bool:
 class SpreadDomains:
     """Which nodes count for a spread rule, and as which domain; asked once for every rule.
 
-    ``crowd``: all pods that are placed, where many of them are asked about; matching ones are counted once for every
-    rule, not once for every pod.
+    ``crowd``: all placed pods, if many of them are asked about; matching ones are counted once per rule, not once per
+    pod.
     """
 
     def __init__(self, nodes: Sequence[Node], crowd: Iterable[Placed] | None = None) -> None:

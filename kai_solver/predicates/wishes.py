@@ -18,7 +18,7 @@ BEST = 100
 
 
 def affinity_score(index: PodAffinityIndex, pod: Pod, candidates: BoolArray) -> IntArray:
-    """(N,) 0 .. 100 by preferred pod affinity, both ways: what ``pod`` prefers, and who prefers ``pod``.
+    """(N,) 0 .. 100 by preferred pod affinity, both ways: pods that ``pod`` prefers, and pods that prefer ``pod``.
 
     Pods that require its neighbourhood count one each. Scaled over ``candidates``; 0 where all are equal.
     """
