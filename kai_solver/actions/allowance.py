@@ -1,4 +1,6 @@
-"""What one reclaimer may still take from each queue, asked while victims are chosen (reference 3.5, 3.15 rule 5).
+"""What one reclaimer may still take from each queue, asked while victims are chosen.
+
+Source: docs/kai-behaviour.md#reclaim-chunks.
 
 `rules.reclaim_allowed` judges the whole set in the end, pod by pod; this steers the choice towards what it allows.
 """

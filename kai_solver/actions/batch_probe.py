@@ -1,4 +1,6 @@
-"""Runs of alike gangs for whom only the solver finds a way: asked for together, 2, 4, 8, ... at a time (design 5).
+"""Runs of alike gangs for whom only the solver finds a way: asked for together, 2, 4, 8, ... at a time.
+
+Source: docs/how-a-cycle-decides.md#oracle.
 
 Only those whose turns follow each other, in the order that holds if each is served. After a "no" the half is asked:
 where m of them can be served and m + 1 cannot, asking one by one comes to the same m, since everybody admitted keeps

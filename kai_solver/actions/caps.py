@@ -16,7 +16,9 @@ from kai_solver.units import GPU, MILLI, QUEUE_RESOURCES, UNLIMITED, format_amou
 
 
 def over_capacity(state: State, chunk: AllocationUnit) -> Refusal | None:
-    """Refusal where a limit, or the quota of non-preemptible work, is passed at the leaf or above (reference 3.14).
+    """Refusal where a limit, or the quota of non-preemptible work, is passed at the leaf or above.
+
+    Source: docs/kai-behaviour.md#limits, #quota.
 
     Limits are looked at first, as in KAI. Where others would cost the queue less on larger devices, it proves nothing.
     """
@@ -81,7 +83,8 @@ def passed_cap(state: State, gang: GangShape, resources: Iterable[int]) -> tuple
 def within_limits(state: State, leaf: int) -> bool:
     """False where a queue holds more than its limit of something that came to it, or that it holds more of than before.
 
-    What it held above its limit before the cycle may stay, but nothing comes beside it (reference 3.14).
+    What it held above its limit before the cycle may stay, but nothing comes beside it (docs/kai-behaviour.md#limits,
+    #quota).
     """
     problem, tree = state.problem, state.problem.queues
     for queue in tree.path[leaf]:

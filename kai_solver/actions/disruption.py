@@ -283,7 +283,7 @@ class Disruption:
         return True
 
     def _within_limits(self, who: Preemptor) -> bool:
-        """Limits are tested with the victims already gone (reference 3.14, corrections)."""
+        """Limits are tested with the victims already gone (docs/kai-behaviour.md#limits)."""
         asked = [r for r, amount in enumerate(who.charge) if amount > 0]
         return passed_cap(self.state, who.gang, asked) is None
 

@@ -1,4 +1,7 @@
-"""Whose turn it is: queues level by level, then gangs within the leaf, by KAI's comparators (reference 3.2)."""
+"""Whose turn it is: queues level by level, then gangs within the leaf, by KAI's comparators.
+
+Source: docs/kai-behaviour.md#order.
+"""
 
 import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence

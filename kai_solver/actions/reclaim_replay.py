@@ -1,7 +1,7 @@
 """All reclaims of a finished cycle once more, one after the other, as they would be judged by the plan.
 
 The stages choose victims for all reclaimers together, by rights from before any of them. Who goes for whom then decides
-whether every single one was allowed (reference 3.5).
+whether every single one was allowed (docs/kai-behaviour.md#reclaim-chunks).
 """
 
 from kai_solver.domain import Action

@@ -1,4 +1,6 @@
-"""One climb of the ladder: allocate, consolidate, reclaim, preempt, then stale gangs (design section 5).
+"""One climb of the ladder: allocate, consolidate, reclaim, preempt, then stale gangs.
+
+Source: docs/how-a-cycle-decides.md#actions.
 
 Within a rung gangs come in policy order, re-evaluated as allocations grow. The greedy answers first. Where it finds
 no way, an ``Oracle`` may be asked: it proves that there is none, or finds one.

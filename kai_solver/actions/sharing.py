@@ -1,7 +1,8 @@
 """Victims shared out among the reclaims of a finished cycle, from the last reclaim to the first.
 
-A reclaim is judged by what every queue holds before it (reference 3.5), less its own victims and but for the last chunk
-of them. With ``held`` what a queue holds once the reclaim is booked, the test of a levelled queue V that pays for it is
+A reclaim is judged by what every queue holds before it (docs/kai-behaviour.md#reclaim-chunks), less its own victims and
+but for the last chunk of them. With ``held`` what a queue holds once the reclaim is booked, the test of a levelled
+queue V that pays for it is
 
     held[V] + largest chunk of V's victims > what V may keep
 

@@ -1,4 +1,4 @@
-"""Gangs that run below their minimum for longer than their grace (reference 3.13)."""
+"""Gangs that run below their minimum for longer than their grace (docs/kai-behaviour.md#stale-gangs)."""
 
 from collections.abc import Iterator
 

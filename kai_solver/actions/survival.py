@@ -1,4 +1,6 @@
-"""Would a reclaim last? The next cycle's allocate hands out the room again, in queue order (reference 3.14).
+"""Would a reclaim last? The next cycle's allocate hands out the room again, in queue order.
+
+Source: docs/kai-behaviour.md#reclaim-lasts.
 
 KAI keeps no promise from cycle to cycle: where somebody else would be served first and take the room, it leaves the
 victims alone. We keep promises (nominated nodes), but evict nobody for a place that policy order gives to another.

@@ -1,4 +1,4 @@
-"""Reclaim may take back what consolidation gave in the same cycle (reference 3.14, corrections).
+"""Reclaim may take back what consolidation gave in the same cycle (docs/kai-behaviour.md#reclaim-lasts).
 
 Nobody runs there yet, so nothing is lost, and running victims may be spared for it. KAI finds such a gang among the
 first victims of its queue, as the youngest.

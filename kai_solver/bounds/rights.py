@@ -1,7 +1,8 @@
 """Who may be disturbed at all, and how much may be taken from whom: by rules and sums, before any victim is chosen.
 
 Everything here errs on the side of "may": a gang that is protected but has surplus counts as a whole. Source of the
-rules: reference 3.5 to 3.7 (KAI: ``proportion/reclaimable``, ``actions/preempt``, ``plugins/minruntime``).
+rules: docs/kai-behaviour.md#reclaim, #preempt, #consolidation (KAI: ``proportion/reclaimable``, ``actions/preempt``,
+``plugins/minruntime``).
 """
 
 from collections.abc import Iterator, Sequence

@@ -29,14 +29,20 @@ def minus(left: Amount, right: Amount) -> Amount:
 
 
 def paid(pod: Pod, node: Node | None) -> Amount:
-    """What a queue pays for the pod on ``node``: CPU, memory, GPUs with MIG slices (reference 3.0)."""
+    """What a queue pays for the pod on ``node``: CPU, memory, GPUs with MIG slices.
+
+    Source: docs/kai-behaviour.md#accounting.
+    """
     milli, gpu, request = pod.quota_gpu_milli, pod.gpu, pod.request
     milli += gpu.devices * charged_on(node, gpu)
     return request[CPU], request[MEMORY], milli
 
 
 def smallest_devices(scene: Scene) -> Node | None:
-    """A node whose GPUs have the least memory: as there count requests by memory without a place (reference 3.11)."""
+    """A node whose GPUs have the least memory: as there count requests by memory without a place.
+
+    Source: docs/kai-behaviour.md#fractions.
+    """
     nodes = [node for node in scene.snapshot.nodes if node.gpus and node.gpu_memory_mib]
     return min(nodes, key=lambda node: node.gpu_memory_mib, default=None)
 
@@ -59,7 +65,10 @@ class QueueTree:
         return one != other and self.queues[one].parent == self.queues[other].parent
 
     def levelled(self, first: str, second: str) -> tuple[str, str]:
-        """First queues, from the roots down, in which the paths of two leaves differ (reference 3.5)."""
+        """First queues, from the roots down, in which the paths of two leaves differ.
+
+        Source: docs/kai-behaviour.md#reclaim-victims.
+        """
         down = list(zip(reversed(self.paths[first]), reversed(self.paths[second]), strict=False))
         for one, other in down:
             if one != other:

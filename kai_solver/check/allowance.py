@@ -1,4 +1,7 @@
-"""Rules ``limit`` and ``quota``: what the queue of a gang and all its ancestors may hold (reference 3.14)."""
+"""Rules ``limit`` and ``quota``: what the queue of a gang and all its ancestors may hold.
+
+Source: docs/kai-behaviour.md#limits, #quota.
+"""
 
 from collections.abc import Iterator, Mapping
 

@@ -82,6 +82,9 @@ def judge_delay(scene: Scene) -> Iterator[Violation]:
 
 
 def wait_s(gang: Gang, now_s: float) -> float:
-    """Seconds until the gang may cause victims or moves; none left where not positive (reference 3.5)."""
+    """Seconds until the gang may cause victims or moves; none left where not positive.
+
+    Source: docs/kai-behaviour.md#preemption-delay.
+    """
     since = gang.created_s if gang.last_eviction_s is None else max(gang.created_s, gang.last_eviction_s)
     return since + gang.preemption_delay_s - now_s if gang.preemption_delay_s > 0 else 0.0

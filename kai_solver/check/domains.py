@@ -1,4 +1,4 @@
-"""Rule ``topology``: required levels of gangs, subgroups and podsets (reference 3.12)."""
+"""Rule ``topology``: required levels of gangs, subgroups and podsets (docs/kai-behaviour.md#topology)."""
 
 from collections.abc import Iterator
 

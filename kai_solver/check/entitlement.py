@@ -1,4 +1,7 @@
-"""Rule ``entitlement``: what reclaim may take (reference 3.5; KAI: ``plugins/proportion/reclaimable``)."""
+"""Rule ``entitlement``: what reclaim may take.
+
+Source: docs/kai-behaviour.md#reclaim; KAI: ``plugins/proportion/reclaimable``.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping

@@ -11,7 +11,7 @@ Counts = Mapping[str, int]
 
 
 def satisfied(tree: SubGroup | PodSet, counts: Counts) -> bool:
-    """True where enough children have enough pods (minMember, minSubGroup; reference 3.9)."""
+    """True where enough children have enough pods (minMember, minSubGroup; docs/kai-behaviour.md#subgroups)."""
     if isinstance(tree, PodSet):
         return counts.get(tree.name, 0) >= tree.min_member
     return sum(satisfied(child, counts) for child in tree.children) >= tree.needed
@@ -98,7 +98,7 @@ def _judge_minimum(scene: Scene, change: Change) -> Iterator[Violation]:
     if part is not None:
         yield _say_unfinished(gang, part, after)
         return
-    # KAI: ShouldPipelineJob (actions/common/allocate.go, reference 3.4).
+    # KAI: ShouldPipelineJob (actions/common/allocate.go, docs/kai-behaviour.md#allocate).
     if not any(bind.nominated for bind in change.binds):
         return
     start = by_podset(scene, (bind.pod for bind in change.binds if not bind.nominated))

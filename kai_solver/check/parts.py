@@ -1,8 +1,9 @@
 """What a pod takes of a GPU, and what its queue pays for it, by the checker's own count.
 
-Devices are counted in MiB, as KAI does (reference 3.11), and in thousandths of these, so that fractions are whole
-numbers: a device of M MiB has 1000 M, a fraction of f thousandths takes f M, a request of m MiB takes 1000 m. Queues
-pay for a request by memory in hundredths of a GPU, rounded up. A device without stated memory has 100 MiB.
+Devices are counted in MiB, as KAI does (docs/kai-behaviour.md#fractions), and in thousandths of these, so that
+fractions are whole numbers: a device of M MiB has 1000 M, a fraction of f thousandths takes f M, a request of m MiB
+takes 1000 m. Queues pay for a request by memory in hundredths of a GPU, rounded up. A device without stated memory has
+100 MiB.
 """
 
 from kai_solver.domain import GpuRequest, Node

@@ -1,4 +1,4 @@
-"""Rule ``priority``: which gangs preempt may take from (reference 3.6)."""
+"""Rule ``priority``: which gangs preempt may take from (docs/kai-behaviour.md#preempt)."""
 
 from collections.abc import Iterator
 

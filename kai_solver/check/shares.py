@@ -22,7 +22,7 @@ from kai_solver.units import CPU, MEMORY
 
 
 def fair_shares(scene: Scene, before: Ledger) -> dict[str, Amount]:
-    """Fair share of every queue (reference 3.1); empty where the plan reclaims nothing."""
+    """Fair share of every queue (docs/kai-behaviour.md#fair-share); empty where the plan reclaims nothing."""
     if not any(action is Action.RECLAIM for _, action in scene.plan.admitted):
         return {}
     queues = Queues.from_queues(scene.snapshot.queues, scene.snapshot.policy)

@@ -1,4 +1,4 @@
-"""Rule ``stale``: which gangs may be evicted for running below their minimum (reference 3.13)."""
+"""Rule ``stale``: which gangs may be evicted for running below their minimum (docs/kai-behaviour.md#stale-gangs)."""
 
 from collections.abc import Iterator, Sequence
 

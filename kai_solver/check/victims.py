@@ -94,7 +94,9 @@ def _longest_s(scene: Scene) -> float:
 
 
 def min_runtime_s(scene: Scene, tree: QueueTree, action: Action, claimant: Gang, victim: Gang) -> float:
-    """Protection of ``victim`` after its start, seconds (reference 1.2; KAI: ``plugins/minruntime``).
+    """Protection of ``victim`` after its start, seconds.
+
+    Source: docs/kai-behaviour.md#min-runtime; KAI: ``plugins/minruntime``.
 
     Preempt: the nearest queue from the victim's leaf up that states it. Reclaim: likewise from the leaf (``queue``)
     or from the victim's ancestor just below the lowest common ancestor (``lca``). Else the policy's.

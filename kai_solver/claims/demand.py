@@ -66,7 +66,7 @@ class Demand:
         self.rows, self._left_out = close(self._sets())
         self.rows = [row for row in self.rows if not self._is_counted_as_gpus(row)]
         self.row_names = tuple(self._row_names())
-        # A share of a GPU has no place on a node whose GPUs are given by claim (reference 1.5).
+        # A share of a GPU has no place on a node whose GPUs are given by claim (docs/kai-behaviour.md#fractions).
         self.no_shares_on = tuple(sorted(n for n, here in self.table.on_node.items() if here & self._gpus))
 
     # -- sets ----------------------------------------------------------------------------------------------------

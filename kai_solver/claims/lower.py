@@ -1,7 +1,7 @@
 """From claims to amounts: every set of devices that must be counted becomes a resource (see ``rows``).
 
-GPUs of claims are GPUs of their node and of the queue (reference 1.5, 3.0); only where a request may not take any of
-them, its set is a resource of its own beside that. What is done here is taken off again by ``raised``.
+GPUs of claims are GPUs of their node and of the queue (docs/kai-behaviour.md#accounting); only where a request may not
+take any of them, its set is a resource of its own beside that. What is done here is taken off again by ``raised``.
 """
 
 from dataclasses import dataclass, field, replace

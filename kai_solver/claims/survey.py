@@ -103,7 +103,10 @@ def _consumers(snapshot: Snapshot) -> list[Consumer]:
 
 
 def refusals(use: Use, queue_label: str, *, is_gpu: bool) -> dict[str, str]:
-    """By pod key: why a pod that waits may not use the claim, whatever devices there are (reference 1.5)."""
+    """By pod key: why a pod that waits may not use the claim, whatever devices there are.
+
+    Source: docs/kai-behaviour.md#claims.
+    """
     claim, found = use.claim, {}
     labelled = claim.labels.get(queue_label, "")
     if is_gpu and not claim.is_own:

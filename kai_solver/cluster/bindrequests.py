@@ -1,4 +1,6 @@
-"""BindRequests (``scheduling.run.ai/v1alpha2``): KAI's binder binds, we say what and where (reference 1.9, 2.3).
+"""BindRequests (``scheduling.run.ai/v1alpha2``): KAI's binder binds, we say what and where.
+
+Source: docs/kai-behaviour.md#binding, #bindrequest.
 
 A pod has its place once the watch shows its node; until then its request counts, ours by what is assumed, that of an
 earlier leader because it is read. KAI's scheduler sets no ``backoffLimit``, and neither do we: the first failure ends a

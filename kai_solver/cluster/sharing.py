@@ -1,4 +1,6 @@
-"""Shared GPUs, as KAI's binder reserves them, so that its runtime parts work unchanged (reference 1.5, 1.9, 2.7).
+"""Shared GPUs, as KAI's binder reserves them, so that its runtime parts work unchanged.
+
+Source: docs/kai-behaviour.md#fractions, #reservation-pods.
 
 A group is one device of one node that pods share. A reservation pod holds it whole, and an agent in it writes which one
 it got into an annotation. Pods carry the name of their group as a label, and read the device from ConfigMaps that their

@@ -79,7 +79,10 @@ class DeviceClass:
 
     @property
     def is_gpu(self) -> bool:
-        """True where its devices count as GPUs of queues (reference 3.0): KAI goes by the name, and so do we."""
+        """True where its devices count as GPUs of queues: KAI goes by the name, and so do we.
+
+        Source: docs/kai-behaviour.md#accounting.
+        """
         return "gpu" in self.name.lower()
 
 
@@ -194,7 +197,7 @@ class Claims:
     devices
         Of the nodes, each on one node (network-attached devices are set aside on import).
     queue_label
-        Label of a shared GPU claim that must name the queue of the pods that use it (reference 1.5).
+        Label of a shared GPU claim that must name the queue of the pods that use it (docs/kai-behaviour.md#claims).
     lowered
         None until ``claims.lower`` has turned the claims into amounts.
     """

@@ -10,7 +10,9 @@ NODE_GROUP = "Not enough resources for the workload"
 
 @dataclass(frozen=True, slots=True)
 class QueueDetails:
-    """A queue at the moment of a refusal: (cpu milli, memory bytes, gpu milli) each, -1 unlimited (reference 1.13).
+    """A queue at the moment of a refusal: (cpu milli, memory bytes, gpu milli) each, -1 unlimited.
+
+    Source: docs/kai-behaviour.md#reasons.
 
     ``gang_requested``: what the gang asked for; ``gang_fixed``: the part of it that may not be taken again.
     """

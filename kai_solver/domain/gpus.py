@@ -24,9 +24,9 @@ _WHOLE_OR_NONE = (((Requirement(MIG_STRATEGY, "NotIn", (SINGLE,)),),),)
 def unit_gpu_milli(resource: str, labels: Mapping[str, str], policy: Policy) -> int:
     """Thousandths of a GPU that one unit of an extended resource counts on a node with ``labels``.
 
-    A MIG slice ``<g>g`` counts g GPUs, as in KAI (reference 1.5). A replica of a time-sliced GPU counts 1/replicas,
-    rounded down so that all of them are never more than the GPU; a whole one where the label does not tell. Anything
-    else counts nothing.
+    A MIG slice ``<g>g`` counts g GPUs, as in KAI (docs/kai-behaviour.md#mig). A replica of a time-sliced GPU counts
+    1/replicas, rounded down so that all of them are never more than the GPU; a whole one where the label does not tell.
+    Anything else counts nothing.
     """
     if resource in policy.shared_gpu_resources:
         return replica_milli(_replicas(labels))
@@ -77,7 +77,7 @@ def paid_gpu_milli(
 
 
 def counted_gpu_milli(node: Node, schema: ResourceSchema, policy: Policy) -> int:
-    """Thousandths of GPUs that the node adds to what fair share divides (reference 3.1).
+    """Thousandths of GPUs that the node adds to what fair share divides (docs/kai-behaviour.md#fair-share).
 
     None where ``restrict_node_scheduling`` is on and the node is no GPU worker.
     """
@@ -101,7 +101,8 @@ def implied_terms(
     claims
         Whether it asks for devices by resource claims: those are taken for GPU work.
     single_mig
-        Whether the cluster has nodes of MIG strategy ``single``: they take whole devices only (reference 1.5).
+        Whether the cluster has nodes of MIG strategy ``single``: they take whole devices only
+        (docs/kai-behaviour.md#mig).
     """
     terms = _WHOLE_OR_NONE if single_mig and gpu.is_shared else ()
     if not policy.restrict_node_scheduling:

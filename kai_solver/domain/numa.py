@@ -1,4 +1,7 @@
-"""NUMA zones of nodes, and what of a pod the kubelet's Topology Manager keeps inside them (reference 1.4)."""
+"""NUMA zones of nodes, and what of a pod the kubelet's Topology Manager keeps inside them.
+
+Source: docs/kai-behaviour.md#numa.
+"""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -16,7 +16,7 @@ from kai_solver.units import GPU_RESOURCES, SHARED_GPU_RESOURCES, ResourceSchema
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What the cluster's owner decided. Defaults are KAI's (reference 3.3), better ones are said so.
+    """What the cluster's owner decided. Defaults are KAI's (docs/kai-behaviour.md#cycle), better ones are said so.
 
     Attributes
     ----------
@@ -44,9 +44,9 @@ class Policy:
         Names of whole GPUs, the first for messages; and of replicas of time-sliced ones.
     restrict_node_scheduling
         Pods with GPUs only on nodes labelled gpu-worker, others only on cpu-worker; GPUs of other nodes are not
-        shared out (reference 1.4).
+        shared out (docs/kai-behaviour.md#predicates).
     stuck_in_releasing_s
-        A pod that is deleted for longer holds its place, and nothing waits for it (reference 3.0).
+        A pod that is deleted for longer holds its place, and nothing waits for it (docs/kai-behaviour.md#pod-states).
     """
 
     gpu_placement: Strategy = "binpack"

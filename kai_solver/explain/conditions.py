@@ -1,4 +1,7 @@
-"""What a PodGroup's ``status.schedulingConditions`` says of a gang that waits, as plain data (reference 1.13)."""
+"""What a PodGroup's ``status.schedulingConditions`` says of a gang that waits, as plain data.
+
+Source: docs/kai-behaviour.md#conditions.
+"""
 
 from typing import Any
 

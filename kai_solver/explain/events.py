@@ -1,4 +1,4 @@
-"""The Kubernetes events of a plan, as data: object, type, reason, message, annotations (reference 1.13).
+"""The Kubernetes events of a plan, as data: object, type, reason, message, annotations (docs/kai-behaviour.md#events).
 
 Reasons and texts are KAI's (``status_updater/default_status_updater.go``, ``framework/statement.go``); what we know
 beyond them follows them in the same message.
@@ -152,7 +152,10 @@ def pending_text(pending: Pending) -> str:
 
 
 def is_stale(gang: Gang) -> bool:
-    """True where pods of the gang run and it lacks its minimum (reference 3.13); K of N subgroups suffice."""
+    """True where pods of the gang run and it lacks its minimum; K of N subgroups suffice.
+
+    Source: docs/kai-behaviour.md#stale-gangs.
+    """
     if gang.root is _OF_ONE or any(pod.status is PodStatus.SUCCEEDED for pod in gang.pods):
         return False
     active = _active(gang)

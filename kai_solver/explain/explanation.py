@@ -23,7 +23,7 @@ class QueueLine:
     usage
         Past use as a share of capacity, of the resources in the order of the amounts.
     fair_share
-        What the division grants at the start of the cycle (reference 3.1).
+        What the division grants at the start of the cycle (docs/kai-behaviour.md#fair-share).
     allocated, non_preemptible
         What its pods have, and the part of it that may not be taken.
     requested

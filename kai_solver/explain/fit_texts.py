@@ -1,4 +1,4 @@
-"""Pods without room, as KAI and as Kubernetes say it (reference 1.13)."""
+"""Pods without room, as KAI and as Kubernetes say it (docs/kai-behaviour.md#reasons)."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ from kai_solver.explain.explanation import PodFit
 
 
 def kai_text(fits: Iterable[PodFit]) -> str:
-    """KAI's message for pods without room (reference 1.13)."""
+    """KAI's message for pods without room (docs/kai-behaviour.md#reasons)."""
     parts = []
     for fit in fits:
         why = " ".join(f"{_counted(reason.nodes, reason.kai)}." for reason in fit.reasons)

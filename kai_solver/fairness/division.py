@@ -1,4 +1,4 @@
-"""Division of a cluster into fair shares (reference 3.1; KAI: ``resource_division.go``).
+"""Division of a cluster into fair shares (docs/kai-behaviour.md#fair-share; KAI: ``resource_division.go``).
 
 Exact: weights, usage and k are fractions, so no share depends on the order of additions. Where KAI takes the
 order of a Go map, ties here go by age and UID.

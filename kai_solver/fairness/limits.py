@@ -1,4 +1,4 @@
-"""Hard caps of queues: limits for all work, quotas for non-preemptible work (reference 3.14, 1.13)."""
+"""Hard caps of queues: limits for all work, quotas for non-preemptible work (docs/kai-behaviour.md#limits, #quota)."""
 
 from collections.abc import Iterable, Sequence
 

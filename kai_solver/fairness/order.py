@@ -1,4 +1,4 @@
-"""Which queue, and which gang in it, is served first (reference 3.2; KAI: ``queue_order.go``).
+"""Which queue, and which gang in it, is served first (docs/kai-behaviour.md#order; KAI: ``queue_order.go``).
 
 Called thousands of times a cycle: all but ``keys_ahead`` is plain Python numbers, no numpy scalars.
 """

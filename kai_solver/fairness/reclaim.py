@@ -1,4 +1,4 @@
-"""What a queue may take from others (reference 3.5 with its corrections; KAI: ``proportion/reclaimable``)."""
+"""What a queue may take from others (docs/kai-behaviour.md#reclaim; KAI: ``proportion/reclaimable``)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
@@ -133,8 +133,8 @@ def saturation_room(
 class ReclaimLedger:
     """The victims of one reclaimer, chunk by chunk, against the queues as they stood when it began.
 
-    Chunks are tested before they are subtracted, so the last one may take a queue below its share (reference 3.15,
-    rule 5). Victims that find another place are not charged: leave them out.
+    Chunks are tested before they are subtracted, so the last one may take a queue below its share
+    (docs/kai-behaviour.md#reclaim-chunks). Victims that find another place are not charged: leave them out.
     """
 
     def __init__(

@@ -1,4 +1,7 @@
-"""Minimum run times: how long a victim is protected after its start (reference 1.2; KAI: ``plugins/minruntime``)."""
+"""Minimum run times: how long a victim is protected after its start.
+
+Source: docs/kai-behaviour.md#min-runtime; KAI: ``plugins/minruntime``.
+"""
 
 from kai_solver.domain import Policy
 from kai_solver.fairness.reclaim import levelled

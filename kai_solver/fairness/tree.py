@@ -1,4 +1,4 @@
-"""The queues of a snapshot as a tree with integer indices (reference 3.0, 1.2)."""
+"""The queues of a snapshot as a tree with integer indices (docs/kai-behaviour.md#queues)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

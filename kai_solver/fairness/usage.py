@@ -1,4 +1,4 @@
-"""Past usage of queues, for time-based fair share (reference 3.1, 2.5; KAI: ``cache/usagedb``).
+"""Past usage of queues, for time-based fair share (docs/kai-behaviour.md#usage; KAI: ``cache/usagedb``).
 
 KAI asks a metrics store for ``sum_over_time(metric[window:resolution])``: the metric is read at every multiple of the
 resolution inside the window, and what was read is added up. The same is computed here from samples at any times: a

@@ -1,6 +1,6 @@
 """Behaviour cases of KAI's own tests (``kai-case/1``) as snapshots, with what is expected of a run.
 
-The defaults are those of KAI's table tests (reference section 5, ``instances/cases/CASES.md``).
+The defaults are those of KAI's table tests (docs/kai-behaviour.md#test-tables, ``instances/cases/CASES.md``).
 """
 
 import math

@@ -156,7 +156,7 @@ def unknown_topology(snapshot: Snapshot) -> Iterator[Lint]:
 
 
 def unlabelled_nodes(snapshot: Snapshot) -> Iterator[Lint]:
-    """Nodes without a level's label are outside the topology (reference 3.12)."""
+    """Nodes without a level's label are outside the topology (docs/kai-behaviour.md#topology)."""
     for topology in snapshot.topologies:
         for level in topology.levels:
             bare = [n.name for n in snapshot.nodes if n.allocatable[GPU] and level.node_label not in n.labels]

@@ -99,7 +99,10 @@ class PodReader:
             )
 
     def _status(self, doc: PodDoc, status: PodStatus) -> PodStatus:
-        """The stated status; of a running pod that is being deleted, by how long ago (reference 3.0)."""
+        """The stated status; of a running pod that is being deleted, by how long ago.
+
+        Source: docs/kai-behaviour.md#pod-states.
+        """
         deleted_s = moment_s(doc.deleted, self.now_s)
         if deleted_s is None or status is not PodStatus.RUNNING:
             return status

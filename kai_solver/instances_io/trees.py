@@ -10,7 +10,10 @@ _DEEPEST = 32
 
 
 def mended_tree(root: SubGroup) -> SubGroup:
-    """``root`` with negative minimums read as 0, as KAI does (reference 2.2); the same object where there are none."""
+    """``root`` with negative minimums read as 0, as KAI does; the same object where there are none.
+
+    Source: docs/kai-behaviour.md#subgroups.
+    """
     if depth(root) > _DEEPEST or all(minimum >= 0 for minimum in _minimums(root)):
         return root
     return _mended(root)

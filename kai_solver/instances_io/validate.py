@@ -105,7 +105,7 @@ class _Work:
         return list(kept.values())
 
     def note_orphans(self, queues: list[Queue]) -> None:
-        """Queues whose ancestors do not end at a root take no part, as in KAI (reference 3.0)."""
+        """Queues whose ancestors do not end at a root take no part, as in KAI (docs/kai-behaviour.md#queues)."""
         by_name = {queue.name: queue for queue in queues}
         noted = {notice.object.lower() for notice in self.notices if notice.kind == "set-aside"}
         for queue in queues:

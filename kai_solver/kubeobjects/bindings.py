@@ -1,4 +1,4 @@
-"""BindRequests: pods that the binder is about to bind (reference 1.9, 2.3)."""
+"""BindRequests: pods that the binder is about to bind (docs/kai-behaviour.md#binding, #bindrequest)."""
 
 from dataclasses import dataclass
 

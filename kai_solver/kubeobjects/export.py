@@ -107,7 +107,7 @@ def _node_annotations(node: Node) -> dict[str, str]:
 def _amounts(node: Node, schema: ResourceSchema) -> tuple[dict[str, int], dict[str, int]]:
     """What may be had of a node, and what it has: failed GPUs too.
 
-    In MIG mode ``mixed`` its devices are offered, though none of them may be had whole (reference 1.5).
+    In MIG mode ``mixed`` its devices are offered, though none of them may be had whole (docs/kai-behaviour.md#mig).
     """
     amounts = schema.mapping(node.allocatable)
     present = {**amounts, "gpu": max(node.gpus * MILLI, node.allocatable[GPU])}

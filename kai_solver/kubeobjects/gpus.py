@@ -12,13 +12,14 @@ from kai_solver.units import GPU_RESOURCES, LONGEST_NUMBER, MILLI, parse_whole
 
 
 def gpu_request(whole_milli: int, annotations: Mapping[str, str]) -> GpuRequest:
-    """GPUs of a pod from its containers' whole devices and KAI's sharing annotations (reference 1.5).
+    """GPUs of a pod from its containers' whole devices and KAI's sharing annotations (docs/kai-behaviour.md#gpus).
 
     Raises
     ------
     InputError
-        What KAI's admission refuses, in its words (reference 1.10): fraction and memory together or beside whole GPUs,
-        a fraction outside (0, 1), memory that is no positive number of MiB, a number of devices without either.
+        What KAI's admission refuses, in its words (docs/kai-behaviour.md#admission): fraction and memory together or
+        beside whole GPUs, a fraction outside (0, 1), memory that is no positive number of MiB, a number of devices
+        without either.
     """
     fraction = annotations.get(names.GPU_FRACTION)
     memory = annotations.get(names.GPU_MEMORY)
@@ -65,7 +66,10 @@ def gpu_groups(labels: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def group_labels(groups: tuple[str, ...]) -> dict[str, str]:
-    """The labels that name shared devices on a pod: one name for one device, else one label each (reference 1.9)."""
+    """The labels that name shared devices on a pod: one name for one device, else one label each.
+
+    Source: docs/kai-behaviour.md#reservation-pods.
+    """
     if len(groups) == 1:
         return {names.GPU_GROUP: groups[0]}
     return {names.GPU_GROUP_PREFIX + group: group for group in groups}

@@ -1,4 +1,4 @@
-"""KAI's own snapshots (``/get-snapshot``, reference 1.14), in and out."""
+"""KAI's own snapshots (``/get-snapshot``, docs/kai-behaviour.md#snapshots), in and out."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Priority and preemptibility that a kind of workload has where nobody states one (reference 1.3)."""
+"""Priority and preemptibility that a kind of workload has where nobody states one (docs/kai-behaviour.md#priority)."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Every label, annotation and resource name that KAI and Kubernetes give a meaning (reference section 2.7)."""
+"""Every label, annotation and resource name that KAI and Kubernetes give a meaning.
+
+Source: docs/kai-behaviour.md#names-on-objects.
+"""
 
 # Pods and their owners
 POD_GROUP = "pod-group-name"

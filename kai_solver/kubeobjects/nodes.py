@@ -153,7 +153,8 @@ def _sharing(nodes: Iterable[RawNode], settings: KubeSettings, notices: Notices)
 def gpu_memory_mib(label: str) -> int:
     """Memory of one device from its label; 0 where unknown.
 
-    KAI rounds down to full hundreds and takes values of 1 TiB (in MiB) and more for bytes (reference 2.7).
+    KAI rounds down to full hundreds and takes values of 1 TiB (in MiB) and more for bytes
+    (docs/kai-behaviour.md#fractions).
     """
     value = parse_whole(label, 18) or 0
     if value >= _TIB_IN_MIB:
@@ -187,7 +188,10 @@ def _gpu_topology(name: str, text: str, gpus: int, notices: Notices) -> str:
 
 
 def _allocatable(raw: Raw, labels: dict[str, str], settings: KubeSettings) -> Amounts:
-    """Allocatable amounts; MIG mode ``mixed`` offers slices only, ``single`` whole devices only (reference 1.5)."""
+    """Allocatable amounts; MIG mode ``mixed`` offers slices only, ``single`` whole devices only.
+
+    Source: docs/kai-behaviour.md#mig.
+    """
     offered = raw.get("status.allocatable") or raw.get("status.capacity")
     names_of_gpus = settings.policy.gpu_resources
     amounts = read_amounts(offered, names_of_gpus)

@@ -28,7 +28,10 @@ _SPEAKING = frozenset(
 _SILENT = frozenset(
     {("batch", "CronJob"), ("serving.knative.dev", "Service"), ("serving.knative.dev", "Configuration")}
 )
-"""The same, and what they state does not count: their Jobs and Revisions state it themselves (reference 1.7)."""
+"""The same, and what they state does not count: their Jobs and Revisions state it themselves.
+
+Source: docs/kai-behaviour.md#kinds.
+"""
 
 OWNER_KINDS = (
     _SPEAKING
@@ -67,7 +70,10 @@ OWNER_KINDS = (
         ("tekton.dev", "TaskRun"),
     }
 )
-"""(group, kind) of all that KAI's pod grouper knows, and of what stands between those and pods (reference 1.7)."""
+"""(group, kind) of all that KAI's pod grouper knows, and of what stands between those and pods.
+
+Source: docs/kai-behaviour.md#kinds.
+"""
 
 _NO_OWNERS = frozenset({"Node"})
 """Static pods are owned by their node, which makes no workload of them."""

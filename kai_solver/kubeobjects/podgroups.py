@@ -1,4 +1,4 @@
-"""PodGroups to gangs (reference 2.2, 1.3)."""
+"""PodGroups to gangs (docs/kai-behaviour.md#podgroup, #priority)."""
 
 import math
 from collections.abc import Mapping
@@ -93,7 +93,9 @@ class GangReader:
         return gang
 
     def _backed_off(self, raw: Raw) -> str:
-        """Why a PodGroup that found no room once is not tried again (reference 2.2, ``schedulingBackoff``).
+        """Why a PodGroup that found no room once is not tried again.
+
+        Source: docs/kai-behaviour.md#podgroup, ``schedulingBackoff``.
 
         Without backoff it is tried in every cycle. Else its newest scheduling condition decides: while that is about
         the node pool in which the PodGroup still is, KAI leaves it out, running pods and all.
@@ -134,7 +136,7 @@ class GangReader:
         )
 
     def _queue(self, stated: str, labels: Mapping[str, str]) -> tuple[str, str]:
-        """The queue and who named it; the spec has the last word (reference 1.1)."""
+        """The queue and who named it; the spec has the last word (docs/kai-behaviour.md#external-podgroups)."""
         key = self.settings.queue_label_key
         if stated:
             return stated, "spec.queue of its PodGroup"
@@ -143,7 +145,7 @@ class GangReader:
         return self.settings.default_queue, "nobody named one"
 
     def _preemptible(self, raw: Raw, key: str, queue: str, priority: int) -> bool:
-        """Stated, else by queue, else by priority (reference 1.3)."""
+        """Stated, else by queue, else by priority (docs/kai-behaviour.md#preemptibility)."""
         stated = raw.text("spec.preemptibility")
         if stated in _PREEMPTIBLE:
             return _PREEMPTIBLE[stated]

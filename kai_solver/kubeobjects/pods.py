@@ -1,4 +1,4 @@
-"""Pods: what they ask for, where they are, and in which state (reference 3.0)."""
+"""Pods: what they ask for, where they are, and in which state (docs/kai-behaviour.md#pod-states)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,7 @@ from kai_solver.kubeobjects.zones import NO_PARTS, RawContainers, is_guaranteed,
 from kai_solver.units import ResourceSchema, parse_whole
 
 _LEAD_RANK = -(10**9)
-"""Masters, launchers and heads come before every task priority (reference 3.2, task order)."""
+"""Masters, launchers and heads come before every task priority (docs/kai-behaviour.md#order)."""
 
 _LEAD_ROLES = ("master", "launcher")
 
@@ -313,8 +313,8 @@ class PodReader:
 def started_s(pods: Iterable[Raw]) -> float | None:
     """Epoch seconds of when the first of some pods was bound, as the API server noted it; None where it did not.
 
-    KAI notes the start of a gang on its PodGroup, as soon as one of its pods has a place (reference 2.7, last start);
-    plain pods need no PodGroup here, and say it themselves.
+    KAI notes the start of a gang on its PodGroup, as soon as one of its pods has a place
+    (docs/kai-behaviour.md#min-runtime); plain pods need no PodGroup here, and say it themselves.
     """
     found = (_scheduled_s(pod) for pod in pods)
     return min((stamp_s for stamp_s in found if stamp_s is not None), default=None)
@@ -356,7 +356,7 @@ def _ready(raw: Raw, status: PodStatus) -> bool:
 
 
 def _rank(labels: Mapping[str, str]) -> int:
-    """First part of a pod's order: leading roles, then the task priority label (reference 1.3, 3.2)."""
+    """First part of a pod's order: leading roles, then the task priority label (docs/kai-behaviour.md#order)."""
     text = labels.get(names.TASK_PRIORITY, "0")
     number = parse_whole(text[1:] if text[:1] in ("+", "-") else text, 9) or 0
     priority = -number if text.startswith("-") else number

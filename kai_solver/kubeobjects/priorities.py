@@ -1,4 +1,4 @@
-"""PriorityClasses to numbers (reference 1.3)."""
+"""PriorityClasses to numbers (docs/kai-behaviour.md#priority)."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,7 @@
-"""Queues (``queues.scheduling.run.ai/v2``, reference 2.1) and topologies (reference 2.4)."""
+"""Queues (``queues.scheduling.run.ai/v2``) and topologies.
+
+Source: docs/kai-behaviour.md#queue-object, #topology-object.
+"""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -25,7 +28,7 @@ MOST = 2**53
 _DEFAULT_PARENT = "default-parent-queue"
 
 NO_RESOURCES = "resources must be specified"
-"""What KAI's webhook says of a queue without ``spec.resources`` (reference 2.1)."""
+"""What KAI's webhook says of a queue without ``spec.resources`` (docs/kai-behaviour.md#queue-object)."""
 
 
 def read_queues(
@@ -63,7 +66,7 @@ def with_shipped_queue(
 def noted(queues: dict[str, Queue], notices: Notices) -> tuple[Queue, ...]:
     """All queues, with a notice for each whose parents do not end at a root.
 
-    KAI drops those with all below them (reference 3.0), and so does the engine; their work is told why.
+    KAI drops those with all below them (docs/kai-behaviour.md#queues), and so does the engine; their work is told why.
     """
     parents = {queue.name: queue.parent for queue in queues.values()}
     for name in parents:

@@ -20,7 +20,7 @@ _NANOSECONDS = 1e9
 
 @dataclass(frozen=True, slots=True)
 class KubeSettings:
-    """What a KAI installation may name otherwise (reference 1.14, 2.6, 3.3). Defaults are KAI's.
+    """What a KAI installation may name otherwise (docs/kai-behaviour.md#config, #shard). Defaults are KAI's.
 
     Attributes
     ----------
@@ -108,7 +108,7 @@ def settings_from_kai(document: Raw) -> KubeSettings:
 
 
 def _warn_of_unused(document: Raw, parameters: Raw, notices: Notices) -> None:
-    """Settings that change what KAI decides and that nothing here looks at (reference 1.14, 3.3)."""
+    """Settings that change what KAI decides and that nothing here looks at (docs/kai-behaviour.md#cycle)."""
     stated = document.text("config.actions")
     actions = [name.strip() for name in stated.split(",")] if stated else []
     missing = [name for name in ("allocate", "reclaim", "preempt", "stalegangeviction") if name not in actions]

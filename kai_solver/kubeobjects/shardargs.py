@@ -1,4 +1,7 @@
-"""Flags, plugin arguments and actions that a SchedulingShard sets for its scheduler (reference 2.5, 3.3)."""
+"""Flags, plugin arguments and actions that a SchedulingShard sets for its scheduler.
+
+Source: docs/kai-behaviour.md#shard, #cycle.
+"""
 
 import math
 import re

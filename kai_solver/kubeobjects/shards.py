@@ -1,4 +1,4 @@
-"""Settings from KAI's own configuration objects: Config and SchedulingShard (reference 2.5, 2.6)."""
+"""Settings from KAI's own configuration objects: Config and SchedulingShard (docs/kai-behaviour.md#shard, #config)."""
 
 import re
 from collections.abc import Callable

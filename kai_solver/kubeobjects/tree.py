@@ -1,4 +1,7 @@
-"""The tree of a PodGroup's subgroups (reference 2.2), with the rules of KAI's webhook and in its words."""
+"""The tree of a PodGroup's subgroups, with the rules of KAI's webhook and in its words.
+
+Source: docs/kai-behaviour.md#podgroup.
+"""
 
 from collections import Counter
 from collections.abc import Iterator

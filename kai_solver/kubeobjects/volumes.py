@@ -216,7 +216,7 @@ def _own_claim_names(pod: Raw) -> Iterator[str]:
 def _config_maps(pod: Raw) -> set[str]:
     """ConfigMaps that the pod cannot start without: those of volumes that some container mounts, and of variables.
 
-    Those that KAI's binder makes for shares of GPUs do not count (reference 2.7).
+    Those that KAI's binder makes for shares of GPUs do not count (docs/kai-behaviour.md#binding).
     """
     spec = pod.get("spec")
     containers = [c for kind in ("containers", "initContainers", "ephemeralContainers") for c in spec.items(kind)]

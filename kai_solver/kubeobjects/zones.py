@@ -1,4 +1,7 @@
-"""NUMA: zones of nodes from NodeResourceTopology objects, and in which of them pods sit (reference 1.4, 2.7)."""
+"""NUMA: zones of nodes from NodeResourceTopology objects, and in which of them pods sit.
+
+Source: docs/kai-behaviour.md#numa.
+"""
 
 import re
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Every metric, its name and its help, in one place: dashboards, alerts and docs may name these and no others.
 
-Three families. KAI's own, where its dashboards use them (reference 1.12): same names, same units. Those that the
-articles on KAI teach. And ours, in base units, named ``kai_solver_*``.
+Three families. KAI's own, where its dashboards use them (docs/kai-behaviour.md#metrics): same names, same units. Those
+that the articles on KAI teach. And ours, in base units, named ``kai_solver_*``.
 """
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram

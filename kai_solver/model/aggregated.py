@@ -1,4 +1,6 @@
-"""The aggregated master: counts of pods by shape and site, with nobody's node in it (design section 3).
+"""The aggregated master: counts of pods by shape and site, with nobody's node in it.
+
+Source: docs/how-a-cycle-decides.md#oracle.
 
 Everything admitted keeps its right to run but not its place, so whoever may move is only demand that must be placed
 somewhere, and whoever may be evicted is demand that may be dropped. With ``place[s, g]`` pods of shape s on site g, and

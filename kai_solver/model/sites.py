@@ -5,7 +5,7 @@ Rows of a site are relaxations: each holds for every way to place pods on its no
 
 - resource r: ``request[s, r]`` against what is free of r in all;
 - slots of k GPUs: ``floor(devices[s] / k)`` against ``sum_n floor(whole[n] / k)``; exact for sizes that divide each
-  other (design section 3);
+  other (docs/formulation.md#capacity);
 - devices, where shares are in question: ``devices[s] f(milli[s])`` against ``sum_d f(free[d])`` for superadditive f
   (dual feasible functions: Fekete and Schepers, "New classes of fast lower bounds for bin packing problems", 2001).
 """

@@ -161,7 +161,7 @@ def leftover(v: Variables) -> list[Objective]:
 
 
 def victim_order(v: Variables) -> list[Objective]:
-    """Sum of the places in the victim order of all that are evicted or moved (reference 3.8).
+    """Sum of the places in the victim order of all that are evicted or moved (docs/kai-behaviour.md#victim-order).
 
     At one home those first in the order leave first: their ranks grow, so ``sum leaves = size - stay`` says who.
     """

@@ -1,8 +1,9 @@
 """Who leaves: the joint model without anybody's node, to find victims and a bound on what they cost.
 
 Moves cost nothing in the stages about evictions, so a mover that is kept is only demand that must be placed somewhere
-(design section 3: decide, then place). With ``keep[u]`` for everybody who may be evicted, ``place[s, g]`` pods of shape
-s on site g (nodes folded, `model.sites`) and ``lie[k, d]`` owners of kind k (shape, pods, level) in domain d::
+(docs/how-a-cycle-decides.md#oracle: decide, then place). With ``keep[u]`` for everybody who may be evicted, ``place[s,
+g]`` pods of shape s on site g (nodes folded, `model.sites`) and ``lie[k, d]`` owners of kind k (shape, pods, level) in
+domain d::
 
     sum_s weight[s, g] place[s, g] <= capacity[g]                     rows of the sites
     sum_g place[s, g] >= sum_u pods[u, s] keep[u]                     everybody who is kept or comes has a place

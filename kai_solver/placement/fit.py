@@ -21,12 +21,12 @@ BoolArray = NDArray[np.bool_]
 
 _WISH, _LATER, _UNSHARED, _RANK = 1 << 34, 1 << 40, 1 << 44, 1 << 48
 """Weights of a node's key, far above any free amount: a point of what the pod prefers of nodes (at most 700); not free
-now; no shared device to join; a step of the preferred topology's rank (reference 3.10)."""
+now; no shared device to join; a step of the preferred topology's rank (docs/kai-behaviour.md#scoring)."""
 _ONE_BY_ONE = 4
 """Touched nodes up to which counts are made without arrays: 5 µs a node, arrays take 60 µs (2026-11-21)."""
 RANKS = 200
 """Largest rank of a preferred topology's domain: the roomiest so many are told apart, the rest tie. One point of pod
-affinity (100 at most) outweighs them all, as in KAI (reference 3.10), and the key still fits 63 bits."""
+affinity (100 at most) outweighs them all, as in KAI (docs/kai-behaviour.md#scoring), and the key still fits 63 bits."""
 _NODE_TYPE = 1 << 36
 _POINT = _NODE_TYPE // 10
 """That a pod without GPUs keeps off GPU nodes is worth ten points of KAI's, one NUMA zone a hundred."""
@@ -217,12 +217,11 @@ class FitTable:
     ) -> tuple[int, bool] | None:
         """The best node for one pod, and whether it can be bound now; None where it fits nowhere.
 
-        Order (reference 3.10): neighbours that ``pod`` prefers; ``rank`` (N,), smaller first (preferred topology); a
-        device already shared; nodes that it prefers; free now; then, where
-        ``likes`` (N,) is given, the fewest pods of its own workload; packed or spread by what is free; then name.
-        Of packed nodes whose links make a difference those that are in use go first, then those that lose the least
-        bandwidth (`Links`), then the fullest. Where the problem has an outlook, what is packed goes first where it
-        takes the least worth from usual pods.
+        Order (docs/kai-behaviour.md#scoring): neighbours that ``pod`` prefers; ``rank`` (N,), smaller first (preferred
+        topology); a device already shared; nodes that it prefers; free now; then, where ``likes`` (N,) is given, the
+        fewest pods of its own workload; packed or spread by what is free; then name. Of packed nodes whose links make a
+        difference those that are in use go first, then those that lose the least bandwidth (`Links`), then the fullest.
+        Where the problem has an outlook, what is packed goes first where it takes the least worth from usual pods.
         """
         if not self.has_room(shape):
             return None

@@ -45,7 +45,10 @@ class NodeCaps:
 
 
 def capacity_text(state: State, pod: int, node: int) -> str:
-    """KAI's reason for a node with room on which the pod would cost more than its queues may pay (reference 3.14)."""
+    """KAI's reason for a node with room on which the pod would cost more than its queues may pay.
+
+    Source: docs/kai-behaviour.md#limits, #quota.
+    """
     problem = state.problem
     gang, tree = problem.gangs[problem.pod_gang[pod]], problem.queues
     price = charge(problem.pods[pod], problem.nodes[node].gpu_memory_mib)

@@ -99,7 +99,10 @@ class Placer:
         return True
 
     def _promised(self, pod: int, shape: int, allowed: BoolArray | None) -> tuple[int, bool] | None:
-        """The node that an earlier cycle nominated, where the pod fits it (reference 3.10: before all other scores)."""
+        """The node that an earlier cycle nominated, where the pod fits it.
+
+        Source: docs/kai-behaviour.md#scoring: before all other scores.
+        """
         nominated = self.state.problem.pods[pod].nominated_node
         node = self.state.problem.node_index.get(nominated, -1) if nominated else -1
         if node < 0 or (allowed is not None and not allowed[node]):
@@ -230,8 +233,8 @@ class Placer:
     def _preference(self, tree: DomainTree, level: int, mask: BoolArray | None) -> IntArray:
         """(N,) rank of each node by its domain at the preferred level: most free room first.
 
-        KAI has ten steps, ``floor((i + 1) / n * 10)`` for the i-th of n domains (reference 3.10): more than ten
-        domains tie there, and here they do not.
+        KAI has ten steps, ``floor((i + 1) / n * 10)`` for the i-th of n domains (docs/kai-behaviour.md#scoring): more
+        than ten domains tie there, and here they do not.
         """
         of_node = tree.domain_of[level]
         inside = of_node >= 0 if mask is None else (of_node >= 0) & mask
@@ -340,7 +343,7 @@ def hosts(domain_of: IntArray, room: IntArray, count: int, allowed: BoolArray | 
 
 
 def start_together(state: State, chunk: AllocationUnit) -> None:
-    """What must start together waits together (KAI: ShouldPipelineJob, reference 3.4).
+    """What must start together waits together (KAI: ShouldPipelineJob, docs/kai-behaviour.md#allocate).
 
     A minimum, of the gang or of an optional subgroup, waits for its last pod; surplus waits for the gang's minimum.
     """

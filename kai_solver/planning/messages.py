@@ -1,4 +1,4 @@
-"""Texts of events that users and tools match on, as KAI writes them (reference 1.13, 3.14)."""
+"""Texts of events that users and tools match on, as KAI writes them (docs/kai-behaviour.md#messages)."""
 
 from kai_solver.domain import Action, Pod, QueueVector
 from kai_solver.errors.barrier import caught

@@ -1,4 +1,7 @@
-"""What a gang asks for next: the rest of its minimum, all or nothing, or one surplus step (reference 3.4, 3.9)."""
+"""What a gang asks for next: the rest of its minimum, all or nothing, or one surplus step.
+
+Source: docs/kai-behaviour.md#surplus.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

@@ -1,4 +1,7 @@
-"""Who may be disturbed for whom, and whether what was chosen is allowed (reference 3.5 to 3.7)."""
+"""Who may be disturbed for whom, and whether what was chosen is allowed.
+
+Source: docs/kai-behaviour.md#reclaim, #preempt, #consolidation.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -232,7 +235,8 @@ def reclaim_allowed(
     """True where taking ``units`` is fair at every step, and ``beside`` them what the leaf queues named there lose.
 
     ``ledger`` holds the queues' numbers from before the question. Units that found another place are not charged. What
-    is tested is the chunk (reference 3.5); which gang comes last is free, so the one whose last chunk is the largest.
+    is tested is the chunk (docs/kai-behaviour.md#reclaim-chunks); which gang comes last is free, so the one whose last
+    chunk is the largest.
     """
     problem = state.problem
     taken = [pool.units[u] for u in units if pool.has_left(u) or not problem.policy.consolidating_reclaim]

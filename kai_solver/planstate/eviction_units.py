@@ -1,4 +1,7 @@
-"""Eviction units: what leaves together. Surplus pods one by one, then the core of a gang whole (reference 3.9)."""
+"""Eviction units: what leaves together. Surplus pods one by one, then the core of a gang whole.
+
+Source: docs/kai-behaviour.md#eviction-units.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Whose turn it is to leave: KAI's victim queue (reference 3.2, 3.8).
+"""Whose turn it is to leave: KAI's victim queue (docs/kai-behaviour.md#victim-order).
 
 Queues level by level and gangs within the leaf in reverse of the order in which they are served, with each victim
 picked before taken off its queue. Of equal victims the policy's own is the one that users expect.

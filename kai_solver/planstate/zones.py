@@ -11,7 +11,7 @@ from kai_solver.problem.zones import MANY, ZoneTable, ZoneTake
 IntArray = NDArray[np.int64]
 
 BEST = 100
-"""Score of a node that aligns the pod in one zone; n zones: a hundred by n, none: 0 (reference 3.10)."""
+"""Score of a node that aligns the pod in one zone; n zones: a hundred by n, none: 0 (docs/kai-behaviour.md#scoring)."""
 
 
 class ZoneLedger:

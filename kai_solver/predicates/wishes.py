@@ -1,6 +1,7 @@
 """How well a pod's preferences about other pods are met on every node, scored as kube-scheduler does.
 
-Sources: kube-scheduler's plugins InterPodAffinity and PodTopologySpread, their scoring halves; reference 3.10.
+Sources: kube-scheduler's plugins InterPodAffinity and PodTopologySpread, their scoring halves;
+docs/kai-behaviour.md#scoring.
 """
 
 import math

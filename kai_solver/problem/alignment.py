@@ -1,4 +1,6 @@
-"""What of a pod the kubelet's Topology Manager aligns: its units, by the scope of the node (reference 1.4).
+"""What of a pod the kubelet's Topology Manager aligns: its units, by the scope of the node.
+
+Source: docs/kai-behaviour.md#numa.
 
 Devices are aligned for every pod; CPU, memory and huge pages only for pods of QoS class Guaranteed, and of CPU only
 what is exclusive: a whole number of cores by one container.

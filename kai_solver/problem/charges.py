@@ -11,7 +11,10 @@ Charge = tuple[int, int, int]
 
 
 def charge(pod: Pod, gpu_memory_mib: int) -> Charge:
-    """What the pod's queue pays on a node whose devices have ``gpu_memory_mib`` (reference 3.1, 3.11)."""
+    """What the pod's queue pays on a node whose devices have ``gpu_memory_mib``.
+
+    Source: docs/kai-behaviour.md#fair-share, #fractions.
+    """
     gpu = pod.gpu
     milli = gpu.devices * gpu.milli_on(gpu_memory_mib) if gpu.devices else 0
     return (min(pod.request[CPU], BEYOND), min(pod.request[MEMORY], BEYOND), milli + pod.quota_gpu_milli)

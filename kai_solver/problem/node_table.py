@@ -14,7 +14,7 @@ IntArray = NDArray[np.int64]
 
 
 def usable_devices(node: Node) -> int:
-    """Devices that may be had: those of a node in MIG mode ``mixed`` may not (reference 1.5)."""
+    """Devices that may be had: those of a node in MIG mode ``mixed`` may not (docs/kai-behaviour.md#mig)."""
     return min(node.gpus, node.allocatable[GPU] // MILLI)
 
 

@@ -48,13 +48,14 @@ class Problem:
         devices. Free may be negative on a node that was over-committed.
     sharers, sharers_leaving
         (N, D) pods that share each device, and those of them that are leaving. Each shared device has a reservation
-        pod, which no snapshot shows: its slot is in ``held``, and in ``releasing`` where all sharers leave (reference
-        3.11).
+        pod, which no snapshot shows: its slot is in ``held``, and in ``releasing`` where all sharers leave
+        (docs/kai-behaviour.md#fractions).
     pods
         Pods of gangs in gang order (by key), then foreign pods; index is the pod's identity everywhere below.
     charges, least_charges
         By pod: what its queue pays where it runs (a waiting request by GPU memory: on the smallest devices, as fair
-        share counts it), and the least that it pays anywhere (on the largest: for limits and bounds; reference 3.11).
+        share counts it), and the least that it pays anywhere (on the largest: for limits and bounds;
+        docs/kai-behaviour.md#fractions).
     seats
         Devices held, by pod index.
     queues
@@ -214,7 +215,10 @@ def _pod_table(
 
 
 def _total(snapshot: Snapshot, node_table: NodeTable, table: PodTable) -> tuple[int, int, int]:
-    """What fair share divides: schedulable nodes, less what other schedulers' pods hold there (reference 3.1)."""
+    """What fair share divides: schedulable nodes, less what other schedulers' pods hold there.
+
+    Source: docs/kai-behaviour.md#fair-share.
+    """
     cpu, memory, gpu = node_table.offered
     first_foreign = len(table.pods) - len(snapshot.foreign)
     for index in range(first_foreign, len(table.pods)):

@@ -1,4 +1,4 @@
-"""NUMA zones of all nodes in arrays, and where in them a pod may be aligned (reference 1.4).
+"""NUMA zones of all nodes in arrays, and where in them a pod may be aligned (docs/kai-behaviour.md#numa).
 
 Policies are the kubelet's. ``single-numa-node``: every unit of a pod lies in one zone. ``restricted``: in the fewest
 zones that could hold it on the empty node, which must be as many for every resource. ``best-effort``: in few zones

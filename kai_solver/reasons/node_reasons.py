@@ -1,4 +1,6 @@
-"""Why single nodes do not take a pod, counted in KAI's words (reference 1.13; ``common_info/pod_errors.go``).
+"""Why single nodes do not take a pod, counted in KAI's words.
+
+Source: docs/kai-behaviour.md#reasons; ``common_info/pod_errors.go``.
 
 KAI looks at resources first and reports of each node all that it lacks; the rules of a node (taints, affinity, ...)
 are asked only where there is room, and the first that says no is reported.

@@ -1,4 +1,4 @@
-"""Gangs that cannot be considered yet, in KAI's words (reference 1.13, 3.9)."""
+"""Gangs that cannot be considered yet, in KAI's words (docs/kai-behaviour.md#events, #gangs)."""
 
 from kai_solver.domain import Blocker, FitError, Reason, TopologyConstraint
 from kai_solver.planstate.allocation_units import AllocationUnits

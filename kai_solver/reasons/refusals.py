@@ -1,4 +1,7 @@
-"""Refusals by rule, with KAI's texts: a queue's limit or quota, and the preemption delay (reference 1.3, 3.14)."""
+"""Refusals by rule, with KAI's texts: a queue's limit or quota, and the preemption delay.
+
+Source: docs/kai-behaviour.md#limits, #quota, #preemption-delay.
+"""
 
 from kai_solver.domain import Blocker, FitError, QueueDetails, QueueVector, Reason
 from kai_solver.fairness import capping_queue
@@ -45,7 +48,10 @@ def _vector(amounts: list[int]) -> QueueVector:
 
 
 class LargestNode:
-    """Refuses chunks with a pod larger than every node: no eviction helps (reference 4.2). Shapes are asked once."""
+    """Refuses chunks with a pod larger than every node: no eviction helps. Shapes are asked once.
+
+    Source: docs/kai-behaviour.md#invariant-prefilter.
+    """
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem

@@ -1,4 +1,7 @@
-"""Why a chunk finds no place, in the words that users and tools look for (reference 1.13), and what blocks it."""
+"""Why a chunk finds no place, in the words that users and tools look for, and what blocks it.
+
+Source: docs/kai-behaviour.md#reasons.
+"""
 
 from collections import Counter
 

@@ -1,8 +1,8 @@
 """For whom each victim of the stages leaves, and each of their moves is made.
 
 The stages choose for all reclaimers together, by rights from before any of them, and a reclaim is allowed or not by
-what is taken for it (reference 3.5). Who took a unit before keeps it, or who takes its nodes. Where the reclaims would
-not be allowed so, they are shared out anew (`actions.sharing`).
+what is taken for it (docs/kai-behaviour.md#reclaim-victims). Who took a unit before keeps it, or who takes its nodes.
+Where the reclaims would not be allowed so, they are shared out anew (`actions.sharing`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence

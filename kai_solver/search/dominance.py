@@ -1,4 +1,7 @@
-"""A "no" of the solver, for all who ask for as much or more with no more rights while nothing is freed (design 5)."""
+"""A "no" of the solver, for all who ask for as much or more with no more rights while nothing is freed.
+
+Source: docs/how-a-cycle-decides.md#oracle.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

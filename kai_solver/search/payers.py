@@ -1,9 +1,10 @@
 """Who cannot be evicted by a reclaim, whoever else goes with him.
 
-No queue that is taken from may end less saturated than the reclaimer's (reference 3.5), and a reclaim should hold in
-the next cycle (`actions.disruption`): the queue of the reclaimer has to come before that of every victim. Both tests
-get harder the more is taken from the victim's queue. A gang which fails one of them with a single unit gone therefore
-fails it in every set of victims. The first is a rule, and a proof may rest on it; the second is our own caution.
+No queue that is taken from may end less saturated than the reclaimer's (docs/kai-behaviour.md#reclaim-saturation), and
+a reclaim should hold in the next cycle (`actions.disruption`): the queue of the reclaimer has to come before that of
+every victim. Both tests get harder the more is taken from the victim's queue. A gang which fails one of them with a
+single unit gone therefore fails it in every set of victims. The first is a rule, and a proof may rest on it; the second
+is our own caution.
 """
 
 from collections.abc import Iterable, Sequence

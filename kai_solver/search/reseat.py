@@ -1,8 +1,8 @@
 """After the stages: the same victims and the same admissions, seated once more as the policy scores nodes.
 
 The joint model counts who leaves and who comes; among places that cost the same it has no taste. KAI clears all victims
-and then places victims and newcomers in their order, by node score (reference 3.8). Where that works with those whom
-the stages chose, its places are taken: packed or spread as the policy says.
+and then places victims and newcomers in their order, by node score (docs/kai-behaviour.md#victim-search). Where that
+works with those whom the stages chose, its places are taken: packed or spread as the policy says.
 """
 
 from kai_solver.actions.caps import within_limits

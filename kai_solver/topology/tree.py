@@ -1,4 +1,7 @@
-"""The domains of a topology: which nodes form a rack, a block, a zone (reference 3.12; KAI: ``plugins/topology``)."""
+"""The domains of a topology: which nodes form a rack, a block, a zone.
+
+Source: docs/kai-behaviour.md#topology; KAI: ``plugins/topology``.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

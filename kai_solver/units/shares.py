@@ -6,15 +6,15 @@ There are two amounts. Each has its unit, and is rounded in one direction and in
   thousandths takes ``f * WHOLE / 1000``, which is exact; ``m`` MiB of a device of ``M`` MiB take ``m * WHOLE / M``,
   rounded down. This does not change what fits: sums of shares are multiples of 1/(1000 M) of a device, and k
   shares lose less than k / WHOLE by it. So shares fit on a device exactly if they fit in MiB, which is how KAI
-  counts (reference 3.11), for k M up to 10^9: a thousand shares of a device of 1 TB. On devices beyond
+  counts (docs/kai-behaviour.md#fractions), for k M up to 10^9: a thousand shares of a device of 1 TB. On devices beyond
   ``LARGEST_MIB`` parts are rounded up: then a device may seem full early, and never holds too much.
 - *Thousandths that are charged*: what counts against quota, limit and fair share, and what a plan says of a device.
-  KAI rounds a request by memory up to a hundredth of a GPU (reference 3.11). What pods that fill a device are charged
-  may exceed 1000 together, so capacity is never counted in it.
+  KAI rounds a request by memory up to a hundredth of a GPU (docs/kai-behaviour.md#fractions). What pods that fill a
+  device are charged may exceed 1000 together, so capacity is never counted in it.
 
-A MIG slice ``<g>g`` is charged as g GPUs (reference 1.5), a replica of a time-sliced GPU as 1/replicas, rounded down to
-a thousandth, so that all replicas are charged no more than the GPU. Both are whole units of an extended resource:
-capacity counts units.
+A MIG slice ``<g>g`` is charged as g GPUs (docs/kai-behaviour.md#mig), a replica of a time-sliced GPU as 1/replicas,
+rounded down to a thousandth, so that all replicas are charged no more than the GPU. Both are whole units of an extended
+resource: capacity counts units.
 
 Bounds may compare thousandths where demand and supply are both rounded down by device (`floor_milli`): of pods on one
 device, the parts rounded down are together never more than those of the device, rounded down.

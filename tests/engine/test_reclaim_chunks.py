@@ -1,4 +1,6 @@
-"""What reclaim tests in one piece: surplus up to a gang's minimum is one chunk, beyond it pod by pod (reference 3.5).
+"""What reclaim tests in one piece: surplus up to a gang's minimum is one chunk, beyond it pod by pod.
+
+Source: docs/kai-behaviour.md#reclaim-chunks.
 
 Each case is decided by the greedy, by the solver alone, and judged by the checker, which has the rule of its own.
 """

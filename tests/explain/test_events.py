@@ -1,4 +1,7 @@
-"""Events and conditions of a plan, as whoever writes them to the cluster will send them (reference 1.13, 2.2)."""
+"""Events and conditions of a plan, as whoever writes them to the cluster will send them.
+
+Source: docs/kai-behaviour.md#events, #conditions.
+"""
 
 from dataclasses import replace
 

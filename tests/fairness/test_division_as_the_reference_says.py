@@ -1,4 +1,5 @@
-"""The division, sentence by sentence as reference 3.1 has it, slowly, against ours on random trees of queues."""
+"""The division, sentence by sentence as docs/kai-behaviour.md#fair-share has it, slowly, against ours on random trees
+of queues."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,6 @@
-"""Time-based fair share by hand (reference 3.1), every figure a fraction that can be checked with pencil and paper.
+"""Time-based fair share by hand, every figure a fraction that can be checked with pencil and paper.
+
+Source: docs/kai-behaviour.md#usage.
 
 s = max(0, n + k (n - u)), n = weight / weights of those who still ask; of an amount A everybody still asking gets
 floor(A s / S), whoever is filled up leaves the rest to the next round, and the remainders go by size, then age.

@@ -1,4 +1,4 @@
-"""Rules of single kinds of workloads, as KAI's pod grouper has them (reference 1.7)."""
+"""Rules of single kinds of workloads, as KAI's pod grouper has them (docs/kai-behaviour.md#kinds)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Segments of PyTorchJobs and LeaderWorkerSets (reference 1.1)."""
+"""Segments of PyTorchJobs and LeaderWorkerSets (docs/kai-behaviour.md#segments)."""
 
 from typing import Any
 

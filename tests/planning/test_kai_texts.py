@@ -1,4 +1,4 @@
-"""Fit errors as KAI words them, each from a tiny cluster through the ladder (reference 1.13, 3.12, 3.14, 4.2)."""
+"""Fit errors as KAI words them, each from a tiny cluster through the ladder (docs/kai-behaviour.md#reasons)."""
 
 from collections.abc import Sequence
 from dataclasses import replace

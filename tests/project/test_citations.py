@@ -10,6 +10,8 @@ ROOT = Path(__file__).parents[2]
 CITING = (".py", ".toml", ".yaml", ".json", ".md")
 CITATION = re.compile(r"\bdocs/([a-z/-]+\.md)((?:#[a-z0-9-]+)?(?:,\s+(?:# )?#[a-z0-9-]+)*)")
 """``docs/page.md``, ``docs/page.md#section``, ``docs/page.md#section, #section of the same page``."""
+WITHOUT_PAGE = re.compile(r"\breference (?:section )?\d|\bdesign (?:section )?\d")
+"""Sections of papers that are not here."""
 ID_OF_HEADING = re.compile(r"^#{1,6} (.*?)(?:\s*\{#([a-z0-9-]+)\})?$", re.MULTILINE)
 
 
@@ -35,6 +37,11 @@ def test_citations_lead_to_sections() -> None:
             if not target.is_file() or cited - sections(target):
                 wrong.append(f"{path.relative_to(ROOT)}: docs/{page}{ids}")
     assert wrong == []
+
+
+def test_no_citation_is_without_a_page() -> None:
+    code = [path for path in citing_files() if path.suffix == ".py"]
+    assert [str(path.relative_to(ROOT)) for path in code if WITHOUT_PAGE.search(path.read_text())] == []
 
 
 @pytest.mark.parametrize("case", sorted((ROOT / "instances" / "behaviour").rglob("*.json")), ids=lambda path: path.stem)

@@ -1,8 +1,8 @@
 """What is filled into new pods of namespaces that ask for it: scheduler name, queue, and the variables of shared GPUs.
 
 KAI's binder, and ours, tell a container its part of a GPU by two ConfigMaps that the pod must refer to before it is
-bound (reference 1.9, 2.7): one with the devices and the portion, one for more variables. Their names begin with what
-the annotation ``runai/shared-gpu-configmap`` says and end with the container's index.
+bound (docs/kai-behaviour.md#binding): one with the devices and the portion, one for more variables. Their names begin
+with what the annotation ``runai/shared-gpu-configmap`` says and end with the container's index.
 """
 
 import copy

@@ -1,4 +1,7 @@
-"""PodGroups: the rules of KAI's webhook on subgroups and minimums (reference 2.2), and queues that do not exist."""
+"""PodGroups: the rules of KAI's webhook on subgroups and minimums, and queues that do not exist.
+
+Source: docs/kai-behaviour.md#podgroup.
+"""
 
 from kai_solver.controller.admission.annotations import own_annotations
 from kai_solver.controller.admission.lookup import Lookup

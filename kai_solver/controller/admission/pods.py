@@ -1,4 +1,7 @@
-"""Pods of our scheduler: KAI's rules on parts of GPUs (reference 1.10), and those of ours on namespaces and queues."""
+"""Pods of our scheduler: KAI's rules on parts of GPUs, and those of ours on namespaces and queues.
+
+Source: docs/kai-behaviour.md#admission.
+"""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Queues: KAI's rules (reference 2.1), and names that do not exist."""
+"""Queues: KAI's rules (docs/kai-behaviour.md#queue-object), and names that do not exist."""
 
 import math
 from collections.abc import Iterator

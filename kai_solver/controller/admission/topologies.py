@@ -1,4 +1,4 @@
-"""Topologies: levels and aliases (reference 2.4), and rules for their domains."""
+"""Topologies: levels and aliases (docs/kai-behaviour.md#topology-object), and rules for their domains."""
 
 from collections import Counter
 from collections.abc import Iterator

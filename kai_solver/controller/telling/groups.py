@@ -1,4 +1,7 @@
-"""PodGroups: those that we write ourselves, and what the others say of their pods (reference 1.7, 1.11, 3.13)."""
+"""PodGroups: those that we write ourselves, and what the others say of their pods.
+
+Source: docs/kai-behaviour.md#kinds, #status-and-metrics, #stale-gangs.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Who leaves, for whom and by which rule; who is promised a place (reference 1.13)."""
+"""Who leaves, for whom and by which rule; who is promised a place (docs/kai-behaviour.md#eviction-messages)."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Who got its place, and whose binding failed (reference 1.13)."""
+"""Who got its place, and whose binding failed (docs/kai-behaviour.md#events)."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""Queues in numbers, on the Queues themselves (reference 1.11, 2.1)."""
+"""Queues in numbers, on the Queues themselves (docs/kai-behaviour.md#status-and-metrics, #queue-object)."""
 
 from dataclasses import dataclass, field
 

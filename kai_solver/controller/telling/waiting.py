@@ -1,4 +1,4 @@
-"""Who waits, and why: conditions and events of pods and PodGroups (reference 1.13)."""
+"""Who waits, and why: conditions and events of pods and PodGroups (docs/kai-behaviour.md#conditions)."""
 
 from dataclasses import dataclass, field
 
@@ -114,6 +114,9 @@ class Waiting:
 
 
 def _is_unmarked(group: Object) -> bool:
-    """Whether its owner wants no conditions on pods, so that no autoscaler heeds them (reference 2.2)."""
+    """Whether its owner wants no conditions on pods, so that no autoscaler heeds them.
+
+    Source: docs/kai-behaviour.md#podgroup.
+    """
     spec = group.get("spec")
     return isinstance(spec, dict) and spec.get("markUnschedulable") is False

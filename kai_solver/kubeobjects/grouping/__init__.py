@@ -1,4 +1,4 @@
-"""Pods without a PodGroup become gangs: by owners and labels, one file per family (reference 1.7).
+"""Pods without a PodGroup become gangs: by owners and labels, one file per family (docs/kai-behaviour.md#kinds).
 
 Each family is a `PodGrouper`; other packages add theirs as entry points of the group ``kai_solver.pod_groupers``.
 The answer is the PodGroup object that KAI's own pod grouper would write, so that there is one way from PodGroup

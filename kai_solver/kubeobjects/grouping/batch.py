@@ -1,4 +1,4 @@
-"""Jobs of ``batch/v1``, those of CronJobs among them (reference 1.1, 1.7)."""
+"""Jobs of ``batch/v1``, those of CronJobs among them (docs/kai-behaviour.md#batch-minimum, #kinds)."""
 
 from collections.abc import Sequence
 

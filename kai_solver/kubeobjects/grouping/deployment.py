@@ -1,4 +1,4 @@
-"""Deployments: every replica is a gang of its own, with the priority of inference (reference 1.7)."""
+"""Deployments: every replica is a gang of its own, with the priority of inference (docs/kai-behaviour.md#kinds)."""
 
 from collections.abc import Sequence
 

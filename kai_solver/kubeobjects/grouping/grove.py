@@ -1,4 +1,4 @@
-"""Grove: what a PodGang says its pods are together (reference 1.7)."""
+"""Grove: what a PodGang says its pods are together (docs/kai-behaviour.md#kinds)."""
 
 from collections.abc import Mapping, Sequence
 

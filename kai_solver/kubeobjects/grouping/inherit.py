@@ -1,4 +1,4 @@
-"""What a gang takes over from its owners and pods: queue, priority, topology, delays (reference 1.7)."""
+"""What a gang takes over from its owners and pods: queue, priority, topology, delays (docs/kai-behaviour.md#kinds)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""JobSets: one gang, a part per replicated job, a leaf per replica (reference 1.1, 1.7)."""
+"""JobSets: one gang, a part per replicated job, a leaf per replica (docs/kai-behaviour.md#batch-minimum, #kinds)."""
 
 from collections import defaultdict
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Knative: the pods of one revision (reference 1.7)."""
+"""Knative: the pods of one revision (docs/kai-behaviour.md#kinds)."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Training jobs of Kubeflow: PyTorchJob, TFJob, MPIJob, XGBoostJob, JAXJob (reference 1.7)."""
+"""Training jobs of Kubeflow: PyTorchJob, TFJob, MPIJob, XGBoostJob, JAXJob (docs/kai-behaviour.md#kinds)."""
 
 from collections.abc import Sequence
 

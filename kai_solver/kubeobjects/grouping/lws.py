@@ -1,4 +1,4 @@
-"""LeaderWorkerSets: one gang per group of leader and workers (reference 1.1, 1.7)."""
+"""LeaderWorkerSets: one gang per group of leader and workers (docs/kai-behaviour.md#kinds, #segments)."""
 
 from collections.abc import Sequence
 

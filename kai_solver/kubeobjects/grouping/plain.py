@@ -1,4 +1,4 @@
-"""Pods without an owner, and every owner that has no family of its own (reference 1.7, default grouper)."""
+"""Pods without an owner, and every owner that has no family of its own (docs/kai-behaviour.md#kinds)."""
 
 from collections.abc import Sequence
 

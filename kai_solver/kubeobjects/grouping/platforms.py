@@ -1,4 +1,4 @@
-"""Jobs of platforms that KAI knows by name: Azure Machine Learning, run:ai (reference 1.7)."""
+"""Jobs of platforms that KAI knows by name: Azure Machine Learning, run:ai (docs/kai-behaviour.md#kinds)."""
 
 from collections.abc import Sequence
 

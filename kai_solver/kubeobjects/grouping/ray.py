@@ -1,4 +1,4 @@
-"""Ray: the head, and one part per worker group (reference 1.7)."""
+"""Ray: the head, and one part per worker group (docs/kai-behaviour.md#kinds)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Segments: replicas in blocks that want to sit together (reference 1.1)."""
+"""Segments: replicas in blocks that want to sit together (docs/kai-behaviour.md#segments)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

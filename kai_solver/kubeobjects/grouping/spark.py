@@ -1,4 +1,4 @@
-"""Spark applications: driver and executors of one selector (reference 1.7)."""
+"""Spark applications: driver and executors of one selector (docs/kai-behaviour.md#kinds)."""
 
 from collections.abc import Sequence
 

@@ -45,7 +45,7 @@ def settle(snapshot: Snapshot, plan: Plan, *, lasting: frozenset[str] = frozense
 
 
 def is_short(gang: Gang) -> bool:
-    """True where the gang runs below its minimum: KAI's ``IsStale`` (reference 3.13)."""
+    """True where the gang runs below its minimum: KAI's ``IsStale`` (docs/kai-behaviour.md#stale-gangs)."""
     if any(pod.status is PodStatus.SUCCEEDED for pod in gang.pods):
         return False
     holding = Counter(pod.podset for pod in gang.pods if pod.status.holds_resources)

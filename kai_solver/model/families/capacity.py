@@ -7,11 +7,11 @@ For node n and resource r, with everything that may change lifted out of ``free`
 Guests (usual pods that the rest of a node would still take, where the model prices what is left over) are places like
 others: nobody has to take them, so they take nothing from anybody.
 
-Each device that shares open takes a pod slot more, for its reservation pod (reference 3.11). Whole GPUs are counted:
-whole devices in use plus devices opened for shares are at most the free devices. Each device open for shares holds at
-most its parts (`units.shares`). *Emptying cuts*: where a pod that takes every device of a node lands, nobody stays:
-``stay[c, n] + run[c, n] place[s, n] <= run[c, n]``; without them the bound of a consolidation is 0 for 20 s, with them
-it is proven in 0.01 s (design section 3).
+Each device that shares open takes a pod slot more, for its reservation pod (docs/kai-behaviour.md#fractions). Whole
+GPUs are counted: whole devices in use plus devices opened for shares are at most the free devices. Each device open for
+shares holds at most its parts (`units.shares`). *Emptying cuts*: where a pod that takes every device of a node lands,
+nobody stays: ``stay[c, n] + run[c, n] place[s, n] <= run[c, n]``; without them the bound of a consolidation is 0 for 20
+s, with them it is proven in 0.01 s (docs/formulation.md#cuts).
 """
 
 from collections.abc import Iterator

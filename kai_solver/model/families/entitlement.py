@@ -5,8 +5,9 @@ rho in which V stays above its share until the last unit goes::
 
     sum_{u of V} charge[u, rho] out[u]  -  sum_u charge[u, rho] last[u]  <  surplus[V, rho]      (chosen rho)
 
-with at most one last chunk: KAI tests a chunk before it subtracts it, so the last one may pass the line (reference 3.5;
-design section 5). A chunk is a pod, or of one gang as many of each podset as its minimum, be they core or surplus::
+with at most one last chunk: KAI tests a chunk before it subtracts it, so the last one may pass the line
+(docs/kai-behaviour.md#reclaim-chunks). A chunk is a pod, or of one gang as many of each podset as its minimum, be they
+core or surplus::
 
     last[u] <= lastGang[g],   sum_g lastGang[g] <= 1,   sum_{u of g} pods[u, l] last[u] <= minimum[l]
 

@@ -5,7 +5,7 @@ For every shape s of the common pool, with arrivals a that bring d[a, s] pods an
     sum_n place[s, n]  =  sum_a d[a, s] admit[a] + moved pods of shape s
 
 and for those with places of their own, over all their pieces: ``sum place = number of pods x admit``. What must come
-has ``admit = 1``. Source: PodGroup ``minMember`` (reference 1.1).
+has ``admit = 1``. Source: PodGroup ``minMember`` (docs/kai-behaviour.md#gangs).
 """
 
 from kai_solver.model.spec import Term

@@ -2,7 +2,7 @@
 
     charges of arrivals below q  -  charges of evicted movers below q  <=  limit[q] - allocated before
 
-Limits are tested with the victims already gone (reference 3.14 and its corrections).
+Limits are tested with the victims already gone (docs/kai-behaviour.md#limits).
 """
 
 from kai_solver.model.families.caps import add_caps

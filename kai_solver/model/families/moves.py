@@ -3,7 +3,8 @@
     moved[u] <= 0                                 where u may not move
     sum_n stay[c, n] + out[c] = size[c]           for classes that may not move
 
-That a moved pod has a place is in ``gang``: its pods join the demand. Source: reference 3.7, 3.8.
+That a moved pod has a place is in ``gang``: its pods join the demand. Source: docs/kai-behaviour.md#consolidation,
+#victim-search.
 """
 
 from kai_solver.model.variables import Variables

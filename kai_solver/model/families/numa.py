@@ -8,7 +8,8 @@ every node n, unit u and set m of w zones, ``zone[s, n, u, m]`` counts the units
 
 Where w > 1 the kubelet may split a unit over its zones as it likes: ``sum_{z in m} part[.., m, z, r] = need[u, r]
 zone[.., m]``. Init containers are left out, which asks for less: what they forbid is refused when a solution is put
-into effect. Only nodes with a binding policy get variables. Source: kubelet Topology Manager (reference 1.4).
+into effect. Only nodes with a binding policy get variables. Source: kubelet Topology Manager
+(docs/kai-behaviour.md#numa).
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
 """ports: no two pods of a node ask for the same host port.
 
 For every node and every pair of host ports that clash, at most one pod has either of them. Source: kube-scheduler's
-plugin NodePorts; reference 1.4.
+plugin NodePorts; docs/kai-behaviour.md#predicates.
 """
 
 from itertools import combinations_with_replacement

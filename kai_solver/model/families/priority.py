@@ -1,4 +1,4 @@
-"""priority: preemption takes only work of the same queue and strictly lower priority (reference 3.6).
+"""priority: preemption takes only work of the same queue and strictly lower priority (docs/kai-behaviour.md#preempt).
 
 out_preempt[u] <= 0    where u is no such work for any arrival
 """

@@ -2,7 +2,7 @@
 
 For every piece p with places of its own: ``sum_n place[p, n] = number of its pods`` (times ``admit`` or ``moved`` of
 its owner). Without it a gang could count a worker's place as its master's. Source: PodGroup ``subGroups``
-(reference 1.1).
+(docs/kai-behaviour.md#subgroups).
 """
 
 from kai_solver.model.spec import Term

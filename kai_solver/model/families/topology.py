@@ -15,7 +15,7 @@ that of those that stay::
 
 Whole blocks, and domains that are emptied or not used (`model.blocks`) follow for integers, not for the LP.
 
-Source: reference 3.12.
+Source: docs/kai-behaviour.md#topology.
 """
 
 from collections import Counter

@@ -3,7 +3,8 @@
 Every mover does exactly one thing: ``stay + moved + out_reclaim + out_preempt = 1``. What holds a minimum is evicted
 only with what is above it, ``keep[above] + out[base] <= 1`` with ``keep = stay + moved`` and
 ``out = out_reclaim + out_preempt``; where those above could be a minimum of their own, with all of them or so that
-``sum keep >= quorum``. Source: reference 3.9 (that KAI takes surplus pods last first is its search, not a rule).
+``sum keep >= quorum``. Source: docs/kai-behaviour.md#eviction-units (that KAI takes surplus pods last first is its
+search, not a rule).
 """
 
 from kai_solver.model.variables import MoverUnit, Variables

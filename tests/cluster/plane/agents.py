@@ -123,7 +123,7 @@ def volume_spec(kind: str, node: str, size: str = "10Gi") -> dict[str, Any]:
 
 @dataclass(slots=True)
 class KaiBinder:
-    """KAI's binder, as far as whole devices and claims go: does what BindRequests say (reference 1.9).
+    """KAI's binder, as far as whole devices and claims go: does what BindRequests say (docs/kai-behaviour.md#binding).
 
     ``refused``: fails for pods of these names, once each; ``silent``: does nothing.
     """
