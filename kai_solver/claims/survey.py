@@ -52,7 +52,7 @@ class Use:
     def keeping(self) -> Keeping:
         """What holds the devices: the payer, if it is the only holder or all holders leave with it; else the claim."""
         if self.claim.allotted is None:
-            return Keeping.NOBODY
+            return Keeping.UNALLOCATED
         if not self.holding or self.waiting or self._has_unidentified():
             return Keeping.ITSELF
         gangs = {id(consumer.gang) for consumer in self.holding}
