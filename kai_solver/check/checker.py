@@ -26,7 +26,7 @@ from kai_solver.check.spares import judge_spares
 from kai_solver.check.stale import judge_stale
 from kai_solver.check.tenants import judge_tenants
 from kai_solver.check.units import judge_units
-from kai_solver.check.victims import TollBook
+from kai_solver.check.victims import VictimBook
 from kai_solver.check.violation import Violation
 from kai_solver.domain import ACTIONS, Action, Plan, Snapshot
 
@@ -65,7 +65,7 @@ def _judge(scene: Scene, tree: QueueTree, actions: Sequence[Action]) -> Iterator
     yield from judge_spacing(scene, tree)
     yield from judge_tenants(scene)
     yield from judge_spares(scene)
-    book = TollBook(scene)
+    book = VictimBook(scene)
     rights = [*judge_order(scene, actions), *judge_moves(scene, book)]
     yield from rights
     yield from judge_delay(scene)

@@ -147,19 +147,19 @@ def _index(pod: Pod, place: int, names: dict[str, int]) -> int | None:
     return None
 
 
-def set_boards(scene: Scene, *, in_the_end: bool, only: Iterable[str]) -> dict[str, Board]:
+def set_boards(scene: Scene, *, at_end: bool, only: Iterable[str]) -> dict[str, Board]:
     """Boards of the nodes ``only``, now or finally, with the plan's pods placed on them."""
     boards = {name: Board(scene.nodes[name]) for name in only}
     if not boards:
         return boards
-    leaving = scene.leaving() if in_the_end else set()
+    leaving = scene.leaving() if at_end else set()
     _name_groups(scene, boards)
     for holder in scene.holders:
         board = boards.get(holder.pod.node)
-        if board is not None and holder.pod.gpu.devices and (not in_the_end or stays(holder, leaving)):
+        if board is not None and holder.pod.gpu.devices and (not at_end or stays(holder, leaving)):
             board.seat(holder.pod)
     for entry, pod, node, at_once in scene.come:
-        if entry.devices and (in_the_end or at_once) and (board := boards.get(node.name)) is not None:
+        if entry.devices and (at_end or at_once) and (board := boards.get(node.name)) is not None:
             board.give(entry, pod.gpu)
     return boards
 
@@ -183,8 +183,8 @@ def judge_devices(scene: Scene, now: Load, end: Load) -> Iterator[Violation]:
     leaving = scene.leaving()
     left = {holder.pod.node for holder in scene.holders if not stays(holder, leaving)} & final
     at_once = left & {arrival.node.name for arrival in scene.come if arrival.at_once}
-    texts = {name: _fault(board, now) for name, board in set_boards(scene, in_the_end=False, only=at_once).items()}
-    for name, board in set_boards(scene, in_the_end=True, only=final).items():
+    texts = {name: _fault(board, now) for name, board in set_boards(scene, at_end=False, only=at_once).items()}
+    for name, board in set_boards(scene, at_end=True, only=final).items():
         text = _fault(board, end)
         waiting = f"{texts.get(name)} while victims and releasing pods still hold theirs" if texts.get(name) else ""
         if text or waiting:

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from kai_solver.check.scene import Scene
-from kai_solver.check.victims import TollBook, disturbances
+from kai_solver.check.victims import VictimBook, disturbances
 from kai_solver.check.violation import Violation
 from kai_solver.domain import Action, Eviction, Gang, Move
 
@@ -27,7 +27,7 @@ def judge_order(scene: Scene, actions: Sequence[Action]) -> Iterator[Violation]:
             yield Violation("order", key, f"gang {key}: gets pods by {action.value}, but is not admitted by it")
 
 
-def judge_moves(scene: Scene, book: TollBook) -> Iterator[Violation]:
+def judge_moves(scene: Scene, book: VictimBook) -> Iterator[Violation]:
     """An entry helps a gang by a right of it; moves of preemptible gangs only; not too many for one gang."""
     for entry in disturbances(scene):
         if (text := _fault(scene, book, entry)) is not None:
@@ -35,7 +35,7 @@ def judge_moves(scene: Scene, book: TollBook) -> Iterator[Violation]:
     yield from _too_many(scene, book)
 
 
-def _fault(scene: Scene, book: TollBook, entry: Move | Eviction) -> str | None:
+def _fault(scene: Scene, book: VictimBook, entry: Move | Eviction) -> str | None:
     verb = "moved" if isinstance(entry, Move) else "evicted"
     if isinstance(entry, Move) and not scene.gangs[entry.gang].preemptible:
         return f"moved, but its gang {entry.gang} is not preemptible"
@@ -58,7 +58,7 @@ def _fault(scene: Scene, book: TollBook, entry: Move | Eviction) -> str | None:
     return None
 
 
-def _too_many(scene: Scene, book: TollBook) -> Iterator[Violation]:
+def _too_many(scene: Scene, book: VictimBook) -> Iterator[Violation]:
     most = scene.snapshot.policy.max_consolidation_gangs
     if most < 0:
         return

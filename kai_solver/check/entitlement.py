@@ -20,7 +20,7 @@ from kai_solver.check.accounts import (
     total,
 )
 from kai_solver.check.scene import Scene
-from kai_solver.check.victims import EVICTING, Toll, TollBook, judge_runtime
+from kai_solver.check.victims import EVICTING, VictimBook, VictimGroup, judge_runtime
 from kai_solver.check.violation import Violation
 from kai_solver.domain import Action, Bind, Eviction, Gang, Move
 from kai_solver.units import QUEUE_RESOURCES, UNLIMITED
@@ -30,7 +30,7 @@ Shares = Mapping[str, Amount]
 
 
 @dataclass(frozen=True, slots=True)
-class AllocationUnit:
+class VictimChunk:
     """Pods of one victim that are tested together; ``is_core`` ones come after the surplus of their gang."""
 
     gang: Gang
@@ -45,14 +45,14 @@ class Claim:
     gang: Gang
     need: Amount
     held: Ledger
-    tolls: list[Toll]
-    chunks: dict[str, list[AllocationUnit]] = field(default_factory=dict)
+    groups: list[VictimGroup]
+    chunks: dict[str, list[VictimChunk]] = field(default_factory=dict)
 
 
 class ReclaimReplay:
     """Judges the claims of a plan one after the other, each in the state that the earlier ones left."""
 
-    def __init__(self, scene: Scene, tree: QueueTree, book: TollBook, before: Ledger, shares: Shares) -> None:
+    def __init__(self, scene: Scene, tree: QueueTree, book: VictimBook, before: Ledger, shares: Shares) -> None:
         self._scene = scene
         self._smallest = smallest_devices(scene)
         self._book = book
@@ -64,17 +64,17 @@ class ReclaimReplay:
         self._levels: dict[tuple[str, str], tuple[str, str]] = {}
         self._with_siblings: dict[str, tuple[str, ...]] = {}
 
-    def sit(self) -> Iterator[Violation]:
+    def replay(self) -> Iterator[Violation]:
         """Violations of all claims, in the order of admission."""
         for key, action in dict.fromkeys(self._scene.plan.admitted):
             change = self._scene.changes[key]
             come = [bind for bind in change.binds if bind.action is action]
-            tolls = self._book.tolls(key, action) if action in EVICTING else []
-            if action is Action.RECLAIM and tolls:
-                yield from self._judge(self._claim(change.gang, self._asked(come), tolls))
+            groups = self._book.groups(key, action) if action in EVICTING else []
+            if action is Action.RECLAIM and groups:
+                yield from self._judge(self._claim(change.gang, self._asked(come), groups))
             self._ledger.add(change.gang, self._amount(come))
-            for toll in tolls:
-                self._remove(toll)
+            for group in groups:
+                self._remove(group)
 
     def _allocatable_share(self, name: str) -> Amount:
         queue, share = self._tree.queues[name], self._shares.get(name, ZERO)
@@ -98,23 +98,23 @@ class ReclaimReplay:
         """The request that rights are tested with: requests by GPU memory count as on the smallest devices."""
         return total((self._scene.pods[bind.pod], self._smallest) for bind in come)
 
-    def _remove(self, toll: Toll) -> None:
-        fresh = [eviction for eviction in toll.evictions if eviction.pod not in self._gone]
-        self._ledger.remove(toll.change.gang, self._amount(fresh))
+    def _remove(self, group: VictimGroup) -> None:
+        fresh = [eviction for eviction in group.evictions if eviction.pod not in self._gone]
+        self._ledger.remove(group.change.gang, self._amount(fresh))
         self._gone.update(eviction.pod for eviction in fresh)
 
-    def _claim(self, gang: Gang, need: Amount, tolls: list[Toll]) -> Claim:
+    def _claim(self, gang: Gang, need: Amount, groups: list[VictimGroup]) -> Claim:
         """The claim, with victims that it shares with an earlier one still in their places."""
-        gone = [(toll, eviction) for toll in tolls for eviction in toll.evictions if eviction.pod in self._gone]
+        gone = [(group, eviction) for group in groups for eviction in group.evictions if eviction.pod in self._gone]
         held = self._ledger.copy() if gone else self._ledger
-        for toll, eviction in gone:
-            held.add(toll.change.gang, self._amount([eviction]))
-        return Claim(gang, need, held, tolls)
+        for group, eviction in gone:
+            held.add(group.change.gang, self._amount([eviction]))
+        return Claim(gang, need, held, groups)
 
     def _judge(self, claim: Claim) -> Iterator[Violation]:
         refusals: dict[tuple[str, bool], str] = {}
-        for toll in claim.tolls:
-            victim = toll.change.gang
+        for group in claim.groups:
+            victim = group.change.gang
             kind = victim.queue, victim.preemptible
             if kind not in refusals:
                 refusals[kind] = self._refused(claim, victim)
@@ -122,7 +122,7 @@ class ReclaimReplay:
                 yield Violation("entitlement", victim.key, f"gang {victim.key}: reclaimed for {claim.gang.key}, {text}")
                 return
             if self._book.may_protect(victim):
-                yield from judge_runtime(self._scene, self._tree, Action.RECLAIM, claim.gang, toll)
+                yield from judge_runtime(self._scene, self._tree, Action.RECLAIM, claim.gang, group)
         text = self._not_entitled(claim) or self._takes_too_much(claim) or self._saturates(claim)
         if text:
             yield Violation("entitlement", claim.gang.key, f"gang {claim.gang.key}: reclaims, but {text}")
@@ -170,19 +170,19 @@ class ReclaimReplay:
         after = plus(claim.held.allocated[queue], claim.need)
         return not _is_above(after, self._tree.queues[queue].quota)
 
-    def _chunks(self, toll: Toll) -> list[AllocationUnit]:
+    def _chunks(self, group: VictimGroup) -> list[VictimChunk]:
         """Chunks of one victim as KAI splits them (``splitVictimTasks``).
 
         Of each podset the first ``min_member`` victims in the order of eviction are core, the rest surplus: positions
         in the list of victims, not what is left. Pods that find another place are not charged where policy says so.
         """
-        scene, gang = self._scene, toll.change.gang
-        charged: list[Eviction | Move] = list(toll.evictions)
+        scene, gang = self._scene, group.change.gang
+        charged: list[Eviction | Move] = list(group.evictions)
         if not scene.snapshot.policy.consolidating_reclaim:
-            charged.extend(toll.moves)
+            charged.extend(group.moves)
         minimum = {podset.name: podset.min_member for podset in gang.root.podsets()}
         core: Amount = ZERO
-        chunks: list[AllocationUnit] = []
+        chunks: list[VictimChunk] = []
         pods = [scene.pods[entry.pod] for entry in charged]
         for pod in sorted(pods, key=lambda pod: pod.order, reverse=True) if len(pods) > 1 else pods:
             amount = paid(pod, scene.nodes[pod.node])
@@ -190,9 +190,9 @@ class ReclaimReplay:
                 minimum[pod.podset] -= 1
                 core = plus(core, amount)
             else:
-                chunks.append(AllocationUnit(gang, amount, is_core=False))
+                chunks.append(VictimChunk(gang, amount, is_core=False))
         if any(core):
-            chunks.append(AllocationUnit(gang, core, is_core=True))
+            chunks.append(VictimChunk(gang, core, is_core=True))
         return chunks
 
     def _takes_too_much(self, claim: Claim) -> str:
@@ -201,18 +201,18 @@ class ReclaimReplay:
         What is left shrinks with every chunk, so the test before the last one decides; any chunk may be the last but
         a gang's surplus before its core.
         """
-        by_queue: dict[tuple[str, str], list[AllocationUnit]] = defaultdict(list)
-        for toll in claim.tolls:
-            chunks = self._chunks(toll)
-            claim.chunks[toll.change.gang.key] = chunks
-            by_queue[self._levelled(claim.gang, toll.change.gang)].extend(chunks)
+        by_queue: dict[tuple[str, str], list[VictimChunk]] = defaultdict(list)
+        for group in claim.groups:
+            chunks = self._chunks(group)
+            claim.chunks[group.change.gang.key] = chunks
+            by_queue[self._levelled(claim.gang, group.change.gang)].extend(chunks)
         for (mine, theirs), chunks in by_queue.items():
             held = claim.held.allocated[theirs]
             if not self._may_take_all(claim, mine, theirs, held, chunks):
                 return f"queue {theirs} would fall below what it may keep before the last victims are taken"
         return ""
 
-    def _may_take_all(self, claim: Claim, mine: str, theirs: str, held: Amount, chunks: list[AllocationUnit]) -> bool:
+    def _may_take_all(self, claim: Claim, mine: str, theirs: str, held: Amount, chunks: list[VictimChunk]) -> bool:
         if len(chunks) < 2:
             return not chunks or self._may_take(claim, mine, theirs, held)
         taken = ZERO
@@ -249,7 +249,7 @@ class ReclaimReplay:
         amounts = [claim.need] + [chunk.amount for chunks in claim.chunks.values() for chunk in chunks]
         involved = [r for r in RESOURCES if any(amount[r] for amount in amounts)]
         # A gang that is only moved pays nothing (KAI leaves its queue out, `getVictimResources`).
-        payers = [toll.change.gang for toll in claim.tolls if claim.chunks[toll.change.gang.key]]
+        payers = [group.change.gang for group in claim.groups if claim.chunks[group.change.gang.key]]
         touched = {q for gang in payers for q in self._tree.paths[gang.queue]}
         for queue in beyond:
             for sibling in sorted(touched - {queue}):
@@ -296,8 +296,8 @@ def _words(resources: list[int]) -> str:
 
 
 def judge_entitlement(
-    scene: Scene, tree: QueueTree, book: TollBook, before: Ledger, shares: Shares
+    scene: Scene, tree: QueueTree, book: VictimBook, before: Ledger, shares: Shares
 ) -> Iterator[Violation]:
     """Every reclaim of the plan, in the order of admission."""
     if any(action is Action.RECLAIM for _, action in scene.plan.admitted):
-        yield from ReclaimReplay(scene, tree, book, before, shares).sit()
+        yield from ReclaimReplay(scene, tree, book, before, shares).replay()

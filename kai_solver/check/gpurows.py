@@ -30,12 +30,12 @@ def _fault(scene: Scene, node: Node, given: list[Arrival]) -> str:
         return "some of the node may not be had, nobody says which"
     leaving = scene.leaving()
     here = [holder for holder in scene.holders if holder.pod.node == node.name and holder.pod.gpu.devices]
-    in_the_end = [holder.pod for holder in here if stays(holder, leaving)]
-    unidentified = _unidentified(node, in_the_end)
+    at_end = [holder.pod for holder in here if stays(holder, leaving)]
+    unidentified = _unidentified(node, at_end)
     if unidentified:
         return f"nobody knows which {unidentified[0].key} holds, who stays"
     rowed = {device.index for arrival in given for device in arrival.entry.devices}
-    wishing = next((pod for pod in in_the_end if not rowed.isdisjoint(_believed(pod))), None)
+    wishing = next((pod for pod in at_end if not rowed.isdisjoint(_believed(pod))), None)
     if wishing is not None:
         return f"{wishing.key} stays, who has some of these for all that is known"
     now = _unidentified(node, [holder.pod for holder in here])

@@ -38,10 +38,10 @@ class Room:
         self._scene, self._tree, self._after = scene, tree, after
         self._free = end.free()
         sources = {entry.source for entry in scene.plan.moves} | {entry.node for entry in scene.plan.evictions}
-        self._boards = set_boards(scene, in_the_end=True, only=sources)
+        self._boards = set_boards(scene, at_end=True, only=sources)
         zones = ZoneTenants.of(scene)
         strict = (scene.nodes[name] for name in sources if is_strict(scene.nodes[name]))
-        self._books = {node.name: ZoneBook.of(zones, node, in_the_end=True) for node in strict}
+        self._books = {node.name: ZoneBook.of(zones, node, at_end=True) for node in strict}
         self._tenants = Tenants.of(scene) if has_tenants(scene) else None
         self._spares = Spares.of(scene)
 

@@ -41,8 +41,8 @@ def judge_numa(scene: Scene) -> Iterator[Violation]:
         return
     strict = [scene.nodes[name] for name in {destination(entry): None for entry in scene.arrivals()}]
     for node in (node for node in strict if is_strict(node)):
-        for in_the_end in (False, True):
-            yield from _overfull(ZoneBook.of(tenants, node, in_the_end=in_the_end), in_the_end=in_the_end)
+        for at_end in (False, True):
+            yield from _overfull(ZoneBook.of(tenants, node, at_end=at_end), at_end=at_end)
 
 
 # -- one pod -----------------------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ def _fault(tenants: "Tenants", entry: Bind | Move, node: Node) -> str:
         return f"its NUMA zones {sorted(given)} are not what {topology.policy} allows ({topology.scope} scope)"
     if len(together) < 2 and not before:
         return ""
-    book = ZoneBook.of(tenants, node, in_the_end=not is_immediate(entry), without=entry.pod)
+    book = ZoneBook.of(tenants, node, at_end=not is_immediate(entry), without=entry.pod)
     if len(together) > 1 and not _takes_in_turn(book, together, [w or 0 for w in widths]):
         return "the kubelet, which gives each container in turn the first NUMA zones that serve, would turn it away"
     return _init_fault(book, topology, before)
@@ -228,7 +228,7 @@ class ZoneBook:
     added: list[list[int]]
 
     @classmethod
-    def of(cls, tenants: Tenants, node: Node, *, in_the_end: bool, without: str = "") -> "ZoneBook":
+    def of(cls, tenants: Tenants, node: Node, *, at_end: bool, without: str = "") -> "ZoneBook":
         """Now, or finally, the pod ``without`` left out."""
         scene = tenants.scene
         size = scene.snapshot.schema.size
@@ -236,10 +236,10 @@ class ZoneBook:
         book = cls(scene, node, [[0] * size for _ in range(count)], [[0] * size for _ in range(count)])
         for holder in tenants.holders[node.name]:
             book._hold_reported(holder.pod.zones, -1)
-            if not in_the_end or stays(holder, tenants.leaving):
+            if not at_end or stays(holder, tenants.leaving):
                 book.take(holder.pod.zones)
         for entry in tenants.arrivals[node.name]:
-            if entry.pod != without and (in_the_end or is_immediate(entry)):
+            if entry.pod != without and (at_end or is_immediate(entry)):
                 book.take(entry.zones)
                 book._count(book.added, entry.zones, +1)
         return book
@@ -287,13 +287,13 @@ class ZoneBook:
         return ZoneBook(self.scene, self.node, [list(row) for row in self.used], self.added)
 
 
-def _overfull(book: ZoneBook, *, in_the_end: bool) -> Iterator[Violation]:
+def _overfull(book: ZoneBook, *, at_end: bool) -> Iterator[Violation]:
     """A zone that was over-full before may stay so; new pods there in that resource are violations."""
     topology = book.node.numa
     for number, zone in enumerate(topology.zones if topology is not None else ()):
         for r in topology.resources if topology is not None else ():
             if book.added[number][r] and book.left(number, r) < 0:
                 name = book.scene.snapshot.schema.names[r]
-                when = "" if in_the_end else " while victims and releasing pods still hold theirs"
+                when = "" if at_end else " while victims and releasing pods still hold theirs"
                 text = f"NUMA zone {zone.name} has {-book.left(number, r)} of {name} too little{when}"
                 yield Violation("numa", book.node.name, f"node {book.node.name}: {text}")

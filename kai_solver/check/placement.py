@@ -44,14 +44,14 @@ class Neighbours:
         come = [Placed(arrival.pod, arrival.node) for arrival in scene.come]
         kept = [Placed(holder.pod, scene.nodes[holder.pod.node]) for holder in held if stays(holder, leaving)]
         gone = [Placed(holder.pod, scene.nodes[holder.pod.node]) for holder in held if not stays(holder, leaving)]
-        self._workload_spread = {"later": [*kept, *come], "leaving": gone}
+        self._placed = {"later": [*kept, *come], "leaving": gone}
         self._bearers = {
-            name: [placed for placed in crowd if placed.pod.constraints.anti_affinity]
-            for name, crowd in self._workload_spread.items()
+            name: [placed for placed in pods if placed.pod.constraints.anti_affinity]
+            for name, pods in self._placed.items()
         }
         self._chosen: dict[tuple[int, str, str], list[Placed]] = {}
         self._repellers: dict[tuple[frozenset[tuple[str, str]], str], list[Placed]] = {}
-        self._domains = SpreadDomains(scene.snapshot.nodes, self._workload_spread["later"])
+        self._domains = SpreadDomains(scene.snapshot.nodes, self._placed["later"])
 
     def clash(self, entry: Bind | Move) -> str | None:
         """Why the pod of ``entry`` may not be beside the others; None where it may."""
@@ -63,33 +63,33 @@ class Neighbours:
                 return text
         return kept_off(pod, node, self._others(pod, "leaving")) if is_immediate(entry) else None
 
-    def _others(self, pod: Pod, crowd: str) -> list[Placed]:
-        others = {placed.pod.key: placed for placed in self._choose(pod, crowd)}
-        others.update((bearer.pod.key, bearer) for bearer in self._repelling(pod, crowd))
+    def _others(self, pod: Pod, moment: str) -> list[Placed]:
+        others = {placed.pod.key: placed for placed in self._choose(pod, moment)}
+        others.update((bearer.pod.key, bearer) for bearer in self._repelling(pod, moment))
         others.pop(pod.key, None)
         return list(others.values())
 
-    def _repelling(self, pod: Pod, crowd: str) -> list[Placed]:
+    def _repelling(self, pod: Pod, moment: str) -> list[Placed]:
         """Bearers of anti-affinity that may be about ``pod``; chosen once for pods with the same labels."""
-        key = frozenset(pod.labels.items()), crowd
+        key = frozenset(pod.labels.items()), moment
         if key not in self._repellers:
-            bearers = self._bearers[crowd]
+            bearers = self._bearers[moment]
             distinct = {id(b.pod.constraints): b.pod for b in bearers}
             repelling = {number for number, owner in distinct.items() if _may_repel(owner, pod)}
             self._repellers[key] = [b for b in bearers if id(b.pod.constraints) in repelling]
         return self._repellers[key]
 
-    def _choose(self, pod: Pod, crowd: str) -> list[Placed]:
+    def _choose(self, pod: Pod, moment: str) -> list[Placed]:
         """Pods that the constraints of ``pod`` speak of; chosen once per constraints and namespace."""
         if not pod.constraints.binds_pods:
             return []
-        key = id(pod.constraints), pod.namespace, crowd
+        key = id(pod.constraints), pod.namespace, moment
         if key not in self._chosen:
             selectors = _selectors(pod.constraints)
             ports = bool(pod.constraints.host_ports)
             self._chosen[key] = [
                 placed
-                for placed in self._workload_spread[crowd]
+                for placed in self._placed[moment]
                 if (ports and placed.pod.constraints.host_ports)
                 or any(labels_match(selector, placed.pod.labels) for selector in selectors)
             ]

@@ -4,26 +4,26 @@ from collections.abc import Iterator
 
 from kai_solver.check.accounts import QueueTree
 from kai_solver.check.scene import Scene
-from kai_solver.check.victims import TollBook, judge_runtime
+from kai_solver.check.victims import VictimBook, judge_runtime
 from kai_solver.check.violation import Violation
 from kai_solver.domain import Action, Gang
 
 
-def judge_priority(scene: Scene, tree: QueueTree, book: TollBook) -> Iterator[Violation]:
+def judge_priority(scene: Scene, tree: QueueTree, book: VictimBook) -> Iterator[Violation]:
     """Victims of preempt are preemptible gangs of the same leaf queue and of strictly lower priority."""
     for key, actions in scene.actions.items():
         if Action.PREEMPT not in actions:
             continue
         gang = scene.gangs[key]
-        found = book.tolls(key, Action.PREEMPT)
+        found = book.groups(key, Action.PREEMPT)
         if found and gang.never_preempts:
             yield Violation("priority", key, f"gang {key}: never preempts, but has victims")
-        for toll in found:
-            victim = toll.change.gang
+        for group in found:
+            victim = group.change.gang
             if text := _fault(gang, victim):
                 yield Violation("priority", victim.key, f"gang {victim.key}: preempted for {key}, but {text}")
             if book.may_protect(victim):
-                yield from judge_runtime(scene, tree, Action.PREEMPT, gang, toll)
+                yield from judge_runtime(scene, tree, Action.PREEMPT, gang, group)
 
 
 def _fault(gang: Gang, victim: Gang) -> str:

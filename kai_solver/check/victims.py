@@ -15,7 +15,7 @@ _BY_REASON = {"reclaim": Action.RECLAIM, "preempt": Action.PREEMPT}
 
 
 @dataclass(slots=True)
-class Toll:
+class VictimGroup:
     """Pods of one gang that leave or move for one other gang: the entries that touch ``change.gang``."""
 
     change: Change
@@ -28,7 +28,7 @@ class Toll:
         return {eviction.pod for eviction in self.evictions} | {move.pod for move in self.moves}
 
 
-class TollBook:
+class VictimBook:
     """Every eviction and move of a plan, by the gang it helps and the right it rests on."""
 
     def __init__(self, scene: Scene) -> None:
@@ -36,18 +36,18 @@ class TollBook:
         self._now_s = scene.snapshot.now_s
         self._longest_s = _longest_s(scene)
         self._grounds: dict[tuple[str, bool, str], Action | None] = {}
-        self._tolls: dict[tuple[str, Action], dict[str, Toll]] = {}
+        self._groups: dict[tuple[str, Action], dict[str, VictimGroup]] = {}
         for change in scene.changes.values():
             for eviction in change.evictions:
-                for toll in self._file(change, eviction):
-                    toll.evictions.append(eviction)
+                for group in self._file(change, eviction):
+                    group.evictions.append(eviction)
             for move in change.moves:
-                for toll in self._file(change, move):
-                    toll.moves.append(move)
+                for group in self._file(change, move):
+                    group.moves.append(move)
 
-    def tolls(self, helped: str, action: Action) -> list[Toll]:
+    def groups(self, helped: str, action: Action) -> list[VictimGroup]:
         """What is disturbed for the gang ``helped`` by the right of ``action``, one entry per disturbed gang."""
-        return list(self._tolls.get((helped, action), {}).values())
+        return list(self._groups.get((helped, action), {}).values())
 
     def may_protect(self, victim: Gang) -> bool:
         """False once the gang's run time exceeds every minimum run time."""
@@ -69,13 +69,13 @@ class TollBook:
             self._grounds[key] = candidates[0] if candidates else None
         return self._grounds[key]
 
-    def _file(self, change: Change, entry: Move | Eviction) -> Iterator[Toll]:
+    def _file(self, change: Change, entry: Move | Eviction) -> Iterator[VictimGroup]:
         if isinstance(entry, Eviction) and entry.reason == "stale":
             return
         for helped in entry.helps:
             action = self.action_for(entry, helped)
             if action is not None:
-                yield self._tolls.setdefault((helped, action), {}).setdefault(change.gang.key, Toll(change))
+                yield self._groups.setdefault((helped, action), {}).setdefault(change.gang.key, VictimGroup(change))
 
 
 def disturbances(scene: Scene) -> Iterator[Move | Eviction]:
@@ -114,15 +114,17 @@ def min_runtime_s(scene: Scene, tree: QueueTree, action: Action, claimant: Gang,
     return default
 
 
-def judge_runtime(scene: Scene, tree: QueueTree, action: Action, claimant: Gang, toll: Toll) -> Iterator[Violation]:
+def judge_runtime(
+    scene: Scene, tree: QueueTree, action: Action, claimant: Gang, group: VictimGroup
+) -> Iterator[Violation]:
     """While protected, a gang may lose its surplus only: without the pods touched it must keep its minimum."""
-    victim = toll.change.gang
+    victim = group.change.gang
     if victim.last_start_s is None or victim.queue not in tree.paths:
         return
     ran_s = scene.snapshot.now_s - victim.last_start_s
     least_s = min_runtime_s(scene, tree, action, claimant, victim)
     if ran_s >= least_s:
         return
-    if not satisfied(victim.root, by_podset(scene, toll.change.before.keys() - toll.pods)):
+    if not satisfied(victim.root, by_podset(scene, group.change.before.keys() - group.pods)):
         text = f"gang {victim.key}: runs for {ran_s:g} s, protected for {least_s:g} s, loses more than its surplus"
         yield Violation("runtime", victim.key, text)

@@ -141,7 +141,7 @@ class _Guard:
 
 
 @dataclass(frozen=True, slots=True)
-class _Company:
+class _RequiredAffinity:
     """Peers that new pods require in their domains of ``keys``; ``own``: the affinity matches the pods themselves."""
 
     selectors: _Selectors
@@ -166,7 +166,7 @@ class PodAffinityIndex:
         self._ports: dict[str, IntArray] = {}
         self._by_number: dict[str, list[str]] = {}
         self._guards: _Tallies[_Guard] = _Tallies(len(self.nodes))
-        self._company: _Tallies[_Company] = _Tallies(len(self.nodes))
+        self._required: _Tallies[_RequiredAffinity] = _Tallies(len(self.nodes))
         self._tenants: dict[str, _Tenants] = {}
         self._eligible: dict[tuple[Constraints, SpreadConstraint], BoolArray] = {}
         self._bearing: dict[tuple[str, ...], BoolArray] = {}
@@ -254,9 +254,9 @@ class PodAffinityIndex:
         for guard, bearers in self._guards.about(pod, self._kinds(pod)):
             if bearers.number:
                 yield UNEVEN, self._breaks(guard, bearers.amounts)
-        for company, seekers in self._seekers(pod):
-            if company.own:
-                yield LONELY, self._deserts(company, seekers)
+        for required, seekers in self._seekers(pod):
+            if required.own:
+                yield LONELY, self._separated(required, seekers)
         if pod.constraints.affinity:
             yield LONELY, ~self._near(pod)
 
@@ -264,11 +264,11 @@ class PodAffinityIndex:
         """Whether a new pod requires pods like ``pod`` beside it, so that ``pod`` may not leave freely."""
         return any(True for _ in self._seekers(pod))
 
-    def _seekers(self, pod: Pod) -> Iterator[tuple[_Company, IntArray]]:
+    def _seekers(self, pod: Pod) -> Iterator[tuple[_RequiredAffinity, IntArray]]:
         """Required affinities of new pods that match ``pod``, each with (N,) the number of such new pods by node."""
-        for company, bearers in self._company.about(pod, self._kinds(pod)):
+        for required, bearers in self._required.about(pod, self._kinds(pod)):
             if bearers.number:
-                yield company, bearers.amounts
+                yield required, bearers.amounts
 
     def agrees(self, pod: Pod, node: int) -> bool:
         """Whether ``pod``, placed on ``node``, could be placed there again beside all other pods."""
@@ -304,7 +304,7 @@ class PodAffinityIndex:
         If no pod does and the pod itself would, it may start anywhere: the first of a gang with affinity to itself.
         """
         terms = pod.constraints.affinity
-        selectors = _friends_of(pod)
+        selectors = _peers_of(pod)
         counts = self.count(selectors)
         is_first = not counts.any() and _are_about(selectors, pod)
         mask = np.ones(len(self.nodes), dtype=np.bool_)
@@ -331,13 +331,13 @@ class PodAffinityIndex:
         )
         return breaks
 
-    def _deserts(self, company: _Company, seekers: IntArray) -> BoolArray:
+    def _separated(self, required: _RequiredAffinity, seekers: IntArray) -> BoolArray:
         """(N,) True where one more peer would be in another domain than a new pod that was the first of its peers."""
-        deserts = np.zeros(len(self.nodes), dtype=np.bool_)
-        if self.count(company.selectors).sum() == 1:
-            for key in company.keys:
-                deserts |= ~self._reached(key, seekers)
-        return deserts
+        separated = np.zeros(len(self.nodes), dtype=np.bool_)
+        if self.count(required.selectors).sum() == 1:
+            for key in required.keys:
+                separated |= ~self._reached(key, seekers)
+        return separated
 
     def held(self, constraints: Constraints, spread: SpreadConstraint, selector: PodSelector) -> tuple[IntArray, int]:
         """Matching pods by domain (by its code), and in the emptiest; with too few domains that is 0."""
@@ -443,13 +443,13 @@ class PodAffinityIndex:
             guard = _Guard(constraints, spread, of_spread(spread, pod.namespace))
             self._guards.of(guard, guard.selector.matches).add(node, sign)
         if new and constraints.affinity:
-            selectors = _friends_of(pod)
+            selectors = _peers_of(pod)
             keys = frozenset(term.topology_key for term in constraints.affinity)
-            company = _Company(selectors, keys, _are_about(selectors, pod))
-            self._company.of(company, lambda other: _are_about(selectors, other)).add(node, sign)
+            required = _RequiredAffinity(selectors, keys, _are_about(selectors, pod))
+            self._required.of(required, lambda other: _are_about(selectors, other)).add(node, sign)
 
 
-def _friends_of(pod: Pod) -> _Selectors:
+def _peers_of(pod: Pod) -> _Selectors:
     """Selectors of the peers that the pod's affinity requires: pods that match all of its terms."""
     return frozenset(of_term(term, pod.namespace) for term in pod.constraints.affinity)
 

@@ -50,14 +50,14 @@ def _holds(term: NodeTerm, node: Node) -> bool:
 class SpreadDomains:
     """Which nodes count for a spread rule, and as which domain; asked once for every rule.
 
-    ``crowd``: all placed pods, if many of them are asked about; matching ones are counted once per rule, not once per
+    ``placed``: all placed pods, if many of them are asked about; matching ones are counted once per rule, not once per
     pod.
     """
 
-    def __init__(self, nodes: Sequence[Node], crowd: Iterable[Placed] | None = None) -> None:
+    def __init__(self, nodes: Sequence[Node], placed: Iterable[Placed] | None = None) -> None:
         self._nodes = tuple(nodes)
-        self._crowd = None if crowd is None else tuple(crowd)
-        self._home = {placed.pod.key: placed.node.name for placed in self._crowd or ()}
+        self._placed = None if placed is None else tuple(placed)
+        self._node_of = {placed.pod.key: placed.node.name for placed in self._placed or ()}
         self._held: dict[tuple[int, int, str], tuple[Constraints, dict[str, int]]] = {}
         self._known: dict[tuple[int, int], tuple[Constraints, dict[str, str]]] = {}
         self._bearing: dict[int, tuple[Constraints, tuple[Node, ...]]] = {}
@@ -73,14 +73,14 @@ class SpreadDomains:
         return self._known[key][1]
 
     def held(self, pod: Pod, position: int, others: Iterable[Placed]) -> dict[str, int]:
-        """Pods by domain that the rule counts, ``pod`` itself left out: of the crowd, else of ``others``."""
+        """Pods by domain that the rule counts, ``pod`` itself left out: of the placed, else of ``others``."""
         domain_of = self.of(pod, position)
-        if self._crowd is None:
+        if self._placed is None:
             return _counted(pod, position, others, domain_of)
         key = id(pod.constraints), position, pod.namespace
         if key not in self._held:
-            self._held[key] = pod.constraints, _counted(pod, position, self._crowd, domain_of)
-        held, home = self._held[key][1], self._home.get(pod.key, "")
+            self._held[key] = pod.constraints, _counted(pod, position, self._placed, domain_of)
+        held, home = self._held[key][1], self._node_of.get(pod.key, "")
         if home not in domain_of or not labels_match(pod.constraints.spread[position].selector, pod.labels):
             return held
         return held | {domain_of[home]: held[domain_of[home]] - 1}
@@ -179,10 +179,10 @@ def _repels(owner: Placed, pod: Pod, node: Node) -> bool:
 
 def _attracted(pod: Pod, node: Node, placed: list[Placed]) -> bool:
     terms = pod.constraints.affinity
-    friends = [other for other in placed if all(_selects(term, pod, other.pod) for term in terms)]
-    if not friends and all(_selects(term, pod, pod) for term in terms):
+    peers = [other for other in placed if all(_selects(term, pod, other.pod) for term in terms)]
+    if not peers and all(_selects(term, pod, pod) for term in terms):
         return all(label_value(node, term.topology_key) is not None for term in terms)
-    return all(any(_together(term.topology_key, node, friend.node) for friend in friends) for term in terms)
+    return all(any(_together(term.topology_key, node, peer.node) for peer in peers) for term in terms)
 
 
 def _counted(pod: Pod, position: int, placed: Iterable[Placed], domain_of: Mapping[str, str]) -> dict[str, int]:
