@@ -40,13 +40,13 @@ def seconds_for_questions(left_s: float, floor_s: float, share: float) -> float:
 FEW = 0.1
 """Part of those that wait whose answer is unknown, up to which asking for them by neighbourhoods is all that is done.
 
-1,000 loaded nodes: 2 of 46 are unknown; the second climb takes 4 of 10 s and serves nobody more, and the stages lack
+1,000 loaded nodes: 2 of 46 are unknown; the second climb takes 4 of 10 s and serves no more gangs, and the stages lack
 that time (2026-11-22). 500 loaded nodes: 9 of 40, and up to 12 more are served.
 """
 
 
 def are_few_unknown(climb: Climb) -> bool:
-    """Whether nearly all gangs that wait in the end have an answer that is proven."""
+    """Whether nearly all gangs that finally wait have a proven answer."""
     waiting, refusals = climb.outcome.waiting, climb.outcome.refusals
     unknown = sum(any(r.proof.state == "unknown" for r in refusals.get(gang, {}).values()) for gang in waiting)
     return unknown <= FEW * len(waiting)

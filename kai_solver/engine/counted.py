@@ -1,7 +1,7 @@
 """Least disruption by sums: where counting proves the greedy's plan the best of all stages, none need be searched.
 
-With the admitted set fixed, newcomers must fit what is free and what the evicted held; who is moved still takes as much
-as before (nothing is claimed where one of them asks for GPU memory: he takes less of a larger device). So of every
+With the admitted set fixed, new pods must fit what is free and what the evicted held; moved pods still take as much as
+before (nothing is claimed if one of them asks for GPU memory: it takes less of a larger device). So of every
 resource the evicted give at least what the newcomers lack, and the cheapest way to give that much, units being
 divisible, is a bound of each stage.
 """

@@ -113,11 +113,11 @@ def cycle(
     child
         A solver process to use; one is started, and ended, where None.
     on_fault
-        Told of every failure of the solver, with what is needed to replay it; the cycle goes on without it.
+        Called with every failure of the solver and what is needed to replay it; the cycle goes on without the solver.
     memo
         Of earlier cycles of the same cluster: what did not change since is not worked out again. The plan is the same.
     explain
-        False: nobody reads what blocks, so smallest sets of it are not looked for.
+        False: what blocks is not needed, so smallest sets of it are not searched.
     on_slow
         Receives each gang whose turns took more than its share of the time while others had no turn.
 
@@ -299,7 +299,7 @@ class _Run:
                 on_slow(self._problem.gangs[gang].gang.key, seconds)
 
     def keep_first(self, outcome: Outcome) -> None:
-        """Make the first plan of what was decided by now, once that has taken a while; nobody is between two steps.
+        """Make the first plan of what was decided by now, once that has taken a while; no gang is between two steps.
 
         None past half of the budget: then the plan itself is near.
         """
@@ -338,7 +338,7 @@ class _Run:
         )
 
     def _refine(self, outcome: Outcome, child: SolverChild | None) -> Refined | None:
-        """Ask for better victims and moves where somebody is disturbed; for better places where these are priced."""
+        """Ask for better victims and moves if anything is disturbed; for better places if these are priced."""
         concerned = [a for a in outcome.admissions if a.units or outcome.state.problem.outlook is not None]
         if child is None or not concerned or self._out_of_time():
             return None

@@ -21,7 +21,7 @@ def is_worth_it(outcome: Outcome, climbed_s: float) -> bool:
 
 
 def as_if_ended(outcome: Outcome, actions: Iterable[Action]) -> Outcome:
-    """``outcome`` as if time had ended here: of whom a rung has not answered, it knows nothing. Shares its state."""
+    """``outcome`` as if time had ended here: gangs that an action has not answered are unknown. Shares its state."""
     asked = [action for action in actions if action is not Action.STALE]
     late = dict.fromkeys(asked, BUDGET_ENDED)
     refusals = outcome.refusals | {gang: late | outcome.refusals.get(gang, {}) for gang in outcome.waiting}

@@ -1,4 +1,4 @@
-"""How the rungs of one climb share the time."""
+"""How the actions of one climb share the time."""
 
 import math
 from collections.abc import Callable
@@ -8,9 +8,9 @@ from kai_solver.domain import SolverModel
 from kai_solver.planstate.outcome import Outcome
 
 PATIENCE = 0.1
-"""Part of the time left in which a rung that may give way has to serve somebody."""
+"""Part of the time left in which an action that may give way has to serve a gang."""
 TURN_SHARE = 0.5
-"""Part of a rung's time left that one gang may take while others wait for their turns."""
+"""Part of an action's time left that one gang may take while others wait for their turns."""
 IN_VAIN = 8
 """And turns that it has for that."""
 
@@ -34,13 +34,14 @@ class Timed(Protocol):
 
 
 class Pace:
-    """Four fifths of the time for the first rung, half of what is left for each later one, all of it for the last two.
+    """Four fifths of the time for the first action, half of the rest for each later one, all of it for the last two.
 
-    So nobody starves the later ones; a rung that decides early leaves its time to the others. On openb with too little
-    time (2 s, 4.3 s of work, 2026-11-21) moves take 2.3 s and help 3 gangs, preempt takes 1.2 s and helps 364. So a
-    rung that serves nobody for a tenth of what is left gives way to those after it (``may_yield``: in a climb that asks
-    nobody, where such a time is many questions), and gets what they leave. Where no solver is asked in the end,
-    it does so only when half of the budget is over: a cycle that is done by then decides the same on every machine.
+    So none starves the later ones; an action that decides early leaves its time to the others. On openb with too little
+    time (2 s, 4.3 s of work, 2026-11-21) moves take 2.3 s and help 3 gangs, preempt takes 1.2 s and helps 364. So an
+    action that serves no gang for a tenth of what is left gives way to those after it (``may_yield``: in a climb
+    without the solver, where such a time is many questions), and gets what they leave. If no solver is asked afterwards
+    either, it does so only when half of the budget is over: a cycle that is done by then decides the same on every
+    machine.
     """
 
     def __init__(self, run: Timed, *, may_yield: bool) -> None:
@@ -66,7 +67,7 @@ class Pace:
             self.run.keep_first(self._watched)
 
     def start(self, actions_left: int, *, may_yield: bool) -> None:
-        """A rung begins."""
+        """An action begins."""
         self._pause()
         now = self.run.clock()
         left_s = self.deadline_s - now
@@ -76,25 +77,25 @@ class Pace:
         self._idle_end_s, self._in_vain = now + self._patience_s, 0
 
     def had_turn(self, *, served: bool) -> None:
-        """A rung that serves is worth its time."""
+        """An action that serves is worth its time."""
         self._pause()
         self._in_vain += 1
         if served and self._patience_s < math.inf:
             self._idle_end_s, self._in_vain = self.run.clock() + self._patience_s, 0
 
     def is_fruitless(self) -> bool:
-        """True where the rung should give way: not for one slow turn, which may have been the first of its kind."""
+        """True if the action should give way: not for one slow turn, which may have been the first of its kind."""
         return self._in_vain >= IN_VAIN and self.run.clock() >= max(self._idle_end_s, self.pressed_s)
 
     def start_turn(self) -> None:
-        """A gang has its turn, with half of the rung's time while others wait."""
+        """A gang has its turn, with half of the action's time while others wait."""
         now = self.run.clock()
         self._turn_end_s = max(now + TURN_SHARE * (self.end_s - now), self.pressed_s)
 
     def is_turn_over(self) -> bool:
-        """True where the turn has taken more than its share, or the rung is over."""
+        """True if the turn has taken more than its share, or the action is over."""
         return self.is_over() or self.run.clock() >= self._turn_end_s
 
     def is_over(self) -> bool:
-        """True where the rung's time, or the user's patience, has ended."""
+        """True if the action's time is over, or the user has asked to stop."""
         return self.run.should_stop() or self.run.clock() >= self.end_s

@@ -1,4 +1,4 @@
-"""Whom to leave out when the checker refuses a plan, so that one gang's dispute does not stop everybody's work."""
+"""Which gangs to leave out when the checker refuses a plan, so that one gang's dispute does not stop all other work."""
 
 from collections.abc import Sequence
 from dataclasses import replace

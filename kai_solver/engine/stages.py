@@ -50,7 +50,7 @@ def measured_stages(outcome: Outcome, *, by_gpus: bool = False) -> list[Stage]:
 def _worth_lost(state: State, outlook: Outlook) -> Stage:
     """Worth taken from usual pods, in thousandths of a GPU.
 
-    Bound: who takes room takes no less than nothing; who leaves gives back no more than the GPUs of the cluster.
+    Bound: new pods take no less than nothing; pods that leave give back no more than the GPUs of the cluster.
     """
     value = worth_lost(state, outlook)
     bound = -int(SEVERAL_PROFIT * MILLI * int(state.problem.gpus.sum())) if state.gone else 0

@@ -38,8 +38,8 @@ _LOSS = 1 << 21
 spread, and those look at no losses."""
 
 _IDLE, _UNROWED = 1 << 32, 1 << 33
-"""That a node is idle comes before the bandwidth lost there (`Links`); that it has no row of GPUs for who would like
-one, before both. All below node wishes (2^34)."""
+"""That a node is idle comes before the bandwidth lost there (`Links`); that it has no row of GPUs for a pod that
+prefers one, before both. All below node wishes (2^34)."""
 
 
 @dataclass(slots=True)
@@ -89,7 +89,7 @@ class FitTable:
         return found.has_room
 
     def _refresh(self, shape: int, found: _Counts, nodes: list[int]) -> None:
-        """Count anew on ``nodes``."""
+        """Count again on ``nodes``."""
         if len(nodes) <= _ONE_BY_ONE and self.state.zones is None and not self._is_divided(shape):
             fits = False
             for node in nodes:

@@ -26,7 +26,7 @@ Labels = dict[int, dict[int, int]]
 
 @dataclass(slots=True)
 class _Cause:
-    """Why a unit was disturbed: the last rung that did it, and the gangs (indices) it helps."""
+    """Why a unit was disturbed: the last action that did it, and the gangs (indices) it helps."""
 
     action: Action
     gangs: dict[int, None] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class _Cause:
 
 @dataclass(frozen=True, slots=True)
 class _Seats:
-    """Who comes where.
+    """Which pods are placed where.
 
     Attributes
     ----------
@@ -114,8 +114,8 @@ def _binds(problem: Problem, outcome: Outcome, seats: _Seats) -> tuple[Bind, ...
 def _first_zones_first(binds: list[Bind], last_first: list[list[int]]) -> tuple[Bind, ...]:
     """Binds with NUMA zones, among their own places, by the last zone that they take.
 
-    The kubelet gives every pod that arrives the first zones that serve. In this order it fills them as planned: who
-    is planned for a zone finds it no fuller than planned, or finds room in one before it.
+    The kubelet gives every pod that arrives the first zones that fit. In this order it fills them as planned: a pod
+    that is planned for a zone finds it no fuller than planned, or finds room in one before it.
     """
     aligned = [at for at, zones in enumerate(last_first) if zones]
     order = sorted(aligned, key=last_first.__getitem__)
@@ -154,13 +154,13 @@ def _nameless(devices: tuple[int, ...], milli: int) -> tuple[Device, ...]:
 
 
 def _labels(problem: Problem, outcome: Outcome) -> Labels:
-    """Devices of a node renamed so that every pod that stays keeps its own: whole devices are alike, so others swap."""
+    """Devices of a node renamed so that every pod that stays keeps its own: whole devices are equal, so others swap."""
     state = outcome.state
     labels: Labels = {}
     for pod in sorted(state.gone & state.places.keys()):
         place = state.places[pod]
         if not place.devices or not is_at_home(problem, pod, place):
-            continue  # A shared device that stays in use is nobody else's to swap.
+            continue  # A shared device that stays in use may not be swapped.
         label = labels.setdefault(place.node, {d: d for d in range(problem.nodes[place.node].gpus)})
         own, given = set(problem.seats.get(pod, ())), {label[d] for d in place.devices}
         swap = dict(zip(sorted(given - own), sorted(own - given), strict=False))

@@ -1,8 +1,8 @@
 """Which GPUs of its node a pod of a plan gets: the set with the best links, for all pods of the node together.
 
-The engine counts whole devices, which are alike to it. Here they get names: the largest pod of a node first, each the
-set that `links` finds best among what the others leave. Where a pod that runs there has GPUs that nobody knows, nothing
-is chosen: what would be free is not known either.
+The engine counts whole devices, which are equal to it. Here they get indices: the largest pod of a node first, each the
+set that `links` finds best among what the others leave. If a pod with unidentified GPUs runs there, nothing is chosen:
+what would be free is not known either.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -155,7 +155,7 @@ def _target(entry: Bind | Move) -> str:
 
 @dataclass(slots=True)
 class _Preferred:
-    """What `name_devices` is told of GPUs by claim."""
+    """What `name_devices` needs to know of GPUs by claim."""
 
     nodes: Mapping[str, Node]
     tables: LinkTables

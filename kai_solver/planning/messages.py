@@ -15,7 +15,7 @@ class Texts:
         self._lines: dict[int, str] = {}
 
     def eviction(self, pod: int, action: Action, gangs: tuple[int, ...]) -> str:
-        """What the event on an evicted pod says; ``gangs``: for whom it goes."""
+        """What the event on an evicted pod says; ``gangs``: the gangs for which it leaves."""
         try:
             return self._eviction(pod, action, gangs)
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Gangs that stay pending: the reason that matters to their owner, and what the rungs proved together."""
+"""Gangs that stay pending: the reason that matters to their owner, and what the actions proved together."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -31,7 +31,7 @@ def pending_gangs(problem: Problem, outcome: Outcome, is_late: Callable[[], bool
 
 
 def _without_a_word(problem: Problem, outcome: Outcome) -> list[int]:
-    """Gangs that wait, were refused by no rung, and hold nothing new: what they got was taken back."""
+    """Gangs that wait, were refused by no action, and hold nothing new: what they got was taken back."""
     served = outcome.has_admitted() | outcome.refusals.keys()
     return [
         g.index
@@ -96,9 +96,9 @@ def _outside(gang: Gang, why: str) -> Pending:
 def _pending(
     problem: Problem, outcome: Outcome, gang: int, actions: dict[Action, Refusal], names: Names, *, late: bool
 ) -> Pending:
-    """The first rung's words (what lacks), or the rule that forbids; a proof only where every rung has one.
+    """The first action's words (what lacks), or the rule that forbids; a proof only if every action has one.
 
-    A gang that may not have others disturbed yet is told that beside what lacks: KAI has a reason for it (1.13).
+    A gang that may not disturb others yet is told that beside what lacks (docs/kai-behaviour.md#conditions).
     """
     action, first = next(
         ((r, refusal) for r, refusal in actions.items() if refusal.message), next(iter(actions.items()))
@@ -127,17 +127,17 @@ def _held(budgets: Blocker) -> str:
 
 
 NO_TIME = "; no time was left for the smallest set"
-"""Beside the methods of a proof whose set nobody looked for."""
+"""Beside the methods of a proof whose smallest set was not searched."""
 
 _OF_ONE = frozenset(("limit", "quota", "fair-share", "rule", "size", "count"))
 """Methods whose one blocker is all that blocks."""
 
 
 def blocking_set(refusals: Iterable[Refusal]) -> tuple[tuple[Blocker, ...], bool]:
-    """What blocks a gang on all rungs together, and whether nothing of it can be left out.
+    """What blocks a gang in all actions together, and whether nothing of it can be left out.
 
-    What no empty cluster could serve needs no more words. Else every rung has its set; an element that several have
-    is one, of which the least amount that helps is told.
+    What no empty cluster could serve needs no more words. Else every action has its set; an element that several have
+    is one, with the least amount that helps.
     """
     every = list(refusals)
     for refusal in every:
@@ -161,16 +161,16 @@ def blocking_set(refusals: Iterable[Refusal]) -> tuple[tuple[Blocker, ...], bool
 
 
 def told_blockers(refusals: Iterable[Refusal]) -> tuple[tuple[Blocker, ...], bool]:
-    """What the rungs named when they said no: nobody looked whether something of it could be left out."""
+    """What the actions named when they said no: not tested whether something of it could be left out."""
     return tuple(dict.fromkeys(b for refusal in refusals for b in refusal.proof.blocking)), False
 
 
 def _errors(
     problem: Problem, outcome: Outcome, gang: int, actions: dict[Action, Refusal], names: Names
 ) -> Iterator[FitError]:
-    """KAI's errors of the first rung that has any, then what KAI adds on the rungs that evict.
+    """KAI's errors of the first action that has any, then what KAI adds in the actions that evict.
 
-    That is one line for the preemption delay, and one a rung for a pod larger than every node.
+    That is one line for the preemption delay, and one per action for a pod larger than every node.
     """
     delayed = False
     for number, (action, refusal) in enumerate(actions.items()):

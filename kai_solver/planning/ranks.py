@@ -1,12 +1,11 @@
-"""Ranks along the domain tree: pods that are alike exchange their places, so that neighbours in rank are near.
+"""Ranks along the domain tree: identical pods exchange their places, so that neighbours in rank are near.
 
 A plan says how many pods of a kind are in which domain; which pod is which is left to chance until here. The places of
 each podset are handed out in the order of the tree (zone, block, clique, node), so every domain holds a run of ranks,
-and at no level could fewer neighbours be apart. Parts of a gang that are alike (segments) exchange all their places
-first.
+and at no level could fewer neighbours be apart. Identical parts of a gang (segments) exchange all their places first.
 
-Only places that the plan gives anew are exchanged, between pods of one shape that start together by one rung: every
-count that rules and stages look at stays as it is.
+Only new places of the plan are exchanged, between pods of one shape that start together by one action: every count that
+rules and stages look at stays as it is.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +22,7 @@ from kai_solver.topology import Rank, named_topology, rank_of
 
 Part = TreeNode | Leaf
 Kind = tuple[int, str, bool]
-"""Shape, what brings the pod (a rung, or a move), whether it starts now: pods of one kind are interchangeable."""
+"""Shape, what places the pod (an action, or a move), whether it starts now: pods of one kind are interchangeable."""
 Likeness = tuple[object, ...]
 
 _MOVE = "move"
@@ -41,7 +40,7 @@ def places_by_rank(problem: Problem, outcome: Outcome) -> Mapping[int, Place]:
 
 
 def _coming(problem: Problem, outcome: Outcome) -> dict[int, dict[int, Kind]]:
-    """By gang, the kind of each pod that gets a new place; who was promised its place keeps it.
+    """By gang, the kind of each pod that gets a new place; pods that were promised a place keep it.
 
     Where some of a gang move to where others of it are, an exchange could bring one home: they stay as they are.
     """
@@ -113,7 +112,7 @@ class _Exchange:
         return found
 
     def _identical(self, parts: Sequence[Part]) -> list[list[Part]]:
-        """Parts that may exchange all their places; those that nobody else is like, or that may not, are left out."""
+        """Parts that may exchange all their places; those that no other part is like, or that may not, are left out."""
         groups: dict[Likeness, list[Part]] = {}
         for part in parts:
             likeness = self._likeness(part)

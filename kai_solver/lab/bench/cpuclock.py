@@ -13,7 +13,7 @@ _LOOK_S = 0.05
 class CpuClock:
     """Seconds of CPU time of this process, and of its children divided by the cores that they use.
 
-    What a cycle would take if nobody else were on the machine. Where the cycle ends by the clock, it is an upper
+    What a cycle would take on an idle machine. Where the cycle ends by the clock, it is an upper
     estimate: CP-SAT in the child still stops by the wall clock, so on a busy machine it gets less than its budget.
     Never runs backwards, also when a child ends.
     """

@@ -17,7 +17,8 @@ Pair = tuple[float, float]
 
 
 def with_links(snapshot: Snapshot, product: str, seed: int) -> Snapshot:
-    """The same cluster where nodes with as many GPUs are that ``product``, and it is known who holds which of them.
+    """The same cluster where nodes with as many GPUs are that ``product``, and it is known which pod holds which of
+    them.
 
     They are drawn at random for pods with whole GPUs that do not name theirs.
 

@@ -12,7 +12,7 @@ PERIOD_S = 1.0
 
 
 def next_moment(snapshot: Snapshot, plan: Plan, seed: int) -> Snapshot:
-    """The cluster one period later: everybody whom the plan binds runs, everybody whom it evicts waits.
+    """The cluster one period later: pods that the plan binds run, pods that it evicts wait.
 
     Then one running gang of a hundred has finished, and one waiting gang of a hundred, drawn at random, has a twin that
     has just arrived.

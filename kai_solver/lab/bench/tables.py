@@ -8,7 +8,7 @@ from kai_solver.lab.bench.find import short_name
 from kai_solver.lab.bench.sets import BenchSet, Verdict
 
 NO_BOUND = 100.0
-"""A gap from here on is that of a bound of 0: nobody has looked yet."""
+"""A gap from here on is that of a bound of 0: none was searched yet."""
 _OF_TEXT = {
     "decide": "",
     "slope": "",
@@ -54,7 +54,7 @@ def _head(verdict: Verdict) -> str:
 
 
 def _limit(verdict: Verdict) -> str:
-    """With the budget of gaps, and the words of who set the limit."""
+    """With the budget of gaps, and the words of the requirement that sets the limit."""
     parts = [f"at {verdict.budget_s:g} s"] if verdict.figure in GAPS else []
     tail = "".join(f" ({part})" for part in [*parts, *([verdict.says] if verdict.says else [])])
     return f"{_head(verdict)}<= {said(verdict.figure, verdict.limit)}{tail}"

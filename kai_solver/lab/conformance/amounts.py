@@ -49,8 +49,8 @@ def _gpus_granted(pod: Pod, node: Node | None) -> float:
 def gpus_left(outcome: Outcome, pods: Mapping[str, Pod], node: str) -> tuple[int, int]:
     """(idle, releasing) devices of ``node`` in the outcome.
 
-    As KAI counts: a device is idle when nobody holds it, and releasing when all who hold it leave and nobody has been
-    promised it.
+    As KAI counts: a device is idle when no pod holds it, and releasing when all pods that hold it leave and it is
+    promised to none.
     """
     count = next(n.gpus for n in outcome.before.nodes if n.name == node)
     uses: dict[int, set[str]] = defaultdict(set)

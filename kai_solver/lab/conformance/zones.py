@@ -17,7 +17,7 @@ def zone_differences(name: str, state: TaskState, node: Node | None, expected: t
 
 
 def available_differences(node: Node, outcome: Outcome, expected: Mapping[int, Mapping[str, str]]) -> Iterator[str]:
-    """What tasks that run or are promised a place leave of each zone; who is leaving has left, as in KAI's ledger."""
+    """What tasks that run or are promised a place leave of each zone; leaving ones have left, as in KAI's ledger."""
     zones = node.numa.zones if node.numa is not None else ()
     for index, amounts in expected.items():
         if not 0 <= index < len(zones):

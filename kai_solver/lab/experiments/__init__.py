@@ -1,4 +1,4 @@
-"""Experiments on public traces: published baselines written anew, beside our own policy."""
+"""Experiments on public traces: published baselines in our own code, beside our own policy."""
 
 from kai_solver.lab.experiments.report import Run, RunSpec
 from kai_solver.lab.experiments.suite import POLICIES, plan_runs, run_suite

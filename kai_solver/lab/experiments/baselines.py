@@ -1,4 +1,5 @@
-"""One pod after the other, as the authors' simulator does it: the best score takes it, who fits nowhere fails for good.
+"""One pod after the other, as the authors' simulator does it: the best score takes it, a pod that fits nowhere has
+failed.
 
 A placement changes one node, so only that node's score is computed again, and only when a pod of the shape comes next.
 """

@@ -69,7 +69,7 @@ class FleetRun:
 
 @dataclass(slots=True)
 class _Fleet:
-    """Nodes with their free GPUs (masks), who leaves when, and how many GPUs are in use."""
+    """Nodes with their free GPUs (masks), when pods leave, and how many GPUs are in use."""
 
     free: NDArray[np.uint64]
     leaving: list[tuple[float, int, int]] = field(default_factory=list)

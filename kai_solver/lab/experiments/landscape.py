@@ -152,7 +152,7 @@ class Landscape:
         return loss, np.full(len(nodes), -1, dtype=np.int64)
 
     def _of_share(self, shape: Shape, nodes: Ints, cpu: Ints, memory: Ints) -> tuple[Floats, Ints]:
-        """The best GPU of each node; GPUs of a node with as much free are alike."""
+        """The best GPU of each node; GPUs of a node with as much free are equal."""
         free = self.cluster.free[nodes]
         row, device = np.nonzero(free >= shape.gpu_milli)
         _, first = np.unique(row * (MILLI + 1) + free[row, device], return_index=True)

@@ -10,7 +10,7 @@ from typing import Any
 from kai_solver.lab.experiments.report import SIZES, Bin, Run
 
 _FROM = 60
-"""Percent arrived from which curves are drawn; below, everybody allocates what arrives."""
+"""Percent arrived from which curves are drawn; below, every policy allocates what arrives."""
 
 
 def has_matplotlib() -> bool:

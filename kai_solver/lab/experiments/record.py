@@ -1,4 +1,4 @@
-"""What one run leaves: who was placed, who failed, and the curves over arrived demand."""
+"""What one run leaves: which arrivals were placed or failed, and the curves over arrived demand."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ class Record:
     Attributes
     ----------
     node, devices
-        Where an arrival is in the end, shape (E,), -1: it failed; and on which GPUs of that node.
+        Where an arrival finally is, shape (E,), -1: it failed; and on which GPUs of that node.
     decided
         Arrivals that were known when it was decided, shape (E,); for a policy without a window its own number.
     fragmentation
@@ -35,7 +35,7 @@ class Record:
 
     @property
     def placed(self) -> Bools:
-        """Who runs, shape (E,)."""
+        """True for arrivals that run, shape (E,)."""
         return self.node >= 0
 
 

@@ -39,7 +39,7 @@ class BestFit:
 
 
 class Constant:
-    """Every node alike, and a random one of the GPUs that are enough: with a random choice of nodes, policy random."""
+    """Every node equal, and a random one of the GPUs that are enough: with a random choice of nodes, policy random."""
 
     def __init__(self, random: np.random.Generator) -> None:
         self._random = random

@@ -24,7 +24,7 @@ Progress = Callable[[RunSpec, float], None]
 def plan_runs(
     traces: Sequence[str], seeds: Sequence[int], policies: Sequence[str], windows: Sequence[int], moves: Sequence[float]
 ) -> list[RunSpec]:
-    """Every run that is asked for; the baselines decide pod by pod and move nobody, so they run once a seed."""
+    """Every run that is asked for; the baselines decide pod by pod and move none, so they run once a seed."""
     return [
         RunSpec(trace, seed, policy, window, share)
         for trace in traces

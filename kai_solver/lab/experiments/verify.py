@@ -9,7 +9,7 @@ from kai_solver.units import MILLI
 
 
 def verify(trace: Trace, record: Record) -> None:
-    """Check that everybody who runs has room where it is.
+    """Check that every pod that runs has room where it is.
 
     Raises
     ------

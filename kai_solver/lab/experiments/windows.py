@@ -1,8 +1,8 @@
 """Our policy: arrivals are collected and placed together, each where the rest is worth most for what usually arrives.
 
 No future is known: what is expected to come is as much as fills the free GPUs, in the proportions of the whole trace,
-as in the paper's definition of typical pods; the window's own pods are known. Prices are made anew for every part of a
-window (see `kai_solver.bounds.prices`): at one set of prices all pods would go to the same place.
+as in the paper's definition of typical pods; the window's own pods are known. Prices are computed again for every part
+of a window (see `kai_solver.bounds.prices`): at one set of prices all pods would go to the same place.
 """
 
 import time
@@ -26,7 +26,7 @@ PART = 50
 At 200 all pods of a window go where one set of prices sends them: on gpuspec33, seed 42, what the linear programme can
 still reach fell from 96.4% to 94.4% in the first 1,000 arrivals, at 50 to 96.4% (2026-11-21)."""
 REFUSE_ABOVE = 1.3
-"""A share of a GPU is refused when what it takes is worth so many times what it brings; nobody else is refused.
+"""A share of a GPU is refused when what it takes is worth so many times what it brings; nothing else is refused.
 
 GPUs allocated at 100% arrived, trace default, seed 42, the last 28% of the arrivals from one state: never refused
 95.55, at 1.3 95.86, at 1.2 95.81 (2026-11-21, memory not valued; with memory 96.03 at 1.3, 95.95 at 1.2). Prices
@@ -55,7 +55,7 @@ def run_windows(trace: Trace, window: int, moves: float, tell: Tell = lambda _: 
 
 
 class _Run:
-    """State of a replay: who is where, and what pods are worth."""
+    """State of a replay: where pods are, and what they are worth."""
 
     def __init__(self, trace: Trace, moves: float) -> None:
         events = len(trace.arrivals)
@@ -78,7 +78,7 @@ class _Run:
         self._measure = Fragmentation(typical(trace.shapes, trace.frequency), trace.models)
 
     def decide(self, events: Ints) -> None:
-        """Place a window; whoever is not placed has failed."""
+        """Place a window; pods that are not placed have failed."""
         kinds = self._trace.arrivals[events]
         order = np.lexsort((-self._cpu[kinds], -self._milli[kinds]))
         future = self._future(int(self._milli[kinds].sum()))

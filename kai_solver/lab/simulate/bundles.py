@@ -1,9 +1,9 @@
-"""A cheaper snapshot for cycles in which everybody who waits simply fits: running gangs bundled by queue.
+"""A cheaper snapshot for cycles in which all that waits simply fits: running gangs bundled by queue.
 
-Free places, and what queues hold, are the same whether a hundred running gangs of a queue are a hundred or one. Who
-they are matters only where somebody has to leave. So the replay first asks with bundles and the rung ``allocate``
-alone; if nobody stays pending, that is the plan of the whole cycle, and else the whole cycle is asked. (``allocate`` is
-the first rung, and the others do nothing where nobody waits and nobody is stale.)
+Free places, and what queues hold, are the same whether a hundred running gangs of a queue are a hundred or one. Which
+gangs they are matters only if some have to leave. So the replay first asks with bundles and the action ``allocate``
+alone; if no gang stays pending, that is the plan of the whole cycle, and else the whole cycle is asked. (``allocate``
+is the first action, and the others do nothing if no gang waits and none is stale.)
 """
 
 from collections import defaultdict
@@ -14,7 +14,7 @@ _NAMESPACE = "kai-solver-bundle"
 
 
 def bundled(snapshot: Snapshot) -> Snapshot | None:
-    """The snapshot with its running gangs bundled; None where it matters who they are.
+    """The snapshot with its running gangs bundled; None if it matters which gangs they are.
 
     It does where rules or wishes between pods, or placement by workload, look at single gangs, and where a gang runs
     below its minimum.

@@ -5,7 +5,8 @@ resources and whole GPUs (a share of a GPU takes a whole device, as the device p
 ``NodeResourcesFit`` (least allocated) and ``NodeResourcesBalancedAllocation`` over CPU and memory, weight 1 each; ties
 go to the first name, where kube-scheduler draws. A pod that fits nowhere preempts pods of lower priority on one node:
 the node whose highest victim is lowest, then the least sum of priorities, then the fewest (kube-scheduler's
-``DefaultPreemption``); it knows nothing of who is preemptible. Rules between pods (affinity, spread) are not looked at.
+``DefaultPreemption``); it does not look at what is preemptible. Rules between pods (affinity, spread) are not looked
+at.
 """
 
 from collections import defaultdict
@@ -40,7 +41,7 @@ class KubeDefault:
 
 
 class _Round:
-    """One cycle: what is free, and who takes it."""
+    """One cycle: what is free, and which pods take it."""
 
     def __init__(self, snapshot: Snapshot, nodes: tuple[Node, ...], predicates: NodePredicates) -> None:
         self.nodes = nodes
@@ -62,7 +63,7 @@ class _Round:
                 self._see(gang, pod)
 
     def plan(self) -> Plan:
-        """Everybody who waits, in order; pods that are alike and find nothing are asked once."""
+        """Every pod that waits, in order; of identical pods that find nothing one is asked."""
         self.waiting.sort(key=lambda gp: (-gp[0].priority, gp[0].created_s, gp[0].key, gp[1].order, gp[1].key))
         hopeless: set[tuple[object, ...]] = set()
         for gang, pod in self.waiting:
@@ -112,7 +113,7 @@ class _Round:
         self.binds.append(Bind(pod.key, gang.key, self.nodes[node].name, devices))
 
     def _waits_for_its_place(self, pod: Pod) -> bool:
-        """A pod that has preempted holds what its victims leave, and preempts nobody else meanwhile."""
+        """A pod that has preempted holds what its victims leave, and preempts no other pod meanwhile."""
         node = self.index.get(pod.nominated_node, -1)
         if node not in self.leaving or not self.nodes[node].schedulable:
             return False
@@ -167,7 +168,7 @@ def _needs(pod: Pod) -> Ints:
 
 
 def _cost(victims: Sequence[tuple[Gang, Pod]]) -> tuple[int, int, int, float]:
-    """Smaller is better: highest priority, sum of priorities, count, then who started last goes first."""
+    """Smaller is better: highest priority, sum of priorities, count, then the pod that started last goes first."""
     priorities = [gang.priority for gang, _ in victims]
     started = min(gang.last_start_s or 0.0 for gang, _ in victims)
     return (max(priorities, default=0), sum(priorities), len(victims), -started)

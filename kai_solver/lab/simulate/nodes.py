@@ -1,4 +1,4 @@
-"""Devices of the nodes while a scenario is replayed: who holds what, and how much of the rest is of use."""
+"""Devices of the nodes while a scenario is replayed: which pods hold them, and how much of the rest is of use."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Who decides in a replay: a solver model of ours, or ``kube-default``."""
+"""What decides in a replay: a solver model of ours, or ``kube-default``."""
 
 import time
 from contextlib import ExitStack
@@ -59,7 +59,7 @@ class ModelPolicy:
         self._stack.close()
 
     def decide(self, snapshot: Snapshot) -> Plan:
-        """One cycle; with bundles first, unless somebody stayed pending in the one before."""
+        """One cycle; with bundles first, unless a gang stayed pending in the one before."""
         small = bundled(snapshot) if self._quick is not None and not self._crowded else None
         if self._quick is not None and small is not None:
             plan = self._quick.cycle(small, budget_s=self._budget_s, seed=self._seed, explain=False)

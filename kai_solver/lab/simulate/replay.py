@@ -1,7 +1,7 @@
 """The replay: events and cycles in turn, until nothing more can happen or the time is over.
 
 Cycles come every period. One is computed only where its answer can differ from doing nothing: after something has
-happened, after a cycle that did something, and when a rule that looks at the clock falls due; and never while nobody
+happened, after a cycle that did something, and when a rule that looks at the clock falls due; and never while nothing
 waits. What is decided at a cycle happens at that moment.
 """
 

@@ -171,7 +171,7 @@ class World:
         return replace(self.scenario.cluster, now_s=EPOCH_S + self.now_s, nodes=self._nodes, gangs=gangs)
 
     def apply(self, plan: Plan) -> Did:
-        """Carry out a plan: who leaves does so before anybody is bound."""
+        """Carry out a plan: pods leave before others are bound."""
         did = Did(
             binds=sum(not bind.nominated for bind in plan.binds),
             nominated=sum(bind.nominated for bind in plan.binds),
@@ -204,7 +204,7 @@ class World:
             heapq.heappush(self._events, Event(at_s, Kind.RELEASED, key, self._releases))
 
     def _bind(self, plan: Plan) -> bool:
-        """Bind, and note who is promised a place; whether any promise is new."""
+        """Bind, and note which pods are promised a place; whether any promise is new."""
         by_gang: dict[str, dict[str, Bind]] = {}
         for bind in plan.binds:
             by_gang.setdefault(bind.gang, {})[bind.pod] = bind
@@ -229,7 +229,7 @@ class World:
     # -- what is due ---------------------------------------------------------------------------------------------
 
     def is_idle(self) -> bool:
-        """True where nobody waits for anything that a cycle could give, and nobody overstays."""
+        """True if no job waits for anything that a cycle could give, and none overstays."""
         return not any(job.waits or job.state is State.PARTIAL for job in self.alive.values())
 
     def next_rule_s(self) -> float | None:

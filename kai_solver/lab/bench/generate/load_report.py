@@ -29,7 +29,7 @@ class LoadReport:
         Of the pending GPUs: asked for by gangs that, in order of priority and age, stay within what their queue may
         hold (the larger of quota and fair share, at most its limit).
     reclaiming
-        Of the pending GPUs: entitled, and beyond what is idle, so that somebody has to yield.
+        Of the pending GPUs: entitled, and beyond what is idle, so that other work has to give way.
     preempting
         Of the pending GPUs: not entitled, but of a higher priority than preemptible work of the same queue, as far as
         that work goes.

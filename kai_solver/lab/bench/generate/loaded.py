@@ -19,7 +19,7 @@ from kai_solver.units import ResourceSchema
 PODS_PER_NODE = 6
 NODES_PER_QUEUE = 25
 LARGEST_HOLE = 8
-"""GPUs of the largest gang that has just finished: in full use nobody finds whole racks idle."""
+"""GPUs of the largest gang that has just finished: in full use no whole rack is idle."""
 _MEAN_RUN_S, _LONGEST_WAIT_S = 6 * 3600.0, 3600.0
 _LARGEST_SERVICE = 8
 _CPU_PODS_PER_NODE = 32

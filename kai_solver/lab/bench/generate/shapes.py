@@ -1,4 +1,4 @@
-"""How many pods gangs have, how many GPUs their pods, and who is bound to a rack."""
+"""How many pods gangs have, how many GPUs their pods, and which gangs are bound to a rack."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ def draw_shapes(
 ) -> Shapes:
     """Shapes of ``count`` gangs, the largest first; ``bound`` is the share of them that must be in one rack.
 
-    Who does not fit into an empty rack of ``rack`` GPUs is never bound to one.
+    A gang that does not fit into an empty rack of ``rack`` GPUs is never bound to one.
     """
     pods = gang_sizes(count, largest, exponent)
     gpus = gpus_of(pods, shares, draw)

@@ -22,7 +22,7 @@ _LIMITED, _LIMIT = 4, 1.6
 
 @dataclass(frozen=True, slots=True)
 class Leaves:
-    """L leaf queues: ``quota`` and ``target`` are GPUs (L,), ``over`` (L,) says who holds more than its quota."""
+    """L leaf queues: ``quota`` and ``target`` are GPUs (L,), ``over`` (L,): holds more than its quota."""
 
     names: tuple[str, ...]
     parents: tuple[str, ...]
@@ -41,7 +41,7 @@ def level_sizes(queues: int) -> tuple[int, int, int]:
 def draw_leaves(queues: int, gpus: int, used: int, over: float, draw: Generator) -> Leaves:
     """Quotas add up to ``gpus``, targets to about ``used``; the share ``over`` of the leaves is above its quota.
 
-    Who is over is drawn among neighbours by quota, so that both sides weigh about the same.
+    Leaves above quota are drawn among neighbours by quota, so that both sides weigh about the same.
     """
     _, middle, count = level_sizes(queues)
     quota = _divided(gpus, draw.lognormal(0.0, 0.5, count))
