@@ -1,4 +1,4 @@
-"""Admission ``max-gpus``: within a priority stratum, those are admitted who together use the most GPUs.
+"""Admission ``max-gpus``: within a priority stratum, the gangs are admitted that together use the most GPUs.
 
 All that the greedy admitted and all that it refused become optional arrivals of one model; one stage a stratum, from
 the highest down, minimises the GPUs left unserved. Queues bound what may be taken, not whose turn it is.
@@ -22,7 +22,7 @@ NOBODY: frozenset[int] = frozenset()
 
 
 class MaxGpuAdmission:
-    """Asks the solver once, after the greedy's allocate rung."""
+    """Asks the solver once, after the greedy's allocate action."""
 
     def __init__(self, solver_client: SolverClient) -> None:
         self.solver_client = solver_client

@@ -1,4 +1,4 @@
-"""From a question to the aggregated master: units and chunks alike become groups, nodes become sites."""
+"""From a question to the aggregated master: identical units and allocation units become groups, nodes become sites."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -93,7 +93,7 @@ class Aggregator:
         return found
 
     def _measure(self, unit: Unit) -> _Load:
-        """Pods that their nodes would take now; others may stay there, and nobody must have room for them."""
+        """Pods that their nodes would take now; others may stay there, and need no room elsewhere."""
         model_input, problem = self.model_input, self.problem
         pods = problem.by_shape(pod for pod in unit.pods if model_input.is_welcome(pod))
         level = self._required_level(problem.gangs[unit.gang].root)

@@ -32,7 +32,7 @@ def apply(
 
     Counts per node are exact for whole GPUs; shares are decided here, and may refute: first on the devices that the
     policy would choose, packed or spread, then on those of the solution, to which whole devices leave room. Rules
-    between pods are judged when all have their places: it does not matter who came first.
+    between pods are judged when all have their places: it does not matter which came first.
     """
     by_policy = [replace(decision, devices={})] if decision.devices else []
     return any(_try(state, pool, joint, seated, chunks) for seated in (*by_policy, decision))
@@ -111,7 +111,7 @@ def _place(
 
 
 def _turn(state: State, pod: int) -> int:
-    """Who must have a row comes before all others, the longest first."""
+    """Pods that must have a row come before all others, the longest first."""
     gpu = state.problem.pods[pod].gpu
     return -gpu.devices if needs_row(gpu) else 0
 
@@ -145,9 +145,9 @@ def _named_by_node(decision: Decision) -> dict[int, set[int]]:
 
 
 def _own_devices(state: State, pod: int, node: int, decision: Decision, *, now: bool) -> tuple[int, ...]:
-    """The devices that the solution left for the pod: those named for shares and rows, or whole ones of nobody else.
+    """The devices that the solution left for the pod: those named for shares and rows, or whole ones that are free.
 
-    Empty where too few of them are free, at once (``now``) or in the end.
+    Empty if too few of them are free, at once (``now``) or finally.
     """
     gpu = state.problem.pods[pod].gpu
     parts = int(state.problem.shapes.parts(state.problem.pod_shape[pod])[node])
@@ -175,7 +175,7 @@ def _keep_limits(state: State, joint: Joint) -> None:
 
 
 def _is_named(state: State, pod: int, node: int, decision: Decision) -> bool:
-    """False where the policy may choose the devices; where rows are given, who stays on his node keeps his."""
+    """False if the policy may choose the devices; if rows are given, a pod that stays on its node keeps its own."""
     gpu = state.problem.pods[pod].gpu
     if not decision.devices or not gpu.devices or (state.has_rows and node == state.problem.pod_node[pod]):
         return False

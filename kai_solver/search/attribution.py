@@ -1,8 +1,8 @@
-"""For whom each victim of the stages leaves, and each of their moves is made.
+"""For which gang each victim of the stages leaves, and each of their moves is made.
 
 The stages choose for all reclaimers together, by rights from before any of them, and a reclaim is allowed or not by
-what is taken for it (docs/kai-behaviour.md#reclaim-victims). Who took a unit before keeps it, or who takes its nodes.
-Where the reclaims would not be allowed so, they are shared out anew (`actions.sharing`).
+what is taken for it (docs/kai-behaviour.md#reclaim-victims). A unit stays with the gang that took it before, or goes to
+the one that takes its nodes. If the reclaims would not be allowed so, they are shared out again (`actions.sharing`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ EVICTING = (Action.RECLAIM, Action.PREEMPT)
 
 
 def attribute(outcome: Outcome, joint: Joint, decision: Decision, takers: Sequence[frozenset[int]]) -> bool:
-    """Say anew for whom each disturbed unit is; False where no way is found in which every reclaim is allowed.
+    """Choose again for which admission each disturbed unit is; False if no way is found that allows every reclaim.
 
     ``takers``: by admission, the units that it may take. Evicted units of one gang are for one admission.
     """
@@ -36,7 +36,7 @@ def attribute(outcome: Outcome, joint: Joint, decision: Decision, takers: Sequen
 
 
 def share_victims(outcome: Outcome, evicted: Sequence[Mover], takers: Sequence[frozenset[int]]) -> Shared:
-    """For whom ``evicted`` could leave, before anybody has a seat."""
+    """For which admissions ``evicted`` could leave, before any pod has a place."""
     by_gang: dict[int, list[Mover]] = {}
     for mover in evicted:
         by_gang.setdefault(mover.gang, []).append(mover)
@@ -79,9 +79,9 @@ def _may_disturb(admission: Admission, mover: Mover, eviction: Action | None, ta
 
 
 def _as_before(outcome: Outcome, decision: Decision, movers: Mapping[int, Mover], able: Able) -> list[Admission]:
-    """Each unit for whoever took it before, or else takes its nodes.
+    """Each unit for the admission that took it before, or else takes its nodes.
 
-    One that disturbed nobody has not been judged: it may have used up its rights by then, and gets nobody that others
+    One that disturbed nothing has not been judged: it may have used up its rights by then, and gets no unit that others
     can take.
     """
     admissions = outcome.admissions
@@ -103,7 +103,7 @@ def _as_before(outcome: Outcome, decision: Decision, movers: Mapping[int, Mover]
 
 
 def _tolls(decision: Decision, movers: Mapping[int, Mover], able: Able) -> Iterator[Toll]:
-    """Units of one gang that are evicted by one rung together, moved ones each alone."""
+    """Units of one gang that are evicted by one action together, moved ones each alone."""
     for evicted in (decision.reclaimed, decision.preempted):
         by_gang: dict[int, list[int]] = {}
         for unit in evicted:

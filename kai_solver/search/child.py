@@ -207,7 +207,7 @@ class SolverChild:
 
     def _running(self) -> Channel:
         if self._channel is not None and self._ready and self._channel.has_ended:
-            self._drop()  # it ended between two questions, killed by somebody else
+            self._drop()  # it ended between two questions, killed from outside
         if self._channel is None:
             self._bury()
             self._channel = Channel(self._command)

@@ -87,7 +87,7 @@ def _linked(joint: Joint) -> _Sets:
 
 
 def _comes(owner: Owner) -> bool:
-    """True for those who may get new places."""
+    """True for owners that may get new places."""
     return isinstance(owner, Arrival) or owner.may_move
 
 
@@ -114,7 +114,7 @@ def _by_queue(joint: Joint, owners: Iterable[Owner]) -> dict[int, dict[int, None
 
 
 def _may_bind(joint: Joint, cap: Cap) -> bool:
-    """False where all arrivals together stay within the cap with everybody at home."""
+    """False if all arrivals together stay within the cap with all running pods in place."""
     return sum(_charged(joint, cap)) > cap.room
 
 
@@ -127,7 +127,7 @@ def _charged(joint: Joint, cap: Cap) -> Iterator[int]:
 
 
 def _part(joint: Joint, sets: _Sets, roots: set[Hashable]) -> Joint:
-    """What of ``joint`` is in the sets called ``roots``. Caps that cannot bind are nobody's."""
+    """What of ``joint`` is in the sets called ``roots``. Caps that cannot bind belong to no part."""
 
     def is_mine(kind: str, key: Hashable) -> bool:
         return sets.of((kind, key)) in roots

@@ -1,4 +1,4 @@
-"""Who is disturbed, pod by pod: the model counts units, of which some pods may find their own places again."""
+"""What is disturbed, pod by pod: the model counts units, of which some pods may find their own places again."""
 
 from dataclasses import dataclass
 from typing import Self

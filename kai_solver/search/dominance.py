@@ -1,4 +1,4 @@
-"""A "no" of the solver, for all who ask for as much or more with no more rights while nothing is freed.
+"""A "no" of the solver, for all that ask for as much or more with no more rights while nothing is freed.
 
 Source: docs/how-a-cycle-decides.md#oracle.
 """
@@ -17,7 +17,7 @@ Levels = tuple[tuple[str, str], ...]
 """Required topologies with their levels, from the outermost in."""
 
 KEEPING = (Action.ALLOCATE, Action.CONSOLIDATION)
-"""Rungs on which nobody loses what he holds."""
+"""Actions in which nothing running loses what it holds."""
 MOST_KEPT = 200
 """Refusals that are remembered; with more, the oldest are forgotten."""
 
@@ -72,7 +72,7 @@ def _is_harder(problem: Problem, mine: int, theirs: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A question as far as answers depend on it. ``admitted``: those who must have places beside it."""
+    """A question as far as answers depend on it. ``admitted``: what must have places beside it."""
 
     action: Action
     payer: tuple[int, bool]
@@ -100,7 +100,7 @@ class _Asked:
         )
 
     def _has_rights_of(self, other: "_Asked") -> bool:
-        """Caps are tested before questions where nobody is evicted; else they are part of it."""
+        """Caps are tested before questions in which nothing is evicted; else they are part of them."""
         return (
             (self.payer == other.payer or self.action in KEEPING)
             and other.units <= self.units
@@ -110,7 +110,7 @@ class _Asked:
         )
 
     def _is_before(self, other: "_Asked") -> bool:
-        """Is everybody still there who was admitted, and has nothing been freed since?"""
+        """Whether all that was admitted is still there, and nothing has been freed since."""
         length = len(self.admitted)
         since = other.admitted[length:]
         is_more = other.admitted[:length] == self.admitted and len(other.admitted) >= length

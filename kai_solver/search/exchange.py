@@ -1,4 +1,4 @@
-"""For whom the victims of a neighbourhood leave, where most of those of the cycle stay as they were."""
+"""For which gangs the victims of a neighbourhood leave, while most victims of the cycle stay as they were."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ class Elsewhere:
 
 
 def disturbed_elsewhere(outcome: Outcome, pool: VictimPool, inside: frozenset[int]) -> Elsewhere:
-    """Units not ``inside`` that left, by the rung that took them, or moved."""
+    """Units not ``inside`` that left, by the action that took them, or moved."""
     found: dict[Action | None, dict[int, None]] = {}
     for admission in outcome.admissions:
         for unit in admission.units:
@@ -51,7 +51,7 @@ def disturbed_elsewhere(outcome: Outcome, pool: VictimPool, inside: frozenset[in
 def exchanged(
     outcome: Outcome, pool: VictimPool, decision: Decision, inside: frozenset[int], takers: Sequence[frozenset[int]]
 ) -> list[Admission]:
-    """The admissions with new victims ``inside``: as before where that is so, others for who gave some of it back.
+    """The admissions with new victims ``inside``: unchanged ones as before, others for those that gave some back.
 
     The last of these is the safest: at every admission the queue has lost no more than before, if it loses no more in
     all.
@@ -70,7 +70,7 @@ def exchanged(
 
 
 def _leaving(decision: Decision) -> Iterator[tuple[int, Action | None]]:
-    """Units with the rung that evicts them; None where they move."""
+    """Units with the action that evicts them; None if they move."""
     yield from ((unit, Action.RECLAIM) for unit in decision.reclaimed)
     yield from ((unit, Action.PREEMPT) for unit in decision.preempted)
     yield from ((unit, None) for unit in decision.moved)
@@ -103,7 +103,7 @@ class _Book:
         return own is not Action.ALLOCATE and action in (None, own) and gang != self.admission.chunk.gang
 
     def rank(self, queue: int, cost: int) -> tuple[bool, bool, int]:
-        """Who takes from the queue anyway, and gave back as much; of these the last."""
+        """Sort key: admissions that take from the queue anyway, and gave back as much; of these the last."""
         return queue in self._back, self._back.get(queue, 0) >= cost, self.number
 
     def take(self, unit: int, queue: int, cost: int) -> None:

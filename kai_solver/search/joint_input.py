@@ -106,7 +106,7 @@ class JointModelInput:
         )
 
     def size_estimate(self, chunks: Sequence[tuple[AllocationUnit, Action]], units: frozenset[int]) -> int:
-        """About how many variables the model would have: places by shape and node, and those who may leave."""
+        """About how many variables the model would have: places by shape and node, and units that may leave."""
         pool = self.outcome.pool
         pods = [p for chunk, _ in chunks for p in chunk.pods]
         pods += [p for u in units for p in pool.units[u].pods] if pool is not None else []
@@ -182,7 +182,7 @@ class JointModelInput:
     def _bears(self, pool: VictimPool, unit: Unit) -> tuple[int, ...]:
         """Surplus of the podsets whose minimum ``unit`` holds; the core bears everything.
 
-        But a minimum of one is held by whoever stays: there the core is one pod like the others.
+        But a minimum of one is held by any pod that stays: there the core is one pod like the others.
         """
         units = pool.of_gang[unit.gang]
         if unit.is_core:
@@ -308,7 +308,7 @@ class JointModelInput:
         )
 
     def _is_mixed(self, node: int) -> bool:
-        """True where several tenants are in a domain that one should use: whoever is there may stay."""
+        """True where several tenants are in a domain that one should use: pods that are there may stay."""
         return self._mixed is not None and bool(self._mixed[node])
 
     def _without_violated(self, units: frozenset[int]) -> frozenset[int]:
@@ -392,7 +392,7 @@ class JointModelInput:
         return free
 
     def _lift_reservations(self, pods: list[int], free: IntArray) -> None:
-        """Give back the pod slots of reservation pods on devices that nobody shares with ``pods`` out of the way."""
+        """Give back the pod slots of reservation pods on devices that no pod shares once ``pods`` have left."""
         problem = self.problem
         lifted = Counter(
             (problem.pod_node[p], d) for p in pods if problem.pods[p].gpu.is_shared for d in problem.seats.get(p, ())

@@ -33,8 +33,8 @@ def link_stage(
 ) -> Stage | None:
     """Exchange what gains bandwidth; what the plan loses then, in thousandths of a GPU, None where links say nothing.
 
-    ``rights``: who may be taken by whom. ``is_over``: whether the stage's time is. ``by_gpus``: victims cost GPUs and
-    not work.
+    ``rights``: which units may be taken by which admission. ``is_over``: whether the stage's time is. ``by_gpus``:
+    victims cost GPUs and not work.
     """
     seating = seating_of(outcome)
     if seating is None:
@@ -64,7 +64,7 @@ def _exchange_seats(outcome: Outcome, seating: Seating, is_over: Callable[[], bo
 
 
 def _knows_all(state: State, seating: Seating) -> bool:
-    """Whether every pod with GPUs of the plan was tried elsewhere, so that nobody else could make way."""
+    """Whether every pod with GPUs of the plan was tried elsewhere, so that no other could make way."""
     riders = {rider.pod for rider in seating.riders if rider.counts and not rider.is_fixed}
     return all(pod in riders for pod, place in state.places.items() if place.devices)
 
@@ -93,7 +93,7 @@ def _sit_down(outcome: Outcome, seating: Seating, before: Sequence[int]) -> bool
 
 
 def _settle(outcome: Outcome) -> None:
-    """Tell the pool of units where those who moved sit now."""
+    """Update the pool of units with the new places of moved ones."""
     pool = outcome.pool
     for unit in pool.units if pool is not None else ():
         if pool is not None and pool.is_moved(unit.index):
@@ -113,7 +113,7 @@ def _exchange_victims(
     *,
     by_gpus: bool,
 ) -> Seating:
-    """Let others leave who cost as much, where the takers lose less by that."""
+    """Let other units leave that cost as much, if the takers lose less by that."""
     tried = 0
     for at, admission in enumerate(outcome.admissions):
         for unit, other in _equals(pool, admission, takers[at], kinds, by_gpus=by_gpus):
@@ -128,9 +128,9 @@ def _exchange_victims(
 
 
 def _stayers(outcome: Outcome, pool: VictimPool, *, by_gpus: bool) -> dict[_Kind, list[int]]:
-    """Units of the kinds of those who left for good and alone in their gang's way of leaving, where one of them stays.
+    """Units that stay, by the kinds of those that were evicted and are the only one of their gang to leave.
 
-    They are looked for before anybody is asked who may take whom, which is dear.
+    They are looked for before rights are tested, which is expensive.
     """
     taken = {unit for admission in outcome.admissions for unit in admission.units}
     left = [pool.units[unit] for unit in taken if pool.has_left(unit) and not pool.is_elastic[unit]]
@@ -152,7 +152,7 @@ def _equals(
     *,
     by_gpus: bool,
 ) -> Iterator[tuple[int, int]]:
-    """Who left for ``admission``, each with those who stay, may be taken by it and cost the same."""
+    """Units that left for ``admission``, each with units that stay, may be taken by it and cost the same."""
     for unit in admission.units:
         if not pool.has_left(unit) or pool.is_elastic[unit]:
             continue

@@ -1,4 +1,4 @@
-"""A neighbourhood: some nodes, and who is wholly on them. All that is elsewhere keeps its place.
+"""A neighbourhood: some nodes, and the gangs that are wholly on them. All that is elsewhere keeps its place.
 
 A question about it is the joint model of the cycle cut down to these nodes, so its size does not grow with the cluster.
 Gangs come whole: one that has a pod outside keeps all its places.
@@ -36,7 +36,7 @@ class Neighbourhood:
 
 
 class Census:
-    """Who is where at one moment of a cycle, to tell who is wholly on some nodes."""
+    """Places of all pods at one moment of a cycle, to tell what is wholly on some nodes."""
 
     def __init__(self, outcome: Outcome, may_go: BoolArray) -> None:
         """``may_go``: (U,) units of the pool that may be disturbed; the others stay where they are."""

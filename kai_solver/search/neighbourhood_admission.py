@@ -1,7 +1,7 @@
 """Room for those whose answer is unknown, by neighbourhoods: a few nodes where it could be made, asked with CP-SAT.
 
 The whole question may be too large, or too hard for the time that is left. About a few nodes it is small; a "yes" is as
-good as any, a "no" says nothing. Gangs come in policy order, and nobody who was admitted loses his right to run.
+good as any, a "no" says nothing. Gangs come in policy order, and no admitted gang loses its right to run.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -58,7 +58,7 @@ class LocalAdmission:
         self._fits = FitTable(self.state)
 
     def run(self, on_better: Callable[[int, int], None] | None = None) -> bool:
-        """Ask for everybody, some rounds or until the time ends; True where somebody was admitted."""
+        """Ask for every gang, some rounds or until the time ends; True if any was admitted."""
         for _ in range(ROUNDS):
             waiting = self._waiting()
             turns = GangOrder(self.state, self._allocation_units, waiting)
@@ -77,7 +77,7 @@ class LocalAdmission:
         return Disruption(self.outcome, self._fits, action, self._allocation_units, waiting)
 
     def _waiting(self) -> list[int]:
-        """Gangs that wait, where some rung has not the last word."""
+        """Gangs that wait, and that some action refused without a proof."""
         admitted, refusals = self.outcome.has_admitted(), self.outcome.refusals
         return [
             gang
@@ -88,7 +88,7 @@ class LocalAdmission:
         ]
 
     def _admit(self, chunk: AllocationUnit, disruptions: Mapping[Action, Disruption]) -> bool:
-        """Ask rung by rung, where that rung's answer was no proof."""
+        """Ask action by action, where that action's answer was no proof."""
         for action in self.actions:
             refusal = self.outcome.refusals[chunk.gang].get(action)
             if refusal is None or refusal.proof.state == "proven" or self.solver_client.is_out_of_time:
@@ -98,7 +98,7 @@ class LocalAdmission:
         return False
 
     def _is_allowed(self, chunk: AllocationUnit, disruption: Disruption | None) -> bool:
-        """What needs no search, by the numbers of this moment: limits, the delay, the rules of the rung."""
+        """What needs no search, by the numbers of this moment: limits, the delay, the rules of the action."""
         who = Preemptor.of(self.problem, chunk)
         if disruption is None:
             return over_capacity(self.state, chunk) is None
@@ -121,7 +121,7 @@ class LocalAdmission:
         return True
 
     def _eligible(self, chunk: AllocationUnit, action: Action, disruption: Disruption | None) -> BoolArray:
-        """(U,) who may be disturbed for ``chunk``."""
+        """(U,) True for units that may be disturbed for ``chunk``."""
         if disruption is not None:
             return disruption.eligibility.mask(action, Preemptor.of(self.problem, chunk))
         return np.zeros(len(self.outcome.pool.units) if self.outcome.pool is not None else 0, dtype=np.bool_)

@@ -44,7 +44,7 @@ class Chooser:
     def __init__(
         self, outcome: Outcome, pool: VictimPool, rights: Rights, seed: int, leaving: frozenset[int] | None = None
     ) -> None:
-        """``leaving``: who would leave if nodes did not count; where the plan differs from that the bound is loose."""
+        """``leaving``: units that would leave if nodes did not count; where the plan differs the bound is loose."""
         self.outcome = outcome
         self.pool = pool
         self.size = FIRST
@@ -64,7 +64,7 @@ class Chooser:
         self._price[sorted(self._leaving)] *= WANTED
 
     def choose(self) -> BoolArray | None:
-        """(N,) nodes of the next neighbourhood; None where nobody is disturbed."""
+        """(N,) nodes of the next neighbourhood; None if nothing is disturbed."""
         evicted = [unit.index for unit in self.pool.units if self.pool.has_left(unit.index)]
         moved = [unit.index for unit in self.pool.units if self.pool.is_moved(unit.index)]
         useful = {"swap": bool(evicted), "rack": len(self._racks) > 1 and bool(evicted), "move": bool(moved)}
@@ -92,7 +92,7 @@ class Chooser:
         return unit
 
     def _swap(self, units: list[int]) -> BoolArray:
-        """Where some of ``units`` ran, with all nodes of those who came there, and the cheapest others."""
+        """Where some of ``units`` ran, with all nodes of the pods that came there, and the cheapest others."""
         chosen = self._around(self._seed(units))
         for _ in range(3):
             if chosen.sum() < self.size / 2:
@@ -121,7 +121,7 @@ class Chooser:
         return found
 
     def _cheapest(self) -> FloatArray:
-        """(N,) the least that anybody there who may be evicted, and is not disturbed, would cost by GPU."""
+        """(N,) the least cost by GPU of units there that may be evicted and are not disturbed."""
         found: FloatArray = np.full(len(self.outcome.state.problem.nodes), np.inf)
         calm = np.array([not self.pool.is_disturbed(u) for u in range(len(self.pool.units))], dtype=np.bool_)
         unit, node = self._pairs[calm[self._pairs[:, 0]]].T

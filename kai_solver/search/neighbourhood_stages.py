@@ -1,4 +1,4 @@
-"""The stages by neighbourhoods: who leaves and moves on a few nodes is chosen anew, all else stays, again and again.
+"""The stages by neighbourhoods: what leaves and moves on a few nodes is chosen again, all else stays, repeatedly.
 
 For clusters whose whole joint model takes too long. The best plan is the state itself; what is found is judged as the
 stages' own solutions are, and only what is less disruptive, stage by stage, is kept.
@@ -47,7 +47,7 @@ OnBetter = Callable[[int, int], None]
 
 
 def is_unproven(stages: Sequence[Stage]) -> bool:
-    """True where neighbourhoods could make a stage better: of who is evicted or moved, not of places that are left."""
+    """True if neighbourhoods could make a stage better: one of evictions or moves, not of places that are left."""
     return not stages or any(not s.optimal and s.name.startswith(DISRUPTING) for s in stages)
 
 
@@ -62,7 +62,7 @@ class LocalStages:
         rights: Rights,
         leaving: frozenset[int] | None = None,
     ) -> None:
-        """``leaving``: who would leave if nodes did not count, where that is known."""
+        """``leaving``: units that would leave if nodes did not count, where that is known."""
         self.solver_client = solver_client
         self.outcome = outcome
         self.pool = pool
@@ -100,7 +100,7 @@ class LocalStages:
         return self.solver_client.is_out_of_time or (not budget.deterministic and budget.left_s < self._longest_s)
 
     def _improve(self, hood: Neighbourhood) -> bool:
-        """Choose anew on ``hood``; True where that is better and could be put into effect."""
+        """Choose again on ``hood``; True where that is better and could be put into effect."""
         if not any(self.pool.is_disturbed(unit) for unit in hood.units):
             self.chooser.learn(success=False, proven=True)
             return False

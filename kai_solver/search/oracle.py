@@ -34,7 +34,7 @@ TOO_LARGE = Answer("no", Proof("unknown", "too large"))
 FOLD_FROM = 2_000
 """Variables from which the master is asked first; a smaller model says as much in milliseconds."""
 FOLDED_FROM, FOLDED_PART = 400, 0.5
-"""Variables from which a question is asked with alike nodes folded first, and for which part of its time at most.
+"""Variables from which a question is asked with identical nodes folded first, and for which part of its time at most.
 
 With 837 variables (36 racks, 120 pods to be moved) a "no" so takes 0.02 to 0.04 s of two cores, 0.06 to 0.10 s without
 (2026-11-22)."""
@@ -47,9 +47,9 @@ MOST_PLACES = 400
 proofs on 500 loaded nodes took 0.06 to 0.15 s of CPU each, a question that is not refuted 0.3 s (2026-11-21)."""
 PATIENCE = 3
 """Questions too large for the model with nodes that the master did not refute, after which no more are asked until
-somebody is admitted. On openb the master has places for everybody in every question about moves, at 0.3 s each."""
+a gang is admitted. On openb the master has places for all in every question about moves, at 0.3 s each."""
 LARGEST_PART = 0.2
-"""Part of the time left for questions that one may have, lest a few hard ones leave none for the easy proofs."""
+"""Part of the time left for questions that one may have, so that a few hard ones leave some for the easy proofs."""
 MASTER_PRESOLVE: Presolve = "light"
 """CPU time of 7 masters of 1,000 to 1,150 variables (500 loaded nodes) that have a solution: 0.27 s with ``light``,
 0.50 s with ``default``, 0.92 s with ``none``; those that have none take 1 ms with any (2026-11-21, two workers)."""
@@ -89,7 +89,7 @@ class SolverActions:
         return self._refuter
 
     def place(self, outcome: Outcome, chunk: AllocationUnit, action: Action, disruption: Disruption | None) -> Answer:
-        """Can ``chunk`` run beside all admitted so far, with nobody disturbed whom ``rung`` protects?"""
+        """Can ``chunk`` run beside all admitted so far, with nothing disturbed that ``action`` protects?"""
         question = Question(self._model_input(outcome), outcome, chunk, action, disruption)
         blocker = question.bound()
         if blocker is not None:
@@ -125,7 +125,7 @@ class SolverActions:
         pool, model_input = question.outcome.pool, question.model_input
         kept: dict[int, Mapping[int, int]] = {}
         if pool is not None and question.action is Action.CONSOLIDATION:
-            kept[question.chunk.gang] = model_input.welcome_home(question.kept)  # Nobody is evicted: one sum will do.
+            kept[question.chunk.gang] = model_input.welcome_home(question.kept)  # Nothing is evicted: one sum will do.
         elif pool is not None:
             for gang in {pool.units[unit].gang for unit in question.kept}:
                 kept[gang] = model_input.welcome_home(question.kept.intersection(pool.of_gang[gang]))
@@ -195,7 +195,7 @@ class SolverActions:
         return (True, False) if size > FOLD_FROM else (False, True)
 
     def _is_refuted(self, question_budget: "QuestionBudget", question: Question, most_places: int) -> bool:
-        """True where even the aggregated master has no place for everybody."""
+        """True if even the aggregated model has no places for all."""
         if question.is_rough or question.divisible:
             return False
         form = formulate_master(self._aggregator(question.model_input).master(question, most_places))
@@ -267,7 +267,7 @@ class QuestionBudget:
         return answer
 
     def ask_folded(self, form: Formulation) -> SpecAnswer | None:
-        """The "no" of the model with alike nodes counted together, which is one of the whole; None without one."""
+        """The "no" of the model with identical nodes counted together, which is one of the whole; None without one."""
         if not FOLDED_FROM <= form.spec.size[0] < FOLD_FROM:
             return None
         folded = fold(form.spec, [], form.apart)

@@ -15,9 +15,9 @@ from kai_solver.errors import ModelFileError
 
 Presolve = Literal["light", "default", "none"]
 Engine = Literal["cp-sat", "scip"]
-"""Who searches. Which gangs to evict for so many GPUs by rack, with nobody's node in it (`model.victim_model`), is a
-matter of the LP, and SCIP's: on 500 loaded nodes it proves all four stages in 4.8 s (1.1 s with nodes folded further),
-CP-SAT in 12 s (2026-11-21, 2 cores, load 8). All else is CP-SAT's.
+"""What searches. Which gangs to evict for so many GPUs by rack, with no node in it (`model.victim_model`), is a matter
+of the LP, and SCIP's: on 500 loaded nodes it proves all four stages in 4.8 s (1.1 s with nodes folded further), CP-SAT
+in 12 s (2026-11-21, 2 cores, load 8). All else is CP-SAT's.
 """
 ParameterValue = int | float | bool
 

@@ -1,4 +1,4 @@
-"""Who cannot be evicted by a reclaim, whoever else goes with him.
+"""Units that cannot be evicted by a reclaim, whatever else is evicted with them.
 
 No queue that is taken from may end less saturated than the reclaimer's (docs/kai-behaviour.md#reclaim-saturation), and
 a reclaim should hold in the next cycle (`actions.disruption`): the queue of the reclaimer has to come before that of
@@ -67,7 +67,7 @@ class _ReclaimReplay:
     state: State
     who: Preemptor
     least: list[list[int]]
-    """By queue, the least that it may hold in the end."""
+    """By queue, the least that it may finally hold."""
     lasting: bool
     _known: dict[tuple[int, Charge], bool] = field(default_factory=dict)
     """Answers by leaf queue and charge: of 5,000 gangs most cost the same as another one of their queue."""

@@ -1,4 +1,4 @@
-"""One question of the ladder: the chunk, everything admitted before it, and who may be disturbed."""
+"""One question of an action: the allocation unit, all that was admitted before it, and what may be disturbed."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ from kai_solver.units import GPU, format_amount
 
 
 class Question:
-    """One question: the chunk beside all that was admitted, and who may be disturbed."""
+    """One question: the allocation unit beside all that was admitted, and what may be disturbed."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Question:
     ) -> None:
         """``within``: only those of a neighbourhood are asked about; ``joiner`` is its own.
 
-        ``beside``: chunks that must get places on this rung together with ``chunk``.
+        ``beside``: allocation units that must get places in this action together with ``chunk``.
         """
         self.model_input = model_input
         self.outcome = outcome
@@ -182,7 +182,7 @@ class Question:
         need, have = format_amount("gpu", self.who.device_milli), format_amount("gpu", free)
         return Blocker("fair-share", self.problem.queues.title(self.who.queue), need, have)
 
-    # -- who may be dropped ----------------------------------------------------------------------------------------
+    # -- what may be dropped ---------------------------------------------------------------------------------------
 
     @cached_property
     def undone(self) -> frozenset[int]:
@@ -206,7 +206,7 @@ class Question:
 
     @cached_property
     def droppable(self) -> frozenset[int]:
-        """Units that may be gone at no cost to anybody's rights."""
+        """Units that may be gone at no cost to any gang's rights."""
         preempted = self.eligible if self.action is Action.PREEMPT else frozenset()
         return self.served | preempted | (self.evicted - self.paying)
 
@@ -218,13 +218,13 @@ class Question:
     # -- model ---------------------------------------------------------------------------------------------------
 
     def size_estimate(self) -> int:
-        """About how many variables the model will have: places by shape and node, and those who may leave."""
+        """About how many variables the model will have: places by shape and node, and units that may leave."""
         return self.model_input.size_estimate([*self.admitted, (self.chunk, self.action)], self.units)
 
     def joint(self, *, cautious: bool = False) -> Joint:
         """The problem in which everything admitted keeps its right to run but not its place.
 
-        ``cautious``: who was evicted for others stays out, so that their rights are what they were, and nobody is
+        ``cautious``: what was evicted for others stays out, so that their rights are what they were, and no unit is
         evicted whose queue would get its place back in the next cycle.
         """
         preempt = self.eligible - self.served if self.action is Action.PREEMPT else frozenset()
@@ -242,7 +242,7 @@ class Question:
         )
 
     def _evicted_by(self) -> dict[Action, frozenset[int]]:
-        """Units that earlier questions evicted, by the rung that did it last."""
+        """Units that earlier questions evicted, by the action that did it last."""
         pool = self.outcome.pool
         cause = {u: a.action for a in self.outcome.admissions for u in a.units if pool is not None and pool.has_left(u)}
         return {action: frozenset(u for u, c in cause.items() if c is action) for action in set(cause.values())}
@@ -298,7 +298,7 @@ class Question:
         return self._needed(units)
 
     def _needed(self, units: list[int]) -> tuple[int, ...]:
-        """Of ``units`` those who are in somebody's way; the others come home."""
+        """Of ``units`` those that are in the way; the others return to their places."""
         pool = self.outcome.pool
         if self.disruption is None or pool is None:
             return tuple(units)
@@ -306,15 +306,15 @@ class Question:
         return tuple(unit for unit in units if pool.is_disturbed(unit))
 
     def _earlier_reclaims_hold(self, units: list[int]) -> bool:
-        """Whoever came home, or had to go after all, may be what an earlier reclaim's rights were built on."""
+        """Whether earlier reclaims are still allowed: units that returned, or left after all, may change that."""
         outcome = self.outcome
-        mine = set(units) & self.disturbed  # They were moved for others, who are not charged for their eviction.
+        mine = set(units) & self.disturbed  # They were moved for others, which are not charged for their eviction.
         earlier = [replace(a, units=tuple(u for u in a.units if u not in mine)) for a in outcome.admissions]
         ours = Admission(self.chunk, self.action, tuple(units), by_solver=True)
         return reclaims_hold(replace(outcome, admissions=[*earlier, ours]))
 
     def _for_this_chunk(self, decision: Decision) -> list[int]:
-        """Units that leave or move for this chunk; what an earlier question did alike stays with that one."""
+        """Units that leave or move for this chunk; what an earlier question did likewise stays with that one."""
         evicted = {Action.RECLAIM: decision.reclaimed, Action.PREEMPT: decision.preempted}.get(self.action, [])
         before = self._evicted_by().get(self.action, frozenset())
         moved = [u for u in decision.moved if u not in self.disturbed]

@@ -1,7 +1,7 @@
-"""The disruption and preference stages: with the admitted set fixed, choose victims, moves and places anew.
+"""The disruption and preference stages: with the admitted set fixed, choose victims, moves and places again.
 
-A rung-by-rung greedy overshoots: a victim of the first question may have served the third. The joint model keeps
-everybody admitted and minimises what is disturbed, in lexicographic order, from the greedy's plan as the hint.
+Deciding action by action overshoots: a victim of the first question may have served the third. The joint model keeps
+all that was admitted and minimises what is disturbed, in lexicographic order, from the greedy's plan as the hint.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ class Refined:
     """Outcome of the stages: their results, whether the plan got better, and what went wrong.
 
     ``leaving``: units that would leave if nodes did not count; None where that is not known.
-    ``is_least``: the plan is the least disruptive of the model, whatever may be told of its bounds.
+    ``is_least``: the plan is the least disruptive of the model, whatever may be said of its bounds.
     """
 
     stages: tuple[Stage, ...]
@@ -91,7 +91,7 @@ class StageOptimizer:
     """Runs the stages of one cycle."""
 
     def __init__(self, solver_client: SolverClient, progress: Progress | None = None, part: float = 1.0) -> None:
-        """``part`` of the time that is left once it is known who leaves may go to the joint model with nodes."""
+        """``part`` of the time that is left once the victims are known may go to the joint model with nodes."""
         self.part = part
         self.solver_client = solver_client
         self.model = solver_client.model
@@ -273,7 +273,7 @@ def _joint(model_input: JointModelInput, rights: Rights) -> Joint:
 
 
 def _starting(outcome: Outcome) -> int:
-    """Pods that start at once. Where nobody is disturbed, no better place is worth a delay."""
+    """Pods that start at once. If nothing is disturbed, no better place is worth a delay."""
     return sum(place.now for place in outcome.state.places.values())
 
 
@@ -305,7 +305,7 @@ def _is_loose(outcome: Outcome, rights: Rights) -> bool:
 
 
 def _believed(stages: Sequence[Stage], joint: Joint, *, certain: bool) -> tuple[Stage, ...]:
-    """Stages as told; where units might be others (not ``certain``), bounds count as long as nobody is evicted.
+    """Stages as they are; where units might be others (not ``certain``), bounds count as long as nothing is evicted.
 
     The model moves units whole, where single pods of one may stay after all: no fewer units than the bound fills.
     """

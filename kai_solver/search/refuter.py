@@ -16,7 +16,7 @@ from kai_solver.planstate.state import State
 from kai_solver.problem.charges import Charge, sum_of
 
 CREDIT, DEEP_CREDIT, EARNED = 16, 3, 4
-"""Bounds that may find nothing in one cycle, those by counts and those by flow, and what every proof earns anew.
+"""Bounds that may find nothing in one cycle, those by counts and those by flow, and what every proof adds.
 
 On loaded clusters nearly all that counts prove is proven after the greedy's search as well: of 335 gangs on 1,000 nodes
 none was refuted before it, for 1 ms each (2026-11-21). Flow took 20 ms each on 500 nodes, 17 times for nothing.
@@ -59,10 +59,10 @@ class Refuter:
         self.is_silent = claims is not None and claims.is_rough
 
     def refute(self, chunk: AllocationUnit, action: Action) -> Answer | None:
-        """What proves that ``rung`` can do nothing for ``chunk``, whoever is chosen; None where nothing does.
+        """What proves that ``action`` can do nothing for ``chunk``, whatever is chosen; None if nothing does.
 
-        Of questions alike, none is asked again after a silence: a bound costs 0.3 ms at 100 nodes (2026-11-21), which
-        is wasted 800 times where 800 alike gangs are served one after the other.
+        Of equal questions, none is asked again after a silence: a bound costs 0.3 ms at 100 nodes (2026-11-21), which
+        is wasted 800 times if 800 identical gangs are served one after the other.
         """
         if self.is_silent:
             return None  # What cannot be taken from claims here could be taken all the same.
@@ -116,7 +116,7 @@ class Refuter:
     # -- what is asked ---------------------------------------------------------------------------------------------
 
     def demand(self, chunk: AllocationUnit, action: Action) -> Demand:
-        """``chunk`` beside all that was admitted; what this rung may undo is not counted beside it."""
+        """``chunk`` beside all that was admitted; what this action may undo is not counted beside it."""
         self._catch_up()
         problem, gang = self.problem, self.problem.gangs[chunk.gang]
         undone = self.outcome.consolidated if action is Action.RECLAIM else []
@@ -146,7 +146,7 @@ class Refuter:
         return Grown(admission.chunk.gang, self.problem.by_shape(pods), charge_of(self.problem, pods))
 
     def _catch_up(self) -> None:
-        """Count who was admitted since the last question; all anew where somebody lost what he got."""
+        """Count what was admitted since the last question; all again if a gang lost what it got."""
         now, pool = self.outcome.admissions, self.outcome.pool
         if len(now) < self._seen or (self._seen and now[self._seen - 1] is not self._last):
             self._beside, self._grown, self._seen = Counter(), [], 0

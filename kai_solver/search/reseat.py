@@ -1,8 +1,8 @@
 """After the stages: the same victims and the same admissions, seated once more as the policy scores nodes.
 
-The joint model counts who leaves and who comes; among places that cost the same it has no taste. KAI clears all victims
-and then places victims and newcomers in their order, by node score (docs/kai-behaviour.md#victim-search). Where that
-works with those whom the stages chose, its places are taken: packed or spread as the policy says.
+The joint model counts what leaves and what comes; among places that cost the same it has no preference. KAI removes all
+victims and then places victims and new pods in their order, by node score (docs/kai-behaviour.md#victim-search). If
+that works with the victims that the stages chose, its places are taken: packed or spread as the policy says.
 """
 
 from kai_solver.actions.caps import within_limits
@@ -22,12 +22,12 @@ MOST_PODS = 1000
 
 
 def reseat(outcome: Outcome) -> None:
-    """Seat moved units, and the chunks for whom others were disturbed, anew, oldest first.
+    """Place moved units again, and the allocation units for which others were disturbed, oldest first.
 
     Nothing changes where one of them finds no place, where more of the wholly free nodes would be opened than now (or
     more worth taken from usual pods, where the model prices what is left over), where a queue would pass its limit, or
-    where somebody who keeps his place would lose the company that he needs, or get some that he may not have.
-    Chunks that disturb nobody keep what they have: most of it can be bound at once.
+    where a pod that keeps its place would lose a peer that it requires, or get one that it excludes.
+    Allocation units that disturb nothing keep what they have: most of it can be bound at once.
     """
     pool, state = outcome.pool, outcome.state
     if pool is None or len(state.places) > MOST_PODS:

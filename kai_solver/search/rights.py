@@ -1,4 +1,4 @@
-"""Who could be disturbed for those that were admitted, by the numbers from before the disruptive rungs."""
+"""What could be disturbed for the admitted gangs, by the numbers from before the disruptive actions."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,15 +29,15 @@ class Rights:
     movable
         Units that may be disturbed at all.
     by_rung
-        Units that each rung may evict for any gang that it admitted: no core of a gang that got places itself.
+        Units that each action may evict for any gang that it admitted: no core of a gang that got places itself.
     takers
         By admission, the units that it may take.
     divisible
         Units under disruption budgets that could be disturbed in part: the stages know them as whole ones only.
     surplus
         How much reclaim may take from each levelled queue, in all: what it holds when the last reclaimer comes that
-        may take from it, were nobody below it gone, above the least that it may keep. Whoever takes whom of those
-        that the admissions may take, in their order: no plan that is allowed reclaim by reclaim takes more.
+        may take from it, with nothing below it gone, above the least that it may keep. Whichever admission takes
+        which of the units that it may take, in their order: no plan that is allowed reclaim by reclaim takes more.
     """
 
     movable: frozenset[int]
@@ -106,7 +106,7 @@ def reclaimable(state: State, eligibility: Eligibility, who: Preemptor) -> list[
 
 
 class _Survey:
-    """Goes over the admissions; those who may take the same are asked for once.
+    """Goes over the admissions; those that may take the same are asked for once.
 
     ``leaves``: by admission, the queues of those that it may reclaim.
     """

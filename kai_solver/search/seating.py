@@ -46,7 +46,7 @@ class GpuAssignment:
 
 @dataclass(slots=True)
 class Host:
-    """A node while seats are tried: its GPUs, and what is free of everything else at once and in the end."""
+    """A node while seats are tried: its GPUs, and what is free of everything else now and finally."""
 
     kind: int
     board: Board
@@ -56,7 +56,7 @@ class Host:
     riders: int = 0
 
     def has_room(self, rider: GpuAssignment) -> bool:
-        """Whether it fits beside those who sit there."""
+        """Whether it fits beside the pods that are there."""
         frees = (self.idle, self.future) if rider.asking.at_once else (self.future,)
         return all(amount <= has for free in frees for amount, has in zip(rider.request, free, strict=True) if amount)
 
@@ -87,7 +87,7 @@ class Seating:
     most_opened
         Idle nodes that may get a rider.
     gpus
-        Of each gang's riders whom links matter to.
+        Of each gang's riders for which links matter.
     least
         What the slowest pod of each gang loses at least.
     best, best_cost
@@ -172,7 +172,7 @@ class Seating:
         return is_done
 
     def _choices(self, rider: GpuAssignment, opened: set[int]) -> list[tuple[int, int]]:
-        """Nodes with room and what the pod would lose there, the least first; of nodes that are alike one."""
+        """Nodes with room and what the pod would lose there, the least first; of identical nodes one."""
         found: list[tuple[int, int]] = []
         identical: set[tuple[object, ...]] = set()
         for node in rider.nodes if rider.pod in self._free else rider.nodes[:1]:

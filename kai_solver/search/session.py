@@ -42,7 +42,7 @@ class _Pace:
 
 _SMALL_PACE, _LARGE_PACE = _Pace(0.2, 0.5, 0.0), _Pace(0.0, 0.25, 0.15)
 """A folded model of 200 variables is proven in 0.02 to 0.07 s. Where a rack is to be freed in 1 s, shares alone gave
-it 0.01 s to count broken gangs and evicted pods: nothing was proven, and 0.4 s were left in the end (2026-11-22).
+it 0.01 s to count broken gangs and evicted pods: nothing was proven, and 0.4 s were left over (2026-11-22).
 """
 
 Progress = Callable[[str, int | None, int], None]
@@ -50,7 +50,7 @@ Progress = Callable[[str, int | None, int], None]
 
 
 class Solver(Protocol):
-    """Who answers: a `SolverChild`, or a stand-in."""
+    """What answers: a `SolverChild`, or a stand-in."""
 
     def solve(
         self,
@@ -212,7 +212,7 @@ class _Session:
             self._accept_hint(hint)
 
     def fold(self, stages: Sequence[StageObjective], apart: Iterable[Var]) -> None:
-        """Count together what all stages and rows treat alike, where that makes the model much smaller."""
+        """Count together what all stages and rows treat equally, where that makes the model much smaller."""
         if self._spec.size[0] >= SMALLEST_FOLD:
             self._aggregated = fold(self._spec, [stage.terms for stage in stages], apart)
 
@@ -226,7 +226,7 @@ class _Session:
             self.run(stage, _part(rest), _part(stages, index), deadline_s)
 
     def has_ended(self, deadline_s: float) -> bool:
-        """True where another round would prove nothing: all is proven, or the time, or somebody's patience, ended."""
+        """True where another round would prove nothing: all is proven, or the time is over, or a stop was asked for."""
         is_stopped = self.infeasible or bool(self._errors) or (self._should_stop is not None and self._should_stop())
         is_over = self._clock() + LEAST_ROUND_S > deadline_s
         return self._is_closed or self._pace is _LARGE_PACE or is_stopped or is_over

@@ -1,16 +1,16 @@
-"""Victims first, then takers, then seats: who leaves is decided without nodes, and for whom, before anybody is seated.
+"""Victims first, then takers, then places: what leaves, and for which gang, is decided without nodes.
 
 On loaded clusters the whole joint model is too much for a cycle: with 1,000 nodes (700 that may be moved or evicted,
 309 admitted, 9,600 variables) CP-SAT proves nothing in 40 s and SCIP needs 13 s of CPU for the first two stages.
 Without nodes all four stages about evictions are proven in 0.6 to 1 s of CPU. Whether the reclaims would be allowed to
 take these victims is asked next (`actions.sharing`, 0.07 s): where some find no taker, their queues must keep so much
-more that one might be found, and SCIP is asked again. CP-SAT then seats everybody beside these victims in 4 s; with 500
-nodes in 2.1 s, no pod moved (2026-11-21, 2 cores, load 8). Where nobody may move, seats are found in 1.2 s with 500
+more that one might be found, and SCIP is asked again. CP-SAT then places all pods beside these victims in 4 s; with 500
+nodes in 2.1 s, no pod moved (2026-11-21, 2 cores, load 8). If nothing may move, places are found in 1.2 s with 500
 nodes, against 3 to 5 s with moves to be minimised (the same day, load 11): that is asked first.
 
 The bounds are those of the first answer, and hold whatever becomes of it: the rows of `model.victim_model` are true
-of every plan for the same admissions, whoever takes whom in it. A bound of a later stage is for the costs that the
-earlier ones have there; where the plan so far stands, it is asked for anew, for the costs of that plan.
+of every plan for the same admissions, whichever takes which in it. A bound of a later stage is for the costs that the
+earlier ones have there; where the plan so far stands, it is asked for again, for the costs of that plan.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,14 +29,14 @@ from kai_solver.search.solver_client import SolverClient
 SMALLEST = 1_000
 """Variables below which the stages alone are as fast."""
 VICTIMS_PART, STILL_PART, SEATS_PART = 0.4, 0.7, 0.8
-"""Most of the time that is left for who leaves; of what then is left, for seats with no pod moved, and with few."""
+"""Most of the time that is left for victims; of what then is left, for seats with no pod moved, and with few."""
 HELD_PART = 0.2
 """Most of the time that is left for a bound of one stage for the plan that stands."""
 CUTS, HALVINGS, CUT_PART = 3, 4, 0.1
-"""How often victims are chosen anew because they leave no seats; halvings of those who are to blame for it; most of the
+"""How often victims are chosen again because they leave no places; halvings of those that cause it; most of the
 time that is left for each question about that."""
 ROUNDS = 8
-"""How often victims are chosen anew because some of them have no taker; one to four on loaded clusters."""
+"""How often victims are chosen again because some of them have no taker; one to four on loaded clusters."""
 
 Share = Callable[[Sequence[Mover]], Shared]
 """Shares out evicted movers among the admissions."""
@@ -105,7 +105,7 @@ def decide_leavers(
 def _bounded(leavers: VictimModel, first: SessionResult) -> Leaving:
     """What the first answer bounds: later ones keep cuts, which come from the joint model and hold for it alone.
 
-    Its rows of who may take from whom are stricter than the rights, and a bound is told of every plan.
+    Its rows of what may be taken from which queue are stricter than the rights, and a bound holds for every plan.
     """
     bounds = {stage.name: stage.bound for stage in first.stages}
     return Leaving(bounds, leaving=None if first.values is None else leavers.leaving(first.values))
@@ -114,14 +114,14 @@ def _bounded(leavers: VictimModel, first: SessionResult) -> Leaving:
 def _cut_off(
     solver_client: SolverClient, form: Formulation, leavers: VictimModel, values: Ints, whole: ModelSpec
 ) -> bool:
-    """Cut off the victims of ``values``, who leave no seats for all, from ``whole``; False where nothing is proven.
+    """Cut off the victims of ``values``, which leave no places for all, from ``whole``; False where nothing is proven.
 
-    The cut: of some who stay, more must leave. Of as few as some questions tell, half of them at a time by node, since
+    The cut: of some that stay, more must leave. Of as few as some questions tell, half of them at a time by node, since
     what is short is short somewhere.
     """
 
     def is_refuted(numbers: Sequence[int]) -> bool:
-        """Are there no seats where of ``numbers`` no more leave, whoever else does?"""
+        """Are there no places if of ``numbers`` no more leave, whatever else does?"""
         spec = form.spec.copy()
         leavers.pin_most(spec, values, numbers)
         return (
@@ -187,7 +187,7 @@ def _taken(
 
 
 def seats(solver_client: SolverClient, spec: ModelSpec, moves: StageObjective | None) -> SpecAnswer:
-    """Seats for all: with nobody moved, which is a much smaller question, or with few moves."""
+    """Places for all: with nothing moved, which is a much smaller question, or with few moves."""
     if moves is not None:
         still = spec.copy()
         still.add_le(moves.terms, -moves.constant, family="leavers")

@@ -279,7 +279,7 @@ class Worker:
             frame, received = self._questions.get()
             try:
                 self._solve(frame, received)
-            except Exception as error:  # any failure is reported to the parent, who decides
+            except Exception as error:  # any failure is reported to the parent, which decides
                 self.send("error", {"id": frame.fields.get("id", 0), "text": f"{type(error).__name__}: {error}"})
 
     def _stop(self, question: int) -> None:

@@ -1,7 +1,7 @@
 """What blocks where CP-SAT gave the proof: the model asked again without resources and rules, halves of them at a time.
 
 The same search for a smallest set as for the bounds (`bounds/blocking.py`, QuickXplain), with the model in place of a
-count. Who may be disturbed, limits and quotas stay as they are: a set is about what is left to ask for beside them.
+count. What may be disturbed, limits and quotas stay as they are: a set is about what is left to ask for beside them.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ class _GaveUpError(Exception):
 
 @dataclass(slots=True, eq=False)
 class SolverEvidence:
-    """A question that CP-SAT proved to have no solution, kept so that the set can be found when somebody wants it.
+    """A question that CP-SAT proved to have no solution, kept so that the set can be found when it is asked for.
 
     ``counted``: the same question to the bounds, which know what no empty cluster could serve.
     """
@@ -55,7 +55,7 @@ class SolverEvidence:
         return self._found
 
     def blocking_ever(self) -> tuple[Blocker, ...]:
-        """What blocks every rung, even on an empty cluster, by the bounds."""
+        """What blocks every action, even on an empty cluster, by the bounds."""
         return self.counted.blocking_ever()
 
     def _smallest(self) -> list[Blocker]:
@@ -73,7 +73,7 @@ class SolverEvidence:
         return [replace(b, short=b.short + shared) if b.name == PODS_NAME else b for b in found]
 
     def _may_open(self, pods: Mapping[int, int]) -> int:
-        """Devices that the shares among ``pods`` (by shape) may open, one each at the most."""
+        """Devices that the shares among ``pods`` (by shape) may open, at most one each."""
         shapes = self.joint.problem.shapes.shapes
         return sum(count * shapes[s].gpu.devices for s, count in pods.items() if shapes[s].gpu.is_shared)
 
