@@ -49,6 +49,23 @@ def test_behaviour_cases_cite_what_kai_does(case: Path) -> None:
     assert json.loads(case.read_text())["statement"]["reference"].startswith("docs/kai-behaviour.md#")
 
 
+PATH = re.compile(r"`((?:[\w.-]+/)+[\w.-]+\.py|(?:kai_solver|tests|docs|models|instances|deploy)/[\w./-]+)`")
+"""A module below the package, or a path below the root of the project."""
+BUILT = ("kai_solver/_data/",)
+"""Only in the wheel."""
+
+
+@pytest.mark.parametrize(
+    "page", sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]), ids=lambda path: path.name
+)
+def test_paths_on_pages_exist(page: Path) -> None:
+    named = () if page.name == "CHANGELOG.md" else PATH.findall(page.read_text())
+    below = (ROOT, ROOT / "kai_solver", page.parent)
+    assert [
+        name for name in named if not name.startswith(BUILT) and not any((top / name).exists() for top in below)
+    ] == []
+
+
 def test_sections_have_one_id_each() -> None:
     ids = re.findall(r"\{#([a-z0-9-]+)\}", (ROOT / "docs" / "kai-behaviour.md").read_text())
     assert len(ids) == len(set(ids))
