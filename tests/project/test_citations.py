@@ -2,6 +2,7 @@
 
 import json
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,8 @@ def test_behaviour_cases_cite_what_kai_does(case: Path) -> None:
 
 PATH = re.compile(r"`((?:[\w.-]+/)+[\w.-]+\.py|(?:kai_solver|tests|docs|models|instances|deploy)/[\w./-]+)`")
 """A module below the package, or a path below the root of the project."""
+FOLDER = re.compile(r"`([\w/]+/)`")
+"""On the page about the architecture: a folder below the package."""
 BUILT = ("kai_solver/_data/",)
 """Only in the wheel."""
 
@@ -59,7 +62,8 @@ BUILT = ("kai_solver/_data/",)
     "page", sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]), ids=lambda path: path.name
 )
 def test_paths_on_pages_exist(page: Path) -> None:
-    named = () if page.name == "CHANGELOG.md" else PATH.findall(page.read_text())
+    named = [] if page.name == "CHANGELOG.md" else PATH.findall(page.read_text())
+    named += FOLDER.findall(page.read_text()) if page.name == "architecture.md" else []
     below = (ROOT, ROOT / "kai_solver", page.parent)
     assert [
         name for name in named if not name.startswith(BUILT) and not any((top / name).exists() for top in below)
@@ -69,3 +73,23 @@ def test_paths_on_pages_exist(page: Path) -> None:
 def test_sections_have_one_id_each() -> None:
     ids = re.findall(r"\{#([a-z0-9-]+)\}", (ROOT / "docs" / "kai-behaviour.md").read_text())
     assert len(ids) == len(set(ids))
+
+
+def test_the_picture_shows_every_room_on_its_layer() -> None:
+    """Rooms of a layer are joined by ``|``, in the order of the linter's contract."""
+    layers = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]["layers"]
+    picture = re.findall(r"^ (\w+(?: \| \w+)*)  ", (ROOT / "docs" / "architecture.md").read_text(), re.MULTILINE)
+    assert [shown for shown in picture if shown in layers] == layers
+
+
+NAMED = re.compile(r"`(\w+(?:/\w+)*\.py)` \(`(\w+)(?:\.(\w+))?`")
+"""A file of the package and, in brackets, a name that it defines."""
+
+
+def test_names_on_the_page_about_the_architecture_are_defined() -> None:
+    found = NAMED.findall((ROOT / "docs" / "architecture.md").read_text())
+    assert len(found) > 3
+    for file, name, inner in found:
+        source = (ROOT / "kai_solver" / file).read_text()
+        assert re.search(rf"^(?:class |def )?{name}\b", source, re.MULTILINE), f"{file}: {name}"
+        assert not inner or f"def {inner}(" in source, f"{file}: {inner}"
