@@ -5,7 +5,7 @@ from typing import Protocol
 
 from kai_solver.actions.batch_probe import BatchProbe
 from kai_solver.actions.caps import costs_too_much, over_capacity
-from kai_solver.actions.context import SHARE_ENDED, Context, of_choice
+from kai_solver.actions.context import Context, of_choice
 from kai_solver.actions.promised import keep_promises
 from kai_solver.actions.refused import Refused
 from kai_solver.actions.runs import Runs
@@ -14,7 +14,7 @@ from kai_solver.placement.placing import TimeIsUp
 from kai_solver.planstate.allocation_units import AllocationUnit, Part
 from kai_solver.planstate.outcome import Admission, Outcome, Refusal
 from kai_solver.planstate.signature import Signature
-from kai_solver.reasons.shortage import shortage
+from kai_solver.reasons.refusals import SHARE_ENDED, shortage
 
 MOST_CHOICES = 16
 """Subgroups of a gang that are left out in turn where the first choice of subgroups finds no places."""

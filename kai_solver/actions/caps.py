@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from kai_solver.domain import Blocker, Proof, Reason
+from kai_solver.domain import Reason
 from kai_solver.fairness import exceeded, over_limit, over_limit_message, over_quota, over_quota_message
 from kai_solver.planstate.allocation_units import AllocationUnit
 from kai_solver.planstate.eviction_units import least_charge_of
@@ -11,8 +11,8 @@ from kai_solver.planstate.outcome import Refusal
 from kai_solver.planstate.saving import savings
 from kai_solver.planstate.state import State
 from kai_solver.problem import GangShape
-from kai_solver.reasons.refusals import refused_by_queue
-from kai_solver.units import GPU, MILLI, QUEUE_RESOURCES, UNLIMITED, format_amount
+from kai_solver.reasons.refusals import over_cap_where_room_is, refused_by_queue
+from kai_solver.units import GPU, MILLI, QUEUE_RESOURCES, UNLIMITED
 
 
 def over_capacity(state: State, chunk: AllocationUnit) -> Refusal | None:
@@ -54,20 +54,10 @@ def costs_too_much(state: State, chunk: AllocationUnit) -> Refusal | None:
     problem = state.problem
     if not any(problem.pods[pod].gpu.memory_mib for pod in chunk.pods):
         return None
-    gang, tree = problem.gangs[chunk.gang], problem.queues
-    passed = passed_cap(state, gang, (GPU,))
+    passed = passed_cap(state, problem.gangs[chunk.gang], (GPU,))
     if passed is None:
         return None
-    reason, queue = passed
-    word, caps, used = (
-        ("limit", tree.limits, state.allocated)
-        if reason is Reason.OVER_LIMIT
-        else ("quota", tree.quotas, state.allocated_fixed)
-    )
-    need, have = format_amount("gpu", used[queue][GPU]), format_amount("gpu", caps[queue][GPU])
-    text = f"{tree.title(queue)} would pass its {word} of {have} on the nodes that have room"
-    blocker = Blocker(f"queue-{word}", tree.title(queue), need, have)
-    return Refusal(reason, text, Proof("unknown", word, (blocker,)))
+    return over_cap_where_room_is(state, *passed)
 
 
 def passed_cap(state: State, gang: GangShape, resources: Iterable[int]) -> tuple[Reason, int] | None:

@@ -20,22 +20,9 @@ from kai_solver.planstate.outcome import Admission, Evidence, Outcome, Refusal
 from kai_solver.planstate.signature import Kind, Signature, kind_of, signature
 from kai_solver.planstate.state import State
 from kai_solver.problem import Problem
-from kai_solver.reasons.shortage import shortage
+from kai_solver.reasons.refusals import BUDGET_ENDED, shortage
 
 BoolArray = NDArray[np.bool_]
-
-BUDGET_ENDED = Refusal(
-    Reason.NOT_ENOUGH_RESOURCES,
-    "The time for this cycle ended before the workload had its turn",
-    Proof("unknown", "budget"),
-)
-
-SHARE_ENDED = Refusal(
-    Reason.NOT_ENOUGH_RESOURCES,
-    "The workload takes more than its share of a cycle's time to place, and the other workloads left too little. "
-    "Use fewer pods in one gang, or fewer rules between pods",
-    Proof("unknown", "budget"),
-)
 
 
 @dataclass(frozen=True, slots=True)

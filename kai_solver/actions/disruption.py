@@ -13,18 +13,23 @@ from kai_solver.actions.gang_order import goes_before
 from kai_solver.actions.returning import could_return
 from kai_solver.actions.room import RoomTable
 from kai_solver.actions.survival import MOST_WAITING, survives
-from kai_solver.domain import Action, Blocker, Reason
+from kai_solver.domain import Action
 from kai_solver.fairness import ReclaimLedger
 from kai_solver.placement.fit import FitTable
 from kai_solver.placement.placing import never
 from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits
 from kai_solver.planstate.budgets import keeps_budgets
 from kai_solver.planstate.eligibility import Eligibility, Preemptor, reclaim_allowed, refuses_reclaim, was_counted
-from kai_solver.planstate.outcome import Outcome, Refusal, proven
+from kai_solver.planstate.outcome import Outcome, Refusal
 from kai_solver.planstate.saving import free_milli, savings
 from kai_solver.planstate.state import State
 from kai_solver.planstate.victims import VictimPool
-from kai_solver.units import format_amount
+from kai_solver.reasons.refusals import (
+    consolidation_is_off,
+    may_not_move_pods,
+    not_entitled,
+    too_few_gpus_to_move,
+)
 
 BoolArray = NDArray[np.bool_]
 
@@ -95,18 +100,14 @@ class Disruption:
         if self.action is Action.RECLAIM:
             blocker = refuses_reclaim(self.state, who)
             if blocker is not None:
-                text = f"Queue {blocker.name} may not reclaim {blocker.need}: it is entitled to {blocker.have}"
-                return proven(Reason.NOT_ENOUGH_RESOURCES, text, "fair-share", blocker)
+                return not_entitled(blocker)
         return None
 
     def _forbidden_moves(self, who: Preemptor) -> Refusal | None:
         if not who.gang.gang.preemptible:
-            text = "Only preemptible workloads may have others moved"
-            blocker = Blocker("rule", "consolidation", "preemptible", "non-preemptible")
-            return proven(Reason.NOT_ENOUGH_RESOURCES, text, "rule", blocker)
+            return may_not_move_pods()
         if self.state.problem.policy.max_consolidation_gangs == 0:
-            blocker = Blocker("rule", "max-consolidation-gangs", "1", "0")
-            return proven(Reason.NOT_ENOUGH_RESOURCES, "Consolidation is switched off", "rule", blocker)
+            return consolidation_is_off()
         free = self._free_gpus()
         return self._too_few(who.device_milli, free) if who.device_milli > free else None
 
@@ -121,10 +122,7 @@ class Disruption:
     def _too_few(self, wanted: int, free: int) -> Refusal:
         found = self._short.get((wanted, free))
         if found is None:
-            need, have = (format_amount("gpu", amount) for amount in (wanted, free))
-            text = f"Moving cannot help: {need} needed, {have} free in all"
-            blocker = Blocker("resource", "gpu", need, have, resource="gpu", short=wanted - free)
-            found = self._short[wanted, free] = proven(Reason.NOT_ENOUGH_RESOURCES, text, "count", blocker)
+            found = self._short[wanted, free] = too_few_gpus_to_move(wanted, free)
         return found
 
     # -- memory of refusals --------------------------------------------------------------------------------------

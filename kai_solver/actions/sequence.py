@@ -18,21 +18,14 @@ from kai_solver.actions.stale import stale_gangs
 from kai_solver.actions.swaps import Swaps
 from kai_solver.actions.undoing import solve
 from kai_solver.actions.yielding import give_way
-from kai_solver.domain import Action, Proof, Reason
+from kai_solver.domain import Action
 from kai_solver.errors import GangError
 from kai_solver.planstate.allocation_units import AllocationUnit
 from kai_solver.planstate.budgets import keeps_budgets
 from kai_solver.planstate.eligibility import Preemptor
 from kai_solver.planstate.outcome import Admission, Outcome, Refusal
 from kai_solver.problem import Problem
-from kai_solver.reasons.readiness import not_ready
-from kai_solver.reasons.refusals import LargestNode, within_delay
-
-LEFT_OUT = Refusal(
-    Reason.SET_ASIDE,
-    "Left out of this cycle: the checker refused a plan in which it took part",
-    Proof("unknown", "check"),
-)
+from kai_solver.reasons.refusals import LEFT_OUT, LargestNode, not_ready, within_delay
 
 _RESUMED = (Action.CONSOLIDATION, Action.RECLAIM)
 """Rungs that may give way to those after them where they serve nobody."""

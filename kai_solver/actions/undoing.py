@@ -7,16 +7,11 @@ first victims of its queue, as the youngest.
 from math import inf
 
 from kai_solver.actions.disruption import Disruption
-from kai_solver.domain import Action, Proof, Reason
+from kai_solver.domain import Action
 from kai_solver.planstate.allocation_units import AllocationUnit
 from kai_solver.planstate.eligibility import Preemptor, was_counted
-from kai_solver.planstate.outcome import Admission, Outcome, Refusal
-
-TAKEN_BACK = Refusal(
-    Reason.NOT_ENOUGH_RESOURCES,
-    "Others were moved to make room for it, which another queue reclaimed in the same cycle",
-    Proof("unknown", "reclaimed"),
-)
+from kai_solver.planstate.outcome import Admission, Outcome
+from kai_solver.reasons.refusals import TAKEN_BACK
 
 
 def solve(outcome: Outcome, disruption: Disruption, who: Preemptor, chunk: AllocationUnit) -> list[int] | None:

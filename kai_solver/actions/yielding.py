@@ -12,22 +12,17 @@ from kai_solver.actions.caps import over_capacity
 from kai_solver.actions.context import Context
 from kai_solver.actions.disruption import Disruption
 from kai_solver.actions.gang_order import goes_before
-from kai_solver.domain import Action, Proof, Reason
+from kai_solver.domain import Action
 from kai_solver.fairness import ReclaimLedger, preempt_min_runtime_s, reclaim_min_runtime_s
 from kai_solver.planstate.allocation_units import AllocationUnit
 from kai_solver.planstate.budgets import keeps_budgets
 from kai_solver.planstate.eligibility import Preemptor, reclaim_allowed, was_counted
 from kai_solver.planstate.eviction_units import charge_of
-from kai_solver.planstate.outcome import Admission, Refusal
+from kai_solver.planstate.outcome import Admission
+from kai_solver.reasons.refusals import GAVE_WAY
 
 MOST_BINDS = 32
 """Most binds that may give way to one gang, the newest: each is undone, and placed again if possible."""
-
-GAVE_WAY = Refusal(
-    Reason.NOT_ENOUGH_RESOURCES,
-    "It fits, but a workload that may preempt it, or reclaim from its queue, starts there",
-    Proof("unknown", "gave-way"),
-)
 
 
 def give_way(context: Context, disruption: Disruption, who: Preemptor, chunk: AllocationUnit) -> bool:

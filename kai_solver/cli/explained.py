@@ -7,7 +7,8 @@ from rich.table import Table
 
 from kai_solver.cli.console import counted, heading, line, open_console, table
 from kai_solver.cli.phrases import blocked_by
-from kai_solver.explain import Cure, Event, Explanation, PodFit, QueueLine
+from kai_solver.explain import Cure, Explanation, PodFit, QueueLine
+from kai_solver.reasons.events import Event
 from kai_solver.units import QUEUE_RESOURCES, UNLIMITED
 
 

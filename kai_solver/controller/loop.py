@@ -28,8 +28,8 @@ from kai_solver.controller.quarantine import Quarantine
 from kai_solver.controller.stranded import Stranded
 from kai_solver.domain import Plan, PodStatus, Snapshot
 from kai_solver.errors.barrier import barrier, caught
-from kai_solver.explain import is_stale
 from kai_solver.kubeobjects.trust import NO_SIGNER, Signer
+from kai_solver.reasons.events import is_stale
 
 LONGEST_PAUSE_S = 30.0
 """After a cycle that broke off."""

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from kai_solver.actions.context import BUDGET_ENDED
 from kai_solver.domain import Action
 from kai_solver.planstate.outcome import Outcome
+from kai_solver.reasons.refusals import BUDGET_ENDED
 
 FIRST_S = 0.1
 """Seconds after which a cycle that still climbs makes its first plan; those that end before have none but their own."""

@@ -9,21 +9,18 @@ from traceback import walk_tb
 from kai_solver.domain import (
     NO_CONSTRAINTS,
     NO_PLACEMENT,
-    FitError,
     Gang,
     Node,
-    Pending,
     Plan,
     Pod,
     PodStatus,
-    Proof,
-    Reason,
     Snapshot,
     flat_gang,
 )
 from kai_solver.errors import GangError
 from kai_solver.errors.barrier import caught, in_words
 from kai_solver.errors.culprits import MOST_CULPRITS, without_culprits
+from kai_solver.reasons.pending import left_out
 
 CYCLE = "the cycle"
 """What an error affects if no gang or node causes it: all decisions of one cycle."""
@@ -222,7 +219,7 @@ def _told(snapshot: Snapshot, plan: Plan, blamed: Mapping[str, Exception], *, un
     doubt = "; one of them is to blame, and there was no time to find which" if unsure else ""
     known = {entry.gang for entry in plan.pending}
     more = [
-        _pending(key, why_left_out(blamed[key])) for key in _waiting(snapshot) if key in blamed and key not in known
+        left_out(key, why_left_out(blamed[key])) for key in _waiting(snapshot) if key in blamed and key not in known
     ]
     pending = tuple(sorted((*plan.pending, *more), key=lambda entry: entry.gang))
     note = f"left out for an unexpected error ({said}): {named}{doubt}"
@@ -234,12 +231,7 @@ def _waiting(snapshot: Snapshot) -> list[str]:
     return sorted(waiting)
 
 
-def _pending(gang: str, text: str) -> Pending:
-    errors, proof = (FitError(Reason.SET_ASIDE.value, (text,)),), Proof("unknown", "error")
-    return Pending(gang, Reason.SET_ASIDE, text, proof, errors)
-
-
 def _nothing(snapshot: Snapshot, error: Exception) -> Plan:
     """A plan that does nothing; all waiting gangs get the reason."""
     text = f"nothing is decided in this cycle: an unexpected error stopped it ({in_words(error)})"
-    return Plan(pending=tuple(_pending(key, text) for key in _waiting(snapshot)), notes=(text,))
+    return Plan(pending=tuple(left_out(key, text) for key in _waiting(snapshot)), notes=(text,))

@@ -1,11 +1,9 @@
 """Why: pending gangs, lost places, and the queues in numbers. Presents what a plan holds; decides nothing."""
 
 from kai_solver.explain.aftermath import carried_out
-from kai_solver.explain.conditions import resource_list, scheduling_condition
 from kai_solver.explain.cures import Cure, cures
 from kai_solver.explain.domain_lines import DomainLine, domain_lines
 from kai_solver.explain.easing import eased
-from kai_solver.explain.events import Event, is_stale, pending_text, plan_events
 from kai_solver.explain.explain import Explainer, explain_gang, find_gang
 from kai_solver.explain.explanation import Explanation, NodeReason, PodFit, QueueLine
 from kai_solver.explain.gaps import relative_gap
@@ -15,7 +13,6 @@ from kai_solver.explain.queue_lines import fair_share_lines, queue_line
 __all__ = [
     "Cure",
     "DomainLine",
-    "Event",
     "Explainer",
     "Explanation",
     "GpuBoard",
@@ -31,11 +28,6 @@ __all__ = [
     "explain_gang",
     "fair_share_lines",
     "find_gang",
-    "is_stale",
-    "pending_text",
-    "plan_events",
     "queue_line",
     "relative_gap",
-    "resource_list",
-    "scheduling_condition",
 ]

@@ -28,7 +28,7 @@ def needed_changes(
 
 
 def next_charge(after: Problem, gang: GangShape) -> tuple[int, int, int]:
-    """What the queues would pay for the gang's next chunk (docs/kai-behaviour.md#surplus)."""
+    """What the queues would pay for the gang's next allocation unit (docs/kai-behaviour.md#surplus)."""
     charges = [after.charges[pod] for pod in required_pods(gang)]
     cpu, memory, gpu = (sum(charge[r] for charge in charges) for r in range(3))
     return cpu, memory, gpu

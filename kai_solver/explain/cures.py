@@ -15,7 +15,7 @@ MOST_NODES = 64
 
 @dataclass(frozen=True, slots=True)
 class Cure:
-    """One change, whether the gang then runs, and what blocks it else (empty where nobody knows)."""
+    """One change, whether the gang then runs, and what blocks it else (empty where unknown)."""
 
     text: str
     runs: bool

@@ -23,7 +23,7 @@ _NAMED = 3
 def waiting_fits(after: Problem, gang: GangShape) -> Iterator[DomainFit]:
     """For every part of a waiting gang under a required level: the domains that could hold it now, or if empty.
 
-    Parts that are alike (segments) are told of together.
+    Equal parts (segments) are reported together.
     """
     required = set(required_pods(gang))
     identical: dict[tuple[object, ...], list[tuple[str, list[int]]]] = {}
@@ -56,7 +56,7 @@ def _waiting_fit(after: Problem, tree: DomainTree, level: int, parts: Sequence[t
 def placed_fits(after: Problem, gang: GangShape) -> Iterator[DomainFit]:
     """For every level above single nodes: in how many domains the gang's pods lie, and how few would do now.
 
-    Of its parts only those are told of that are in more domains of the level which they prefer than need be.
+    Of its parts only those are reported that are in more domains of their preferred level than necessary.
     """
     name = named_topology(gang.gang.root, after.domains)
     pods = [pod for pod in gang.active if after.pod_node[pod] >= 0]
@@ -118,8 +118,8 @@ def _rooms(after: Problem, tree: DomainTree, level: int, pods: Sequence[int], *,
 
 
 def _waiting_text(part: str, level: str, pods: int, best: Sequence[DomainRoom]) -> str:
-    who = f"{part}: " if part else ""
-    asks = f"{who}{pods} pods must be in one domain of {level}"
+    prefix = f"{part}: " if part else ""
+    asks = f"{prefix}{pods} pods must be in one domain of {level}"
     roomy = [room for room in best if room.now >= pods]
     if roomy:
         return f"{asks}; {_listed(roomy)} would take them, each part alone"

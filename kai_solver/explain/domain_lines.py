@@ -29,7 +29,7 @@ class DomainLine:
     nodes, idle_nodes
         Nodes of it, and those of them that take pods and none of whose GPUs is in use.
     gpus, used_gpus, free_gpus
-        Of nodes in it. Those of nodes that take no pods (cordoned, not ready) are neither used, unless somebody still
+        Of nodes in it. Those of nodes that take no pods (cordoned, not ready) are neither used, unless a pod still
         runs there, nor free. Parts of GPUs count as parts.
     gangs
         Keys of those that hold GPUs there, with how many, most first.

@@ -23,10 +23,10 @@ PLENTY = 1 << 50
 
 
 def eased(snapshot: Snapshot, gang: str, blocker: Blocker) -> Snapshot | None:
-    """``snapshot`` without ``blocker`` in the way of ``gang`` (its key); None where nobody can say how.
+    """``snapshot`` without ``blocker`` in the way of ``gang`` (its key); None where that is not known.
 
     A resource grows by what is short on every node that the element is about; a queue's number by what is short; a rule
-    is dropped, for the gang where it is the gang's, else for everybody.
+    is dropped, for the gang where it is the gang's, else for every gang.
     """
     ease = _BY_KIND.get(blocker.kind) or _RULES.get(blocker.name)
     return ease(snapshot, gang, blocker) if ease is not None else None
@@ -165,7 +165,7 @@ def _no_spares(snapshot: Snapshot, _gang: str, _blocker: Blocker) -> Snapshot:
 
 
 def _any_gpus(snapshot: Snapshot, gang: str, _blocker: Blocker) -> Snapshot:
-    """No row for the gang; where it asks for none itself, for nobody."""
+    """No row for the gang; where it asks for none itself, for no gang."""
     mine = any(pod.gpu.row.endswith("-required") for g in snapshot.gangs if g.key == gang for pod in g.pods)
 
     def of_gang(g: Gang) -> Gang:

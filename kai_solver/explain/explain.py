@@ -4,10 +4,8 @@ from kai_solver.domain import Gang, Plan, Snapshot
 from kai_solver.errors import InputError
 from kai_solver.explain.aftermath import carried_out
 from kai_solver.explain.changes import needed_changes
-from kai_solver.explain.conditions import scheduling_condition
 from kai_solver.explain.cures import Replan, cures
 from kai_solver.explain.domain_fit import placed_fits, waiting_fits
-from kai_solver.explain.events import events_of
 from kai_solver.explain.explanation import Explanation, GangState
 from kai_solver.explain.fit_texts import kai_text, kubernetes_text
 from kai_solver.explain.gpu_boards import GpuBoards
@@ -15,6 +13,8 @@ from kai_solver.explain.link_fit import link_fit
 from kai_solver.explain.node_fit import NodeFit
 from kai_solver.explain.queue_lines import chain_lines
 from kai_solver.problem import build_problem
+from kai_solver.reasons.events import events_of
+from kai_solver.reasons.pending import scheduling_condition
 
 
 def explain_gang(snapshot: Snapshot, plan: Plan, gang: str) -> Explanation:
@@ -58,8 +58,8 @@ class Explainer:
             placed = self._shapes.get(gang.key)
             lies = tuple(placed_fits(self._after, placed)) if placed else ()
             link = link_fit(self._boards, self._after, placed) if placed else None
-            who = gang.key, self._state(gang), gang.queue, gang.queue_source
-            return Explanation(*who, queues=chain, domains=lies, link=link, events=events)
+            subject = gang.key, self._state(gang), gang.queue, gang.queue_source
+            return Explanation(*subject, queues=chain, domains=lies, link=link, events=events)
         shape = self._shapes.get(gang.key)
         blocking = entry.proof.blocking
         tried = cures(self.snapshot, gang.key, blocking, self._replan) if self._replan is not None else ()

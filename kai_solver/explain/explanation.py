@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from kai_solver.domain import Knowing, Proof, QueueVector
 from kai_solver.explain.cures import Cure
-from kai_solver.explain.events import Event
+from kai_solver.reasons.events import Event
 from kai_solver.units import QUEUE_RESOURCES
 
 _AMOUNTS = ("quota", "limit", "weight", "usage", "fair_share", "allocated", "non_preemptible", "requested")
@@ -73,7 +73,7 @@ class NodeReason:
 
 @dataclass(frozen=True, slots=True)
 class PodFit:
-    """Pods alike in what they ask, against every node as the plan leaves it.
+    """Pods of one request, against every node as the plan leaves it.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class PodFit:
     room
         How many would fit beside all that the plan places; fewer than ``required`` when that is what blocks.
     nearest
-        The admissible node that lacks least, in words; empty when none is admissible or one fits.
+        The admissible node that is least short, in words; empty when none is admissible or one fits.
     """
 
     pods: tuple[str, ...]
@@ -191,7 +191,7 @@ class Explanation:
     Attributes
     ----------
     queue_source
-        Who named the queue, in words; empty where the input does not tell.
+        What named the queue, in words; empty where the input does not show it.
     reason, message, proof
         Of the plan's ``pending`` entry; empty and None where the gang is not pending.
     queues

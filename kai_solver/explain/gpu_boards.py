@@ -47,7 +47,7 @@ class Holder:
     count, milli
         Devices, and thousandths of each.
     gpus
-        Their indices; empty where nobody knows.
+        Their indices; empty where unknown.
     """
 
     pod: str
@@ -80,7 +80,7 @@ class GpuBoard:
 
     @property
     def free(self) -> tuple[int, ...] | None:
-        """GPUs that nobody has a part of; None where that is not known."""
+        """GPUs of which no pod has a part; None where that is not known."""
         held = {gpu for holder in self.holders for gpu in holder.gpus}
         return None if self.untold else tuple(gpu for gpu in range(self.graph.gpus) if gpu not in held)
 
@@ -175,7 +175,7 @@ class GpuBoards:
             return unknown_graph(node.gpus, "unknown", *links.graph.notices, "not all of its devices are GPUs"), names
         return links.graph.ordered([at[name] for name in names]), names
 
-    # -- who holds what ------------------------------------------------------------------------------------------------
+    # -- what each pod holds ------------------------------------------------------------------------------------------
 
     def _seated(self, snapshot: Snapshot, plan: Plan) -> Iterator[tuple[str, Holder]]:
         coming: tuple[Bind | Move, ...] = (*plan.binds, *plan.moves)
@@ -206,7 +206,7 @@ class GpuBoards:
             return
         known, gpus = pod.known_devices
         if self._is_by_claim(pod.node) and pod.claims and not self._allotted.issuperset(pod.claims):
-            known, gpus = "unknown", ()  # worked out so that they can be counted: nobody said which
+            known, gpus = "unknown", ()  # computed for the count: which ones is unknown
         yield pod.node, self._holder(pod, gang, pod.node, gpus, known)
 
     def _is_by_claim(self, node: str) -> bool:

@@ -89,7 +89,7 @@ class _Drawing:
         return ". ".join(found)
 
     def _ring(self, holder: Holder) -> list[tuple[int, int]]:
-        """Pairs of the best ring through the GPUs of a pod; none where there is none, or nobody knows."""
+        """Pairs of the best ring through the GPUs of a pod; none where there is none, or it is unknown."""
         if self.board.link(holder) is None or not holder.gpus:
             return []
         tables, mask = known_tables(), mask_of(holder.gpus)
@@ -129,7 +129,7 @@ class _Drawing:
             axes.text(*at, str(link.gb_s), ha="center", va="center", fontsize=size, bbox=box, zorder=4)
 
     def _gpu(self, axes: Any, gpu: int, point: Point) -> None:
-        """A circle that is filled by those who hold the GPU, each as far as its share goes."""
+        """A circle that is filled by the pods that hold the GPU, each to its share."""
         from matplotlib.patches import Circle, Wedge
 
         radius = _SMALL if self.is_large else _RADIUS

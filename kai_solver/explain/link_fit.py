@@ -140,7 +140,7 @@ def _free_mask(board: GpuBoard, own: Holder | None, *, is_empty: bool) -> int | 
     """GPUs that may be chosen; None where links or free GPUs are not known."""
     if not board.graph.is_known:
         return None
-    # Where all pairs are alike it makes no difference which are free.
+    # Where all pairs are equal it makes no difference which are free.
     if is_empty or board.graph.is_even:
         return (1 << board.graph.gpus) - 1
     if board.free is None:

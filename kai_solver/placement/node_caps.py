@@ -5,11 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.domain import Reason
-from kai_solver.fairness import over_limit_message, over_quota_message
 from kai_solver.planstate.state import State
-from kai_solver.problem.charges import charge
-from kai_solver.units import GPU, MILLI, UNLIMITED
+from kai_solver.units import GPU, UNLIMITED
 
 BoolArray = NDArray[np.bool_]
 
@@ -42,19 +39,3 @@ class NodeCaps:
             if left is not None:
                 mask &= self.costs <= left
         return mask
-
-
-def capacity_text(state: State, pod: int, node: int) -> str:
-    """KAI's reason for a node with room on which the pod would cost more than its queues may pay.
-
-    Source: docs/kai-behaviour.md#limits, #quota.
-    """
-    problem = state.problem
-    gang, tree = problem.gangs[problem.pod_gang[pod]], problem.queues
-    price = charge(problem.pods[pod], problem.nodes[node].gpu_memory_mib)
-    reason, text = Reason.OVER_LIMIT, over_limit_message(tree, state.allocated, gang.queue, price)
-    if not text:
-        gpus = price[GPU] / MILLI
-        reason = Reason.NON_PREEMPTIBLE_OVER_QUOTA
-        text = over_quota_message(tree, state.allocated_fixed, gang.queue, price, gpus)
-    return f"node does not have enough capacity. Reason: {reason.value}, Details: {text}"

@@ -7,13 +7,13 @@ from functools import lru_cache
 from kai_solver.domain import Action, Bind, Device, Eviction, GpuLink, Move, Plan, ZoneShare
 from kai_solver.domain.plan import EvictionReason
 from kai_solver.planning.gpus import Comer, GpuNames, chosen_gpus, named_claims
-from kai_solver.planning.messages import Texts
-from kai_solver.planning.pending import pending_gangs
 from kai_solver.planning.ranks import places_by_rank
 from kai_solver.planstate.origins import is_at_home
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.planstate.state import Place
 from kai_solver.problem import Problem
+from kai_solver.reasons.evictions import EvictionTexts
+from kai_solver.reasons.pending import pending_gangs
 from kai_solver.units import MILLI
 from kai_solver.units.shares import WHOLE
 
@@ -63,7 +63,7 @@ def assemble(problem: Problem, outcome: Outcome, is_late: Callable[[], bool] = l
 
     ``is_late``: True once there is no time left to find the smallest sets of what blocks.
     """
-    causes, texts = _causes(outcome), Texts(problem)
+    causes, texts = _causes(outcome), EvictionTexts(problem)
     seats = _seats(problem, outcome)
     plan = Plan(
         binds=_binds(problem, outcome, seats),
@@ -184,7 +184,7 @@ def _causes(outcome: Outcome) -> dict[int, _Cause]:
     return causes
 
 
-def _moves(problem: Problem, seats: _Seats, causes: dict[int, _Cause], texts: Texts) -> tuple[Move, ...]:
+def _moves(problem: Problem, seats: _Seats, causes: dict[int, _Cause], texts: EvictionTexts) -> tuple[Move, ...]:
     moves = []
     for pod in seats.moved:
         place, cause = seats.places[pod], causes[pod]
@@ -199,14 +199,16 @@ def _moves(problem: Problem, seats: _Seats, causes: dict[int, _Cause], texts: Te
                 cause.helps(problem),
                 cause.action,
                 _zones(problem, place),
-                message=texts.eviction(pod, cause.action, tuple(cause.gangs)),
+                message=texts.text(pod, cause.action, tuple(cause.gangs)),
                 link=link,
             )
         )
     return tuple(moves)
 
 
-def _evictions(problem: Problem, outcome: Outcome, causes: dict[int, _Cause], texts: Texts) -> tuple[Eviction, ...]:
+def _evictions(
+    problem: Problem, outcome: Outcome, causes: dict[int, _Cause], texts: EvictionTexts
+) -> tuple[Eviction, ...]:
     state, stale = outcome.state, set(outcome.stale)
     evictions = []
     for pod in sorted(state.gone - state.places.keys()):
@@ -219,7 +221,7 @@ def _evictions(problem: Problem, outcome: Outcome, causes: dict[int, _Cause], te
                 problem.nodes[problem.pod_node[pod]].name,
                 _REASONS[cause.action],
                 cause.helps(problem),
-                texts.eviction(pod, cause.action, tuple(cause.gangs)),
+                texts.text(pod, cause.action, tuple(cause.gangs)),
             )
         )
     return tuple(evictions)

@@ -37,7 +37,7 @@ class Refusal:
     """Why one rung does nothing for a gang.
 
     ``message`` and ``fit_errors`` hold ``{gang}`` and ``{pod:i}`` for names, since one refusal serves all gangs of one
-    shape (``fit_errors.for_gang``). ``evidence``: what a bound was asked, for the smallest set of what blocks.
+    shape (``kai_solver.reasons.pending``). ``evidence``: what a bound was asked, for the smallest set of what blocks.
     """
 
     reason: Reason

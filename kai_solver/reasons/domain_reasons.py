@@ -224,7 +224,7 @@ def _request(state: State, shape: int) -> list[float]:
 
 
 def _free(state: State) -> FloatArray:
-    """(R, N) free once everybody who leaves has left; GPUs: whole devices."""
+    """(R, N) free once everything that leaves has left; GPUs: whole devices."""
     free = state.future.astype(np.float64)
     free[GPU] = state.whole_later
     return free

@@ -1,9 +1,8 @@
-"""Why single nodes do not take a pod, counted in KAI's words.
+"""Why single nodes do not take a pod, counted in KAI's words (docs/kai-behaviour.md#messages).
 
-Source: docs/kai-behaviour.md#reasons; ``common_info/pod_errors.go``.
-
-KAI looks at resources first and reports of each node all that it lacks; the rules of a node (taints, affinity, ...)
-are asked only where there is room, and the first that says no is reported.
+Source: ``common_info/pod_errors.go``. KAI compares the pod with the largest node first (``MaxNodePoolResources``), and
+then asks each node. It compares resources first and reports of each node every resource that is short. The rules of a
+node (taints, affinity, ...) are asked only where there is room, and the first that refuses the pod is reported.
 """
 
 from collections import Counter
@@ -12,13 +11,17 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.placement.node_caps import NodeCaps, capacity_text
+from kai_solver.domain import Reason
+from kai_solver.fairness import over_limit_message, over_quota_message
+from kai_solver.placement.node_caps import NodeCaps
 from kai_solver.planstate.state import State
-from kai_solver.problem import Shape
+from kai_solver.problem import Problem, Shape
+from kai_solver.problem.charges import charge
 from kai_solver.problem.gpurows import fitting_in_rows, needs_row
 from kai_solver.problem.rowtexts import no_row_text
 from kai_solver.problem.zones import NOT_ALIGNED
-from kai_solver.units import CPU, GPU, MEMORY, MILLI, PODS
+from kai_solver.units import CPU, GPU, MEMORY, MILLI, PODS, humanized
+from kai_solver.units.go_text import CORES, GB
 from kai_solver.units.shares import WHOLE
 
 BoolArray = NDArray[np.bool_]
@@ -40,7 +43,7 @@ def counted(reasons: Counter[str]) -> str:
 
 
 class NodeReasons:
-    """What keeps one more ``pod`` from every node in the present state; looked at once for all who ask."""
+    """What keeps one more ``pod`` from every node in the present state; computed once for all callers."""
 
     def __init__(self, state: State, pod: int) -> None:
         self.state = state
@@ -48,8 +51,8 @@ class NodeReasons:
         self.index = state.problem.pod_shape[pod]
         self.shape = state.problem.shapes.shapes[self.index]
         self.short = _short(state, self.shape, self.index)
-        nobody = np.zeros(len(state.problem.nodes), dtype=np.bool_)
-        self.lacking: BoolArray = np.logical_or.reduce([*self.short.values(), nobody], axis=0)
+        none = np.zeros(len(state.problem.nodes), dtype=np.bool_)
+        self.lacking: BoolArray = np.logical_or.reduce([*self.short.values(), none], axis=0)
 
     def kai(self, allowed: BoolArray | None) -> Counter[str]:
         """Nodes of ``allowed`` (all where None) by reason, in KAI's words."""
@@ -62,7 +65,7 @@ class NodeReasons:
         return _present(counts, self._rules if allowed is None else self._by_rules(allowed))
 
     def kubernetes(self) -> Counter[str]:
-        """All nodes by reason, in the words of kube-scheduler that people look for."""
+        """All nodes by reason, in the words of kube-scheduler."""
         texts = {r: _kubernetes_text(self.state, self.shape, r) for r in self.short}
         counts = Counter({texts[r]: int(np.count_nonzero(nodes)) for r, nodes in self.short.items()})
         return _present(counts, self._rules)
@@ -76,7 +79,7 @@ class NodeReasons:
 
 
 def _present(counts: Counter[str], rules: Counter[str]) -> Counter[str]:
-    """Both together, without what counts nobody."""
+    """Both together, without reasons that count no node."""
     return Counter({text: count for text, count in (counts + rules).items() if count})
 
 
@@ -96,7 +99,7 @@ def gpu_name(state: State, shape: Shape) -> str:
 
 
 def _short(state: State, shape: Shape, index: int) -> dict[int, BoolArray]:
-    """By resource asked for, (N,) True where it is short even once everybody who leaves has left."""
+    """By resource asked for, (N,) True where it is short even once everything that leaves has left."""
     short = {r: state.future[r] < amount for r, amount in enumerate(shape.request) if amount and r != GPU}
     if shape.gpu.devices:
         parts = state.problem.shapes.parts(index)
@@ -108,7 +111,7 @@ def _short(state: State, shape: Shape, index: int) -> dict[int, BoolArray]:
 
 
 def _is_short_of_idle(state: State, shape: Shape, index: int, resource: int) -> dict[str, BoolArray]:
-    """What KAI says of a node that lacks something: its comparison counts as free what is idle now, whole GPUs only."""
+    """KAI's text for a node that is short of a resource: what is idle now counts as free, whole GPUs only."""
     if resource != GPU:
         idle = state.future[resource] - state.problem.releasing[resource]
         return {_resource_text(state, resource): idle < shape.request[resource]}
@@ -164,7 +167,7 @@ def _by_rules(state: State, pod: int, shape: Shape, left: BoolArray) -> Counter[
 
 
 def _scattered(state: State, shape: Shape, left: BoolArray) -> dict[int, str]:
-    """What to say of nodes that have enough free GPUs, but not in a row."""
+    """The text for nodes that have enough free GPUs, but not in a row."""
     whole = state.device_future == WHOLE
     known = state.unidentified.known_later
     rows = fitting_in_rows(state.problem, whole, shape.gpu, slice(None), known)
@@ -187,3 +190,104 @@ def _reservations(state: State, shape: int) -> IntArray:
     joined = (state.sharers_later > 0) & (state.device_future >= state.problem.shapes.parts(shape)[:, None])
     missing: IntArray = state.problem.shapes.shapes[shape].gpu.devices - joined.sum(axis=1)
     return np.maximum(missing, 0)
+
+
+def capacity_text(state: State, pod: int, node: int) -> str:
+    """KAI's reason for a node with room on which the pod would cost more than its queues may pay.
+
+    Source: docs/kai-behaviour.md#limits, #quota.
+    """
+    problem = state.problem
+    gang, tree = problem.gangs[problem.pod_gang[pod]], problem.queues
+    price = charge(problem.pods[pod], problem.nodes[node].gpu_memory_mib)
+    reason, text = Reason.OVER_LIMIT, over_limit_message(tree, state.allocated, gang.queue, price)
+    if not text:
+        gpus = price[GPU] / MILLI
+        reason = Reason.NON_PREEMPTIBLE_OVER_QUOTA
+        text = over_quota_message(tree, state.allocated_fixed, gang.queue, price, gpus)
+    return f"node does not have enough capacity. Reason: {reason.value}, Details: {text}"
+
+
+# -- pods larger than every node ---------------------------------------------------------------------------------------
+
+NODE_POOL = "default"
+"""KAI's name for a node pool that has none."""
+
+
+def beyond_largest(problem: Problem, shape: Shape, pod: str) -> str:
+    """KAI's sentence where no node has as much of one resource as one pod asks for; empty where one has.
+
+    ``pod`` is the name to put in. Requests by GPU memory are not looked at here, as in KAI.
+    """
+    found = _first_beyond(problem, shape)
+    if found is None:
+        return ""
+    name, most, unit = found
+    head = f"The pod {pod} requires {request_words(problem, shape)}. "
+    if most == "0":
+        return f"{head}No node in the {NODE_POOL} node-pool has {name} resources"
+    return (
+        f"{head}Max {name} resources available in a single node in the {NODE_POOL} node-pool is topped at {most}{unit}"
+    )
+
+
+def short_of_largest(problem: Problem, shape: Shape) -> tuple[str, int]:
+    """The first resource of which no node has enough for one pod, and how much more one would have to have."""
+    names, gpu = problem.snapshot.schema.names, shape.gpu
+    if gpu.devices and not gpu.memory_mib:
+        short = gpu.devices * gpu.milli - int(problem.gpus.max(initial=0)) * MILLI
+        if short > 0:
+            return names[GPU], short
+    for resource, amount in enumerate(shape.request):
+        short = amount - int(problem.capacity[resource].max(initial=0))
+        if resource != GPU and short > 0:
+            return names[resource], short
+    return "", 0
+
+
+def not_met(pod: str, predicate: str, text: str) -> str:
+    """KAI's text for a condition that is asked once for a pod, before any node."""
+    return f"Scheduling conditions were not met for pod {pod}:\n{predicate}: {text}.\n"
+
+
+def _first_beyond(problem: Problem, shape: Shape) -> tuple[str, str, str] | None:
+    """(name, most that a node has, its unit) of the first resource of which no node has enough."""
+    gpu = shape.gpu
+    most = int(problem.gpus.max(initial=0)) * MILLI
+    if gpu.devices and not gpu.memory_mib and gpu.devices * gpu.milli > most:
+        return "GPU", humanized(most, MILLI), ""
+    for resource, (name, scale, unit) in _NAMED.items():
+        have = int(problem.capacity[resource].max(initial=0))
+        if shape.request[resource] > have:
+            return name, humanized(have, scale), unit
+    for resource, amount in enumerate(shape.request):
+        if resource > PODS and amount > int(problem.capacity[resource].max(initial=0)):
+            return problem.snapshot.schema.names[resource], "0", ""
+    return None
+
+
+_NAMED = {CPU: ("CPU", CORES, " cores"), MEMORY: ("memory", GB, " GB")}
+
+
+def request_words(problem: Problem, shape: Shape) -> str:
+    """What a pod asks for as KAI prints it: ``GPU: 1, CPU: 1 (cores), memory: 1 (GB), pods: 1``."""
+    gpu = shape.gpu
+    names = problem.snapshot.schema.names
+    extended = {names[r]: amount for r, amount in enumerate(shape.request) if amount and r > PODS}
+    slices = sum(_slices(name) * amount for name, amount in extended.items())
+    milli = gpu.devices * gpu.milli + slices * MILLI
+    words = [amounts_text((shape.request[CPU], shape.request[MEMORY], milli)), f"pods: {shape.request[PODS]}"]
+    words += [f"{'mig ' if is_mig(name) else ''}{name}: {amount}" for name, amount in extended.items()]
+    return ", ".join(words)
+
+
+def _slices(name: str) -> int:
+    """GPUs that KAI counts for one instance of a MIG profile."""
+    size = name.partition("mig-")[2].partition("g.")[0]
+    return int(size) if is_mig(name) and size.isdecimal() else 0
+
+
+def amounts_text(amounts: tuple[int, int, int]) -> str:
+    """(cpu milli, memory bytes, gpu milli) as KAI prints requirements: ``GPU: 1, CPU: 2 (cores), memory: 3 (GB)``."""
+    cpu, memory, gpu = amounts
+    return f"GPU: {humanized(gpu, MILLI)}, CPU: {humanized(cpu, CORES)} (cores), memory: {humanized(memory, GB)} (GB)"

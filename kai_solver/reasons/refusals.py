@@ -1,18 +1,110 @@
-"""Refusals by rule, with KAI's texts: a queue's limit or quota, and the preemption delay.
+"""Why an action does nothing for a gang: every refusal is made here (docs/kai-behaviour.md#reasons).
 
-Source: docs/kai-behaviour.md#limits, #quota, #preemption-delay.
+In the order in which they are asked: the gang is not ready; a queue's limit or quota; a pod larger than every node; the
+preemption delay; no room (``shortage``); what forbids an action that evicts or moves pods; the course of the cycle.
+Texts hold ``{gang}`` and ``{pod:i}`` for names: ``pending.py`` puts them in.
 """
 
-from kai_solver.domain import Blocker, FitError, QueueDetails, QueueVector, Reason
+from collections import Counter
+
+from kai_solver.domain import (
+    Blocker,
+    FitError,
+    Placement,
+    Proof,
+    QueueDetails,
+    QueueVector,
+    Reason,
+    TopologyConstraint,
+)
 from kai_solver.fairness import capping_queue
-from kai_solver.planstate.allocation_units import AllocationUnit
+from kai_solver.placement.placing import Placer
+from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits
 from kai_solver.planstate.eligibility import delay_remaining_s
 from kai_solver.planstate.outcome import Refusal, proven
 from kai_solver.planstate.state import State
-from kai_solver.problem import GangShape, Problem
+from kai_solver.problem import GangShape, Leaf, Problem, TreeNode
 from kai_solver.problem.charges import Charge
-from kai_solver.reasons.max_node import beyond_largest, short_of_largest
-from kai_solver.units import go_duration, rfc3339
+from kai_solver.reasons.attempt import attempt, constraint_of
+from kai_solver.reasons.node_reasons import beyond_largest, short_of_largest
+from kai_solver.topology import DomainTree
+from kai_solver.units import GPU, format_amount, go_duration, rfc3339
+
+# -- the gang is not ready ---------------------------------------------------------------------------------------------
+
+
+def not_ready(problem: Problem, gang: GangShape, gang_units: AllocationUnits) -> Refusal | None:
+    """Why ``gang`` is not considered at all; None where it is."""
+    leaf = gang_units.lone
+    if leaf is not None and not (leaf.blocked or leaf.topology or gang.root.topology) and gang_units.is_reachable(leaf):
+        return None
+    blocked = [pod for leaf in gang.leaves for pod in leaf.blocked]
+    if blocked and not (gang.pending and gang_units.is_reachable(gang.root)):
+        return _blocked(problem, blocked[0])
+    if not gang_units.is_reachable(gang.root):
+        return _waiting_for_members(gang, gang_units)
+    missing = _missing_topology(problem, gang.root)
+    if missing:
+        blocker = Blocker("topology", missing, "exists", "missing")
+        return proven(Reason.TOPOLOGY, missing, "rule", blocker, fit_errors=(_pod_error(missing),))
+    return None
+
+
+def _waiting_for_members(gang: GangShape, gang_units: AllocationUnits) -> Refusal:
+    """KAI's event ``NotReady``: every podset that is short of pods (``status_updater``), then the usual phrase."""
+    short = [leaf for leaf in gang.leaves if not gang_units.is_reachable(leaf)]
+    text = "Job is not ready for scheduling." + "".join(_members_text(leaf) for leaf in short)
+    ready = sum(_ready(leaf) for leaf in short)
+    needed = sum(leaf.min_member for leaf in short)
+    text = f"{text.removesuffix('.')}. Gang waiting for members: {ready} of {needed} are ready"
+    blockers = [Blocker("pods", leaf.name, str(leaf.min_member), str(_ready(leaf))) for leaf in short]
+    return proven(Reason.NOT_READY, text, "rule", *blockers)
+
+
+def _members_text(leaf: Leaf) -> str:
+    counts = f"currently {_ready(leaf) + leaf.gated} exist, {leaf.gated} are gated"
+    if leaf.name == "default":
+        return f" Waiting for {leaf.min_member} pods, {counts}"
+    return f" Waiting for {leaf.min_member} pods for SubGroup {leaf.name}, {counts}."
+
+
+def _ready(leaf: Leaf) -> int:
+    return len(leaf.pending) + len(leaf.active)
+
+
+def _missing_topology(problem: Problem, node: TreeNode | Leaf) -> str:
+    missing = topology_missing(node.topology, problem.domains)
+    if missing or isinstance(node, Leaf):
+        return missing
+    return next(filter(None, (_missing_topology(problem, child) for child in node.children)), "")
+
+
+def _blocked(problem: Problem, pod: int) -> Refusal:
+    """A pod that no node can take until something outside changes, in a gang that cannot do without it."""
+    key, missing = problem.pods[pod].key, problem.pods[pod].constraints.blocked
+    text = f"Scheduling conditions were not met for pod {key}:\n" + "\n".join(missing)
+    blockers = [Blocker("pod", key, "its conditions", why) for why in missing]
+    error = _pod_error(f"Resources were not found for pod {key} due to: {text}")
+    return proven(Reason.POD_SCHEDULING_ERRORS, text, "rule", *blockers, fit_errors=(error,))
+
+
+def _pod_error(text: str) -> FitError:
+    return FitError(Reason.POD_SCHEDULING_ERRORS.value, (text,))
+
+
+def topology_missing(constraint: TopologyConstraint | None, domains: dict[str, DomainTree]) -> str:
+    """Why ``constraint`` can never hold: its topology or required level does not exist; empty where it can."""
+    if constraint is None or not constraint.required:
+        return ""
+    tree = domains.get(constraint.topology)
+    if tree is None:
+        return f"Requested topology {constraint.topology} does not exist"
+    if tree.level_index(constraint.required) is None:
+        return f"Topology {constraint.topology} has no level {constraint.required}"
+    return ""
+
+
+# -- limits and quotas of queues ---------------------------------------------------------------------------------------
 
 
 def refused_by_queue(
@@ -47,8 +139,25 @@ def _vector(amounts: list[int]) -> QueueVector:
     return cpu, memory, gpu
 
 
+def over_cap_where_room_is(state: State, reason: Reason, queue: int) -> Refusal:
+    """A request by GPU memory would cost ``queue`` more than its limit or quota on the nodes with room."""
+    tree = state.problem.queues
+    word, caps, used = (
+        ("limit", tree.limits, state.allocated)
+        if reason is Reason.OVER_LIMIT
+        else ("quota", tree.quotas, state.allocated_fixed)
+    )
+    need, have = format_amount("gpu", used[queue][GPU]), format_amount("gpu", caps[queue][GPU])
+    text = f"{tree.title(queue)} would pass its {word} of {have} on the nodes that have room"
+    blocker = Blocker(f"queue-{word}", tree.title(queue), need, have)
+    return Refusal(reason, text, Proof("unknown", word, (blocker,)))
+
+
+# -- a pod larger than every node --------------------------------------------------------------------------------------
+
+
 class LargestNode:
-    """Refuses chunks with a pod larger than every node: no eviction helps. Shapes are asked once.
+    """Refuses allocation units with a pod larger than every node: no eviction helps. Each shape is computed once.
 
     Source: docs/kai-behaviour.md#invariant-prefilter.
     """
@@ -57,18 +166,18 @@ class LargestNode:
         self._problem = problem
         self._texts: dict[int, str] = {}
 
-    def refuses(self, chunk: AllocationUnit) -> Refusal | None:
-        """The refusal of ``chunk``; None where every pod of it fits some node that is empty."""
+    def refuses(self, unit: AllocationUnit) -> Refusal | None:
+        """The refusal of ``unit``; None where every pod of it fits some node that is empty."""
         shapes = self._problem.pod_shape
-        position = next((i for i, pod in enumerate(chunk.pods) if self._text(shapes[pod])), None)
+        position = next((i for i, pod in enumerate(unit.pods) if self._text(shapes[pod])), None)
         if position is None:
             return None
         name = f"{{pod:{position}}}"
-        text = self._text(shapes[chunk.pods[position]]).replace("{pod}", name)
+        text = self._text(shapes[unit.pods[position]]).replace("{pod}", name)
         line = f"Resources were not found for pod {name} due to: {text}"
         error = FitError(Reason.POD_SCHEDULING_ERRORS.value, (line,))
         head, _, most = text.partition(". ")
-        resource, short = short_of_largest(self._problem, self._problem.shapes.shapes[shapes[chunk.pods[position]]])
+        resource, short = short_of_largest(self._problem, self._problem.shapes.shapes[shapes[unit.pods[position]]])
         need, have = head.partition(" requires ")[2], most[0].lower() + most[1:]
         blocker = Blocker("rule", "largest node", need, have, resource=resource, short=short)
         return proven(Reason.NOT_ENOUGH_RESOURCES, line, "size", blocker, fit_errors=(error,))
@@ -79,6 +188,9 @@ class LargestNode:
             found = beyond_largest(self._problem, self._problem.shapes.shapes[shape], "{pod}")
             self._texts[shape] = found
         return found
+
+
+# -- preemption delay --------------------------------------------------------------------------------------------------
 
 
 def within_delay(problem: Problem, gang: GangShape) -> Refusal | None:
@@ -92,3 +204,140 @@ def within_delay(problem: Problem, gang: GangShape) -> Refusal | None:
     )
     error = FitError(Reason.PREEMPTION_DELAY.value, (text,))
     return proven(Reason.PREEMPTION_DELAY, text, "rule", fit_errors=(error,))
+
+
+# -- no room -----------------------------------------------------------------------------------------------------------
+
+_MOST_LINES = 10
+"""Lines about single domains in a message for people; the fit errors have all."""
+
+
+def shortage(state: State, placer: Placer, unit: AllocationUnit, proof: Proof) -> Refusal:
+    """The refusal for ``unit``: KAI's texts, then what we know beyond them; blockers where ``proof`` has none."""
+    tried = attempt(placer, unit)
+    constraint = constraint_of(unit.root)
+    rule = state.problem.gangs[unit.gang].placement
+    reason = Reason.TOPOLOGY if constraint is not None and tried.stuck is None else Reason.NOT_ENOUGH_RESOURCES
+    lines = message_lines(tried.errors)
+    blocking = proof.blocking
+    if rule.is_rule and _is_only_the_rule(state, placer, unit):
+        reason = Reason.PLACEMENT
+        lines.insert(0, f"There is room for its pods, but not as its placement asks: {_in_words(rule)}")
+        needs = f"{len(unit.pods)} pods"
+        blocking = blocking or (Blocker("placement", _in_words(rule), needs, f"room for {tried.placed}"),)
+    total = len(state.problem.nodes)
+    if tried.nodes:
+        lines.append(f"{tried.available}/{total} nodes are available: {_counted(tried.nodes)}.")
+    if tried.stuck is not None and _without_gpus(state, tried.stuck):
+        lines.append(_NO_GPUS.format(name=" or ".join(state.problem.policy.gpu_resources)))
+    blocking = blocking or tuple(_blocker(text, count, total) for text, count in tried.nodes.most_common())
+    return Refusal(reason, "\n".join(lines), Proof(proof.state, proof.method, blocking), tried.errors)
+
+
+_NO_GPUS = "No node advertises {name}: install the device plugin, or the GPU operator, on the nodes that have GPUs"
+
+
+def message_lines(errors: tuple[FitError, ...]) -> list[str]:
+    """The texts of ``errors``, the first lines of many domains only."""
+    domains = [text for error in errors if error.domain for text in error.messages]
+    others = [text for error in errors if not error.domain for text in error.messages]
+    left = len(domains) - _MOST_LINES
+    return others + domains[:_MOST_LINES] + ([f"and {left} more node-groups"] if left > 0 else [])
+
+
+def _without_gpus(state: State, pod: int) -> bool:
+    """True where the pod wants GPUs and no node of the cluster has any: a cure that only an administrator knows."""
+    problem = state.problem
+    return bool(problem.pods[pod].gpu.devices) and not problem.gpus.any()
+
+
+def _counted(nodes: Counter[str]) -> str:
+    return ", ".join(f"{count} {text}" for text, count in sorted(nodes.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _blocker(text: str, count: int, nodes: int) -> Blocker:
+    """What keeps ``count`` nodes of ``nodes`` from the first pod that finds no place."""
+    name = text.removeprefix("Insufficient ")
+    kind = "resource" if name != text or text == "Too many pods" else "rule"
+    return Blocker(kind, name.removeprefix("node(s) "), "1 node", f"{nodes - count} of {nodes} nodes")
+
+
+def _is_only_the_rule(state: State, placer: Placer, unit: AllocationUnit) -> bool:
+    """True where the unit would find room if its rule of placement were not there."""
+    mark = state.mark()
+    found = Placer(state, fits=placer.fits, unruled=True).place_chunk(unit)
+    state.rollback(mark)
+    return found
+
+
+def _in_words(rule: Placement) -> str:
+    asked = {
+        "at most {} of its GPUs on one node": rule.max_gpus_per_node,
+        "at most {} of its pods on one node": rule.max_pods_per_node,
+        "pods on at least {} nodes": rule.min_nodes,
+    }
+    return ", ".join(text.format(value) for text, value in asked.items() if value is not None)
+
+
+# -- what forbids an action that evicts or moves pods ------------------------------------------------------------------
+
+
+def not_entitled(blocker: Blocker) -> Refusal:
+    """The queue may not reclaim as much as the gang asks for."""
+    text = f"Queue {blocker.name} may not reclaim {blocker.need}: it is entitled to {blocker.have}"
+    return proven(Reason.NOT_ENOUGH_RESOURCES, text, "fair-share", blocker)
+
+
+def may_not_move_pods() -> Refusal:
+    """Consolidation serves preemptible gangs only."""
+    text = "Only preemptible workloads may have others moved"
+    blocker = Blocker("rule", "consolidation", "preemptible", "non-preemptible")
+    return proven(Reason.NOT_ENOUGH_RESOURCES, text, "rule", blocker)
+
+
+def consolidation_is_off() -> Refusal:
+    """The policy allows no gang to be moved."""
+    blocker = Blocker("rule", "max-consolidation-gangs", "1", "0")
+    return proven(Reason.NOT_ENOUGH_RESOURCES, "Consolidation is switched off", "rule", blocker)
+
+
+def too_few_gpus_to_move(wanted: int, free: int) -> Refusal:
+    """Fewer GPU milli are ``free`` on all nodes together than ``wanted``: moves cannot help."""
+    need, have = (format_amount("gpu", amount) for amount in (wanted, free))
+    text = f"Moving cannot help: {need} needed, {have} free in all"
+    blocker = Blocker("resource", "gpu", need, have, resource="gpu", short=wanted - free)
+    return proven(Reason.NOT_ENOUGH_RESOURCES, text, "count", blocker)
+
+
+# -- the course of the cycle -------------------------------------------------------------------------------------------
+
+LEFT_OUT = Refusal(
+    Reason.SET_ASIDE,
+    "Left out of this cycle: the checker refused a plan in which it took part",
+    Proof("unknown", "check"),
+)
+
+BUDGET_ENDED = Refusal(
+    Reason.NOT_ENOUGH_RESOURCES,
+    "The time for this cycle ended before the workload had its turn",
+    Proof("unknown", "budget"),
+)
+
+SHARE_ENDED = Refusal(
+    Reason.NOT_ENOUGH_RESOURCES,
+    "The workload takes more than its share of a cycle's time to place, and the other workloads left too little. "
+    "Use fewer pods in one gang, or fewer rules between pods",
+    Proof("unknown", "budget"),
+)
+
+GAVE_WAY = Refusal(
+    Reason.NOT_ENOUGH_RESOURCES,
+    "It fits, but a workload that may preempt it, or reclaim from its queue, starts there",
+    Proof("unknown", "gave-way"),
+)
+
+TAKEN_BACK = Refusal(
+    Reason.NOT_ENOUGH_RESOURCES,
+    "Others were moved to make room for it, which another queue reclaimed in the same cycle",
+    Proof("unknown", "reclaimed"),
+)

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from kai_solver.actions import Actions
-from kai_solver.actions.context import SHARE_ENDED
 from kai_solver.domain import Action, Constraints, Requirement, Snapshot, SpreadConstraint
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.problem import build_problem
+from kai_solver.reasons.refusals import SHARE_ENDED
 from kai_solver.search.oracle import SolverActions
 from tests.actions.support import a_gang, a_node, a_queue, a_snapshot
 

@@ -14,10 +14,10 @@ from kai_solver.engine import cycle, isolating
 from kai_solver.engine.progress import Fault
 from kai_solver.modelfiles import load_model
 from kai_solver.placement.placing import Placer
-from kai_solver.planning import messages, pending
 from kai_solver.planstate.allocation_units import AllocationUnit
 from kai_solver.planstate.state import State
 from kai_solver.problem import Memo, known_pods
+from kai_solver.reasons import evictions, pending
 from kai_solver.search import linking
 from kai_solver.search.refine import StageOptimizer
 from kai_solver.units import MILLI, ResourceSchema
@@ -223,7 +223,7 @@ def test_an_eviction_without_its_words_still_says_which_action(
     monkeypatch: pytest.MonkeyPatch, faults: list[Caught]
 ) -> None:
     low = gang("low", pods=1, gpus=8, on="node-0", priority=40, last_start_s=0.0)
-    Strange(monkeypatch, lambda *_, **__: True)(messages.Texts, "_eviction")
+    Strange(monkeypatch, lambda *_, **__: True)(evictions.EvictionTexts, "_text")
     plan = decided(cluster(low, gang("high", gpus=8, priority=60), nodes=1))
     assert [(e.gang, e.message) for e in plan.evictions] == [("n/low", "Pod n/low-0 was evicted by preempt")]
 

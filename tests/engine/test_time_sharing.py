@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from kai_solver.actions import Actions
-from kai_solver.actions.context import BUDGET_ENDED, Pace
+from kai_solver.actions.context import Pace
 from kai_solver.check import Violation, check_plan
 from kai_solver.domain import Action, Plan, Snapshot
 from kai_solver.engine import cycle
@@ -16,6 +16,7 @@ from kai_solver.engine.pace import Pace as ActionPace
 from kai_solver.modelfiles import load_model
 from kai_solver.planstate.outcome import Admission, Outcome
 from kai_solver.problem import build_problem
+from kai_solver.reasons.refusals import BUDGET_ENDED
 from kai_solver.search.oracle import SolverActions
 from tests.actions.support import a_gang, a_node, a_queue, a_snapshot
 
@@ -125,7 +126,7 @@ def test_without_a_solver_no_rung_gives_way_before_half_of_the_budget() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "asks_nobody", "rung_may"),
+    ("model", "asks_nobody", "action_may"),
     [("default", False, True), ("default", True, False), ("deterministic", True, True)],
 )
 def test_else_it_keeps_its_share(model: str, asks_nobody: bool, action_may: bool) -> None:

@@ -13,8 +13,8 @@ from kai_solver.check import RULES
 from kai_solver.cli.app import app
 from kai_solver.cli.exits import Exit
 from kai_solver.domain import FAMILIES, STAGES, Reason
-from kai_solver.explain.events import EventReason
 from kai_solver.modelfiles import available_models
+from kai_solver.reasons.events import EventReason
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "deploy" / "README.md"])

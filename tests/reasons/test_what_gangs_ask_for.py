@@ -31,7 +31,7 @@ from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnit
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.planstate.state import State
 from kai_solver.problem import build_problem
-from kai_solver.reasons.readiness import not_ready
+from kai_solver.reasons.refusals import not_ready
 from kai_solver.units import MILLI, ResourceSchema
 
 GIB = 2**30

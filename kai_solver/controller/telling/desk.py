@@ -11,7 +11,7 @@ from kai_solver.cluster.resources import POD_GROUPS, PODS, Resource
 from kai_solver.cluster.statuses import Statuses
 from kai_solver.cluster.store import Store
 from kai_solver.cluster.writer import Order
-from kai_solver.explain import Event
+from kai_solver.reasons.events import Event
 
 
 @dataclass(frozen=True, slots=True)

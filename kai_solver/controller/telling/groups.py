@@ -16,10 +16,11 @@ from kai_solver.controller.telling.desk import Desk
 from kai_solver.controller.telling.placing import Placing
 from kai_solver.domain import Gang, Plan, Pod, PodStatus, Snapshot
 from kai_solver.errors.barrier import barrier
-from kai_solver.explain import is_stale, plan_events, resource_list
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.grouping import OwnGroup, followed
 from kai_solver.kubeobjects.raw import format_time
+from kai_solver.reasons.events import is_stale, plan_events
+from kai_solver.reasons.pending import resource_list
 from kai_solver.units import CPU, MEMORY
 
 SUMS_S = 30.0

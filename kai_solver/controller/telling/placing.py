@@ -11,9 +11,9 @@ from kai_solver.controller.telling import changes
 from kai_solver.controller.telling.desk import Desk
 from kai_solver.domain import Bind, Plan, Snapshot
 from kai_solver.errors.barrier import barrier
-from kai_solver.explain import plan_events
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.raw import format_time
+from kai_solver.reasons.events import plan_events
 from kai_solver.units import ResourceSchema
 
 _EMPTY = Snapshot(0.0, ResourceSchema(), (), (), ())

@@ -8,8 +8,9 @@ from kai_solver.controller.telling import changes
 from kai_solver.controller.telling.desk import Desk
 from kai_solver.domain import Gang
 from kai_solver.errors.barrier import barrier
-from kai_solver.explain import queue_line, resource_list
+from kai_solver.explain import queue_line
 from kai_solver.problem import Problem
+from kai_solver.reasons.pending import resource_list
 
 EVERY_S = 5.0
 """How often the status of one queue is written at the most."""

@@ -10,7 +10,8 @@ from kai_solver.controller.telling import changes
 from kai_solver.controller.telling.desk import Desk
 from kai_solver.domain import Gang, Pending, Plan, Pod, PodStatus, Reason, Snapshot
 from kai_solver.errors.barrier import barrier, caught
-from kai_solver.explain import Event, pending_text, plan_events, scheduling_condition
+from kai_solver.reasons.events import Event, plan_events
+from kai_solver.reasons.pending import pending_text, scheduling_condition
 from kai_solver.units import ResourceSchema
 
 OTHER_WORDS_S = 30.0

@@ -8,7 +8,7 @@ from kai_solver.lab.conformance.casefile import RunSpec
 from kai_solver.lab.conformance.outcome import Outcome
 from kai_solver.lab.conformance.rounds import settle
 from kai_solver.lab.conformance.states import TaskState, seat_devices, states_after, states_of
-from kai_solver.planning import detailed_message
+from kai_solver.reasons.pending import detailed_message
 
 Decide = Callable[[Snapshot, tuple[Action, ...]], Plan]
 """One cycle: a snapshot and a ladder in, a plan out."""

@@ -1,29 +1,29 @@
-"""Texts of events that users and tools match on, as KAI writes them (docs/kai-behaviour.md#messages)."""
+"""The text on an evicted pod, as KAI writes it (docs/kai-behaviour.md#eviction-messages)."""
 
 from kai_solver.domain import Action, Pod, QueueVector
 from kai_solver.errors.barrier import caught
 from kai_solver.fairness import levelled
 from kai_solver.problem import GangShape, Problem
-from kai_solver.reasons.max_node import amounts_text
+from kai_solver.reasons.node_reasons import amounts_text
 
 
-class Texts:
-    """Texts of one plan; what is said of a queue is put into words once."""
+class EvictionTexts:
+    """Texts of one plan; the line about a queue is made once."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self._lines: dict[int, str] = {}
 
-    def eviction(self, pod: int, action: Action, gangs: tuple[int, ...]) -> str:
-        """What the event on an evicted pod says; ``gangs``: the gangs for which it leaves."""
+    def text(self, pod: int, action: Action, gangs: tuple[int, ...]) -> str:
+        """The message of the event on an evicted pod; ``gangs``: those it is evicted for."""
         try:
-            return self._eviction(pod, action, gangs)
+            return self._text(pod, action, gangs)
         except Exception as error:
             key = self._problem.pods[pod].key
             caught("explaining", key, error)
             return f"Pod {key} was evicted by {action.value}"
 
-    def _eviction(self, pod: int, action: Action, gangs: tuple[int, ...]) -> str:
+    def _text(self, pod: int, action: Action, gangs: tuple[int, ...]) -> str:
         problem = self._problem
         key, gang = problem.pods[pod].key, problem.gangs[problem.pod_gang[pod]]
         if action is Action.STALE:
@@ -49,7 +49,7 @@ class Texts:
 
 
 def _stale_message(gang: GangShape, pod: Pod) -> str:
-    """KAI names the pod's own subgroup and its minimum, whichever lacks pods; the one that does is named after it."""
+    """KAI names the pod's own subgroup and its minimum; the subgroup that is short of pods is named after it."""
     own = next((leaf for leaf in gang.leaves if leaf.name == pod.podset), gang.leaves[0])
     short = next((leaf for leaf in gang.leaves if len(leaf.active) < leaf.min_member), own)
     where = "" if len(gang.leaves) == 1 and own.name == "default" else f" in sub-group {own.name}"

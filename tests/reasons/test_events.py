@@ -29,7 +29,8 @@ from kai_solver.domain import (
     SubGroup,
     flat_gang,
 )
-from kai_solver.explain import Event, plan_events, scheduling_condition
+from kai_solver.reasons.events import Event, plan_events
+from kai_solver.reasons.pending import scheduling_condition
 from kai_solver.units import ResourceSchema, go_duration, go_float, humanized, rfc3339
 
 P, R = PodStatus.PENDING, PodStatus.RUNNING

@@ -1,10 +1,9 @@
-"""KAI's fit errors for a chunk that finds no place: the same attempt, step by step, with what each step says.
+"""KAI's fit errors for an allocation unit without room: the same attempt as KAI's, and the text of each step.
 
-Source: KAI's ``actions/common/allocate.go``. Texts hold ``{gang}`` and ``{pod:i}`` (the i-th pod of the chunk), so that
-one refusal serves all gangs of one shape; ``for_gang`` puts the names in.
+Source: KAI's ``actions/common/allocate.go``. Texts hold ``{gang}`` and ``{pod:i}`` (the i-th pod of the unit), so that
+one refusal serves all gangs of one shape; ``pending.py`` puts the names in.
 """
 
-import re
 from collections import Counter
 from dataclasses import dataclass
 
@@ -14,21 +13,18 @@ from numpy.typing import NDArray
 from kai_solver.domain import FitError, Reason, TopologyConstraint
 from kai_solver.placement.placing import FEW_PODS, Placer
 from kai_solver.planstate.allocation_units import AllocationUnit, Part
-from kai_solver.problem import Problem
 from kai_solver.reasons.domain_reasons import DomainReasons, known_level
-from kai_solver.reasons.max_node import beyond_largest, not_met
-from kai_solver.reasons.node_reasons import NodeReasons, counted
+from kai_solver.reasons.node_reasons import NodeReasons, beyond_largest, counted, not_met
 
 BoolArray = NDArray[np.bool_]
 
 GANG = "{gang}"
-_POD = re.compile(r"\{pod:(\d+)\}")
 _POD_ERRORS = Reason.POD_SCHEDULING_ERRORS.value
 NO_POD = "Unable to schedule pod"
 """KAI's error of a pod for which no node was even asked."""
 
 _MOST_DOMAINS = 64
-"""Domains tried for the sake of the texts; KAI tries all, and a chunk rarely passes its count and fails its try."""
+"""Domains tried for the texts; KAI tries all, and a unit rarely passes its count and fails its try."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +40,7 @@ class Attempt:
     nodes, available
         Of that pod: all nodes by the reason that they refuse it, in Kubernetes' words, and how many would take it.
     placed
-        Pods of the chunk that had a place when it was that pod's turn.
+        Pods of the unit that had a place when it was that pod's turn.
     """
 
     errors: tuple[FitError, ...]
@@ -54,51 +50,29 @@ class Attempt:
     placed: int
 
 
-def attempt(placer: Placer, chunk: AllocationUnit) -> Attempt:
-    """Try ``chunk`` as KAI would in the present state, which is left as it was."""
+def attempt(placer: Placer, unit: AllocationUnit) -> Attempt:
+    """Try ``unit`` as KAI would in the present state, which is left as it was."""
     mark = placer.state.mark()
-    walk = _Walk(placer, chunk)
-    walk.part(chunk.root, None)
+    walk = _Walk(placer, unit)
+    walk.part(unit.root, None)
     placer.state.rollback(mark)
     return Attempt(tuple(dict.fromkeys(walk.errors)), walk.stuck, walk.nodes, walk.available, walk.placed)
 
 
-def for_gang(problem: Problem, gang: int, pods: tuple[int, ...], text: str) -> str:
-    """``text`` with the names of ``gang`` and of the ``pods`` that it asked a place for."""
-    if "{" not in text:
-        return text
-    named = text.replace(GANG, problem.gangs[gang].gang.key)
-    return _POD.sub(lambda found: problem.pods[pods[int(found[1])]].key if int(found[1]) < len(pods) else "?", named)
-
-
-def holds_names(error: FitError) -> bool:
-    """True where ``error`` has places for the names of a gang or its pods."""
-    return error.queue is None and any("{" in text for text in (*error.messages, *error.detailed))
-
-
-def named(problem: Problem, gang: int, pods: tuple[int, ...], error: FitError) -> FitError:
-    """``error`` with the names of ``gang`` and ``pods`` put in."""
-    if not holds_names(error):
-        return error
-    messages = tuple([for_gang(problem, gang, pods, text) for text in error.messages])
-    detailed = tuple([for_gang(problem, gang, pods, text) for text in error.detailed])
-    return FitError(error.reason, messages, detailed, error.subgroup, error.domain)
-
-
 class _Walk:
-    """One attempt to place a chunk, in KAI's order: subgroup sets, then podsets, pod by pod."""
+    """One attempt to place a unit, in KAI's order: subgroup sets, then podsets, pod by pod."""
 
-    def __init__(self, placer: Placer, chunk: AllocationUnit) -> None:
+    def __init__(self, placer: Placer, unit: AllocationUnit) -> None:
         self.placer = placer
         self.state = placer.state
-        self.chunk = chunk
-        self.gang = placer.state.problem.gangs[chunk.gang]
+        self.unit = unit
+        self.gang = placer.state.problem.gangs[unit.gang]
         self.errors: list[FitError] = []
         self.stuck: int | None = None
         self.nodes = Counter[str]()
         self.available = 0
         self.placed = 0
-        self._position = {pod: i for i, pod in enumerate(chunk.pods)}
+        self._position = {pod: i for i, pod in enumerate(unit.pods)}
         self._reasons: dict[int, Counter[str]] = {}
 
     def part(self, part: Part, allowed: BoolArray | None) -> bool:
@@ -157,7 +131,7 @@ class _Walk:
 
     def _stop_at(self, pod: int, nodes: NodeReasons) -> None:
         problem = self.state.problem
-        self.placed = sum(other in self.state.places for other in self.chunk.pods)
+        self.placed = sum(other in self.state.places for other in self.unit.pods)
         takes = self.placer.fits.counts(problem.pod_shape[pod])[1] > 0
         if self.state.affinity is not None:
             takes = takes & self.state.affinity.mask(problem.pods[pod])
@@ -209,7 +183,7 @@ class _Walk:
 
 
 def constraint_of(part: Part) -> TopologyConstraint | None:
-    """The first required level in the tree of a chunk; None where it has none."""
+    """The first required level in the tree of a unit; None without one."""
     if part.topology is not None and part.topology.required:
         return part.topology
     return next(filter(None, (constraint_of(child) for child in part.parts)), None)

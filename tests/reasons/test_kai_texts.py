@@ -33,10 +33,11 @@ from kai_solver.domain import (
     TopologyLevel,
     flat_gang,
 )
-from kai_solver.planning import assemble, detailed_message, short_message
+from kai_solver.planning import assemble
 from kai_solver.planstate.allocation_units import AllocationUnit
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.problem import build_problem
+from kai_solver.reasons.pending import detailed_message, short_message
 from kai_solver.units import MILLI, ResourceSchema
 
 GB = 10**9

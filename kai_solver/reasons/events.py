@@ -24,7 +24,7 @@ from kai_solver.domain import (
     ZoneShare,
     flat_gang,
 )
-from kai_solver.planning import short_message
+from kai_solver.reasons.pending import pending_text
 
 NODE_POOL = "default"
 _OF_ONE = flat_gang(1)
@@ -54,7 +54,7 @@ class Event:
 
 
 def plan_events(snapshot: Snapshot, plan: Plan, node_pool: str = NODE_POOL) -> Iterator[Event]:
-    """All events that ``plan`` calls for: evictions first, as they have to happen first, then places, then who waits.
+    """All events of ``plan``: evictions first, as they have to happen first, then places, then waiting gangs.
 
     ``node_pool`` is the name that the text of a bind holds.
     """
@@ -135,24 +135,11 @@ def _unschedulable(gang: Gang, pending: Pending, plan: Plan) -> Iterator[Event]:
     yield Event("PodGroup", gang.key, "Normal", "Unschedulable", text)
 
 
-def pending_text(pending: Pending) -> str:
-    """KAI's short message, then what the engine knows beyond it: Kubernetes' words, a cure, a proof."""
-    more = pending.message
-    for error in pending.fit_errors:
-        for text in error.messages:
-            more = more.replace(text, "")
-    lines = [short_message(pending.fit_errors)] if pending.fit_errors else []
-    lines += [line for line in more.strip().splitlines() if line.strip(" .")]
-    if pending.proof.state == "proven" and pending.proof.method:
-        lines.append("Proven: no allowed plan runs it beside what was admitted before it.")
-    return "\n".join(lines)
-
-
 # -- stale gangs -------------------------------------------------------------------------------------------------------
 
 
 def is_stale(gang: Gang) -> bool:
-    """True where pods of the gang run and it lacks its minimum; K of N subgroups suffice.
+    """True where pods of the gang run and are fewer than its minimum; K of N subgroups suffice.
 
     Source: docs/kai-behaviour.md#stale-gangs.
     """
