@@ -96,11 +96,11 @@ class Ledger:
         self.fixed: dict[str, Amount] = dict.fromkeys(tree.queues, ZERO)
 
     def copy(self) -> "Ledger":
-        """A ledger that may go its own way."""
-        twin = Ledger(self._tree)
-        twin.allocated.update(self.allocated)
-        twin.fixed.update(self.fixed)
-        return twin
+        """An independent copy."""
+        copied = Ledger(self._tree)
+        copied.allocated.update(self.allocated)
+        copied.fixed.update(self.fixed)
+        return copied
 
     def add(self, gang: Gang, amount: Amount) -> None:
         """Book ``amount`` (negative: give back) for ``gang`` at its leaf and all ancestors."""

@@ -79,7 +79,7 @@ class Board:
                 self.opened.add(device.index)
 
     def copy(self) -> "Board":
-        """A board that may go its own way."""
+        """An independent copy."""
         return replace(
             self, taken=self.taken.copy(), shared=set(self.shared), groups=self.groups.copy(), loose=list(self.loose)
         )

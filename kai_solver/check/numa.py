@@ -283,7 +283,7 @@ class ZoneBook:
         return False
 
     def copy(self) -> "ZoneBook":
-        """A book that may go its own way."""
+        """An independent copy."""
         return ZoneBook(self.scene, self.node, [list(row) for row in self.used], self.added)
 
 

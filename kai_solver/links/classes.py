@@ -1,6 +1,6 @@
 """GPUs that nothing tells apart are counted: sets of a graph become vectors of counts.
 
-Two GPUs are *twins* where they have the same grade to every third one. Being twins is an equivalence, and within a
+Two GPUs are *identical* where they have the same grade to every third one. That is an equivalence, and within a
 class all grades are equal, so what a set is worth depends on how many GPUs of each class it has. Eight GPUs on a switch
 are 9 such states instead of 256 sets, four switches of eight GPUs 6,561 instead of 4 billion.
 """
@@ -68,16 +68,16 @@ class Classes:
 
 def like_gpus(graph: LinkGraph) -> tuple[tuple[int, ...], ...]:
     """GPUs that nothing tells apart, in the order of their first ones."""
-    return tuple(map(tuple, _identical_pods(graph.grade)))
+    return tuple(map(tuple, _identical_gpus(graph.grade)))
 
 
 def classes_of(graph: LinkGraph, most_states: int = MOST_STATES) -> Classes:
-    """Classes of twins, of grades as they are or, where there are too many states, coarser ones.
+    """Classes of identical GPUs, by grades as they are or, if there are too many states, by coarser ones.
 
     Coarser means: the nearest PCIe path is taken as the next one, step by step, until all pairs are equal.
     """
     for notice, grade in _coarser(graph):
-        members = _identical_pods(grade)
+        members = _identical_gpus(grade)
         if np.prod([len(own) + 1.0 for own in members]) <= most_states:
             return _classes(members, grade, notice)
     raise InternalError("GPUs that are all alike are more than one class")
@@ -92,7 +92,7 @@ def _classes(members: list[list[int]], grade: Ints, notice: str) -> Classes:
     return Classes(tuple(map(tuple, members)), np.maximum(between, between.T), radix, masks, notice)
 
 
-def _identical_pods(grade: Ints) -> list[list[int]]:
+def _identical_gpus(grade: Ints) -> list[list[int]]:
     found: list[list[int]] = []
     for gpu in range(len(grade)):
         for own in found:
