@@ -23,7 +23,7 @@ Level = tuple[str, str]
 class Resettling:
     """Counts on the state as it is. Only pods of one shape can be counted whose room adds up; else nothing is said.
 
-    Rules between pods, tenants and spare nodes only take from what is counted.
+    Rules between pods and optional rules only take from what is counted.
     """
 
     def __init__(self, pool: VictimPool, fits: FitTable) -> None:
@@ -44,7 +44,7 @@ class Resettling:
         return any(_is_short(domain_of, room, sizes) for domain_of, sizes in self._by_domain(bound))
 
     def lacks_room(self, units: list[int]) -> bool:
-        """The same once ``units`` have left, by the rules of tenants and spare nodes as well: one alone, or all."""
+        """The same once ``units`` have left, by the rules of tenants and optional rules as well: one alone, or all."""
         open_to = [self._open_to(unit) for unit in units]
         if any(self._lacks_room([unit], mask) for unit, mask in zip(units, open_to, strict=True)):
             return True
@@ -59,10 +59,9 @@ class Resettling:
         bound, shape = self._together(units)
         if shape is None:
             return False
-        spares, pod = self.state.spares, self.pool.units[units[0]].pods[0]
         room = np.where(mask, self.fits.counts(shape)[1], 0)
         for domain_of, sizes in self._by_domain(bound):
-            rooms = [room, *(spares.caps(room, pod, domain_of) if spares is not None else ())]
+            rooms = [room, *(one for rule in self.state.rules for one in rule.room(room, shape, domain_of))]
             if any(_is_short(domain_of, one, sizes) for one in rooms):
                 return True
         return False

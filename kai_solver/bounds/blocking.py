@@ -23,7 +23,6 @@ from kai_solver.bounds.counting import (
 from kai_solver.bounds.demand import Demand
 from kai_solver.bounds.refuting import LIMIT, QUOTA, Bounds, Moment, Refuted
 from kai_solver.bounds.rights import MINRUNTIME, PREEMPTIBLE, PRIORITY, PROTECTIONS, SHARE
-from kai_solver.bounds.spares import SPARES
 from kai_solver.bounds.tenants import TENANTS, Tenants
 from kai_solver.domain import Action, Blocker
 from kai_solver.errors import InternalError
@@ -106,7 +105,7 @@ class Evidence:
             found = whole if demand is self.demand else paid(demand, dropped)
             if found is None or self.allowance.left < 0:
                 return ()
-            told.append(_Words(self, demand, found, to_place, by_action=by_action).element(name))
+            told.append(ElementWords(self, demand, found, to_place, by_action=by_action).element(name))
         return tuple(told)
 
     def _blamed(self, ask: Ask, name: str, kept: frozenset[str], dropped: frozenset[str]) -> Demand:
@@ -154,9 +153,9 @@ def _elements(bounds: Bounds, demand: Demand, *, by_action: bool) -> Iterator[st
         yield ROW
     if any(shapes[shape].constraints.alone for shape in demand.needed):
         yield TENANTS
-    spares = bounds.problem.spares
-    if spares is not None and not all(shapes[shape].constraints.may_use_spares for shape in demand.needed):
-        yield SPARES
+    for rule in bounds.problem.rules:
+        if rule.may_block(bounds.problem, demand.needed):
+            yield rule.kind
     if by_action and demand.action is not Action.ALLOCATE:
         yield from bounds.rights.protections(demand)
 
@@ -178,7 +177,7 @@ def in_words_of_model(evidence: Evidence, name: str, to_place: Mapping[int, int]
     """
     pods = sum(evidence.demand.needed.values())
     found = Refuted("count", Shortfall("flow", pods, 0))
-    element = _Words(evidence, evidence.demand, found, to_place).element(name)
+    element = ElementWords(evidence, evidence.demand, found, to_place).element(name)
     if element.kind not in ("resource", ROW):
         return element
     return replace(element, need=f"{say_pods(pods)}, with those admitted before", have="no way to place all")
@@ -223,7 +222,7 @@ def _minimal(
     return early + late
 
 
-class _Words:
+class ElementWords:
     """Elements in words, by the proof that is left when all else is dropped."""
 
     def __init__(
@@ -256,8 +255,9 @@ class _Words:
             return self._budgets()
         if name == TENANTS:
             return self._tenants()
-        if name == SPARES:
-            return self._spares()
+        for rule in self.problem.rules:
+            if rule.kind == name:
+                return rule.element(self)
         if name == ROW:
             return self._row()
         return self._placement() if name == PLACEMENT else self._resource(name)
@@ -301,15 +301,6 @@ class _Words:
         level = " and ".join(dict.fromkeys(one.level for one in rules[shape]))
         have = used or Tenants(self.problem).without().said(shape) or newcomers
         return Blocker(TENANTS, level, "one that no other tenant uses", have)
-
-    def _spares(self) -> Blocker:
-        """Nodes that domains keep free."""
-        spares = self.problem.spares
-        rule = spares.rules[0] if spares is not None else None
-        if rule is None:
-            raise InternalError("spare nodes block, and there are none")
-        have = f"{int(rule.kept.sum())} nodes are kept free, in {int((rule.kept > 0).sum())} domains"
-        return Blocker(SPARES, rule.level, "nodes beyond those that are kept free", have)
 
     @property
     def _count(self) -> Shortfall:

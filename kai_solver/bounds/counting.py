@@ -12,7 +12,6 @@ from typing import Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.bounds.spares import SPARES, FreeNodes
 from kai_solver.bounds.tenants import TENANTS, Users
 from kai_solver.domain import NO_PLACEMENT, Blocker, Placement
 from kai_solver.problem import Problem
@@ -27,6 +26,7 @@ from kai_solver.problem.capacity import (
 )
 from kai_solver.problem.gpurows import needs_row
 from kai_solver.problem.rowtexts import row_text
+from kai_solver.problem.rules import RuleBound
 from kai_solver.units import GPU, MILLI, PODS, format_amount
 from kai_solver.units.resources import FIXED
 from kai_solver.units.shares import WHOLE, floor_milli
@@ -46,13 +46,13 @@ class Relaxed:
     """Capacity with all flexible pods lifted out: (R, N) resources and (N, D) free parts of devices.
 
     ``users``: whose domains those that stay close to other tenants; None where none is.
-    ``spares``: how many of the nodes that nobody is left on may be taken; None where that is all of them.
+    ``rules``: what may still be used by optional rules that limit it.
     """
 
     free: IntArray
     device_free: IntArray
     users: Users | None = None
-    spares: FreeNodes | None = None
+    rules: tuple[RuleBound, ...] = ()
     fits: dict[tuple[int, frozenset[str]], IntArray] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -63,7 +63,8 @@ class Relaxed:
 
     def fit(self, problem: Problem, shape: int, dropped: frozenset[str] = NOTHING) -> IntArray:
         """(N,) pods of ``shape`` that each node takes alone, with what is ``dropped`` not binding; at most `MANY`."""
-        key = (shape, dropped & {NODE_RULES, TENANTS, ROW, *problem.snapshot.schema.names})
+        kinds = [rule.kind for rule in self.rules]
+        key = (shape, dropped & {NODE_RULES, TENANTS, ROW, *kinds, *problem.snapshot.schema.names})
         if key not in self.fits:
             self.fits[key] = self._fit(problem, shape, key[1])
         return self.fits[key]
@@ -76,6 +77,10 @@ class Relaxed:
             np.minimum(found, _on_distinct(slots, gpu.devices, int(found.max(initial=0))), out=found)
         if self.users is not None and TENANTS not in dropped:
             found[self.users.closed(shape)] = 0
+        for rule in self.rules:
+            closed = rule.closed(shape) if rule.kind not in dropped else None
+            if closed is not None:
+                found[closed] = 0
         return found
 
     def _fit_alone(self, problem: Problem, shape: int, dropped: frozenset[str]) -> IntArray:
@@ -92,23 +97,26 @@ class Relaxed:
         return count if ROW in dropped else limit_by_rows(problem, count, self.device_free, shape)
 
     def room(self, problem: Problem, shape: int, mask: BoolArray | None, dropped: frozenset[str] = NOTHING) -> int:
-        """Pods of ``shape`` that the nodes of ``mask`` (N,), or all, take: where nodes are kept free, not on all."""
+        """Pods of ``shape`` that the nodes of ``mask`` (N,), or all, take together."""
         fit = self.fit(problem, shape, dropped)
         fit = fit if mask is None else np.where(mask, fit, 0)
-        if self.spares is None or SPARES in dropped or problem.shapes.shapes[shape].constraints.may_use_spares:
-            return int(fit.sum())
-        return self.spares.most(fit)
+        most = [rule.most(shape, fit) for rule in self.rules if rule.spans and rule.kind not in dropped]
+        return min(most) if most else int(fit.sum())
 
     def admits(self, problem: Problem, shapes: Iterable[int], dropped: frozenset[str] = NOTHING) -> BoolArray:
         """(N,) nodes that any of ``shapes`` may be on."""
         found = np.full(len(problem.nodes), NODE_RULES in dropped, dtype=np.bool_)
         users = self.users if TENANTS not in dropped else None
-        if NODE_RULES in dropped and users is None:
+        rules = [rule for rule in self.rules if rule.kind not in dropped]
+        if NODE_RULES in dropped and users is None and not rules:
             return found
         found[:] = False
         for shape in shapes:
-            mask = np.True_ if NODE_RULES in dropped else problem.shapes.mask(shape)
-            found |= mask if users is None else mask & ~users.closed(shape)
+            mask = np.ones_like(found) if NODE_RULES in dropped else problem.shapes.mask(shape)
+            mask = mask if users is None else mask & ~users.closed(shape)
+            for closed in (rule.closed(shape) for rule in rules):
+                mask = mask if closed is None else mask & ~closed
+            found |= mask
         return found
 
 
@@ -190,7 +198,7 @@ def shortfall(
         How the pods of ``needed`` must lie. Of its least number of nodes only what asks for nobody else may be given.
     dropped
         Rules and resources that do not bind: names of the schema, `TOPOLOGY`, `PLACEMENT`, `NODE_RULES`,
-        `TENANTS`, `SPARES`, `ROW`.
+        `TENANTS`, `ROW`, the kinds of optional rules.
     """
     counts = _Counts(problem, relaxed, dropped)
     masks = None if TOPOLOGY in dropped else domains
@@ -214,7 +222,8 @@ class _Counts:
         """None where all nodes, or some one of ``masks``, may hold ``needed``; else what lacks where it lacks least."""
         if masks is None:
             return self._short(needed, None, -1)
-        if self.relaxed.spares is None and isinstance(masks, Domains) and len(needed) == 1 and len(masks):
+        spans = any(rule.spans for rule in self.relaxed.rules)
+        if not spans and isinstance(masks, Domains) and len(needed) == 1 and len(masks):
             return self._short_of_one(*next(iter(needed.items())), masks)
         nearest: tuple[float, Shortfall] | None = None
         for where, mask in enumerate(masks):

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.bounds.counting import Relaxed
-from kai_solver.bounds.spares import free_nodes
 from kai_solver.bounds.tenants import Tenants, tenants_of
 from kai_solver.problem import Problem
 from kai_solver.problem.gpurows import out_of_row
@@ -138,4 +137,5 @@ class Residents:
             free[PODS] += (problem.sharers > 0).sum(axis=1)
         left = self.pods[gone]
         users = self.tenants.without(left) if self.tenants is not None else None
-        return Relaxed(free, device_free, users, free_nodes(problem, left))
+        rules = (rule.bound(problem, left) for rule in problem.rules)
+        return Relaxed(free, device_free, users, tuple(rule for rule in rules if rule is not None))

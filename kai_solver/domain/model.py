@@ -6,6 +6,13 @@ from kai_solver.domain.plan import Action
 
 ACTIONS = (Action.ALLOCATE, Action.CONSOLIDATION, Action.RECLAIM, Action.PREEMPT, Action.STALE)
 
+RULES = ("spares",)
+"""Optional rules that ship, in the order in which they are asked; each is a package ``kai_solver.rules.<name>`` and a
+constraint family of that name."""
+
+RULE_GROUP = "kai_solver.rules"
+"""Entry points of rules of other packages."""
+
 FAMILIES = (
     "gang",
     "subgroup",
@@ -24,10 +31,10 @@ FAMILIES = (
     "placement",
     "budgets",
     "tenants",
-    "spares",
+    *RULES,
     "gpurows",
 )
-"""Constraint families of the CP-SAT model that ship with kai-solver (more by entry points)."""
+"""Constraint families of the CP-SAT model that ship with kai-solver, of the core and of rules (more by entry points)."""
 
 STAGES = ("disruption", "preference", "links", "victim-order")
 """Objective stages of a model that names none."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from kai_solver.domain import Blocker, Node, Plan, Snapshot
 from kai_solver.explain.easing import eased, nodes_of
+from kai_solver.problem.rules import installed_rules, rule_of_kind
 from kai_solver.units import format_amount
 
 Replan = Callable[[Snapshot], Plan]
@@ -60,7 +61,7 @@ def _effort(blocker: Blocker) -> int:
         "domain",
         "placement",
         "tenants",
-        "spares",
+        *(rule.kind for rule in installed_rules()),
         "row",
         "resource",
     )
@@ -69,8 +70,9 @@ def _effort(blocker: Blocker) -> int:
 
 def _without(snapshot: Snapshot, gang: str, blocker: Blocker) -> tuple[str, Snapshot] | None:
     changed = eased(snapshot, gang, blocker)
-    text = _TEXTS.get(blocker.kind) or _RULES.get(blocker.name)
-    if changed is None or text is None:
+    rule = rule_of_kind(blocker.kind)
+    text = rule.cure if rule is not None else _TEXTS.get(blocker.kind) or _RULES.get(blocker.name)
+    if changed is None or not text:
         return None
     short = format_amount(blocker.resource, blocker.short) if blocker.resource else ""
     return text.format(name=blocker.name, short=short, resource=blocker.resource), changed
@@ -113,7 +115,6 @@ _TEXTS = {
     "domain": "no required {name}",
     "placement": "no rule of placement",
     "tenants": "any tenants beside each other in every {name}",
-    "spares": "no node kept free in any {name}",
     "row": "any GPUs, in a row or not",
     "disruption-budget": "everybody let go whom {name} holds",
 }

@@ -16,6 +16,7 @@ from kai_solver.domain import (
     SubGroup,
     Toleration,
 )
+from kai_solver.problem.rules import rule_of_kind
 from kai_solver.units import GPU, MILLI, QUEUE_RESOURCES, UNLIMITED
 
 PLENTY = 1 << 50
@@ -28,6 +29,9 @@ def eased(snapshot: Snapshot, gang: str, blocker: Blocker) -> Snapshot | None:
     A resource grows by what is short on every node that the element is about; a queue's number by what is short; a rule
     is dropped, for the gang where it is the gang's, else for every gang.
     """
+    rule = rule_of_kind(blocker.kind)
+    if rule is not None:
+        return rule.eased(snapshot, gang, blocker)
     ease = _BY_KIND.get(blocker.kind) or _RULES.get(blocker.name)
     return ease(snapshot, gang, blocker) if ease is not None else None
 
@@ -160,10 +164,6 @@ def _any_tenants(snapshot: Snapshot, _gang: str, _blocker: Blocker) -> Snapshot:
     return replace(snapshot, topologies=tuple(replace(t, one_tenant=None) for t in snapshot.topologies))
 
 
-def _no_spares(snapshot: Snapshot, _gang: str, _blocker: Blocker) -> Snapshot:
-    return replace(snapshot, topologies=tuple(replace(t, spares=None) for t in snapshot.topologies))
-
-
 def _any_gpus(snapshot: Snapshot, gang: str, _blocker: Blocker) -> Snapshot:
     """No row for the gang; where it asks for none itself, for no gang."""
     mine = any(pod.gpu.row.endswith("-required") for g in snapshot.gangs if g.key == gang for pod in g.pods)
@@ -225,7 +225,6 @@ _BY_KIND: dict[str, Ease] = {
     "surplus": _others_own_nothing,
     "disruption-budget": _no_budgets,
     "tenants": _any_tenants,
-    "spares": _no_spares,
     "row": _any_gpus,
 }
 _RULES: dict[str, Ease] = {

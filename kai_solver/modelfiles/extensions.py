@@ -2,15 +2,20 @@
 
 from importlib.metadata import entry_points
 
-from kai_solver.domain import FAMILIES, OPTIONAL_STAGES, STAGES
+from kai_solver.domain import FAMILIES, OPTIONAL_STAGES, RULE_GROUP, STAGES
 
 FAMILY_GROUP = "kai_solver.constraint_families"
 STAGE_GROUP = "kai_solver.objective_stages"
 
 
-def known_families(*, built_in: bool = False) -> tuple[str, ...]:
-    """Constraint families that a model may name; ``built_in``: only those that ship with kai-solver."""
-    return FAMILIES if built_in else _with_installed(FAMILIES, FAMILY_GROUP)
+def usual_families() -> tuple[str, ...]:
+    """Constraint families of a model that names none: those that ship, and those of installed rules."""
+    return _with_installed(FAMILIES, RULE_GROUP)
+
+
+def known_families() -> tuple[str, ...]:
+    """Constraint families that a model may name."""
+    return _with_installed(usual_families(), FAMILY_GROUP)
 
 
 def known_stages() -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from pydantic_core import PydanticCustomError
 
 from kai_solver.domain import ACTIONS, Action
 from kai_solver.errors import InputError
-from kai_solver.modelfiles.extensions import known_families, known_stages
+from kai_solver.modelfiles.extensions import known_families, known_stages, usual_families
 from kai_solver.units import MILLI, parse_duration_s
 
 ActionName = Literal["allocate", "consolidation", "reclaim", "preempt", "stalegangeviction"]
@@ -90,7 +90,7 @@ class ModelTable(_Table):
     summary: str = ""
     ladder: tuple[ActionName, ...] = tuple(action.value for action in ACTIONS)
     admission: Literal["rank", "max-gpus"] = "rank"
-    families: tuple[str, ...] = Field(default_factory=lambda: known_families(built_in=True))
+    families: tuple[str, ...] = Field(default_factory=usual_families)
     stages: tuple[StageTable, ...] = Field(min_length=0)
     search: SearchTable = SearchTable()
     leftover: LeftoverTable = LeftoverTable()

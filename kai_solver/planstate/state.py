@@ -20,7 +20,6 @@ from kai_solver.fairness import QueueOrder
 from kai_solver.planstate.devices import best_ones, choose_devices
 from kai_solver.planstate.neighbours import Neighbours
 from kai_solver.planstate.overload import Overload
-from kai_solver.planstate.spares import SpareLedger
 from kai_solver.planstate.unidentified import UnidentifiedLedger
 from kai_solver.planstate.workload_spread import WorkloadSpread, admitting, is_kept
 from kai_solver.planstate.zones import ZoneLedger
@@ -92,7 +91,8 @@ class State:
         self.is_crossed = self.affinity is not None and self.affinity.is_crossed()
         self.zones = ZoneLedger(problem, problem.zones) if problem.zones is not None else None
         self.workload_spread = WorkloadSpread(problem)
-        self.spares = SpareLedger(problem, problem.spares) if problem.spares is not None else None
+        ledgers = (facts.ledger(problem) for facts in problem.rules)
+        self.rules = tuple(ledger for ledger in ledgers if ledger is not None)
         self.overload = Overload(problem)
         self._plain: dict[int, bool] = {}
         self._linked: dict[int, bool] = {}
@@ -124,11 +124,11 @@ class State:
         return place
 
     def is_plain(self, shape: int) -> bool:
-        """True for shapes that add up and whose pods ask nothing of each other: no rules, no wishes, no spares."""
+        """True for shapes that add up and whose pods ask nothing of each other: no rules, no wishes."""
         if shape not in self._plain:
             said = self.problem.shapes.shapes[shape].constraints
             is_counted = self.affinity is None and not self.is_linked(shape) and self.adds_up(shape)
-            is_counted &= self.spares is None or said.may_use_spares
+            is_counted &= all(rule.is_plain(shape) for rule in self.rules)
             self._plain[shape] = is_counted and not self.problem.predicates.has_preference(said)
         return self._plain[shape]
 
@@ -287,8 +287,8 @@ class State:
         self._share(pod, node, place.devices, -sign, now=place.now)
         self.unidentified.placed(pod, place, sign)
         self.workload_spread.shift(pod, node, -sign)
-        if self.spares is not None:
-            self.spares.shift(pod, node, -sign, now=place.now)
+        for rule in self.rules:
+            rule.place(self.problem.pod_shape[pod], pod, node, 1, -sign, now=place.now)
         self._note(node, gpus=bool(place.devices))
 
     def _apply_evict(self, pod: int) -> None:
@@ -309,8 +309,8 @@ class State:
         problem = self.problem
         node = problem.pod_node[pod]
         self.workload_spread.shift(pod, node, -sign)
-        if self.spares is not None:
-            self.spares.shift(pod, node, -sign, now=True)
+        for rule in self.rules:
+            rule.leave(problem.pod_shape[pod], pod, node, 1, sign)
         self.future[:, node] += sign * self._requests[problem.pod_shape[pod]]
         seats = problem.seats.get(pod, ())
         if seats:
@@ -381,9 +381,10 @@ class State:
         masks = [allowed] if allowed is not None else []
         if self.affinity is not None:
             masks.append(self.affinity.mask(self.problem.pods[pod]))
-        kept = self.spares.open_to(pod) if self.spares is not None else None
-        if kept is not None:
-            masks.append(kept)
+        for rule in self.rules:
+            mask = rule.mask(self.problem.pod_shape[pod], pod)
+            if mask is not None:
+                masks.append(mask)
         gang = self.problem.gangs[self.problem.pod_gang[pod]]
         if gang.placement.is_rule and not unruled:
             masks.append(admitting(self.problem, gang, pod, self.workload_spread.of[gang.family]))
@@ -442,14 +443,16 @@ class State:
 
         Else those placed since must be asked (``keeps_rules``).
         """
-        if self.spares is not None or self.affinity is None:
-            return self.spares is None
+        if not all(rule.may_return(pod) for rule in self.rules):
+            return False
+        if self.affinity is None:
+            return True
         one, home = self.problem.pods[pod], self.problem.pod_node[pod]
         return not self.affinity.is_sought(one) and bool(self.affinity.mask(one)[home])
 
     def keeps_rules(self) -> bool:
-        """Whether everybody who was given a place could be there beside all others, and spare nodes are kept."""
-        if self.spares is not None and not self.spares.holds():
+        """Whether every pod that was given a place could be there beside all others, and all rules are kept."""
+        if not all(rule.holds() for rule in self.rules):
             return False
         if self.affinity is None or not self.has_pod_rules:
             return True

@@ -4,6 +4,5 @@ from kai_solver.problem.gangs import GangShape, Leaf, TreeNode
 from kai_solver.problem.memo import Memo
 from kai_solver.problem.problem import Problem, build_problem
 from kai_solver.problem.shapes import Shape
-from kai_solver.problem.spares import SpareRule, Spares
 
-__all__ = ["GangShape", "Leaf", "Memo", "Problem", "Shape", "SpareRule", "Spares", "TreeNode", "build_problem"]
+__all__ = ["GangShape", "Leaf", "Memo", "Problem", "Shape", "TreeNode", "build_problem"]

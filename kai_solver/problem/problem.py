@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,8 @@ from kai_solver.problem.known_pods import KnownPods
 from kai_solver.problem.memo import Memo
 from kai_solver.problem.node_table import NodeTable
 from kai_solver.problem.podtable import PodTable
+from kai_solver.problem.rules import RuleFacts, prepared
 from kai_solver.problem.shapes import ShapeTable
-from kai_solver.problem.spares import Spares, spares_of
 from kai_solver.problem.unidentified import unidentified_of
 from kai_solver.problem.zones import ZoneTable
 from kai_solver.topology import DomainTree
@@ -72,8 +72,6 @@ class Problem:
         Disruption budgets; None where none may bind.
     devices
         (N,) devices, those that may not be had among them.
-    spares
-        Nodes that domains keep free; None where none does.
     is_told
         (N,) whether it is known which devices are held (``seats`` are what pods have, and not only as many), and all
         may be had.
@@ -81,6 +79,8 @@ class Problem:
         Pods whose devices nobody can name, on nodes where all may be had; none where no pod needs a row.
     fabric
         Links between GPUs; None where they make no difference on any node.
+    rules
+        Optional rules that some object of this cycle uses; most clusters have none.
     """
 
     snapshot: Snapshot
@@ -118,10 +118,10 @@ class Problem:
     outlook: Outlook | None = None
     budgets: Budgets | None = None
     devices: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    spares: Spares | None = None
     is_told: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     unidentified: frozenset[int] = frozenset()
     fabric: Fabric | None = None
+    rules: tuple[RuleFacts, ...] = ()
 
     @property
     def policy(self) -> Policy:
@@ -161,7 +161,7 @@ def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
     total = _total(snapshot, node_table, table)
     allocated, fixed, request = _queue_loads(tree, table)
     share = fair_share(tree, total, request, snapshot.policy.k_value)
-    memo.problem = Problem(
+    problem = Problem(
         snapshot=snapshot,
         nodes=node_table.nodes,
         node_index=node_table.index,
@@ -199,8 +199,9 @@ def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
         is_told=is_told,
         unidentified=unidentified_of(table, node_table, is_told),
         fabric=fabric_of(memo.graphs(snapshot, node_table), is_told),
-        spares=spares_of(snapshot, node_table, table.pods, table.pod_node),
     )
+    rules = prepared(problem)
+    memo.problem = replace(problem, rules=rules) if rules else problem
     return memo.problem
 
 

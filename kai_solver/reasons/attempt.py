@@ -135,9 +135,9 @@ class _Walk:
         takes = self.placer.fits.counts(problem.pod_shape[pod])[1] > 0
         if self.state.affinity is not None:
             takes = takes & self.state.affinity.mask(problem.pods[pod])
-        kept = self.state.spares.open_to(pod) if self.state.spares is not None else None
-        if kept is not None:
-            takes = takes & kept
+        for rule in self.state.rules:
+            mask = rule.mask(problem.pod_shape[pod], pod)
+            takes = takes if mask is None else takes & mask
         self.stuck, self.nodes, self.available = pod, nodes.kubernetes(), int(takes.sum())
 
     def _beyond(self, pod: int) -> str:

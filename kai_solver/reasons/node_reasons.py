@@ -158,10 +158,11 @@ def _by_rules(state: State, pod: int, shape: Shape, left: BoolArray) -> Counter[
         scattered = _scattered(state, shape, left)
         counts.update(scattered.values())
         left = left & ~np.isin(np.arange(len(left)), list(scattered))
-    kept = state.spares.open_to(pod) if state.spares is not None else None
-    if kept is not None and state.spares is not None:
-        counts.update(state.spares.reasons(left & ~kept))
-        left = left & kept
+    for rule in state.rules:
+        mask = rule.mask(problem.pod_shape[pod], pod)
+        if mask is not None:
+            counts.update(rule.reasons(problem.pod_shape[pod], pod, left & ~mask))
+            left = left & mask
     counts[NOT_ALIGNED] += _unaligned(state, shape, left)
     return counts
 

@@ -23,7 +23,8 @@ Owner = Arrival | Mover
 def components(joint: Joint) -> list[Joint]:
     """``joint`` in parts, the largest first; alone where all hangs together, or may."""
     shapes = joint.problem.shapes.shapes
-    is_tied = joint.problem.spares is not None or any(shape.relates_to_pods or shape.gpu.memory_mib for shape in shapes)
+    is_tied = any(rule.ties for rule in joint.problem.rules)
+    is_tied = is_tied or any(shape.relates_to_pods or shape.gpu.memory_mib for shape in shapes)
     if is_tied or joint.problem.outlook is not None:
         return [joint]
     sets = _linked(joint)

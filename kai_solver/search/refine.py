@@ -7,9 +7,10 @@ all that was admitted and minimises what is disturbed, in lexicographic order, f
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kai_solver.domain import FAMILIES, OPTIONAL_STAGES, STAGES, Action, Stage
+from kai_solver.domain import OPTIONAL_STAGES, STAGES, Action, Stage
 from kai_solver.model.build import Formulation, formulate
 from kai_solver.model.decode import Decision, expand, hint_values
+from kai_solver.model.families import are_kept_by_all
 from kai_solver.model.joint import Joint
 from kai_solver.model.leftover import guests_of
 from kai_solver.model.rows import Ints
@@ -124,7 +125,7 @@ class StageOptimizer:
     def _is_of_ours(self) -> bool:
         """Whether all rules and stages are known here: one of the user's may tie together what shares nothing else."""
         stages = {stage.name for stage in self.model.stages}
-        return set(self.model.families) <= set(FAMILIES) and stages <= {*STAGES, *OPTIONAL_STAGES}
+        return are_kept_by_all(self.model.families) and stages <= {*STAGES, *OPTIONAL_STAGES}
 
     def _search(self, outcome: Outcome, parts: Sequence[Joint], rights: Rights) -> list[_Part]:
         """Search every part, with time by its size; what one does not use is the others'."""
@@ -209,7 +210,7 @@ class StageOptimizer:
 
         A rule that a package of the user's adds may forbid greedy's plan itself: then any solution is better.
         """
-        if not set(self.model.families) <= set(FAMILIES):
+        if not are_kept_by_all(self.model.families):
             return True
         for objective in form.objectives:
             if any(var not in main for _, var in objective.terms):

@@ -11,7 +11,6 @@ from kai_solver.bounds import Evidence
 from kai_solver.bounds.blocking import elements_of_model, in_words_of_model, smallest_part
 from kai_solver.bounds.counting import GPU_NAME, TOPOLOGY
 from kai_solver.bounds.rights import SHARE
-from kai_solver.bounds.spares import SPARES
 from kai_solver.bounds.tenants import TENANTS
 from kai_solver.domain import Blocker
 from kai_solver.model.build import formulate
@@ -25,8 +24,9 @@ PODS_NAME = FIXED[PODS]
 LARGEST = 20_000
 """Variables up to which the model is asked again: each question may take as long as the proof did."""
 
-FAMILIES = {TOPOLOGY: "topology", SHARE: "entitlement", BUDGETS: "budgets", TENANTS: "tenants", SPARES: "spares"}
-"""Rules that are families of the model; resources and the rules of nodes are left out of places instead."""
+FAMILIES = {TOPOLOGY: "topology", SHARE: "entitlement", BUDGETS: "budgets", TENANTS: "tenants"}
+"""Rules of the core that are families of the model, as every optional rule is; resources and the rules of nodes are
+left out of places instead."""
 
 
 class _GaveUpError(Exception):
@@ -81,9 +81,10 @@ class SolverEvidence:
         """Has the model no solution without what is ``dropped``?"""
         if self.solver_client.is_out_of_time:
             raise _GaveUpError
-        left_out = {FAMILIES[name] for name in dropped if name in FAMILIES}
+        family_of = FAMILIES | {rule.kind: rule.name for rule in self.joint.problem.rules}
+        left_out = {family_of[name] for name in dropped if name in family_of}
         families = [name for name in self.solver_client.model.families if name not in left_out]
-        form = formulate(replace(self.joint, dropped=dropped - FAMILIES.keys()), families, ())
+        form = formulate(replace(self.joint, dropped=dropped - family_of.keys()), families, ())
         if form.spec.size[0] > LARGEST:
             raise _GaveUpError
         answer = self.solver_client.solve(form.spec, self.solver_client.budget.left_s / 4)

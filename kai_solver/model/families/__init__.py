@@ -1,10 +1,12 @@
-"""Constraint families, one file each. A family is a function that adds its rows; switching it off leaves them out.
+"""Constraint families of the core, one file each. A family is a function that adds its rows; switching it off leaves
+them out. Every optional rule is a family, too, which adds the rows of `RuleFacts.add_rows`.
 
 A package of your own may add one by an entry point in the group ``kai_solver.constraint_families`` whose object is
 such a function, and name it in a model file.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from importlib.metadata import entry_points
 
 from kai_solver.model.families import (
@@ -21,7 +23,6 @@ from kai_solver.model.families import (
     ports,
     priority,
     quota,
-    spares,
     spread,
     subgroup,
     tenants,
@@ -29,6 +30,7 @@ from kai_solver.model.families import (
     units,
 )
 from kai_solver.model.variables import Variables
+from kai_solver.problem.rules import installed_rules
 
 Family = Callable[[Variables], None]
 
@@ -52,7 +54,6 @@ BUILT_IN: dict[str, Family] = {
     "placement": placement.add,
     "budgets": budgets.add,
     "tenants": tenants.add,
-    "spares": spares.add,
     "gpurows": gpurows.add,
 }
 
@@ -61,7 +62,24 @@ def family(name: str) -> Family:
     """The family called ``name``; raises ``KeyError`` where neither we nor an installed package has it."""
     if name in BUILT_IN:
         return BUILT_IN[name]
+    if any(rule.name == name for rule in installed_rules()):
+        return partial(_add_rows_of_rule, name)
     for point in entry_points(group=GROUP, name=name):
         loaded: Family = point.load()
         return loaded
     raise KeyError(name)
+
+
+def are_kept_by_all(families: Iterable[str]) -> bool:
+    """True where the working state and the bounds keep all ``families``: those of the core, and of rules.
+
+    One that a package adds as a family alone binds the model, and nothing else.
+    """
+    return set(families) <= {*BUILT_IN, *(rule.name for rule in installed_rules())}
+
+
+def _add_rows_of_rule(name: str, v: Variables) -> None:
+    """The rows of rule ``name``; none where no object uses it."""
+    for facts in v.joint.problem.rules:
+        if facts.name == name:
+            facts.add_rows(v)

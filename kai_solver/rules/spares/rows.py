@@ -1,9 +1,9 @@
 """spares: where a topology says so, every domain keeps some of its nodes free.
 
-With ``busy[n]`` true where somebody is on node n in the end who may not use spares, or who ran there before, over the
+With ``busy[n]`` true where a pod is on node n finally which may not use spares, or which ran there before, over the
 nodes of domain d that count::
 
-    x <= m busy[n]                       for every place, and everybody who may stay, on n (at most m)
+    x <= m busy[n]                       for every place, and every pod that may stay, on n (at most m)
     sum_{n in d} busy[n]  <=  room[d]
 
 ``room`` is what is left of the nodes when as many are kept as the topology says, or as were free before. Source: our
@@ -14,22 +14,18 @@ import numpy as np
 
 from kai_solver.model.placement_terms import Member, PlacementTerms, some_of
 from kai_solver.model.variables import Variables
-from kai_solver.problem import Problem, SpareRule, Spares
+from kai_solver.problem import Problem
+from kai_solver.rules.spares.problem import NAME, SpareRule, Spares
 
-FAMILY = "spares"
 
-
-def add(v: Variables) -> None:
-    """Add the rows; none where no topology keeps nodes."""
-    problem = v.joint.problem
-    if problem.spares is None:
-        return
+def add(v: Variables, spares: Spares) -> None:
+    """Add the rows."""
     users: dict[int, list[Member]] = {}
     for member in PlacementTerms(v, everybody=True).members:
         if member.var is not None and not (member.is_new and member.pod.constraints.may_use_spares):
             users.setdefault(member.node, []).append(member)
-    stays = _staying(v, problem, problem.spares)
-    for rule in problem.spares.rules:
+    stays = _staying(v, v.joint.problem, spares)
+    for rule in spares.rules:
         _keep(v, rule, users, stays)
 
 
@@ -52,5 +48,5 @@ def _keep(v: Variables, rule: SpareRule, users: dict[int, list[Member]], stays: 
         could = [node for node in nodes if node in users and node not in stays]
         room = int(rule.room[domain]) - fixed
         if len(could) > room:
-            row = [(1, some_of(v, users[node], FAMILY)) for node in could]
-            v.spec.add_le(row, room, family=FAMILY)
+            row = [(1, some_of(v, users[node], NAME)) for node in could]
+            v.spec.add_le(row, room, family=NAME)

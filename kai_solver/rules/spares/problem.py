@@ -3,21 +3,23 @@
 A node is in use where a pod of a gang is, or was promised it, or any pod with GPUs. Else a node that victims left would
 be a spare before the pod that they left for is there. The nodes of a domain that count are those with GPUs on
 which something may be placed. Where n are to be kept, a plan leaves n of them free, or as many as there were; nodes
-that only pods take who may use spares (`Gang.uses_spares`) are free all the same.
+that only pods take which may use spares (`Gang.uses_spares`) are free all the same.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.domain import Pod, PodStatus, Snapshot, Topology, has_gpus, parts_of_gpus
-from kai_solver.problem.node_table import NodeTable
+from kai_solver.domain import Pod, PodStatus, Topology, has_gpus, parts_of_gpus
+from kai_solver.problem import Problem
 from kai_solver.topology import Domain, DomainTree
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
+
+NAME = "spares"
+"""The rule, its family of rows, and the kind of its element."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +48,7 @@ class SpareRule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spares:
-    """All rules. ``in_use``: (N,) pods that make each node one in use, once everybody has left who is leaving.
+    """All rules. ``in_use``: (N,) pods that make each node one in use, once those that are leaving have left.
 
     ``first_foreign``: index from which pods are of other schedulers. ``parts``: resources that are of GPUs.
     """
@@ -61,9 +63,10 @@ class Spares:
         return number < self.first_foreign or has_gpus(pod, self.parts)
 
 
-def spares_of(snapshot: Snapshot, node_table: NodeTable, pods: Sequence[Pod], pod_node: Sequence[int]) -> Spares | None:
-    """The rules of all topologies; None where none has one. ``pods``: foreign ones last."""
-    topologies, nodes = [t for t in snapshot.topologies if t.spares is not None], node_table.nodes
+def spares_of(problem: Problem) -> Spares | None:
+    """The rules of all topologies; None where none has one."""
+    snapshot, nodes, pods, pod_node = problem.snapshot, problem.nodes, problem.pods, problem.pod_node
+    topologies = [t for t in snapshot.topologies if t.spares is not None]
     if not topologies:
         return None
     first_foreign = len(pods) - len(snapshot.foreign)
@@ -71,14 +74,14 @@ def spares_of(snapshot: Snapshot, node_table: NodeTable, pods: Sequence[Pod], po
     found = Spares((), np.zeros(len(nodes), dtype=np.int64), first_foreign, parts)
     for number, pod in enumerate(pods):
         if pod.nominated_node and pod.status is PodStatus.PENDING and not pod.constraints.may_use_spares:
-            promised = node_table.index.get(pod.nominated_node, -1)
+            promised = problem.node_index.get(pod.nominated_node, -1)
             if promised >= 0:
                 found.in_use[promised] += 1
         is_there = pod_node[number] >= 0 and pod.status.holds_resources and pod.status is not PodStatus.RELEASING
         if is_there and found.counts(number, pod):
             found.in_use[pod_node[number]] += 1
     counted = np.array([node.schedulable and node.gpus > 0 for node in nodes], dtype=np.bool_)
-    rules = [_rule(t, node_table.domains[t.name], counted, found.in_use == 0) for t in topologies]
+    rules = [_rule(t, problem.domains[t.name], counted, found.in_use == 0) for t in topologies]
     return replace(found, rules=tuple(rule for rule in rules if rule is not None))
 
 
