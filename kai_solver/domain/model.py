@@ -34,7 +34,7 @@ FAMILIES = (
     *RULES,
     "gpurows",
 )
-"""Constraint families of the CP-SAT model that ship with kai-solver, of the core and of rules (more by entry points)."""
+"""Constraint families of the CP-SAT model that ship with kai-solver, of the core and of rules; more by entry points."""
 
 STAGES = ("disruption", "preference", "links", "victim-order")
 """Objective stages of a model that names none."""
