@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.fairness import levelled, saturation_room, surplus
+from kai_solver.fairness import QueueAllowance, levelled
 from kai_solver.planstate.state import State
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem.charges import Charge
@@ -31,15 +31,12 @@ class Allowance:
         self._pool = pool
         self._gangs = problem.gangs
         self._of_leaf: dict[int, int] = {}
-        self._surplus: dict[int, Charge] = {}
-        self._room: dict[int, tuple[float, float, float]] = {}
+        self._allowances: dict[int, QueueAllowance] = {}
+        right = problem.reclaim_right(state.allocated, taker, request)
         for leaf in leaves:
             queue = self._of_leaf[leaf] = levelled(problem.queues, taker, leaf)[1]
-            if queue not in self._surplus:
-                numbers = (problem.queues, problem.allocatable, state.allocated, taker, leaf, request)
-                self._surplus[queue] = surplus(*numbers).amounts
-                shares = (problem.queues, problem.share, state.allocated, taker, leaf, request)
-                self._room[queue] = saturation_room(*shares, problem.policy.saturation_multiplier)
+            if queue not in self._allowances:
+                self._allowances[queue] = right.allowance(leaf)
 
     def spent(self, units: Iterable[int], before: Mapping[int, Spent] | None = None) -> dict[int, Spent]:
         """What is taken by levelled queue once ``units`` are gone for good, beside what was taken ``before``."""
@@ -57,13 +54,17 @@ class Allowance:
             queue = self._queue_of(unit)
             after[queue] = _with(after.get(queue, _NOTHING), self._pool.units[unit].charge)
         return all(
-            queue >= 0 and self._is_within(queue, after[queue]) for queue in after if after[queue] != spent.get(queue)
+            queue >= 0 and self._allowances[queue].permits(*after[queue])
+            for queue in after
+            if after[queue] != spent.get(queue)
         )
 
     def exhausted(self, spent: Mapping[int, Spent]) -> frozenset[int]:
         """Levelled queues from which nothing more may be taken, however small."""
         return frozenset(
-            queue for queue in self._surplus if not self._is_within(queue, _with(spent.get(queue, _NOTHING), (1, 1, 1)))
+            queue
+            for queue, allowance in self._allowances.items()
+            if not allowance.permits(*_with(spent.get(queue, _NOTHING), (1, 1, 1)))
         )
 
     def open_units(self, exhausted: frozenset[int]) -> BoolArray:
@@ -74,13 +75,6 @@ class Allowance:
 
     def _queue_of(self, unit: int) -> int:
         return self._of_leaf.get(self._gangs[self._pool.units[unit].gang].queue, -1)
-
-    def _is_within(self, queue: int, spent: Spent) -> bool:
-        (cpu, memory, gpu), last = spent
-        room, bound = self._room[queue], self._surplus[queue]
-        if cpu >= room[0] or memory >= room[1] or gpu >= room[2]:
-            return False
-        return cpu - last[0] < bound[0] or memory - last[1] < bound[1] or gpu - last[2] < bound[2]
 
 
 def _with(spent: Spent, charge: Charge) -> Spent:

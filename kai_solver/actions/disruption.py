@@ -230,11 +230,8 @@ class Disruption:
     def _before(self, who: Preemptor) -> _Before:
         if self.action is not Action.RECLAIM:
             return _Before(self.state.mark(), None)
-        problem = self.state.problem
-        ledger = ReclaimLedger(
-            problem.queues, problem.share, problem.allocatable, self.state.allocated, who.queue, who.charge
-        )
-        return _Before(self.state.mark(), ledger)
+        right = self.state.problem.reclaim_right(self.state.allocated, who.queue, who.charge)
+        return _Before(self.state.mark(), ReclaimLedger(right))
 
     def evictor(self, who: Preemptor, queues: tuple[int, ...]) -> Evictor:
         """Who makes room for ``who`` at first; in reclaim, from the leaf ``queues``."""

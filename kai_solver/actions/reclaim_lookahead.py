@@ -17,8 +17,8 @@ from kai_solver.actions.caps import passed_cap
 from kai_solver.actions.disruption import Disruption
 from kai_solver.actions.gang_order import goes_before
 from kai_solver.domain import Action
-from kai_solver.fairness import ReclaimLedger, levelled, within_quota
-from kai_solver.planstate.eligibility import Preemptor, is_fair, refuses_reclaim
+from kai_solver.fairness import ReclaimLedger, levelled
+from kai_solver.planstate.eligibility import Preemptor, refuses_reclaim
 from kai_solver.problem import GangShape
 from kai_solver.problem.charges import Charge
 
@@ -140,10 +140,10 @@ class ReclaimLookahead:
     def _stands(self, who: Preemptor) -> Standing | None:
         if refuses_reclaim(self.state, who) is not None:
             return None
-        tree, allocated = self.problem.queues, self.state.allocated
         queues = self.disruption.eligibility.reclaim_queues(who)
         allowance = Allowance(self.state, self.disruption.pool, who.queue, who.charge, queues)
-        guaranteed = tuple(within_quota(tree, allocated, queue, who.charge) for queue in tree.path[who.queue])
+        right = self.problem.reclaim_right(self.state.allocated, who.queue, who.charge)
+        guaranteed = tuple(map(right.is_guaranteed, self.problem.queues.path[who.queue]))
         return Standing(queues, allowance.exhausted({}), guaranteed)
 
     def _stays(self, who: Preemptor, now: Standing, swaps: int, losers: Collection[int] = ()) -> bool:
@@ -168,10 +168,8 @@ class ReclaimLookahead:
         allowance = Allowance(state, self.disruption.pool, who.queue, who.charge, (victim.queue,))
         if not allowance.allows({}, (unit,)):
             return False
-        rows = (problem.queues, problem.share, problem.allocatable, state.allocated)
-        chunks = [(victim.queue, (self.charge,))]
-        multiplier = problem.policy.saturation_multiplier
-        if not is_fair(ReclaimLedger(*rows, who.queue, who.charge), (victim.queue,), chunks, multiplier):
+        ledger = ReclaimLedger(problem.reclaim_right(state.allocated, who.queue, who.charge))
+        if not ledger.take_all((victim.queue,), [(victim.queue, self.charge)]):
             return False
         self._shift(state.allocated, problem.queues.path[victim.queue], -1)
         self._shift(state.allocated, problem.queues.path[who.queue], +1)

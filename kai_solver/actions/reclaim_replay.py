@@ -5,7 +5,7 @@ whether every single one was allowed (docs/kai-behaviour.md#reclaim-chunks).
 """
 
 from kai_solver.domain import Action
-from kai_solver.fairness import ReclaimLedger, may_reclaim
+from kai_solver.fairness import ReclaimLedger
 from kai_solver.planstate.eligibility import reclaim_allowed
 from kai_solver.planstate.eviction_units import charge_of
 from kai_solver.planstate.outcome import Admission, Outcome
@@ -63,15 +63,12 @@ class Books:
 
     def _is_allowed(self, admission: Admission) -> bool:
         """With victims that it shares with an earlier one still in their places."""
-        charge = self.asked_by(admission)
-        problem, gang = self.problem, self.problem.gangs[admission.chunk.gang]
+        gang = self.problem.gangs[admission.chunk.gang]
         shared = [unit for unit in admission.units if unit in self.gone]
         for unit in shared:
             self.add(self._queue_of(unit), self.pool.units[unit].charge, +1)
-        tree, share = problem.queues, problem.share
-        preemptible = gang.gang.preemptible
-        refusal = may_reclaim(tree, share, self.allocated, self.fixed, gang.queue, charge, preemptible=preemptible)
-        ledger = ReclaimLedger(tree, share, problem.allocatable, self.allocated, gang.queue, charge)
+        right = self.problem.reclaim_right(self.allocated, gang.queue, self.asked_by(admission))
+        refusal, ledger = right.refusal(self.fixed, preemptible=gang.gang.preemptible), ReclaimLedger(right)
         for unit in shared:
             self.add(self._queue_of(unit), self.pool.units[unit].charge, -1)
         return refusal is None and reclaim_allowed(self.state, self.pool, ledger, list(admission.units))

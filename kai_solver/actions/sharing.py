@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from kai_solver.actions.reclaim_replay import Books
 from kai_solver.domain import Action
-from kai_solver.fairness import exceeds, less_saturated, levelled, may_reclaim, victim_queue_eligible, within_quota
+from kai_solver.fairness import exceeds, levelled, saturation_bound
 from kai_solver.planstate.eligibility import victim_chunks
 from kai_solver.planstate.outcome import Admission, Outcome
 from kai_solver.planstate.victims import VictimPool
@@ -110,11 +110,8 @@ class _Sharing:
         """Those of ``able`` that the admission takes; they are back in their queues then."""
         gang, charge = self.problem.gangs[admission.chunk.gang], self.books.asked_by(admission)
         if able and admission.action is Action.RECLAIM:
-            books, free = self.books, gang.gang.preemptible
-            share = self.problem.share
-            if may_reclaim(
-                self.problem.queues, share, books.allocated, books.fixed, gang.queue, charge, preemptible=free
-            ):
+            right = self.problem.reclaim_right(self.books.allocated, gang.queue, charge)
+            if right.refusal(self.books.fixed, preemptible=gang.gang.preemptible) is not None:
                 return []
         for parcel in able:
             self._charge(parcel, +1)
@@ -133,31 +130,30 @@ class _Sharing:
         problem, parcels, (mine, theirs) = self.problem, levels[level], level
         tree, held = problem.queues, self.books.allocated
         queue = parcels[0].queue
-        is_guaranteed = within_quota(tree, held, mine, charge)
-        bounds = [problem.allocatable[theirs], *([tree.quotas[theirs]] if is_guaranteed else [])]
-        if not victim_queue_eligible(tree, problem.allocatable, held, leaf, queue, charge):
-            return self._refuse(theirs, bounds, held[theirs])
+        right = problem.reclaim_right(held, leaf, charge)
+        kept = right.kept(queue)
+        if not right.may_look_at(queue):
+            return self._refuse(theirs, kept, held[theirs])
         chunks = [chunk for parcel in parcels for chunk in parcel.chunks]
         rest = _less(held[theirs], sum_of(chunks))
         lasts = sorted((parcel.chunks[-1] for parcel in parcels if parcel.chunks), key=_by_gpu)
         if not lasts:
             return True
-        if not any(exceeds(_less(rest, last, -1), bound) for bound in bounds for last in lasts):
-            return self._refuse(theirs, bounds, _less(rest, lasts[-1], -1))
+        if not any(exceeds(_less(rest, last, -1), kept) for last in lasts):
+            return self._refuse(theirs, kept, _less(rest, lasts[-1], -1))
         taken = [(parcel.queue, chunk) for all_of in levels.values() for parcel in all_of for chunk in parcel.chunks]
         involved = [r for r in range(3) if charge[r] or any(chunk[r] for _, chunk in taken)]
         own = sum_of(chunk for payer, chunk in taken if mine in tree.path[payer])
         ours = _less(_less(held[mine], own), charge, -1)
-        factor = max(1.0, problem.policy.saturation_multiplier)
         shares = (problem.share[mine], problem.share[theirs])
-        return less_saturated(ours, rest, *shares, involved, factor) or self._refuse_fuller(level, ours, rest)
+        bound = saturation_bound(ours, *shares, involved, problem.policy.saturation_multiplier)
+        return bound.holds(rest) or self._refuse_fuller(level, ours, rest)
 
-    def _refuse(self, queue: int, bounds: Sequence[Sequence[int]], held: Sequence[int]) -> bool:
-        """Note by how little ``queue`` fails to hold more than one of ``bounds``."""
+    def _refuse(self, queue: int, kept: Sequence[int], held: Sequence[int]) -> bool:
+        """Note by how little ``queue`` fails to hold more than it keeps."""
         for resource in BY_WEIGHT:
-            least = [bound[resource] for bound in bounds if bound[resource] != UNLIMITED]
-            if least:
-                self._note(queue, resource, min(least) + 1 - held[resource])
+            if kept[resource] != UNLIMITED:
+                self._note(queue, resource, kept[resource] + 1 - held[resource])
                 break
         return False
 

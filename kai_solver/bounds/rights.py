@@ -18,12 +18,10 @@ from kai_solver.fairness import (
     preempt_min_runtime_s,
     protected_until_s,
     reclaim_min_runtime_s,
-    surplus,
-    victim_queue_eligible,
 )
 from kai_solver.problem import GangShape
 from kai_solver.problem.budgets import BUDGETS
-from kai_solver.units import GPU
+from kai_solver.units import CPU, GPU, MEMORY
 
 BoolArray = NDArray[np.bool_]
 Table = Sequence[Sequence[int]]
@@ -88,12 +86,9 @@ class Rights:
 
     def victim_queues(self, demand: Demand, allocated: Table, dropped: frozenset[str] = NOTHING) -> tuple[int, ...]:
         """Leaf queues with running work from which ``demand`` may reclaim by the numbers ``allocated``."""
-        tree, mine = self.problem.queues, demand.gang.queue
-        others = [queue for queue in self._queues if queue != mine]
-        if SHARE in dropped:
-            return tuple(others)
-        shares = self.problem.allocatable
-        return tuple(q for q in others if victim_queue_eligible(tree, shares, allocated, mine, q, demand.charge))
+        others = [queue for queue in self._queues if queue != demand.gang.queue]
+        right = self.problem.reclaim_right(allocated, demand.gang.queue, demand.charge)
+        return tuple(others if SHARE in dropped else filter(right.may_look_at, others))
 
     @cached_property
     def _queues(self) -> list[int]:
@@ -135,19 +130,14 @@ class Rights:
 
         Of each levelled queue: its surplus, less one, and one last chunk, which is at most a whole gang.
         """
-        r, problem, tree = self.residents, self.problem, self.problem.queues
-        total, seen = 0, set()
-        for leaf in self.victim_queues(demand, allocated):
-            found = surplus(tree, problem.allocatable, allocated, demand.gang.queue, leaf, demand.charge)
-            if found.queue in seen:
-                continue
-            seen.add(found.queue)
-            if found.amounts[0] > 0 or found.amounts[1] > 0:
+        r, total = self.residents, 0
+        right = self.problem.reclaim_right(allocated, demand.gang.queue, demand.charge)
+        by_queue = {found.queue: found for found in map(right.surplus, self.victim_queues(demand, allocated))}
+        for surplus in by_queue.values():
+            if surplus.amounts[CPU] > 0 or surplus.amounts[MEMORY] > 0:
                 return None
-            below = np.array([found.queue in path for path in tree.path])
-            theirs = leaving & below[r.queue]
-            charged = r.charge[theirs, GPU]
-            total += min(int(charged.sum()), max(found.amounts[GPU] - 1, 0) + int(charged.max(initial=0)))
+            charged = r.charge[leaving & np.isin(r.queue, list(surplus.leaves)), GPU]
+            total += min(int(charged.sum()), surplus.most(GPU, int(charged.max(initial=0))) or 0)
         return total
 
 

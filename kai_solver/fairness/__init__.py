@@ -11,27 +11,27 @@ from kai_solver.fairness.limits import (
 )
 from kai_solver.fairness.order import QueueKey, QueueOrder, compare_queues, dominant_share, gang_order_key, queue_key
 from kai_solver.fairness.reclaim import (
+    QueueAllowance,
+    QueueSurplus,
     ReclaimLedger,
-    Surplus,
+    ReclaimRight,
     exceeds,
-    less_saturated,
     levelled,
-    may_reclaim,
-    saturation_room,
-    surplus,
-    victim_queue_eligible,
-    within_quota,
+    saturation_bound,
+    surplus_above,
 )
 from kai_solver.fairness.runtime import preempt_min_runtime_s, protected_until_s, reclaim_min_runtime_s
 from kai_solver.fairness.tree import QueueTree, roll_up
 from kai_solver.fairness.usage import UsageHistory, UsageParams, past_usage, usage_warnings
 
 __all__ = [
+    "QueueAllowance",
     "QueueKey",
     "QueueOrder",
+    "QueueSurplus",
     "QueueTree",
     "ReclaimLedger",
-    "Surplus",
+    "ReclaimRight",
     "UsageHistory",
     "UsageParams",
     "allocatable_share",
@@ -42,9 +42,7 @@ __all__ = [
     "exceeds",
     "fair_share",
     "gang_order_key",
-    "less_saturated",
     "levelled",
-    "may_reclaim",
     "over_limit",
     "over_limit_message",
     "over_quota",
@@ -55,9 +53,7 @@ __all__ = [
     "queue_key",
     "reclaim_min_runtime_s",
     "roll_up",
-    "saturation_room",
-    "surplus",
+    "saturation_bound",
+    "surplus_above",
     "usage_warnings",
-    "victim_queue_eligible",
-    "within_quota",
 ]

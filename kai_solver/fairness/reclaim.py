@@ -1,50 +1,42 @@
-"""What a queue may take from others (docs/kai-behaviour.md#reclaim; KAI: ``proportion/reclaimable``)."""
+"""What a queue may take from others by reclaim: the rule, stated here and nowhere else in the solver.
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+Source: docs/kai-behaviour.md#reclaim (KAI: ``plugins/proportion/reclaimable``). A pending gang of leaf queue r asks for
+``request``. Amounts are of three resources; a bound of -1 is unlimited and never exceeded. The levelled queues R and V
+are the first that differ on the ways down from the root to r and to the leaf queue of a victim.
+
+1. Right (#reclaim-right): ``allocated[r] + request <= share[r]`` in **all** resources, requested or not; for
+   non-preemptible work also ``allocated non-preemptible + request <= quota`` at r and every ancestor.
+2. Victim queues (#reclaim-victims). R is *guaranteed* if ``allocated[R] + request <= quota[R]`` in all resources.
+   Guaranteed: V exceeds its quota of a requested resource, or is below its quota of none.
+   Otherwise: V exceeds its allocatable share of some resource.
+3. Amount (#reclaim-chunks). Victims are taken in parts (KAI: chunks). Before each part is subtracted, ``left[V] >
+   kept[V]`` in some resource. What V keeps is its allocatable share, or its quota where that is lower and R is
+   guaranteed. The size of the part does not matter, so the last one may leave V below what it keeps.
+4. Saturation (#reclaim-saturation). After all parts, no queue Q on the path of r that is above its fair share is more
+   saturated than a sibling S that lost something: ``ratio[Q] * multiplier < ratio[S]`` in every resource that the
+   request or a victim has. A ratio is what a queue holds by its fair share.
+
+Rules 1, 2 and 3 are by what the queues hold before the reclaim. `ReclaimLedger` applies them to victims part by part.
+`QueueSurplus` and `QueueAllowance` apply them to sums: some order of a set of parts is allowed exactly where, without
+one of them (the last), the sum is below the surplus in some resource.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import inf
 from typing import NamedTuple
 
 from kai_solver.domain import Blocker
-from kai_solver.fairness.order import NOTHING, Amounts, Table
+from kai_solver.fairness.order import Amounts, Table
 from kai_solver.fairness.tree import QueueTree, Triple
 from kai_solver.units import QUEUE_RESOURCES, UNLIMITED, format_amount
 
 Held = Table | Mapping[int, Amounts]
-"""What queues hold: of all, or of those that count."""
-
-
-def may_reclaim(
-    tree: QueueTree,
-    share: Table,
-    allocated: Table,
-    allocated_np: Table,
-    leaf: int,
-    request: Amounts,
-    preemptible: bool = True,
-) -> Blocker | None:
-    """What forbids ``leaf`` to reclaim ``request`` whoever the victims are; None where nothing does.
-
-    The leaf stays within its fair share in **all** resources, requested or not; non-preemptible work also within the
-    quota of the leaf and every ancestor. Where no share could be enough, since the leaf's limit is not, that is said.
-    """
-    resource = _first_over(share[leaf], allocated[leaf], request)
-    if resource is not None:
-        limit = tree.limits[leaf]
-        is_capped = allocated[leaf][resource] + request[resource] > limit[resource] != UNLIMITED
-        kind, bound = ("queue-limit", limit) if is_capped else ("fair-share", share[leaf])
-        return _blocker(kind, tree.title(leaf), resource, request, bound, allocated[leaf])
-    if preemptible:
-        return None
-    for queue in tree.path[leaf]:
-        quota = tree.quotas[queue]
-        resource = _first_over(quota, allocated_np[queue], request)
-        if resource is not None:
-            return _blocker("queue-quota", tree.title(queue), resource, request, quota, allocated_np[queue])
-    return None
+"""Amounts by queue: of all queues, or of those that are compared."""
 
 
 def levelled(tree: QueueTree, leaf_r: int, leaf_v: int) -> tuple[int, int]:
-    """The first differing ancestors on the two ways down from the root: the siblings that are compared.
+    """The levelled queues R and V: the first queues that differ on the ways down from the root.
 
     Where one way is the beginning of the other, the last queue of the shorter, twice.
     """
@@ -56,162 +48,264 @@ def levelled(tree: QueueTree, leaf_r: int, leaf_v: int) -> tuple[int, int]:
     return path_r[-shared], path_v[-shared]
 
 
-def victim_queue_eligible(
-    tree: QueueTree, allocatable: Table, allocated: Held, leaf_r: int, leaf_v: int, request: Amounts
-) -> bool:
-    """Whether work of ``leaf_v`` may be looked at as a victim for ``request`` of ``leaf_r``.
+@dataclass(frozen=True, slots=True)
+class ReclaimRight:
+    """The right of one gang to reclaim, by what the queues hold when a method is called.
 
-    Beyond the reclaimer's quota, the victim's levelled queue must hold more than its allocatable share of something.
-    Within it, more than its quota of a requested resource, or not less than its quota of anything.
+    Attributes
+    ----------
+    share, allocatable, allocated
+        (Q, 3) fair share, allocatable share, and what each queue holds before the reclaim; not copied.
+    leaf, request
+        Leaf queue of the gang, and what it asks for.
+    multiplier
+        Of the reclaimer's saturation (``policy.saturation_multiplier``); values below 1 count as 1.
     """
-    reclaimer, victim = levelled(tree, leaf_r, leaf_v)
-    held, quota = allocated[victim], tree.quotas[victim]
-    if not within_quota(tree, allocated, reclaimer, request):
-        return exceeds(held, allocatable[victim])
-    over = any(r > 0 and h > q != UNLIMITED for r, h, q in zip(request, held, quota, strict=True))
-    return over or not any(q != UNLIMITED and h < q for h, q in zip(held, quota, strict=True))
+
+    tree: QueueTree
+    share: Table
+    allocatable: Table
+    allocated: Held
+    leaf: int
+    request: Amounts
+    multiplier: float = 1.0
+
+    def refusal(self, allocated_np: Table, *, preemptible: bool) -> Blocker | None:
+        """What denies the right whatever the victims are (rule 1); None where nothing does.
+
+        ``allocated_np``: (Q, 3) what non-preemptible work holds. Where the leaf's limit would not allow the request
+        either, the limit is named instead of the share.
+        """
+        tree, leaf, request, held = self.tree, self.leaf, self.request, self.allocated[self.leaf]
+        share, limit = self.share[leaf], tree.limits[leaf]
+        resource = _first_over(share, held, request)
+        if resource is not None:
+            is_capped = held[resource] + request[resource] > limit[resource] != UNLIMITED
+            kind, bound = ("queue-limit", limit) if is_capped else ("fair-share", share)
+            return _blocker(kind, tree.title(leaf), resource, request, bound, held)
+        for queue in tree.path[leaf] if not preemptible else ():
+            quota, held = tree.quotas[queue], allocated_np[queue]
+            resource = _first_over(quota, held, request)
+            if resource is not None:
+                return _blocker("queue-quota", tree.title(queue), resource, request, quota, held)
+        return None
+
+    def is_guaranteed(self, queue: int) -> bool:
+        """Whether ``queue``, on the path of the leaf, stays within its quota in all resources with the request."""
+        return _first_over(self.tree.quotas[queue], self.allocated[queue], self.request) is None
+
+    def may_look_at(self, victim_leaf: int) -> bool:
+        """Whether work of ``victim_leaf`` may be a victim (rule 2)."""
+        reclaimer, victim = levelled(self.tree, self.leaf, victim_leaf)
+        held, quota = self.allocated[victim], self.tree.quotas[victim]
+        if not self.is_guaranteed(reclaimer):
+            return exceeds(held, self.allocatable[victim])
+        over = any(r > 0 and h > q != UNLIMITED for r, h, q in zip(self.request, held, quota, strict=True))
+        return over or not any(q != UNLIMITED and h < q for h, q in zip(held, quota, strict=True))
+
+    def kept(self, victim_leaf: int) -> Triple:
+        """What the levelled queue of ``victim_leaf`` keeps (rule 3)."""
+        reclaimer, victim = levelled(self.tree, self.leaf, victim_leaf)
+        return kept_amounts(self.allocatable[victim], self.tree.quotas[victim], self.is_guaranteed(reclaimer))
+
+    def surplus(self, victim_leaf: int) -> "QueueSurplus":
+        """How much may be taken in all from the levelled queue of ``victim_leaf`` (rule 3)."""
+        _, victim = levelled(self.tree, self.leaf, victim_leaf)
+        return QueueSurplus(
+            victim, self.tree.leaves[victim], surplus_above(self.allocated[victim], self.kept(victim_leaf))
+        )
+
+    def allowance(self, victim_leaf: int) -> "QueueAllowance":
+        """Rules 3 and 4 for the levelled queue of ``victim_leaf``, as if all victims were below it."""
+        reclaimer, victim = levelled(self.tree, self.leaf, victim_leaf)
+        ours, (cpu, memory, gpu) = self.allocated[reclaimer], self.allocated[victim]
+        with_request = [held + asked for held, asked in zip(ours, self.request, strict=True)]
+        shares = self.share[reclaimer], self.share[victim]
+        saturation = saturation_bound(with_request, *shares, range(3), self.multiplier)
+        return QueueAllowance(self.surplus(victim_leaf).amounts, (cpu, memory, gpu), saturation)
 
 
-def within_quota(tree: QueueTree, allocated: Held, queue: int, request: Amounts) -> bool:
-    """Whether ``queue`` with ``request`` stays within its quota in all three resources."""
-    return _first_over(tree.quotas[queue], allocated[queue], request) is None
+def kept_amounts(allocatable: Amounts, quota: Amounts, is_guaranteed: bool) -> Triple:
+    """What a victim queue keeps (rule 3), by its allocatable share and quota; -1 where a resource gives no right."""
+    cpu, memory, gpu = map(_lower, allocatable, quota) if is_guaranteed else allocatable
+    return cpu, memory, gpu
 
 
-class Surplus(NamedTuple):
-    """What reclaim may take from one levelled queue.
+def _lower(one: int, other: int) -> int:
+    """The lower of two bounds."""
+    if one == UNLIMITED:
+        return other
+    return one if other == UNLIMITED else min(one, other)
 
-    A set of chunks may be taken in some order exactly when, without one of them (the last), their sum is below
-    ``amounts`` in at least one resource.
+
+def exceeds(amounts: Amounts, bounds: Amounts) -> bool:
+    """Whether some amount is above its bound."""
+    return (
+        (amounts[0] > bounds[0] != UNLIMITED)
+        or (amounts[1] > bounds[1] != UNLIMITED)
+        or (amounts[2] > bounds[2] != UNLIMITED)
+    )
+
+
+def surplus_above(held: Amounts, kept: Amounts) -> Triple:
+    """By resource, how much a queue holds above what it keeps; 0 where a resource gives no right."""
+    cpu, memory, gpu = (max(0, h - k) if k != UNLIMITED else 0 for h, k in zip(held, kept, strict=True))
+    return cpu, memory, gpu
+
+
+class SaturationBound(NamedTuple):
+    """Rule 4 for a queue Q and its sibling S, once it is known what Q will hold.
+
+    ``ratios``: (resource, ratio, fair share of S) where Q is above its fair share and S has one; S must stay above the
+    ratio. Empty where Q stays within its fair share.
+    """
+
+    ratios: tuple[tuple[int, float, int], ...]
+
+    def holds(self, left: Amounts) -> bool:
+        """Whether S may hold ``left`` at last."""
+        return all(left[resource] / fair > ratio for resource, ratio, fair in self.ratios)
+
+
+def saturation_bound(
+    ours: Amounts, fair: Amounts, fair_theirs: Amounts, involved: Iterable[int], multiplier: float
+) -> SaturationBound:
+    """Rule 4 where Q holds ``ours`` at last, of its ``fair`` share; ``fair_theirs`` is that of the sibling.
+
+    Only the resources ``involved`` are compared: those that the request or a victim has.
+    """
+    factor, ratios = max(1.0, multiplier), []
+    for resource in involved:
+        ratio = _saturation(ours[resource], fair[resource])
+        if ratio > 1 and fair_theirs[resource] > 0:
+            ratios.append((resource, ratio * factor, fair_theirs[resource]))
+    return SaturationBound(tuple(ratios))
+
+
+def _saturation(amount: int, fair: int) -> float:
+    """What a queue holds by its fair share; 0 where that is unlimited, infinite where there is none."""
+    if fair == UNLIMITED:
+        return 0.0
+    if fair == 0:
+        return inf if amount > 0 else 0.0
+    return amount / fair
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSurplus:
+    """What reclaim may take in all from one levelled queue V.
+
+    Attributes
+    ----------
+    queue, leaves
+        V, and the leaf queues below it (V itself where it is one).
+    amounts
+        What V holds above what it keeps (rule 3).
     """
 
     queue: int
+    leaves: frozenset[int]
     amounts: Triple
 
+    def most(self, resource: int, last: int) -> int | None:
+        """Most that parts may take of a resource which gives the right, where ``last`` is the most of one part.
 
-def surplus(
-    tree: QueueTree, allocatable: Table, allocated: Table, leaf_r: int, leaf_v: int, request: Amounts
-) -> Surplus:
-    """How much of ``leaf_v``'s levelled queue may be evicted before the last chunk; 0 where a resource gives no right.
+        None where the resource gives no right.
+        """
+        return self.amounts[resource] - 1 + last if self.amounts[resource] > 0 else None
 
-    Above the allocatable share anybody may take; above the quota, a reclaimer that stays within its own.
+
+class QueueAllowance(NamedTuple):
+    """Whether a set of victims of one levelled queue V is allowed in some order, by their sum and the last of them.
+
+    ``surplus``: what V holds above what it keeps (rule 3). ``held``: what V holds. ``saturation``: rule 4, in all
+    resources, also those that no victim has.
     """
-    reclaimer, victim = levelled(tree, leaf_r, leaf_v)
-    guaranteed = within_quota(tree, allocated, reclaimer, request)
-    quota, bound, held = tree.quotas[victim], allocatable[victim], allocated[victim]
-    amounts = []
-    for resource in range(3):
-        floors = [bound[resource], quota[resource]] if guaranteed else [bound[resource]]
-        lowest = min((floor for floor in floors if floor != UNLIMITED), default=None)
-        amounts.append(0 if lowest is None else max(0, held[resource] - lowest))
-    return Surplus(victim, (amounts[0], amounts[1], amounts[2]))
 
+    surplus: Triple
+    held: Triple
+    saturation: SaturationBound
 
-def saturation_room(
-    tree: QueueTree,
-    share: Table,
-    allocated: Table,
-    leaf_r: int,
-    leaf_v: int,
-    request: Amounts,
-    multiplier: float = 1.0,
-) -> tuple[float, float, float]:
-    """What all victims of ``leaf_v``'s levelled queue together must stay below, lest the reclaimer's be the fuller one.
-
-    Infinite where the reclaimer's queue stays within its fair share. Work taken elsewhere below the reclaimer's own
-    queue would only widen it.
-    """
-    reclaimer, victim = levelled(tree, leaf_r, leaf_v)
-    room = []
-    for resource in range(3):
-        fair = share[victim][resource]
-        ours = _saturation(allocated[reclaimer][resource] + request[resource], share[reclaimer][resource])
-        beyond = ours > 1 and fair > 0
-        room.append(allocated[victim][resource] - ours * max(1.0, multiplier) * fair if beyond else inf)
-    return room[0], room[1], room[2]
+    def permits(self, total: Amounts, last: Amounts) -> bool:
+        """Whether parts of ``total`` may be taken from V in some order that ends with the part ``last``."""
+        if self.saturation.ratios:
+            left = [held - gone for held, gone in zip(self.held, total, strict=True)]
+            if not self.saturation.holds(left):
+                return False
+        cpu, memory, gpu = self.surplus
+        return total[0] - last[0] < cpu or total[1] - last[1] < memory or total[2] - last[2] < gpu
 
 
 class ReclaimLedger:
-    """The victims of one reclaimer, chunk by chunk, against the queues as they stood when it began.
+    """The victims of one reclaimer, part by part, against what the queues held when it began.
 
-    Chunks are tested before they are subtracted, so the last one may take a queue below its share
-    (docs/kai-behaviour.md#reclaim-chunks). Victims that find another place are not charged: leave them out.
+    Victims that find another place are not charged: leave them out.
     """
 
-    def __init__(
-        self,
-        tree: QueueTree,
-        share: Table,
-        allocatable: Table,
-        allocated: Table,
-        leaf: int,
-        request: Amounts,
-    ) -> None:
-        self._tree = tree
-        self._share = share
-        self._allocatable = allocatable
-        # Only queues of the way up and their siblings are ever compared.
-        self._left = {queue: list(allocated[queue]) for above in tree.path[leaf] for queue in _level(tree, above)}
-        self._leaf = leaf
-        self._request = tuple(request)
-        self._involved = {resource for resource in range(3) if request[resource] > 0}
+    def __init__(self, right: ReclaimRight) -> None:
+        # Only queues on the path and their siblings are ever compared.
+        path = right.tree.path[right.leaf]
+        self._left = {queue: list(right.allocated[queue]) for above in path for queue in _level(right.tree, above)}
+        self._right = replace(right, allocated=self._left)
+        self._guaranteed = {queue: right.is_guaranteed(queue) for queue in path}
+        self._kept: dict[int, tuple[int, Triple]] = {}
+        self._involved = {resource for resource in range(3) if right.request[resource] > 0}
         self._touched: set[int] = set()
-        self._guaranteed = {queue: within_quota(tree, allocated, queue, request) for queue in tree.path[leaf]}
 
-    def allows(self, victim_leaf: int, _chunk_charge: Amounts = NOTHING) -> bool:
-        """Whether one more chunk of ``victim_leaf`` may be taken now; its size does not matter.
+    def may_look_at(self, victim_leaf: int) -> bool:
+        """Whether work of ``victim_leaf`` may be a victim, by what the queues hold now (rule 2)."""
+        return self._right.may_look_at(victim_leaf)
 
-        MaintainFairShare: the levelled victim queue still holds more than its allocatable share of something; or
-        GuaranteeDeservedQuota: more than its quota of something, and the reclaimer stays within its own.
-        """
-        reclaimer, victim = levelled(self._tree, self._leaf, victim_leaf)
-        left = self._left[victim]
-        if exceeds(left, self._allocatable[victim]):
-            return True
-        return self._guaranteed[reclaimer] and exceeds(left, self._tree.quotas[victim])
+    def allows(self, victim_leaf: int) -> bool:
+        """Whether one more part of ``victim_leaf`` may be taken now (rule 3)."""
+        found = self._kept.get(victim_leaf)
+        if found is None:
+            right = self._right
+            reclaimer, victim = levelled(right.tree, right.leaf, victim_leaf)
+            kept = kept_amounts(right.allocatable[victim], right.tree.quotas[victim], self._guaranteed[reclaimer])
+            found = self._kept[victim_leaf] = victim, kept
+        victim, kept = found
+        return exceeds(self._left[victim], kept)
 
     def forget(self, leaf: int, charge: Amounts) -> None:
-        """Places that were given in this cycle and are taken back: nobody is charged for them, nobody holds them."""
-        for queue in self._tree.path[leaf]:
+        """Places that were given in this cycle and are taken back: no queue holds them or is charged for them."""
+        for queue in self._right.tree.path[leaf]:
             row = self._left.get(queue)
             if row is not None:
                 row[0] -= charge[0]
                 row[1] -= charge[1]
                 row[2] -= charge[2]
 
-    def may_look_at(self, victim_leaf: int) -> bool:
-        """Whether work of ``victim_leaf`` may be a victim at all, by the numbers of this moment."""
-        return victim_queue_eligible(self._tree, self._allocatable, self._left, self._leaf, victim_leaf, self._request)
+    def take(self, victim_leaf: int, charge: Amounts) -> None:
+        """Subtract a part from ``victim_leaf`` and every ancestor."""
+        self.forget(victim_leaf, charge)
+        self._touched.update(self._right.tree.path[victim_leaf])
+        self._involved.update(resource for resource in range(3) if charge[resource] > 0)
 
-    def take(self, victim_leaf: int, chunk_charge: Amounts) -> None:
-        """Subtract a chunk from ``victim_leaf`` and every ancestor."""
-        self.forget(victim_leaf, chunk_charge)
-        self._touched.update(self._tree.path[victim_leaf])
-        self._involved.update(resource for resource in range(3) if chunk_charge[resource] > 0)
+    def take_all(self, victim_leaves: Iterable[int], parts: Iterable[tuple[int, Amounts]]) -> bool:
+        """Take ``parts`` (leaf queue, charge) in this order; False where a rule refuses it.
 
-    def saturation_ok(self, multiplier: float = 1.0) -> bool:
-        """Whether no queue of the reclaimer ends above its fair share and more saturated than a sibling it took from.
-
-        ``multiplier`` of the reclaimer's saturation, at least 1 (``policy.saturation_multiplier``).
+        ``victim_leaves``: leaf queues of all that is disturbed, also of what is not charged.
         """
-        return not self.fuller_than(multiplier)
+        if not all(map(self.may_look_at, victim_leaves)):
+            return False
+        for leaf, charge in parts:
+            if not self.allows(leaf):
+                return False
+            self.take(leaf, charge)
+        return self.saturation_ok()
 
-    def fuller_than(self, multiplier: float = 1.0) -> frozenset[int]:
-        """Queues taken from that a queue of the reclaimer, above its fair share, would be fuller than."""
-        factor = max(1.0, multiplier)
-        return frozenset(
-            sibling
-            for queue in self._tree.path[self._leaf]
-            for sibling in self._siblings(queue)
-            if sibling in self._touched and not self._is_less_saturated(queue, sibling, factor)
-        )
-
-    def _siblings(self, queue: int) -> Iterator[int]:
-        return (other for other in _level(self._tree, queue) if other != queue)
-
-    def _is_less_saturated(self, queue: int, sibling: int, factor: float) -> bool:
-        ours = [left + asked for left, asked in zip(self._left[queue], self._request, strict=True)]
-        shares = (self._share[queue], self._share[sibling])
-        return less_saturated(ours, self._left[sibling], *shares, self._involved, factor)
+    def saturation_ok(self) -> bool:
+        """Whether no queue of the reclaimer is too saturated for a sibling from which it took (rule 4)."""
+        right = self._right
+        for queue in right.tree.path[right.leaf]:
+            ours = [left + asked for left, asked in zip(self._left[queue], right.request, strict=True)]
+            for sibling in self._touched.intersection(_level(right.tree, queue)) - {queue}:
+                shares = right.share[queue], right.share[sibling]
+                bound = saturation_bound(ours, *shares, self._involved, right.multiplier)
+                if not bound.holds(self._left[sibling]):
+                    return False
+        return True
 
 
 def _level(tree: QueueTree, queue: int) -> Sequence[int]:
@@ -220,41 +314,8 @@ def _level(tree: QueueTree, queue: int) -> Sequence[int]:
     return tree.children[path[1]] if len(path) > 1 else tree.roots
 
 
-def less_saturated(
-    ours: Amounts, theirs: Amounts, fair: Amounts, fair_theirs: Amounts, involved: Iterable[int], factor: float
-) -> bool:
-    """Whether a queue that holds ``ours`` in the end is within its ``fair`` share, or less saturated than a sibling.
-
-    ``factor`` of its saturation, at least 1, is compared with that of ``theirs``, in the resources ``involved``.
-    """
-    for resource in involved:
-        mine = _saturation(ours[resource], fair[resource])
-        other = _saturation(theirs[resource], fair_theirs[resource])
-        if mine > 1 and fair_theirs[resource] > 0 and mine * factor >= other:
-            return False
-    return True
-
-
-def _saturation(amount: int, fair: int) -> float:
-    """Part of the fair share in use; 0 where it is unlimited, infinite where there is none."""
-    if fair == UNLIMITED:
-        return 0.0
-    if fair == 0:
-        return inf if amount > 0 else 0.0
-    return amount / fair
-
-
-def exceeds(amounts: Amounts, bounds: Amounts) -> bool:
-    """Whether some amount is above its bound; -1 is never exceeded."""
-    return (
-        (amounts[0] > bounds[0] != UNLIMITED)
-        or (amounts[1] > bounds[1] != UNLIMITED)
-        or (amounts[2] > bounds[2] != UNLIMITED)
-    )
-
-
 def _first_over(bounds: Amounts, held: Amounts, request: Amounts) -> int | None:
-    """The first resource in which ``held`` and ``request`` together exceed ``bounds``; -1 is never exceeded."""
+    """The first resource in which ``held`` and ``request`` together exceed ``bounds``."""
     for resource in range(3):
         if held[resource] + request[resource] > bounds[resource] != UNLIMITED:
             return resource

@@ -30,6 +30,8 @@ class QueueTree:
         (Q,) index of the parent, -1 at a root.
     path
         Per queue, indices from itself up to its root, both included.
+    leaves
+        Per queue, the leaf queues below it; of a leaf, itself.
     quota, limit
         (Q, 3), -1 unlimited. ``quotas`` and ``limits`` are the same as tuples of Python integers, for hot paths.
     weight, usage
@@ -46,6 +48,7 @@ class QueueTree:
     roots: tuple[int, ...]
     path: tuple[tuple[int, ...], ...]
     is_leaf: tuple[bool, ...]
+    leaves: tuple[frozenset[int], ...]
     quota: IntArray
     limit: IntArray
     quotas: tuple[Triple, ...]
@@ -76,6 +79,11 @@ class QueueTree:
         for child, above in enumerate(parent):
             if above >= 0:
                 children[above].append(child)
+        path = tuple(_path(i, parent) for i in range(len(kept)))
+        leaves: list[set[int]] = [set() for _ in kept]
+        for queue, below in enumerate(children):
+            for above in path[queue] if not below else ():
+                leaves[above].add(queue)
         return cls(
             queues=tuple(kept),
             names=tuple(index),
@@ -83,8 +91,9 @@ class QueueTree:
             parent=np.array(parent, dtype=np.int32),
             children=tuple(tuple(below) for below in children),
             roots=tuple(i for i, above in enumerate(parent) if above < 0),
-            path=tuple(_path(i, parent) for i in range(len(kept))),
+            path=path,
             is_leaf=tuple(not below for below in children),
+            leaves=tuple(map(frozenset, leaves)),
             quota=np.array([queue.quota for queue in kept], dtype=np.int64).reshape(-1, 3),
             limit=np.array([queue.limit for queue in kept], dtype=np.int64).reshape(-1, 3),
             quotas=tuple(queue.quota for queue in kept),

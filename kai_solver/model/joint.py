@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.domain import Action, Placement
+from kai_solver.fairness import QueueSurplus
 from kai_solver.problem import Problem
 from kai_solver.problem.budgets import Toll
 from kai_solver.problem.charges import Charge
@@ -188,7 +189,7 @@ class Joint:
     movers: tuple[Mover, ...]
     device_of: Mapping[int, tuple[int, ...]]
     caps: tuple["Cap", ...] = ()
-    surplus: tuple["QueueSurplus", ...] = ()
+    surplus: tuple[QueueSurplus, ...] = ()
     zone_free: IntArray | None = None
     zones_of: Mapping[int, ZoneTake] = field(default_factory=dict)
     spacings: tuple[Spacing, ...] = ()
@@ -217,12 +218,3 @@ class Cap:
     queue: int
     resource: int
     room: int
-
-
-@dataclass(frozen=True, slots=True)
-class QueueSurplus:
-    """What reclaim may take from the leaves below one levelled queue, per resource, before the last unit."""
-
-    queue: int
-    leaves: frozenset[int]
-    amounts: tuple[int, int, int]

@@ -3,7 +3,7 @@
 Source: docs/kai-behaviour.md#reclaim, #preempt, #consolidation.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,11 +13,9 @@ from kai_solver.domain import Action, Blocker
 from kai_solver.fairness import (
     ReclaimLedger,
     levelled,
-    may_reclaim,
     preempt_min_runtime_s,
     protected_until_s,
     reclaim_min_runtime_s,
-    victim_queue_eligible,
 )
 from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits
 from kai_solver.planstate.eviction_units import Unit, charge_of
@@ -75,16 +73,8 @@ def delay_remaining_s(problem: Problem, gang: GangShape) -> float:
 
 def refuses_reclaim(state: State, who: Preemptor) -> Blocker | None:
     """What forbids the queue to reclaim at all, None where nothing does."""
-    problem = state.problem
-    return may_reclaim(
-        problem.queues,
-        problem.share,
-        state.allocated,
-        state.allocated_fixed,
-        who.queue,
-        who.charge,
-        preemptible=who.gang.gang.preemptible,
-    )
+    right = state.problem.reclaim_right(state.allocated, who.queue, who.charge)
+    return right.refusal(state.allocated_fixed, preemptible=who.gang.gang.preemptible)
 
 
 class Eligibility:
@@ -174,16 +164,14 @@ class Eligibility:
 
     def reclaim_queues(self, who: Preemptor) -> tuple[int, ...]:
         """Leaf queues from which ``who`` may reclaim now: all below a sibling of it or of its ancestors, or none."""
-        problem, allocated = self.state.problem, self.state.allocated
-        tree = problem.queues
+        tree = self.state.problem.queues
+        right = self.state.problem.reclaim_right(self.state.allocated, who.queue, who.charge)
         found: list[int] = []
         for queue in tree.path[who.queue]:
             parent = int(tree.parent[queue])
             for sibling in tree.children[parent] if parent >= 0 else tree.roots:
                 leaves = self._below.get(sibling, ()) if sibling != queue else ()
-                if leaves and victim_queue_eligible(
-                    tree, problem.allocatable, allocated, who.queue, leaves[0], who.charge
-                ):
+                if leaves and right.may_look_at(leaves[0]):
                     found += leaves
         return tuple(sorted(found, key=self._order.__getitem__))
 
@@ -247,21 +235,7 @@ def reclaim_allowed(
     chunked += [(queue, [cost]) for queue, cost in beside]
     chunked.sort(key=lambda entry: tuple(reversed(entry[1][-1])))
     queues = {problem.gangs[pool.units[u].gang].queue for u in units} | {queue for queue, _ in beside}
-    return is_fair(ledger, queues, chunked, problem.policy.saturation_multiplier)
-
-
-def is_fair(
-    ledger: ReclaimLedger, queues: Iterable[int], chunked: Iterable[tuple[int, Iterable[Charge]]], multiplier: float
-) -> bool:
-    """True where work of the leaf ``queues`` may be looked at, and its chunks be taken in this order."""
-    if not all(map(ledger.may_look_at, queues)):
-        return False
-    for queue, chunks in chunked:
-        for chunk in chunks:
-            if not ledger.allows(queue, chunk):
-                return False
-            ledger.take(queue, chunk)
-    return ledger.saturation_ok(multiplier)
+    return ledger.take_all(queues, ((queue, chunk) for queue, chunks in chunked for chunk in chunks))
 
 
 def was_counted(outcome: Outcome, leaf: int) -> bool:

@@ -1,14 +1,14 @@
 """The problem of one cycle: the snapshot in integers and arrays, built once, never changed."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.domain import Gang, Node, Pod, Policy, Snapshot, with_moves
-from kai_solver.fairness import QueueTree, allocatable_share, fair_share
+from kai_solver.fairness import QueueTree, ReclaimRight, allocatable_share, fair_share
 from kai_solver.leftover import Outlook
 from kai_solver.predicates import NodePredicates
 from kai_solver.problem.alignment import BEYOND
@@ -127,6 +127,11 @@ class Problem:
     def policy(self) -> Policy:
         """What the cluster's owner decided."""
         return self.snapshot.policy
+
+    def reclaim_right(self, allocated: Sequence[Sequence[int]], leaf: int, request: Charge) -> ReclaimRight:
+        """The right of a gang of ``leaf`` to reclaim ``request`` when the queues hold ``allocated`` (Q, 3)."""
+        tables = self.queues, self.share, self.allocatable, allocated
+        return ReclaimRight(*tables, leaf, request, self.policy.saturation_multiplier)
 
     @property
     def room(self) -> tuple[IntArray, IntArray]:

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.domain import TopologyConstraint
+from kai_solver.fairness import QueueSurplus
 from kai_solver.model.aggregated import Group, Master, Partition
-from kai_solver.model.joint import Arrival, QueueSurplus
+from kai_solver.model.joint import Arrival
 from kai_solver.model.sites import Sites, fold
 from kai_solver.planstate.eviction_units import Unit
 from kai_solver.problem import Problem, TreeNode
@@ -215,7 +216,6 @@ def allowance(question: Question, surplus: QueueSurplus) -> tuple[int | None, in
     units = [pool.units[u] for u in question.paying if pool is not None]
     theirs = [unit for unit in units if gangs[unit.gang].queue in surplus.leaves]
     cpu, memory, gpu = (
-        amount - 1 + largest_chunk(question.problem, theirs, resource) if amount > 0 else None
-        for resource, amount in enumerate(surplus.amounts)
+        surplus.most(resource, largest_chunk(question.problem, theirs, resource)) for resource in range(3)
     )
     return cpu, memory, gpu

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kai_solver.domain import Action
-from kai_solver.model.joint import QueueSurplus
+from kai_solver.fairness import QueueSurplus
 from kai_solver.planstate.allocation_units import AllocationUnit, Part
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.problem import Problem

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from kai_solver.bounds import Relaxed, tenants_of
 from kai_solver.domain import Action, TopologyConstraint
-from kai_solver.model.joint import Arrival, Cap, Joint, Mover, Piece, QueueSurplus, Scope, Spacing
+from kai_solver.fairness import QueueSurplus
+from kai_solver.model.joint import Arrival, Cap, Joint, Mover, Piece, Scope, Spacing
 from kai_solver.planstate.allocation_units import AllocationUnit, Part
 from kai_solver.planstate.eviction_units import Unit, charge_of, least_charge_of
 from kai_solver.planstate.outcome import Admission, Outcome

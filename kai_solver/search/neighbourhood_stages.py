@@ -12,9 +12,10 @@ import numpy as np
 
 from kai_solver.actions.reclaim_replay import reclaims_hold
 from kai_solver.domain import Action, Stage
+from kai_solver.fairness import QueueSurplus
 from kai_solver.model.build import Formulation, formulate
 from kai_solver.model.decode import Decision, expand
-from kai_solver.model.joint import Joint, QueueSurplus
+from kai_solver.model.joint import Joint
 from kai_solver.model.rows import Ints
 from kai_solver.model.spec import Var
 from kai_solver.model.stages import DISRUPTING, EVICTED

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from kai_solver.actions.gang_order import key_of
-from kai_solver.fairness import compare_queues, less_saturated, levelled
+from kai_solver.fairness import compare_queues, levelled, saturation_bound
 from kai_solver.planstate.eligibility import Preemptor
 from kai_solver.planstate.eviction_units import Unit
 from kai_solver.planstate.state import State
@@ -111,5 +111,5 @@ class _ReclaimReplay:
         ours = [held + more for held, more in zip(self.least[mine], asked, strict=True)]
         left = [held - gone for held, gone in zip(self.state.allocated[theirs], charge, strict=True)]
         involved = [resource for resource in range(3) if asked[resource] > 0]
-        factor = max(1.0, problem.policy.saturation_multiplier)
-        return less_saturated(ours, left, problem.share[mine], problem.share[theirs], involved, factor)
+        shares = problem.share[mine], problem.share[theirs]
+        return saturation_bound(ours, *shares, involved, problem.policy.saturation_multiplier).holds(left)

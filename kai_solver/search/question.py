@@ -9,8 +9,9 @@ from kai_solver.actions.disruption import Disruption
 from kai_solver.actions.reclaim_replay import reclaims_hold
 from kai_solver.bounds import Domains, count_bound
 from kai_solver.domain import Action, Blocker
+from kai_solver.fairness import QueueSurplus
 from kai_solver.model.decode import Decision
-from kai_solver.model.joint import Joint, QueueSurplus
+from kai_solver.model.joint import Joint
 from kai_solver.model.spec import Term
 from kai_solver.model.variables import Variables
 from kai_solver.planstate.allocation_units import AllocationUnit
@@ -27,7 +28,7 @@ from kai_solver.search.neighbourhood import Neighbourhood
 from kai_solver.search.payers import evictable
 from kai_solver.search.refuter import spacing_of
 from kai_solver.search.rights import reclaimable
-from kai_solver.units import GPU, format_amount
+from kai_solver.units import CPU, GPU, MEMORY, format_amount
 
 
 class Question:
@@ -171,12 +172,12 @@ class Question:
             return None
         free = free_milli(self.state) + savings(self.state).total
         for surplus in self.surplus:
-            if any(surplus.amounts[r] > 0 for r in range(2)):
+            if surplus.amounts[CPU] > 0 or surplus.amounts[MEMORY] > 0:
                 return None
             units = [pool.units[u] for u in self.paying]
             theirs = [u for u in units if self.problem.gangs[u.gang].queue in surplus.leaves]
             charged = sum(u.charge[GPU] for u in theirs)
-            free += min(charged, max(surplus.amounts[GPU] - 1, 0) + largest_chunk(self.problem, theirs, GPU))
+            free += min(charged, surplus.most(GPU, largest_chunk(self.problem, theirs, GPU)) or 0)
         if free >= self.who.device_milli:
             return None
         need, have = format_amount("gpu", self.who.device_milli), format_amount("gpu", free)

@@ -1,21 +1,18 @@
 """What could be disturbed for the admitted gangs, by the numbers from before the disruptive actions."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from kai_solver.domain import Action
-from kai_solver.fairness import levelled, within_quota
-from kai_solver.fairness import surplus as surplus_of
-from kai_solver.model.joint import QueueSurplus
+from kai_solver.fairness import QueueSurplus, levelled, surplus_above
 from kai_solver.planstate.eligibility import Eligibility, Preemptor
 from kai_solver.planstate.eviction_units import charge_of
 from kai_solver.planstate.outcome import Admission, Outcome
 from kai_solver.planstate.state import State
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem.charges import Charge
-from kai_solver.units import UNLIMITED
 
 NOTHING: frozenset[int] = frozenset()
 
@@ -74,19 +71,14 @@ def _surplus(outcome: Outcome, survey: "_Survey", pool: VictimPool) -> Iterator[
     for admission, leaves in zip(outcome.admissions, survey.leaves, strict=True):
         queue = problem.gangs[admission.chunk.gang].queue
         charge = charge_of(problem, admission.chunk.pods)  # The most that it may cost, wherever it is seated.
-        for mine, theirs in {levelled(tree, queue, leaf) for leaf in leaves}:
-            floors: list[Sequence[int]] = [problem.allocatable[theirs]]
-            if within_quota(tree, least, mine, charge):
-                floors.append(tree.quotas[theirs])
-            most = amounts.setdefault(theirs, [0, 0, 0])
-            for r in range(3):
-                lowest = min((floor[r] for floor in floors if floor[r] != UNLIMITED), default=held[theirs][r])
-                most[r] = max(most[r], held[theirs][r] - lowest)
+        right = problem.reclaim_right(least, queue, charge)
+        for _, theirs in {levelled(tree, queue, leaf) for leaf in leaves}:
+            above = surplus_above(held[theirs], right.kept(min(tree.leaves[theirs])))
+            amounts[theirs] = list(map(max, amounts.get(theirs, above), above))
         if admission.action is not Action.ALLOCATE:
             _add(held, tree.path[queue], charge, +1)
     for theirs, (cpu, memory, gpu) in amounts.items():
-        below = frozenset(q for q, path in enumerate(tree.path) if theirs in path and tree.is_leaf[q])
-        yield QueueSurplus(theirs, below, (cpu, memory, gpu))
+        yield QueueSurplus(theirs, tree.leaves[theirs], (cpu, memory, gpu))
 
 
 def _add(table: list[list[int]], path: Iterable[int], charge: Charge, sign: int) -> None:
@@ -96,13 +88,9 @@ def _add(table: list[list[int]], path: Iterable[int], charge: Charge, sign: int)
 
 def reclaimable(state: State, eligibility: Eligibility, who: Preemptor) -> list[QueueSurplus]:
     """What ``who`` may reclaim of each levelled queue, by the numbers of ``state``."""
-    problem, tree = state.problem, state.problem.queues
-    found: dict[int, QueueSurplus] = {}
-    for leaf in eligibility.reclaim_queues(who):
-        s = surplus_of(tree, problem.allocatable, state.allocated, who.queue, leaf, who.charge)
-        leaves = frozenset(q for q, path in enumerate(tree.path) if s.queue in path and tree.is_leaf[q])
-        found[s.queue] = QueueSurplus(s.queue, leaves, s.amounts)
-    return list(found.values())
+    right = state.problem.reclaim_right(state.allocated, who.queue, who.charge)
+    found = map(right.surplus, eligibility.reclaim_queues(who))
+    return list({surplus.queue: surplus for surplus in found}.values())
 
 
 class _Survey:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from kai_solver.actions.allowance import Allowance
 from kai_solver.actions.disruption import Disruption
-from kai_solver.fairness import ReclaimLedger, victim_queue_eligible
+from kai_solver.fairness import ReclaimLedger
 from kai_solver.planstate.allocation_units import AllocationUnits
 from kai_solver.planstate.eligibility import Preemptor, reclaim_allowed
 from kai_solver.planstate.state import State
@@ -45,12 +45,8 @@ def test_unit_by_unit_allows_what_the_whole_set_is_allowed(state: State, order: 
     assert chunk is not None
     who = Preemptor.of(problem, chunk)
     leaves = {int(queue) for queue in pool.queue_of if queue != who.queue}
-    eligible = {
-        q
-        for q in leaves
-        if victim_queue_eligible(problem.queues, problem.allocatable, state.allocated, who.queue, q, who.charge)
-    }
-    before = [list(row) for row in state.allocated]
+    before = problem.reclaim_right([list(row) for row in state.allocated], who.queue, who.charge)
+    eligible = set(filter(before.may_look_at, leaves))
     allowance = Allowance(state, pool, who.queue, who.charge, eligible)
     taken: list[int] = []
     for unit in (u for u in order if pool.queue_of[u] in eligible):
@@ -58,8 +54,7 @@ def test_unit_by_unit_allows_what_the_whole_set_is_allowed(state: State, order: 
         exhausted = allowance.exhausted(spent)
         allows = allowance.allows(spent, [unit])
         pool.leave(unit)
-        ledger = ReclaimLedger(problem.queues, problem.share, problem.allocatable, before, who.queue, who.charge)
-        assert allows == reclaim_allowed(state, pool, ledger, [*taken, unit])
+        assert allows == reclaim_allowed(state, pool, ReclaimLedger(before), [*taken, unit])
         assert not allows or allowance.open_units(exhausted)[unit]
         if allows:
             taken.append(unit)

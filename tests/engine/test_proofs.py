@@ -31,7 +31,7 @@ from kai_solver.domain import (
     flat_gang,
 )
 from kai_solver.engine import Engine
-from kai_solver.fairness import ReclaimLedger, may_reclaim, victim_queue_eligible
+from kai_solver.fairness import ReclaimLedger, ReclaimRight
 from kai_solver.modelfiles import load_model
 from kai_solver.problem import Problem, build_problem
 from kai_solver.units import CPU, MILLI, UNLIMITED, ResourceSchema
@@ -284,26 +284,17 @@ class Rules:
         return self._within_caps(()) and self.puzzle.fits(stay, [*move, *self.admitted, self.gang])
 
     def _may_not_reclaim(self) -> bool:
+        return self._right().refusal(self.fixed, preemptible=self.gang.preemptible) is not None
+
+    def _right(self) -> ReclaimRight:
         leaf = self.problem.queues.index[self.gang.queue]
-        found = may_reclaim(
-            self.problem.queues,
-            self.problem.share,
-            self.allocated,
-            self.fixed,
-            leaf,
-            self._charge(self.gang),
-            preemptible=self.gang.preemptible,
-        )
-        return found is not None
+        return self.problem.reclaim_right(self.allocated, leaf, self._charge(self.gang))
 
     def _is_eligible(self, action: Action, victim: Gang) -> bool:
         if action is Action.PREEMPT:
             return victim.queue == self.gang.queue and victim.priority < self.gang.priority
-        tree, problem = self.problem.queues, self.problem
-        mine, theirs = tree.index[self.gang.queue], tree.index[victim.queue]
-        return mine != theirs and victim_queue_eligible(
-            tree, problem.allocatable, self.allocated, mine, theirs, self._charge(self.gang)
-        )
+        theirs = self.problem.queues.index[victim.queue]
+        return self.gang.queue != victim.queue and self._right().may_look_at(theirs)
 
     def _can_evict(self, action: Action, eligible: Sequence[Gang], victims: Sequence[Gang]) -> bool:
         if not self._within_caps(victims) or (action is Action.RECLAIM and not self._is_fair(victims)):
@@ -317,20 +308,12 @@ class Rules:
         return any(self._is_fair_in(order) for order in permutations(victims))
 
     def _is_fair_in(self, order: Sequence[Gang]) -> bool:
-        problem, index = self.problem, self.problem.queues.index
-        ledger = ReclaimLedger(
-            problem.queues,
-            problem.share,
-            problem.allocatable,
-            self.allocated,
-            index[self.gang.queue],
-            self._charge(self.gang),
-        )
+        index, ledger = self.problem.queues.index, ReclaimLedger(self._right())
         for victim in order:
-            if not ledger.allows(index[victim.queue], self._charge(victim)):
+            if not ledger.allows(index[victim.queue]):
                 return False
             ledger.take(index[victim.queue], self._charge(victim))
-        return ledger.saturation_ok(self.snapshot.policy.saturation_multiplier)
+        return ledger.saturation_ok()
 
     def _within_caps(self, victims: Sequence[Gang]) -> bool:
         """Limits with the victims gone; quotas of non-preemptible work; only what the gang asks for counts."""

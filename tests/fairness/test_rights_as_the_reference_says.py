@@ -15,12 +15,11 @@ from kai_solver.domain import Policy, Queue
 from kai_solver.fairness import (
     QueueTree,
     ReclaimLedger,
+    ReclaimRight,
     compare_queues,
-    may_reclaim,
     over_limit,
     over_quota,
     queue_key,
-    victim_queue_eligible,
 )
 
 Triple = tuple[int, int, int]
@@ -268,12 +267,11 @@ def test_who_may_reclaim_and_from_whom(state: State, request: Triple, fixed: boo
         can = within(state.allocated[mine], state.share[mine], request)
         chain = [mine, *above(tree, mine)] if fixed else []
         can = can and all(within(state.fixed[q], quotas[q], request) for q in chain)
-        ours = may_reclaim(tree, state.share, state.allocated, state.fixed, mine, request, not fixed)
-        assert (ours is None) == can
+        right = ReclaimRight(tree, state.share, state.allocatable, state.allocated, mine, request)
+        assert (right.refusal(state.fixed, preemptible=not fixed) is None) == can
         for theirs in leaves:
             if theirs != mine:
-                found = victim_queue_eligible(tree, state.allocatable, state.allocated, mine, theirs, request)
-                assert found == victim_accepted(state, mine, theirs, request)
+                assert right.may_look_at(theirs) == victim_accepted(state, mine, theirs, request)
 
 
 @settings(max_examples=200, deadline=None)
@@ -285,13 +283,14 @@ def test_what_may_be_reclaimed(state: State, request: Triple, multiplier: Fracti
     for mine in leaves:
         others = [leaf for leaf in leaves if leaf != mine]
         chunks = data.draw(st.lists(st.tuples(st.sampled_from(others), requests), min_size=1, max_size=3))
-        ledger = ReclaimLedger(tree, state.share, state.allocatable, state.allocated, mine, request)
+        shares = (state.share, state.allocatable, state.allocated)
+        ledger = ReclaimLedger(ReclaimRight(tree, *shares, mine, request, float(multiplier)))
         allowed = True
         for theirs, chunk in chunks:
             allowed = allowed and ledger.allows(theirs)
             ledger.take(theirs, chunk)
         assert allowed == chunks_allowed(state, mine, request, chunks)
-        assert ledger.saturation_ok(float(multiplier)) == saturation_allowed(state, mine, request, chunks, multiplier)
+        assert ledger.saturation_ok() == saturation_allowed(state, mine, request, chunks, multiplier)
 
 
 def test_the_transcription_reads_paths_as_the_tree_does() -> None:

@@ -42,10 +42,10 @@ from kai_solver.domain import (
     flat_gang,
 )
 from kai_solver.domain.plan import EvictionReason
-from kai_solver.fairness import surplus
+from kai_solver.fairness import QueueSurplus
 from kai_solver.model.build import Formulation, formulate
 from kai_solver.model.decode import Decision, expand
-from kai_solver.model.joint import Joint, QueueSurplus
+from kai_solver.model.joint import Joint
 from kai_solver.model.spec import SpecAnswer, Term
 from kai_solver.planning import assemble
 from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits
@@ -191,12 +191,9 @@ class Case:
         )
 
     def _surplus(self, eligibility: Eligibility) -> list[QueueSurplus]:
-        problem, allocated = self.problem, self.outcome.state.allocated
-        found = []
-        for leaf in eligibility.reclaim_queues(self.who):
-            s = surplus(problem.queues, problem.allocatable, allocated, self.who.queue, leaf, self.who.charge)
-            found.append(QueueSurplus(s.queue, frozenset({leaf}), s.amounts))
-        return found
+        right = self.problem.reclaim_right(self.outcome.state.allocated, self.who.queue, self.who.charge)
+        found = map(right.surplus, eligibility.reclaim_queues(self.who))
+        return list({surplus.queue: surplus for surplus in found}.values())
 
     def solve(self, child: SolverChild, *off: str) -> tuple[Formulation, SpecAnswer]:
         form = formulate(self.joint(), [name for name in FAMILIES if name not in (*off, *self.without)], ())

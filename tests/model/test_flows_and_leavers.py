@@ -25,11 +25,12 @@ from kai_solver.domain import (
     TopologyConstraint,
     TopologyLevel,
 )
+from kai_solver.fairness import QueueSurplus
 from kai_solver.model import variables
 from kai_solver.model.build import Formulation, formulate
 from kai_solver.model.decode import expand, hint_values
 from kai_solver.model.flows import Flows
-from kai_solver.model.joint import Joint, QueueSurplus
+from kai_solver.model.joint import Joint
 from kai_solver.model.spec import ModelSpec, SpecAnswer
 from kai_solver.model.stages import Objective
 from kai_solver.model.victim_model import LARGEST, VictimModel, coarse, formulate_leavers

@@ -18,7 +18,8 @@ With reclaimers in several queues a unit may be charged to several levelled queu
 from collections import defaultdict
 from math import gcd
 
-from kai_solver.model.joint import Mover, QueueSurplus
+from kai_solver.fairness import QueueSurplus
+from kai_solver.model.joint import Mover
 from kai_solver.model.spec import Term, Var
 from kai_solver.model.variables import MoverClass, MoverUnit, Variables
 
