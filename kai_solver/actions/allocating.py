@@ -1,4 +1,4 @@
-"""The allocate rung: chunk by chunk onto what is free, without disturbing anybody."""
+"""The allocate action: allocation unit by allocation unit onto what is free, without disturbing anybody."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -21,7 +21,7 @@ MOST_CHOICES = 16
 
 
 class Admitter(Protocol):
-    """Chooses anew whom the allocate rung admits."""
+    """Chooses anew whom the allocate action admits."""
 
     def improve(self, outcome: Outcome, waiting: Sequence[AllocationUnit]) -> Proof:
         """Change ``outcome`` in place for the better, if it can; what is then proven of those left waiting."""
@@ -29,7 +29,7 @@ class Admitter(Protocol):
 
 
 class Allocation:
-    """One run of the rung."""
+    """One run of the action."""
 
     def __init__(self, context: Context, admitter: Admitter | None) -> None:
         self.context = context
@@ -44,86 +44,88 @@ class Allocation:
     def run(self, candidates: Sequence[int]) -> None:
         """Place the gangs ``candidates``; those with surplus take turns again and again."""
         keep_promises(self.context, candidates)
-        turns = self.context.turns(candidates)
-        gallop = BatchProbe(self.context, Action.ALLOCATE)
+        gang_order = self.context.gang_order(candidates)
+        batch_probe = BatchProbe(self.context, Action.ALLOCATE)
         failed: dict[Signature, Refusal] = {}
         waiting: list[AllocationUnit] = []
         refused = Refused(self.context, Action.ALLOCATE)
-        while not turns.is_over:
+        while not gang_order.is_over:
             if self.context.is_over():
-                self.context.stop(Action.ALLOCATE, turns.rest())
+                self.context.stop(Action.ALLOCATE, gang_order.rest())
                 self._place_postponed(failed)
                 return
-            if self.runs.admit(turns) or (turn := turns.pop()) is None:
+            if self.runs.admit(gang_order) or (next_gang := gang_order.pop()) is None:
                 refused.forget()
                 continue
-            gang, chunk, _ = turn
+            gang, allocation_unit, _ = next_gang
             try:
-                with self.context.timed_turn(is_shared=True):
-                    refusal = self._place(chunk, failed)
+                with self.context.timed_attempt(is_shared=True):
+                    refusal = self._place(allocation_unit, failed)
             except TimeIsUp:
-                self.postponed.append(chunk)
+                self.postponed.append(allocation_unit)
                 continue
-            if refusal is None or (chunk.is_choice and self._place_other(chunk)):
-                turns.again(gang)
+            if refusal is None or (allocation_unit.is_choice and self._place_other(allocation_unit)):
+                gang_order.again(gang)
                 refused.forget()
-                gallop.after(turns, chunk)
+                batch_probe.after(gang_order, allocation_unit)
                 continue
-            self.outcome.refuse(gang, Action.ALLOCATE, of_choice(refusal, chunk), chunk.pods)
-            waiting.append(chunk)
+            self.outcome.refuse(gang, Action.ALLOCATE, of_choice(refusal, allocation_unit), allocation_unit.pods)
+            waiting.append(allocation_unit)
             refused.note(self.context.kind(gang), refusal)
-            if self.admitter is None and refused.refuse_rest(turns):
+            if self.admitter is None and refused.refuse_rest(gang_order):
                 break
         self._place_postponed(failed)
         if self.admitter is not None and waiting:
-            self._admit_anew(self.admitter, waiting)
+            self._admit_again(self.admitter, waiting)
 
     def _place_postponed(self, failed: dict[Signature, Refusal]) -> None:
         """Gangs that took more than their share have what time the others left."""
-        for number, chunk in enumerate(self.postponed):
+        for number, allocation_unit in enumerate(self.postponed):
             try:
-                with self.context.timed_turn(is_shared=number + 1 < len(self.postponed)):
-                    refusal = self._place(chunk, failed)
+                with self.context.timed_attempt(is_shared=number + 1 < len(self.postponed)):
+                    refusal = self._place(allocation_unit, failed)
             except TimeIsUp:
                 self.outcome.stopped = True
                 refusal = SHARE_ENDED
             if refusal is not None:
-                self.outcome.refuse(chunk.gang, Action.ALLOCATE, of_choice(refusal, chunk), chunk.pods)
+                self.outcome.refuse(
+                    allocation_unit.gang, Action.ALLOCATE, of_choice(refusal, allocation_unit), allocation_unit.pods
+                )
 
-    def _place(self, chunk: AllocationUnit, failed: dict[Signature, Refusal]) -> Refusal | None:
-        """Admit ``chunk`` where it may and can run. ``failed``: what chunks like it were told."""
-        refusal = over_capacity(self.state, chunk)
+    def _place(self, allocation_unit: AllocationUnit, failed: dict[Signature, Refusal]) -> Refusal | None:
+        """Admit ``allocation_unit`` where it may and can run. ``failed``: what allocation units like it were told."""
+        refusal = over_capacity(self.state, allocation_unit)
         if refusal is not None:
             return refusal
-        signature = self.context.signature(chunk)
-        refusal = failed.get(signature) or self._seat(chunk)
+        signature = self.context.signature(allocation_unit)
+        refusal = failed.get(signature) or self._seat(allocation_unit)
         if refusal is not None:
             failed[signature] = refusal
         return refusal
 
-    def _seat(self, chunk: AllocationUnit) -> Refusal | None:
+    def _seat(self, allocation_unit: AllocationUnit) -> Refusal | None:
         mark = self.state.mark()
-        if not self.placer.place_chunk(chunk):
-            return self.context.ask(chunk, Action.ALLOCATE, None)
-        refusal = costs_too_much(self.state, chunk)
+        if not self.placer.place_unit(allocation_unit):
+            return self.context.ask(allocation_unit, Action.ALLOCATE, None)
+        refusal = costs_too_much(self.state, allocation_unit)
         if refusal is not None:
             self.state.rollback(mark)
             return refusal
-        self.outcome.admit(Admission(chunk, Action.ALLOCATE))
+        self.outcome.admit(Admission(allocation_unit, Action.ALLOCATE))
         return None
 
-    def _place_other(self, chunk: AllocationUnit) -> bool:
+    def _place_other(self, allocation_unit: AllocationUnit) -> bool:
         """Ask for other subgroups of the gang that would serve as well; true where they found places.
 
         First without those that fit nowhere even alone, then also without one more, the last first. KAI has one try.
         """
-        if len(self.problem.gangs[chunk.gang].leaves) < 2:
+        if len(self.problem.gangs[allocation_unit.gang].leaves) < 2:
             return False
-        leaves = tuple(chunk.root.leaves())[:MOST_CHOICES]
+        leaves = tuple(allocation_unit.root.leaves())[:MOST_CHOICES]
         hopeless = frozenset(leaf.name for leaf in leaves if not self._fits_alone(leaf))
-        tried = {chunk.pods}
+        tried = {allocation_unit.pods}
         for avoided in (hopeless, *(hopeless | {leaf.name} for leaf in reversed(leaves))):
-            other = self.context.allocation_units[chunk.gang].next(avoided)
+            other = self.context.gang_units[allocation_unit.gang].next(avoided)
             if other is None or other.pods in tried:
                 continue
             tried.add(other.pods)
@@ -138,15 +140,15 @@ class Allocation:
         self.state.rollback(mark)
         return fits
 
-    def _admit_anew(self, admitter: Admitter, waiting: list[AllocationUnit]) -> None:
+    def _admit_again(self, admitter: Admitter, waiting: list[AllocationUnit]) -> None:
         """Let the admitter choose among all; those it leaves out are refused, those it takes in no longer."""
-        candidates = [*(a.chunk for a in self.outcome.admissions), *waiting]
+        candidates = [*(a.allocation_unit for a in self.outcome.admissions), *waiting]
         proof = admitter.improve(self.outcome, waiting)
-        served = {a.chunk.pods for a in self.outcome.admissions}
-        for chunk in candidates:
-            self.outcome.refusals.pop(chunk.gang, None)
-        for chunk in candidates:
-            if chunk.pods not in served:
-                refusal = over_capacity(self.state, chunk)
-                refusal = refusal or shortage(self.state, self.placer, chunk, proof)
-                self.outcome.refuse(chunk.gang, Action.ALLOCATE, refusal, chunk.pods)
+        served = {a.allocation_unit.pods for a in self.outcome.admissions}
+        for allocation_unit in candidates:
+            self.outcome.refusals.pop(allocation_unit.gang, None)
+        for allocation_unit in candidates:
+            if allocation_unit.pods not in served:
+                refusal = over_capacity(self.state, allocation_unit)
+                refusal = refusal or shortage(self.state, self.placer, allocation_unit, proof)
+                self.outcome.refuse(allocation_unit.gang, Action.ALLOCATE, refusal, allocation_unit.pods)

@@ -1,4 +1,4 @@
-"""Limits and quotas as the greedy asks them, before and after a chunk is placed, at its leaf queue and above."""
+"""Limits and quotas of an allocation unit's leaf queue and of those above it, before and after it is placed."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -15,27 +15,27 @@ from kai_solver.reasons.refusals import over_cap_where_room_is, refused_by_queue
 from kai_solver.units import GPU, MILLI, QUEUE_RESOURCES, UNLIMITED
 
 
-def over_capacity(state: State, chunk: AllocationUnit) -> Refusal | None:
+def over_capacity(state: State, allocation_unit: AllocationUnit) -> Refusal | None:
     """Refusal where a limit, or the quota of non-preemptible work, is passed at the leaf or above.
 
     Source: docs/kai-behaviour.md#limits, #quota.
 
     Limits are looked at first, as in KAI. Where others would cost the queue less on larger devices, it proves nothing.
     """
-    refusal = _over_capacity(state, chunk)
+    refusal = _over_capacity(state, allocation_unit)
     if refusal is None or not state.by_memory:
         return refusal
-    path = state.problem.queues.path[state.problem.gangs[chunk.gang].queue]
+    path = state.problem.queues.path[state.problem.gangs[allocation_unit.gang].queue]
     saved = savings(state).by_queue
     if any(b.resource == QUEUE_RESOURCES[GPU] and b.short <= saved[path[-1]] for b in refusal.proof.blocking):
         return replace(refusal, proof=replace(refusal.proof, state="unknown"))
     return refusal
 
 
-def _over_capacity(state: State, chunk: AllocationUnit) -> Refusal | None:
+def _over_capacity(state: State, allocation_unit: AllocationUnit) -> Refusal | None:
     problem = state.problem
-    gang = problem.gangs[chunk.gang]
-    request = least_charge_of(problem, chunk.pods)
+    gang = problem.gangs[allocation_unit.gang]
+    request = least_charge_of(problem, allocation_unit.pods)
     blocker = over_limit(problem.queues, state.allocated, gang.queue, request)
     if blocker is not None:
         message = over_limit_message(problem.queues, state.allocated, gang.queue, request)
@@ -43,18 +43,18 @@ def _over_capacity(state: State, chunk: AllocationUnit) -> Refusal | None:
     if not gang.gang.preemptible:
         blocker = over_quota(problem.queues, state.allocated_fixed, gang.queue, request)
         if blocker is not None:
-            gpus = sum(problem.least_charges[pod][GPU] / MILLI for pod in chunk.pods)
+            gpus = sum(problem.least_charges[pod][GPU] / MILLI for pod in allocation_unit.pods)
             message = over_quota_message(problem.queues, state.allocated_fixed, gang.queue, request, gpus)
             return refused_by_queue(state, gang, request, Reason.NON_PREEMPTIBLE_OVER_QUOTA, message, blocker)
     return None
 
 
-def costs_too_much(state: State, chunk: AllocationUnit) -> Refusal | None:
+def costs_too_much(state: State, allocation_unit: AllocationUnit) -> Refusal | None:
     """Refusal where a request by GPU memory landed on smaller devices, and costs more than its queue may pay."""
     problem = state.problem
-    if not any(problem.pods[pod].gpu.memory_mib for pod in chunk.pods):
+    if not any(problem.pods[pod].gpu.memory_mib for pod in allocation_unit.pods):
         return None
-    passed = passed_cap(state, problem.gangs[chunk.gang], (GPU,))
+    passed = passed_cap(state, problem.gangs[allocation_unit.gang], (GPU,))
     if passed is None:
         return None
     return over_cap_where_room_is(state, *passed)

@@ -13,7 +13,7 @@ from kai_solver.predicates import PodAffinityIndex
 BoolArray = NDArray[np.bool_]
 
 DOMAINS_TRIED = 16
-"""Domains that are cleared for one chunk, cheapest first."""
+"""Domains that are cleared for one allocation unit, cheapest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +25,14 @@ class Clearing:
     domains: int = 1
 
 
-def clearings(pool: VictimPool, eligible: BoolArray, chunk: AllocationUnit) -> Iterator[Clearing]:
-    """Ways to free domains for the tenant of ``chunk``: one domain each, then the cheapest together.
+def clearings(pool: VictimPool, eligible: BoolArray, allocation_unit: AllocationUnit) -> Iterator[Clearing]:
+    """Ways to free domains for the tenant of ``allocation_unit``: one domain each, then the cheapest together.
 
     Nothing where its pods mind no tenants. Domains in which somebody may not leave are left out.
     """
     if pool.state.affinity is None:
         return
-    every = _by_domain(pool, pool.state.affinity, eligible, chunk)
+    every = _by_domain(pool, pool.state.affinity, eligible, allocation_unit)
     found = sorted(every, key=lambda way: (sum(pool.cost[u] for u in way.units), way.units))[:DOMAINS_TRIED]
     yield from found
     for count in range(2, len(found) + 1):
@@ -41,11 +41,11 @@ def clearings(pool: VictimPool, eligible: BoolArray, chunk: AllocationUnit) -> I
 
 
 def _by_domain(
-    pool: VictimPool, index: PodAffinityIndex, eligible: BoolArray, chunk: AllocationUnit
+    pool: VictimPool, index: PodAffinityIndex, eligible: BoolArray, allocation_unit: AllocationUnit
 ) -> Iterator[Clearing]:
     problem = pool.state.problem
     shapes = problem.shapes.shapes
-    rules = {own for shape in problem.by_shape(chunk.pods) for own in shapes[shape].constraints.alone}
+    rules = {own for shape in problem.by_shape(allocation_unit.pods) for own in shapes[shape].constraints.alone}
     for own in sorted(rules, key=lambda own: (own.topology_key, own.tenant)):
         code, others = index.code(own.topology_key), index.others(own)
         for domain in np.unique(code[(others > 0) & (code >= 0)]).tolist():

@@ -1,4 +1,4 @@
-"""What the rungs of one climb have in common: the state, the order of turns, whom to ask, and the time that is left."""
+"""What the actions of one cycle share: the state, the order of gangs, the oracle, and the time that is left."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -8,10 +8,10 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from kai_solver.actions.attempt_times import AttemptTimes
 from kai_solver.actions.caps import costs_too_much
 from kai_solver.actions.disruption import Disruption
 from kai_solver.actions.gang_order import GangOrder, SizeOrder
-from kai_solver.actions.turntimes import TurnTimes
 from kai_solver.domain import Action, Blocker, Proof, Reason
 from kai_solver.placement.placing import Placer, TimeIsUp, never
 from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits
@@ -27,7 +27,7 @@ BoolArray = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an oracle says. On "yes" the chunk has its places, and ``units`` left or moved for it."""
+    """What an oracle says. On "yes" the allocation unit has its places, and ``units`` left or moved for it."""
 
     verdict: Literal["yes", "no"]
     proof: Proof
@@ -38,93 +38,99 @@ class Answer:
 class Oracle(Protocol):
     """Answers what the greedy could not. On "no" the state is as before; the proof says how sure it is."""
 
-    def refute(self, outcome: Outcome, chunk: AllocationUnit, action: Action) -> Answer | None:
-        """A bound's proof that ``rung`` can do nothing for ``chunk``; asked before victims are looked for."""
+    def refute(self, outcome: Outcome, allocation_unit: AllocationUnit, action: Action) -> Answer | None:
+        """A bound's proof that ``rung`` can do nothing for ``allocation_unit``; asked before victims are looked for."""
         ...
 
-    def place(self, outcome: Outcome, chunk: AllocationUnit, action: Action, disruption: Disruption | None) -> Answer:
-        """Can ``chunk`` run beside all admitted so far, with nobody disturbed whom ``rung`` protects?"""
+    def place(
+        self, outcome: Outcome, allocation_unit: AllocationUnit, action: Action, disruption: Disruption | None
+    ) -> Answer:
+        """Can ``allocation_unit`` run beside all admitted so far, with nobody disturbed whom ``rung`` protects?"""
         ...
 
     def place_together(
-        self, outcome: Outcome, chunks: Sequence[AllocationUnit], action: Action, disruption: Disruption | None
+        self,
+        outcome: Outcome,
+        allocation_units: Sequence[AllocationUnit],
+        action: Action,
+        disruption: Disruption | None,
     ) -> Answer:
-        """The same for all of ``chunks``; their places and units are theirs together."""
+        """The same for all of ``allocation_units``; their places and units are theirs together."""
         ...
 
 
 class Pace(Protocol):
-    """When a rung has to give way to the next."""
+    """When an action has to give way to the next."""
 
     def start(self, actions_left: int, *, may_yield: bool) -> None:
-        """A rung begins; ``rungs_left`` counts it. ``may_yield``: it will be gone on with if it gives way early."""
+        """An action begins; ``rungs_left`` counts it. ``may_yield``: it will be gone on with if it gives way early."""
         ...
 
-    def had_turn(self, *, served: bool) -> None:
+    def attempted(self, *, served: bool) -> None:
         """Somebody had his turn."""
         ...
 
     def is_fruitless(self) -> bool:
-        """True where the rung has served nobody for so long that it should give way."""
+        """True where the action has served nobody for so long that it should give way."""
         ...
 
     def is_over(self) -> bool:
-        """True where the rung's time has ended."""
+        """True where the action's time has ended."""
         ...
 
-    def start_turn(self) -> None:
+    def start_attempt(self) -> None:
         """A gang has its turn."""
         ...
 
-    def is_turn_over(self) -> bool:
-        """True where the turn has taken more than its share of the rung's time, or all of that has ended."""
+    def is_attempt_over(self) -> bool:
+        """True where the turn has taken more than its share of the action's time, or all of that has ended."""
         ...
 
 
 class Context:
-    """One climb as its rungs see it."""
+    """One climb as its actions see it."""
 
     def __init__(self, problem: Problem, oracle: Oracle, pace: Pace | None, admission: str) -> None:
         self.problem = problem
         self.state = State(problem)
         self.outcome = Outcome(self.state)
         self.placer = Placer(self.state)
-        self.allocation_units = [
+        self.gang_units = [
             AllocationUnits(gang, state, problem.pod_shape)
             for gang, state in zip(problem.gangs, self.state.gangs, strict=True)
         ]
-        self.times = TurnTimes()
+        self.times = AttemptTimes()
         self._oracle = oracle
         self._pace = pace
         self._kinds: dict[int, Kind | None] = {}
         self._turns = SizeOrder if admission == "max-gpus" else GangOrder
 
     def start(self, actions_left: int, *, may_yield: bool = False) -> None:
-        """A rung begins; as of `Pace`."""
+        """An action begins; as of `Pace`."""
         if self._pace is not None:
             self._pace.start(actions_left, may_yield=may_yield)
 
-    def had_turn(self, *, served: bool) -> None:
+    def attempted(self, *, served: bool) -> None:
         """Somebody had his turn."""
         if self._pace is not None:
-            self._pace.had_turn(served=served)
+            self._pace.attempted(served=served)
 
     def is_fruitless(self) -> bool:
-        """True where the rung has served nobody for so long that it should give way."""
+        """True where the action has served nobody for so long that it should give way."""
         return self._pace is not None and self._pace.is_fruitless()
 
     def is_over(self) -> bool:
-        """True where the rung's time has ended."""
+        """True where the action's time has ended."""
         return self._pace is not None and self._pace.is_over()
 
     @contextmanager
-    def timed_turn(self, *, is_shared: bool) -> Iterator[None]:
-        """A gang has its turn; placing raises `TimeIsUp` past its share of the rung's time, or past all of it."""
+    def timed_attempt(self, *, is_shared: bool) -> Iterator[None]:
+        """A gang has its turn; placing raises `TimeIsUp` past its share of the action's time, or past all of it."""
         if self._pace is None:
             yield
             return
-        self._pace.start_turn()
-        self.placer.is_turn_over = self._pace.is_turn_over if is_shared else self._pace.is_over
+        self._pace.start_attempt()
+        self.placer.is_attempt_over = self._pace.is_attempt_over if is_shared else self._pace.is_over
         mark = self.state.mark()
         try:
             yield
@@ -132,90 +138,96 @@ class Context:
             self.state.rollback(mark)
             raise
         finally:
-            self.placer.is_turn_over = never
+            self.placer.is_attempt_over = never
 
-    def turns(self, candidates: Sequence[int]) -> GangOrder | SizeOrder:
+    def gang_order(self, candidates: Sequence[int]) -> GangOrder | SizeOrder:
         """The order in which the gangs ``candidates`` are served."""
-        return self._turns(self.state, self.allocation_units, candidates, self.times.begin)
+        return self._turns(self.state, self.gang_units, candidates, self.times.begin)
 
     def stop(self, action: Action, late: Iterable[int]) -> None:
         """The budget ended: nothing is known of the gangs ``late``, as far as they still wait."""
         self.outcome.stopped = True
         for gang in late:
-            if self.allocation_units[gang].waits():
+            if self.gang_units[gang].waits():
                 self.outcome.refuse(gang, action, BUDGET_ENDED)
 
-    def fits_free(self, chunk: AllocationUnit, allowed: BoolArray | None = None) -> bool:
-        """Place ``chunk`` on ``allowed`` (N,) nodes without evictions or moves, if its queue may pay for it.
+    def fits_free(self, allocation_unit: AllocationUnit, allowed: BoolArray | None = None) -> bool:
+        """Place ``allocation_unit`` on ``allowed`` (N,) nodes without evictions or moves, if its queue may pay for it.
 
         If it cannot be placed, nothing is changed.
         """
         mark = self.state.mark()
-        if self.placer.place_chunk(chunk, allowed) and costs_too_much(self.state, chunk) is None:
+        if self.placer.place_unit(allocation_unit, allowed) and costs_too_much(self.state, allocation_unit) is None:
             return True
         self.state.rollback(mark)
         return False
 
-    def ask(self, chunk: AllocationUnit, action: Action, disruption: Disruption | None) -> Refusal | None:
+    def ask(self, allocation_unit: AllocationUnit, action: Action, disruption: Disruption | None) -> Refusal | None:
         """Ask the oracle; None where it found a way."""
-        answer = self._oracle.place(self.outcome, chunk, action, disruption)
+        answer = self._oracle.place(self.outcome, allocation_unit, action, disruption)
         if answer.verdict == "yes":
-            self.outcome.admit(Admission(chunk, action, answer.units, by_solver=True))
+            self.outcome.admit(Admission(allocation_unit, action, answer.units, by_solver=True))
             return None
-        held = self._held(chunk, action, disruption) if disruption is not None else ()
+        held = self._held(allocation_unit, action, disruption) if disruption is not None else ()
         if held:
             answer = replace(answer, proof=replace(answer.proof, blocking=(*answer.proof.blocking, *held)))
-        return self._refusal(chunk, answer)
+        return self._refusal(allocation_unit, answer)
 
-    def _held(self, chunk: AllocationUnit, action: Action, disruption: Disruption) -> tuple[Blocker, ...]:
+    def _held(self, allocation_unit: AllocationUnit, action: Action, disruption: Disruption) -> tuple[Blocker, ...]:
         """Disruption budgets that may be what blocks: worth saying where no set is found that does."""
         if self.problem.budgets is None:
             return ()
-        held = disruption.eligibility.held(action, Preemptor.of(self.problem, chunk))
+        held = disruption.eligibility.held(action, Preemptor.of(self.problem, allocation_unit))
         return (held,) if held is not None else ()
 
-    def ask_together(self, chunks: Sequence[AllocationUnit], action: Action, disruption: Disruption | None) -> Answer:
-        """Ask the oracle for all of ``chunks``; on "yes" they are admitted, each with the units it took nodes from."""
-        answer = self._oracle.place_together(self.outcome, chunks, action, disruption)
+    def ask_together(
+        self, allocation_units: Sequence[AllocationUnit], action: Action, disruption: Disruption | None
+    ) -> Answer:
+        """Ask the oracle for all at once; on "yes" they are admitted, each with the units whose nodes it took."""
+        answer = self._oracle.place_together(self.outcome, allocation_units, action, disruption)
         left = dict.fromkeys(answer.units)
-        for chunk in chunks if answer.verdict == "yes" else ():
-            mine = [unit for unit in left if chunk is chunks[-1] or self._made_room(unit, chunk)]
+        for allocation_unit in allocation_units if answer.verdict == "yes" else ():
+            mine = [
+                unit
+                for unit in left
+                if allocation_unit is allocation_units[-1] or self._made_room(unit, allocation_unit)
+            ]
             left = {unit: None for unit in left if unit not in mine}
-            self.outcome.admit(Admission(chunk, action, tuple(mine), by_solver=True))
+            self.outcome.admit(Admission(allocation_unit, action, tuple(mine), by_solver=True))
         return answer
 
-    def _made_room(self, unit: int, chunk: AllocationUnit) -> bool:
-        """Did pods of the unit run where some of the chunk go?"""
-        pool, home = self.outcome.pool, self.problem.pod_node
-        nodes = {self.state.places[pod].node for pod in chunk.pods}
-        return pool is not None and any(home[pod] in nodes for pod in pool.units[unit].pods)
+    def _made_room(self, unit: int, allocation_unit: AllocationUnit) -> bool:
+        """Did pods of the unit run where some of the allocation unit go?"""
+        pool, origin = self.outcome.pool, self.problem.pod_node
+        nodes = {self.state.places[pod].node for pod in allocation_unit.pods}
+        return pool is not None and any(origin[pod] in nodes for pod in pool.units[unit].pods)
 
-    def refute(self, chunk: AllocationUnit, action: Action) -> Refusal | None:
+    def refute(self, allocation_unit: AllocationUnit, action: Action) -> Refusal | None:
         """The refusal where a bound proves that nobody who could leave makes room; None where none does."""
-        answer = self._oracle.refute(self.outcome, chunk, action)
-        return None if answer is None else self._refusal(chunk, answer)
+        answer = self._oracle.refute(self.outcome, allocation_unit, action)
+        return None if answer is None else self._refusal(allocation_unit, answer)
 
-    def _refusal(self, chunk: AllocationUnit, answer: Answer) -> Refusal:
-        if chunk.gang in self.outcome.refusals:  # An earlier rung has said what lacks.
+    def _refusal(self, allocation_unit: AllocationUnit, answer: Answer) -> Refusal:
+        if allocation_unit.gang in self.outcome.refusals:  # An earlier action has said what lacks.
             return Refusal(Reason.NOT_ENOUGH_RESOURCES, "", answer.proof, evidence=answer.evidence)
-        return replace(shortage(self.state, self.placer, chunk, answer.proof), evidence=answer.evidence)
+        return replace(shortage(self.state, self.placer, allocation_unit, answer.proof), evidence=answer.evidence)
 
     def kind(self, gang: int) -> Kind | None:
         """The kind of a gang that waits: it keeps it for as long as it does."""
         try:
             return self._kinds[gang]
         except KeyError:
-            found = self._kinds[gang] = kind_of(self.state, self.allocation_units[gang])
+            found = self._kinds[gang] = kind_of(self.state, self.gang_units[gang])
             return found
 
-    def signature(self, chunk: AllocationUnit) -> Signature:
-        """What the chunk shares with those that fit the same places."""
-        return signature(self.state, chunk)
+    def signature(self, allocation_unit: AllocationUnit) -> Signature:
+        """What the allocation unit shares with those that fit the same places."""
+        return signature(self.state, allocation_unit)
 
 
-def of_choice(refusal: Refusal, chunk: AllocationUnit) -> Refusal:
+def of_choice(refusal: Refusal, allocation_unit: AllocationUnit) -> Refusal:
     """A proof about one choice of pods is none about the gang: then nothing is known."""
-    if not chunk.is_choice or refusal.proof.state != "proven" or refusal.proof.method == "rule":
+    if not allocation_unit.is_choice or refusal.proof.state != "proven" or refusal.proof.method == "rule":
         return refusal
     return replace(
         refusal, proof=replace(refusal.proof, state="unknown", method=f"{refusal.proof.method}, for some of its pods")

@@ -1,4 +1,4 @@
-"""Making room for one chunk on one rung: who may be taken, the cheapest way, and whether it is allowed."""
+"""Making room for one allocation unit on one action: who may be taken, the cheapest way, and whether it is allowed."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -43,14 +43,14 @@ class _Before:
 
 
 class Disruption:
-    """One disruptive rung of one climb."""
+    """One disruptive action of one climb."""
 
     def __init__(
         self,
         outcome: Outcome,
         fits: FitTable,
         action: Action,
-        allocation_units: list[AllocationUnits],
+        gang_units: list[AllocationUnits],
         waiting: Sequence[int] = (),
         is_over: Callable[[], bool] = never,
     ) -> None:
@@ -58,7 +58,7 @@ class Disruption:
         self.outcome = outcome
         self.action = action
         self.fits = fits
-        self.allocation_units = allocation_units
+        self.gang_units = gang_units
         self.waiting = waiting
         self.is_over = is_over
         self._eligibility: Eligibility | None = None
@@ -78,7 +78,7 @@ class Disruption:
 
     @property
     def eligibility(self) -> Eligibility:
-        """Who of the pool may be taken on this rung."""
+        """Who of the pool may be taken on this action."""
         if self._eligibility is None:
             self._eligibility = Eligibility(self.state, self.pool)
         return self._eligibility
@@ -86,30 +86,30 @@ class Disruption:
     @staticmethod
     def pool_of(state: State) -> VictimPool:
         """Units of all preemptible gangs that run."""
-        home = state.problem.pod_node
+        origin = state.problem.pod_node
         candidates = [g for g in state.problem.gangs if g.gang.preemptible and g.active]
-        running = [g for g in candidates if all(home[pod] >= 0 for pod in g.active)]
+        running = [g for g in candidates if all(origin[pod] >= 0 for pod in g.active)]
         return VictimPool(state, running)
 
     # -- rules that need no search -------------------------------------------------------------------------------
 
-    def forbidden(self, who: Preemptor) -> Refusal | None:
-        """What forbids the rung to this gang altogether; None where it may try."""
+    def forbidden(self, preemptor: Preemptor) -> Refusal | None:
+        """What forbids the action to this gang altogether; None where it may try."""
         if self.action is Action.CONSOLIDATION:
-            return self._forbidden_moves(who)
+            return self._forbidden_moves(preemptor)
         if self.action is Action.RECLAIM:
-            blocker = refuses_reclaim(self.state, who)
+            blocker = refuses_reclaim(self.state, preemptor)
             if blocker is not None:
                 return not_entitled(blocker)
         return None
 
-    def _forbidden_moves(self, who: Preemptor) -> Refusal | None:
-        if not who.gang.gang.preemptible:
+    def _forbidden_moves(self, preemptor: Preemptor) -> Refusal | None:
+        if not preemptor.gang.gang.preemptible:
             return may_not_move_pods()
         if self.state.problem.policy.max_consolidation_gangs == 0:
             return consolidation_is_off()
         free = self._free_gpus()
-        return self._too_few(who.device_milli, free) if who.device_milli > free else None
+        return self._too_few(preemptor.device_milli, free) if preemptor.device_milli > free else None
 
     def _free_gpus(self) -> int:
         """Thousandths of devices that are free, or that moves would free; counted once while nothing changes."""
@@ -127,22 +127,22 @@ class Disruption:
 
     # -- memory of refusals --------------------------------------------------------------------------------------
 
-    def _key(self, who: Preemptor, signature: tuple[object, ...]) -> tuple[object, ...]:
-        gang = who.gang.gang
+    def _key(self, preemptor: Preemptor, signature: tuple[object, ...]) -> tuple[object, ...]:
+        gang = preemptor.gang.gang
         where = (
             ()
             if self.action is Action.CONSOLIDATION
-            else (who.queue, gang.priority, gang.preemptible, gang.never_preempts)
+            else (preemptor.queue, gang.priority, gang.preemptible, gang.never_preempts)
         )
         return (*where, signature)
 
-    def known_refusal(self, who: Preemptor, signature: tuple[object, ...]) -> Refusal | None:
-        """The answer that an equal question got on this rung (KAI: scheduling signatures)."""
-        return self._refused.get(self._key(who, signature))
+    def known_refusal(self, preemptor: Preemptor, signature: tuple[object, ...]) -> Refusal | None:
+        """The answer that an equal question got on this action (KAI: scheduling signatures)."""
+        return self._refused.get(self._key(preemptor, signature))
 
-    def remember(self, who: Preemptor, signature: tuple[object, ...], refusal: Refusal) -> None:
+    def remember(self, preemptor: Preemptor, signature: tuple[object, ...], refusal: Refusal) -> None:
         """Equal questions get ``refusal``, until somebody is evicted: moves and places only take room."""
-        self._refused[self._key(who, signature)] = refusal
+        self._refused[self._key(preemptor, signature)] = refusal
 
     def forget(self) -> None:
         """Somebody was admitted: where victims left, more room may be free than was taken."""
@@ -151,34 +151,37 @@ class Disruption:
 
     # -- search --------------------------------------------------------------------------------------------------
 
-    def solve(self, who: Preemptor, chunk: AllocationUnit) -> list[int] | None:
-        """Place ``chunk``; the units that leave or move for it. None with the state unchanged where greedy fails.
+    def solve(self, preemptor: Preemptor, allocation_unit: AllocationUnit) -> list[int] | None:
+        """Place ``allocation_unit``; the units that leave or move for it. None with the state unchanged where greedy
+        fails.
 
         Also None once ``is_over``: it is asked before each pod, so that one large gang does not outlast its time.
         """
-        for units, allowance in self._choices(who):
+        for units, allowance in self._choices(preemptor):
             if self.is_over():
                 return None
             evictor = self._evictor(units)
-            if self.action is not Action.CONSOLIDATION and (not evictor.has_anybody or evictor.is_hopeless(chunk)):
+            if self.action is not Action.CONSOLIDATION and (
+                not evictor.has_eligible or evictor.is_hopeless(allocation_unit)
+            ):
                 continue
-            before = self._before(who)
-            found = evictor.make_room(chunk, allowance)
+            before = self._before(preemptor)
+            found = evictor.make_room(allocation_unit, allowance)
             if found is None:
                 continue
-            if self._may_take_back(before) and self.is_allowed(who, chunk, found, before.ledger):
+            if self._may_take_back(before) and self.is_allowed(preemptor, allocation_unit, found, before.ledger):
                 return found
             self.state.rollback(before.mark)
         return None
 
-    def ledger(self, who: Preemptor) -> ReclaimLedger | None:
-        """The queues' numbers before anything is done for ``who``; None on other rungs than reclaim."""
-        return self._before(who).ledger
+    def ledger(self, preemptor: Preemptor) -> ReclaimLedger | None:
+        """The queues' numbers before anything is done for ``preemptor``; None on other actions than reclaim."""
+        return self._before(preemptor).ledger
 
-    def _choices(self, who: Preemptor) -> Iterator[tuple[BoolArray, Allowance | None]]:
+    def _choices(self, preemptor: Preemptor) -> Iterator[tuple[BoolArray, Allowance | None]]:
         """Units to try, and what may be taken from whom; at last, those that no disruption budget counts."""
         last: BoolArray | None = None
-        for units, allowance in self._choices_by_rights(who):
+        for units, allowance in self._choices_by_rights(preemptor):
             yield units, allowance
             last = units if last is None else last
         tolls = self.pool.tolls
@@ -189,20 +192,20 @@ class Disruption:
         """Equal masks are the same object."""
         return self._free.setdefault(units.tobytes(), units)
 
-    def _choices_by_rights(self, who: Preemptor) -> Iterator[tuple[BoolArray, Allowance | None]]:
+    def _choices_by_rights(self, preemptor: Preemptor) -> Iterator[tuple[BoolArray, Allowance | None]]:
         """Reclaim tries everybody within what each queue must give; then everybody, since who is only moved costs no
         right; then queue by queue.
         """
         if self.action is not Action.RECLAIM:
-            yield self.eligibility.mask(self.action, who), None
+            yield self.eligibility.mask(self.action, preemptor), None
             return
-        queues = self.eligibility.reclaim_queues(who)
-        everybody = self.eligibility.reclaim(who, queues)
-        yield everybody, Allowance(self.state, self.pool, who.queue, who.charge, queues)
-        yield everybody, None
+        queues = self.eligibility.reclaim_queues(preemptor)
+        eligible = self.eligibility.reclaim(preemptor, queues)
+        yield eligible, Allowance(self.state, self.pool, preemptor.queue, preemptor.charge, queues)
+        yield eligible, None
         if len(queues) > 1:
             for queue in queues:
-                yield self.eligibility.reclaim(who, (queue,)), None
+                yield self.eligibility.reclaim(preemptor, (queue,)), None
 
     def settle(self, units: Iterable[int] | None = None) -> None:
         """After all questions: who was disturbed for one and is, after the later ones, in nobody's way comes home.
@@ -214,11 +217,11 @@ class Disruption:
         pool = self.pool
         candidates = range(len(pool.units)) if units is None else units
         disturbed = [unit for unit in candidates if pool.is_disturbed(unit)]
-        nobody = np.zeros(len(pool.units), dtype=np.bool_)
-        chosen = self._may_come_home(disturbed)
-        Evictor(pool, self.fits, self.action, nobody).bring_all_home(pool.dearest_first(chosen))
+        none_eligible = np.zeros(len(pool.units), dtype=np.bool_)
+        chosen = self._may_return(disturbed)
+        Evictor(pool, self.fits, self.action, none_eligible).return_all(pool.dearest_first(chosen))
 
-    def _may_come_home(self, units: list[int]) -> list[int]:
+    def _may_return(self, units: list[int]) -> list[int]:
         """The disturbed ``units`` without gangs of whom none could: where nobody moved, room only shrinks meanwhile."""
         pool = self.pool
         if not units or any(map(pool.is_moved, units)):
@@ -227,17 +230,17 @@ class Disruption:
         gangs = {pool.units[unit].gang for unit, is_able in zip(units, could, strict=True) if is_able}
         return [unit for unit in units if pool.units[unit].gang in gangs]
 
-    def _before(self, who: Preemptor) -> _Before:
+    def _before(self, preemptor: Preemptor) -> _Before:
         if self.action is not Action.RECLAIM:
             return _Before(self.state.mark(), None)
-        right = self.state.problem.reclaim_right(self.state.allocated, who.queue, who.charge)
+        right = self.state.problem.reclaim_right(self.state.allocated, preemptor.queue, preemptor.charge)
         return _Before(self.state.mark(), ReclaimLedger(right))
 
-    def evictor(self, who: Preemptor, queues: tuple[int, ...]) -> Evictor:
-        """Who makes room for ``who`` at first; in reclaim, from the leaf ``queues``."""
+    def evictor(self, preemptor: Preemptor, queues: tuple[int, ...]) -> Evictor:
+        """Who makes room for ``preemptor`` at first; in reclaim, from the leaf ``queues``."""
         is_reclaim = self.action is Action.RECLAIM
         return self._evictor(
-            self.eligibility.reclaim(who, queues) if is_reclaim else self.eligibility.mask(self.action, who)
+            self.eligibility.reclaim(preemptor, queues) if is_reclaim else self.eligibility.mask(self.action, preemptor)
         )
 
     def _evictor(self, units: BoolArray) -> Evictor:
@@ -248,15 +251,19 @@ class Disruption:
             self._evictors[id(units)] = found
         return found
 
-    def is_allowed(self, who: Preemptor, chunk: AllocationUnit, units: list[int], ledger: ReclaimLedger | None) -> bool:
-        """May these units be taken? Asked after the fact: the chunk is placed and the units are gone."""
-        if not self._within_limits(who) or not keeps_budgets(self.state):
+    def is_allowed(
+        self, preemptor: Preemptor, allocation_unit: AllocationUnit, units: list[int], ledger: ReclaimLedger | None
+    ) -> bool:
+        """May these units be taken? Asked after the fact: the allocation unit is placed and the units are gone."""
+        if not self._within_limits(preemptor) or not keeps_budgets(self.state):
             return False
         if self.action is Action.CONSOLIDATION:
             return self._moves_few_enough(units)
         if ledger is None:
             return True
-        return reclaim_allowed(self.state, self.pool, ledger, units) and self._survives(who, chunk, units)
+        return reclaim_allowed(self.state, self.pool, ledger, units) and self._survives(
+            preemptor, allocation_unit, units
+        )
 
     def _may_take_back(self, before: _Before) -> bool:
         """May the places go that cores took with them, which their gangs got in this cycle?
@@ -277,32 +284,34 @@ class Disruption:
                 before.ledger.forget(queue, lifted[pod].charge)
         return True
 
-    def _within_limits(self, who: Preemptor) -> bool:
+    def _within_limits(self, preemptor: Preemptor) -> bool:
         """Limits are tested with the victims already gone (docs/kai-behaviour.md#limits)."""
-        asked = [r for r, amount in enumerate(who.charge) if amount > 0]
-        return passed_cap(self.state, who.gang, asked) is None
+        asked = [r for r, amount in enumerate(preemptor.charge) if amount > 0]
+        return passed_cap(self.state, preemptor.gang, asked) is None
 
     def _moves_few_enough(self, units: list[int]) -> bool:
         limit = self.state.problem.policy.max_consolidation_gangs
         return limit < 0 or len({self.pool.units[u].gang for u in units}) <= limit
 
-    def _survives(self, who: Preemptor, chunk: AllocationUnit, units: list[int]) -> bool:
-        """Would the next cycle give the room to ``who`` and not back to a victim? Else queues play ping-pong."""
+    def _survives(self, preemptor: Preemptor, allocation_unit: AllocationUnit, units: list[int]) -> bool:
+        """Would the next cycle give the room to ``preemptor`` and not back to a victim? Else queues play ping-pong."""
         victims: dict[int, list[int]] = {}
         for unit in units:
             if self.pool.has_left(unit):
                 victims.setdefault(self.pool.units[unit].gang, []).append(unit)
         if not all(
-            goes_before(self.state, who.gang, who.charge, self.state.problem.gangs[gang], self._chunk_back(left))
+            goes_before(
+                self.state, preemptor.gang, preemptor.charge, self.state.problem.gangs[gang], self._part_back(left)
+            )
             for gang, left in victims.items()
         ):
             return False
         if len(self.waiting) > MOST_WAITING or not victims:
             return True
         evicted = [pod for left in victims.values() for unit in left for pod in self.pool.units[unit].pods]
-        return survives(self.state, self.fits, self.allocation_units, chunk, evicted, self.waiting)
+        return survives(self.state, self.fits, self.gang_units, allocation_unit, evicted, self.waiting)
 
-    def _chunk_back(self, units: list[int]) -> tuple[int, int, int]:
+    def _part_back(self, units: list[int]) -> tuple[int, int, int]:
         """What the victim would ask for next cycle: its core, or one surplus pod."""
         chosen = [self.pool.units[u] for u in units]
         core = [u for u in chosen if u.is_core]

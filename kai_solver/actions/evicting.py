@@ -1,4 +1,4 @@
-"""Placing a chunk by making room: the cheapest victims per node, then everything back that can stay or move."""
+"""Placing an allocation unit by making room: the cheapest victims per node, then all back that can stay or move."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -24,15 +24,15 @@ IntArray = NDArray[np.int32]
 
 NODES_TRIED = 8
 """Nodes tried for one pod whose victims find no other place, cheapest first."""
-NOBODY: frozenset[int] = frozenset()
+NO_QUEUES: frozenset[int] = frozenset()
 DOMAINS_TRIED = 16
-"""Domains tried for one chunk, cheapest estimate first."""
+"""Domains tried for one allocation unit, cheapest estimate first."""
 
 
 class Evictor(Placer):
-    """A placer that may make units leave. One serves all questions with the same rung and eligible gangs.
+    """A placer that may make units leave. One serves all questions with the same action and eligible gangs.
 
-    ``tables``: of room by shape, which all evictors of a rung share.
+    ``tables``: of room by shape, which all evictors of an action share.
     """
 
     at_once = False  # Every pod may cost other victims.
@@ -50,7 +50,7 @@ class Evictor(Placer):
         self.pool = pool
         self.action = action
         self.eligible = eligible
-        self.has_anybody = bool(eligible.any())
+        self.has_eligible = bool(eligible.any())
         self.is_over = is_over
         self.may_move = pool.state.problem.policy.consolidating_reclaim or action is Action.CONSOLIDATION
         self.mover = Placer(pool.state, fits=fits, later=True)
@@ -62,8 +62,9 @@ class Evictor(Placer):
         self._tables: dict[tuple[int, bool], RoomTable] = {} if tables is None else tables
         self._open: dict[tuple[frozenset[int], frozenset[int]], BoolArray] = {}
 
-    def make_room(self, chunk: AllocationUnit, allowance: Allowance | None = None) -> list[int] | None:
-        """Place ``chunk`` with victims; the units that left or moved for it, or None with the state unchanged.
+    def make_room(self, allocation_unit: AllocationUnit, allowance: Allowance | None = None) -> list[int] | None:
+        """Place ``allocation_unit`` with victims; the units that left or moved for it, or None with the state
+        unchanged.
 
         Units that turn out not to be needed stay at home; those that fit elsewhere are moved; the rest is evicted.
         ``allowance``: what may be taken from whom, if all who leave are evicted.
@@ -72,22 +73,22 @@ class Evictor(Placer):
         self.left = {}
         self._allowance = allowance
         self._spent, self._counted = {}, (0, None)
-        is_done = self.place_chunk(chunk) or self._place_by_clearing(chunk)
+        is_done = self.place_unit(allocation_unit) or self._place_by_clearing(allocation_unit)
         # Attempts that were taken back have left their victims where they were.
         self.left = {u: None for u in self.left if self.pool.is_disturbed(u)}
-        is_done = is_done and self._settle() and self._keeps_spacing(chunk)
+        is_done = is_done and self._settle() and self._keeps_spacing(allocation_unit)
         if not is_done or (self.left and not self.state.keeps_rules()):
             self.state.rollback(mark)
             return None
         return [u for u in self.left if self.pool.is_disturbed(u)]
 
-    def _place_by_clearing(self, chunk: AllocationUnit) -> bool:
-        """Place ``chunk`` where another tenant uses domains, with all of them gone from the cheapest."""
+    def _place_by_clearing(self, allocation_unit: AllocationUnit) -> bool:
+        """Place ``allocation_unit`` where another tenant uses domains, with all of them gone from the cheapest."""
         mark = self.state.mark()
-        for way in clearings(self.pool, self.eligible, chunk):
+        for way in clearings(self.pool, self.eligible, allocation_unit):
             if self.is_over():
                 break
-            if self._is_allowed(way.units) and self._place_in_cleared(chunk, way):
+            if self._is_allowed(way.units) and self._place_in_cleared(allocation_unit, way):
                 return True
             self.state.rollback(mark)
         self.left = {}
@@ -97,16 +98,18 @@ class Evictor(Placer):
         fits = self.pool.tolls is None or self.pool.tolls.fits(units)
         return fits and (self._allowance is None or self._allowance.allows({}, units))
 
-    def _place_in_cleared(self, chunk: AllocationUnit, way: Clearing) -> bool:
-        """Place ``chunk`` once the units have left; where it must be in one domain, in one that was cleared."""
-        problem, domain_of, allowed = self.state.problem, self._required(chunk.root), None
+    def _place_in_cleared(self, allocation_unit: AllocationUnit, way: Clearing) -> bool:
+        """Place ``allocation_unit`` once the units have left; if it must be in one domain, in one that was cleared."""
+        problem, domain_of, allowed = self.state.problem, self._required(allocation_unit.root), None
         if domain_of is not None:
             around = np.unique(domain_of[way.nodes & (domain_of >= 0)])
             allowed = np.isin(domain_of, around)
             most = np.bincount(domain_of[allowed], weights=problem.gpus[allowed]).max(initial=0)
             shapes = problem.shapes.shapes
-            asked = sum(count * shapes[shape].gpu.devices for shape, count in problem.by_shape(chunk.pods).items())
-            is_whole = all(shapes[problem.pod_shape[pod]].gpu.is_whole for pod in chunk.pods)
+            asked = sum(
+                count * shapes[shape].gpu.devices for shape, count in problem.by_shape(allocation_unit.pods).items()
+            )
+            is_whole = all(shapes[problem.pod_shape[pod]].gpu.is_whole for pod in allocation_unit.pods)
             if (way.domains > 1 and len(around) > 1) or (is_whole and asked > most):
                 return False  # It has to be in one of them, and another way clears that one alone.
         for unit in way.units:
@@ -114,19 +117,19 @@ class Evictor(Placer):
         self.left = dict.fromkeys(way.units)
         if self._allowance is not None:
             self._spent, self._counted = self._allowance.spent(way.units), (0, None)
-        is_done = self.place_chunk(chunk, allowed)
+        is_done = self.place_unit(allocation_unit, allowed)
         return is_done and (self.action is not Action.CONSOLIDATION or self._replace_all(way.units))
 
-    def is_hopeless(self, chunk: AllocationUnit) -> bool:
+    def is_hopeless(self, allocation_unit: AllocationUnit) -> bool:
         """True where whole devices do not suffice even with all eligible units gone: no search is needed then.
 
-        Counted in the best of the domains of which one must hold all of ``chunk``. With 31 gangs to make room for and
-        28 choices of victims each (5,000 loaded nodes, 2026-11-22) that spares most of 2.3 s.
+        Counted in the best of the domains of which one must hold all of ``allocation_unit``. With 31 gangs to make room
+        for and 28 choices of victims each (5,000 loaded nodes, 2026-11-22) that spares most of 2.3 s.
         """
         problem = self.state.problem
         most = self.pool.most_devices(self.eligible, self._eligible_rows)
-        domain_of = self._required(chunk.root)
-        for shape, count in problem.by_shape(chunk.pods).items():
+        domain_of = self._required(allocation_unit.root)
+        for shape, count in problem.by_shape(allocation_unit.pods).items():
             gpu = problem.shapes.shapes[shape].gpu
             if not gpu.is_whole:
                 continue
@@ -139,8 +142,8 @@ class Evictor(Placer):
 
     @cached_property
     def _eligible_rows(self) -> NDArray[np.int64]:
-        """Rows of `VictimPool.homes` of those who may leave."""
-        return np.flatnonzero(self.eligible[self.pool.homes.unit])
+        """Rows of `VictimPool.origins` of those who may leave."""
+        return np.flatnonzero(self.eligible[self.pool.origins.unit])
 
     def _required(self, part: Part) -> IntArray | None:
         """(N,) domains of which one must hold all of ``part``; None without such a rule."""
@@ -151,12 +154,12 @@ class Evictor(Placer):
         level = tree.level_index(topology.required) if tree is not None and topology is not None else None
         return None if tree is None or level is None else tree.domain_of[level]
 
-    def _keeps_spacing(self, chunk: AllocationUnit) -> bool:
+    def _keeps_spacing(self, allocation_unit: AllocationUnit) -> bool:
         """Who leaves may have been what kept its workload on enough nodes."""
-        gangs = {chunk.gang, *(self.pool.units[unit].gang for unit in self.left)}
+        gangs = {allocation_unit.gang, *(self.pool.units[unit].gang for unit in self.left)}
         return all(self.state.keeps_spacing(gang) for gang in gangs)
 
-    def table(self, shape: int, exhausted: frozenset[int] = NOBODY) -> RoomTable:
+    def table(self, shape: int, exhausted: frozenset[int] = NO_QUEUES) -> RoomTable:
         """Room for one more pod of ``shape``, by node, with nobody from the ``exhausted`` levelled queues."""
         eligible = self._still_open(exhausted)
         # One for everybody and one for the changing rest of them, so that neither loses what the other needs.
@@ -170,7 +173,7 @@ class Evictor(Placer):
     def _still_open(self, queues: frozenset[int]) -> BoolArray:
         """The eligible without those of exhausted ``queues``, and of disruption budgets that are spent."""
         tolls = self.pool.tolls
-        budgets = tolls.exhausted() if tolls is not None else NOBODY
+        budgets = tolls.exhausted() if tolls is not None else NO_QUEUES
         if not queues and not budgets:
             return self.eligible
         found = self._open.get((queues, budgets))
@@ -184,9 +187,9 @@ class Evictor(Placer):
         return found
 
     def first_table(self, shape: int, allowance: Allowance | None) -> RoomTable:
-        """The table by which the first pod of a chunk of ``shape`` is placed."""
+        """The table by which the first pod of an allocation unit of ``shape`` is placed."""
         self._allowance = allowance
-        return self.table(shape, allowance.exhausted({}) if allowance is not None else NOBODY)
+        return self.table(shape, allowance.exhausted({}) if allowance is not None else NO_QUEUES)
 
     def place_pod(self, pod: int, allowed: BoolArray | None = None) -> bool:
         """Place ``pod`` where the fewest victims have to leave."""
@@ -197,7 +200,7 @@ class Evictor(Placer):
         allowance, spent = self._allowance, {}
         if allowance is not None:
             spent = self._spent_so_far(allowance)
-        exhausted = allowance.exhausted(spent) if allowance is not None else NOBODY
+        exhausted = allowance.exhausted(spent) if allowance is not None else NO_QUEUES
         table = self.table(self.state.problem.pod_shape[pod], exhausted)
         allowed = self.state.admitting(pod, allowed)
         # Where it fits and was not placed, other rules than room forbid it.
@@ -265,7 +268,7 @@ class Evictor(Placer):
         """
         u = self.pool.units[unit]
         if not self.pool.may_move[unit]:
-            return self.state.returns_home(u.pods)
+            return self.state.returns_to_origin(u.pods)
         gang = self.state.problem.gangs[u.gang]
         mark = self.state.mark()
         part = part_of_unit(gang, u.pods, self.state.gangs[u.gang].active)
@@ -283,9 +286,9 @@ class Evictor(Placer):
         """Bring back who can stay, then move who can, dearest first; False where consolidation leaves one behind."""
         pool = self.pool
         order = pool.dearest_first(self.left)
-        self.bring_all_home(order)
+        self.return_all(order)
         for gang in dict.fromkeys(pool.units[u].gang for u in order if pool.units[u].is_core and pool.has_left(u)):
-            self._bring_surplus_home(gang)
+            self._return_surplus(gang)
         if self.may_move and self.action is not Action.CONSOLIDATION:
             hopeless: set[tuple[int, ...]] = set()
             for unit in order:
@@ -293,28 +296,28 @@ class Evictor(Placer):
                     self._move_unless_hopeless(unit, hopeless)
         return self.action is not Action.CONSOLIDATION or not any(pool.has_left(u) for u in order)
 
-    def bring_all_home(self, units: list[int]) -> None:
+    def return_all(self, units: list[int]) -> None:
         """Let every disturbed unit stay where it ran that can; pieces that must lie together come together."""
         for unit in units:
-            self._bring_home([unit])
+            self._return_units([unit])
         left: dict[int, list[int]] = {}
         for unit in filter(self.pool.is_disturbed, units):
             left.setdefault(self.pool.units[unit].gang, []).append(unit)
         for together in left.values():
             if len(together) > 1:
-                self._bring_home(together)
+                self._return_units(together)
 
-    def _bring_home(self, units: list[int]) -> None:
+    def _return_units(self, units: list[int]) -> None:
         """Let all of one gang's ``units`` stay where they ran, or none: is there room now that the rest is placed?"""
         pool, state = self.pool, self.state
         moved = [pod for unit in units if pool.is_moved(unit) for pod in pool.units[unit].pods]
-        vacated, home = {state.places[pod].node for pod in moved}, state.problem.pod_node
-        if not all(home[p] in vacated or state.fits_home(p) for unit in units for p in pool.units[unit].pods):
+        vacated, origin = {state.places[pod].node for pod in moved}, state.problem.pod_node
+        if not all(origin[p] in vacated or state.fits_origin(p) for unit in units for p in pool.units[unit].pods):
             return  # Most homes are taken; then nothing has to be tried.
         mark = state.mark()
         for pod in moved:
             state.lift(pod)
-        fits = state.returns_home([pod for unit in units for pod in pool.units[unit].pods])
+        fits = state.returns_to_origin([pod for unit in units for pod in pool.units[unit].pods])
         gang = pool.units[units[0]].gang
         if not (fits and self._within_limits(gang) and all(self._may_run(unit) for unit in units)):
             state.rollback(mark)
@@ -322,7 +325,7 @@ class Evictor(Placer):
         for unit in units:
             pool.seat(unit)
 
-    def _bring_surplus_home(self, gang: int) -> None:
+    def _return_surplus(self, gang: int) -> None:
         """Let the surplus of a gang stay without its core, where together it makes up the minimum."""
         pool, state = self.pool, self.state
         if len(pool.of_gang[gang]) == 1:
@@ -330,12 +333,12 @@ class Evictor(Placer):
         shape = state.problem.gangs[gang]
         mark = state.mark()
         surplus = [u for u in pool.of_gang[gang] if pool.has_left(u) and not pool.units[u].is_core]
-        home = [u for u in reversed(surplus) if state.returns_home(pool.units[u].pods)]
+        origin = [u for u in reversed(surplus) if state.returns_to_origin(pool.units[u].pods)]
         is_whole = AllocationUnits(shape, state.gangs[gang]).is_whole() and self.keeps_domains(shape, shape.root)
-        if not home or not is_whole or not self._within_limits(gang):
+        if not origin or not is_whole or not self._within_limits(gang):
             state.rollback(mark)
             return
-        for unit in home:
+        for unit in origin:
             pool.seat(unit)
 
     def _within_limits(self, gang: int) -> bool:

@@ -30,7 +30,7 @@ class IdenticalPods:
             dtype=np.bool_,
         )
 
-    def in_turn(self, table: RoomTable, charge: Charge) -> list[int]:
+    def in_order(self, table: RoomTable, charge: Charge) -> list[int]:
         """Units that leave one after the other for pods of the table's shape, which fits nowhere, and ``charge``.
 
         As far as each is its node's cheapest victim, and surely the cheapest of all: by price, then node, then unit.
@@ -39,17 +39,17 @@ class IdenticalPods:
         bounds = table.update()
         rows = self.pool.rows(table.eligible, np.arange(len(bounds)))
         devices = self.state.problem.shapes.shapes[table.shape].gpu.devices
-        is_twin = self._are_identical_pods(rows, table.shape, charge)
-        is_other = self._rough_nodes(rows, devices, is_twin)
+        is_identical = self._are_identical_pods(rows, table.shape, charge)
+        is_other = self._rough_nodes(rows, devices, is_identical)
         mask = self.state.problem.shapes.mask(table.shape)
         limit = bounds[is_other & mask].min(initial=IMPOSSIBLE)
         kept = (mask & ~is_other)[rows.node] & (
             (rows.whole > 0) if devices else np.ones(len(rows.unit), dtype=np.bool_)
         )
-        unit, node, is_twin = rows.unit[kept], rows.node[kept], is_twin[kept]
+        unit, node, is_identical = rows.unit[kept], rows.node[kept], is_identical[kept]
         price = self._cost[unit]
         order = np.lexsort((unit, node, price))
-        is_over = ~is_twin[order] | (price[order] >= limit)
+        is_over = ~is_identical[order] | (price[order] >= limit)
         end = int(is_over.argmax()) if is_over.any() else len(order)
         found: list[int] = unit[order[:end]].tolist()
         return found
@@ -62,7 +62,7 @@ class IdenticalPods:
         same &= self._is_lone[rows.unit] & (self._charge[rows.unit] == np.array(charge, dtype=np.int64)).all(axis=1)
         return same & ~state.is_gone[self._first[rows.unit]]
 
-    def _rough_nodes(self, rows: HoldRows, devices: int, is_twin: BoolArray) -> BoolArray:
+    def _rough_nodes(self, rows: HoldRows, devices: int, is_identical: BoolArray) -> BoolArray:
         """(N,) nodes where it takes a closer look to know who leaves first."""
         state = self.state
         rough: BoolArray = np.logical_or((state.future < 0).any(axis=0), (state.device_future < 0).any(axis=1))
@@ -71,5 +71,5 @@ class IdenticalPods:
         if devices:
             rough |= state.whole_later > 0
         if devices > 1:
-            rough[rows.node[(rows.whole > 0) & ~is_twin]] = True
+            rough[rows.node[(rows.whole > 0) & ~is_identical]] = True
         return rough

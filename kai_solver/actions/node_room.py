@@ -79,8 +79,8 @@ class NodeRoom:
         staying = self.state.unidentified.staying(node)
         if not staying:
             return ()
-        unidentified, home, gone = self.state.problem.unidentified, self.state.problem.pod_node, self.state.gone
-        counts = {u: sum(p in unidentified and home[p] == node for p in self.pool.units[u].pods) for u in sitters}
+        unidentified, origin, gone = self.state.problem.unidentified, self.state.problem.pod_node, self.state.gone
+        counts = {u: sum(p in unidentified and origin[p] == node for p in self.pool.units[u].pods) for u in sitters}
         found = tuple(u for u, pods in counts.items() if pods and self.pool.units[u].pods[0] not in gone)
         return found if sum(counts[u] for u in found) == staying else None
 

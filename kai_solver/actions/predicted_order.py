@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.actions.gang_order import Turn
+from kai_solver.actions.gang_order import NextGang
 from kai_solver.planstate.state import State
 
 IntArray = NDArray[np.int64]
@@ -19,10 +19,10 @@ EXACT = 1 << 53
 """Amounts up to which numbers with a point are exact: beyond, shares are not compared as one by one."""
 
 
-def foresee(state: State, lines: Mapping[int, Sequence[Turn]]) -> list[Turn]:
+def foresee(state: State, lines: Mapping[int, Sequence[NextGang]]) -> list[NextGang]:
     """All turns of ``lines``, by leaf queue, in the order in which they come; empty where that cannot be told."""
-    table = [turn for line in lines.values() for turn in line]
-    asked = np.array([turn.charge for turn in table], dtype=np.int64).reshape(-1, 3)
+    table = [next_gang for line in lines.values() for next_gang in line]
+    asked = np.array([next_gang.charge for next_gang in table], dtype=np.int64).reshape(-1, 3)
     held = max((amount for row in state.allocated for amount in row), default=0)
     if not table or held + float(asked.sum(axis=0, dtype=np.float64).max()) > EXACT:
         return []
@@ -30,7 +30,7 @@ def foresee(state: State, lines: Mapping[int, Sequence[Turn]]) -> list[Turn]:
 
 
 class _Merger:
-    def __init__(self, state: State, lines: Mapping[int, Sequence[Turn]], asked: IntArray) -> None:
+    def __init__(self, state: State, lines: Mapping[int, Sequence[NextGang]], asked: IntArray) -> None:
         self.state = state
         self.tree = state.problem.queues
         self.asked = asked

@@ -33,7 +33,7 @@ def keep_promises(context: Context, candidates: Sequence[int]) -> None:
         lowest[gang.queue] = min(lowest.get(gang.queue, gang.gang.priority), gang.gang.priority)
     above = {i for i in candidates if gangs[i].gang.priority > lowest.get(gangs[i].queue, gangs[i].gang.priority)}
     mark = state.mark()
-    served, missed = _serve(context, kept, _in_turn(context, kept | above))
+    served, missed = _serve(context, kept, _in_order(context, kept | above))
     if missed:
         steps = state.journal[mark:]
         state.rollback(mark)
@@ -43,39 +43,41 @@ def keep_promises(context: Context, candidates: Sequence[int]) -> None:
         else:
             state.rollback(mark)
             state.replay(steps)
-    for chunk in served:
-        context.outcome.admit(Admission(chunk, Action.ALLOCATE))
+    for allocation_unit in served:
+        context.outcome.admit(Admission(allocation_unit, Action.ALLOCATE))
 
 
-def _serve(context: Context, kept: set[int], chunks: Iterator[AllocationUnit]) -> tuple[list[AllocationUnit], int]:
-    """Place ``chunks``, one after the other; those that found places, and how many pods missed their nodes."""
+def _serve(
+    context: Context, kept: set[int], allocation_units: Iterator[AllocationUnit]
+) -> tuple[list[AllocationUnit], int]:
+    """Place ``allocation_units`` one by one; those that found places, and how many pods missed their nodes."""
     served: list[AllocationUnit] = []
     missed = 0
-    for chunk in chunks:
-        if over_capacity(context.state, chunk) is not None:
+    for allocation_unit in allocation_units:
+        if over_capacity(context.state, allocation_unit) is not None:
             continue
-        nodes = _promised_nodes(context, chunk)
-        if nodes is not None and context.fits_free(chunk, nodes):
-            served.append(chunk)
+        nodes = _promised_nodes(context, allocation_unit)
+        if nodes is not None and context.fits_free(allocation_unit, nodes):
+            served.append(allocation_unit)
             continue
-        missed += len(chunk.pods) if chunk.gang in kept else 0
-        if context.fits_free(chunk):
-            served.append(chunk)
+        missed += len(allocation_unit.pods) if allocation_unit.gang in kept else 0
+        if context.fits_free(allocation_unit):
+            served.append(allocation_unit)
     return served, missed
 
 
-def _in_turn(context: Context, gangs: set[int]) -> Iterator[AllocationUnit]:
+def _in_order(context: Context, gangs: set[int]) -> Iterator[AllocationUnit]:
     """Requests of ``gangs``, in queue order; a gang has another turn if it was promised more."""
-    turns = context.turns(sorted(gangs))
-    while (turn := turns.pop()) is not None:
-        yield turn.chunk
-        if turn.chunk.pods[0] in context.state.places and _is_promised(context, turn.gang):
-            turns.again(turn.gang)
+    gang_order = context.gang_order(sorted(gangs))
+    while (next_gang := gang_order.pop()) is not None:
+        yield next_gang.allocation_unit
+        if next_gang.allocation_unit.pods[0] in context.state.places and _is_promised(context, next_gang.gang):
+            gang_order.again(next_gang.gang)
 
 
 def _largest_first(context: Context, kept: set[int], above: set[int]) -> Iterator[AllocationUnit]:
     """Requests of the gangs ``above``, in queue order, then of those ``kept``, the largest pods first."""
-    yield from _in_turn(context, above)
+    yield from _in_order(context, above)
     pods, charges = context.problem.gangs, context.problem.charges
 
     def size(gang: int) -> tuple[int, ...]:
@@ -83,21 +85,21 @@ def _largest_first(context: Context, kept: set[int], above: set[int]) -> Iterato
 
     for gang in sorted(kept, key=lambda gang: (size(gang), -gang), reverse=True):
         while _is_promised(context, gang):
-            chunk = context.allocation_units[gang].next()
-            if chunk is None:
+            allocation_unit = context.gang_units[gang].next()
+            if allocation_unit is None:
                 break
-            yield chunk
-            if chunk.pods[0] not in context.state.places:
+            yield allocation_unit
+            if allocation_unit.pods[0] not in context.state.places:
                 break
 
 
-def _promised_nodes(context: Context, chunk: AllocationUnit) -> BoolArray | None:
-    """(N,) nodes that the pods of ``chunk`` were promised; None where some have no such node.
+def _promised_nodes(context: Context, allocation_unit: AllocationUnit) -> BoolArray | None:
+    """(N,) nodes that the pods of ``allocation_unit`` were promised; None where some have no such node.
 
     Without this mask the tightest domain of a topology would come before the promised one.
     """
     index, pods = context.problem.node_index, context.problem.pods
-    nodes = {index.get(pods[pod].nominated_node, -1) for pod in chunk.pods}
+    nodes = {index.get(pods[pod].nominated_node, -1) for pod in allocation_unit.pods}
     if -1 in nodes:
         return None
     found = np.zeros(len(context.problem.nodes), dtype=np.bool_)
@@ -107,11 +109,11 @@ def _promised_nodes(context: Context, chunk: AllocationUnit) -> BoolArray | None
 
 def _is_promised(context: Context, gang: int) -> bool:
     """True if all of the next pods have a node from an earlier cycle."""
-    gang_units, pods = context.allocation_units[gang], context.problem.pods
-    lone = gang_units.lone
+    units_of_gang, pods = context.gang_units[gang], context.problem.pods
+    lone = units_of_gang.lone
     if lone is not None and not (lone.pending and pods[lone.pending[0]].nominated_node):
         return False
-    if not any(pods[leaf.pending[0]].nominated_node for leaf in gang_units.shape.leaves if leaf.pending):
+    if not any(pods[leaf.pending[0]].nominated_node for leaf in units_of_gang.shape.leaves if leaf.pending):
         return False
-    chunk = gang_units.next()
-    return chunk is not None and all(pods[pod].nominated_node for pod in chunk.pods)
+    allocation_unit = units_of_gang.next()
+    return allocation_unit is not None and all(pods[pod].nominated_node for pod in allocation_unit.pods)

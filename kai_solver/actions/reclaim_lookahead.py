@@ -37,8 +37,8 @@ class Standing(NamedTuple):
     guaranteed: tuple[bool, ...]
 
 
-ANYBODY = Standing((), frozenset(), ())
-"""On rungs that do not ask queues."""
+ANY_QUEUE = Standing((), frozenset(), ())
+"""On actions that do not ask queues."""
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class _Known:
 
 
 class ReclaimLookahead:
-    """Of one rung, for swaps at one ``charge``. ``takers``: leaf queues that may gain."""
+    """Of one action, for swaps at one ``charge``. ``takers``: leaf queues that may gain."""
 
     def __init__(self, disruption: Disruption, charge: Charge, takers: frozenset[int]) -> None:
         self.disruption = disruption
@@ -73,58 +73,58 @@ class ReclaimLookahead:
         """A swap was made, and the queue ``leaf`` lost by it."""
         self._losers.append(leaf)
 
-    def allowance(self, who: Preemptor, queues: tuple[int, ...]) -> Allowance | None:
-        """What ``who`` may take from the leaf ``queues`` now; None where the rung does not ask that."""
+    def allowance(self, preemptor: Preemptor, queues: tuple[int, ...]) -> Allowance | None:
+        """What ``preemptor`` may take from the leaf ``queues`` now; None where the action does not ask that."""
         if self.disruption.action is not Action.RECLAIM:
             return None
-        return Allowance(self.state, self.disruption.pool, who.queue, who.charge, queues)
+        return Allowance(self.state, self.disruption.pool, preemptor.queue, preemptor.charge, queues)
 
-    def standing(self, who: Preemptor) -> Standing | None:
-        """Whom ``who`` may take from now; None where from nobody."""
+    def standing(self, preemptor: Preemptor) -> Standing | None:
+        """Whom ``preemptor`` may take from now; None where from nobody."""
         if self.disruption.action is not Action.RECLAIM:
-            return ANYBODY
-        key = (who.queue, who.gang.gang.preemptible)
+            return ANY_QUEUE
+        key = (preemptor.queue, preemptor.gang.gang.preemptible)
         known = self._known.get(key)
-        if known is not None and len(self._losers) < known.until and self._is_as_before(known, who):
+        if known is not None and len(self._losers) < known.until and self._is_as_before(known, preemptor):
             return known.standing
-        now = self._stands(who)
+        now = self._now_standing(preemptor)
         if now is not None:
-            ahead = self._most(partial(self._stays, who, now))
+            ahead = self._most(partial(self._stays, preemptor, now))
             self._known[key] = _Known(now, len(self._losers) + max(1, ahead), len(self._losers))
         return now
 
-    def _is_as_before(self, known: _Known, who: Preemptor) -> bool:
+    def _is_as_before(self, known: _Known, preemptor: Preemptor) -> bool:
         """Is the standing the same after what others have lost since it was worked out?"""
         now = len(self._losers)
-        losers = [self._payer(who, leaf) for leaf in self._losers[known.seen :]]
+        losers = [self._payer(preemptor, leaf) for leaf in self._losers[known.seen :]]
         known.seen = now
         for queue in losers:
             known.lost[queue] = known.lost.get(queue, 0) + 1
         for queue in dict.fromkeys(losers):
             if known.lost[queue] > known.safe.get(queue, 0):
-                if self._stands(who) != known.standing:
+                if self._now_standing(preemptor) != known.standing:
                     return False
-                ahead = self._most(partial(self._stays, who, known.standing, losers=(queue,)))
+                ahead = self._most(partial(self._stays, preemptor, known.standing, losers=(queue,)))
                 known.safe[queue] = known.lost[queue] + ahead
                 known.until = min(known.until, now + ahead)
         return True
 
-    def _payer(self, who: Preemptor, leaf: int) -> int:
-        found = self._payers.get((who.queue, leaf))
+    def _payer(self, preemptor: Preemptor, leaf: int) -> int:
+        found = self._payers.get((preemptor.queue, leaf))
         if found is None:
-            found = self._payers[who.queue, leaf] = levelled(self.problem.queues, who.queue, leaf)[1]
+            found = self._payers[preemptor.queue, leaf] = levelled(self.problem.queues, preemptor.queue, leaf)[1]
         return found
 
-    def covers(self, who: Preemptor, victim: GangShape, unit: int) -> bool:
-        """True where it is sure that ``who`` may take ``unit`` of ``victim``, of a queue where it may look."""
-        payer = self._payer(who, victim.queue)
-        key = (who.queue, who.gang.gang.preemptible, payer)
+    def covers(self, preemptor: Preemptor, victim: GangShape, unit: int) -> bool:
+        """True where it is sure that ``preemptor`` may take ``unit`` of ``victim``, of a queue where it may look."""
+        payer = self._payer(preemptor, victim.queue)
+        key = (preemptor.queue, preemptor.gang.gang.preemptible, payer)
         if len(self._losers) < self._until.get(key, 0):
             return True
         path = self.problem.queues.path
-        if any(queue in self._gaining and queue not in path[who.queue] for queue in path[victim.queue]):
+        if any(queue in self._gaining and queue not in path[preemptor.queue] for queue in path[victim.queue]):
             return False  # What takes and gives in turns is on no one side of anything.
-        ahead = self._most(partial(self._may_take, who, victim, unit, payer))
+        ahead = self._most(partial(self._may_take, preemptor, victim, unit, payer))
         self._until[key] = len(self._losers) + ahead
         return ahead > 0
 
@@ -137,51 +137,51 @@ class ReclaimLookahead:
             most, swaps = swaps, swaps * 4
         return most
 
-    def _stands(self, who: Preemptor) -> Standing | None:
-        if refuses_reclaim(self.state, who) is not None:
+    def _now_standing(self, preemptor: Preemptor) -> Standing | None:
+        if refuses_reclaim(self.state, preemptor) is not None:
             return None
-        queues = self.disruption.eligibility.reclaim_queues(who)
-        allowance = Allowance(self.state, self.disruption.pool, who.queue, who.charge, queues)
-        right = self.problem.reclaim_right(self.state.allocated, who.queue, who.charge)
-        guaranteed = tuple(map(right.is_guaranteed, self.problem.queues.path[who.queue]))
+        queues = self.disruption.eligibility.reclaim_queues(preemptor)
+        allowance = Allowance(self.state, self.disruption.pool, preemptor.queue, preemptor.charge, queues)
+        right = self.problem.reclaim_right(self.state.allocated, preemptor.queue, preemptor.charge)
+        guaranteed = tuple(map(right.is_guaranteed, self.problem.queues.path[preemptor.queue]))
         return Standing(queues, allowance.exhausted({}), guaranteed)
 
-    def _stays(self, who: Preemptor, now: Standing, swaps: int, losers: Collection[int] = ()) -> bool:
+    def _stays(self, preemptor: Preemptor, now: Standing, swaps: int, losers: Collection[int] = ()) -> bool:
         """Is the standing the same if ``losers`` pay for all swaps? With none, if other takers gain by as many."""
-        with self._ahead(who, swaps, losers):
+        with self._ahead(preemptor, swaps, losers):
             if not losers:
-                path = self.problem.queues.path[who.queue]
+                path = self.problem.queues.path[preemptor.queue]
                 self._shift(self.state.allocated, self._gaining.difference(path), swaps)
-            return self._stands(who) == now
+            return self._now_standing(preemptor) == now
 
-    def _may_take(self, who: Preemptor, victim: GangShape, unit: int, payer: int, swaps: int) -> bool:
-        asked = [r for r, amount in enumerate(who.charge) if amount > 0]
-        with self._ahead(who, swaps - 1, (payer,)):
-            if self.disruption.action is Action.RECLAIM and not self._may_reclaim(who, victim, unit):
+    def _may_take(self, preemptor: Preemptor, victim: GangShape, unit: int, payer: int, swaps: int) -> bool:
+        asked = [r for r, amount in enumerate(preemptor.charge) if amount > 0]
+        with self._ahead(preemptor, swaps - 1, (payer,)):
+            if self.disruption.action is Action.RECLAIM and not self._may_reclaim(preemptor, victim, unit):
                 return False
-            self._shift(self.state.allocated_fixed, self.problem.queues.path[who.queue], +1)
-            return passed_cap(self.state, who.gang, asked) is None
+            self._shift(self.state.allocated_fixed, self.problem.queues.path[preemptor.queue], +1)
+            return passed_cap(self.state, preemptor.gang, asked) is None
 
-    def _may_reclaim(self, who: Preemptor, victim: GangShape, unit: int) -> bool:
+    def _may_reclaim(self, preemptor: Preemptor, victim: GangShape, unit: int) -> bool:
         """Asked before the swap; the numbers are those of after it in the end."""
         problem, state = self.problem, self.state
-        allowance = Allowance(state, self.disruption.pool, who.queue, who.charge, (victim.queue,))
+        allowance = Allowance(state, self.disruption.pool, preemptor.queue, preemptor.charge, (victim.queue,))
         if not allowance.allows({}, (unit,)):
             return False
-        ledger = ReclaimLedger(problem.reclaim_right(state.allocated, who.queue, who.charge))
+        ledger = ReclaimLedger(problem.reclaim_right(state.allocated, preemptor.queue, preemptor.charge))
         if not ledger.take_all((victim.queue,), [(victim.queue, self.charge)]):
             return False
         self._shift(state.allocated, problem.queues.path[victim.queue], -1)
-        self._shift(state.allocated, problem.queues.path[who.queue], +1)
-        return goes_before(state, who.gang, who.charge, victim, self.charge)
+        self._shift(state.allocated, problem.queues.path[preemptor.queue], +1)
+        return goes_before(state, preemptor.gang, preemptor.charge, victim, self.charge)
 
     @contextmanager
-    def _ahead(self, who: Preemptor, swaps: int, losers: Iterable[int]) -> Iterator[None]:
-        """The queues' numbers after ``swaps`` by ``who``, and as many from each of ``losers``.
+    def _ahead(self, preemptor: Preemptor, swaps: int, losers: Iterable[int]) -> Iterator[None]:
+        """The queues' numbers after ``swaps`` by ``preemptor``, and as many from each of ``losers``.
 
         In preempt a queue takes from itself, and only what may not be preempted grows.
         """
-        state, path = self.state, self.problem.queues.path[who.queue]
+        state, path = self.state, self.problem.queues.path[preemptor.queue]
         now = state.allocated, state.allocated_fixed
         state.allocated, state.allocated_fixed = ([list(row) for row in table] for table in now)
         if self.disruption.action is Action.RECLAIM:

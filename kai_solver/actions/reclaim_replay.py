@@ -50,20 +50,20 @@ class Books:
 
     def receive(self, admission: Admission, sign: int = 1) -> None:
         """What the admission's queue gets; with a ``sign`` of -1 it is taken back."""
-        gang = self.problem.gangs[admission.chunk.gang]
+        gang = self.problem.gangs[admission.allocation_unit.gang]
         self.add(gang.queue, self.charge_of(admission), sign, is_fixed=not gang.gang.preemptible)
 
     def charge_of(self, admission: Admission) -> Charge:
         """What the admission costs its queue at its places."""
-        return sum_of(self.state.places[pod].charge for pod in admission.chunk.pods)
+        return sum_of(self.state.places[pod].charge for pod in admission.allocation_unit.pods)
 
     def asked_by(self, admission: Admission) -> Charge:
         """What its rights to reclaim are asked for: requests by GPU memory count on the smallest devices."""
-        return charge_of(self.problem, admission.chunk.pods)
+        return charge_of(self.problem, admission.allocation_unit.pods)
 
     def _is_allowed(self, admission: Admission) -> bool:
         """With victims that it shares with an earlier one still in their places."""
-        gang = self.problem.gangs[admission.chunk.gang]
+        gang = self.problem.gangs[admission.allocation_unit.gang]
         shared = [unit for unit in admission.units if unit in self.gone]
         for unit in shared:
             self.add(self._queue_of(unit), self.pool.units[unit].charge, +1)

@@ -11,7 +11,7 @@ FIRST_LOOK = 16
 
 
 class Refused:
-    """Refusals of one rung since it last admitted somebody: until then nothing changes for those who wait."""
+    """Refusals of one action since it last admitted somebody: until then nothing changes for those who wait."""
 
     def __init__(self, context: Context, action: Action) -> None:
         self.context = context
@@ -30,15 +30,15 @@ class Refused:
         if kind is not None:
             self._kinds[kind] = refusal
 
-    def refuse_rest(self, turns: GangOrder | SizeOrder) -> bool:
+    def refuse_rest(self, gang_order: GangOrder | SizeOrder) -> bool:
         """Refuse all who wait, in order, where each is of a kind that was; else nobody."""
         if self._row < FIRST_LOOK or self._row & (self._row - 1):
             return False
         context, kinds = self.context, self._kinds
-        if not all(context.kind(gang) in kinds for gang in turns.rest()):
+        if not all(context.kind(gang) in kinds for gang in gang_order.rest()):
             return False
-        for gang in turns.rest():
+        for gang in gang_order.rest():
             kind = context.kind(gang)
             if kind is not None:
-                context.outcome.refuse(gang, self.action, kinds[kind], context.allocation_units[gang].state.pending[0])
+                context.outcome.refuse(gang, self.action, kinds[kind], context.gang_units[gang].state.pending[0])
         return True

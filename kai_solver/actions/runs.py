@@ -10,7 +10,7 @@ from itertools import groupby, takewhile
 
 from kai_solver.actions.caps import over_capacity
 from kai_solver.actions.context import Context
-from kai_solver.actions.gang_order import GangOrder, SizeOrder, Turn
+from kai_solver.actions.gang_order import GangOrder, NextGang, SizeOrder
 from kai_solver.actions.predicted_order import foresee
 from kai_solver.domain import Action
 from kai_solver.planstate.allocation_units import AllocationUnit
@@ -36,74 +36,74 @@ class Runs:
         self._looks_ahead = False
         self._caps = [_has_caps(self.state, queue) for queue in range(self.state.problem.queues.size)]
 
-    def admit(self, turns: GangOrder | SizeOrder) -> bool:
+    def admit(self, gang_order: GangOrder | SizeOrder) -> bool:
         """Admit those whose turn it is while they are alike and have room; False where that is nobody."""
         if not self.placer.at_once:
             return False
-        if self._looks_ahead and isinstance(turns, GangOrder) and self._admit_ahead(turns):
+        if self._looks_ahead and isinstance(gang_order, GangOrder) and self._admit_ahead(gang_order):
             return True
-        return self._admit_next(turns)
+        return self._admit_next(gang_order)
 
-    def _admit_next(self, turns: GangOrder | SizeOrder) -> bool:
+    def _admit_next(self, gang_order: GangOrder | SizeOrder) -> bool:
         """Admit one after the other, at most as many as tell that it pays to look ahead."""
-        turn = turns.peek()
-        shape = plain_shape(self.context, turn.chunk) if turn is not None else None
+        next_gang = gang_order.peek()
+        shape = plain_shape(self.context, next_gang.allocation_unit) if next_gang is not None else None
         if shape is None:
             return False
         room = self._room(shape)
         pods: list[int] = []
         number = 0
-        while turn is not None and number < MANY and len(pods) + len(turn.chunk.pods) <= room:
-            if plain_shape(self.context, turn.chunk) != shape or not self._may_pay(turn):
+        while next_gang is not None and number < MANY and len(pods) + len(next_gang.allocation_unit.pods) <= room:
+            if plain_shape(self.context, next_gang.allocation_unit) != shape or not self._may_pay(next_gang):
                 break
-            turns.pop()
-            pods += self._let_in(turn)
-            turns.again(turn.gang)
+            gang_order.pop()
+            pods += self._let_in(next_gang)
+            gang_order.again(next_gang.gang)
             number += 1
             if number % LOOKS == 0 and self.context.is_over():
                 break
-            turn = turns.peek()
+            next_gang = gang_order.peek()
         self._looks_ahead = number == MANY
         return bool(pods) and self.placer.fill(pods, joined=True)
 
     # -- ahead ---------------------------------------------------------------------------------------------------
 
-    def _admit_ahead(self, turns: GangOrder) -> bool:
+    def _admit_ahead(self, gang_order: GangOrder) -> bool:
         """Look ahead at the turns of all who ask once for plain pods, and admit them until one finds no room."""
-        lines: dict[int, list[Turn]] = {}
+        lines: dict[int, list[NextGang]] = {}
         ends: set[int] = set()
-        for leaf, line in turns.lines():
+        for leaf, line in gang_order.lines():
             lines[leaf] = list(self._until_other(line, ends))
         ahead = foresee(self.state, {leaf: line for leaf, line in lines.items() if line})
-        ahead = list(takewhile(lambda turn: turn.gang not in ends, ahead))
+        ahead = list(takewhile(lambda next_gang: next_gang.gang not in ends, ahead))
         served: set[int] = set()
-        for shape, run in groupby(ahead, lambda turn: self._shapes[turn.chunk.pods[0]]):
+        for shape, run in groupby(ahead, lambda next_gang: self._shapes[next_gang.allocation_unit.pods[0]]):
             if not self._admit_run(shape, run, served):
                 break
-        turns.were_served(served)
+        gang_order.were_served(served)
         self._looks_ahead = len(served) >= MANY
         return bool(served)
 
-    def _until_other(self, line: Iterable[Turn], ends: set[int]) -> Iterator[Turn]:
+    def _until_other(self, line: Iterable[NextGang], ends: set[int]) -> Iterator[NextGang]:
         """The turns of ``line`` up to the first that is not plain or asks again: it is noted in ``ends``."""
-        for turn in line:
-            yield turn
-            is_plain = plain_shape(self.context, turn.chunk) is not None
-            if not is_plain or len(turn.chunk.pods) < len(self.state.gangs[turn.gang].pending[0]):
-                ends.add(turn.gang)
+        for next_gang in line:
+            yield next_gang
+            is_plain = plain_shape(self.context, next_gang.allocation_unit) is not None
+            if not is_plain or len(next_gang.allocation_unit.pods) < len(self.state.gangs[next_gang.gang].pending[0]):
+                ends.add(next_gang.gang)
                 return
 
-    def _admit_run(self, shape: int, run: Iterable[Turn], served: set[int]) -> bool:
+    def _admit_run(self, shape: int, run: Iterable[NextGang], served: set[int]) -> bool:
         """Admit turns of one shape; False where one found no room, may not pay, or the time ended."""
         room = self._room(shape)
         pods: list[int] = []
         is_done = True
-        for number, turn in enumerate(run, start=1):
-            if len(pods) + len(turn.chunk.pods) > room or not self._may_pay(turn):
+        for number, next_gang in enumerate(run, start=1):
+            if len(pods) + len(next_gang.allocation_unit.pods) > room or not self._may_pay(next_gang):
                 is_done = False
                 break
-            pods += self._let_in(turn)
-            served.add(turn.gang)
+            pods += self._let_in(next_gang)
+            served.add(next_gang.gang)
             if number % LOOKS == 0 and self.context.is_over():
                 is_done = False
                 break
@@ -116,31 +116,36 @@ class Runs:
     def _room(self, shape: int) -> int:
         return int(self.placer.fits.counts(shape)[0].sum())
 
-    def _may_pay(self, turn: Turn) -> bool:
-        gang = self.context.problem.gangs[turn.gang]
+    def _may_pay(self, next_gang: NextGang) -> bool:
+        gang = self.context.problem.gangs[next_gang.gang]
         if gang.gang.preemptible and not self._caps[gang.queue]:
             return True
-        return over_capacity(self.state, turn.chunk) is None
+        return over_capacity(self.state, next_gang.allocation_unit) is None
 
-    def _let_in(self, turn: Turn) -> tuple[int, ...]:
-        self.state.join(turn.chunk.pods, turn.charge)
-        self.context.outcome.admit(Admission(turn.chunk, Action.ALLOCATE))
-        return turn.chunk.pods
+    def _let_in(self, next_gang: NextGang) -> tuple[int, ...]:
+        self.state.join(next_gang.allocation_unit.pods, next_gang.charge)
+        self.context.outcome.admit(Admission(next_gang.allocation_unit, Action.ALLOCATE))
+        return next_gang.allocation_unit.pods
 
 
-def plain_shape(context: Context, chunk: AllocationUnit) -> int | None:
-    """The one shape of a chunk that asks for nothing but room for its pods; None for others.
+def plain_shape(context: Context, allocation_unit: AllocationUnit) -> int | None:
+    """The one shape of an allocation unit that asks for nothing but room for its pods; None for others.
 
     Surplus may have to wait for its gang's minimum, so it has its own turn.
     """
-    gang_units, shapes = context.allocation_units[chunk.gang], context.problem.pod_shape
-    leaf = gang_units.lone
-    if leaf is None or leaf.topology is not None or gang_units.shape.root.topology is not None or not chunk.is_core:
+    units_of_gang, shapes = context.gang_units[allocation_unit.gang], context.problem.pod_shape
+    leaf = units_of_gang.lone
+    if (
+        leaf is None
+        or leaf.topology is not None
+        or units_of_gang.shape.root.topology is not None
+        or not allocation_unit.is_core
+    ):
         return None
-    shape = shapes[chunk.pods[0]]
-    if len(chunk.pods) > 1 and any(shapes[pod] != shape for pod in chunk.pods):
+    shape = shapes[allocation_unit.pods[0]]
+    if len(allocation_unit.pods) > 1 and any(shapes[pod] != shape for pod in allocation_unit.pods):
         return None
-    return shape if context.placer.is_plain(chunk.pods) else None
+    return shape if context.placer.is_plain(allocation_unit.pods) else None
 
 
 def _has_caps(state: State, leaf: int) -> bool:

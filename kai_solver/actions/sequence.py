@@ -2,7 +2,7 @@
 
 Source: docs/how-a-cycle-decides.md#actions.
 
-Within a rung gangs come in policy order, re-evaluated as allocations grow. The greedy answers first. Where it finds
+Within an action gangs come in policy order, re-evaluated as allocations grow. The greedy answers first. Where it finds
 no way, an ``Oracle`` may be asked: it proves that there is none, or finds one.
 """
 
@@ -28,11 +28,11 @@ from kai_solver.problem import Problem
 from kai_solver.reasons.refusals import LEFT_OUT, LargestNode, not_ready, within_delay
 
 _RESUMED = (Action.CONSOLIDATION, Action.RECLAIM)
-"""Rungs that may give way to those after them where they serve nobody."""
+"""Actions that may give way to those after them where they serve nobody."""
 
 
 class Actions:
-    """Climbs rung by rung on one state."""
+    """Climbs action by action on one state."""
 
     def __init__(
         self,
@@ -55,8 +55,8 @@ class Actions:
         self.largest = LargestNode(problem)
         self._late: list[tuple[Action, list[int]]] = []
 
-    def climb(self) -> Outcome:
-        """Climb all rungs; gangs without a turn on a rung that gave way get it after the others, if there is time.
+    def run(self) -> Outcome:
+        """Climb all actions; gangs without a turn on an action that gave way get it after the others, if there is time.
 
         Raises
         ------
@@ -65,7 +65,7 @@ class Actions:
         """
         times = self.context.times
         try:
-            return self._climb()
+            return self._run_actions()
         except Exception as error:
             if times.gang is None:
                 raise
@@ -73,7 +73,7 @@ class Actions:
         finally:
             times.end()
 
-    def _climb(self) -> Outcome:
+    def _run_actions(self) -> Outcome:
         candidates = self._ready()
         for number, action in enumerate(self.actions):
             if action is Action.STALE:
@@ -91,12 +91,12 @@ class Actions:
         return self.outcome
 
     def _return_to_late(self) -> None:
-        """Go on with rungs that gave way, for all of the time that is left."""
+        """Go on with actions that gave way, for all of the time that is left."""
         late, self._late = self._late, []
         for action, gangs in late:
             self.context.start(1)
             if not self.context.is_over():
-                self._disturb(action, [gang for gang in gangs if self.context.allocation_units[gang].waits()])
+                self._disturb(action, [gang for gang in gangs if self.context.gang_units[gang].waits()])
             else:
                 self._late.append((action, gangs))
         for action, gangs in self._late:
@@ -105,10 +105,10 @@ class Actions:
 
     def _ready(self) -> list[int]:
         ready: list[int] = []
-        for gang, gang_units in zip(self.problem.gangs, self.context.allocation_units, strict=True):
+        for gang, units_of_gang in zip(self.problem.gangs, self.context.gang_units, strict=True):
             if not gang.waits and not self.left_out:
                 continue
-            refusal = not_ready(self.problem, gang, gang_units) if gang.waits else None
+            refusal = not_ready(self.problem, gang, units_of_gang) if gang.waits else None
             if self.left_out and gang.gang.key in self.left_out:
                 refusal = LEFT_OUT
             if refusal is None and not gang.pending:
@@ -120,103 +120,109 @@ class Actions:
                     self.outcome.refuse(gang.index, action, refusal)
         return ready
 
-    # -- rungs that disturb --------------------------------------------------------------------------------------
+    # -- actions that disturb --------------------------------------------------------------------------------------
 
     def _disturb(self, action: Action, candidates: list[int]) -> None:
-        turns = self.context.turns(candidates)
+        gang_order = self.context.gang_order(candidates)
         disruption = Disruption(
             self.outcome,
             self.context.placer.fits,
             action,
-            self.context.allocation_units,
+            self.context.gang_units,
             candidates,
             self.context.is_over,
         )
         swaps, refused = Swaps(self.context, disruption), Refused(self.context, action)
-        gallop = BatchProbe(self.context, action, disruption, lambda chunk: self._may_ask(disruption, chunk))
-        while not turns.is_over:
+        batch_probe = BatchProbe(
+            self.context, action, disruption, lambda allocation_unit: self._may_ask(disruption, allocation_unit)
+        )
+        while not gang_order.is_over:
             if self.context.is_over() or self.context.is_fruitless():
-                self._late.append((action, list(turns.rest())))
+                self._late.append((action, list(gang_order.rest())))
                 break
-            if swaps.serve(turns):
-                self.context.had_turn(served=True)
+            if swaps.serve(gang_order):
+                self.context.attempted(served=True)
                 refused.forget()
                 continue
-            turn = turns.pop()
-            if turn is None:
+            next_gang = gang_order.pop()
+            if next_gang is None:
                 break
-            gang = turn.gang
-            chunk = self.context.allocation_units[gang].next()
-            if chunk is None:
+            gang = next_gang.gang
+            allocation_unit = self.context.gang_units[gang].next()
+            if allocation_unit is None:
                 continue  # Its core was evicted for an earlier one, and its surplus cannot run alone.
-            kind, refusal = self.context.kind(gang), self._disturb_for(disruption, action, chunk)
-            self.context.had_turn(served=refusal is None)
+            kind, refusal = self.context.kind(gang), self._disturb_for(disruption, action, allocation_unit)
+            self.context.attempted(served=refusal is None)
             if refusal is not None:
-                self.outcome.refuse(gang, action, of_choice(refusal, chunk), chunk.pods)
+                self.outcome.refuse(gang, action, of_choice(refusal, allocation_unit), allocation_unit.pods)
                 refused.note(kind, refusal)
-                if refused.refuse_rest(turns):
+                if refused.refuse_rest(gang_order):
                     break
             else:
                 disruption.forget()
                 refused.forget()
-                turns.refresh()
-                swaps.note(chunk, self.outcome.admissions[-1].units)
-                gallop.after(turns, chunk)
+                gang_order.refresh()
+                swaps.note(allocation_unit, self.outcome.admissions[-1].units)
+                batch_probe.after(gang_order, allocation_unit)
         disruption.settle()
 
-    def _disturb_for(self, disruption: Disruption, action: Action, chunk: AllocationUnit) -> Refusal | None:
-        who = Preemptor.of(self.problem, chunk)
-        refusal = self._forbidden(disruption, who, chunk)
+    def _disturb_for(self, disruption: Disruption, action: Action, allocation_unit: AllocationUnit) -> Refusal | None:
+        preemptor = Preemptor.of(self.problem, allocation_unit)
+        refusal = self._forbidden(disruption, preemptor, allocation_unit)
         if refusal is None and action is Action.CONSOLIDATION:
-            refusal = over_capacity(self.state, chunk)
+            refusal = over_capacity(self.state, allocation_unit)
         if refusal is not None:
             return refusal
-        signature = self.context.signature(chunk)
-        refusal = disruption.known_refusal(who, signature)
+        signature = self.context.signature(allocation_unit)
+        refusal = disruption.known_refusal(preemptor, signature)
         if refusal is not None:
             return refusal
-        refusal = self._make_room(disruption, who, chunk)
-        if refusal is None or give_way(self.context, disruption, who, chunk):
+        refusal = self._make_room(disruption, preemptor, allocation_unit)
+        if refusal is None or give_way(self.context, disruption, preemptor, allocation_unit):
             return None
-        disruption.remember(who, signature, refusal)
+        disruption.remember(preemptor, signature, refusal)
         return refusal
 
-    def _make_room(self, disruption: Disruption, who: Preemptor, chunk: AllocationUnit) -> Refusal | None:
+    def _make_room(
+        self, disruption: Disruption, preemptor: Preemptor, allocation_unit: AllocationUnit
+    ) -> Refusal | None:
         action = disruption.action
-        refusal = self.context.refute(chunk, action)
+        refusal = self.context.refute(allocation_unit, action)
         if refusal is not None:
             return refusal
-        found = self._without_victims(action, chunk)
+        found = self._without_victims(action, allocation_unit)
         if found is None:
-            found = solve(self.outcome, disruption, who, chunk)
+            found = solve(self.outcome, disruption, preemptor, allocation_unit)
         if found is not None:
-            self.outcome.admit(Admission(chunk, action, tuple(found)))
+            self.outcome.admit(Admission(allocation_unit, action, tuple(found)))
             return None
-        return self.context.ask(chunk, action, disruption)
+        return self.context.ask(allocation_unit, action, disruption)
 
-    def _forbidden(self, disruption: Disruption, who: Preemptor, chunk: AllocationUnit) -> Refusal | None:
-        """What needs no search: the delay, the rules of the rung, and pods that fit no node at all."""
-        refusal = within_delay(self.problem, who.gang)
+    def _forbidden(
+        self, disruption: Disruption, preemptor: Preemptor, allocation_unit: AllocationUnit
+    ) -> Refusal | None:
+        """What needs no search: the delay, the rules of the action, and pods that fit no node at all."""
+        refusal = within_delay(self.problem, preemptor.gang)
         if refusal is not None:
             return refusal
-        refusal = disruption.forbidden(who)
+        refusal = disruption.forbidden(preemptor)
         if refusal is None or refusal.proof.method == "count":
-            refusal = self.largest.refuses(chunk) or refusal
+            refusal = self.largest.refuses(allocation_unit) or refusal
         return refusal
 
-    def _may_ask(self, disruption: Disruption, chunk: AllocationUnit) -> bool:
-        return self._forbidden(disruption, Preemptor.of(self.problem, chunk), chunk) is None
+    def _may_ask(self, disruption: Disruption, allocation_unit: AllocationUnit) -> bool:
+        return self._forbidden(disruption, Preemptor.of(self.problem, allocation_unit), allocation_unit) is None
 
-    def _without_victims(self, action: Action, chunk: AllocationUnit) -> list[int] | None:
+    def _without_victims(self, action: Action, allocation_unit: AllocationUnit) -> list[int] | None:
         """Earlier victims may have left more room than was taken: then nobody has to go."""
-        if action is Action.CONSOLIDATION or over_capacity(self.state, chunk) is not None:
+        if action is Action.CONSOLIDATION or over_capacity(self.state, allocation_unit) is not None:
             return None
-        return [] if self.context.fits_free(chunk) else None
+        return [] if self.context.fits_free(allocation_unit) else None
 
     # -- stale gangs ---------------------------------------------------------------------------------------------
 
     def _evict_stale(self) -> None:
-        for gang in stale_gangs(self.state, self.context.allocation_units):
+        for gang in stale_gangs(self.state, self.context.gang_units):
             state, mark = self.state.gangs[gang], self.state.mark()
             for pod in [p for leaf in state.active for p in leaf]:
                 if pod in self.state.places:

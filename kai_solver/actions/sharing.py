@@ -1,10 +1,10 @@
 """Victims shared out among the reclaims of a finished cycle, from the last reclaim to the first.
 
 A reclaim is judged by what every queue holds before it (docs/kai-behaviour.md#reclaim-chunks), less its own victims and
-but for the last chunk of them. With ``held`` what a queue holds once the reclaim is booked, the test of a levelled
-queue V that pays for it is
+but for the last allocation unit of them. With ``held`` what a queue holds once the reclaim is booked, the test of a
+levelled queue V that pays for it is
 
-    held[V] + largest chunk of V's victims > what V may keep
+    held[V] + largest allocation unit of V's victims > what V may keep
 
 whoever else is a victim, for V gets nothing by it; and the saturation that it leads to is that of ``held`` as well.
 What is held in the end is known. So going backwards each reclaim takes either all that it may of a queue or nothing;
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from kai_solver.actions.reclaim_replay import Books
 from kai_solver.domain import Action
 from kai_solver.fairness import exceeds, levelled, saturation_bound
-from kai_solver.planstate.eligibility import victim_chunks
+from kai_solver.planstate.eligibility import victim_parts
 from kai_solver.planstate.outcome import Admission, Outcome
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem.charges import Charge, sum_of
@@ -64,7 +64,7 @@ class _Parcel:
     toll: Toll
     queue: int
     charge: Charge
-    chunks: tuple[Charge, ...]
+    parts: tuple[Charge, ...]
 
 
 _Level = tuple[int, int]
@@ -99,16 +99,16 @@ class _Sharing:
     def _parcel(self, pool: VictimPool, toll: Toll) -> _Parcel:
         units = [pool.units[u] for u in toll.units]
         is_tested = toll.evicted or not self.problem.policy.consolidating_reclaim
-        chunks = tuple(victim_chunks(self.books.state, units)) if is_tested else ()
+        parts = tuple(victim_parts(self.books.state, units)) if is_tested else ()
         charge = sum_of(unit.charge for unit in units) if toll.evicted else (0, 0, 0)
-        return _Parcel(toll, self.problem.gangs[units[0].gang].queue, charge, chunks)
+        return _Parcel(toll, self.problem.gangs[units[0].gang].queue, charge, parts)
 
     def _charge(self, parcel: _Parcel, sign: int) -> None:
         self.books.add(parcel.queue, parcel.charge, sign)
 
     def _taken(self, admission: Admission, able: list[_Parcel]) -> list[_Parcel]:
         """Those of ``able`` that the admission takes; they are back in their queues then."""
-        gang, charge = self.problem.gangs[admission.chunk.gang], self.books.asked_by(admission)
+        gang, charge = self.problem.gangs[admission.allocation_unit.gang], self.books.asked_by(admission)
         if able and admission.action is Action.RECLAIM:
             right = self.problem.reclaim_right(self.books.allocated, gang.queue, charge)
             if right.refusal(self.books.fixed, preemptible=gang.gang.preemptible) is not None:
@@ -134,16 +134,16 @@ class _Sharing:
         kept = right.kept(queue)
         if not right.may_look_at(queue):
             return self._refuse(theirs, kept, held[theirs])
-        chunks = [chunk for parcel in parcels for chunk in parcel.chunks]
-        rest = _less(held[theirs], sum_of(chunks))
-        lasts = sorted((parcel.chunks[-1] for parcel in parcels if parcel.chunks), key=_by_gpu)
+        parts = [part for parcel in parcels for part in parcel.parts]
+        rest = _less(held[theirs], sum_of(parts))
+        lasts = sorted((parcel.parts[-1] for parcel in parcels if parcel.parts), key=_by_gpu)
         if not lasts:
             return True
         if not any(exceeds(_less(rest, last, -1), kept) for last in lasts):
             return self._refuse(theirs, kept, _less(rest, lasts[-1], -1))
-        taken = [(parcel.queue, chunk) for all_of in levels.values() for parcel in all_of for chunk in parcel.chunks]
-        involved = [r for r in range(3) if charge[r] or any(chunk[r] for _, chunk in taken)]
-        own = sum_of(chunk for payer, chunk in taken if mine in tree.path[payer])
+        taken = [(parcel.queue, part) for all_of in levels.values() for parcel in all_of for part in parcel.parts]
+        involved = [r for r in range(3) if charge[r] or any(part[r] for _, part in taken)]
+        own = sum_of(part for payer, part in taken if mine in tree.path[payer])
         ours = _less(_less(held[mine], own), charge, -1)
         shares = (problem.share[mine], problem.share[theirs])
         bound = saturation_bound(ours, *shares, involved, problem.policy.saturation_multiplier)

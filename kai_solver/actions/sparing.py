@@ -45,7 +45,7 @@ def _spare_moves(outcome: Outcome, placer: Placer) -> None:
     and single pods, since those move a core as a whole.
     """
     state = outcome.state
-    newcomers = {admission.chunk.gang for admission in outcome.admissions}
+    newcomers = {admission.allocation_unit.gang for admission in outcome.admissions}
     moved: dict[int, list[int]] = {}
     for pod in sorted(state.gone & state.places.keys()):
         moved.setdefault(state.problem.pod_gang[pod], []).append(pod)
@@ -60,7 +60,7 @@ def _stay(state: State, placer: Placer, gang: GangShape, pods: list[int]) -> boo
     mark = state.mark()
     for pod in pods:
         state.lift(pod)
-    can_stay = state.returns_home(pods) and within_limits(state, gang.queue) and state.keeps_spacing(gang.index)
+    can_stay = state.returns_to_origin(pods) and within_limits(state, gang.queue) and state.keeps_spacing(gang.index)
     if can_stay and placer.keeps_domains(gang, gang.root):
         return True
     state.rollback(mark)
@@ -69,15 +69,15 @@ def _stay(state: State, placer: Placer, gang: GangShape, pods: list[int]) -> boo
 
 def _spare_gang(state: State, placer: Placer, gang: GangShape, pods: list[int]) -> None:
     mark = state.mark()
-    home = [pod for pod in sorted(pods, key=lambda p: state.problem.pods[p].order) if _comes_home(state, gang, pod)]
+    origin = [pod for pod in sorted(pods, key=lambda p: state.problem.pods[p].order) if _returns(state, gang, pod)]
     is_whole = AllocationUnits(gang, state.gangs[gang.index]).is_whole()
-    if home and not (is_whole and placer.keeps_domains(gang, gang.root)):
+    if origin and not (is_whole and placer.keeps_domains(gang, gang.root)):
         state.rollback(mark)
 
 
-def _comes_home(state: State, gang: GangShape, pod: int) -> bool:
+def _returns(state: State, gang: GangShape, pod: int) -> bool:
     mark = state.mark()
-    if state.returns_home([pod]) and within_limits(state, gang.queue):
+    if state.returns_to_origin([pod]) and within_limits(state, gang.queue):
         return True
     state.rollback(mark)
     return False

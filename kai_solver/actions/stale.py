@@ -8,9 +8,9 @@ from kai_solver.planstate.state import State
 from kai_solver.problem import GangShape, Leaf, TreeNode
 
 
-def stale_gangs(state: State, allocation_units: list[AllocationUnits]) -> Iterator[int]:
+def stale_gangs(state: State, gang_units: list[AllocationUnits]) -> Iterator[int]:
     """Indices of gangs to evict. A gang that validly runs K of N subgroups is not stale (KAI's flaw, 4.5 item 2)."""
-    for gang, gang_units in zip(state.problem.gangs, allocation_units, strict=True):
+    for gang, units_of_gang in zip(state.problem.gangs, gang_units, strict=True):
         if gang.gang.stale_since_s is None or not gang.active:
             continue
         if any(pod in state.gone for pod in gang.active):
@@ -19,7 +19,7 @@ def stale_gangs(state: State, allocation_units: list[AllocationUnits]) -> Iterat
             continue
         if (
             not _holds_minimum(state, gang, gang.root)
-            and not gang_units.is_satisfied(gang.root)
+            and not units_of_gang.is_satisfied(gang.root)
             and _is_over(state, gang)
         ):
             yield gang.index

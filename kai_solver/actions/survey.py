@@ -74,9 +74,9 @@ def _knapsack(need: IntArray, places: IntArray, options: Options) -> FloatArray:
     best[:, 0] = 0.0
     before = best
     for key in np.unique(rank * (int(step.max()) + 1) + step):
-        round_, turn = divmod(int(key), int(step.max()) + 1)
-        rows = np.flatnonzero((rank == round_) & (step == turn))
-        if turn == 0:
+        round_, next_gang = divmod(int(key), int(step.max()) + 1)
+        rows = np.flatnonzero((rank == round_) & (step == next_gang))
+        if next_gang == 0:
             before, best = best, best.copy()
         where = at[rows]
         source = np.maximum(amounts[None, :] - devices[rows, None], 0)

@@ -23,17 +23,18 @@ MOST_WAITING = 200
 def survives(
     state: State,
     fits: FitTable,
-    allocation_units: list[AllocationUnits],
-    chunk: AllocationUnit,
+    gang_units: list[AllocationUnits],
+    allocation_unit: AllocationUnit,
     evicted: Sequence[int],
     waiting: Iterable[int],
 ) -> bool:
-    """Would the next allocate place ``chunk`` again, had it no place yet and did the ``evicted`` pods wait once more?
+    """Would the next allocate place ``allocation_unit`` again, had it no place yet and did the ``evicted`` pods wait
+    once more?
 
     ``waiting``: gangs that wait for their turn. The state is as before in the end.
     """
     mark = state.mark()
-    for pod in chunk.pods:
+    for pod in allocation_unit.pods:
         state.lift(pod)
     victims = {state.problem.pod_gang[pod] for pod in evicted}
     kept = {gang: [list(pods) for pods in state.gangs[gang].pending] for gang in victims}
@@ -43,7 +44,10 @@ def survives(
         for pods in state.gangs[gang].pending:
             pods.sort()  # Numbers are in the order in which pods are served.
     done = _serves(
-        state, Placer(state, fits=fits), GangOrder(state, allocation_units, {*waiting, *victims, chunk.gang}), chunk
+        state,
+        Placer(state, fits=fits),
+        GangOrder(state, gang_units, {*waiting, *victims, allocation_unit.gang}),
+        allocation_unit,
     )
     state.rollback(mark)
     for gang, pending in kept.items():
@@ -51,15 +55,15 @@ def survives(
     return done
 
 
-def _serves(state: State, placer: Placer, turns: GangOrder, chunk: AllocationUnit) -> bool:
+def _serves(state: State, placer: Placer, gang_order: GangOrder, allocation_unit: AllocationUnit) -> bool:
     failed: set[Signature] = set()
-    while (turn := turns.pop()) is not None:
-        gang, asked, _ = turn
+    while (next_gang := gang_order.pop()) is not None:
+        gang, asked, _ = next_gang
         placed = over_capacity(state, asked) is None and _finds_places(state, placer, asked, failed)
-        if gang == chunk.gang:
+        if gang == allocation_unit.gang:
             return placed
         if placed:
-            turns.again(gang)
+            gang_order.again(gang)
     return False
 
 
@@ -71,7 +75,7 @@ def _finds_places(state: State, placer: Placer, asked: AllocationUnit, failed: s
     like = signature(state, asked)
     if like in failed and not any(state.problem.pods[pod].gpu.memory_mib for pod in asked.pods):
         return False
-    placed = placer.place_chunk(asked)
+    placed = placer.place_unit(asked)
     if not placed:
         failed.add(like)
     return placed

@@ -2,7 +2,7 @@
 
 After such a swap every node has as much free as before. So room, who could stay and who could move is as it was, and
 the next taker's cheapest victim is the next in a list that is sorted once. Whose turn it is, is asked at every turn;
-what may be taken from whom, for many turns ahead (`warrants`). Who is not certain to be served as one by one, is: the
+what may be taken from whom, for many turns ahead (`lookahead`). Who is not certain to be served as one by one, is: the
 outcome is the same.
 """
 
@@ -30,9 +30,9 @@ FEW = 32
 
 
 class Swaps:
-    """Of one disruptive rung of one climb.
+    """Of one disruptive action of one climb.
 
-    ``known``: kinds of which one was served alone, by a swap: by then nothing forbids the rung to them altogether.
+    ``known``: kinds of which one was served alone, by a swap: by then nothing forbids the action to them altogether.
     """
 
     def __init__(self, context: Context, disruption: Disruption) -> None:
@@ -53,25 +53,25 @@ class Swaps:
             self._identical_pods = IdenticalPods(self.disruption.pool)
         return self._identical_pods
 
-    def note(self, chunk: AllocationUnit, units: Sequence[int]) -> None:
-        """``chunk`` was served alone, and ``units`` left for it: those like it may follow in a batch."""
+    def note(self, allocation_unit: AllocationUnit, units: Sequence[int]) -> None:
+        """``allocation_unit`` was served alone, and ``units`` left for it: those like it may follow in a batch."""
         self._pause -= 1
         if self._is_off or len(units) != 1 or len(self.disruption.pool.units[units[0]].pods) != 1:
             return
-        kind = self.kind(chunk.gang)
+        kind = self.kind(allocation_unit.gang)
         if kind is not None and kind not in self.known:
-            self.known[kind] = Preemptor.of(self.problem, chunk)
+            self.known[kind] = Preemptor.of(self.problem, allocation_unit)
 
-    def serve(self, turns: GangOrder | SizeOrder) -> bool:
+    def serve(self, gang_order: GangOrder | SizeOrder) -> bool:
         """Serve those whose turn it is while they swap; False where that is nobody."""
         if self._is_off or not self.known or self._pause > 0 or self.context.outcome.consolidated:
             return False
-        turn = turns.peek()
-        kind = self.kind(turn.gang) if turn is not None else None
+        next_gang = gang_order.peek()
+        kind = self.kind(next_gang.gang) if next_gang is not None else None
         if kind is None or kind not in self.known:
             return False
         batch = _Batch(self, kind.shape, kind.charge)
-        batch.run(turns)
+        batch.run(gang_order)
         self._next_pause = FEW if batch.done >= FEW else self._next_pause * 2
         self._pause = 0 if batch.done >= FEW else self._next_pause
         return batch.done > 0
@@ -108,53 +108,56 @@ class _Batch:
         self.state, self.problem = swaps.state, swaps.problem
         self.pool, self.fits = swaps.disruption.pool, swaps.disruption.fits
         self.shape, self.charge = shape, charge
-        self.warrants = ReclaimLookahead(swaps.disruption, charge, frozenset(kind.queue for kind in swaps.known))
+        self.lookahead = ReclaimLookahead(swaps.disruption, charge, frozenset(kind.queue for kind in swaps.known))
         self.done = 0
         self._lines: dict[tuple[Kind, Standing], _Line] = {}
         self._same: dict[tuple[int, ...], _Line] = {}
         self._is_stuck: dict[int, bool] = {}
 
-    def run(self, turns: GangOrder | SizeOrder) -> None:
+    def run(self, gang_order: GangOrder | SizeOrder) -> None:
         """Serve until somebody has to be asked for alone, or the time ends."""
         if self.fits.has_room(self.shape):
             return
-        while (turn := turns.peek()) is not None:
-            unit = self._victim(turn.chunk)
+        while (next_gang := gang_order.peek()) is not None:
+            unit = self._victim(next_gang.allocation_unit)
             if unit is None:
                 return
-            turns.pop()
-            self._swap(turn.chunk, unit)
+            gang_order.pop()
+            self._swap(next_gang.allocation_unit, unit)
             loser = self.problem.gangs[self.pool.units[unit].gang].queue
-            turns.lost(loser)
-            self.warrants.note(loser)
+            gang_order.lost(loser)
+            self.lookahead.note(loser)
             self.done += 1
             if self.done % LOOKS == 0 and self.context.is_over():
                 return
 
-    def _victim(self, chunk: AllocationUnit) -> int | None:
-        """The unit that surely leaves for ``chunk``, if it swaps; None where that takes a closer look."""
-        kind = self.swaps.kind(chunk.gang)
-        who = self.swaps.known.get(kind) if kind is not None else None
-        if kind is None or who is None or kind.shape != self.shape or who.charge != self.charge:
+    def _victim(self, allocation_unit: AllocationUnit) -> int | None:
+        """The unit that surely leaves for ``allocation_unit``, if it swaps; None where that takes a closer look."""
+        kind = self.swaps.kind(allocation_unit.gang)
+        preemptor = self.swaps.known.get(kind) if kind is not None else None
+        if kind is None or preemptor is None or kind.shape != self.shape or preemptor.charge != self.charge:
             return None
-        standing = self.warrants.standing(who) if not self._was_refused(who, chunk) else None
-        unit = self._line(kind, who, standing).next(self.pool) if standing is not None else None
+        standing = self.lookahead.standing(preemptor) if not self._was_refused(preemptor, allocation_unit) else None
+        unit = self._line(kind, preemptor, standing).next(self.pool) if standing is not None else None
         if unit is None:
             return None
         victim = self.problem.gangs[self.pool.units[unit].gang]
-        is_sure = self._stays_away(unit, victim) and self.warrants.covers(who, victim, unit)
+        is_sure = self._stays_away(unit, victim) and self.lookahead.covers(preemptor, victim, unit)
         return unit if is_sure else None
 
-    def _was_refused(self, who: Preemptor, chunk: AllocationUnit) -> bool:
+    def _was_refused(self, preemptor: Preemptor, allocation_unit: AllocationUnit) -> bool:
         """Refusals are remembered until somebody is admitted."""
-        return not self.done and self.disruption.known_refusal(who, self.context.signature(chunk)) is not None
+        return (
+            not self.done
+            and self.disruption.known_refusal(preemptor, self.context.signature(allocation_unit)) is not None
+        )
 
-    def _line(self, kind: Kind, who: Preemptor, standing: Standing) -> "_Line":
+    def _line(self, kind: Kind, preemptor: Preemptor, standing: Standing) -> "_Line":
         line = self._lines.get((kind, standing))
         if line is None:
-            evictor = self.disruption.evictor(who, standing.queues)
-            table = evictor.first_table(self.shape, self.warrants.allowance(who, standing.queues))
-            units = tuple(self.swaps.identical_pods.in_turn(table, self.charge)) if evictor.has_anybody else ()
+            evictor = self.disruption.evictor(preemptor, standing.queues)
+            table = evictor.first_table(self.shape, self.lookahead.allowance(preemptor, standing.queues))
+            units = tuple(self.swaps.identical_pods.in_order(table, self.charge)) if evictor.has_eligible else ()
             line = self._lines[kind, standing] = self._same.setdefault(units, _Line(units))
         return line
 
@@ -169,7 +172,7 @@ class _Batch:
             found = self._is_stuck[shape] = not (may_move and self.fits.has_room(shape))
         return found
 
-    def _swap(self, chunk: AllocationUnit, unit: int) -> None:
-        self.state.swap(self.pool.units[unit].pods[0], chunk.pods[0])
-        self.context.outcome.admit(Admission(chunk, self.disruption.action, (unit,)))
+    def _swap(self, allocation_unit: AllocationUnit, unit: int) -> None:
+        self.state.swap(self.pool.units[unit].pods[0], allocation_unit.pods[0])
+        self.context.outcome.admit(Admission(allocation_unit, self.disruption.action, (unit,)))
         self.disruption.forget()

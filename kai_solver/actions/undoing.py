@@ -14,14 +14,16 @@ from kai_solver.planstate.outcome import Admission, Outcome
 from kai_solver.reasons.refusals import TAKEN_BACK
 
 
-def solve(outcome: Outcome, disruption: Disruption, who: Preemptor, chunk: AllocationUnit) -> list[int] | None:
+def solve(
+    outcome: Outcome, disruption: Disruption, preemptor: Preemptor, allocation_unit: AllocationUnit
+) -> list[int] | None:
     """As `Disruption.solve`; gangs that consolidation admitted give way where that spares running victims."""
-    given = _given(outcome, disruption, who)
+    given = _given(outcome, disruption, preemptor)
     if not given:
-        return disruption.solve(who, chunk)
+        return disruption.solve(preemptor, allocation_unit)
     state = outcome.state
     mark = state.mark()
-    found = disruption.solve(who, chunk)
+    found = disruption.solve(preemptor, allocation_unit)
     steps = state.journal[mark:]
     given = _cheaper(outcome, disruption, given, found)
     if not given:
@@ -29,10 +31,10 @@ def solve(outcome: Outcome, disruption: Disruption, who: Preemptor, chunk: Alloc
     cost = _cost(disruption, found)
     state.rollback(mark)
     for admission in given:
-        for pod in admission.chunk.pods:
+        for pod in admission.allocation_unit.pods:
             state.lift(pod)
     disruption.settle()
-    spared = disruption.solve(who, chunk) if _is_undone(outcome, disruption, given) else None
+    spared = disruption.solve(preemptor, allocation_unit) if _is_undone(outcome, disruption, given) else None
     if spared is not None and _cost(disruption, spared) < cost and state.keeps_rules():
         for admission in given:
             outcome.withdraw(admission, TAKEN_BACK)
@@ -42,16 +44,16 @@ def solve(outcome: Outcome, disruption: Disruption, who: Preemptor, chunk: Alloc
     return found
 
 
-def _given(outcome: Outcome, disruption: Disruption, who: Preemptor) -> list[Admission]:
-    """What consolidation admitted in queues that ``who`` may take from."""
+def _given(outcome: Outcome, disruption: Disruption, preemptor: Preemptor) -> list[Admission]:
+    """What consolidation admitted in queues that ``preemptor`` may take from."""
     if disruption.action is not Action.RECLAIM or not outcome.consolidated:
         return []
     moved = [a for a in outcome.admissions if a.action is Action.CONSOLIDATION]
-    queue_of = {a.chunk.gang: outcome.state.problem.gangs[a.chunk.gang].queue for a in moved}
-    queues = set(disruption.eligibility.reclaim_queues(who)) & set(queue_of.values())
+    queue_of = {a.allocation_unit.gang: outcome.state.problem.gangs[a.allocation_unit.gang].queue for a in moved}
+    queues = set(disruption.eligibility.reclaim_queues(preemptor)) & set(queue_of.values())
     free = {queue for queue in queues if not was_counted(outcome, queue)}
-    built_on = {a.chunk.gang for a in outcome.admissions if a.action is Action.RECLAIM}
-    return [a for a in moved if queue_of[a.chunk.gang] in free and a.chunk.gang not in built_on]
+    built_on = {a.allocation_unit.gang for a in outcome.admissions if a.action is Action.RECLAIM}
+    return [a for a in moved if queue_of[a.allocation_unit.gang] in free and a.allocation_unit.gang not in built_on]
 
 
 def _is_undone(outcome: Outcome, disruption: Disruption, given: list[Admission]) -> bool:
@@ -70,7 +72,7 @@ def _cheaper(
     if found is None:
         return given
     evicted = [gangs[pool.units[u].gang].gang.priority for u in found if pool.has_left(u)]
-    return [a for a in given if evicted and gangs[a.chunk.gang].gang.priority <= min(evicted)]
+    return [a for a in given if evicted and gangs[a.allocation_unit.gang].gang.priority <= min(evicted)]
 
 
 def _cost(disruption: Disruption, units: list[int] | None) -> float:

@@ -25,40 +25,46 @@ MOST_BINDS = 32
 """Most binds that may give way to one gang, the newest: each is undone, and placed again if possible."""
 
 
-def give_way(context: Context, disruption: Disruption, who: Preemptor, chunk: AllocationUnit) -> bool:
-    """Admit ``chunk``, which its action could not place, in the room of binds of this cycle; else change nothing."""
-    binds = _yielding(context, disruption, who)
+def give_way(context: Context, disruption: Disruption, preemptor: Preemptor, allocation_unit: AllocationUnit) -> bool:
+    """Admit ``allocation_unit``, which its action could not place, where binds of this cycle stand; else do nothing."""
+    binds = _yielding(context, disruption, preemptor)
     if not binds:
         return False
     state = context.state
-    mark, ledger = state.mark(), disruption.ledger(who)
+    mark, ledger = state.mark(), disruption.ledger(preemptor)
     for admission in reversed(binds):
-        for pod in reversed(admission.chunk.pods):
+        for pod in reversed(admission.allocation_unit.pods):
             state.lift(pod)
-    units = _placed(context, disruption, who, chunk)
+    units = _placed(context, disruption, preemptor, allocation_unit)
     if units is not None:
         lost = _not_again(context, binds)
         lost += _bereft(context, lost)
-        if _is_allowed(context, disruption, who, units, lost, ledger):
+        if _is_allowed(context, disruption, preemptor, units, lost, ledger):
             for admission in lost:
                 context.outcome.withdraw(admission, GAVE_WAY)
             is_free = disruption.action is Action.CONSOLIDATION and not units
-            context.outcome.admit(Admission(chunk, Action.ALLOCATE if is_free else disruption.action, tuple(units)))
+            context.outcome.admit(
+                Admission(allocation_unit, Action.ALLOCATE if is_free else disruption.action, tuple(units))
+            )
             return True
     state.rollback(mark)
     return False
 
 
-def _yielding(context: Context, disruption: Disruption, who: Preemptor) -> list[Admission]:
+def _yielding(context: Context, disruption: Disruption, preemptor: Preemptor) -> list[Admission]:
     """Binds that the next cycle could take by the same action, in the order in which they were made."""
     found: list[Admission] = []
-    queues = cache(lambda: disruption.eligibility.reclaim_queues(who))  # Asked for late: it needs the pool of victims.
+    queues = cache(
+        lambda: disruption.eligibility.reclaim_queues(preemptor)
+    )  # Asked for late: it needs the pool of victims.
     is_counted = cache(partial(was_counted, context.outcome))
     for admission in reversed(context.outcome.admissions):
         if len(found) == MOST_BINDS:
             break
-        is_bind = admission.action is Action.ALLOCATE and all(context.state.places[p].now for p in admission.chunk.pods)
-        if is_bind and _may_take(context, disruption, who, admission, queues, is_counted):
+        is_bind = admission.action is Action.ALLOCATE and all(
+            context.state.places[p].now for p in admission.allocation_unit.pods
+        )
+        if is_bind and _may_take(context, disruption, preemptor, admission, queues, is_counted):
             found.append(admission)
     return found[::-1]
 
@@ -66,46 +72,50 @@ def _yielding(context: Context, disruption: Disruption, who: Preemptor) -> list[
 def _may_take(
     context: Context,
     disruption: Disruption,
-    who: Preemptor,
+    preemptor: Preemptor,
     bind: Admission,
     queues: Callable[[], Container[int]],
     is_counted: Callable[[int], bool],
 ) -> bool:
     """Whether the action may take what ``bind`` starts as soon as it runs."""
     problem = context.problem
-    victim, tree, policy = problem.gangs[bind.chunk.gang], problem.queues, problem.policy
-    if not victim.gang.preemptible or victim.index == who.gang.index:
+    victim, tree, policy = problem.gangs[bind.allocation_unit.gang], problem.queues, problem.policy
+    if not victim.gang.preemptible or victim.index == preemptor.gang.index:
         return False
-    if disruption.action is not Action.PREEMPT and any(problem.pods[pod].nominated_node for pod in bind.chunk.pods):
+    if disruption.action is not Action.PREEMPT and any(
+        problem.pods[pod].nominated_node for pod in bind.allocation_unit.pods
+    ):
         return False  # Others left, or it moved, for its promised place: later cycles would undo that and repeat it.
     if disruption.action is Action.CONSOLIDATION:
         return True
     if is_counted(victim.queue):
         return False
     if disruption.action is Action.PREEMPT:
-        is_lower = victim.queue == who.queue and victim.gang.priority < who.gang.gang.priority
-        may = is_lower and not who.gang.gang.never_preempts
-        return may and preempt_min_runtime_s(tree, policy, who.queue) <= 0
+        is_lower = victim.queue == preemptor.queue and victim.gang.priority < preemptor.gang.gang.priority
+        may = is_lower and not preemptor.gang.gang.never_preempts
+        return may and preempt_min_runtime_s(tree, policy, preemptor.queue) <= 0
     may = victim.queue in queues()
-    return may and reclaim_min_runtime_s(tree, policy, who.queue, victim.queue) <= 0
+    return may and reclaim_min_runtime_s(tree, policy, preemptor.queue, victim.queue) <= 0
 
 
-def _placed(context: Context, disruption: Disruption, who: Preemptor, chunk: AllocationUnit) -> list[int] | None:
-    """Place ``chunk``; returns the units that leave or move for it, None if it finds no place."""
-    if over_capacity(context.state, chunk) is None and context.fits_free(chunk):
+def _placed(
+    context: Context, disruption: Disruption, preemptor: Preemptor, allocation_unit: AllocationUnit
+) -> list[int] | None:
+    """Place ``allocation_unit``; returns the units that leave or move for it, None if it finds no place."""
+    if over_capacity(context.state, allocation_unit) is None and context.fits_free(allocation_unit):
         return []
-    return disruption.solve(who, chunk)
+    return disruption.solve(preemptor, allocation_unit)
 
 
 def _not_again(context: Context, binds: Sequence[Admission]) -> list[Admission]:
     """Place ``binds`` again where they can start now; those that cannot."""
     state, lost = context.state, list[Admission]()
     for admission in binds:
-        chunk, mark = admission.chunk, state.mark()
-        gang_units = context.allocation_units[chunk.gang]
-        may_run = chunk.is_core or gang_units.is_satisfied(gang_units.shape.root)
-        fits = may_run and over_capacity(state, chunk) is None and context.fits_free(chunk)
-        if not fits or not all(state.places[pod].now for pod in chunk.pods):
+        allocation_unit, mark = admission.allocation_unit, state.mark()
+        units_of_gang = context.gang_units[allocation_unit.gang]
+        may_run = allocation_unit.is_core or units_of_gang.is_satisfied(units_of_gang.shape.root)
+        fits = may_run and over_capacity(state, allocation_unit) is None and context.fits_free(allocation_unit)
+        if not fits or not all(state.places[pod].now for pod in allocation_unit.pods):
             state.rollback(mark)
             lost.append(admission)
     return lost
@@ -114,10 +124,10 @@ def _not_again(context: Context, binds: Sequence[Admission]) -> list[Admission]:
 def _bereft(context: Context, lost: Sequence[Admission]) -> list[Admission]:
     """Lift what else the gangs of ``lost`` were to get, where they lack their minimum without what was lost."""
     state, found = context.state, list[Admission]()
-    gangs = {gang for gang in _gangs(lost) if not context.allocation_units[gang].is_whole()}
+    gangs = {gang for gang in _gangs(lost) if not context.gang_units[gang].is_whole()}
     for admission in context.outcome.admissions if gangs else ():
-        pods = admission.chunk.pods
-        if admission.chunk.gang in gangs and pods[0] in state.places:
+        pods = admission.allocation_unit.pods
+        if admission.allocation_unit.gang in gangs and pods[0] in state.places:
             for pod in pods:
                 state.lift(pod)
             found.append(admission)
@@ -127,7 +137,7 @@ def _bereft(context: Context, lost: Sequence[Admission]) -> list[Admission]:
 def _is_allowed(
     context: Context,
     disruption: Disruption,
-    who: Preemptor,
+    preemptor: Preemptor,
     units: list[int],
     lost: Sequence[Admission],
     ledger: ReclaimLedger | None,
@@ -142,11 +152,11 @@ def _is_allowed(
         return not lost
     if ledger is None:
         return True
-    costs = [(gangs[a.chunk.gang], charge_of(context.problem, a.chunk.pods)) for a in lost]
-    if not all(goes_before(state, who.gang, who.charge, gang, cost) for gang, cost in costs):
+    costs = [(gangs[a.allocation_unit.gang], charge_of(context.problem, a.allocation_unit.pods)) for a in lost]
+    if not all(goes_before(state, preemptor.gang, preemptor.charge, gang, cost) for gang, cost in costs):
         return False
     return reclaim_allowed(state, disruption.pool, ledger, units, [(gang.queue, cost) for gang, cost in costs])
 
 
 def _gangs(binds: Sequence[Admission]) -> set[int]:
-    return {admission.chunk.gang for admission in binds}
+    return {admission.allocation_unit.gang for admission in binds}

@@ -68,14 +68,14 @@ class Evidence:
     _ever: tuple[Blocker, ...] | None = None
 
     def blocking(self) -> tuple[Blocker, ...]:
-        """The set that blocks this rung; empty where the bounds, or the work allowed, do not suffice."""
+        """The set that blocks this action; empty where the bounds, or the work allowed, do not suffice."""
         if self._found is None:
             refute = self.bounds.refute
             self._found = self._smallest(lambda demand, dropped: refute(demand, self.moment, dropped), by_action=True)
         return self._found
 
     def blocking_ever(self) -> tuple[Blocker, ...]:
-        """The set that blocks every rung, even on an empty cluster; empty where there is none."""
+        """The set that blocks every action, even on an empty cluster; empty where there is none."""
         if self._ever is None:
             ever = self._smallest(self.bounds.refute_ever, by_action=False)
             self._ever = tuple(_ever(blocker) for blocker in ever)
@@ -230,7 +230,7 @@ class ElementWords:
     ) -> None:
         """``found`` answers ``demand``.
 
-        ``to_place``: pods by shape that need a place, of others too. ``by_rung``: what a rung may do, else an empty
+        ``to_place``: pods by shape that need a place, of others too. ``by_rung``: what an action may do, else an empty
         cluster.
         """
         self.by_action = by_action

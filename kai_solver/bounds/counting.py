@@ -189,7 +189,7 @@ def shortfall(
     Parameters
     ----------
     needed
-        Pods by shape of the chunk in question.
+        Pods by shape of the allocation unit in question.
     beside
         Pods by shape that must have a place too, anywhere.
     domains

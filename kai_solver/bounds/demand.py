@@ -1,4 +1,4 @@
-"""What a bound is asked: one chunk of a gang, beside what must have a place too, on one rung."""
+"""What a bound is asked: one allocation unit of a gang, beside what must have a place too, on one action."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -43,11 +43,11 @@ class Demand:
     Attributes
     ----------
     charge, least
-        What the chunk costs its queue: by requests on the smallest devices, and the least that it may cost.
+        What the allocation unit costs its queue: by requests on the smallest devices, and the least that it may cost.
     device_milli
         Thousandths of devices that it takes at the least.
     needed, beside
-        Pods by shape: of the chunk, and of those who must have a place too.
+        Pods by shape: of the allocation unit, and of those who must have a place too.
     scope
         The required topology level over all of ``needed``; None without one.
     spacing
@@ -60,7 +60,7 @@ class Demand:
     deep
         Flow is asked too where counts say nothing: milliseconds, where those cost microseconds.
     spare_charge
-        What those cost whom this rung may undo altogether; they are not in ``beside``.
+        What those cost whom this action may undo altogether; they are not in ``beside``.
     """
 
     action: Action
@@ -78,7 +78,7 @@ class Demand:
     spare_charge: Charge = (0, 0, 0)
 
     def beside_of(self, leaving: BoolArray) -> Mapping[int, int]:
-        """Pods by shape that must have a place beside the chunk's if the gangs ``leaving`` (G,) may go."""
+        """Pods by shape that must have a place beside the allocation unit's if the gangs ``leaving`` (G,) may go."""
         stays = [grown.pods for grown in self.grown if not leaving[grown.gang]]
         if not stays:
             return self.beside

@@ -1,4 +1,4 @@
-"""One question to all bounds: is it sure that no allowed plan of a rung runs this chunk?"""
+"""One question to all bounds: is it sure that no allowed plan of an action runs this allocation unit?"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -141,7 +141,7 @@ class Bounds:
             may_leave = leaving & ~self._mask([gang for gang, _ in demand.kept])
         elif demand.action is Action.CONSOLIDATION:
             barred = holding.barred if holding is not None else None
-            beside.update(self.residents.welcome_home(leaving & ~self._mask(moment.disturbed), barred))
+            beside.update(self.residents.room_at_origins(leaving & ~self._mask(moment.disturbed), barred))
         if holding is not None and demand.action in EVICTING:
             beside.update(holding.staying(may_leave))
         return beside
@@ -149,7 +149,7 @@ class Bounds:
     def _lacks_flow(
         self, demand: Demand, relaxed: Relaxed, beside: Mapping[int, int], dropped: frozenset[str]
     ) -> Shortfall | None:
-        """By flow: what lacks everywhere, or in every domain where the chunk has to be in one."""
+        """By flow: what lacks everywhere, or in every domain where the allocation unit has to be in one."""
         if demand.scope is None or TOPOLOGY in dropped:
             return flow_shortfall(self.problem, relaxed, demand.needed, beside, None, dropped)
         if len(demand.scope.masks) > MOST_DOMAINS:
@@ -165,7 +165,7 @@ class Bounds:
     def _lacks_rights(
         self, demand: Demand, moment: Moment, leaving: BoolArray, dropped: frozenset[str]
     ) -> Refuted | None:
-        """Evictions by reclaim may free at most every queue's surplus and one last chunk."""
+        """Evictions by reclaim may free at most every queue's surplus and one last allocation unit."""
         if demand.action is not Action.RECLAIM or dropped & {SHARE, GPU_NAME} or not demand.device_milli:
             return None
         taken = self.rights.entitled_milli(demand, leaving, moment.allocated)
@@ -207,12 +207,14 @@ class Bounds:
         return [a + b for a, b in zip(freed, returned, strict=True)]
 
     def refute_ever(self, demand: Demand, dropped: frozenset[str] = NOTHING) -> Refuted | None:
-        """What proves "no" on every rung, even for an empty cluster and empty queues."""
-        nobody = [(0, 0, 0)] * self.problem.queues.size
-        empty = Moment(nobody, nobody, 0)
+        """What proves "no" on every action, even for an empty cluster and empty queues."""
+        nothing_held = [(0, 0, 0)] * self.problem.queues.size
+        empty = Moment(nothing_held, nothing_held, 0)
         alone = replace(demand, action=Action.ALLOCATE, beside={}, grown=(), kept=None)
-        everybody, dropped = self.residents.runs, dropped | {BUDGETS}
-        return self._passes_cap(alone, empty, everybody, dropped) or self._lacks_room(alone, empty, everybody, dropped)
+        all_running, dropped = self.residents.runs, dropped | {BUDGETS}
+        return self._passes_cap(alone, empty, all_running, dropped) or self._lacks_room(
+            alone, empty, all_running, dropped
+        )
 
     def in_words(self, demand: Demand, found: Refuted) -> Blocker:
         """The proof as one element."""

@@ -30,9 +30,9 @@ class Residents:
         self.problem = problem
         gangs = problem.gangs
         active = np.array([pod for g in gangs for leaf in g.leaves for pod in leaf.active], dtype=np.int64)
-        home = np.array(problem.pod_node, dtype=np.int64)[active]
-        self.pods: IntArray = active[home >= 0]
-        self.node: IntArray = home[home >= 0]
+        origin = np.array(problem.pod_node, dtype=np.int64)[active]
+        self.pods: IntArray = active[origin >= 0]
+        self.node: IntArray = origin[origin >= 0]
         self.owner: IntArray = np.array(problem.pod_gang, dtype=np.int64)[self.pods]
         self.queue = np.array([g.queue for g in gangs], dtype=np.int64)
         self.priority = np.array([g.gang.priority for g in gangs], dtype=np.int64)
@@ -61,23 +61,23 @@ class Residents:
         return np.array(self.problem.pod_shape, dtype=np.int64)[self.pods]
 
     @cached_property
-    def _seats(self) -> tuple[IntArray, IntArray, IntArray]:
+    def _held_devices(self) -> tuple[IntArray, IntArray, IntArray]:
         """Devices in use: row among the pods, device, parts of it."""
         problem, shape, found = self.problem, self.shape.tolist(), []
         nodes = self.node.tolist()
         parts_of: dict[int, list[int]] = {}
         for row, pod in enumerate(self.pods.tolist()):
-            seats = problem.seats.get(pod)
-            if seats:
+            held_devices = problem.held_devices.get(pod)
+            if held_devices:
                 kind = shape[row]
                 if kind not in parts_of:
                     parts_of[kind] = problem.shapes.parts(kind).tolist()
                 parts = parts_of[kind][nodes[row]]
-                found += [(row, device, parts) for device in seats]
+                found += [(row, device, parts) for device in held_devices]
         table = np.array(found, dtype=np.int64).reshape(-1, 3)
         return table[:, 0], table[:, 1], table[:, 2]
 
-    def welcome_home(self, moving: BoolArray, barred: BoolArray | None = None) -> dict[int, int]:
+    def room_at_origins(self, moving: BoolArray, barred: BoolArray | None = None) -> dict[int, int]:
         """Pods by shape of the gangs ``moving`` (G,) that run on nodes that would take them now: they need a place.
 
         Others (on nodes cordoned, tainted or over-committed since) may stay there all the same. ``barred``: (P,) pods
@@ -130,7 +130,7 @@ class Residents:
         gone = leaving[self.owner] if barred is None else leaving[self.owner] & ~barred
         if gone.any():
             np.add.at(free.T, self.node[gone], self._requests[gone])
-            row, device, parts = self._seats
+            row, device, parts = self._held_devices
             mine = gone[row]
             np.add.at(device_free, (self.node[row[mine]], device[mine]), parts[mine])
             # A reservation pod goes with the last of those who share its device: at most as many as are shared.

@@ -36,7 +36,7 @@ PROTECTIONS = frozenset((MINRUNTIME, PREEMPTIBLE, PRIORITY, SHARE, BUDGETS))
 
 
 class Rights:
-    """Gangs that each rung may disturb for a demand, as masks (G,)."""
+    """Gangs that each action may disturb for a demand, as masks (G,)."""
 
     def __init__(self, residents: Residents) -> None:
         self.residents = residents
@@ -128,7 +128,7 @@ class Rights:
     def entitled_milli(self, demand: Demand, leaving: BoolArray, allocated: Table) -> int | None:
         """Most thousandths of devices that reclaim may free for ``demand``; None where this says nothing.
 
-        Of each levelled queue: its surplus, less one, and one last chunk, which is at most a whole gang.
+        Of each levelled queue: its surplus, less one, and one last allocation unit, which is at most a whole gang.
         """
         r, total = self.residents, 0
         right = self.problem.reclaim_right(allocated, demand.gang.queue, demand.charge)

@@ -102,7 +102,9 @@ class Users:
                 title = label_value(tenants.problem.nodes[node], own.topology_key)
                 if title is not None:
                     domains.setdefault(title, set()).add(tenants.name(tenant))
-            texts += [f"{own.level} {d} is used by {' and '.join(sorted(who))}" for d, who in sorted(domains.items())]
+            texts += [
+                f"{own.level} {d} is used by {' and '.join(sorted(tenants))}" for d, tenants in sorted(domains.items())
+            ]
         more = [f"and {len(texts) - most} more"] if len(texts) > most else []
         return ", ".join([*texts[:most], *more])
 

@@ -96,7 +96,7 @@ def _consumers(snapshot: Snapshot) -> list[Consumer]:
         for pod in gang.pods:
             if pod.claims:
                 hopeless = bool(gang.set_aside or pod.constraints.blocked or pod.status is PodStatus.GATED)
-                order = (places.get(pod.podset, 0), *pod.turn)
+                order = (places.get(pod.podset, 0), *pod.task_order)
                 rank = (int(hopeless), -gang.priority, gang.created_s, gang.key, *order)
                 found.append(Consumer(pod, gang, rank))
     return sorted(found, key=lambda consumer: consumer.rank)

@@ -114,7 +114,7 @@ def free_blocks(problem: Problem) -> dict[Labels, float]:
 def held_gpus(problem: Problem) -> dict[Labels, float]:
     """GPUs that pods hold, parts as parts, by how it is known which they are; all three kinds are there."""
     parts = {"fact": 0, "wish": 0, "unknown": 0}
-    for pod, devices in problem.seats.items():
+    for pod, devices in problem.held_devices.items():
         if devices:
             held = problem.pods[pod]
             known, _ = held.known_devices

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cached_property
 
 from kai_solver.domain import Bind, Node, Pod, Snapshot
-from kai_solver.problem.devices import seat_running
+from kai_solver.problem.devices import assign_running
 
 
 def _new() -> str:
@@ -46,7 +46,7 @@ class Groups:
     def _taken(self, name: str) -> dict[int, str]:
         """Groups of the node by device index: as the devices were given out for the plan."""
         pods = self._by_node[name]
-        seats, _ = seat_running(self._nodes[name], list(enumerate(pods)))
+        seats, _ = assign_running(self._nodes[name], list(enumerate(pods)))
         found: dict[int, str] = {}
         for at, pod in enumerate(pods):
             devices = seats.get(at, ())

@@ -171,7 +171,7 @@ class Pod:
         object.__setattr__(self, "key", f"{self.namespace}/{self.name}")
 
     @property
-    def turn(self) -> tuple[bool, tuple[int, float, str], str]:
+    def task_order(self) -> tuple[bool, tuple[int, float, str], str]:
         """When it is served among the pods of its podset, smaller first: those that were promised a node come first."""
         return not self.nominated_node, self.order, self.key
 

@@ -66,7 +66,7 @@ class _Sums:
     def __init__(self, outcome: Outcome, pool: VictimPool, units: NDArray[np.int64]) -> None:
         problem = outcome.state.problem
         chosen = [pool.units[unit] for unit in units.tolist()]
-        self.held = _held(pool.homes, len(pool.units))[:, units]
+        self.held = _held(pool.origins, len(pool.units))[:, units]
         self.need = np.maximum(_asked(problem, outcome) - _free(problem), 0.0)
         self.work = np.array([max(1, round(unit.work)) for unit in chosen], dtype=np.float64)
         self.pods = np.array([len(unit.pods) for unit in chosen], dtype=np.float64)

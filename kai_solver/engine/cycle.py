@@ -17,15 +17,15 @@ from kai_solver.actions.sparing import spare
 from kai_solver.bounds.outlook import outlook_of
 from kai_solver.check import WASTE, Violation, check_plan
 from kai_solver.domain import Plan, Snapshot, SolverModel, Stage
+from kai_solver.engine.actions_run import ActionsRun, are_few_unknown, better, seconds_for_questions
 from kai_solver.engine.attempts import decided
-from kai_solver.engine.climbing import Climb, are_few_unknown, better, seconds_for_questions
 from kai_solver.engine.counted import proven_by_count
 from kai_solver.engine.decided import Decided, notes_of, source_of, stage_failed, with_bound
 from kai_solver.engine.first import FIRST_S, as_if_ended, is_worth_it
 from kai_solver.engine.floor import Floor
 from kai_solver.engine.pace import Pace
 from kai_solver.engine.progress import Fault, OnSlow, Progress
-from kai_solver.engine.retreat import NOBODY, RETREATS, blame, refused, retreat_note
+from kai_solver.engine.retreat import NO_GANGS, RETREATS, blame, refused, retreat_note
 from kai_solver.engine.stages import admission_stage, measured_stages
 from kai_solver.errors.barrier import barrier
 from kai_solver.planning import assemble
@@ -186,7 +186,7 @@ class _Run:
         self._budgets: list[Budget] = []
         self._first: tuple[Plan | None, float] | None = None
         self._phase_s = self.start_s
-        self._turns: Mapping[int, float] = {}
+        self._attempt_seconds: Mapping[int, float] = {}
         self._was_stopped = False
         self._problem: Problem | None = None
 
@@ -202,13 +202,13 @@ class _Run:
             problem = replace(problem, fabric=None)
         self._phase("build")
         by_solver = child is not None and self.model.search.enabled
-        plan, violations = self._try(problem, child if by_solver else None, NOBODY)
+        plan, violations = self._try(problem, child if by_solver else None, NO_GANGS)
         notes: list[str] = []
-        left_out: frozenset[str] = NOBODY
+        left_out: frozenset[str] = NO_GANGS
         for attempt in range(RETREATS):
             if not violations:
                 break
-            blamed = blame(problem, plan, violations) if attempt or not by_solver else NOBODY
+            blamed = blame(problem, plan, violations) if attempt or not by_solver else NO_GANGS
             left_out |= blamed
             notes.append(retreat_note(violations, blamed))
             self.report(notes[-1])
@@ -240,26 +240,26 @@ class _Run:
 
     def _decide(self, problem: Problem, child: SolverChild | None, left_out: frozenset[str]) -> Decided:
         self._budgets.clear()
-        climb = self._climb(problem, left_out, None, UNASKED if child is None else UNKNOWN)
+        run = self._run_actions(problem, left_out, None, UNASKED if child is None else UNKNOWN)
         self._phase("greedy")
         failed: list[str] = []
-        if child is not None and self._is_asked_again(problem, climb):
+        if child is not None and self._is_asked_again(problem, run):
             try:
-                climb = self._climb_asking(problem, left_out, child, climb)
+                run = self._run_asking(problem, left_out, child, run)
             except Exception as error:
                 failed.append(stage_failed(error))
             self._phase("ladder")
-        self._was_stopped, self._problem = climb.outcome.stopped, problem
-        floor, refined, links = Floor(climb.outcome), None, None
+        self._was_stopped, self._problem = run.outcome.stopped, problem
+        floor, refined, links = Floor(run.outcome), None, None
         try:
-            refined, links = self._improve(climb.outcome, child)
+            refined, links = self._improve(run.outcome, child)
         except Exception as error:
             failed.append(stage_failed(error))
             floor.restore()
         errors = tuple(dict.fromkeys([*failed, *(error for budget in self._budgets for error in budget.errors)]))
         for said in errors:
             self.report(said)
-        return Decided(climb.outcome, refined, errors, links)
+        return Decided(run.outcome, refined, errors, links)
 
     def _improve(self, outcome: Outcome, child: SolverChild | None) -> tuple[Refined | None, Stage | None]:
         """Change ``outcome`` for the better; what was proven of its stages, and the stage of links."""
@@ -268,14 +268,14 @@ class _Run:
         spare(outcome)
         return refined, self._link(outcome)
 
-    def _climb(
+    def _run_actions(
         self,
         problem: Problem,
         left_out: frozenset[str],
         solver_client: SolverClient | None,
         without: Answer = UNKNOWN,
         admitter: MaxGpuAdmission | None = None,
-    ) -> Climb:
+    ) -> ActionsRun:
         oracle = SolverActions(solver_client, without)
         pace = Pace(self, may_yield=solver_client is None)
         actions = Actions(
@@ -289,12 +289,12 @@ class _Run:
         )
         if solver_client is None:
             pace.watch(actions.outcome)
-            self._turns = actions.context.times.seconds
-        return Climb(actions.climb(), oracle.log)
+            self._attempt_seconds = actions.context.times.seconds
+        return ActionsRun(actions.run(), oracle.log)
 
     def tell_slow(self, on_slow: OnSlow) -> None:
         """Report gangs whose turns took more than their share, if some gang had no turn for lack of time."""
-        for gang, seconds in self._turns.items() if self._was_stopped else ():
+        for gang, seconds in self._attempt_seconds.items() if self._was_stopped else ():
             if seconds > SHARE * self.budget_s and self._problem is not None:
                 on_slow(self._problem.gangs[gang].gang.key, seconds)
 
@@ -316,14 +316,16 @@ class _Run:
             if all(violation.rule in WASTE for violation in self._check(plan)):
                 self._first = plan, self.clock() - self.start_s
 
-    def _is_asked_again(self, problem: Problem, floor: Climb) -> bool:
+    def _is_asked_again(self, problem: Problem, floor: ActionsRun) -> bool:
         """Whether the solver may serve others than the greedy did, beyond what neighbourhoods will be asked."""
         if self.model.admission != "rank":
             return True
         is_left_to_neighbourhoods = is_local(problem, self.model) and not floor.outcome.stopped
         return bool(floor.log.unknown) and not (is_left_to_neighbourhoods and are_few_unknown(floor))
 
-    def _climb_asking(self, problem: Problem, left_out: frozenset[str], child: SolverChild, floor: Climb) -> Climb:
+    def _run_asking(
+        self, problem: Problem, left_out: frozenset[str], child: SolverChild, floor: ActionsRun
+    ) -> ActionsRun:
         """Climb again with the solver to ask, where there is time; the better of the two."""
         search, now = self.model.search, self.clock()
         seconds = self.budget_s * search.questions_share
@@ -334,7 +336,7 @@ class _Run:
         by_gpus = self.model.admission == "max-gpus"
         admitter = MaxGpuAdmission(self._solver_client(child, seconds / 2, now)) if by_gpus else None
         return better(
-            floor, self._climb(problem, left_out, self._solver_client(child, seconds, now), admitter=admitter)
+            floor, self._run_actions(problem, left_out, self._solver_client(child, seconds, now), admitter=admitter)
         )
 
     def _refine(self, outcome: Outcome, child: SolverChild | None) -> Refined | None:

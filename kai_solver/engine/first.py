@@ -15,9 +15,9 @@ WORTH_S = 0.15
 which it has admitted gangs so far, goes on for longer than that (4,000 jobs on 500 empty nodes: 0.1 s, 2026-11-22)."""
 
 
-def is_worth_it(outcome: Outcome, climbed_s: float) -> bool:
+def is_worth_it(outcome: Outcome, run_s: float) -> bool:
     """Whether so much of the climb is still to come that a plan of what there is by now is worth its time."""
-    return climbed_s * len(outcome.waiting) >= WORTH_S * len(outcome.admissions)
+    return run_s * len(outcome.waiting) >= WORTH_S * len(outcome.admissions)
 
 
 def as_if_ended(outcome: Outcome, actions: Iterable[Action]) -> Outcome:

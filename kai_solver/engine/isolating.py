@@ -75,7 +75,7 @@ class Isolation:
             except Exception as another:
                 error = another
             else:
-                return _told(snapshot, plan, blamed)
+                return _reported(snapshot, plan, blamed)
         return None
 
     def _without_suspect(self, snapshot: Snapshot, cause: Exception) -> Plan | None:
@@ -93,7 +93,7 @@ class Isolation:
                 plan = self.attempt(_aside(snapshot, {key: cause}), False)
             except Exception:  # noqa: S112 - another gang causes it; the first error is reported
                 continue
-            return _told(snapshot, plan, {key: cause})
+            return _reported(snapshot, plan, {key: cause})
         return None
 
     def _fails(self, snapshot: Snapshot) -> bool:
@@ -118,7 +118,7 @@ class Isolation:
                 note = f"decided by the greedy alone: an unexpected error ({caught('deciding', CYCLE, cause)})"
                 return replace(plan, notes=(note, *plan.notes))
             found = {keys[number]: error for number, error in blamed.items()}
-            return _told(snapshot, plan, found, unsure=len(blamed) > MOST_CULPRITS)
+            return _reported(snapshot, plan, found, unsure=len(blamed) > MOST_CULPRITS)
         caught("deciding", CYCLE, cause)
         return _nothing(snapshot, cause)
 
@@ -211,7 +211,7 @@ def _bare_node(node: Node) -> Node:
     return Node(node.name, node.allocatable, node.gpus, node.gpu_memory_mib, schedulable=False)
 
 
-def _told(snapshot: Snapshot, plan: Plan, blamed: Mapping[str, Exception], *, unsure: bool = False) -> Plan:
+def _reported(snapshot: Snapshot, plan: Plan, blamed: Mapping[str, Exception], *, unsure: bool = False) -> Plan:
     for key, error in blamed.items():
         caught("deciding", key, error)
     named = ", ".join(list(blamed)[:5]) + (f" and {len(blamed) - 5} more" if len(blamed) > 5 else "")

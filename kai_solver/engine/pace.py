@@ -9,7 +9,7 @@ from kai_solver.planstate.outcome import Outcome
 
 PATIENCE = 0.1
 """Part of the time left in which an action that may give way has to serve a gang."""
-TURN_SHARE = 0.5
+ATTEMPT_SHARE = 0.5
 """Part of an action's time left that one gang may take while others wait for their turns."""
 IN_VAIN = 8
 """And turns that it has for that."""
@@ -55,7 +55,7 @@ class Pace:
         self._share = 0.8
         self._patience_s = self._idle_end_s = math.inf
         self._in_vain = 0
-        self._turn_end_s = math.inf
+        self._attempt_end_s = math.inf
         self._watched: Outcome | None = None
 
     def watch(self, outcome: Outcome) -> None:
@@ -76,7 +76,7 @@ class Pace:
         self._patience_s = PATIENCE * left_s if may_yield and self.may_yield else math.inf
         self._idle_end_s, self._in_vain = now + self._patience_s, 0
 
-    def had_turn(self, *, served: bool) -> None:
+    def attempted(self, *, served: bool) -> None:
         """An action that serves is worth its time."""
         self._pause()
         self._in_vain += 1
@@ -87,14 +87,14 @@ class Pace:
         """True if the action should give way: not for one slow turn, which may have been the first of its kind."""
         return self._in_vain >= IN_VAIN and self.run.clock() >= max(self._idle_end_s, self.pressed_s)
 
-    def start_turn(self) -> None:
+    def start_attempt(self) -> None:
         """A gang has its turn, with half of the action's time while others wait."""
         now = self.run.clock()
-        self._turn_end_s = max(now + TURN_SHARE * (self.end_s - now), self.pressed_s)
+        self._attempt_end_s = max(now + ATTEMPT_SHARE * (self.end_s - now), self.pressed_s)
 
-    def is_turn_over(self) -> bool:
+    def is_attempt_over(self) -> bool:
         """True if the turn has taken more than its share, or the action is over."""
-        return self.is_over() or self.run.clock() >= self._turn_end_s
+        return self.is_over() or self.run.clock() >= self._attempt_end_s
 
     def is_over(self) -> bool:
         """True if the action's time is over, or the user has asked to stop."""

@@ -7,7 +7,7 @@ from kai_solver.check import Violation
 from kai_solver.domain import Plan
 from kai_solver.problem import Problem
 
-NOBODY: frozenset[str] = frozenset()
+NO_GANGS: frozenset[str] = frozenset()
 RETREATS = 3
 """Plans tried without the gangs that were blamed before nothing is done at all."""
 

@@ -9,7 +9,7 @@ from kai_solver.model.stages import LEFTOVER
 from kai_solver.planstate.eligibility import least_milli
 from kai_solver.planstate.losses import worth_lost
 from kai_solver.planstate.opening import opened_nodes, wholly_free
-from kai_solver.planstate.origins import is_at_home
+from kai_solver.planstate.origins import is_at_origin
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.planstate.state import State
 from kai_solver.units import GPU, MILLI
@@ -34,7 +34,7 @@ def measured_stages(outcome: Outcome, *, by_gpus: bool = False) -> list[Stage]:
     for unit in pool.units if pool is not None else []:
         gone = [pod for pod in unit.pods if pod in state.gone]
         lost = [pod for pod in gone if pod not in state.places]
-        moved += sum(not is_at_home(state.problem, pod, state.places[pod]) for pod in gone if pod in state.places)
+        moved += sum(not is_at_origin(state.problem, pod, state.places[pod]) for pod in gone if pod in state.places)
         if lost and unit.gang not in outcome.stale:
             stratum = state.problem.gangs[unit.gang].gang.priority
             cost = unit.charge[GPU] if by_gpus else unit.work

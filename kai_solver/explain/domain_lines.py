@@ -91,7 +91,7 @@ class _PerNode:
         self.free = np.where(takes, free, 0.0)
         self.idle = takes & (self.gpus > 0) & (self.used <= 0)
         self.by_gang: list[Counter[str]] = [Counter() for _ in problem.nodes]
-        for pod, devices in problem.seats.items():
+        for pod, devices in problem.held_devices.items():
             gang, node = problem.pod_gang[pod], problem.pod_node[pod]
             if gang >= 0 and node >= 0:
                 parts = problem.pods[pod].gpu.parts_on(problem.nodes[node].gpu_memory_mib)

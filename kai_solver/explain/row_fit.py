@@ -20,7 +20,7 @@ def row_room(after: Problem, shape: Shape, node: int, most: int) -> int:
 
 def _is_known(after: Problem, node: int) -> bool:
     """Whether it is known which GPUs are free."""
-    return bool(after.is_told[node]) or bool(np.all(after.device_free[node, : after.devices[node]] >= WHOLE))
+    return bool(after.devices_known[node]) or bool(np.all(after.device_free[node, : after.devices[node]] >= WHOLE))
 
 
 def row_lack(after: Problem, shape: Shape, node: int) -> tuple[str, str] | None:

@@ -46,7 +46,7 @@ def queue_key(
     allocated
         What the queue (of any level) holds now.
     job
-        The next chunk of its best gang: what is left of the minimum, or one surplus pod.
+        The next part of its best gang: what is left of the minimum, or one surplus pod.
     victims
         What victims already picked from the queue would give back; counted in the dominant shares alone.
     """

@@ -16,7 +16,7 @@ class Asking:
     wish: RowWish | None = None
 
     @property
-    def turn(self) -> tuple[bool, int, int]:
+    def naming_order(self) -> tuple[bool, int, int]:
         """Sort key: pods that start now, then those that require a row, those that prefer one, and the largest."""
         strictness = 2 if self.wish is None else 1 - self.wish.is_required
         return not self.at_once, strictness, -self.count
@@ -44,7 +44,7 @@ class Board:
 def name_all(tables: LinkTables, kind: int, board: Board, asking: Sequence[Asking]) -> list[int] | None:
     """Masks for each of ``asking``, chosen in their turns; None where one finds no set. The board is taken along."""
     found = [0] * len(asking)
-    for at in sorted(range(len(asking)), key=lambda at: asking[at].turn):
+    for at in sorted(range(len(asking)), key=lambda at: asking[at].naming_order):
         mask = board.give(tables, kind, asking[at])
         if mask is None:
             return None

@@ -73,7 +73,7 @@ def _expand_class(
         leaving.extend(members[int(values[group.stay[node]]) :])
     if v.has_rows:  # Evicted are first those whose nodes get others of the shape: who moves does so to another node.
         places = v.place.get(group.shape, {})
-        leaving.sort(key=lambda mover: mover.home[0] not in places or not values[places[mover.home[0]]])
+        leaving.sort(key=lambda mover: mover.origin[0] not in places or not values[places[mover.origin[0]]])
     reclaimed = int(values[group.out_reclaim])
     preempted = int(values[group.out_preempt])
     for number, mover in enumerate(leaving):
@@ -86,9 +86,9 @@ def _expand_class(
             waiting.setdefault(group.shape, []).extend(mover.pieces[0].pods)
 
 
-def _wait(who: Arrival | Mover, waiting: dict[int, list[int]]) -> None:
+def _wait(item: Arrival | Mover, waiting: dict[int, list[int]]) -> None:
     """Those of its pods that may be anywhere wait for places of their shape."""
-    for piece in who.pieces:
+    for piece in item.pieces:
         if piece.is_pooled:
             waiting.setdefault(piece.shape, []).extend(piece.pods)
 
@@ -109,10 +109,10 @@ def _expand_places(v: Variables, values: Values, decision: Decision, waiting: di
 
 def _send_away(v: Variables, pods: Sequence[int], nodes: list[int]) -> None:
     """Exchange ``nodes``, one for each of ``pods``, so that nobody who moves is sent to where he ran."""
-    home = [v.joint.problem.pod_node[pod] for pod in pods]
-    for at in (at for at, node in enumerate(nodes[: len(pods)]) if node == home[at]):
+    origin = [v.joint.problem.pod_node[pod] for pod in pods]
+    for at in (at for at, node in enumerate(nodes[: len(pods)]) if node == origin[at]):
         for other in range(min(len(pods), len(nodes))):
-            if nodes[other] != home[at] and home[other] != nodes[at]:
+            if nodes[other] != origin[at] and origin[other] != nodes[at]:
                 nodes[at], nodes[other] = nodes[other], nodes[at]
                 break
 
@@ -293,7 +293,7 @@ def _hint_scoped(v: Variables, places: Mapping[int, int], hint: dict[int, int]) 
 
 def _domain_at(v: Variables, owner: int, scope: int, places: Mapping[int, int]) -> int | None:
     """The domain where the plan has an owner's pods under one scope; None where it gives them no places."""
-    who = v.owner(owner)
-    pods = (pod for piece in who.pieces if scope in piece.scopes for pod in piece.pods)
+    item = v.owner(owner)
+    pods = (pod for piece in item.pieces if scope in piece.scopes for pod in piece.pods)
     pod = next((pod for pod in pods if pod in places), None)
-    return None if pod is None else int(who.scopes[scope].domain_of[places[pod]])
+    return None if pod is None else int(item.scopes[scope].domain_of[places[pod]])

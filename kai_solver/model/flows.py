@@ -67,10 +67,10 @@ def flows_of(owners: Sequence[Owner]) -> Flows:
 
 def _candidates(owners: Sequence[Owner]) -> Iterator[tuple[int, int, Piece, Scope]]:
     """(owner, number of the piece, piece, its scope) of pieces under one required level and no rule of placement."""
-    for owner, who in enumerate(owners):
-        for number, piece in enumerate(who.pieces):
+    for owner, item in enumerate(owners):
+        for number, piece in enumerate(item.pieces):
             if len(piece.scopes) == 1 and not piece.own:
-                yield owner, number, piece, who.scopes[piece.scopes[0]]
+                yield owner, number, piece, item.scopes[piece.scopes[0]]
 
 
 def _partitions(candidates: Sequence[tuple[int, int, Piece, Scope]]) -> dict[int, IntArray]:
@@ -93,8 +93,8 @@ def _is_part(domain_of: IntArray, partition: IntArray) -> bool:
 def _kinds(owners: Sequence[Owner], flowing: set[tuple[int, int]]) -> dict[Taker, int]:
     """Scopes over one flowing piece, of a part of a gang's tree that nobody else has, by shape, size and domains."""
     pieces: dict[Taker, list[int]] = {}
-    for owner, who in enumerate(owners):
-        for number, piece in enumerate(who.pieces):
+    for owner, item in enumerate(owners):
+        for number, piece in enumerate(item.pieces):
             for index in piece.scopes:
                 pieces.setdefault((owner, index), []).append(number)
     parts = Counter(owners[owner].scopes[index].part for owner, index in pieces)

@@ -76,7 +76,7 @@ class Spacing:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A chunk that must get all its places, or may get none of them where it is ``optional``.
+    """An allocation unit that must get all its places, or may get none of them where it is ``optional``.
 
     ``charge``, ``least``: what it costs its queue on the smallest devices, and at least (requests by GPU memory).
     """
@@ -109,7 +109,7 @@ class Mover:
     may_move
         Its pods may take places elsewhere.
     reclaimable, preemptable
-        May be evicted by that rung for some arrival.
+        May be evicted by that action for some arrival.
     work
         Lost when evicted, GPU-seconds, at least 1. ``stratum``: priority of its gang.
     breaks
@@ -119,7 +119,8 @@ class Mover:
     rank
         Its place in the policy's victim order, 0 first to leave.
     tested
-        (podset, its pods here, most of that podset that reclaim tests as one chunk): the podset's minimum, at least 1.
+        (podset, its pods here, most of that podset that reclaim tests as one allocation unit): the podset's minimum, at
+        least 1.
     tolls
         (disruption budget, its pods here that it counts).
     """
@@ -129,7 +130,7 @@ class Mover:
     queue: int
     charge: Charge
     pieces: tuple[Piece, ...]
-    home: tuple[int, ...]
+    origin: tuple[int, ...]
     bears: tuple[int, ...]
     quorum: int
     scopes: tuple[Scope, ...]
@@ -151,7 +152,7 @@ class Mover:
     @property
     def is_simple(self) -> bool:
         """One pod that any node may take, and that bears none: alike ones that none bears fold into a count."""
-        return len(self.home) == 1 and not self.scopes and not self.bears and not self.pieces[0].own
+        return len(self.origin) == 1 and not self.scopes and not self.bears and not self.pieces[0].own
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,15 +39,15 @@ class Member:
 
 
 class PlacementTerms:
-    """All pods that some rule between pods is about, or ``everybody``: places to be, homes, who cannot leave."""
+    """All pods that some rule between pods is about, or ``all_pods``: places to be, homes, who cannot leave."""
 
-    def __init__(self, v: Variables, *, everybody: bool = False) -> None:
+    def __init__(self, v: Variables, *, all_pods: bool = False) -> None:
         shapes = v.joint.problem.shapes.shapes
         self.v = v
-        self._known = [everybody or bool(shape.affinity_labels) for shape in shapes]
+        self._known = [all_pods or bool(shape.affinity_labels) for shape in shapes]
         self.members: list[Member] = []
-        if everybody or any(shape.relates_to_pods for shape in shapes):
-            self.members = [*self._places(), *self._homes(), *self._residents()]
+        if all_pods or any(shape.relates_to_pods for shape in shapes):
+            self.members = [*self._places(), *self._origins(), *self._residents()]
         self._by_shape: dict[int, list[Member]] = {}
         for member in self.members:
             self._by_shape.setdefault(member.shape, []).append(member)
@@ -69,15 +69,15 @@ class PlacementTerms:
         v = self.v
         pieces = [piece for arrival in v.joint.arrivals for piece in arrival.pieces]
         pieces += [piece for mover in v.joint.movers for piece in mover.pieces]
-        somebody = {piece.shape: piece.pods[0] for piece in pieces}
+        first_pods = {piece.shape: piece.pods[0] for piece in pieces}
         places = [*v.place.items(), *((s.piece.shape, s.place) for s in v.scoped)]
         for shape, at in places:
             if self._known[shape]:
-                pod = v.joint.problem.pods[somebody[shape]]
+                pod = v.joint.problem.pods[first_pods[shape]]
                 for node, var in at.items():
                     yield Member(pod, shape, node, var, 1, v.spec.upper(var), True)
 
-    def _homes(self) -> Iterator[Member]:
+    def _origins(self) -> Iterator[Member]:
         v, pods = self.v, self.v.joint.problem.pods
         for group in v.classes:
             if self._known[group.shape]:
@@ -85,9 +85,9 @@ class PlacementTerms:
                     pod = pods[group.first.pieces[0].pods[0]]
                     yield Member(pod, group.shape, node, var, 1, v.spec.upper(var), False)
         for unit in v.units:
-            homes = iter(unit.mover.home)
+            origins = iter(unit.mover.origin)
             for piece in unit.mover.pieces:
-                nodes = [next(homes) for _ in piece.pods]
+                nodes = [next(origins) for _ in piece.pods]
                 for node in sorted(set(nodes)) if self._known[piece.shape] else ():
                     yield Member(pods[piece.pods[0]], piece.shape, node, unit.stay, nodes.count(node), 1, False)
 

@@ -112,7 +112,7 @@ def _evictions(v: Variables) -> Iterator[_Eviction]:
     movers += [(unit.mover, (unit.out_reclaim, unit.out_preempt)) for unit in v.units]
     for m, outs in movers:
         if m.reclaimable or m.preemptable:
-            yield _Eviction(m.work, m.charge[GPU], m.stratum, m.breaks, len(m.home), outs)
+            yield _Eviction(m.work, m.charge[GPU], m.stratum, m.breaks, len(m.origin), outs)
 
 
 def _moves(v: Variables) -> Objective:
@@ -124,7 +124,7 @@ def _moves(v: Variables) -> Objective:
         terms += [(-1, var) for var in group.stay.values()]
         terms += [(-1, group.out_reclaim), (-1, group.out_preempt)]
     for unit in v.units:
-        terms.append((len(unit.mover.home), unit.moved))
+        terms.append((len(unit.mover.origin), unit.moved))
     return Objective("moved-pods", tuple(terms), constant, weight=MOVES_WEIGHT, least=0)
 
 
@@ -136,10 +136,10 @@ def preference(v: Variables) -> list[Objective]:
     Each place opens its node by as much as could be there, no more: with a larger factor the LP sees nothing, and the
     bound of d3 (28 nodes) was 24 after 1.9 s instead of 28 at once (2026-11-21).
     """
-    homes = {node for mover in v.joint.movers for node in mover.home}
+    origins = {node for mover in v.joint.movers for node in mover.origin}
     gpus = v.joint.problem.gpus
     whole = (v.joint.device_free >= WHOLE).sum(axis=1)
-    free = set(np.flatnonzero((gpus > 0) & (whole == gpus)).tolist()) - homes
+    free = set(np.flatnonzero((gpus > 0) & (whole == gpus)).tolist()) - origins
     landing: dict[int, list[Term]] = {}
     for shape, places in [*v.place.items(), *((s.piece.shape, s.place) for s in v.scoped)]:
         spec = v.joint.problem.shapes.shapes[shape]
@@ -170,10 +170,10 @@ def victim_order(v: Variables) -> list[Objective]:
     terms: list[Term] = [(-unit.mover.rank, unit.stay) for unit in v.units]
     constant = sum(unit.mover.rank for unit in v.units)
     for group in v.classes:
-        for home, members in group.members.items():
+        for origin, members in group.members.items():
             leaves = [v.spec.bool_var() for _ in members]
             counted = [(1, var) for var in leaves]
-            v.spec.add_eq([*counted, (1, group.stay[home])], len(members), family="victim-order")
+            v.spec.add_eq([*counted, (1, group.stay[origin])], len(members), family="victim-order")
             terms += [(mover.rank, var) for mover, var in zip(members, leaves, strict=True)]
     return [Objective("victim-order", tuple(terms), constant)]
 

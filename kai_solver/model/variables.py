@@ -33,7 +33,7 @@ from kai_solver.units import GPU, Vector
 ClassKey = tuple[int, int, int, int, bool, bool, bool, bool, tuple[int, int, int], Toll]
 
 
-Home = tuple[int, tuple[int, ...], ZoneTake]
+Origin = tuple[int, tuple[int, ...], ZoneTake]
 """Node, NUMA zones held, and the devices there, of shares and where rows are asked for: which of several alike pods
 stays decides what gets free."""
 
@@ -54,8 +54,8 @@ class MoverClass:
     """
 
     key: ClassKey
-    members: dict[Home, list[Mover]]
-    stay: dict[Home, Var]
+    members: dict[Origin, list[Mover]]
+    stay: dict[Origin, Var]
     out_reclaim: Var
     out_preempt: Var
 
@@ -164,9 +164,11 @@ class Variables:
         simple = _simple(self.joint.movers)
         for key, members in self._fold(simple).items():
             size = sum(len(m) for m in members.values())
-            at_home = {home: self.spec.int_var(0, len(m), f"stay[{key[0]},{home}]") for home, m in members.items()}
+            at_origin = {
+                origin: self.spec.int_var(0, len(m), f"stay[{key[0]},{origin}]") for origin, m in members.items()
+            }
             out_reclaim, out_preempt = self.spec.int_var(0, size), self.spec.int_var(0, size)
-            self.classes.append(MoverClass(key, members, at_home, out_reclaim, out_preempt))
+            self.classes.append(MoverClass(key, members, at_origin, out_reclaim, out_preempt))
         folded = {mover.unit for mover in simple}
         for mover in self.joint.movers:
             if mover.unit not in folded:
@@ -196,18 +198,18 @@ class Variables:
             return None
         return RowKind(gpu.devices, wish.row)
 
-    def _fold(self, movers: Sequence[Mover]) -> dict[ClassKey, dict[Home, list[Mover]]]:
+    def _fold(self, movers: Sequence[Mover]) -> dict[ClassKey, dict[Origin, list[Mover]]]:
         """Simple movers by class and home."""
-        found: dict[ClassKey, dict[Home, list[Mover]]] = {}
+        found: dict[ClassKey, dict[Origin, list[Mover]]] = {}
         shapes = self.joint.problem.shapes.shapes
         for mover in movers:
             piece = mover.pieces[0]
-            is_told_apart = shapes[piece.shape].gpu.is_shared or self._row_nodes[mover.home[0]]
-            devices = self.joint.device_of.get(piece.pods[0], ()) if is_told_apart else ()
-            home = mover.home[0], devices, self.joint.zones_of.get(piece.pods[0], ())
-            found.setdefault(class_key(mover), {}).setdefault(home, []).append(mover)
-        for homes in found.values():
-            for members in homes.values():
+            is_distinguished = shapes[piece.shape].gpu.is_shared or self._row_nodes[mover.origin[0]]
+            devices = self.joint.device_of.get(piece.pods[0], ()) if is_distinguished else ()
+            origin = mover.origin[0], devices, self.joint.zones_of.get(piece.pods[0], ())
+            found.setdefault(class_key(mover), {}).setdefault(origin, []).append(mover)
+        for origins in found.values():
+            for members in origins.values():
                 members.sort(key=lambda mover: -mover.rank)
         return found
 
@@ -227,20 +229,20 @@ class Variables:
             self.place[shape] = self._places(shape, np.flatnonzero(self.fitting(shape) > 0).tolist(), MANY)
         self._make_kinds()
 
-    def _make_owner(self, owner: int, who: Arrival | Mover) -> set[int]:
+    def _make_owner(self, owner: int, item: Arrival | Mover) -> set[int]:
         pooled = {piece.shape for piece in self.pooled_pieces(owner)}
-        for number, piece in enumerate(who.pieces):
+        for number, piece in enumerate(item.pieces):
             if piece.is_pooled or self.flows.is_flowing(owner, number):
                 continue
             everywhere = np.ones(len(self.joint.problem.nodes), dtype=np.bool_)
-            allowed = np.logical_and.reduce([everywhere, *(who.scopes[s].domain_of >= 0 for s in piece.scopes)])
+            allowed = np.logical_and.reduce([everywhere, *(item.scopes[s].domain_of >= 0 for s in piece.scopes)])
             scoped = ScopedPiece(
                 owner, piece, self._places(piece.shape, np.flatnonzero(allowed).tolist(), len(piece.pods))
             )
             self.scoped.append(scoped)
             for scope in piece.scopes:
                 self.scope_pieces.setdefault((owner, scope), []).append(scoped)
-        for scope in sorted({s for piece in who.pieces for s in piece.scopes}):
+        for scope in sorted({s for piece in item.pieces for s in piece.scopes}):
             if (owner, scope) not in self.flows.kind_of:
                 self._choose((owner, scope))
         return pooled
@@ -257,10 +259,10 @@ class Variables:
     def _choose(self, *takers: Taker) -> None:
         """Make the choice of ``takers``, who are alike."""
         owner, scope = takers[0]
-        who = self.owner(owner)
-        domain_of = who.scopes[scope].domain_of
+        item = self.owner(owner)
+        domain_of = item.scopes[scope].domain_of
         most = np.full(int(domain_of.max(initial=-1)) + 1, len(takers))
-        for piece in who.pieces:
+        for piece in item.pieces:
             if scope in piece.scopes:
                 room = np.zeros_like(most)
                 np.add.at(room, domain_of[domain_of >= 0], self.fitting(piece.shape)[domain_of >= 0])
@@ -304,8 +306,8 @@ class Variables:
     def nodes_concerned(self) -> list[int]:
         """Nodes on which anybody may come, stay or leave."""
         places = [*self.place.values(), *(scoped.place for scoped in self.scoped)]
-        homes = {node for mover in self.joint.movers for node in mover.home}
-        return sorted(homes.union(*places))
+        origins = {node for mover in self.joint.movers for node in mover.origin}
+        return sorted(origins.union(*places))
 
     def fitting(self, shape: int) -> IntArray:
         """(N,) pods of ``shape`` that fit each node with all arrivals and movers lifted out."""

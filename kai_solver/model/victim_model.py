@@ -52,40 +52,40 @@ class VictimModel:
     def evicted(self, values: IntArray) -> list[Mover]:
         """Those who leave; of movers alike, any."""
         found: list[Mover] = []
-        for who, var in self.gone:
-            members = [m for at in who.members.values() for m in at] if isinstance(who, MoverClass) else [who.mover]
+        for item, var in self.gone:
+            members = [m for at in item.members.values() for m in at] if isinstance(item, MoverClass) else [item.mover]
             found += members[: int(values[var])]
         return found
 
     def leaving(self, values: IntArray) -> frozenset[int]:
         """Units of which some leave in a solution: of alike ones, any of them may be meant."""
         found: set[int] = set()
-        for who, var in self.gone:
-            if values[var] > 0 and isinstance(who, MoverUnit):
-                found.add(who.mover.unit)
-            elif values[var] > 0 and isinstance(who, MoverClass):
-                found.update(mover.unit for members in who.members.values() for mover in members)
+        for item, var in self.gone:
+            if values[var] > 0 and isinstance(item, MoverUnit):
+                found.add(item.mover.unit)
+            elif values[var] > 0 and isinstance(item, MoverClass):
+                found.update(mover.unit for members in item.members.values() for mover in members)
         return frozenset(found)
 
     def pin(self, spec: ModelSpec, values: IntArray, preempted: Container[int]) -> None:
         """Ask of the whole model that just those leave who do so here, the units ``preempted`` by preempt."""
         rest = iter(self.evicted(values))
-        for who, var in self.gone:
+        for item, var in self.gone:
             count = int(values[var])
             by_preempt = sum(next(rest).unit in preempted for _ in range(count))
-            spec.add_eq([(1, who.out_reclaim)], count - by_preempt, family="leavers")
-            spec.add_eq([(1, who.out_preempt)], by_preempt, family="leavers")
+            spec.add_eq([(1, item.out_reclaim)], count - by_preempt, family="leavers")
+            spec.add_eq([(1, item.out_preempt)], by_preempt, family="leavers")
 
     def pin_most(self, spec: ModelSpec, values: IntArray, numbers: Iterable[int]) -> None:
         """Ask of the whole model that of those with ``numbers`` (in ``gone``) no more leave than here."""
-        for who, var in (self.gone[number] for number in numbers):
-            spec.add_le([(1, who.out_reclaim), (1, who.out_preempt)], int(values[var]), family="leavers")
+        for item, var in (self.gone[number] for number in numbers):
+            spec.add_le([(1, item.out_reclaim), (1, item.out_preempt)], int(values[var]), family="leavers")
 
     def stayers(self, values: IntArray) -> list[int]:
         """Numbers of those of whom more could leave, by where they run."""
         _, high = self.spec.domains
         numbers = [number for number, (_, var) in enumerate(self.gone) if values[var] < high[var]]
-        return sorted(numbers, key=lambda number: _home(self.gone[number][0]))
+        return sorted(numbers, key=lambda number: _origin(self.gone[number][0]))
 
     def cut(self, spec: ModelSpec, values: IntArray, numbers: Iterable[int]) -> None:
         """Ask of ``spec``, a copy of this model, that of some of ``numbers`` more leave than in ``values``."""
@@ -112,21 +112,21 @@ class VictimModel:
             if missing >= sum(m.charge[resource] for m in hers):
                 missing, leaves = sum(m.charge[resource] for m in hers if m.queue == leaf), {leaf}
             goes = sum(m.charge[resource] for m in evicted if m.queue in leaves and not m.preemptable)
-            paid = [(_mover(who).charge[resource], var) for who, var in self.gone if _pays(who, leaves)]
+            paid = [(_mover(item).charge[resource], var) for item, var in self.gone if _pays(item, leaves)]
             terms, most = coarse([term for term in paid if term[0]], goes - max(1, missing))
             self.spec.add_le(terms, most, family="leavers")
 
 
-def _mover(who: MoverClass | MoverUnit) -> Mover:
-    return who.first if isinstance(who, MoverClass) else who.mover
+def _mover(item: MoverClass | MoverUnit) -> Mover:
+    return item.first if isinstance(item, MoverClass) else item.mover
 
 
-def _home(who: MoverClass | MoverUnit) -> int:
-    return min(who.mover.home) if isinstance(who, MoverUnit) else min(node for node, _, _ in who.members)
+def _origin(item: MoverClass | MoverUnit) -> int:
+    return min(item.mover.origin) if isinstance(item, MoverUnit) else min(node for node, _, _ in item.members)
 
 
-def _pays(who: MoverClass | MoverUnit, leaves: Container[int]) -> bool:
-    mover = _mover(who)
+def _pays(item: MoverClass | MoverUnit, leaves: Container[int]) -> bool:
+    mover = _mover(item)
     return mover.queue in leaves and mover.reclaimable and not mover.preemptable
 
 
@@ -153,7 +153,7 @@ class _Demand:
                 self.kinds.setdefault(kind, []).append(gone)
 
 
-def formulate_leavers(v: Variables, objectives: tuple[Objective, ...]) -> VictimModel:
+def formulate_victim_model(v: Variables, objectives: tuple[Objective, ...]) -> VictimModel:
     """Build the model for the joint problem of ``v`` and those of its ``objectives`` that are about evictions."""
     spec = ModelSpec()
     form = VictimModel(spec, v.joint.problem.queues.path)
@@ -187,14 +187,14 @@ def _is_welcome(v: Variables, shape: int, node: int) -> bool:
     return bool(v.fitting(shape)[node] > 0)
 
 
-def _loads(v: Variables, owner: int, who: Arrival | Mover) -> Iterator[tuple[int, int, IntArray | None]]:
+def _loads(v: Variables, owner: int, item: Arrival | Mover) -> Iterator[tuple[int, int, IntArray | None]]:
     """(shape, pods, domains of the nodes where they must lie together) of every piece."""
-    homes = iter(who.home) if isinstance(who, Mover) else iter(())
-    for number, piece in enumerate(who.pieces):
-        nodes = [next(homes) for _ in piece.pods] if isinstance(who, Mover) else []
+    origins = iter(item.origin) if isinstance(item, Mover) else iter(())
+    for number, piece in enumerate(item.pieces):
+        nodes = [next(origins) for _ in piece.pods] if isinstance(item, Mover) else []
         if not all(_is_welcome(v, piece.shape, node) for node in nodes):
             continue
-        domain_of = who.scopes[piece.scopes[0]].domain_of if v.flows.is_flowing(owner, number) else None
+        domain_of = item.scopes[piece.scopes[0]].domain_of if v.flows.is_flowing(owner, number) else None
         if domain_of is not None and nodes:
             domains = set(domain_of[nodes].tolist())
             domain_of = domain_of if len(domains) == 1 and -1 not in domains else None
@@ -203,10 +203,10 @@ def _loads(v: Variables, owner: int, who: Arrival | Mover) -> Iterator[tuple[int
 
 def _bear(form: VictimModel) -> None:
     """What holds a minimum leaves only with what is above it."""
-    gone = {who.mover.unit: var for who, var in form.gone if isinstance(who, MoverUnit)}
-    for who, var in form.gone:
-        if isinstance(who, MoverUnit) and not 0 < who.mover.quorum <= len(who.mover.bears):
-            for above in who.mover.bears:
+    gone = {item.mover.unit: var for item, var in form.gone if isinstance(item, MoverUnit)}
+    for item, var in form.gone:
+        if isinstance(item, MoverUnit) and not 0 < item.mover.quorum <= len(item.mover.bears):
+            for above in item.mover.bears:
                 if above in gone:
                     form.spec.add_le([(1, var), (-1, gone[above])], 0, family="units")
 
@@ -214,7 +214,7 @@ def _bear(form: VictimModel) -> None:
 def _budgets(v: Variables, form: VictimModel) -> None:
     """No disruption budget loses more than it allows by evictions; who moves is not known here."""
     for budget, left in v.joint.budgets:
-        tolls = [(_mover(who).toll(budget), var) for who, var in form.gone]
+        tolls = [(_mover(item).toll(budget), var) for item, var in form.gone]
         form.spec.add_le([term for term in tolls if term[0]], left, family="budgets")
 
 
@@ -226,10 +226,10 @@ def _limits(v: Variables, form: VictimModel) -> None:
         coming = [a for a in v.joint.arrivals if cap.queue in path[a.queue] and not a.optional]
         charged = sum(a.least[cap.resource] for a in coming)
         terms: list[Term] = []
-        for who, var in form.gone:
-            mover = _mover(who)
+        for item, var in form.gone:
+            mover = _mover(item)
             if cap.queue in path[mover.queue] and mover.charge[cap.resource]:
-                charged -= mover.saves[cap.resource] * (who.size if isinstance(who, MoverClass) else 1)
+                charged -= mover.saves[cap.resource] * (item.size if isinstance(item, MoverClass) else 1)
                 terms.append((mover.charge[cap.resource], var))
         if charged > cap.room and terms:
             losses, most = coarse([(-amount, var) for amount, var in terms], cap.room - charged)
@@ -292,8 +292,8 @@ def _kinds(form: VictimModel, demand: _Demand, sites: Sites, place: IntArray) ->
 def _translated(form: VictimModel, objective: Objective) -> Objective | None:
     """The same cost over those who leave; None where it is not about evictions alone."""
     cost: Mapping[Var, int] = {var: coefficient for coefficient, var in objective.terms}
-    terms = [(cost[who.out_reclaim], var) for who, var in form.gone if who.out_reclaim in cost]
-    both = all(cost.get(who.out_reclaim) == cost.get(who.out_preempt) for who, _ in form.gone)
+    terms = [(cost[item.out_reclaim], var) for item, var in form.gone if item.out_reclaim in cost]
+    both = all(cost.get(item.out_reclaim) == cost.get(item.out_preempt) for item, _ in form.gone)
     if not both or 2 * len(terms) != len(cost):
         return None
     return Objective(objective.name, tuple(terms), objective.constant)

@@ -1,4 +1,4 @@
-"""Placing a chunk: domains tightest first, nodes by key, devices by fill; all of it or nothing."""
+"""Placing an allocation unit: domains tightest first, nodes by key, devices by fill; all of it or nothing."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -10,7 +10,7 @@ from kai_solver.domain import TopologyConstraint
 from kai_solver.placement.fit import RANKS, FitTable
 from kai_solver.placement.node_caps import NodeCaps
 from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits, Part
-from kai_solver.planstate.origins import is_at_home
+from kai_solver.planstate.origins import is_at_origin
 from kai_solver.planstate.state import GangState, State
 from kai_solver.problem import GangShape, Leaf, TreeNode
 from kai_solver.problem.charges import sum_of
@@ -45,7 +45,7 @@ class Placer:
     ``later``: nothing is bound now even where it could be (places for pods that first have to leave another).
     ``unruled``: rules of placement are not heeded, to learn whether they are what stands in the way.
     ``at_once``: pods of one shape may be placed together. It changes no place, only the time that it takes.
-    ``is_turn_over``: asked between pods; where it says so, `TimeIsUp` is raised, with pods placed.
+    ``is_attempt_over``: asked between pods; where it says so, `TimeIsUp` is raised, with pods placed.
     """
 
     at_once = True
@@ -57,27 +57,27 @@ class Placer:
         self.fits = fits or FitTable(state)
         self.later = later
         self.unruled = unruled
-        self.is_turn_over: Callable[[], bool] = never
+        self.is_attempt_over: Callable[[], bool] = never
         self._looks = 0
         self._rank: IntArray | None = None
 
-    def place_chunk(self, chunk: AllocationUnit, allowed: BoolArray | None = None) -> bool:
-        """Place all pods of ``chunk``; a second try takes the largest pods first where sizes differ."""
+    def place_unit(self, allocation_unit: AllocationUnit, allowed: BoolArray | None = None) -> bool:
+        """Place all pods of ``allocation_unit``; a second try takes the largest pods first where sizes differ."""
         mark = self.state.mark()
-        done = self.place_part(chunk.root, allowed, largest_first=False)
-        if not done and len({self.state.problem.pod_shape[p] for p in chunk.pods}) > 1:
+        done = self.place_part(allocation_unit.root, allowed, largest_first=False)
+        if not done and len({self.state.problem.pod_shape[p] for p in allocation_unit.pods}) > 1:
             self.state.rollback(mark)
-            done = self.place_part(chunk.root, allowed, largest_first=True)
+            done = self.place_part(allocation_unit.root, allowed, largest_first=True)
         if not done:
             self.state.rollback(mark)
             return False
-        start_together(self.state, chunk)
+        start_together(self.state, allocation_unit)
         return True
 
     def place_pod(self, pod: int, allowed: BoolArray | None = None) -> bool:
         """Place one pod on its best node."""
         self._looks += 1
-        if self._looks % LOOKS == 0 and self.is_turn_over():
+        if self._looks % LOOKS == 0 and self.is_attempt_over():
             raise TimeIsUp
         shape = self.state.problem.pod_shape[pod]
         if not self.fits.has_room(shape):
@@ -86,8 +86,8 @@ class Placer:
         if self.state.problem.pods[pod].gpu.memory_mib and self.state.problem.pod_node[pod] < 0:
             mask = NodeCaps.of(self.state, pod).affordable()
             allowed = mask if allowed is None else allowed & mask
-        if not self.state.keeps_devices(pod, home := self.state.problem.pod_node[pod]):
-            elsewhere = np.arange(len(self.state.problem.nodes)) != home
+        if not self.state.keeps_devices(pod, origin := self.state.problem.pod_node[pod]):
+            elsewhere = np.arange(len(self.state.problem.nodes)) != origin
             allowed = elsewhere if allowed is None else allowed & elsewhere
         choice = self._promised(pod, shape, allowed)
         choice = choice or self.fits.choose(shape, allowed, self._rank, pod, self.state.likes(pod))
@@ -308,7 +308,7 @@ class Placer:
         pods = [pod for leaf in leaves_below(node) for pod in (*leaf.active, *leaf.pending)]
         active = {pod for found in self.state.gangs[gang.index].active for pod in found}
         problem, places = self.state.problem, self.state.places
-        new = {p for p in active.intersection(pods) if p in places and not is_at_home(problem, p, places[p])}
+        new = {p for p in active.intersection(pods) if p in places and not is_at_origin(problem, p, places[p])}
         come = {int(of_node[places[pod].node]) for pod in new}
         stay = {int(of_node[self.node_of(pod)]) for pod in pods if pod in active and pod not in new} - {OUTSIDE}
         return OUTSIDE not in come and (come <= stay if stay else len(come) <= 1)
@@ -342,27 +342,29 @@ def hosts(domain_of: IntArray, room: IntArray, count: int, allowed: BoolArray | 
     return int((np.bincount(domain_of[inside], weights=room[inside]) // count).sum())
 
 
-def start_together(state: State, chunk: AllocationUnit) -> None:
+def start_together(state: State, allocation_unit: AllocationUnit) -> None:
     """What must start together waits together (KAI: ShouldPipelineJob, docs/kai-behaviour.md#allocate).
 
     A minimum, of the gang or of an optional subgroup, waits for its last pod; surplus waits for the gang's minimum.
     """
     places = state.places
-    if all(places[pod].now for pod in chunk.pods) and (chunk.is_core or _minimum_runs(state, chunk)):
+    if all(places[pod].now for pod in allocation_unit.pods) and (
+        allocation_unit.is_core or _minimum_runs(state, allocation_unit)
+    ):
         return
-    for pod in chunk.pods:
+    for pod in allocation_unit.pods:
         if places[pod].now:
             node = places[pod].node
             state.lift(pod)
             state.put(pod, node, now=False)
 
 
-def _minimum_runs(state: State, chunk: AllocationUnit) -> bool:
-    """True where pods that run, or start now, hold the minimum of the chunk's gang."""
+def _minimum_runs(state: State, allocation_unit: AllocationUnit) -> bool:
+    """True where pods that run, or start now, hold the minimum of the allocation unit's gang."""
     places, gone = state.places, state.gone
     active = [
         [p for p in pods if (places[p].now if p in places else p not in gone)]
-        for pods in state.gangs[chunk.gang].active
+        for pods in state.gangs[allocation_unit.gang].active
     ]
-    shape = state.problem.gangs[chunk.gang]
-    return AllocationUnits(shape, GangState(active, state.gangs[chunk.gang].pending)).is_satisfied(shape.root)
+    shape = state.problem.gangs[allocation_unit.gang]
+    return AllocationUnits(shape, GangState(active, state.gangs[allocation_unit.gang].pending)).is_satisfied(shape.root)

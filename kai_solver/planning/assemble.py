@@ -8,7 +8,7 @@ from kai_solver.domain import Action, Bind, Device, Eviction, GpuLink, Move, Pla
 from kai_solver.domain.plan import EvictionReason
 from kai_solver.planning.gpus import Comer, GpuNames, chosen_gpus, named_claims
 from kai_solver.planning.ranks import places_by_rank
-from kai_solver.planstate.origins import is_at_home
+from kai_solver.planstate.origins import is_at_origin
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.planstate.state import Place
 from kai_solver.problem import Problem
@@ -37,7 +37,7 @@ class _Cause:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seats:
+class _GivenDevices:
     """Which pods are placed where.
 
     Attributes
@@ -64,25 +64,25 @@ def assemble(problem: Problem, outcome: Outcome, is_late: Callable[[], bool] = l
     ``is_late``: True once there is no time left to find the smallest sets of what blocks.
     """
     causes, texts = _causes(outcome), EvictionTexts(problem)
-    seats = _seats(problem, outcome)
+    given_devices = _given_devices(problem, outcome)
     plan = Plan(
-        binds=_binds(problem, outcome, seats),
-        moves=_moves(problem, seats, causes, texts),
+        binds=_binds(problem, outcome, given_devices),
+        moves=_moves(problem, given_devices, causes, texts),
         evictions=_evictions(problem, outcome, causes, texts),
         pending=pending_gangs(problem, outcome, is_late),
-        admitted=tuple((problem.gangs[a.chunk.gang].gang.key, a.action) for a in outcome.admissions),
+        admitted=tuple((problem.gangs[a.allocation_unit.gang].gang.key, a.action) for a in outcome.admissions),
     )
     return named_claims(problem, plan)
 
 
-def _seats(problem: Problem, outcome: Outcome) -> _Seats:
+def _given_devices(problem: Problem, outcome: Outcome) -> _GivenDevices:
     state, labels = outcome.state, _labels(problem, outcome)
     places = places_by_rank(problem, outcome)
-    come = [pod for admission in outcome.admissions for pod in admission.chunk.pods if pod in places]
+    come = [pod for admission in outcome.admissions for pod in admission.allocation_unit.pods if pod in places]
     moved = [
         pod
         for pod in sorted(state.gone & state.places.keys())
-        if not is_at_home(problem, pod, places[pod], labels.get(places[pod].node, {}))
+        if not is_at_origin(problem, pod, places[pod], labels.get(places[pod].node, {}))
     ]
 
     def comer(pod: int, *, at_once: bool) -> Comer:
@@ -91,21 +91,21 @@ def _seats(problem: Problem, outcome: Outcome) -> _Seats:
 
     comers = [comer(pod, at_once=places[pod].now) for pod in come] + [comer(pod, at_once=False) for pod in moved]
     leaving = (state.gone - state.places.keys()).union(moved)
-    return _Seats(places, moved, labels, chosen_gpus(problem, comers, leaving))
+    return _GivenDevices(places, moved, labels, chosen_gpus(problem, comers, leaving))
 
 
-def _binds(problem: Problem, outcome: Outcome, seats: _Seats) -> tuple[Bind, ...]:
+def _binds(problem: Problem, outcome: Outcome, given_devices: _GivenDevices) -> tuple[Bind, ...]:
     pods, nodes, gangs = problem.pods, problem.nodes, problem.gangs
     binds: list[Bind] = []
     last_first: list[list[int]] = []
     for admission in outcome.admissions:
-        chunk, action = admission.chunk, admission.action
-        gang = gangs[chunk.gang].gang.key
-        for number in chunk.pods:
-            place = seats.places.get(number)
+        allocation_unit, action = admission.allocation_unit, admission.action
+        gang = gangs[allocation_unit.gang].gang.key
+        for number in allocation_unit.pods:
+            place = given_devices.places.get(number)
             if place is not None:
                 pod, node = pods[number], nodes[place.node].name
-                (devices, link), zones = seats.devices(problem, number), _zones(problem, place)
+                (devices, link), zones = given_devices.devices(problem, number), _zones(problem, place)
                 binds.append(Bind(pod.key, gang, node, devices, not place.now, action, zones, link=link))
                 last_first.append([zone for zone, _ in reversed(place.zones)] if zones else [])
     return _first_zones_first(binds, last_first) if problem.zones is not None else tuple(binds)
@@ -159,10 +159,10 @@ def _labels(problem: Problem, outcome: Outcome) -> Labels:
     labels: Labels = {}
     for pod in sorted(state.gone & state.places.keys()):
         place = state.places[pod]
-        if not place.devices or not is_at_home(problem, pod, place):
+        if not place.devices or not is_at_origin(problem, pod, place):
             continue  # A shared device that stays in use may not be swapped.
         label = labels.setdefault(place.node, {d: d for d in range(problem.nodes[place.node].gpus)})
-        own, given = set(problem.seats.get(pod, ())), {label[d] for d in place.devices}
+        own, given = set(problem.held_devices.get(pod, ())), {label[d] for d in place.devices}
         swap = dict(zip(sorted(given - own), sorted(own - given), strict=False))
         swap |= {new: old for old, new in swap.items()}
         labels[place.node] = {d: swap.get(now, now) for d, now in label.items()}
@@ -180,15 +180,17 @@ def _causes(outcome: Outcome) -> dict[int, _Cause]:
                 cause = causes.get(pod)
                 if cause is None or cause.action is not admission.action:
                     cause = causes[pod] = _Cause(admission.action)
-                cause.gangs[admission.chunk.gang] = None
+                cause.gangs[admission.allocation_unit.gang] = None
     return causes
 
 
-def _moves(problem: Problem, seats: _Seats, causes: dict[int, _Cause], texts: EvictionTexts) -> tuple[Move, ...]:
+def _moves(
+    problem: Problem, given_devices: _GivenDevices, causes: dict[int, _Cause], texts: EvictionTexts
+) -> tuple[Move, ...]:
     moves = []
-    for pod in seats.moved:
-        place, cause = seats.places[pod], causes[pod]
-        devices, link = seats.devices(problem, pod)
+    for pod in given_devices.moved:
+        place, cause = given_devices.places[pod], causes[pod]
+        devices, link = given_devices.devices(problem, pod)
         moves.append(
             Move(
                 problem.pods[pod].key,

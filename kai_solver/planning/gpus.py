@@ -82,7 +82,7 @@ def _known_graph(problem: Problem, node: int, offered: Mapping[str, int]) -> Lin
     """The links of a node where they and the free GPUs are known, and all are a device plugin's and may be had."""
     known = problem.nodes[node]
     is_plain = offered.get(known.name, known.gpus) == known.gpus and known.allocatable[GPU] == known.gpus * MILLI
-    if not problem.is_told[node] or not is_plain or known.gpus > MOST_GPUS:
+    if not problem.devices_known[node] or not is_plain or known.gpus > MOST_GPUS:
         return None
     graph = graph_of(known)
     return graph if graph.is_known else None
@@ -91,10 +91,10 @@ def _known_graph(problem: Problem, node: int, offered: Mapping[str, int]) -> Lin
 def _boards(problem: Problem, nodes: Iterable[int], leaving: Collection[int]) -> dict[int, Board]:
     """What is held on ``nodes``."""
     boards = {node: Board((1 << problem.nodes[node].gpus) - 1) for node in nodes}
-    for pod, seats in problem.seats.items():
+    for pod, held_devices in problem.held_devices.items():
         board = boards.get(problem.pod_node[pod])
         if board is not None:
-            mask = _mask_of(seats)
+            mask = _mask_of(held_devices)
             board.now |= mask
             if pod not in leaving and problem.pods[pod].status is not PodStatus.RELEASING:
                 board.later |= mask

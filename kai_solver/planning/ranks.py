@@ -47,10 +47,10 @@ def _coming(problem: Problem, outcome: Outcome) -> dict[int, dict[int, Kind]]:
     state = outcome.state
     found: dict[int, dict[int, Kind]] = {}
     for admission in outcome.admissions:
-        if len(problem.gangs[admission.chunk.gang].gang.pods) < 2:
+        if len(problem.gangs[admission.allocation_unit.gang].gang.pods) < 2:
             continue
-        mine = found.setdefault(admission.chunk.gang, {})
-        for pod in admission.chunk.pods:
+        mine = found.setdefault(admission.allocation_unit.gang, {})
+        for pod in admission.allocation_unit.pods:
             place = state.places.get(pod)
             if place is not None and not problem.pods[pod].nominated_node:
                 mine[pod] = problem.pod_shape[pod], admission.action.value, place.now

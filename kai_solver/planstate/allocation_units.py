@@ -12,7 +12,7 @@ from kai_solver.problem import GangShape, Leaf, TreeNode
 
 
 class Part(NamedTuple):
-    """A piece of a chunk under one node of the gang's tree.
+    """A piece of an allocation unit under one node of the gang's tree.
 
     ``pods`` are to be placed in order; ``anchors`` are running pods under the same node, which fix the domain of a
     required topology.
@@ -42,7 +42,7 @@ class AllocationUnit(NamedTuple):
     """What a gang asks for in one step.
 
     ``is_core``: it completes the minimum (else it is surplus). ``is_choice``: other pods or subgroups of the gang would
-    have served as well, so that a "no" for this chunk is no "no" for the gang.
+    have served as well, so that a "no" for this allocation unit is no "no" for the gang.
     """
 
     gang: int
@@ -53,9 +53,10 @@ class AllocationUnit(NamedTuple):
 
 
 class AllocationUnits:
-    """Chooses the next chunk of one gang in its present state.
+    """Chooses the next allocation unit of one gang in its present state.
 
-    ``lone``: the only leaf of a gang without subgroups, as most are; their chunks are made without a walk of the tree.
+    ``lone``: the only leaf of a gang without subgroups, as most are; their allocation units are made without a walk of
+    the tree.
     """
 
     __slots__ = ("_avoided", "lone", "pod_shape", "position", "shape", "state")
@@ -73,7 +74,7 @@ class AllocationUnits:
         return bool(self.state.pending[0]) if self.lone is not None else any(self.state.pending)
 
     def next(self, avoiding: frozenset[str] = frozenset()) -> AllocationUnit | None:
-        """The next chunk; None where nothing waits or the minimum cannot be reached with the pods there are.
+        """The next allocation unit; None where nothing waits or the minimum cannot be reached with the pods there are.
 
         ``avoiding``: leaves, by name, whose waiting pods are not to be asked for.
         """
@@ -108,7 +109,7 @@ class AllocationUnits:
         return AllocationUnit(self.shape.index, part, pods, is_core, is_choice)
 
     def _is_choice(self, pods: tuple[int, ...], *, is_core: bool) -> bool:
-        """True where the gang has other pods or subgroups waiting that the chunk could have asked for instead."""
+        """True where the gang has other pods or subgroups waiting that this unit could have asked for instead."""
         waiting = [pending for pending in self.state.pending if pending]
         if len(pods) == sum(map(len, waiting)):
             return False

@@ -33,9 +33,9 @@ BoolArray = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Preemptor:
-    """A gang that asks for room, and what its next chunk costs its queue.
+    """A gang that asks for room, and what its next part costs its queue.
 
-    ``device_milli``: thousandths of devices that the chunk takes at the least, rounded down (by memory: on the largest
+    ``device_milli``: thousandths of devices that the part takes at the least, rounded down (by memory: on the largest
     devices). MIG slices and replicas of time-sliced GPUs cost their queue GPUs, but take no device.
     """
 
@@ -44,10 +44,10 @@ class Preemptor:
     device_milli: int
 
     @classmethod
-    def of(cls, problem: Problem, chunk: AllocationUnit) -> "Preemptor":
-        """The gang of ``chunk``, asking for it."""
-        gang = problem.gangs[chunk.gang]
-        return cls(gang, charge_of(problem, chunk.pods), sum(least_milli(problem, pod) for pod in chunk.pods))
+    def of(cls, problem: Problem, part: AllocationUnit) -> "Preemptor":
+        """The gang of ``part``, asking for it."""
+        gang = problem.gangs[part.gang]
+        return cls(gang, charge_of(problem, part.pods), sum(least_milli(problem, pod) for pod in part.pods))
 
     @property
     def queue(self) -> int:
@@ -71,10 +71,10 @@ def delay_remaining_s(problem: Problem, gang: GangShape) -> float:
     return since + g.preemption_delay_s - problem.snapshot.now_s if g.preemption_delay_s > 0 else 0.0
 
 
-def refuses_reclaim(state: State, who: Preemptor) -> Blocker | None:
+def refuses_reclaim(state: State, preemptor: Preemptor) -> Blocker | None:
     """What forbids the queue to reclaim at all, None where nothing does."""
-    right = state.problem.reclaim_right(state.allocated, who.queue, who.charge)
-    return right.refusal(state.allocated_fixed, preemptible=who.gang.gang.preemptible)
+    right = state.problem.reclaim_right(state.allocated, preemptor.queue, preemptor.charge)
+    return right.refusal(state.allocated_fixed, preemptible=preemptor.gang.gang.preemptible)
 
 
 class Eligibility:
@@ -101,32 +101,32 @@ class Eligibility:
             for ancestor in problem.queues.path[queue]:
                 self._below.setdefault(ancestor, []).append(queue)
 
-    def units(self, action: Action, who: Preemptor) -> frozenset[int]:
-        """Units that ``rung`` may take for ``who``, before any test of the set as a whole."""
-        return frozenset(np.flatnonzero(self.mask(action, who)).tolist())
+    def units(self, action: Action, preemptor: Preemptor) -> frozenset[int]:
+        """Units that ``rung`` may take for ``preemptor``, before any test of the set as a whole."""
+        return frozenset(np.flatnonzero(self.mask(action, preemptor)).tolist())
 
-    def mask(self, action: Action, who: Preemptor) -> BoolArray:
+    def mask(self, action: Action, preemptor: Preemptor) -> BoolArray:
         """The same as a mask."""
-        return self._not_held(self._by_rights(action, who))
+        return self._not_held(self._by_rights(action, preemptor))
 
-    def divisible(self, action: Action, who: Preemptor) -> frozenset[int]:
+    def divisible(self, action: Action, preemptor: Preemptor) -> frozenset[int]:
         """Units under disruption budgets that ``rung`` could disturb in part, whether it may take them or not."""
         tolls = self.pool.tolls
         if tolls is None or not tolls.divisible.any():
             return frozenset()
-        return frozenset(np.flatnonzero(self._by_rights(action, who) & tolls.divisible).tolist())
+        return frozenset(np.flatnonzero(self._by_rights(action, preemptor) & tolls.divisible).tolist())
 
-    def held(self, action: Action, who: Preemptor) -> Blocker | None:
-        """Disruption budgets that keep some from leaving whom ``rung`` could take for ``who`` otherwise."""
-        return self.pool.tolls.binding(self._by_rights(action, who)) if self.pool.tolls is not None else None
+    def held(self, action: Action, preemptor: Preemptor) -> Blocker | None:
+        """Disruption budgets that keep some from leaving whom ``rung`` could take for ``preemptor`` otherwise."""
+        return self.pool.tolls.binding(self._by_rights(action, preemptor)) if self.pool.tolls is not None else None
 
-    def _by_rights(self, action: Action, who: Preemptor) -> BoolArray:
+    def _by_rights(self, action: Action, preemptor: Preemptor) -> BoolArray:
         """Who may be taken whatever budgets allow."""
         if action is Action.CONSOLIDATION:
-            return self._consolidation(who)
+            return self._consolidation(preemptor)
         if action is Action.PREEMPT:
-            return self._preempt(who)
-        return self._reclaim(who, self.reclaim_queues(who))
+            return self._preempt(preemptor)
+        return self._reclaim(preemptor, self.reclaim_queues(preemptor))
 
     def _not_held(self, mask: BoolArray) -> BoolArray:
         tolls = self.pool.tolls
@@ -144,30 +144,30 @@ class Eligibility:
             found = self._masks[key] = self._same.setdefault(made.tobytes(), made)
         return found
 
-    def _consolidation(self, who: Preemptor) -> BoolArray:
-        own = who.gang.index if who.gang.index in self.pool.of_gang else -1
+    def _consolidation(self, preemptor: Preemptor) -> BoolArray:
+        own = preemptor.gang.index if preemptor.gang.index in self.pool.of_gang else -1
         return self._kept(("move", own), lambda: np.not_equal(self.pool.gang_of, own) & self.pool.may_move)
 
-    def _preempt(self, who: Preemptor) -> BoolArray:
-        gang = who.gang.gang
+    def _preempt(self, preemptor: Preemptor) -> BoolArray:
+        gang = preemptor.gang.gang
 
         def make() -> BoolArray:
             problem = self.state.problem
-            least = preempt_min_runtime_s(problem.queues, problem.policy, who.queue)
-            mask: BoolArray = (self._queue == who.queue) & (self._priority < gang.priority)
+            least = preempt_min_runtime_s(problem.queues, problem.policy, preemptor.queue)
+            mask: BoolArray = (self._queue == preemptor.queue) & (self._priority < gang.priority)
             if gang.never_preempts:
                 mask[:] = False
             mask &= self._unprotected(np.full(len(mask), least))
             return mask
 
-        return self._kept(("preempt", who.queue, gang.priority, gang.never_preempts), make)
+        return self._kept(("preempt", preemptor.queue, gang.priority, gang.never_preempts), make)
 
-    def reclaim_queues(self, who: Preemptor) -> tuple[int, ...]:
-        """Leaf queues from which ``who`` may reclaim now: all below a sibling of it or of its ancestors, or none."""
+    def reclaim_queues(self, preemptor: Preemptor) -> tuple[int, ...]:
+        """Leaf queues from which ``preemptor`` may reclaim now: below a sibling of it or of its ancestors, or none."""
         tree = self.state.problem.queues
-        right = self.state.problem.reclaim_right(self.state.allocated, who.queue, who.charge)
+        right = self.state.problem.reclaim_right(self.state.allocated, preemptor.queue, preemptor.charge)
         found: list[int] = []
-        for queue in tree.path[who.queue]:
+        for queue in tree.path[preemptor.queue]:
             parent = int(tree.parent[queue])
             for sibling in tree.children[parent] if parent >= 0 else tree.roots:
                 leaves = self._below.get(sibling, ()) if sibling != queue else ()
@@ -175,21 +175,21 @@ class Eligibility:
                     found += leaves
         return tuple(sorted(found, key=self._order.__getitem__))
 
-    def reclaim(self, who: Preemptor, queues: tuple[int, ...]) -> BoolArray:
-        """Units of ``queues`` that reclaim may take for ``who``."""
-        return self._not_held(self._reclaim(who, queues))
+    def reclaim(self, preemptor: Preemptor, queues: tuple[int, ...]) -> BoolArray:
+        """Units of ``queues`` that reclaim may take for ``preemptor``."""
+        return self._not_held(self._reclaim(preemptor, queues))
 
-    def _reclaim(self, who: Preemptor, queues: tuple[int, ...]) -> BoolArray:
+    def _reclaim(self, preemptor: Preemptor, queues: tuple[int, ...]) -> BoolArray:
         def make() -> BoolArray:
             problem = self.state.problem
             chosen, least = np.zeros(problem.queues.size, dtype=np.bool_), np.zeros(problem.queues.size)
             for queue in queues:
                 chosen[queue] = True
-                least[queue] = reclaim_min_runtime_s(problem.queues, problem.policy, who.queue, queue)
+                least[queue] = reclaim_min_runtime_s(problem.queues, problem.policy, preemptor.queue, queue)
             mask: BoolArray = chosen[self._queue] & self._unprotected(least[self._queue])
             return mask
 
-        return self._kept(("reclaim", who.queue, queues), make)
+        return self._kept(("reclaim", preemptor.queue, queues), make)
 
     def _unprotected(self, min_runtime_s: FloatArray) -> BoolArray:
         """Units whose gang has run for ``min_runtime_s`` (U,); of the others only the surplus of a whole gang."""
@@ -223,19 +223,19 @@ def reclaim_allowed(
     """True where taking ``units`` is fair at every step, and ``beside`` them what the leaf queues named there lose.
 
     ``ledger`` holds the queues' numbers from before the question. Units that found another place are not charged. What
-    is tested is the chunk (docs/kai-behaviour.md#reclaim-chunks); which gang comes last is free, so the one whose last
-    chunk is the largest.
+    is tested is the part (docs/kai-behaviour.md#reclaim-chunks); which gang comes last is free, so the one whose last
+    part is the largest.
     """
     problem = state.problem
     taken = [pool.units[u] for u in units if pool.has_left(u) or not problem.policy.consolidating_reclaim]
     by_gang: dict[int, list[Unit]] = {}
     for unit in taken:
         by_gang.setdefault(unit.gang, []).append(unit)
-    chunked = [(problem.gangs[gang].queue, victim_chunks(state, own)) for gang, own in by_gang.items()]
-    chunked += [(queue, [cost]) for queue, cost in beside]
-    chunked.sort(key=lambda entry: tuple(reversed(entry[1][-1])))
+    parts_by_queue = [(problem.gangs[gang].queue, victim_parts(state, own)) for gang, own in by_gang.items()]
+    parts_by_queue += [(queue, [cost]) for queue, cost in beside]
+    parts_by_queue.sort(key=lambda entry: tuple(reversed(entry[1][-1])))
     queues = {problem.gangs[pool.units[u].gang].queue for u in units} | {queue for queue, _ in beside}
-    return ledger.take_all(queues, ((queue, chunk) for queue, chunks in chunked for chunk in chunks))
+    return ledger.take_all(queues, ((queue, part) for queue, parts in parts_by_queue for part in parts))
 
 
 def was_counted(outcome: Outcome, leaf: int) -> bool:
@@ -245,18 +245,18 @@ def was_counted(outcome: Outcome, leaf: int) -> bool:
         return False
     for admission in outcome.admissions:
         if admission.action is Action.RECLAIM:
-            mine = problem.gangs[admission.chunk.gang].queue
+            mine = problem.gangs[admission.allocation_unit.gang].queue
             payers = {problem.gangs[pool.units[u].gang].queue for u in admission.units}
             if any(levelled(problem.queues, mine, payer)[1] in problem.queues.path[leaf] for payer in payers):
                 return True
     return False
 
 
-def victim_chunks(state: State, units: list[Unit]) -> list[Charge]:
+def victim_parts(state: State, units: list[Unit]) -> list[Charge]:
     """What is tested together when ``units`` of one gang go: surplus pod by pod, then the core in one piece.
 
     KAI (``splitVictimTasks``) calls core the first ``min_member`` victims of each podset in the order of eviction,
-    whatever is left of the gang: three surplus pods of a gang of four are one chunk.
+    whatever is left of the gang: three surplus pods of a gang of four are one part.
     """
     if len(units) == 1 and len(units[0].pods) == 1:
         return [units[0].charge]

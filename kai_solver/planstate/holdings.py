@@ -88,10 +88,12 @@ class HoldRows:
         )
 
     @classmethod
-    def of(cls, problem: Problem, pods: IntArray, units: IntArray, nodes: IntArray, seats: "Seats") -> "HoldRows":
-        """Rows of ``pods`` (P,), each of a unit and on a node; ``seats``: the devices that they hold there."""
+    def of(
+        cls, problem: Problem, pods: IntArray, units: IntArray, nodes: IntArray, held_devices: "HeldDevices"
+    ) -> "HoldRows":
+        """Rows of ``pods`` (P,), each of a unit and on a node; ``held_devices``: the devices that they hold there."""
         order = np.lexsort((units, nodes))
-        pods, units, nodes, devices = pods[order], units[order], nodes[order], seats.whole[order]
+        pods, units, nodes, devices = pods[order], units[order], nodes[order], held_devices.whole[order]
         first = np.ones(len(pods), dtype=np.bool_)
         first[1:] = (units[1:] != units[:-1]) | (nodes[1:] != nodes[:-1])
         starts = np.flatnonzero(first)
@@ -99,16 +101,16 @@ class HoldRows:
         amounts = np.array(asked, dtype=np.int64).reshape(len(asked), problem.snapshot.schema.size)
         request = np.add.reduceat(amounts.T, starts, axis=1) if len(starts) else amounts.T
         whole = np.add.reduceat(devices, starts) if len(starts) else devices
-        return cls(units[starts], nodes[starts], whole, request, *seats.shared)
+        return cls(units[starts], nodes[starts], whole, request, *held_devices.shared)
 
     @classmethod
-    def at_home(cls, state: State, units: Sequence[Unit]) -> "HoldRows":
+    def at_origin(cls, state: State, units: Sequence[Unit]) -> "HoldRows":
         """Rows of all ``units`` where they run."""
         problem = state.problem
         pods = np.array([pod for unit in units for pod in unit.pods], dtype=np.int64)
         owner = np.repeat([unit.index for unit in units], [len(unit.pods) for unit in units]).astype(np.int64)
         nodes = np.array(problem.pod_node, dtype=np.int64)[pods]
-        return cls.of(problem, pods, owner, nodes, Seats.at_home(problem, pods.tolist(), owner.tolist()))
+        return cls.of(problem, pods, owner, nodes, HeldDevices.at_origin(problem, pods.tolist(), owner.tolist()))
 
     @classmethod
     def moved(cls, state: State, units: Sequence[Unit]) -> "HoldRows":
@@ -116,22 +118,24 @@ class HoldRows:
         pods = [pod for unit in units for pod in unit.pods]
         owner = [unit.index for unit in units for _ in unit.pods]
         nodes = np.array([state.places[pod].node for pod in pods], dtype=np.int64)
-        seats = Seats.placed(state, pods, owner)
-        return cls.of(state.problem, np.array(pods, dtype=np.int64), np.array(owner, dtype=np.int64), nodes, seats)
+        held_devices = HeldDevices.placed(state, pods, owner)
+        return cls.of(
+            state.problem, np.array(pods, dtype=np.int64), np.array(owner, dtype=np.int64), nodes, held_devices
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Seats:
+class HeldDevices:
     """Devices of some pods: (P,) how many each holds alone, and the rows of those that it shares."""
 
     whole: IntArray
     shared: tuple[IntArray, IntArray, IntArray, IntArray]
 
     @classmethod
-    def at_home(cls, problem: Problem, pods: list[int], owner: list[int]) -> "Seats":
+    def at_origin(cls, problem: Problem, pods: list[int], owner: list[int]) -> "HeldDevices":
         """Devices that running ``pods`` hold."""
-        seats, node = problem.seats, problem.pod_node
-        held = [seats.get(pod, ()) for pod in pods]
+        held_devices, node = problem.held_devices, problem.pod_node
+        held = [held_devices.get(pod, ()) for pod in pods]
         is_shared = [problem.pods[pod].gpu.is_shared for pod in pods]
         rows = [
             (unit, node[pod], device, int(problem.shapes.parts(problem.pod_shape[pod])[node[pod]]))
@@ -142,7 +146,7 @@ class Seats:
         return cls._made([0 if shares else len(own) for own, shares in zip(held, is_shared, strict=True)], rows)
 
     @classmethod
-    def placed(cls, state: State, pods: list[int], owner: list[int]) -> "Seats":
+    def placed(cls, state: State, pods: list[int], owner: list[int]) -> "HeldDevices":
         """Devices that ``pods`` were given in this cycle."""
         places = [state.places[pod] for pod in pods]
         is_shared = [state.problem.pods[pod].gpu.is_shared for pod in pods]
@@ -155,7 +159,7 @@ class Seats:
         return cls._made([0 if s else len(p.devices) for p, s in zip(places, is_shared, strict=True)], rows)
 
     @classmethod
-    def _made(cls, whole: list[int], rows: list[tuple[int, int, int, int]]) -> "Seats":
+    def _made(cls, whole: list[int], rows: list[tuple[int, int, int, int]]) -> "HeldDevices":
         table = np.array(rows, dtype=np.int64).reshape(-1, 4)
         return cls(np.array(whole, dtype=np.int64), (table[:, 0], table[:, 1], table[:, 2], table[:, 3]))
 

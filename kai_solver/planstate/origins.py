@@ -10,7 +10,7 @@ from kai_solver.problem.zones import ZoneTable
 SAME: Mapping[int, int] = MappingProxyType({})
 
 
-def is_at_home(problem: Problem, pod: int, place: Place, label: Mapping[int, int] = SAME) -> bool:
+def is_at_origin(problem: Problem, pod: int, place: Place, label: Mapping[int, int] = SAME) -> bool:
     """True where ``place`` is the pod's own: the node, the NUMA zones, and of shared devices the same ones.
 
     ``label``: new names of the node's devices.
@@ -21,13 +21,13 @@ def is_at_home(problem: Problem, pod: int, place: Place, label: Mapping[int, int
         return False
     if not problem.pods[pod].gpu.is_shared:
         return True
-    return {label.get(device, device) for device in place.devices} == set(problem.seats.get(pod, ()))
+    return {label.get(device, device) for device in place.devices} == set(problem.held_devices.get(pod, ()))
 
 
 def moved_pods(state: State) -> list[int]:
     """Pods that run and have another place by the plan, in order."""
     both = sorted(state.gone & state.places.keys())
-    return [pod for pod in both if not is_at_home(state.problem, pod, state.places[pod])]
+    return [pod for pod in both if not is_at_origin(state.problem, pod, state.places[pod])]
 
 
 def _keeps_zones(zones: ZoneTable, pod: int, place: Place) -> bool:

@@ -12,9 +12,9 @@ from kai_solver.planstate.victims import VictimPool
 
 @dataclass(slots=True, unsafe_hash=True)
 class Admission:
-    """One chunk that got places; never changed. ``units``: those that leave or move for it (indices of the pool)."""
+    """An allocation unit that got places; never changed. ``units``: victims that leave or move (pool indices)."""
 
-    chunk: AllocationUnit
+    allocation_unit: AllocationUnit
     action: Action
     units: tuple[int, ...] = ()
     by_solver: bool = False
@@ -24,17 +24,17 @@ class Evidence(Protocol):
     """A question that was answered with "no", kept until somebody wants to know what blocks."""
 
     def blocking(self) -> tuple[Blocker, ...]:
-        """The smallest set found that blocks this rung; empty where it is not known."""
+        """The smallest set found that blocks this action; empty where it is not known."""
         ...
 
     def blocking_ever(self) -> tuple[Blocker, ...]:
-        """The set that blocks every rung, even on an empty cluster; empty where there is none."""
+        """The set that blocks every action, even on an empty cluster; empty where there is none."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why one rung does nothing for a gang.
+    """Why one action does nothing for a gang.
 
     ``message`` and ``fit_errors`` hold ``{gang}`` and ``{pod:i}`` for names, since one refusal serves all gangs of one
     shape (``kai_solver.reasons.pending``). ``evidence``: what a bound was asked, for the smallest set of what blocks.
@@ -54,9 +54,9 @@ class Outcome:
     Attributes
     ----------
     pool
-        Units of those that may be disturbed; None where no rung disturbed anybody.
+        Units of those that may be disturbed; None where no action disturbed anybody.
     refusals
-        By gang and rung, the last word of each rung that was asked. ``asked``: the pods that it was asked for.
+        By gang and action, the last word of each action that was asked. ``asked``: the pods that it was asked for.
     consolidated
         Of the admissions, those for whom others were moved; one that lost its places since may still be among them.
     stale
@@ -85,14 +85,14 @@ class Outcome:
         """Note an admission; those that lost their places to it (with the core of their gang) are undone."""
         if self.pool is not None and self.pool.took_places:
             self.pool.took_places = False
-            self.admissions = [a for a in self.admissions if a.chunk.pods[0] in self.state.places]
+            self.admissions = [a for a in self.admissions if a.allocation_unit.pods[0] in self.state.places]
         if self.pool is not None:
             self._charge_once(self.pool, admission)
         self.admissions.append(admission)
         if admission.action is Action.CONSOLIDATION:
             self.consolidated.append(admission)
         if self.pool is not None and admission.action is not Action.ALLOCATE:
-            self.pool.pinned.add(admission.chunk.gang)
+            self.pool.pinned.add(admission.allocation_unit.gang)
 
     def _charge_once(self, pool: VictimPool, admission: Admission) -> None:
         """Who was moved for others and now leaves is evicted for ``admission`` alone.
@@ -111,9 +111,9 @@ class Outcome:
         self.admissions.remove(admission)
         if admission in self.consolidated:
             self.consolidated.remove(admission)
-        self.refuse(admission.chunk.gang, admission.action, refusal)
+        self.refuse(admission.allocation_unit.gang, admission.action, refusal)
         if self.pool is not None:
-            self.pool.pinned.discard(admission.chunk.gang)
+            self.pool.pinned.discard(admission.allocation_unit.gang)
 
     @property
     def waiting(self) -> list[int]:
@@ -123,7 +123,7 @@ class Outcome:
 
     def has_admitted(self) -> frozenset[int]:
         """Gangs that got places in this cycle."""
-        return frozenset(a.chunk.gang for a in self.admissions)
+        return frozenset(a.allocation_unit.gang for a in self.admissions)
 
 
 def _without(admission: Admission, units: set[int]) -> Admission:

@@ -1,4 +1,4 @@
-"""Chunks that fit the same places (KAI: scheduling signatures)."""
+"""Allocation units that fit the same places (KAI: scheduling signatures)."""
 
 from typing import NamedTuple
 
@@ -9,13 +9,13 @@ from kai_solver.problem.charges import Charge
 Signature = tuple[object, ...]
 
 
-def signature(state: State, chunk: AllocationUnit) -> Signature:
-    """Chunks of one signature fit the same places: what failed once fails for all while capacity only shrinks."""
-    gang = state.problem.gangs[chunk.gang]
-    crowded = gang.placement.is_rule and state.workload_spread.is_anybody(gang.family)
-    if state.has_pod_rules or chunk.root.anchors or crowded:
-        return (chunk.gang, chunk.pods)
-    return (gang.placement, _of_part(state.problem.pod_shape, chunk.root))
+def signature(state: State, allocation_unit: AllocationUnit) -> Signature:
+    """Units of one signature fit the same places: what failed once fails for all while capacity only shrinks."""
+    gang = state.problem.gangs[allocation_unit.gang]
+    crowded = gang.placement.is_rule and state.workload_spread.has_any(gang.family)
+    if state.has_pod_rules or allocation_unit.root.anchors or crowded:
+        return (allocation_unit.gang, allocation_unit.pods)
+    return (gang.placement, _of_part(state.problem.pod_shape, allocation_unit.root))
 
 
 def _of_part(shapes: list[int], part: Part) -> Signature:
@@ -40,11 +40,11 @@ class Kind(NamedTuple):
     beside: int
 
 
-def kind_of(state: State, gang_units: AllocationUnits) -> Kind | None:
+def kind_of(state: State, units_of_gang: AllocationUnits) -> Kind | None:
     """The kind of a gang that waits with one pod and asks for nothing but room for it; None for others."""
-    shape, problem = gang_units.shape, state.problem
-    leaf, pending = gang_units.lone, gang_units.state.pending[0]
-    if leaf is None or len(pending) != 1 or gang_units.state.active[0] or leaf.min_member != 1:
+    shape, problem = units_of_gang.shape, state.problem
+    leaf, pending = units_of_gang.lone, units_of_gang.state.pending[0]
+    if leaf is None or len(pending) != 1 or units_of_gang.state.active[0] or leaf.min_member != 1:
         return None
     if leaf.topology is not None or shape.root.topology is not None or shape.family >= 0 or state.has_pod_rules:
         return None

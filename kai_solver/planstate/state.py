@@ -115,7 +115,7 @@ class State:
         now = now and not (gpu.devices and self.unidentified.has_row(node))
         parts = gpu.parts_on(problem.nodes[node].gpu_memory_mib) if gpu.devices else 0
         if self.has_rows and node == problem.pod_node[pod]:
-            wanted = wanted or problem.seats.get(pod, ())
+            wanted = wanted or problem.held_devices.get(pod, ())
         devices = choose_devices(self, node, shape, parts, wanted, now=now) if gpu.devices else ()
         cost = charge(problem.pods[pod], problem.nodes[node].gpu_memory_mib)
         zones = self.zones.choose(pod, node, wanted_zones, now=now) if self.zones is not None else ()
@@ -183,12 +183,12 @@ class State:
 
     def swap(self, victim: int, pod: int) -> None:
         """``pod`` is to run where its twin ``victim`` runs: as ``evict`` and ``put``, not now; what is free stays."""
-        node, seats = self.problem.pod_node[victim], self.problem.seats.get(victim, ())
+        node, held_devices = self.problem.pod_node[victim], self.problem.held_devices.get(victim, ())
         self._leave(victim, self.problem.charges[victim])
         self.gone.add(victim)
         self.is_gone[victim] = self.is_out[victim] = True
         self.unidentified.ran(victim, +1)
-        place = Place(node, tuple(sorted(seats)), WHOLE if seats else 0, False, self.problem.charges[pod])
+        place = Place(node, tuple(sorted(held_devices)), WHOLE if held_devices else 0, False, self.problem.charges[pod])
         self.places[pod] = place
         self._join(pod, place.charge)
         self.journal += (("evict", victim, None), ("put", pod, place))
@@ -312,16 +312,16 @@ class State:
         for rule in self.rules:
             rule.leave(problem.pod_shape[pod], pod, node, 1, sign)
         self.future[:, node] += sign * self._requests[problem.pod_shape[pod]]
-        seats = problem.seats.get(pod, ())
-        if seats:
+        held_devices = problem.held_devices.get(pod, ())
+        if held_devices:
             parts = problem.shapes.parts(problem.pod_shape[pod])[node]
-            for device in seats:
+            for device in held_devices:
                 self.device_future[node, device] += sign * parts
-            self._share(pod, node, seats, -sign, now=False)
+            self._share(pod, node, held_devices, -sign, now=False)
         self.unidentified.ran(pod, sign)
         if self.zones is not None:
             self.zones.shift(node, self.zones.held(pod), sign, now=False)
-        self._note(node, gpus=bool(seats))
+        self._note(node, gpus=bool(held_devices))
 
     def _share(self, pod: int, node: int, devices: tuple[int, ...], sign: int, *, now: bool) -> None:
         """Count sharers; a device's first takes a pod slot for the reservation pod, its last gives it back."""
@@ -421,24 +421,24 @@ class State:
 
     # -- questions ---------------------------------------------------------------------------------------------
 
-    def returns_home(self, pods: Iterable[int], *, rules: bool = True) -> bool:
+    def returns_to_origin(self, pods: Iterable[int], *, rules: bool = True) -> bool:
         """Put evicted ``pods`` back where they ran if there is room for all; else change nothing.
 
         ``rules``: only where no rule of a pod placed since is broken by it.
         """
         mark, are_welcome = self.mark(), True
         for pod in pods:
-            if not self.fits_home(pod):
+            if not self.fits_origin(pod):
                 self.rollback(mark)
                 return False
-            are_welcome = are_welcome and (not rules or self._is_welcome_home(pod))
+            are_welcome = are_welcome and (not rules or self._may_return(pod))
             self.restore(pod)
         if not are_welcome and not self.keeps_rules():
             self.rollback(mark)
             return False
         return True
 
-    def _is_welcome_home(self, pod: int) -> bool:
+    def _may_return(self, pod: int) -> bool:
         """True where even a new pod like it could come, and nobody needs its company elsewhere.
 
         Else those placed since must be asked (``keeps_rules``).
@@ -447,8 +447,8 @@ class State:
             return False
         if self.affinity is None:
             return True
-        one, home = self.problem.pods[pod], self.problem.pod_node[pod]
-        return not self.affinity.is_sought(one) and bool(self.affinity.mask(one)[home])
+        one, origin = self.problem.pods[pod], self.problem.pod_node[pod]
+        return not self.affinity.is_sought(one) and bool(self.affinity.mask(one)[origin])
 
     def keeps_rules(self) -> bool:
         """Whether every pod that was given a place could be there beside all others, and all rules are kept."""
@@ -460,31 +460,31 @@ class State:
 
     def keeps_devices(self, pod: int, node: int) -> bool:
         """False where a pod would stay on its node with others than its own, or unknown, devices, and rows matter."""
-        at_home = self.has_rows and node == self.problem.pod_node[pod]
+        at_origin = self.has_rows and node == self.problem.pod_node[pod]
         is_whole = self.problem.pods[pod].gpu.is_whole
-        return not at_home or (self.fits_home(pod) if is_whole else not self.unidentified.bar(pod))
+        return not at_origin or (self.fits_origin(pod) if is_whole else not self.unidentified.bar(pod))
 
-    def fits_home(self, pod: int) -> bool:
+    def fits_origin(self, pod: int) -> bool:
         """True where there is room for an evicted ``pod`` where it ran."""
         problem = self.problem
         node, shape = problem.pod_node[pod], problem.pod_shape[pod]
-        seats, excused = problem.seats.get(pod, ()), self.overload.excused(node, self.places)
-        if seats:
+        held_devices, excused = problem.held_devices.get(pod, ()), self.overload.excused(node, self.places)
+        if held_devices:
             parts, free = problem.shapes.parts(shape)[node], self.device_future[node]
-            has_slots = PODS in excused or self._has_slots(pod, node, seats)
-            if not has_slots or self.unidentified.bar(pod) or any(free[d] < parts for d in seats):
+            has_slots = PODS in excused or self._has_slots(pod, node, held_devices)
+            if not has_slots or self.unidentified.bar(pod) or any(free[d] < parts for d in held_devices):
                 return False
         if any(self.future[r, node] < amount and r not in excused for r, amount in self.asked[shape]):
             return False
-        return self.zones is None or self.zones.has_room_at_home(pod)
+        return self.zones is None or self.zones.has_room_at_origin(pod)
 
-    def _has_slots(self, pod: int, node: int, seats: tuple[int, ...]) -> bool:
+    def _has_slots(self, pod: int, node: int, held_devices: tuple[int, ...]) -> bool:
         """True where the reservation pods of the devices that ``pod`` would share again find pod slots too."""
         if not self.problem.pods[pod].gpu.is_shared:
             return True
         kept, slots = self.reserved(node, now=False)
         asked = self.problem.shapes.shapes[self.problem.pod_shape[pod]].request[PODS]
-        return slots - asked >= sum(not kept[d] for d in seats)
+        return slots - asked >= sum(not kept[d] for d in held_devices)
 
 
 def _standing(leaves: Sequence[Leaf]) -> GangState:

@@ -42,7 +42,7 @@ class UnidentifiedLedger:
     @property
     def known_now(self) -> BoolArray:
         """(N,) where it is known which GPUs are free at once."""
-        return self._problem.is_told
+        return self._problem.devices_known
 
     @property
     def known_later(self) -> BoolArray:

@@ -55,13 +55,13 @@ class VictimPool:
             self.of_gang[gang.index] = [u.index for u in units]
             self.units.extend(units)
         self._first: list[int] = [unit.pods[0] for unit in self.units]
-        self._at_home: list[list[int]] = [[] for _ in state.problem.nodes]
+        self._at_origin: list[list[int]] = [[] for _ in state.problem.nodes]
         self._guests: dict[int, dict[int, None]] = {}
         self._seated: list[tuple[int, int]] = []
-        self._seats: IntArray = np.zeros((0, 2), dtype=np.int64)
+        self._held_devices: IntArray = np.zeros((0, 2), dtype=np.int64)
         for unit in self.units:
             for node in {state.problem.pod_node[pod] for pod in unit.pods}:
-                self._at_home[node].append(unit.index)
+                self._at_origin[node].append(unit.index)
         budgets = state.problem.budgets
         self.tolls = Tolls(state, budgets, self.units) if budgets is not None else None
         self.rank = victim_ranks(state, self.units, self.of_gang)
@@ -155,7 +155,7 @@ class VictimPool:
     def on(self, node: int) -> list[int]:
         """Units with a pod on ``node`` now, by index."""
         gone, places, units, first = self.state.gone, self.state.places, self.units, self._first
-        here = [unit for unit in self._at_home[node] if first[unit] not in gone]
+        here = [unit for unit in self._at_origin[node] if first[unit] not in gone]
         if node not in self._guests:
             return here
         guests = [
@@ -168,13 +168,13 @@ class VictimPool:
     # -- all units at once ---------------------------------------------------------------------------------------
 
     @cached_property
-    def homes(self) -> HoldRows:
+    def origins(self) -> HoldRows:
         """What all units hold where they run."""
-        return HoldRows.at_home(self.state, self.units)
+        return HoldRows.at_origin(self.state, self.units)
 
     @cached_property
     def _starts(self) -> IntArray:
-        return self.homes.starts(len(self.state.problem.nodes))
+        return self.origins.starts(len(self.state.problem.nodes))
 
     def rows(self, eligible: BoolArray, nodes: IntArray) -> HoldRows:
         """What those of the ``eligible`` (U,) units that may leave hold on ``nodes`` (M,), ascending.
@@ -187,7 +187,7 @@ class VictimPool:
             kept: BoolArray = eligible[units] & ~self.state.is_gone[self._first_pod[units]]
             return kept & ~np.isin(units, fast) if fast else kept
 
-        rows = self.homes.on(nodes, self._starts, stay)
+        rows = self.origins.on(nodes, self._starts, stay)
         moved = [self.units[unit] for unit in self._guests_on(nodes, eligible) if unit not in fast]
         return rows.beside(HoldRows.moved(self.state, moved).within(nodes)) if moved else rows
 
@@ -208,9 +208,9 @@ class VictimPool:
 
     def _guest_rows(self) -> tuple[IntArray, IntArray]:
         """Nodes, and units that were ever given places there."""
-        if len(self._seats) != len(self._seated):
-            self._seats = np.array(self._seated, dtype=np.int64)
-        return self._seats[:, 0], self._seats[:, 1]
+        if len(self._held_devices) != len(self._seated):
+            self._held_devices = np.array(self._seated, dtype=np.int64)
+        return self._held_devices[:, 0], self._held_devices[:, 1]
 
     def have_left(self) -> BoolArray:
         """(U,) units that left and have no new place."""
@@ -220,14 +220,14 @@ class VictimPool:
     def most_devices(self, eligible: BoolArray, rows: IntArray) -> IntArray:
         """(N,) wholly free devices with all ``eligible`` (U,) units gone; no less than there would be.
 
-        ``rows`` of `homes` are theirs. Who shares devices counts as if he had them alone, and who moved as if he had
+        ``rows`` of `origins` are theirs. Who shares devices counts as if he had them alone, and who moved as if he had
         all of the node.
         """
-        homes, state = self.homes, self.state
-        rows = rows[~state.is_gone[self._first_pod[homes.unit[rows]]]]
+        origins, state = self.origins, self.state
+        rows = rows[~state.is_gone[self._first_pod[origins.unit[rows]]]]
         most = state.whole_later.astype(np.int64)
-        np.add.at(most, homes.node[rows], homes.whole[rows])
-        np.add.at(most, homes.shared_node, eligible[homes.shared_unit])
+        np.add.at(most, origins.node[rows], origins.whole[rows])
+        np.add.at(most, origins.shared_node, eligible[origins.shared_unit])
         node, unit = self._guest_rows()
         most[node[eligible[unit]]] = state.device_future.shape[1]
         for pod in self._may_join:
@@ -242,8 +242,8 @@ class VictimPool:
 
     def nodes_of(self, units: BoolArray) -> IntArray:
         """Nodes where any of ``units`` (U,) ran, or was ever given a place."""
-        homes, (node, unit) = self.homes, self._guest_rows()
-        return np.concatenate([homes.node[units[homes.unit]], node[units[unit]]])
+        origins, (node, unit) = self.origins, self._guest_rows()
+        return np.concatenate([origins.node[units[origins.unit]], node[units[unit]]])
 
     def relatives(self, units: BoolArray) -> BoolArray:
         """(U,) all units of the gangs of ``units`` (U,)."""
@@ -328,10 +328,10 @@ class VictimPool:
             for r, amount in enumerate(problem.shapes.shapes[shape].request):
                 request[r] += amount
             place = places.get(pod)
-            seats = place.devices if place is not None else problem.seats.get(pod, ())
+            held_devices = place.devices if place is not None else problem.held_devices.get(pod, ())
             parts = place.parts if place is not None else int(problem.shapes.parts(shape)[node])
-            devices.extend((device, parts) for device in seats)
-            shares.extend(seats if problem.pods[pod].gpu.is_shared else ())
+            devices.extend((device, parts) for device in held_devices)
+            shares.extend(held_devices if problem.pods[pod].gpu.is_shared else ())
             if self.state.zones is not None:
                 zones.extend(place.zones if place is not None else self.state.zones.held(pod))
         return Hold(tuple(request), tuple(devices), tuple(shares), tuple(zones))

@@ -54,7 +54,7 @@ class WorkloadSpread:
             crowd.pods[node] += sign
             crowd.milli[node] += sign * gpu_milli(self._problem, pod, node)
 
-    def is_anybody(self, family: int) -> bool:
+    def has_any(self, family: int) -> bool:
         """True where a pod of the workload is, or is to be, on some node."""
         return bool(self.of[family].pods.any())
 

@@ -40,8 +40,8 @@ class ZoneLedger:
         if row < 0 or alignment is None:
             return ()
         free = self.present(row) if now else self.future[row]
-        home = self.table.held.get(pod, ()) if self._node[pod] == node else ()
-        for take in (wanted, home):
+        origin = self.table.held.get(pod, ()) if self._node[pod] == node else ()
+        for take in (wanted, origin):
             if take and self.table.holds(take, free):
                 return take
         found = self.table.align(alignment, row, free)
@@ -65,7 +65,7 @@ class ZoneLedger:
         """What a running pod holds, as far as known."""
         return self.table.held.get(pod, ())
 
-    def has_room_at_home(self, pod: int) -> bool:
+    def has_room_at_origin(self, pod: int) -> bool:
         """True where a pod that left finds its zones as it left them."""
         take = self.held(pod)
         return not take or self.table.holds(take, self.future[self.row(self._node[pod])])

@@ -19,7 +19,7 @@ class DeviceLedger:
         """Start with every device free."""
         self.free = [WHOLE] * self.node.gpus
 
-    def seat(self, pod: Pod) -> tuple[int, ...]:
+    def assign(self, pod: Pod) -> tuple[int, ...]:
         """Devices of ``pod``: those it names, those of its groups, else the best that are left.
 
         A node over-committed already has no room left: then the fullest devices are charged further, so that the
@@ -28,24 +28,24 @@ class DeviceLedger:
         if not pod.gpu.devices or not self.free:
             return ()
         parts = pod.gpu.parts_on(self.node.gpu_memory_mib)
-        seats = self._named(pod) or self._of_groups(pod) or self._best(pod.gpu.devices, parts)
-        for seat in seats:
-            self.free[seat] -= parts
-        return seats
+        devices = self._named(pod) or self._of_groups(pod) or self._best(pod.gpu.devices, parts)
+        for device in devices:
+            self.free[device] -= parts
+        return devices
 
     def _named(self, pod: Pod) -> tuple[int, ...]:
         return tuple(d for d in pod.devices if 0 <= d < len(self.free)) if pod.devices else ()
 
     def _of_groups(self, pod: Pod) -> tuple[int, ...]:
-        seats: list[int] = []
+        devices: list[int] = []
         for group in pod.gpu_groups:
             if group not in self.groups:
-                taken = {*self.groups.values(), *seats}
+                taken = {*self.groups.values(), *devices}
                 others = [d for d in range(len(self.free)) if d not in taken]
-                others = others or [d for d in range(len(self.free)) if d not in seats] or list(range(len(self.free)))
+                others = others or [d for d in range(len(self.free)) if d not in devices] or list(range(len(self.free)))
                 self.groups[group] = max(others, key=lambda d: (self.free[d], -d))
-            seats.append(self.groups[group])
-        return tuple(seats)
+            devices.append(self.groups[group])
+        return tuple(devices)
 
     def _best(self, count: int, parts: int) -> tuple[int, ...]:
         reserved = set(self.groups.values()) if parts == WHOLE else set()
@@ -56,7 +56,7 @@ class DeviceLedger:
         return tuple(sorted((fitting + rest)[:count]))
 
 
-def told_devices(gpus: int, pods: Sequence[Pod]) -> list[tuple[int, ...]] | None:
+def known_devices(gpus: int, pods: Sequence[Pod]) -> list[tuple[int, ...]] | None:
     """Devices of each of the pods of a node with so many; None where nobody knows some of them, or two clash.
 
     They are those that pods have, else those that were chosen when they were bound. A kubelet need not keep to these:
@@ -111,7 +111,7 @@ def _take(pod: Pod, devices: tuple[int, ...], gpus: int, taken: set[int], whole:
     return True
 
 
-def seat_running(node: Node, pods: list[tuple[int, Pod]]) -> tuple[dict[int, tuple[int, ...]], list[int]]:
+def assign_running(node: Node, pods: list[tuple[int, Pod]]) -> tuple[dict[int, tuple[int, ...]], list[int]]:
     """Devices of every pod of ``node`` that holds resources, and what is free afterwards (parts).
 
     Pods that name their devices or groups are seated first, then whole GPUs, then shares, largest first. The order in
@@ -122,4 +122,4 @@ def seat_running(node: Node, pods: list[tuple[int, Pod]]) -> tuple[dict[int, tup
     known.sort(key=lambda ip: (not ip[1].devices, ip[1].order, ip[1].key))
     unknown = [(i, p) for i, p in pods if not (p.devices or p.gpu_groups)]
     unknown.sort(key=lambda ip: (-ip[1].gpu.parts_on(node.gpu_memory_mib), ip[1].order, ip[1].key))
-    return {i: ledger.seat(p) for i, p in (*known, *unknown)}, ledger.free
+    return {i: ledger.assign(p) for i, p in (*known, *unknown)}, ledger.free

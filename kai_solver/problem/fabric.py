@@ -68,16 +68,16 @@ class Fabric:
         return found
 
 
-def fabric_of(graphs: Graphs, is_told: BoolArray) -> Fabric | None:
+def fabric_of(graphs: Graphs, devices_known: BoolArray) -> Fabric | None:
     """Fabric of nodes with these ``graphs``; None where no node counts.
 
-    ``is_told``: (N,) whether it is known which GPUs are held there.
+    ``devices_known``: (N,) whether it is known which GPUs are held there.
     """
     if not any(graphs):
         return None
     tables, kinds = known_tables(), np.full(len(graphs), -1, dtype=np.int64)
     known: dict[int, int] = {}
-    for at in np.flatnonzero(is_told).tolist():
+    for at in np.flatnonzero(devices_known).tolist():
         graph = graphs[at]
         if graph is not None:
             if id(graph) not in known:
@@ -106,8 +106,8 @@ def _graph(node: Node, offered: int = -1, by_claim: Sequence[ClaimDevice] = ()) 
         return None
     graph: LinkGraph | None = None
     if not by_claim:
-        is_told = node.gpu_topology or node.numa is not None or PRODUCT_LABEL in node.labels
-        graph = graph_of(node) if is_told else None
+        devices_known = node.gpu_topology or node.numa is not None or PRODUCT_LABEL in node.labels
+        graph = graph_of(node) if devices_known else None
     elif not offered:
         graph = _graph_by_claim(node, by_claim)
     return graph if graph is not None and graph.is_known and not graph.is_even else None

@@ -52,15 +52,15 @@ def known_where(problem: "Problem", device_free: IntArray) -> BoolArray:
     They are those without strangers, and those where as much got free as strangers hold: never too few.
     """
     if not problem.unidentified:
-        return problem.is_told
+        return problem.devices_known
     freed = problem.device_free.copy()
-    known = problem.is_told.copy()
-    homes = np.zeros(len(known), dtype=np.bool_)
+    known = problem.devices_known.copy()
+    origins = np.zeros(len(known), dtype=np.bool_)
     for pod in problem.unidentified:
         node = problem.pod_node[pod]
-        homes[node] = True
-        freed[node, list(problem.seats.get(pod, ()))] += problem.shapes.parts(problem.pod_shape[pod])[node]
-    known[homes] = (device_free[homes] >= freed[homes]).all(axis=1)
+        origins[node] = True
+        freed[node, list(problem.held_devices.get(pod, ()))] += problem.shapes.parts(problem.pod_shape[pod])[node]
+    known[origins] = (device_free[origins] >= freed[origins]).all(axis=1)
     return known
 
 
@@ -78,11 +78,11 @@ def out_of_row(problem: "Problem") -> frozenset[int]:
 
 
 def _sits_in_row(problem: "Problem", pod: int) -> bool:
-    gpu, seats = problem.shapes.shapes[problem.pod_shape[pod]].gpu, sorted(problem.seats.get(pod, ()))
+    gpu, held_devices = problem.shapes.shapes[problem.pod_shape[pod]].gpu, sorted(problem.held_devices.get(pod, ()))
     wish = wish_of(gpu)
-    if wish is None or not seats or not problem.is_told[problem.pod_node[pod]]:
+    if wish is None or not held_devices or not problem.devices_known[problem.pod_node[pod]]:
         return False
-    return mask_of(seats) in row_masks(seats[-1] + 1, gpu.devices, wish.row)
+    return mask_of(held_devices) in row_masks(held_devices[-1] + 1, gpu.devices, wish.row)
 
 
 def rows_in(free: BoolArray, count: int, row: str) -> IntArray:

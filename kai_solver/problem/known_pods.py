@@ -6,7 +6,7 @@ from operator import attrgetter
 
 from kai_solver.domain import Gang, Pod
 from kai_solver.problem.kinds import Kinds
-from kai_solver.problem.rows import FOREIGN, NO_SEATS, GangRow, Lodgers, gang_row
+from kai_solver.problem.rows import FOREIGN, NO_DEVICES, GangRow, Lodgers, gang_row
 
 Paying = tuple[str, bool, int, bool, str]
 """Name of a queue, whether its gangs are preemptible, and a `PodCount` of them."""
@@ -28,7 +28,7 @@ class KnownPods:
     def __init__(self, kinds: Kinds) -> None:
         self.kinds = kinds
         self.rows: list[GangRow] = []
-        self.foreign = Lodgers(FOREIGN, (), [], [], NO_SEATS)
+        self.foreign = Lodgers(FOREIGN, (), [], [], NO_DEVICES)
         self.come: list[Lodgers] = []
         self.gone: list[Lodgers] = []
         self.pod_counts: dict[Paying, int] = {}
@@ -41,7 +41,7 @@ class KnownPods:
         before, kinds = self._rows, self.kinds
         if index is not self._index:
             for lodgers in (*before.values(), self.foreign):
-                lodgers.homes = [index.get(pod.node, -1) for pod in lodgers.pods]
+                lodgers.origins = [index.get(pod.node, -1) for pod in lodgers.pods]
             self._index = index
         rows = [before.get(id(gang)) or gang_row(gang, kinds, index) for gang in gangs]
         # A row holds its gang, so that no other object can have the same identity meanwhile.
@@ -56,15 +56,15 @@ class KnownPods:
             self.gone.append(self.foreign)
             self._foreign = foreign
             pods = tuple(sorted(foreign, key=lambda pod: pod.key))
-            homes = [index.get(pod.node, -1) for pod in pods]
-            self.foreign = Lodgers(FOREIGN, pods, kinds.of(pods), homes, NO_SEATS)
+            origins = [index.get(pod.node, -1) for pod in pods]
+            self.foreign = Lodgers(FOREIGN, pods, kinds.of(pods), origins, NO_DEVICES)
             self.come.append(self.foreign)
 
-    def seats(self) -> dict[int, tuple[int, ...]]:
+    def held_devices(self) -> dict[int, tuple[int, ...]]:
         """Devices held, by index of the pod."""
         rows = (*self.rows, self.foreign)
-        every = chain.from_iterable([row.seats or repeat((), len(row.kinds)) for row in rows])
-        return {pod: seat for pod, seat in enumerate(every) if seat}
+        every = chain.from_iterable([row.held_devices or repeat((), len(row.kinds)) for row in rows])
+        return {pod: devices for pod, devices in enumerate(every) if devices}
 
     def _count(self, rows: Sequence[GangRow], sign: int) -> None:
         pod_counts = self.pod_counts

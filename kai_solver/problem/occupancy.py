@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.domain import Node, Pod, PodStatus
-from kai_solver.problem.devices import believed_devices, seat_running, told_devices
+from kai_solver.problem.devices import assign_running, believed_devices, known_devices
 from kai_solver.problem.kinds import Kinds
 from kai_solver.problem.node_table import NodeTable
-from kai_solver.problem.rows import NO_SEATS, Lodgers, Seats
+from kai_solver.problem.rows import NO_DEVICES, HeldDevices, Lodgers
 from kai_solver.problem.withheld import Holder, withhold
 from kai_solver.units import GPU, PODS
 from kai_solver.units.shares import WHOLE
@@ -34,7 +34,7 @@ class Occupancy:
         (N,) reservation pods: one for each shared device, gone when its last sharer is.
     device_free, device_releasing, sharers, sharers_leaving
         (N, D) as `Problem` has them.
-    is_told
+    devices_known
         (N,) whether it is known of everybody there which devices are held.
     """
 
@@ -47,7 +47,7 @@ class Occupancy:
         self.releasing: IntArray = np.zeros_like(node_table.capacity)
         self.reserved: IntArray = np.zeros(count, dtype=np.int64)
         self.reserved_leaving: IntArray = np.zeros(count, dtype=np.int64)
-        self.is_told: BoolArray = np.ones(count, dtype=np.bool_)
+        self.devices_known: BoolArray = np.ones(count, dtype=np.bool_)
         self.device_free: IntArray = np.where(np.arange(width) < node_table.gpus[:, None], WHOLE, 0)
         self.device_releasing: IntArray = np.zeros((count, width), dtype=np.int64)
         self.sharers: IntArray = np.zeros((count, width), dtype=np.int64)
@@ -71,12 +71,12 @@ class Occupancy:
             }
             self._node_table = node_table
         for lodgers in gone:
-            for node in set(lodgers.homes):
+            for node in set(lodgers.origins):
                 if node >= 0 and self._tenants[node].pop(lodgers.key, None) is not None:
                     changed.add(node)
         for lodgers in come:
-            lodgers.seats = NO_SEATS
-            for offset, node in enumerate(lodgers.homes):
+            lodgers.held_devices = NO_DEVICES
+            for offset, node in enumerate(lodgers.origins):
                 if node >= 0 and _holds_devices(lodgers.pods[offset]):
                     changed.add(node)
                     known = self._tenants[node].get(lodgers.key)
@@ -86,12 +86,12 @@ class Occupancy:
                         known[1].append(offset)
         self._weigh(gone, -1)
         self._weigh(come, +1)
-        self._seat(sorted(changed))
+        self._assign_devices(sorted(changed))
 
     def _weigh(self, lodgers: Sequence[Lodgers], sign: int) -> None:
         kinds, nodes, leaving = list[int](), list[int](), list[bool]()
         for each in lodgers:
-            for offset, node in enumerate(each.homes):
+            for offset, node in enumerate(each.origins):
                 if node >= 0 and (status := each.pods[offset].status).holds_resources:
                     kinds.append(each.kinds[offset])
                     nodes.append(node)
@@ -108,7 +108,7 @@ class Occupancy:
 
     # -- devices -------------------------------------------------------------------------------------------------
 
-    def _seat(self, nodes: Sequence[int]) -> None:
+    def _assign_devices(self, nodes: Sequence[int]) -> None:
         """Give the pods of ``nodes`` their devices anew."""
         if not nodes:
             return
@@ -116,7 +116,7 @@ class Occupancy:
         self.device_free[nodes] = np.where(np.arange(width) < self._node_table.gpus[nodes][:, None], WHOLE, 0)
         for table in (self.device_releasing, self.sharers, self.sharers_leaving, self.reserved, self.reserved_leaving):
             table[nodes] = 0
-        self.is_told[nodes] = True
+        self.devices_known[nodes] = True
         rows: dict[int, list[int]] = {}
         for index in nodes:
             if not self._tenants[index]:
@@ -124,8 +124,8 @@ class Occupancy:
             there = [tenant for _, tenant in sorted(self._tenants[index].items())]
             pods = [lodgers.pods[offset] for lodgers, offsets in there for offset in offsets]
             gpus = self._node_table.nodes[index].gpus
-            told = told_devices(gpus, pods)
-            self.is_told[index] = told is not None
+            told = known_devices(gpus, pods)
+            self.devices_known[index] = told is not None
             believed = believed_devices(gpus, pods) if told is None else told
             pods = [_on(pod, devices) if devices else pod for pod, devices in zip(pods, believed, strict=True)]
             found = _plainly(self._node_table.nodes[index], pods)
@@ -138,24 +138,24 @@ class Occupancy:
         if rows:
             self.device_free[list(rows)] = np.array(list(rows.values()), dtype=np.int64)
 
-    def _one_by_one(self, index: int, pods: list[Pod]) -> tuple[Seats, list[int]]:
+    def _one_by_one(self, index: int, pods: list[Pod]) -> tuple[HeldDevices, list[int]]:
         """Seat pods of a node where some share devices, or where there are too few."""
         node = self._node_table.nodes[index]
-        seats, free = seat_running(node, list(enumerate(pods)))
+        held_devices, free = assign_running(node, list(enumerate(pods)))
         self.device_free[index, : node.gpus] = free
         for at, pod in enumerate(pods):
             left = pod.status is PodStatus.RELEASING
             if not left and not pod.gpu.is_shared:
                 continue
             parts = pod.gpu.parts_on(node.gpu_memory_mib) if left else 0
-            for device in seats.get(at, ()):
+            for device in held_devices.get(at, ()):
                 self.device_releasing[index, device] += parts
                 self.sharers[index, device] += pod.gpu.is_shared
                 self.sharers_leaving[index, device] += pod.gpu.is_shared and left
         shared = self.sharers[index] > 0
         self.reserved[index] = np.count_nonzero(shared)
         self.reserved_leaving[index] = np.count_nonzero(shared & (self.sharers[index] == self.sharers_leaving[index]))
-        return [seats.get(at, ()) for at in range(len(pods))], free
+        return [held_devices.get(at, ()) for at in range(len(pods))], free
 
     # -- for a problem -------------------------------------------------------------------------------------------
 
@@ -182,7 +182,7 @@ class Occupancy:
             for offset in offsets:
                 pod = lodgers.pods[offset]
                 if pod.status is not PodStatus.RELEASING:
-                    yield lodgers.seats[offset], pod.gpu.parts_on(memory_mib)
+                    yield lodgers.held_devices[offset], pod.gpu.parts_on(memory_mib)
 
 
 def _add(table: IntArray, nodes: IntArray, amounts: IntArray) -> None:
@@ -200,17 +200,17 @@ def _on(pod: Pod, devices: tuple[int, ...]) -> Pod:
     return pod if pod.devices == devices else replace(pod, devices=devices)
 
 
-def _write(there: list[_Tenant], seats: Seats) -> None:
-    """Note the ``seats`` of the pods of one node."""
-    left = iter(seats)
+def _write(there: list[_Tenant], held_devices: HeldDevices) -> None:
+    """Note the ``held_devices`` of the pods of one node."""
+    left = iter(held_devices)
     for lodgers, offsets in there:
-        if not lodgers.seats:
-            lodgers.seats = [()] * len(lodgers.pods)
+        if not lodgers.held_devices:
+            lodgers.held_devices = [()] * len(lodgers.pods)
         for offset in offsets:
-            lodgers.seats[offset] = next(left)
+            lodgers.held_devices[offset] = next(left)
 
 
-def _plainly(node: Node, pods: list[Pod]) -> tuple[Seats, list[int]] | None:
+def _plainly(node: Node, pods: list[Pod]) -> tuple[HeldDevices, list[int]] | None:
     """Seat pods that stay, have whole devices and find them; None where some pod is otherwise.
 
     Whole devices are alike: of those that no pod names the first are as good as any. Free parts by device too.
@@ -221,40 +221,40 @@ def _plainly(node: Node, pods: list[Pod]) -> tuple[Seats, list[int]] | None:
         if not pod.gpu.is_whole or pod.gpu_groups or pod.status is PodStatus.RELEASING:
             return None
         if pod.devices:
-            named[at] = seat = tuple([d for d in pod.devices if 0 <= d < node.gpus])
-            if not seat:
+            named[at] = own = tuple([d for d in pod.devices if 0 <= d < node.gpus])
+            if not own:
                 return None
-            for d in seat:
+            for d in own:
                 free[d] -= WHOLE
     if not named:
         return _in_a_row(node, pods)
     left = [d for d, parts in enumerate(free) if parts == WHOLE]
     if sum([pod.gpu.devices for at, pod in enumerate(pods) if at not in named]) > len(left):
         return None
-    seats: Seats = []
+    held_devices: HeldDevices = []
     first = 0
     for at, pod in enumerate(pods):
         if at in named:
-            seats.append(named[at])
+            held_devices.append(named[at])
             continue
-        seat = tuple(left[first : first + pod.gpu.devices])
+        own = tuple(left[first : first + pod.gpu.devices])
         first += pod.gpu.devices
-        seats.append(seat)
-        for d in seat:
+        held_devices.append(own)
+        for d in own:
             free[d] = 0
-    return seats, free
+    return held_devices, free
 
 
-def _in_a_row(node: Node, pods: list[Pod]) -> tuple[Seats, list[int]] | None:
+def _in_a_row(node: Node, pods: list[Pod]) -> tuple[HeldDevices, list[int]] | None:
     """The same where nobody names any."""
     if sum(pod.gpu.devices for pod in pods) > node.gpus:
         return None  # first: a pod that sets nodeName may ask for more than memory holds
-    seats: Seats = []
+    held_devices: HeldDevices = []
     first = 0
     for pod in pods:
-        seats.append(_run(first, pod.gpu.devices))
+        held_devices.append(_run(first, pod.gpu.devices))
         first += pod.gpu.devices
-    return seats, [0] * first + [WHOLE] * (node.gpus - first)
+    return held_devices, [0] * first + [WHOLE] * (node.gpus - first)
 
 
 @lru_cache(maxsize=1024)

@@ -26,7 +26,7 @@ class Load(NamedTuple):
     charge: Charge
 
 
-class _Home(NamedTuple):
+class _QueueInfo(NamedTuple):
     """A queue that gangs name: its index (-1: none), what is wrong with it, and the placement that it grants."""
 
     queue: int
@@ -52,7 +52,7 @@ class PodTable:
         every = [*known_pods.rows, known_pods.foreign]
         self.pods: tuple[Pod, ...] = tuple(chain.from_iterable([row.pods for row in every]))
         self.kinds: list[int] = list(chain.from_iterable([row.kinds for row in every]))
-        self.pod_node: list[int] = list(chain.from_iterable([row.homes for row in every]))
+        self.pod_node: list[int] = list(chain.from_iterable([row.origins for row in every]))
         self._met = dict.fromkeys(self.kinds)
         self._cost = {kind: charge(kinds.samples[kind], node_table.min_memory_mib) for kind in self._met}
         rules = self._rules()
@@ -62,7 +62,7 @@ class PodTable:
         self.gangs: list[GangShape] = []
         self.outside: dict[str, tuple[Gang, str]] = {}
         self._families: dict[tuple[str, Placement], int] = {}
-        self._homes: dict[str, _Home] = {}
+        self._queue_infos: dict[str, _QueueInfo] = {}
         self._stretches: list[_Stretch] = []
         numbers = self._number_gangs(known_pods.rows)
         sizes = [len(row.kinds) for row in every]
@@ -86,13 +86,13 @@ class PodTable:
         last = NO_PLACEMENT
         for row in rows:
             gang = row.gang
-            home = self._homes.get(gang.queue) or self._home(gang.queue)
+            queue_info = self._queue_infos.get(gang.queue) or self._queue_info(gang.queue)
             placement = NO_PLACEMENT
-            if gang.set_aside or home.trouble:
-                self.outside[row.key] = (gang, gang.set_aside or home.trouble)
+            if gang.set_aside or queue_info.trouble:
+                self.outside[row.key] = (gang, gang.set_aside or queue_info.trouble)
                 numbers.append(-1)
             else:
-                shape = self._shape(row, home, first)
+                shape = self._shape(row, queue_info, first)
                 placement = shape.placement
                 numbers.append(len(self.gangs))
                 self.gangs.append(shape)
@@ -104,21 +104,21 @@ class PodTable:
         self._stretches.append((len(self.pods), NO_PLACEMENT))
         return numbers
 
-    def _home(self, name: str) -> _Home:
+    def _queue_info(self, name: str) -> _QueueInfo:
         """The queue of that name, looked up once."""
         tree = self._tree
         queue = tree.index.get(name, -1)
         is_leaf = queue >= 0 and tree.is_leaf[queue]
         above = tree.path[queue] if is_leaf else ()
         placement = inherited(tree.queues[q].placement for q in above)
-        home = self._homes[name] = _Home(queue, is_leaf, _queue_trouble(name, tree), placement)
-        return home
+        queue_info = self._queue_infos[name] = _QueueInfo(queue, is_leaf, _queue_trouble(name, tree), placement)
+        return queue_info
 
-    def _shape(self, row: GangRow, home: _Home, first: int) -> GangShape:
+    def _shape(self, row: GangRow, queue_info: _QueueInfo, first: int) -> GangShape:
         index, known, gang = len(self.gangs), row.shape, row.gang
-        placement, family = home.placement, -1
+        placement, family = queue_info.placement, -1
         if gang.placement is not NO_PLACEMENT and gang.placement != NO_PLACEMENT:
-            above = (self._tree.queues[q].placement for q in self._tree.path[home.queue])
+            above = (self._tree.queues[q].placement for q in self._tree.path[queue_info.queue])
             placement = inherited([gang.placement, *above])
         if placement is not NO_PLACEMENT and (placement.is_rule or placement.nodes == "spread"):
             # Number of the workload, where it matters which of its pods are on one node.
@@ -130,7 +130,7 @@ class PodTable:
             or row.tree is not self._tree
             or known.family != family
         ):
-            known = shape_gang(index, gang, row.stands, home.queue, first, placement, family)
+            known = shape_gang(index, gang, row.stands, queue_info.queue, first, placement, family)
             row.shape, row.first, row.tree = known, first, self._tree
         return known
 
@@ -181,10 +181,10 @@ class PodTable:
         """How many pods of every leaf queue are active or wait, by what they cost; of gangs set aside too."""
         index = self._node_table.index
         for (name, preemptible, kind, is_active, node), count in self._known_pods.pod_counts.items():
-            home = self._homes.get(name) or self._home(name)
-            if home.is_leaf:
+            queue_info = self._queue_infos.get(name) or self._queue_info(name)
+            if queue_info.is_leaf:
                 cost = self._charge_on(kind, index.get(node, -1)) if node else self._cost[kind]
-                yield Load(home.queue, preemptible, is_active, cost), count
+                yield Load(queue_info.queue, preemptible, is_active, cost), count
 
 
 def _style(pod: Pod, placement: Placement, policy: Policy) -> Style:

@@ -72,9 +72,9 @@ class Problem:
         Disruption budgets; None where none may bind.
     devices
         (N,) devices, those that may not be had among them.
-    is_told
-        (N,) whether it is known which devices are held (``seats`` are what pods have, and not only as many), and all
-        may be had.
+    devices_known
+        (N,) whether it is known which devices are held (``held_devices`` are what pods have, and not only as many), and
+        all may be had.
     strangers
         Pods whose devices nobody can name, on nodes where all may be had; none where no pod needs a row.
     fabric
@@ -103,7 +103,7 @@ class Problem:
     pod_node: list[int]
     charges: list[Charge]
     least_charges: list[Charge]
-    seats: dict[int, tuple[int, ...]]
+    held_devices: dict[int, tuple[int, ...]]
     queues: QueueTree
     total: tuple[int, int, int]
     request: IntArray
@@ -118,7 +118,7 @@ class Problem:
     outlook: Outlook | None = None
     budgets: Budgets | None = None
     devices: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    is_told: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    devices_known: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     unidentified: frozenset[int] = frozenset()
     fabric: Fabric | None = None
     rules: tuple[RuleFacts, ...] = ()
@@ -162,7 +162,7 @@ def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
     table = _pod_table(snapshot, known_pods, kinds, node_table, tree)
     held, releasing = occupancy.held_with_reservations()
     device_free, device_releasing = occupancy.devices_to_be_had()
-    is_told = occupancy.is_told & (node_table.gpus == node_table.usable)
+    devices_known = occupancy.devices_known & (node_table.gpus == node_table.usable)
     total = _total(snapshot, node_table, table)
     allocated, fixed, request = _queue_loads(tree, table)
     share = fair_share(tree, total, request, snapshot.policy.k_value)
@@ -187,7 +187,7 @@ def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
         pod_node=table.pod_node,
         charges=table.charges,
         least_charges=table.least_charges,
-        seats=known_pods.seats(),
+        held_devices=known_pods.held_devices(),
         queues=tree,
         total=total,
         request=request,
@@ -201,9 +201,9 @@ def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
         zones=table.shapes.zones,
         budgets=budgets_of(snapshot, table.pods, len(table.pods) - len(snapshot.foreign)),
         devices=node_table.gpus,
-        is_told=is_told,
-        unidentified=unidentified_of(table, node_table, is_told),
-        fabric=fabric_of(memo.graphs(snapshot, node_table), is_told),
+        devices_known=devices_known,
+        unidentified=unidentified_of(table, node_table, devices_known),
+        fabric=fabric_of(memo.graphs(snapshot, node_table), devices_known),
     )
     rules = prepared(problem)
     memo.problem = replace(problem, rules=rules) if rules else problem
@@ -228,8 +228,8 @@ def _total(snapshot: Snapshot, node_table: NodeTable, table: PodTable) -> tuple[
     cpu, memory, gpu = node_table.offered
     first_foreign = len(table.pods) - len(snapshot.foreign)
     for index in range(first_foreign, len(table.pods)):
-        home = table.pod_node[index]
-        if home >= 0 and node_table.nodes[home].schedulable and table.pods[index].status.holds_resources:
+        node = table.pod_node[index]
+        if node >= 0 and node_table.nodes[node].schedulable and table.pods[index].status.holds_resources:
             c = table.charges[index]
             cpu, memory, gpu = cpu - c[0], memory - c[1], gpu - c[2]
     return (max(0, cpu), max(0, memory), max(0, gpu))

@@ -16,10 +16,10 @@ PodCount = tuple[int, bool, str]
 FOREIGN: Final = "\U0010ffff"
 """Key of the foreign pods: it comes after those of all gangs."""
 
-Seats = list[tuple[int, ...]]
+HeldDevices = list[tuple[int, ...]]
 """Devices by pod."""
 
-NO_SEATS: Final[Seats] = []
+NO_DEVICES: Final[HeldDevices] = []
 """Of pods without devices; never written to."""
 
 _PROMISED = attrgetter("nominated_node")
@@ -40,8 +40,8 @@ class Lodgers:
     key: str
     pods: tuple[Pod, ...]
     kinds: list[int]
-    homes: list[int]
-    seats: Seats
+    origins: list[int]
+    held_devices: HeldDevices
 
 
 @dataclass(slots=True, eq=False)
@@ -71,7 +71,7 @@ def gang_row(gang: Gang, kinds: Kinds, index: dict[str, int]) -> GangRow:
     """Look at ``gang`` for the first time; ``index``: of nodes by name."""
     ordered = _in_order(gang) if len(gang.pods) > 1 else gang
     pods = ordered.pods
-    homes = [index.get(pod.node, -1) for pod in pods]
+    origins = [index.get(pod.node, -1) for pod in pods]
     if pods and _is_uniform(pods):
         kind = kinds.kind(pods[0])
         numbers = [kind] * len(pods)
@@ -79,7 +79,7 @@ def gang_row(gang: Gang, kinds: Kinds, index: dict[str, int]) -> GangRow:
     else:
         numbers = kinds.of(pods)
         stands, pod_counts = standings(pods), _pod_counts(pods, numbers)
-    return GangRow(gang.key, pods, numbers, homes, NO_SEATS, gang, ordered, stands, pod_counts)
+    return GangRow(gang.key, pods, numbers, origins, NO_DEVICES, gang, ordered, stands, pod_counts)
 
 
 def _is_uniform(pods: Sequence[Pod]) -> bool:
@@ -107,7 +107,7 @@ def _in_order(gang: Gang) -> Gang:
     orders = [pod.order for pod in gang.pods]
     if all(map(lt, orders, orders[1:])) and not any(map(_PROMISED, gang.pods)):
         return gang
-    return replace(gang, pods=tuple(sorted(gang.pods, key=lambda pod: pod.turn)))
+    return replace(gang, pods=tuple(sorted(gang.pods, key=lambda pod: pod.task_order)))
 
 
 def _pod_counts(pods: Sequence[Pod], kinds: list[int]) -> dict[PodCount, int]:

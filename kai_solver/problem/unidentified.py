@@ -11,12 +11,12 @@ from kai_solver.problem.podtable import PodTable
 BoolArray = NDArray[np.bool_]
 
 
-def unidentified_of(table: PodTable, node_table: NodeTable, is_told: BoolArray) -> frozenset[int]:
-    """Indices of these pods, where somebody needs a row; ``is_told``: (N,) nodes that have none.
+def unidentified_of(table: PodTable, node_table: NodeTable, devices_known: BoolArray) -> frozenset[int]:
+    """Indices of these pods, where somebody needs a row; ``devices_known``: (N,) nodes that have none.
 
     Nodes some of whose devices may not be had are no matter: which ones these are is not known, whoever leaves.
     """
-    nodes = set(np.flatnonzero(~is_told & (node_table.gpus == node_table.usable)).tolist())
+    nodes = set(np.flatnonzero(~devices_known & (node_table.gpus == node_table.usable)).tolist())
     if not nodes or not any(needs_row(shape.gpu) for shape in table.shapes.shapes):
         return frozenset()
     there: dict[int, list[int]] = {}

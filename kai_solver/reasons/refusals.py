@@ -33,16 +33,20 @@ from kai_solver.units import GPU, format_amount, go_duration, rfc3339
 # -- the gang is not ready ---------------------------------------------------------------------------------------------
 
 
-def not_ready(problem: Problem, gang: GangShape, gang_units: AllocationUnits) -> Refusal | None:
+def not_ready(problem: Problem, gang: GangShape, units_of_gang: AllocationUnits) -> Refusal | None:
     """Why ``gang`` is not considered at all; None where it is."""
-    leaf = gang_units.lone
-    if leaf is not None and not (leaf.blocked or leaf.topology or gang.root.topology) and gang_units.is_reachable(leaf):
+    leaf = units_of_gang.lone
+    if (
+        leaf is not None
+        and not (leaf.blocked or leaf.topology or gang.root.topology)
+        and units_of_gang.is_reachable(leaf)
+    ):
         return None
     blocked = [pod for leaf in gang.leaves for pod in leaf.blocked]
-    if blocked and not (gang.pending and gang_units.is_reachable(gang.root)):
+    if blocked and not (gang.pending and units_of_gang.is_reachable(gang.root)):
         return _blocked(problem, blocked[0])
-    if not gang_units.is_reachable(gang.root):
-        return _waiting_for_members(gang, gang_units)
+    if not units_of_gang.is_reachable(gang.root):
+        return _waiting_for_members(gang, units_of_gang)
     missing = _missing_topology(problem, gang.root)
     if missing:
         blocker = Blocker("topology", missing, "exists", "missing")
@@ -50,9 +54,9 @@ def not_ready(problem: Problem, gang: GangShape, gang_units: AllocationUnits) ->
     return None
 
 
-def _waiting_for_members(gang: GangShape, gang_units: AllocationUnits) -> Refusal:
+def _waiting_for_members(gang: GangShape, units_of_gang: AllocationUnits) -> Refusal:
     """KAI's event ``NotReady``: every podset that is short of pods (``status_updater``), then the usual phrase."""
-    short = [leaf for leaf in gang.leaves if not gang_units.is_reachable(leaf)]
+    short = [leaf for leaf in gang.leaves if not units_of_gang.is_reachable(leaf)]
     text = "Job is not ready for scheduling." + "".join(_members_text(leaf) for leaf in short)
     ready = sum(_ready(leaf) for leaf in short)
     needed = sum(leaf.min_member for leaf in short)
@@ -265,7 +269,7 @@ def _blocker(text: str, count: int, nodes: int) -> Blocker:
 def _is_only_the_rule(state: State, placer: Placer, unit: AllocationUnit) -> bool:
     """True where the unit would find room if its rule of placement were not there."""
     mark = state.mark()
-    found = Placer(state, fits=placer.fits, unruled=True).place_chunk(unit)
+    found = Placer(state, fits=placer.fits, unruled=True).place_unit(unit)
     state.rollback(mark)
     return found
 

@@ -18,7 +18,7 @@ from kai_solver.search.session import SessionResult, StageObjective
 from kai_solver.search.solver_client import SolverClient
 from kai_solver.units import CPU, GPU
 
-NOBODY: frozenset[int] = frozenset()
+NO_UNITS: frozenset[int] = frozenset()
 
 
 class MaxGpuAdmission:
@@ -36,17 +36,19 @@ class MaxGpuAdmission:
             For those left waiting: proven where no choice serves more GPUs in any stratum.
         """
         model_input = JointModelInput(outcome)
-        chunks = [(a.chunk, a.action) for a in outcome.admissions] + [(chunk, Action.ALLOCATE) for chunk in waiting]
+        allocation_units = [(a.allocation_unit, a.action) for a in outcome.admissions] + [
+            (allocation_unit, Action.ALLOCATE) for allocation_unit in waiting
+        ]
         model = self.solver_client.model
-        if model_input.size_estimate(chunks, NOBODY) > model.search.max_variables:
+        if model_input.size_estimate(allocation_units, NO_UNITS) > model.search.max_variables:
             return Proof("unknown", "too large")
-        joint = model_input.join(chunks, NOBODY, NOBODY, NOBODY, (), may_move=False, optional=True)
+        joint = model_input.join(allocation_units, NO_UNITS, NO_UNITS, NO_UNITS, (), may_move=False, optional=True)
         form = formulate(joint, model.families, ())
         result = self._search(outcome, joint, form)
         is_proven = bool(result.stages) and all(stage.optimal for stage in result.stages)
         is_proven = is_proven and not outcome.state.is_crossed
         if result.improved and result.values is not None:
-            is_proven &= _apply(outcome, joint, expand(form.variables, result.values), chunks)
+            is_proven &= _apply(outcome, joint, expand(form.variables, result.values), allocation_units)
         return Proof("proven" if is_proven else "unknown", "most GPUs" if is_proven else "budget")
 
     def _search(self, outcome: Outcome, joint: Joint, form: Formulation) -> SessionResult:
@@ -55,13 +57,18 @@ class MaxGpuAdmission:
         return self.solver_client.minimize(form, _unserved(joint, form), hint)
 
 
-def _apply(outcome: Outcome, joint: Joint, decision: Decision, chunks: list[tuple[AllocationUnit, Action]]) -> bool:
+def _apply(
+    outcome: Outcome, joint: Joint, decision: Decision, allocation_units: list[tuple[AllocationUnit, Action]]
+) -> bool:
     """False where the solver's choice could not be seated, and greedy's stands."""
-    admitted = [chunks[number] for number in decision.admitted]
+    admitted = [allocation_units[number] for number in decision.admitted]
     if not apply(outcome.state, outcome.pool, joint, decision, admitted):
         return False
-    before = {a.chunk.pods for a in outcome.admissions}
-    outcome.admissions = [Admission(chunk, action, by_solver=chunk.pods not in before) for chunk, action in admitted]
+    before = {a.allocation_unit.pods for a in outcome.admissions}
+    outcome.admissions = [
+        Admission(allocation_unit, action, by_solver=allocation_unit.pods not in before)
+        for allocation_unit, action in admitted
+    ]
     return True
 
 

@@ -16,7 +16,7 @@ from kai_solver.planstate.eviction_units import Unit
 from kai_solver.problem import Problem, TreeNode
 from kai_solver.problem.charges import Charge
 from kai_solver.search.joint_input import JointModelInput
-from kai_solver.search.question import Question, largest_chunk
+from kai_solver.search.question import Question, largest_part
 
 IntArray = NDArray[np.int64]
 Pods = tuple[tuple[int, int], ...]
@@ -120,13 +120,13 @@ class Aggregator:
 
     def _fold_arrivals(self, question: Question, crowd: Counter[int], groups: Counter["_Key"]) -> None:
         undone = question.undone
-        for chunk, action in (*question.admitted, (question.chunk, question.action)):
-            arrival = self._arrivals.get(chunk.pods)
+        for allocation_unit, action in (*question.admitted, (question.allocation_unit, question.action)):
+            arrival = self._arrivals.get(allocation_unit.pods)
             if arrival is None:
-                arrival = self.model_input.arrival(chunk, action, question.units)
-                if not chunk.root.anchors:
-                    self._arrivals[chunk.pods] = arrival
-            must = chunk.gang not in undone or chunk is question.chunk
+                arrival = self.model_input.arrival(allocation_unit, action, question.units)
+                if not allocation_unit.root.anchors:
+                    self._arrivals[allocation_unit.pods] = arrival
+            must = allocation_unit.gang not in undone or allocation_unit is question.allocation_unit
             for scope, pods in _by_scope(arrival).items():
                 level, domains = (None, None) if scope < 0 else self._recognise(arrival.scopes[scope].domain_of)
                 if level is None and must:
@@ -208,7 +208,7 @@ def _by_scope(arrival: Arrival) -> dict[int, Pods]:
 
 
 def allowance(question: Question, surplus: QueueSurplus) -> tuple[int | None, int | None, int | None]:
-    """Most that evictions of the queue may charge, by resource: its surplus less one, and one last chunk.
+    """Most that evictions of the queue may charge, by resource: its surplus less one, and one last allocation unit.
 
     None where a resource gives no right.
     """
@@ -216,6 +216,6 @@ def allowance(question: Question, surplus: QueueSurplus) -> tuple[int | None, in
     units = [pool.units[u] for u in question.paying if pool is not None]
     theirs = [unit for unit in units if gangs[unit.gang].queue in surplus.leaves]
     cpu, memory, gpu = (
-        surplus.most(resource, largest_chunk(question.problem, theirs, resource)) for resource in range(3)
+        surplus.most(resource, largest_part(question.problem, theirs, resource)) for resource in range(3)
     )
     return cpu, memory, gpu

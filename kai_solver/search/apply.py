@@ -26,7 +26,7 @@ def apply(
     pool: VictimPool | None,
     joint: Joint,
     decision: Decision,
-    chunks: Sequence[tuple[AllocationUnit, Action]],
+    allocation_units: Sequence[tuple[AllocationUnit, Action]],
 ) -> bool:
     """Put ``decision`` into effect; False with the state unchanged where it cannot be (devices, affinity).
 
@@ -35,7 +35,7 @@ def apply(
     between pods are judged when all have their places: it does not matter which came first.
     """
     by_policy = [replace(decision, devices={})] if decision.devices else []
-    return any(_try(state, pool, joint, seated, chunks) for seated in (*by_policy, decision))
+    return any(_try(state, pool, joint, seated, allocation_units) for seated in (*by_policy, decision))
 
 
 def _try(
@@ -43,13 +43,13 @@ def _try(
     pool: VictimPool | None,
     joint: Joint,
     decision: Decision,
-    chunks: Sequence[tuple[AllocationUnit, Action]],
+    allocation_units: Sequence[tuple[AllocationUnit, Action]],
 ) -> bool:
     mark = state.mark()
     try:
         _clear(state, joint, decision)
         decision = _on_free_devices(state, decision)
-        _place(state, pool, joint, decision, chunks)
+        _place(state, pool, joint, decision, allocation_units)
         _keep_spacing(state, joint)
         _keep_limits(state, joint)
         done = state.keeps_rules() and keeps_budgets(state)
@@ -73,7 +73,7 @@ def _clear(state: State, joint: Joint, decision: Decision) -> None:
     for mover in joint.movers:
         if mover.unit not in leaving:
             pods = [p for piece in mover.pieces for p in piece.pods if p in state.gone]
-            if not state.returns_home(pods, rules=False):
+            if not state.returns_to_origin(pods, rules=False):
                 raise InternalError("a unit that should stay has no room at home")
 
 
@@ -91,26 +91,26 @@ def _place(
     pool: VictimPool | None,
     joint: Joint,
     decision: Decision,
-    chunks: Sequence[tuple[AllocationUnit, Action]],
+    allocation_units: Sequence[tuple[AllocationUnit, Action]],
 ) -> None:
     fits = FitTable(state)
     moving = set(decision.moved)
     movers = sorted((m for m in joint.movers if m.unit in moving), key=lambda m: -m.charge[2])
-    coming = sorted(chunks, key=lambda c: -max(state.problem.charges[p][2] for p in c[0].pods))
-    turns = [(pod, True) for mover in movers for piece in mover.pieces for pod in piece.pods]
-    turns += [(pod, False) for chunk, _ in coming for pod in chunk.pods]
+    coming = sorted(allocation_units, key=lambda c: -max(state.problem.charges[p][2] for p in c[0].pods))
+    steps = [(pod, True) for mover in movers for piece in mover.pieces for pod in piece.pods]
+    steps += [(pod, False) for allocation_unit, _ in coming for pod in allocation_unit.pods]
     if state.has_rows:
-        turns.sort(key=lambda turn: _turn(state, turn[0]))
-    for pod, later in turns:
+        steps.sort(key=lambda step: _task_order(state, step[0]))
+    for pod, later in steps:
         _put(state, fits, pod, decision, later=later)
     if pool is not None:
         for mover in movers:
             pool.seat(mover.unit)
-    for chunk, _ in chunks:
-        start_together(state, chunk)
+    for allocation_unit, _ in allocation_units:
+        start_together(state, allocation_unit)
 
 
-def _turn(state: State, pod: int) -> int:
+def _task_order(state: State, pod: int) -> int:
     """Pods that must have a row come before all others, the longest first."""
     gpu = state.problem.pods[pod].gpu
     return -gpu.devices if needs_row(gpu) else 0

@@ -74,7 +74,7 @@ def _may_disturb(admission: Admission, mover: Mover, eviction: Action | None, ta
     if admission.action is Action.ALLOCATE or eviction not in (None, admission.action):
         return False
     if admission.action is Action.CONSOLIDATION:
-        return mover.gang != admission.chunk.gang
+        return mover.gang != admission.allocation_unit.gang
     return mover.unit in takes or mover.unit in admission.units
 
 
@@ -85,14 +85,14 @@ def _as_before(outcome: Outcome, decision: Decision, movers: Mapping[int, Mover]
     can take.
     """
     admissions = outcome.admissions
-    landing = [{outcome.state.places[pod].node for pod in a.chunk.pods} for a in admissions]
+    landing = [{outcome.state.places[pod].node for pod in a.allocation_unit.pods} for a in admissions]
     units: list[dict[int, None]] = [{} for _ in admissions]
     taker_of: dict[tuple[int, bool], int] = {}
     reclaimed, moved = set(decision.reclaimed), set(decision.moved)
     for unit, may in able.items():
         judged = [n for n in may if admissions[n].units] or may
         before = [n for n in judged if unit in admissions[n].units]
-        near = [n for n in judged if not landing[n].isdisjoint(movers[unit].home)]
+        near = [n for n in judged if not landing[n].isdisjoint(movers[unit].origin)]
         chosen = before or near or judged
         if unit not in moved and chosen:
             same = taker_of.setdefault((movers[unit].gang, unit in reclaimed), chosen[0])

@@ -70,7 +70,7 @@ def _linked(joint: Joint) -> _Sets:
     sets, by_queue = _Sets(), _by_queue(joint, owners)
     for owner in owners:
         nodes = [landing[piece.shape] for piece in owner.pieces] if _comes(owner) else []
-        nodes += owner.home if isinstance(owner, Mover) else ()
+        nodes += owner.origin if isinstance(owner, Mover) else ()
         sets.join([("gang", owner.gang), *(("node", int(label[node])) for node in nodes if node >= 0)])
     for cap in joint.caps:
         if _may_bind(joint, cap):

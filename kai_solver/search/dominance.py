@@ -30,12 +30,12 @@ class Demand:
     levels: Levels
 
     @classmethod
-    def of(cls, problem: Problem, chunk: AllocationUnit) -> "Demand | None":
-        """What ``chunk`` asks for; None where it is bound to more than that."""
-        if chunk.root.anchors or problem.gangs[chunk.gang].placement.is_rule:
+    def of(cls, problem: Problem, allocation_unit: AllocationUnit) -> "Demand | None":
+        """What ``allocation_unit`` asks for; None where it is bound to more than that."""
+        if allocation_unit.root.anchors or problem.gangs[allocation_unit.gang].placement.is_rule:
             return None
-        levels = _levels(chunk.root)
-        return None if levels is None else cls(problem.by_shape(chunk.pods), levels)
+        levels = _levels(allocation_unit.root)
+        return None if levels is None else cls(problem.by_shape(allocation_unit.pods), levels)
 
     def includes(self, problem: Problem, other: "Demand") -> bool:
         """True where places for this one would be places for ``other``, too."""
@@ -86,7 +86,7 @@ class _Asked:
     @classmethod
     def of(cls, question: Question, demand: Demand) -> "_Asked":
         rights = {s.queue: s for s in question.surplus}
-        payer = (question.who.queue, question.who.gang.gang.preemptible)
+        payer = (question.preemptor.queue, question.preemptor.gang.gang.preemptible)
         units, paying, droppable = question.units, question.paying, question.droppable
         return cls(question.action, payer, demand, units, paying, droppable, rights, question.admitted)
 
@@ -152,5 +152,5 @@ def _read(question: Question) -> _Asked | None:
     state = question.state
     if state.has_pod_rules or state.by_memory or not question.is_exact:
         return None
-    demand = Demand.of(question.problem, question.chunk)
+    demand = Demand.of(question.problem, question.allocation_unit)
     return None if demand is None else _Asked.of(question, demand)

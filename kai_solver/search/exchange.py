@@ -100,7 +100,7 @@ class _Book:
     def may_take(self, gang: int, action: Action | None) -> bool:
         """May a unit of ``gang`` leave for it by ``rung``, or move (None)?"""
         own = self.admission.action
-        return own is not Action.ALLOCATE and action in (None, own) and gang != self.admission.chunk.gang
+        return own is not Action.ALLOCATE and action in (None, own) and gang != self.admission.allocation_unit.gang
 
     def rank(self, queue: int, cost: int) -> tuple[bool, bool, int]:
         """Sort key: admissions that take from the queue anyway, and gave back as much; of these the last."""

@@ -39,7 +39,7 @@ def seating_of(outcome: Outcome) -> Seating | None:
 def _in_order(outcome: Outcome) -> list[int]:
     """Pods with a place as the plan lists them."""
     state = outcome.state
-    come = [pod for admission in outcome.admissions for pod in admission.chunk.pods if pod in state.places]
+    come = [pod for admission in outcome.admissions for pod in admission.allocation_unit.pods if pod in state.places]
     return [*dict.fromkeys(come), *sorted(state.gone & state.places.keys())]
 
 
@@ -77,7 +77,7 @@ class _Lifted:
     def seating(self) -> Seating:
         """GpuAssignments in the turns in which they get names, and the hosts of all of them."""
         is_few = len(self.pods) <= MOST_RIDERS
-        riders = sorted((self._rider(pod, is_few) for pod in self.pods), key=lambda rider: rider.asking.turn)
+        riders = sorted((self._rider(pod, is_few) for pod in self.pods), key=lambda rider: rider.asking.naming_order)
         hosts = {node: self._host(node) for rider in riders for node in rider.nodes}
         opened = {rider.nodes[0] for rider in riders if hosts[rider.nodes[0]].is_idle}
         return Seating(self.fabric, riders, hosts, self.is_whole, len(opened))
@@ -111,15 +111,15 @@ class _Lifted:
     def _others(self, pod: int, asking: Asking) -> tuple[int, ...]:
         """Nodes where it might sit as well, the best for it alone first."""
         problem = self.state.problem
-        shape, home = problem.pod_shape[pod], problem.pod_node[pod]
+        shape, origin = problem.pod_shape[pod], problem.pod_node[pod]
         domains = tuple(self._domains(problem.gangs[problem.pod_gang[pod]], self.state.places[pod].node))
-        key = shape, asking.at_once, domains, home
+        key = shape, asking.at_once, domains, origin
         if key not in self._choices:
-            self._choices[key] = self._ranked(shape, asking, domains, home)
+            self._choices[key] = self._ranked(shape, asking, domains, origin)
         return self._choices[key]
 
     def _ranked(
-        self, shape: int, asking: Asking, domains: tuple[tuple[str, int, int], ...], home: int
+        self, shape: int, asking: Asking, domains: tuple[tuple[str, int, int], ...], origin: int
     ) -> tuple[int, ...]:
         free, room = (self.now, self.idle) if asking.at_once else (self.later, self.future)
         allowed = self.state.problem.shapes.mask(shape) & (free.sum(axis=1) >= asking.count)
@@ -127,8 +127,8 @@ class _Lifted:
             allowed &= np.minimum(room, self.future)[resource] >= amount
         for topology, level, domain in domains:
             allowed &= self.state.problem.domains[topology].domain_of[level] == domain
-        if home >= 0:
-            allowed[home] = False
+        if origin >= 0:
+            allowed[origin] = False
         nodes = np.flatnonzero(allowed & (self.fabric.kinds >= 0))
         found = self.fabric.tables.survey(self.fabric.kinds[nodes], masks_of(free[nodes]), asking.count, asking.wish)
         nodes, share = nodes[found.grade >= 0], found.share[found.grade >= 0]

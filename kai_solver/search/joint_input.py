@@ -45,13 +45,15 @@ class JointModelInput:
         self._counted: tuple[list[AllocationUnit], Counter[int]] = ([], Counter())
         self._disturbed: tuple[list[Admission], set[int]] = ([], set())
 
-    def shapes_of(self, chunks: list[AllocationUnit]) -> Counter[int]:
-        """Pods of ``chunks`` by shape; where others were asked for just before, only what came to them is counted."""
+    def shapes_of(self, allocation_units: list[AllocationUnit]) -> Counter[int]:
+        """Pods of ``allocation_units`` by shape; of a list that only grew, what came to it is counted."""
         before, counted = self._counted
-        if chunks[: len(before)] != before:
+        if allocation_units[: len(before)] != before:
             before, counted = [], Counter()
-        counted = counted + self.problem.by_shape(pod for chunk in chunks[len(before) :] for pod in chunk.pods)
-        self._counted = chunks, counted
+        counted = counted + self.problem.by_shape(
+            pod for allocation_unit in allocation_units[len(before) :] for pod in allocation_unit.pods
+        )
+        self._counted = allocation_units, counted
         return Counter(counted)
 
     def units_of(self, admissions: list[Admission]) -> set[int]:
@@ -65,7 +67,7 @@ class JointModelInput:
 
     def join(
         self,
-        chunks: Sequence[tuple[AllocationUnit, Action]],
+        allocation_units: Sequence[tuple[AllocationUnit, Action]],
         units: frozenset[int],
         reclaimable: frozenset[int],
         preemptable: frozenset[int],
@@ -75,11 +77,11 @@ class JointModelInput:
         optional: bool = False,
         gone: frozenset[int] = frozenset(),
     ) -> Joint:
-        """The problem in which ``chunks`` must have places and ``units`` may be disturbed.
+        """The problem in which ``allocation_units`` must have places and ``units`` may be disturbed.
 
-        ``chunks`` may have places now (then these are lifted) or not yet. ``units`` may run, be moved, or be evicted
-        at present; all of that is open again. ``optional``: chunks may also be left out. ``gone``: units that were
-        evicted and stay out.
+        ``allocation_units`` may have places now (then these are lifted) or not yet. ``units`` may run, be moved, or be
+        evicted at present; all of that is open again. ``optional``: allocation units may also be left out. ``gone``:
+        units that were evicted and stay out.
         """
         pool = self.outcome.pool
         units = self._without_violated(units)
@@ -88,16 +90,25 @@ class JointModelInput:
             for u in (sorted(units) if pool else ())
             if pool
         )
-        arrivals = tuple(replace(self.arrival(chunk, action, units), optional=optional) for chunk, action in chunks)
+        arrivals = tuple(
+            replace(self.arrival(allocation_unit, action, units), optional=optional)
+            for allocation_unit, action in allocation_units
+        )
         free, device_free = self.lifted(units | gone)
-        seats = self.problem.seats
+        held_devices = self.problem.held_devices
         return Joint(
             problem=self.problem,
             free=free,
             device_free=device_free,
             arrivals=arrivals,
             movers=movers,
-            device_of={pod: seats[pod] for m in movers for piece in m.pieces for pod in piece.pods if pod in seats},
+            device_of={
+                pod: held_devices[pod]
+                for m in movers
+                for piece in m.pieces
+                for pod in piece.pods
+                if pod in held_devices
+            },
             caps=tuple(self._caps(arrivals, movers)),
             surplus=tuple(surplus),
             zone_free=self._lifted_zones(movers),
@@ -106,23 +117,28 @@ class JointModelInput:
             budgets=tuple(self._budgets(movers)),
         )
 
-    def size_estimate(self, chunks: Sequence[tuple[AllocationUnit, Action]], units: frozenset[int]) -> int:
+    def size_estimate(self, allocation_units: Sequence[tuple[AllocationUnit, Action]], units: frozenset[int]) -> int:
         """About how many variables the model would have: places by shape and node, and units that may leave."""
         pool = self.outcome.pool
-        pods = [p for chunk, _ in chunks for p in chunk.pods]
+        pods = [p for allocation_unit, _ in allocation_units for p in allocation_unit.pods]
         pods += [p for u in units for p in pool.units[u].pods] if pool is not None else []
-        owners = [chunk.gang for chunk, _ in chunks] + ([pool.units[u].gang for u in units] if pool is not None else [])
+        owners = [allocation_unit.gang for allocation_unit, _ in allocation_units] + (
+            [pool.units[u].gang for u in units] if pool is not None else []
+        )
         ruled = sum(2 for gang in owners if self.problem.gangs[gang].placement.is_rule)
         return (len({self.problem.pod_shape[p] for p in pods}) + ruled) * len(self.problem.nodes) + len(units)
 
     # -- arrivals and movers -------------------------------------------------------------------------------------
 
-    def arrival(self, chunk: AllocationUnit, action: Action, units: frozenset[int]) -> Arrival:
-        """``chunk`` as the model takes it where ``units`` may be disturbed."""
-        gang = self.problem.gangs[chunk.gang]
-        pieces, scopes = self._pieces(chunk.gang, chunk.root, self._pods_of(units))
-        charge, least = charge_of(self.problem, chunk.pods), least_charge_of(self.problem, chunk.pods)
-        return Arrival(chunk.gang, gang.queue, action, charge, least, pieces, scopes, gang.gang.preemptible)
+    def arrival(self, allocation_unit: AllocationUnit, action: Action, units: frozenset[int]) -> Arrival:
+        """``allocation_unit`` as the model takes it where ``units`` may be disturbed."""
+        gang = self.problem.gangs[allocation_unit.gang]
+        pieces, scopes = self._pieces(allocation_unit.gang, allocation_unit.root, self._pods_of(units))
+        charge, least = (
+            charge_of(self.problem, allocation_unit.pods),
+            least_charge_of(self.problem, allocation_unit.pods),
+        )
+        return Arrival(allocation_unit.gang, gang.queue, action, charge, least, pieces, scopes, gang.gang.preemptible)
 
     def _mover(
         self,
@@ -156,7 +172,7 @@ class JointModelInput:
             queue=gang.queue,
             charge=u.charge,
             pieces=pieces,
-            home=tuple(self.problem.pod_node[p] for p in pods),
+            origin=tuple(self.problem.pod_node[p] for p in pods),
             bears=self._bears(pool, u),
             quorum=self._quorum(u),
             scopes=scopes,
@@ -275,7 +291,7 @@ class JointModelInput:
         """
         found = self._lifts.get(units)
         if found is None:
-            found = self._lifts[units] = self._lift_homes(units)
+            found = self._lifts[units] = self._lift_origins(units)
         return found
 
     def relaxed(self, units: frozenset[int]) -> Relaxed:
@@ -285,7 +301,7 @@ class JointModelInput:
             found = self._relaxed[units] = Relaxed(*self.lifted(units))
         return found
 
-    def welcome_home(self, units: frozenset[int]) -> dict[int, int]:
+    def room_at_origins(self, units: frozenset[int]) -> dict[int, int]:
         """Pods of ``units`` by shape, where they run on nodes that would take them now.
 
         Others (on nodes cordoned, tainted or over-committed since) may stay there all the same, so a count of room must
@@ -300,12 +316,12 @@ class JointModelInput:
 
     def is_welcome(self, pod: int) -> bool:
         """True where the pod runs on a node that would take it now, with the GPUs that it has."""
-        home = self.problem.pod_node[pod]
+        origin = self.problem.pod_node[pod]
         return (
             pod not in self._out_of_row
-            and bool(self.problem.shapes.mask(self.problem.pod_shape[pod])[home])
-            and not self.violated[home]
-            and not self._is_mixed(home)
+            and bool(self.problem.shapes.mask(self.problem.pod_shape[pod])[origin])
+            and not self.violated[origin]
+            and not self._is_mixed(origin)
         )
 
     def _is_mixed(self, node: int) -> bool:
@@ -317,10 +333,10 @@ class JointModelInput:
 
         They could not even stay in a model whose rows say what a node has; so they stay outside it.
         """
-        pool, home = self.outcome.pool, self.problem.pod_node
+        pool, origin = self.outcome.pool, self.problem.pod_node
         if pool is None or not self.violated.any():
             return units
-        over = {u for u in units if any(self.violated[home[p]] for p in pool.units[u].pods)}
+        over = {u for u in units if any(self.violated[origin[p]] for p in pool.units[u].pods)}
         return units - frozenset(u for u in over if not pool.has_left(u) and not pool.is_moved(u))
 
     def is_partial(self, units: frozenset[int]) -> bool:
@@ -328,10 +344,10 @@ class JointModelInput:
 
         They run on nodes that hold more than they have, or have other GPUs than the row that they ask for.
         """
-        pool, home = self.outcome.pool, self.problem.pod_node
+        pool, origin = self.outcome.pool, self.problem.pod_node
         if pool is None or not (self.violated.any() or self._out_of_row):
             return False
-        return any(self.violated[home[p]] or p in self._out_of_row for u in units for p in pool.units[u].pods)
+        return any(self.violated[origin[p]] or p in self._out_of_row for u in units for p in pool.units[u].pods)
 
     @cached_property
     def _mixed(self) -> BoolArray | None:
@@ -350,7 +366,7 @@ class JointModelInput:
             over[zones.nodes] |= np.any(zones.free + zones.releasing < 0, axis=(1, 2)) & zones.binding
         return over
 
-    def _lift_homes(self, units: frozenset[int]) -> tuple[IntArray, IntArray]:
+    def _lift_origins(self, units: frozenset[int]) -> tuple[IntArray, IntArray]:
         problem, pool = self.problem, self.outcome.pool
         free = problem.capacity - problem.held + problem.releasing
         device_free = problem.device_free + problem.device_releasing
@@ -358,20 +374,20 @@ class JointModelInput:
             return free, device_free
         out = np.zeros(len(pool.units), dtype=np.bool_)
         out[list(units)] = True
-        homes, kept = pool.homes, out[pool.homes.unit]
-        np.add.at(free.T, homes.node[kept], homes.request[:, kept].T)
-        seats = self._seats[:, out[self._seats[0]]]
-        np.add.at(device_free, (seats[1], seats[2]), seats[3])
+        origins, kept = pool.origins, out[pool.origins.unit]
+        np.add.at(free.T, origins.node[kept], origins.request[:, kept].T)
+        held_devices = self._held_devices[:, out[self._held_devices[0]]]
+        np.add.at(device_free, (held_devices[1], held_devices[2]), held_devices[3])
         self._lift_reservations([p for u in units if pool.shares[u] for p in pool.units[u].pods], free)
         return free, device_free
 
     @cached_property
-    def _seats(self) -> IntArray:
+    def _held_devices(self) -> IntArray:
         """(4, S) unit, node, device and parts of it, of all devices that units hold where they run."""
         problem, pool = self.problem, self.outcome.pool
         pods = [pod for unit in pool.units for pod in unit.pods] if pool is not None else []
         owner = [unit.index for unit in pool.units for _ in unit.pods] if pool is not None else []
-        devices = [problem.seats.get(pod, ()) for pod in pods]
+        devices = [problem.held_devices.get(pod, ()) for pod in pods]
         node, shape = np.array(problem.pod_node)[pods], np.array(problem.pod_shape)[pods]
         parts = np.zeros(len(pods), dtype=np.int64)
         for kind in np.unique(shape).tolist():
@@ -396,7 +412,10 @@ class JointModelInput:
         """Give back the pod slots of reservation pods on devices that no pod shares once ``pods`` have left."""
         problem = self.problem
         lifted = Counter(
-            (problem.pod_node[p], d) for p in pods if problem.pods[p].gpu.is_shared for d in problem.seats.get(p, ())
+            (problem.pod_node[p], d)
+            for p in pods
+            if problem.pods[p].gpu.is_shared
+            for d in problem.held_devices.get(p, ())
         )
         for (node, device), count in lifted.items():
             if problem.sharers[node, device] - problem.sharers_leaving[node, device] == count:
@@ -442,7 +461,7 @@ class JointModelInput:
                     left[budget] += pods
         yield from ((budget, int(left[budget])) for budget in sorted(mine))
 
-    def _paid_now(self, who: Arrival | Mover) -> Charge:
+    def _paid_now(self, item: Arrival | Mover) -> Charge:
         """What the queue pays where the cycle has placed the pods."""
-        places, pods = self.state.places, (pod for piece in who.pieces for pod in piece.pods)
+        places, pods = self.state.places, (pod for piece in item.pieces for pod in piece.pods)
         return sum_of(places[pod].charge for pod in pods if pod in places)

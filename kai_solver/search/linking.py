@@ -177,14 +177,14 @@ def _with_other(outcome: Outcome, pool: VictimPool, at: int, unit: int, other: i
     """Let ``other`` leave in place of ``unit``; None, and nothing changed, where that gains nothing."""
     state, admission = outcome.state, outcome.admissions[at]
     mark, opened = state.mark(), len(opened_nodes(state))
-    starts = [state.places[pod].now for pod in admission.chunk.pods]
-    for pod in admission.chunk.pods:
+    starts = [state.places[pod].now for pod in admission.allocation_unit.pods]
+    for pod in admission.allocation_unit.pods:
         state.lift(pod)
     for pod in pool.units[other].pods:
         state.evict(pod)
-    is_done = state.returns_home(pool.units[unit].pods) and Placer(state).place_chunk(admission.chunk)
+    is_done = state.returns_to_origin(pool.units[unit].pods) and Placer(state).place_unit(admission.allocation_unit)
     found = seating_of(outcome) if is_done and state.keeps_rules() else None
-    is_kept = found is not None and [state.places[pod].now for pod in admission.chunk.pods] == starts
+    is_kept = found is not None and [state.places[pod].now for pod in admission.allocation_unit.pods] == starts
     if found is None or not is_kept or found.best_cost >= cost or len(opened_nodes(state)) > opened:
         state.rollback(mark)
         return None

@@ -28,5 +28,5 @@ def _is_loose(state: State, pool: VictimPool, gang: int, evictable: frozenset[in
             return False
     if anywhere:
         return len({(problem.pod_shape[p], state.leaf_of[p]) for p in pods}) > 1
-    places = {(problem.pod_shape[p], state.leaf_of[p], problem.pod_node[p], problem.seats.get(p)) for p in pods}
+    places = {(problem.pod_shape[p], state.leaf_of[p], problem.pod_node[p], problem.held_devices.get(p)) for p in pods}
     return len(places) > 1

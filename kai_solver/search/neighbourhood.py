@@ -45,8 +45,8 @@ class Census:
         self.may_go = may_go
         problem, places = outcome.state.problem, outcome.state.places
         units = self.pool.units if self.pool is not None else []
-        home = problem.pod_node
-        pairs = [(u.gang, home[pod]) for u in units if may_go[u.index] for pod in u.pods]
+        origin = problem.pod_node
+        pairs = [(u.gang, origin[pod]) for u in units if may_go[u.index] for pod in u.pods]
         pairs += [(problem.pod_gang[pod], place.node) for pod, place in places.items()]
         table: IntArray = np.array(pairs, dtype=np.int64).reshape(-1, 2)
         self._gang, self._node = table[:, 0], table[:, 1]
@@ -55,7 +55,7 @@ class Census:
         """The neighbourhood of ``nodes``."""
         outside = np.unique(self._gang[~nodes[self._node]])
         inside = set(np.setdiff1d(self._gang, outside).tolist())
-        admissions = tuple(n for n, a in enumerate(self.outcome.admissions) if a.chunk.gang in inside)
+        admissions = tuple(n for n, a in enumerate(self.outcome.admissions) if a.allocation_unit.gang in inside)
         of_gang: Mapping[int, Sequence[int]] = self.pool.of_gang if self.pool is not None else {}
         units = frozenset(u for gang in inside for u in of_gang.get(gang, ()) if self.may_go[u])
         return Neighbourhood(nodes, admissions, units)
@@ -84,7 +84,7 @@ class LocalModelInput(JointModelInput):
 
     def _lift_all(self, units: Iterable[int]) -> None:
         pool, state = self.outcome.pool, self.state
-        for pod in (p for a in self.chosen for p in a.chunk.pods):
+        for pod in (p for a in self.chosen for p in a.allocation_unit.pods):
             if pod in state.places:
                 state.lift(pod)
         for pod in (p for u in units for p in pool.units[u].pods) if pool is not None else ():

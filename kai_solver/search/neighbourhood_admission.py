@@ -61,14 +61,14 @@ class LocalAdmission:
         """Ask for every gang, some rounds or until the time ends; True if any was admitted."""
         for _ in range(ROUNDS):
             waiting = self._waiting()
-            turns = GangOrder(self.state, self._allocation_units, waiting)
+            gang_order = GangOrder(self.state, self._allocation_units, waiting)
             disruptions: dict[Action, Disruption] = {
                 action: self._disruption(action, waiting) for action in self.actions if action is not Action.ALLOCATE
             }
-            while not self.solver_client.is_out_of_time and (turn := turns.pop()) is not None:
-                if self._admit(turn.chunk, disruptions):
+            while not self.solver_client.is_out_of_time and (next_gang := gang_order.pop()) is not None:
+                if self._admit(next_gang.allocation_unit, disruptions):
                     self.admitted += 1
-                    turns.refresh()
+                    gang_order.refresh()
                     if on_better is not None:
                         on_better(self.asked, self.admitted)
         return self.admitted > 0
@@ -87,43 +87,47 @@ class LocalAdmission:
             and any(refusal.proof.state != "proven" for refusal in by_action.values())
         ]
 
-    def _admit(self, chunk: AllocationUnit, disruptions: Mapping[Action, Disruption]) -> bool:
+    def _admit(self, allocation_unit: AllocationUnit, disruptions: Mapping[Action, Disruption]) -> bool:
         """Ask action by action, where that action's answer was no proof."""
         for action in self.actions:
-            refusal = self.outcome.refusals[chunk.gang].get(action)
+            refusal = self.outcome.refusals[allocation_unit.gang].get(action)
             if refusal is None or refusal.proof.state == "proven" or self.solver_client.is_out_of_time:
                 continue
-            if self._is_allowed(chunk, disruptions.get(action)) and self._ask(chunk, action, disruptions.get(action)):
+            if self._is_allowed(allocation_unit, disruptions.get(action)) and self._ask(
+                allocation_unit, action, disruptions.get(action)
+            ):
                 return True
         return False
 
-    def _is_allowed(self, chunk: AllocationUnit, disruption: Disruption | None) -> bool:
+    def _is_allowed(self, allocation_unit: AllocationUnit, disruption: Disruption | None) -> bool:
         """What needs no search, by the numbers of this moment: limits, the delay, the rules of the action."""
-        who = Preemptor.of(self.problem, chunk)
+        preemptor = Preemptor.of(self.problem, allocation_unit)
         if disruption is None:
-            return over_capacity(self.state, chunk) is None
-        if disruption.action is Action.CONSOLIDATION and over_capacity(self.state, chunk) is not None:
+            return over_capacity(self.state, allocation_unit) is None
+        if disruption.action is Action.CONSOLIDATION and over_capacity(self.state, allocation_unit) is not None:
             return False
-        return within_delay(self.problem, who.gang) is None and disruption.forbidden(who) is None
+        return within_delay(self.problem, preemptor.gang) is None and disruption.forbidden(preemptor) is None
 
-    def _ask(self, chunk: AllocationUnit, action: Action, disruption: Disruption | None) -> bool:
-        eligible = self._eligible(chunk, action, disruption)
-        nodes = self._nodes(chunk, action, eligible)
+    def _ask(self, allocation_unit: AllocationUnit, action: Action, disruption: Disruption | None) -> bool:
+        eligible = self._eligible(allocation_unit, action, disruption)
+        nodes = self._nodes(allocation_unit, action, eligible)
         if not nodes.any():
             return False
         hood = Census(self.outcome, eligible | self._disturbed()).on(nodes)
-        question = Question(LocalModelInput(self.outcome, hood), self.outcome, chunk, action, disruption, hood)
+        question = Question(
+            LocalModelInput(self.outcome, hood), self.outcome, allocation_unit, action, disruption, hood
+        )
         self.asked += 1
         answer = self.oracle.seat(question)
         if answer is None:
             return False
-        self.outcome.admit(Admission(chunk, action, answer.units, by_solver=True))
+        self.outcome.admit(Admission(allocation_unit, action, answer.units, by_solver=True))
         return True
 
-    def _eligible(self, chunk: AllocationUnit, action: Action, disruption: Disruption | None) -> BoolArray:
-        """(U,) True for units that may be disturbed for ``chunk``."""
+    def _eligible(self, allocation_unit: AllocationUnit, action: Action, disruption: Disruption | None) -> BoolArray:
+        """(U,) True for units that may be disturbed for ``allocation_unit``."""
         if disruption is not None:
-            return disruption.eligibility.mask(action, Preemptor.of(self.problem, chunk))
+            return disruption.eligibility.mask(action, Preemptor.of(self.problem, allocation_unit))
         return np.zeros(len(self.outcome.pool.units) if self.outcome.pool is not None else 0, dtype=np.bool_)
 
     def _disturbed(self) -> BoolArray:
@@ -133,17 +137,17 @@ class LocalAdmission:
 
     # -- nodes -----------------------------------------------------------------------------------------------------
 
-    def _nodes(self, chunk: AllocationUnit, action: Action, eligible: BoolArray) -> BoolArray:
+    def _nodes(self, allocation_unit: AllocationUnit, action: Action, eligible: BoolArray) -> BoolArray:
         """(N,) nodes on which most room could be made."""
-        resource = GPU if any(self.problem.charges[pod][GPU] for pod in chunk.pods) else CPU
+        resource = GPU if any(self.problem.charges[pod][GPU] for pod in allocation_unit.pods) else CPU
         room = self._room(action, eligible, resource) * np.exp(self._rng.normal(0.0, SPREAD, len(self.problem.nodes)))
         able = np.zeros(len(room), dtype=np.bool_)
-        for shape in {self.problem.pod_shape[pod] for pod in chunk.pods}:
+        for shape in {self.problem.pod_shape[pod] for pod in allocation_unit.pods}:
             able |= self.problem.shapes.mask(shape)
         room[~able] = 0.0
-        need = ROOM * sum(self.problem.charges[pod][resource] for pod in chunk.pods)
+        need = ROOM * sum(self.problem.charges[pod][resource] for pod in allocation_unit.pods)
         chosen = np.zeros(len(room), dtype=np.bool_)
-        domain_of = self._domain_of(chunk.root)
+        domain_of = self._domain_of(allocation_unit.root)
         if domain_of is not None and (domain_of >= 0).any():
             inside = domain_of >= 0
             chosen = domain_of == int(np.argmax(np.bincount(domain_of[inside], weights=room[inside])))

@@ -22,7 +22,7 @@ SPREAD = 0.7
 WANTED = 0.01
 """What a unit counts that would leave if nodes did not count, as a part of its price."""
 WIDEST = 8
-"""Nodes of a chunk up to which it is drawn into a neighbourhood that it touches; larger ones stay where they are."""
+"""Nodes of an allocation unit up to which a neighbourhood that it touches includes it; larger ones stay."""
 MEMORY, REWARD, CURIOSITY = 0.9, 0.5, 0.02
 """How much of a kind's weight is kept each time, what a success adds, and what a failure leaves in any case."""
 
@@ -53,10 +53,10 @@ class Chooser:
         self._rng = np.random.default_rng(seed)
         self._tries: dict[int, int] = {}
         self._racks = _racks(outcome)
-        home = outcome.state.problem.pod_node
-        self._homes = [sorted({home[pod] for pod in unit.pods}) for unit in pool.units]
+        origin = outcome.state.problem.pod_node
+        self._origins = [sorted({origin[pod] for pod in unit.pods}) for unit in pool.units]
         evictable = sorted(frozenset().union(*rights.by_action.values()))
-        pairs = [(unit, node) for unit in evictable for node in self._homes[unit]]
+        pairs = [(unit, node) for unit in evictable for node in self._origins[unit]]
         self._pairs: IntArray = np.array(pairs, dtype=np.int64).reshape(-1, 2)
         gpus = np.array([max(1, unit.charge[GPU]) for unit in pool.units], dtype=np.float64)
         self._price: FloatArray = np.array(pool.cost, dtype=np.float64) / gpus
@@ -108,14 +108,14 @@ class Chooser:
         """Nodes where the unit's gang runs, ran or goes."""
         own = self.pool.of_gang[self.pool.units[unit].gang]
         now = {self.pool.node_of(pod) for u in own for pod in self.pool.units[u].pods}
-        return self._with_comers(now.union(*(self._homes[u] for u in own)))
+        return self._with_comers(now.union(*(self._origins[u] for u in own)))
 
     def _with_comers(self, nodes: Iterable[int]) -> BoolArray:
         places, touched = self.outcome.state.places, set(nodes)
         found = np.zeros(len(self.outcome.state.problem.nodes), dtype=np.bool_)
         found[list(touched)] = True
         for admission in self.outcome.admissions:
-            there = {places[pod].node for pod in admission.chunk.pods if pod in places}
+            there = {places[pod].node for pod in admission.allocation_unit.pods if pod in places}
             if len(there) <= WIDEST and not there.isdisjoint(touched):
                 found[list(there)] = True
         return found
@@ -132,7 +132,7 @@ class Chooser:
         """The racks of a victim, and another one."""
         found = np.zeros(len(self.outcome.state.problem.nodes), dtype=np.bool_)
         for rack in self._racks:
-            if not set(self._homes[unit]).isdisjoint(rack.tolist()):
+            if not set(self._origins[unit]).isdisjoint(rack.tolist()):
                 found[rack] = True
         found[self._racks[int(self._rng.integers(len(self._racks)))]] = True
         return found

@@ -41,7 +41,7 @@ LEAST_S = 0.02
 """Deterministic seconds that a neighbourhood costs beside the solver's: without them a search of many would not end."""
 FRUITLESS = 100
 """Neighbourhoods without success, one after the other, after which the search ends."""
-NOBODY: frozenset[int] = frozenset()
+NO_UNITS: frozenset[int] = frozenset()
 
 OnBetter = Callable[[int, int], None]
 """Told (neighbourhoods asked, of these with success)."""
@@ -135,10 +135,10 @@ class LocalStages:
     def _joint(self, model_input: LocalModelInput, hood: Neighbourhood) -> Joint:
         by_action, policy = self.rights.by_action, model_input.problem.policy
         return model_input.join(
-            [(a.chunk, a.action) for a in model_input.chosen],
+            [(a.allocation_unit, a.action) for a in model_input.chosen],
             hood.units,
-            by_action.get(Action.RECLAIM, NOBODY),
-            by_action.get(Action.PREEMPT, NOBODY),
+            by_action.get(Action.RECLAIM, NO_UNITS),
+            by_action.get(Action.PREEMPT, NO_UNITS),
             [self._left_to_take(surplus, hood) for surplus in self.rights.surplus],
             may_move=policy.consolidating_reclaim or any(a.action is Action.CONSOLIDATION for a in model_input.chosen),
         )
@@ -187,7 +187,7 @@ class LocalStages:
         outcome, state, hood = self.outcome, self.outcome.state, model_input.hood
         mark, admissions, before = state.mark(), outcome.admissions, Disturbed.of(state)
         elsewhere = disturbed_elsewhere(outcome, self.pool, hood.units)
-        if not apply(state, self.pool, joint, decision, [(a.chunk, a.action) for a in model_input.chosen]):
+        if not apply(state, self.pool, joint, decision, [(a.allocation_unit, a.action) for a in model_input.chosen]):
             return False
         if Disturbed.of(state).is_more_than(before):
             state.rollback(mark)
@@ -196,7 +196,7 @@ class LocalStages:
         if reclaims_hold(outcome):
             return True
         outcome.admissions = admissions
-        beside = model_input.join([], frozenset(elsewhere.units), NOBODY, NOBODY, (), may_move=True)
+        beside = model_input.join([], frozenset(elsewhere.units), NO_UNITS, NO_UNITS, (), may_move=True)
         whole = replace(joint, movers=(*joint.movers, *beside.movers))
         if attribute(outcome, whole, elsewhere.beside(decision), self.rights.takers):
             return True

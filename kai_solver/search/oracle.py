@@ -79,18 +79,20 @@ class SolverActions:
         self._refusals = Refusals()
         self._fruitless: Counter[tuple[Action, int]] = Counter()
 
-    def refute(self, outcome: Outcome, chunk: AllocationUnit, action: Action) -> Answer | None:
-        """A bound's proof that ``rung`` can do nothing for ``chunk``, before any victim is looked at."""
-        return self._refuter_of(outcome).refute(chunk, action)
+    def refute(self, outcome: Outcome, allocation_unit: AllocationUnit, action: Action) -> Answer | None:
+        """A bound's proof that ``rung`` can do nothing for ``allocation_unit``, before any victim is looked at."""
+        return self._refuter_of(outcome).refute(allocation_unit, action)
 
     def _refuter_of(self, outcome: Outcome) -> Refuter:
         if self._refuter is None or self._refuter.outcome is not outcome:
             self._refuter = Refuter(outcome)
         return self._refuter
 
-    def place(self, outcome: Outcome, chunk: AllocationUnit, action: Action, disruption: Disruption | None) -> Answer:
-        """Can ``chunk`` run beside all admitted so far, with nothing disturbed that ``action`` protects?"""
-        question = Question(self._model_input(outcome), outcome, chunk, action, disruption)
+    def place(
+        self, outcome: Outcome, allocation_unit: AllocationUnit, action: Action, disruption: Disruption | None
+    ) -> Answer:
+        """Can ``allocation_unit`` run beside all admitted so far, with nothing disturbed that ``action`` protects?"""
+        question = Question(self._model_input(outcome), outcome, allocation_unit, action, disruption)
         blocker = question.bound()
         if blocker is not None:
             # What cannot be taken from claims here could be taken all the same: then a count proves nothing.
@@ -98,7 +100,7 @@ class SolverActions:
             return Answer("no", proof, evidence=self._evidence(question))
         if not question.has_choice:
             return Answer("no", Proof("proven", "exhausted"))
-        refuted = self._refuter_of(outcome).refute_deep(chunk, action)
+        refuted = self._refuter_of(outcome).refute_deep(allocation_unit, action)
         if refuted is not None:
             return refuted
         if self.solver_client is None:
@@ -107,10 +109,16 @@ class SolverActions:
         return self._ask(self.solver_client, question)
 
     def place_together(
-        self, outcome: Outcome, chunks: Sequence[AllocationUnit], action: Action, disruption: Disruption | None
+        self,
+        outcome: Outcome,
+        allocation_units: Sequence[AllocationUnit],
+        action: Action,
+        disruption: Disruption | None,
     ) -> Answer:
-        """Can all of ``chunks`` run? Where that is not known it is no loss: each may be asked for alone."""
-        question = Question(self._model_input(outcome), outcome, chunks[-1], action, disruption, beside=chunks[:-1])
+        """Can all of ``allocation_units`` run? Where that is not known it is no loss: each may be asked for alone."""
+        question = Question(
+            self._model_input(outcome), outcome, allocation_units[-1], action, disruption, beside=allocation_units[:-1]
+        )
         if self.solver_client is None or question.size_estimate() > self.solver_client.model.search.max_variables:
             return UNKNOWN
         blocker = question.bound()
@@ -125,14 +133,16 @@ class SolverActions:
         pool, model_input = question.outcome.pool, question.model_input
         kept: dict[int, Mapping[int, int]] = {}
         if pool is not None and question.action is Action.CONSOLIDATION:
-            kept[question.chunk.gang] = model_input.welcome_home(question.kept)  # Nothing is evicted: one sum will do.
+            kept[question.allocation_unit.gang] = model_input.room_at_origins(
+                question.kept
+            )  # Nothing is evicted: one sum will do.
         elif pool is not None:
             for gang in {pool.units[unit].gang for unit in question.kept}:
-                kept[gang] = model_input.welcome_home(question.kept.intersection(pool.of_gang[gang]))
-        return self._refuter_of(question.outcome).evidence(question.chunk, question.action, kept)
+                kept[gang] = model_input.room_at_origins(question.kept.intersection(pool.of_gang[gang]))
+        return self._refuter_of(question.outcome).evidence(question.allocation_unit, question.action, kept)
 
     def _solver_evidence(self, solver_client: SolverClient, question: Question) -> SolverEvidence | None:
-        counted = self._refuter_of(question.outcome).evidence(question.chunk, question.action, {})
+        counted = self._refuter_of(question.outcome).evidence(question.allocation_unit, question.action, {})
         return None if counted is None else SolverEvidence(solver_client, question.joint(), counted)
 
     def _model_input(self, outcome: Outcome) -> JointModelInput:

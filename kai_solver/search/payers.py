@@ -22,13 +22,13 @@ from kai_solver.problem.charges import Charge
 def evictable(
     state: State,
     pool: VictimPool,
-    who: Preemptor,
+    preemptor: Preemptor,
     units: Iterable[int],
     given: Sequence[int],
     *,
     lasting: bool = False,
 ) -> frozenset[int]:
-    """Those of ``units`` that may be evicted for ``who`` as far as saturation goes.
+    """Those of ``units`` that may be evicted for ``preemptor`` as far as saturation goes.
 
     Parameters
     ----------
@@ -41,8 +41,8 @@ def evictable(
     for index in units:
         by_gang.setdefault(pool.units[index].gang, []).append(pool.units[index])
     least = _least_held(state, [u for own in by_gang.values() for u in own], given)
-    court = _ReclaimReplay(state, who, least, lasting)
-    return frozenset(u.index for gang, own in by_gang.items() if court.may_go(gang, own) for u in own)
+    replay = _ReclaimReplay(state, preemptor, least, lasting)
+    return frozenset(u.index for gang, own in by_gang.items() if replay.may_go(gang, own) for u in own)
 
 
 def _least_held(state: State, units: Iterable[Unit], given: Sequence[int]) -> list[list[int]]:
@@ -65,7 +65,7 @@ def _least_held(state: State, units: Iterable[Unit], given: Sequence[int]) -> li
 @dataclass(slots=True)
 class _ReclaimReplay:
     state: State
-    who: Preemptor
+    preemptor: Preemptor
     least: list[list[int]]
     """By queue, the least that it may finally hold."""
     lasting: bool
@@ -91,14 +91,14 @@ class _ReclaimReplay:
 
     def _levelled(self, leaf: int) -> tuple[int, int]:
         if leaf not in self._levels:
-            self._levels[leaf] = levelled(self.state.problem.queues, self.who.queue, leaf)
+            self._levels[leaf] = levelled(self.state.problem.queues, self.preemptor.queue, leaf)
         return self._levels[leaf]
 
     def _comes_first(self, leaf: int, charge: tuple[int, int, int]) -> bool:
         """`goes_before` with only ``charge`` lost by ``leaf``."""
         problem = self.state.problem
         mine, theirs = self._levelled(leaf)
-        key = key_of(self.state, mine, self.least[mine], self.who.charge)
+        key = key_of(self.state, mine, self.least[mine], self.preemptor.charge)
         left = [have - gone for have, gone in zip(self.state.allocated[theirs], charge, strict=True)]
         other = key_of(self.state, theirs, left, charge)
         return compare_queues(problem.queues, problem.allocatable, mine, key, theirs, other) <= 0
@@ -107,7 +107,7 @@ class _ReclaimReplay:
         """`ReclaimLedger.saturation_ok` with only ``charge`` lost by ``leaf``."""
         problem = self.state.problem
         mine, theirs = self._levelled(leaf)
-        asked = self.who.charge
+        asked = self.preemptor.charge
         ours = [held + more for held, more in zip(self.least[mine], asked, strict=True)]
         left = [held - gone for held, gone in zip(self.state.allocated[theirs], charge, strict=True)]
         involved = [resource for resource in range(3) if asked[resource] > 0]

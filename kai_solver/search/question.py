@@ -38,7 +38,7 @@ class Question:
         self,
         model_input: JointModelInput,
         outcome: Outcome,
-        chunk: AllocationUnit,
+        allocation_unit: AllocationUnit,
         action: Action,
         disruption: Disruption | None,
         within: Neighbourhood | None = None,
@@ -46,17 +46,17 @@ class Question:
     ) -> None:
         """``within``: only those of a neighbourhood are asked about; ``joiner`` is its own.
 
-        ``beside``: allocation units that must get places in this action together with ``chunk``.
+        ``beside``: allocation units that must get places in this action together with ``allocation_unit``.
         """
         self.model_input = model_input
         self.outcome = outcome
         self.state = outcome.state
         self.problem = outcome.state.problem
-        self.chunk = chunk
+        self.allocation_unit = allocation_unit
         self.action = action
         self.disruption = disruption
-        self.who = Preemptor.of(self.problem, chunk)
-        self.eligible = disruption.eligibility.units(action, self.who) if disruption is not None else frozenset()
+        self.preemptor = Preemptor.of(self.problem, allocation_unit)
+        self.eligible = disruption.eligibility.units(action, self.preemptor) if disruption is not None else frozenset()
         admitted = outcome.admissions
         self.disturbed = self._disturbed()
         if within is not None:
@@ -64,11 +64,11 @@ class Question:
             self.eligible &= within.units
             self.disturbed &= within.units
         self.beside = beside
-        self.admitted = [*((a.chunk, a.action) for a in admitted), *((other, action) for other in beside)]
+        self.admitted = [*((a.allocation_unit, a.action) for a in admitted), *((other, action) for other in beside)]
         self.served = self._served()
         self.is_rough = self.problem.snapshot.claims is not None and self.problem.snapshot.claims.is_rough
         is_blurred = self.is_rough or self.state.is_crossed
-        is_loose = self._has_loose_chunks() or bool(self.loose or self.divisible)
+        is_loose = self._has_loose_parts() or bool(self.loose or self.divisible)
         is_partial = model_input.violated.any() or model_input.is_partial(self.units)
         self.is_exact = not (is_blurred or is_partial or self.served or is_loose)
 
@@ -86,8 +86,8 @@ class Question:
             return frozenset()
         return frozenset(filter(pool.is_disturbed, self.model_input.units_of(self.outcome.admissions)))
 
-    def _has_loose_chunks(self) -> bool:
-        """Reclaim tests pods of a gang as one chunk: which, the model says only where they cost the same."""
+    def _has_loose_parts(self) -> bool:
+        """Reclaim tests pods of a gang as one allocation unit: which, the model says only where they cost the same."""
         pool = self.outcome.pool
         if self.action is not Action.RECLAIM or pool is None:
             return False
@@ -104,7 +104,11 @@ class Question:
     @property
     def has_choice(self) -> bool:
         """False where the greedy's "no" is the answer: one pod, and nothing that could be arranged otherwise."""
-        return bool(self.eligible or self.disturbed or self.admitted) or len(self.chunk.pods) > 1 or not self.is_exact
+        return (
+            bool(self.eligible or self.disturbed or self.admitted)
+            or len(self.allocation_unit.pods) > 1
+            or not self.is_exact
+        )
 
     @cached_property
     def loose(self) -> frozenset[int]:
@@ -130,7 +134,7 @@ class Question:
         pool = self.outcome.pool
         if self.disruption is None or pool is None or pool.tolls is None:
             return frozenset()
-        mine = self.disruption.eligibility.divisible(self.action, self.who)
+        mine = self.disruption.eligibility.divisible(self.action, self.preemptor)
         return mine | {unit for unit in self.disturbed if pool.tolls.divisible[unit]}
 
     # -- bounds --------------------------------------------------------------------------------------------------
@@ -142,13 +146,15 @@ class Question:
 
     def bound(self) -> Blocker | None:
         """What proves "no" without a search."""
-        needed = self.problem.by_shape(self.chunk.pods)
+        needed = self.problem.by_shape(self.allocation_unit.pods)
         droppable = {self.outcome.pool.units[u].gang for u in self.served} if self.outcome.pool is not None else set()
-        beside = self.model_input.shapes_of([chunk for chunk, _ in self.admitted if chunk.gang not in droppable])
+        beside = self.model_input.shapes_of(
+            [allocation_unit for allocation_unit, _ in self.admitted if allocation_unit.gang not in droppable]
+        )
         if self.outcome.pool is not None:
-            beside.update(self.model_input.welcome_home(self.kept))
+            beside.update(self.model_input.room_at_origins(self.kept))
         relaxed = self.model_input.relaxed(self.units | self.shielded)
-        rule = spacing_of(self.state, self.chunk)
+        rule = spacing_of(self.state, self.allocation_unit)
         return count_bound(self.problem, relaxed, needed, beside, self._domains(), rule) or self._fair_share_bound()
 
     @cached_property
@@ -158,17 +164,17 @@ class Question:
         return frozenset(u for u in self.disturbed if pool is not None and pool.has_left(u))
 
     def _domains(self) -> Domains | None:
-        """Domains of which one must hold the whole chunk; None without such a rule."""
-        arrival = self.model_input.arrival(self.chunk, self.action, self.units)
+        """Domains of which one must hold the whole allocation unit; None without such a rule."""
+        arrival = self.model_input.arrival(self.allocation_unit, self.action, self.units)
         over_all = [s for i, s in enumerate(arrival.scopes) if all(i in piece.scopes for piece in arrival.pieces)]
         if not over_all:
             return None
         return Domains(over_all[-1].domain_of)
 
     def _fair_share_bound(self) -> Blocker | None:
-        """Evictions may free at most every queue's surplus and one last chunk: is that enough GPUs in all?"""
+        """Evictions may free at most every queue's surplus and one last allocation unit: is that enough GPUs in all?"""
         pool = self.outcome.pool
-        if self.action is not Action.RECLAIM or not self.who.device_milli or pool is None or self.shielded:
+        if self.action is not Action.RECLAIM or not self.preemptor.device_milli or pool is None or self.shielded:
             return None
         free = free_milli(self.state) + savings(self.state).total
         for surplus in self.surplus:
@@ -177,11 +183,11 @@ class Question:
             units = [pool.units[u] for u in self.paying]
             theirs = [u for u in units if self.problem.gangs[u.gang].queue in surplus.leaves]
             charged = sum(u.charge[GPU] for u in theirs)
-            free += min(charged, surplus.most(GPU, largest_chunk(self.problem, theirs, GPU)) or 0)
-        if free >= self.who.device_milli:
+            free += min(charged, surplus.most(GPU, largest_part(self.problem, theirs, GPU)) or 0)
+        if free >= self.preemptor.device_milli:
             return None
-        need, have = format_amount("gpu", self.who.device_milli), format_amount("gpu", free)
-        return Blocker("fair-share", self.problem.queues.title(self.who.queue), need, have)
+        need, have = format_amount("gpu", self.preemptor.device_milli), format_amount("gpu", free)
+        return Blocker("fair-share", self.problem.queues.title(self.preemptor.queue), need, have)
 
     # -- what may be dropped ---------------------------------------------------------------------------------------
 
@@ -203,7 +209,7 @@ class Question:
         units, pool = self.eligible - self.served, self.outcome.pool
         if pool is None:
             return units
-        return evictable(self.state, pool, self.who, units, sorted(self.undone), lasting=lasting)
+        return evictable(self.state, pool, self.preemptor, units, sorted(self.undone), lasting=lasting)
 
     @cached_property
     def droppable(self) -> frozenset[int]:
@@ -220,7 +226,7 @@ class Question:
 
     def size_estimate(self) -> int:
         """About how many variables the model will have: places by shape and node, and units that may leave."""
-        return self.model_input.size_estimate([*self.admitted, (self.chunk, self.action)], self.units)
+        return self.model_input.size_estimate([*self.admitted, (self.allocation_unit, self.action)], self.units)
 
     def joint(self, *, cautious: bool = False) -> Joint:
         """The problem in which everything admitted keeps its right to run but not its place.
@@ -233,7 +239,7 @@ class Question:
         was = self._evicted_by()
         policy = self.problem.policy
         return self.model_input.join(
-            [*self.admitted, (self.chunk, self.action)],
+            [*self.admitted, (self.allocation_unit, self.action)],
             self.units - self.evicted if cautious else self.units,
             reclaim | was.get(Action.RECLAIM, frozenset()),
             preempt | was.get(Action.PREEMPT, frozenset()),
@@ -256,7 +262,7 @@ class Question:
     def _surplus(self, open_again: frozenset[int]) -> list[QueueSurplus]:
         if self.action is not Action.RECLAIM or self.disruption is None:
             return []
-        found = reclaimable(self.state, self.disruption.eligibility, self.who)
+        found = reclaimable(self.state, self.disruption.eligibility, self.preemptor)
         return [replace(s, amounts=self._with_taken(open_again, s.leaves, s.amounts)) for s in found]
 
     def _with_taken(
@@ -277,20 +283,24 @@ class Question:
             terms += [(-1, var) for var in group.stay.values()]
             terms += [(99, group.out_reclaim), (99, group.out_preempt)]
         for unit in v.units:
-            pods = len(unit.mover.home)
+            pods = len(unit.mover.origin)
             terms += [(pods, unit.moved), (100 * pods, unit.out_reclaim), (100 * pods, unit.out_preempt)]
         return terms
 
     # -- acceptance ----------------------------------------------------------------------------------------------
 
     def accept(self, joint: Joint, decision: Decision) -> tuple[int, ...] | None:
-        """Put the solution into effect; the units disturbed for this chunk, None where a rule refuses it."""
+        """Put the solution into effect; the units disturbed for this allocation unit, None where a rule refuses it."""
         mark = self.state.mark()
-        ledger = self.disruption.ledger(self.who) if self.disruption is not None else None
-        units = self._for_this_chunk(decision)
-        if not apply(self.state, self.outcome.pool, joint, decision, [*self.admitted, (self.chunk, self.action)]):
+        ledger = self.disruption.ledger(self.preemptor) if self.disruption is not None else None
+        units = self._for_this_unit(decision)
+        if not apply(
+            self.state, self.outcome.pool, joint, decision, [*self.admitted, (self.allocation_unit, self.action)]
+        ):
             return None
-        if self.disruption is not None and not self.disruption.is_allowed(self.who, self.chunk, units, ledger):
+        if self.disruption is not None and not self.disruption.is_allowed(
+            self.preemptor, self.allocation_unit, units, ledger
+        ):
             self.state.rollback(mark)
             return None
         if not self._earlier_reclaims_hold(units):
@@ -311,18 +321,18 @@ class Question:
         outcome = self.outcome
         mine = set(units) & self.disturbed  # They were moved for others, which are not charged for their eviction.
         earlier = [replace(a, units=tuple(u for u in a.units if u not in mine)) for a in outcome.admissions]
-        ours = Admission(self.chunk, self.action, tuple(units), by_solver=True)
+        ours = Admission(self.allocation_unit, self.action, tuple(units), by_solver=True)
         return reclaims_hold(replace(outcome, admissions=[*earlier, ours]))
 
-    def _for_this_chunk(self, decision: Decision) -> list[int]:
-        """Units that leave or move for this chunk; what an earlier question did likewise stays with that one."""
+    def _for_this_unit(self, decision: Decision) -> list[int]:
+        """Units that leave or move for this one; what an earlier question did likewise stays with that one."""
         evicted = {Action.RECLAIM: decision.reclaimed, Action.PREEMPT: decision.preempted}.get(self.action, [])
         before = self._evicted_by().get(self.action, frozenset())
         moved = [u for u in decision.moved if u not in self.disturbed]
         return [u for u in evicted if u in self.eligible and u not in before] + moved
 
 
-def largest_chunk(problem: Problem, units: Iterable[Unit], resource: int) -> int:
+def largest_part(problem: Problem, units: Iterable[Unit], resource: int) -> int:
     """Most of a resource that reclaim may test as one: a unit, or as much surplus as the gang's minimum."""
     largest = 0
     for unit in units:

@@ -26,7 +26,7 @@ from kai_solver.search.reseat import reseat
 from kai_solver.search.rights import Rights
 from kai_solver.search.session import Progress, SessionResult, StageObjective
 from kai_solver.search.solver_client import SolverClient
-from kai_solver.search.victims import Leaving, decide_leavers
+from kai_solver.search.victims import Leaving, decide_victims
 
 BUILD_S = 4e-5
 """Seconds a variable to build the model: 0.02 ms on loaded clusters of 500 and 1,000 nodes (2026-11-22), with a margin.
@@ -101,8 +101,8 @@ class StageOptimizer:
     def refine(self, outcome: Outcome, rights: Rights) -> Refined:
         """Improve ``outcome`` in place, within ``rights``; never worse than it was."""
         model_input = JointModelInput(outcome)
-        chunks = [(a.chunk, a.action) for a in outcome.admissions]
-        estimate = model_input.size_estimate(chunks, rights.movable)
+        allocation_units = [(a.allocation_unit, a.action) for a in outcome.admissions]
+        estimate = model_input.size_estimate(allocation_units, rights.movable)
         if estimate > self.model.search.max_variables:
             return Refined((), False, (f"stages not searched: about {estimate} variables are too many",))
         if not self.model.search.deterministic and self.solver_client.budget.left_s < estimate * BUILD_S:
@@ -149,7 +149,7 @@ class StageOptimizer:
     def _search_part(self, outcome: Outcome, form: Formulation, rights: Rights) -> _Part:
         main = main_values(outcome, form)
         stages = self._objectives(form)
-        leaving = decide_leavers(
+        leaving = decide_victims(
             self.solver_client, form, stages, main, lambda evicted: share_victims(outcome, evicted, rights.takers)
         )
         hint = self._completed(form, main, outcome) if leaving.values is None else None
@@ -264,7 +264,7 @@ def _joint(model_input: JointModelInput, rights: Rights) -> Joint:
     admissions = model_input.outcome.admissions
     policy = model_input.problem.policy
     return model_input.join(
-        [(a.chunk, a.action) for a in admissions],
+        [(a.allocation_unit, a.action) for a in admissions],
         rights.movable,
         rights.by_action.get(Action.RECLAIM, frozenset()),
         rights.by_action.get(Action.PREEMPT, frozenset()),
@@ -321,7 +321,7 @@ def _believed(stages: Sequence[Stage], joint: Joint, *, certain: bool) -> tuple[
 
 def _fewest_moves(joint: Joint, pods: int) -> int:
     """The fewest units that have ``pods`` pods: each that moves moves one of them at least."""
-    sizes = sorted((len(mover.home) for mover in joint.movers if mover.may_move), reverse=True)
+    sizes = sorted((len(mover.origin) for mover in joint.movers if mover.may_move), reverse=True)
     units = 0
     while pods > 0 and units < len(sizes):
         pods, units = pods - sizes[units], units + 1
@@ -354,7 +354,7 @@ def _stages(
 def _apply(outcome: Outcome, joint: Joint, decision: Decision, takers: Sequence[frozenset[int]]) -> str:
     """Put the decision into effect; else what was in the way, with all as it was."""
     mark, admissions, before = outcome.state.mark(), outcome.admissions, Disturbed.of(outcome.state)
-    if not apply(outcome.state, outcome.pool, joint, decision, [(a.chunk, a.action) for a in admissions]):
+    if not apply(outcome.state, outcome.pool, joint, decision, [(a.allocation_unit, a.action) for a in admissions]):
         return "the solver's places could not be realised device by device"
     if Disturbed.of(outcome.state).is_more_than(before):
         outcome.state.rollback(mark)

@@ -27,19 +27,19 @@ NODE_QUESTIONS = 1_000_000
 """
 
 
-def spacing_of(state: State, chunk: AllocationUnit) -> Placement:
-    """The chunk's rule of placement; its least number of nodes only where the workload is nowhere yet."""
+def spacing_of(state: State, allocation_unit: AllocationUnit) -> Placement:
+    """The allocation unit's rule of placement; its least number of nodes only where the workload is nowhere yet."""
     gangs = state.problem.gangs
-    gang = gangs[chunk.gang]
+    gang = gangs[allocation_unit.gang]
     if not gang.placement.is_rule:
         return NO_PLACEMENT
-    crowded = state.workload_spread.is_anybody(gang.family)
+    crowded = state.workload_spread.has_any(gang.family)
     crowded |= any(gangs[member].active for member in state.workload_spread.members[gang.family])
     return replace(gang.placement, min_nodes=None) if crowded else gang.placement
 
 
 class Refuter:
-    """Asks the bounds about chunks of one outcome."""
+    """Asks the bounds about allocation units of one outcome."""
 
     def __init__(self, outcome: Outcome) -> None:
         self.outcome = outcome
@@ -58,19 +58,19 @@ class Refuter:
         claims = self.problem.snapshot.claims
         self.is_silent = claims is not None and claims.is_rough
 
-    def refute(self, chunk: AllocationUnit, action: Action) -> Answer | None:
-        """What proves that ``action`` can do nothing for ``chunk``, whatever is chosen; None if nothing does.
+    def refute(self, allocation_unit: AllocationUnit, action: Action) -> Answer | None:
+        """What proves that ``action`` can do nothing for ``allocation_unit``, whatever is chosen; None if nothing does.
 
         Of equal questions, none is asked again after a silence: a bound costs 0.3 ms at 100 nodes (2026-11-21), which
         is wasted 800 times if 800 identical gangs are served one after the other.
         """
         if self.is_silent:
             return None  # What cannot be taken from claims here could be taken all the same.
-        gang = self.problem.gangs[chunk.gang]
-        key = (action, gang.queue, gang.gang.priority, gang.gang.never_preempts, *self._shapes(chunk))
+        gang = self.problem.gangs[allocation_unit.gang]
+        key = (action, gang.queue, gang.gang.priority, gang.gang.never_preempts, *self._shapes(allocation_unit))
         if key in self._silent or self._credit <= 0:
             return None
-        demand, moment = self.demand(chunk, action), self.moment()
+        demand, moment = self.demand(allocation_unit, action), self.moment()
         found = self.bounds.refute(demand, moment)
         self._credit += EARNED if found is not None else -1
         if found is None:
@@ -79,11 +79,11 @@ class Refuter:
         proof = Proof("proven", "count", (self.bounds.in_words(demand, found),))
         return Answer("no", proof, evidence=self._evidence(demand, moment))
 
-    def refute_deep(self, chunk: AllocationUnit, action: Action) -> Answer | None:
+    def refute_deep(self, allocation_unit: AllocationUnit, action: Action) -> Answer | None:
         """As ``refute``, by flow too: asked once, before CP-SAT would be."""
         if self.is_silent or self._deep_credit <= 0:
             return None
-        demand, moment = replace(self.demand(chunk, action), deep=True), self.moment()
+        demand, moment = replace(self.demand(allocation_unit, action), deep=True), self.moment()
         found = self.bounds.refute(demand, moment)
         self._deep_credit += EARNED if found is not None else -1
         if found is None:
@@ -92,19 +92,21 @@ class Refuter:
         proof = Proof("proven", method, (self.bounds.in_words(demand, found),))
         return Answer("no", proof, evidence=self._evidence(demand, moment))
 
-    def evidence(self, chunk: AllocationUnit, action: Action, kept: Mapping[int, Mapping[int, int]]) -> Evidence | None:
+    def evidence(
+        self, allocation_unit: AllocationUnit, action: Action, kept: Mapping[int, Mapping[int, int]]
+    ) -> Evidence | None:
         """The question as it stands now, to be kept with a "no" that others gave; ``kept`` as `Demand` has it."""
         if self.is_silent:
             return None
-        return self._evidence(replace(self.demand(chunk, action), kept=tuple(kept.items())), self.moment())
+        return self._evidence(replace(self.demand(allocation_unit, action), kept=tuple(kept.items())), self.moment())
 
     def _evidence(self, demand: Demand, moment: Moment) -> Evidence:
         allocated, fixed = ([list(row) for row in table] for table in (moment.allocated, moment.fixed))
         kept = replace(demand, beside=dict(demand.beside))
         return Evidence(self.bounds, kept, replace(moment, allocated=allocated, fixed=fixed), self._allowance)
 
-    def _shapes(self, chunk: AllocationUnit) -> tuple[int, ...]:
-        return tuple(self.problem.pod_shape[pod] for pod in chunk.pods)
+    def _shapes(self, allocation_unit: AllocationUnit) -> tuple[int, ...]:
+        return tuple(self.problem.pod_shape[pod] for pod in allocation_unit.pods)
 
     def moment(self) -> Moment:
         """The numbers of now."""
@@ -115,24 +117,24 @@ class Refuter:
 
     # -- what is asked ---------------------------------------------------------------------------------------------
 
-    def demand(self, chunk: AllocationUnit, action: Action) -> Demand:
-        """``chunk`` beside all that was admitted; what this action may undo is not counted beside it."""
+    def demand(self, allocation_unit: AllocationUnit, action: Action) -> Demand:
+        """``allocation_unit`` beside all that was admitted; what this action may undo is not counted beside it."""
         self._catch_up()
-        problem, gang = self.problem, self.problem.gangs[chunk.gang]
+        problem, gang = self.problem, self.problem.gangs[allocation_unit.gang]
         undone = self.outcome.consolidated if action is Action.RECLAIM else []
-        pods = [pod for a in undone for pod in a.chunk.pods]
+        pods = [pod for a in undone for pod in a.allocation_unit.pods]
         beside = self._beside - problem.by_shape(pods) if pods else self._beside
-        who = Preemptor.of(problem, chunk)
+        preemptor = Preemptor.of(problem, allocation_unit)
         return Demand(
             action=action,
             gang=gang,
-            charge=who.charge,
-            least=least_charge_of(problem, chunk.pods),
-            device_milli=who.device_milli,
-            needed=problem.by_shape(chunk.pods),
+            charge=preemptor.charge,
+            least=least_charge_of(problem, allocation_unit.pods),
+            device_milli=preemptor.device_milli,
+            needed=problem.by_shape(allocation_unit.pods),
             beside=beside,
-            scope=self._scope(chunk),
-            spacing=spacing_of(self.state, chunk),
+            scope=self._scope(allocation_unit),
+            spacing=spacing_of(self.state, allocation_unit),
             grown=tuple(self._grown_of(a) for a in self._grown),
             spare_charge=self._held(pods),
         )
@@ -142,8 +144,8 @@ class Refuter:
         return sum_of(places[pod].charge for pod in pods if pod in places)
 
     def _grown_of(self, admission: Admission) -> Grown:
-        pods = admission.chunk.pods
-        return Grown(admission.chunk.gang, self.problem.by_shape(pods), charge_of(self.problem, pods))
+        pods = admission.allocation_unit.pods
+        return Grown(admission.allocation_unit.gang, self.problem.by_shape(pods), charge_of(self.problem, pods))
 
     def _catch_up(self) -> None:
         """Count what was admitted since the last question; all again if a gang lost what it got."""
@@ -152,17 +154,17 @@ class Refuter:
             self._beside, self._grown, self._seen = Counter(), [], 0
         runs = self.bounds.residents.runs
         for admission in now[self._seen :]:
-            if runs[admission.chunk.gang]:
+            if runs[admission.allocation_unit.gang]:
                 self._grown.append(admission)
             else:
-                self._beside.update(self.problem.by_shape(admission.chunk.pods))
+                self._beside.update(self.problem.by_shape(admission.allocation_unit.pods))
             if pool is not None:
                 self._disturbed.update(pool.units[unit].gang for unit in admission.units)
         self._seen, self._last = len(now), now[-1] if now else None
 
-    def _scope(self, chunk: AllocationUnit) -> Scope | None:
-        """The innermost required level that all of the chunk is under."""
-        part, found = chunk.root, None
+    def _scope(self, allocation_unit: AllocationUnit) -> Scope | None:
+        """The innermost required level that all of the allocation unit is under."""
+        part, found = allocation_unit.root, None
         while True:
             if part.topology is not None and part.topology.required:
                 found = self._domains(part.topology.topology, part.topology.required) or found

@@ -35,7 +35,7 @@ def reseat(outcome: Outcome) -> None:
     moved = [unit.index for unit in pool.units if pool.is_moved(unit.index)]
     comers = [a for a in outcome.admissions if a.action is not Action.ALLOCATE]
     mark, opened, lost = state.mark(), len(opened_nodes(state)), _lost(state)
-    for pod in [*(p for u in moved for p in pool.units[u].pods), *(p for a in comers for p in a.chunk.pods)]:
+    for pod in [*(p for u in moved for p in pool.units[u].pods), *(p for a in comers for p in a.allocation_unit.pods)]:
         state.lift(pod)
     is_done = _seat(state, pool, moved, comers) and _within_limits(state, pool, moved)
     is_worse = not is_done or len(opened_nodes(state)) > opened or _lost(state) > lost
@@ -67,15 +67,17 @@ def _seat(state: State, pool: VictimPool, moved: list[int], comers: list[Admissi
         g = gangs[gang].gang
         return (-g.priority, g.created_s, g.key)
 
-    turns: list[tuple[_Age, int, int | Admission]] = [
+    steps: list[tuple[_Age, int, int | Admission]] = [
         *((age(pool.units[unit].gang), -pool.units[unit].step, unit) for unit in moved),
-        *((age(admission.chunk.gang), 1 + number, admission) for number, admission in enumerate(comers)),
+        *((age(admission.allocation_unit.gang), 1 + number, admission) for number, admission in enumerate(comers)),
     ]
-    for _, _, item in sorted(turns, key=lambda turn: turn[:2]):
-        done = _seat_unit(state, pool, mover, item) if isinstance(item, int) else placer.place_chunk(item.chunk)
+    for _, _, item in sorted(steps, key=lambda step: step[:2]):
+        done = (
+            _seat_unit(state, pool, mover, item) if isinstance(item, int) else placer.place_unit(item.allocation_unit)
+        )
         if not done:
             return False
-    touched = {pool.units[unit].gang for unit in moved} | {admission.chunk.gang for admission in comers}
+    touched = {pool.units[unit].gang for unit in moved} | {admission.allocation_unit.gang for admission in comers}
     return all(state.keeps_spacing(gang) for gang in touched)
 
 

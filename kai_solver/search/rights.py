@@ -69,8 +69,8 @@ def _surplus(outcome: Outcome, survey: "_Survey", pool: VictimPool) -> Iterator[
         _add(least, tree.path[int(pool.queue_of[unit])], pool.units[unit].charge, -1)
     amounts: dict[int, list[int]] = {}
     for admission, leaves in zip(outcome.admissions, survey.leaves, strict=True):
-        queue = problem.gangs[admission.chunk.gang].queue
-        charge = charge_of(problem, admission.chunk.pods)  # The most that it may cost, wherever it is seated.
+        queue = problem.gangs[admission.allocation_unit.gang].queue
+        charge = charge_of(problem, admission.allocation_unit.pods)  # The most that it may cost, wherever it is seated.
         right = problem.reclaim_right(least, queue, charge)
         for _, theirs in {levelled(tree, queue, leaf) for leaf in leaves}:
             above = surplus_above(held[theirs], right.kept(min(tree.leaves[theirs])))
@@ -86,10 +86,10 @@ def _add(table: list[list[int]], path: Iterable[int], charge: Charge, sign: int)
         table[queue] = [held + sign * amount for held, amount in zip(table[queue], charge, strict=True)]
 
 
-def reclaimable(state: State, eligibility: Eligibility, who: Preemptor) -> list[QueueSurplus]:
-    """What ``who`` may reclaim of each levelled queue, by the numbers of ``state``."""
-    right = state.problem.reclaim_right(state.allocated, who.queue, who.charge)
-    found = map(right.surplus, eligibility.reclaim_queues(who))
+def reclaimable(state: State, eligibility: Eligibility, preemptor: Preemptor) -> list[QueueSurplus]:
+    """What ``preemptor`` may reclaim of each levelled queue, by the numbers of ``state``."""
+    right = state.problem.reclaim_right(state.allocated, preemptor.queue, preemptor.charge)
+    found = map(right.surplus, eligibility.reclaim_queues(preemptor))
     return list({surplus.queue: surplus for surplus in found}.values())
 
 
@@ -114,15 +114,15 @@ class _Survey:
         if action is Action.ALLOCATE:
             self.leaves.append(NOTHING)
             return NOTHING
-        who = Preemptor.of(self.before.problem, admission.chunk)
-        gang = who.gang.gang
-        own = who.gang.index if action is Action.CONSOLIDATION else -1
-        key = (action, who.queue, who.charge, gang.priority, gang.never_preempts, own)
+        preemptor = Preemptor.of(self.before.problem, admission.allocation_unit)
+        gang = preemptor.gang.gang
+        own = preemptor.gang.index if action is Action.CONSOLIDATION else -1
+        key = (action, preemptor.queue, preemptor.charge, gang.priority, gang.never_preempts, own)
         if key not in self._known:
-            units = self._eligibility.units(action, who)
+            units = self._eligibility.units(action, preemptor)
             self._known[key] = units, self._queues_of(units)
             self.taken.setdefault(action, set()).update(units)
-            self.divisible |= self._eligibility.divisible(action, who)
+            self.divisible |= self._eligibility.divisible(action, preemptor)
         self.taken[action].update(admission.units)
         units, queues = self._known[key]
         self.leaves.append(queues | self._queues_of(admission.units) if action is Action.RECLAIM else NOTHING)
@@ -137,9 +137,9 @@ def _before_disruption(outcome: Outcome) -> State:
     before = State(outcome.state.problem)
     for admission in outcome.admissions:
         if admission.action is Action.ALLOCATE:
-            for pod in admission.chunk.pods:
+            for pod in admission.allocation_unit.pods:
                 place = outcome.state.places[pod]
-                for queue in before.problem.queues.path[before.problem.gangs[admission.chunk.gang].queue]:
+                for queue in before.problem.queues.path[before.problem.gangs[admission.allocation_unit.gang].queue]:
                     row = before.allocated[queue]
                     before.allocated[queue] = [a + c for a, c in zip(row, place.charge, strict=True)]
     return before

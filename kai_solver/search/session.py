@@ -249,12 +249,12 @@ class _Session:
         now = self._clock()
         left_s = deadline_s - now
         seconds = max(left_s * part_of_rest, min(self._pace.least_s, left_s / 2))
-        turn = _Turn(stage, now + seconds, max(part_of_all, 1e-6))
+        stage_run = _StageRun(stage, now + seconds, max(part_of_all, 1e-6))
         bound = max(stage.least, spec.trivial_bound(), self._known(stage))
         if self._aggregated is not None and self._is_open(bound):
-            bound = max(bound, self._ask_aggregated(self._aggregated, turn, bound))
-        if self._is_open(bound) and not self.infeasible and turn.end_s - self._clock() > self._pace.hasty_s:
-            bound = max(bound, self._ask_whole(turn, spec, bound))
+            bound = max(bound, self._ask_aggregated(self._aggregated, stage_run, bound))
+        if self._is_open(bound) and not self.infeasible and stage_run.end_s - self._clock() > self._pace.hasty_s:
+            bound = max(bound, self._ask_whole(stage_run, spec, bound))
         value = None if self._values is None else spec.objective_of(self._values)
         if value is not None and bound > value:
             self._notes.append(f"stage {stage.name}: a bound of {bound} above a solution of {value} is not believed")
@@ -305,37 +305,37 @@ class _Session:
         if self._aggregated is not None:
             self._aggregated.spec.add_le(self._aggregated.terms(stage.terms), most, family=HELD_FAMILY)
 
-    def _ask_aggregated(self, folded: Folded, turn: "_Turn", bound: int) -> int:
+    def _ask_aggregated(self, folded: Folded, stage_run: "_StageRun", bound: int) -> int:
         """The bound of the folded model; where its solution is better than the best, look for one that folds to it."""
-        stage = turn.stage
+        stage = stage_run.stage
         folded.spec.minimize(folded.terms(stage.terms), stage.constant)
         folded.spec.hint(None if self._values is None else folded.values(self._values))
-        answer = self._ask(turn, folded.spec, bound, self._pace.folded_part)
+        answer = self._ask(stage_run, folded.spec, bound, self._pace.folded_part)
         self._note(stage, answer)
         bound = max(bound, bound if answer.bound is None else answer.bound)
         if answer.values is not None and self._is_open(answer.objective or 0):
             pinned = self._spec.copy()
             folded.pin(pinned, answer.values)
-            self._accept(stage, self._ask(turn, pinned, bound, self._pace.folded_part))
+            self._accept(stage, self._ask(stage_run, pinned, bound, self._pace.folded_part))
         elif answer.status == "infeasible":
             self.infeasible = self._values is None
         return bound
 
-    def _ask_whole(self, turn: "_Turn", spec: ModelSpec, bound: int) -> int:
+    def _ask_whole(self, stage_run: "_StageRun", spec: ModelSpec, bound: int) -> int:
         spec.hint(self._values)
-        answer = self._ask(turn, spec, bound, 1.0)
-        self._accept(turn.stage, answer)
+        answer = self._ask(stage_run, spec, bound, 1.0)
+        self._accept(stage_run.stage, answer)
         if answer.status == "infeasible":
             self.infeasible = self._values is None
         return bound if answer.bound is None else answer.bound
 
-    def _ask(self, turn: "_Turn", spec: ModelSpec, known: int, part: float) -> SpecAnswer:
+    def _ask(self, stage_run: "_StageRun", spec: ModelSpec, known: int, part: float) -> SpecAnswer:
         """Ask about ``spec`` for a ``part`` of the time that the turn has left."""
-        stage, now = turn.stage, self._clock()
+        stage, now = stage_run.stage, self._clock()
         parameters = replace(
             self._parameters,
             relative_gap=stage.gap,
-            deterministic_s=self._parameters.deterministic_s * turn.part_of_all * part,
+            deterministic_s=self._parameters.deterministic_s * stage_run.part_of_all * part,
         )
         best = [None if self._values is None else self._spec.objective_of(self._values)]
         bound = [known]
@@ -353,7 +353,7 @@ class _Session:
         return self._solver.solve(
             spec,
             parameters,
-            now + (turn.end_s - now) * part,
+            now + (stage_run.end_s - now) * part,
             on_incumbent=on_incumbent,
             on_bound=on_bound,
             should_stop=self._should_stop,
@@ -374,7 +374,7 @@ class _Session:
 
 
 @dataclass(frozen=True, slots=True)
-class _Turn:
+class _StageRun:
     """One stage's time: it ends at ``end_s``; ``part_of_all`` of the deterministic seconds are its own."""
 
     stage: StageObjective

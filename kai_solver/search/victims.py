@@ -22,7 +22,7 @@ from kai_solver.model.build import Formulation
 from kai_solver.model.joint import Mover
 from kai_solver.model.rows import Ints
 from kai_solver.model.spec import ModelSpec, SpecAnswer
-from kai_solver.model.victim_model import VictimModel, formulate_leavers
+from kai_solver.model.victim_model import VictimModel, formulate_victim_model
 from kai_solver.search.session import SessionResult, StageObjective
 from kai_solver.search.solver_client import SolverClient
 
@@ -56,7 +56,7 @@ class Leaving:
     leaving: frozenset[int] | None = None
 
 
-def decide_leavers(
+def decide_victims(
     solver_client: SolverClient,
     form: Formulation,
     stages: Sequence[StageObjective],
@@ -69,8 +69,8 @@ def decide_leavers(
     """
     if form.spec.size[0] < SMALLEST or not set(FAMILIES) <= set(solver_client.model.families):
         return Leaving()
-    leavers = formulate_leavers(form.variables, form.objectives)
-    mine = {objective.name: objective for objective in leavers.objectives}
+    victim_model = formulate_victim_model(form.variables, form.objectives)
+    mine = {objective.name: objective for objective in victim_model.objectives}
     asked = [
         StageObjective(s.name, mine[s.name].terms, mine[s.name].constant, s.share) for s in stages if s.name in mine
     ]
@@ -78,41 +78,41 @@ def decide_leavers(
         return Leaving()
     costs = [s.constant + sum(c * main[var] for c, var in s.terms) for s in stages if s.name in mine]
     moves = next((s for s in stages if s.name == "moved-pods"), None)
-    uncut, whole = leavers.spec.copy(), leavers.spec
+    uncut, whole = victim_model.spec.copy(), victim_model.spec
     first: SessionResult | None = None
     for _ in range(CUTS + 1):
-        leavers.spec = whole.copy()
-        result = solver_client.minimize_alone(leavers.spec, asked, VICTIMS_PART * solver_client.budget.left_s)
+        victim_model.spec = whole.copy()
+        result = solver_client.minimize_alone(victim_model.spec, asked, VICTIMS_PART * solver_client.budget.left_s)
         first = first or result
-        found = _taken(solver_client, leavers, asked, result, share, costs)
+        found = _taken(solver_client, victim_model, asked, result, share, costs)
         if found is None:
             break
         seated = form.spec.copy()
         preempted = {unit for a in found[1].admissions if a.action is Action.PREEMPT for unit in a.units}
-        leavers.pin(seated, found[0], preempted)
+        victim_model.pin(seated, found[0], preempted)
         answer = seats(solver_client, seated, moves)
         if answer.values is not None:
-            return replace(_bounded(leavers, first), values=answer.values)
-        if answer.status != "infeasible" or not _cut_off(solver_client, form, leavers, found[0], whole):
+            return replace(_bounded(victim_model, first), values=answer.values)
+        if answer.status != "infeasible" or not _cut_off(solver_client, form, victim_model, found[0], whole):
             break
     return (
         Leaving()
         if first is None
-        else replace(_bounded(leavers, first), held=_held(solver_client, uncut, asked, first, costs))
+        else replace(_bounded(victim_model, first), held=_held(solver_client, uncut, asked, first, costs))
     )
 
 
-def _bounded(leavers: VictimModel, first: SessionResult) -> Leaving:
+def _bounded(victim_model: VictimModel, first: SessionResult) -> Leaving:
     """What the first answer bounds: later ones keep cuts, which come from the joint model and hold for it alone.
 
     Its rows of what may be taken from which queue are stricter than the rights, and a bound holds for every plan.
     """
     bounds = {stage.name: stage.bound for stage in first.stages}
-    return Leaving(bounds, leaving=None if first.values is None else leavers.leaving(first.values))
+    return Leaving(bounds, leaving=None if first.values is None else victim_model.leaving(first.values))
 
 
 def _cut_off(
-    solver_client: SolverClient, form: Formulation, leavers: VictimModel, values: Ints, whole: ModelSpec
+    solver_client: SolverClient, form: Formulation, victim_model: VictimModel, values: Ints, whole: ModelSpec
 ) -> bool:
     """Cut off the victims of ``values``, which leave no places for all, from ``whole``; False where nothing is proven.
 
@@ -123,12 +123,12 @@ def _cut_off(
     def is_refuted(numbers: Sequence[int]) -> bool:
         """Are there no places if of ``numbers`` no more leave, whatever else does?"""
         spec = form.spec.copy()
-        leavers.pin_most(spec, values, numbers)
+        victim_model.pin_most(spec, values, numbers)
         return (
             solver_client.solve(spec, CUT_PART * solver_client.budget.left_s, presolve="light").status == "infeasible"
         )
 
-    numbers = leavers.stayers(values)
+    numbers = victim_model.stayers(values)
     if not numbers or not is_refuted(numbers):
         return False
     for _ in range(HALVINGS):
@@ -137,7 +137,7 @@ def _cut_off(
         if smaller is None:
             break
         numbers = smaller
-    leavers.cut(whole, values, numbers)
+    victim_model.cut(whole, values, numbers)
     return True
 
 
@@ -166,7 +166,7 @@ def _held(
 
 def _taken(
     solver_client: SolverClient,
-    leavers: VictimModel,
+    victim_model: VictimModel,
     asked: Sequence[StageObjective],
     result: SessionResult,
     share: Share,
@@ -177,12 +177,12 @@ def _taken(
         costs = [stage.value for stage in result.stages if stage.value is not None]
         if result.values is None or solver_client.is_out_of_time or costs >= list(most):
             return None
-        movers = leavers.evicted(result.values)
+        movers = victim_model.evicted(result.values)
         shared = share(movers)
         if not shared.left:
             return result.values, shared
-        leavers.spare(movers, {u for toll in shared.left for u in toll.units}, shared.short)
-        result = solver_client.minimize_alone(leavers.spec, asked, VICTIMS_PART * solver_client.budget.left_s)
+        victim_model.spare(movers, {u for toll in shared.left for u in toll.units}, shared.short)
+        result = solver_client.minimize_alone(victim_model.spec, asked, VICTIMS_PART * solver_client.budget.left_s)
     return None
 
 

@@ -116,7 +116,7 @@ def allocated(problem: Problem, *, at_once: bool, look_ahead_from: int = runs.MA
     actions = Actions(problem, (Action.ALLOCATE,), SolverActions(None))
     actions.context.placer.at_once = at_once
     with patch.object(runs, "MANY", look_ahead_from):
-        return actions.climb()
+        return actions.run()
 
 
 def books(state: State) -> list[object]:
@@ -176,14 +176,14 @@ def test_what_was_placed_at_once_can_be_taken_back(snapshot: Snapshot) -> None:
 @settings(max_examples=150, deadline=None)
 def test_the_turns_foreseen_are_those_that_come_if_everybody_is_served(snapshot: Snapshot) -> None:
     state = State(build_problem(snapshot))
-    allocation_units = [
+    gang_units = [
         AllocationUnits(gang, kept, state.problem.pod_shape)
         for gang, kept in zip(state.problem.gangs, state.gangs, strict=True)
     ]
-    turns = GangOrder(state, allocation_units, range(len(allocation_units)))
-    expected = foresee(state, {leaf: list(line) for leaf, line in turns.lines()})
+    gang_order = GangOrder(state, gang_units, range(len(gang_units)))
+    expected = foresee(state, {leaf: list(line) for leaf, line in gang_order.lines()})
     came = []
-    while (turn := turns.pop()) is not None:
-        came.append(turn)
-        state.join(turn.chunk.pods, turn.charge)
-    assert [turn.gang for turn in came] == [turn.gang for turn in expected]
+    while (next_gang := gang_order.pop()) is not None:
+        came.append(next_gang)
+        state.join(next_gang.allocation_unit.pods, next_gang.charge)
+    assert [next_gang.gang for next_gang in came] == [next_gang.gang for next_gang in expected]

@@ -41,9 +41,9 @@ def contested(draw: st.DrawFn) -> State:
 def test_unit_by_unit_allows_what_the_whole_set_is_allowed(state: State, order: list[int]) -> None:
     problem, pool = state.problem, Disruption.pool_of(state)
     number = next(g.index for g in problem.gangs if g.pending)
-    chunk = AllocationUnits(problem.gangs[number], state.gangs[number]).next()
-    assert chunk is not None
-    who = Preemptor.of(problem, chunk)
+    allocation_unit = AllocationUnits(problem.gangs[number], state.gangs[number]).next()
+    assert allocation_unit is not None
+    who = Preemptor.of(problem, allocation_unit)
     leaves = {int(queue) for queue in pool.queue_of if queue != who.queue}
     before = problem.reclaim_right([list(row) for row in state.allocated], who.queue, who.charge)
     eligible = set(filter(before.may_look_at, leaves))

@@ -25,18 +25,18 @@ def asked(snapshot: Snapshot) -> tuple[VictimPool, AllocationUnit]:
     """Who could leave, and what gang ``w`` asks for."""
     state = State(build_problem(snapshot))
     number = next(gang.index for gang in state.problem.gangs if gang.gang.name == "w")
-    chunk = AllocationUnits(state.problem.gangs[number], state.gangs[number]).next()
-    assert chunk is not None
-    return Disruption.pool_of(state), chunk
+    allocation_unit = AllocationUnits(state.problem.gangs[number], state.gangs[number]).next()
+    assert allocation_unit is not None
+    return Disruption.pool_of(state), allocation_unit
 
 
-def found(pool: VictimPool, chunk: AllocationUnit, staying: Collection[str] = ()) -> list[Clearing]:
+def found(pool: VictimPool, allocation_unit: AllocationUnit, staying: Collection[str] = ()) -> list[Clearing]:
     names = [pool.state.problem.gangs[unit.gang].gang.name for unit in pool.units]
-    return list(clearings(pool, np.array([name not in staying for name in names], dtype=np.bool_), chunk))
+    return list(clearings(pool, np.array([name not in staying for name in names], dtype=np.bool_), allocation_unit))
 
 
 def ways(snapshot: Snapshot, staying: Collection[str] = ()) -> list[Way]:
-    pool, chunk = asked(snapshot)
+    pool, allocation_unit = asked(snapshot)
     problem = pool.state.problem
     return [
         (
@@ -44,7 +44,7 @@ def ways(snapshot: Snapshot, staying: Collection[str] = ()) -> list[Way]:
             {node.name for node, inside in zip(problem.nodes, way.nodes, strict=True) if inside},
             way.domains,
         )
-        for way in found(pool, chunk, staying)
+        for way in found(pool, allocation_unit, staying)
     ]
 
 
@@ -97,8 +97,10 @@ def test_a_gang_in_two_domains_leaves_both_for_either() -> None:
 def test_surplus_goes_before_the_core_that_has_to_go() -> None:
     """The core of an elastic gang is in one rack, its surplus in the other."""
     pods = [{"replicas": 2, "gpus": 1, "running": {"n0": 1, "n2": 1}}]
-    pool, chunk = asked(a_cluster({"name": "v", "queue": "a", "minMember": 1, "pods": pods}, NEWCOMER, racks=TWO))
-    assert [len(way.units) for way in found(pool, chunk)] == [1, 2, 2]
+    pool, allocation_unit = asked(
+        a_cluster({"name": "v", "queue": "a", "minMember": 1, "pods": pods}, NEWCOMER, racks=TWO)
+    )
+    assert [len(way.units) for way in found(pool, allocation_unit)] == [1, 2, 2]
 
 
 def test_who_minds_no_tenants_clears_nothing() -> None:
@@ -116,13 +118,13 @@ def test_only_so_many_domains_are_tried() -> None:
 
 def test_what_is_cleared_is_open_to_the_newcomer() -> None:
     gangs = [running("v0", "n0"), running("v1", "n1"), running("v2", "n2"), running("own", "n3", "b")]
-    pool, chunk = asked(a_cluster(*gangs, NEWCOMER, racks=TWO))
-    for way in found(pool, chunk):
+    pool, allocation_unit = asked(a_cluster(*gangs, NEWCOMER, racks=TWO))
+    for way in found(pool, allocation_unit):
         mark = pool.state.mark()
-        before = pool.state.admitting(chunk.pods[0], None)
+        before = pool.state.admitting(allocation_unit.pods[0], None)
         for unit in way.units:
             pool.leave(unit)
-        after = pool.state.admitting(chunk.pods[0], None)
+        after = pool.state.admitting(allocation_unit.pods[0], None)
         assert before is not None
         assert after is not None
         assert not before[way.nodes].any()

@@ -9,7 +9,7 @@ from kai_solver.domain import GpuRequest, Plan, Pod, Snapshot
 from kai_solver.engine import cycle
 from kai_solver.instances_io.native import snapshot_from_native
 from kai_solver.modelfiles import load_model
-from kai_solver.problem.devices import believed_devices, told_devices
+from kai_solver.problem.devices import believed_devices, known_devices
 
 MODELS = pytest.mark.parametrize("model", ["default", "greedy-only"])
 ALIGNED, CONTIGUOUS = "aligned-required", "contiguous-required"
@@ -136,8 +136,8 @@ def test_devices_are_believed_but_those_that_clash() -> None:
         return Pod("d", "p", (), GpuRequest(1), devices=devices, wished=wished)
 
     fact, wish, clash, unknown = pod((0,)), pod((), (1,)), pod((), (0,)), pod()
-    assert believed_devices(4, [fact, wish]) == told_devices(4, [fact, wish]) == [(0,), (1,)]
-    assert told_devices(4, [unknown, fact, wish]) is None
+    assert believed_devices(4, [fact, wish]) == known_devices(4, [fact, wish]) == [(0,), (1,)]
+    assert known_devices(4, [unknown, fact, wish]) is None
     assert believed_devices(4, [unknown, fact, wish]) == [(), (0,), (1,)]
     assert believed_devices(4, [clash, fact, wish]) == [(), (0,), (1,)]
     assert believed_devices(1, [fact, wish]) == [(0,), ()]

@@ -93,9 +93,9 @@ def a_state(racks: Sequence[int], gangs: Iterable[Gang], topology: Topology = DC
 
 def asked_by_last(state: State) -> AllocationUnit:
     gang = state.problem.gangs[-1]
-    chunk = AllocationUnits(gang, state.gangs[gang.index]).next()
-    assert chunk is not None
-    return chunk
+    allocation_unit = AllocationUnits(gang, state.gangs[gang.index]).next()
+    assert allocation_unit is not None
+    return allocation_unit
 
 
 class Hopeful(Resettling):
@@ -134,11 +134,11 @@ def racks_in_use(draw: st.DrawFn) -> State:
         segments = []
         for _ in range(draw(st.integers(1, 2))):
             rack, pods = draw(st.integers(0, len(racks) - 1)), draw(st.integers(1, 3))
-            homes = [at for at, left in free.items() if at[0] == rack and left >= gpus][:pods]
-            for at in homes:
+            origins = [at for at, left in free.items() if at[0] == rack and left >= gpus][:pods]
+            for at in origins:
                 free[at] -= gpus
-            if homes:
-                segments.append([f"{rack}{tray}" for rack, tray in homes])
+            if origins:
+                segments.append([f"{rack}{tray}" for rack, tray in origins])
         if segments:
             namespace = draw(st.sampled_from(["ns", "ns", "more"]))
             gangs.append(in_segments(f"g{number}", segments, gpus=gpus, topology=topology, namespace=namespace))

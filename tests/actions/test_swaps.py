@@ -31,7 +31,7 @@ from tests.actions.support import GIB, a_gang, a_node, a_queue, a_snapshot
 RUNGS = (Action.ALLOCATE, Action.CONSOLIDATION, Action.RECLAIM, Action.PREEMPT)
 
 
-def climbed(
+def ran(
     problem: Problem, *, at_once: bool, actions: tuple[Action, ...] = RUNGS, played: int = 0
 ) -> tuple[Outcome, int]:
     """What a climb decides, and how many swaps were made in batches; all batches, also of refusals, are worth while.
@@ -55,7 +55,7 @@ def climbed(
         patch.object(refused, "FIRST_LOOK", 1),
         patch.object(refused.Refused, "refuse_rest", refuse if at_once else lambda *_: False),
     ):
-        return greedy.climb(), len(made)
+        return greedy.run(), len(made)
 
 
 def decided(outcome: Outcome) -> list[object]:
@@ -149,8 +149,8 @@ def clusters(draw: st.DrawFn) -> Snapshot:
 @settings(max_examples=100, deadline=None)
 def test_a_batch_gets_what_its_takers_would_get_one_by_one(snapshot: Snapshot) -> None:
     problem = build_problem(snapshot)
-    fast, made = climbed(problem, at_once=True)
-    slow, none = climbed(problem, at_once=False)
+    fast, made = ran(problem, at_once=True)
+    slow, none = ran(problem, at_once=False)
     assert not none
     event(f"swaps in batches: {min(made, 4)}")
     assert decided(fast) == decided(slow)
@@ -159,11 +159,11 @@ def test_a_batch_gets_what_its_takers_would_get_one_by_one(snapshot: Snapshot) -
 @given(snapshot=clusters())
 @settings(max_examples=50, deadline=None)
 def test_who_could_not_return_by_sums_does_not_fit_at_home(snapshot: Snapshot) -> None:
-    state = climbed(build_problem(snapshot), at_once=True)[0].state
+    state = ran(build_problem(snapshot), at_once=True)[0].state
     gone = sorted(state.gone)
     assert could_return(state, []) == []
     assert not any(
-        state.fits_home(pod) for pod, could in zip(gone, could_return(state, gone), strict=True) if not could
+        state.fits_origin(pod) for pod, could in zip(gone, could_return(state, gone), strict=True) if not could
     )
 
 
@@ -182,37 +182,37 @@ def two_queues(
 @pytest.mark.parametrize("action", [Action.RECLAIM, Action.PREEMPT])
 def test_all_but_the_first_are_served_in_batches(action: Action) -> None:
     problem = two_queues(20, 24, action=action)
-    outcome, made = climbed(problem, at_once=True, actions=(action,))
+    outcome, made = ran(problem, at_once=True, actions=(action,))
     assert made == 19
-    assert decided(outcome) == decided(climbed(problem, at_once=False, actions=(action,))[0])
+    assert decided(outcome) == decided(ran(problem, at_once=False, actions=(action,))[0])
 
 
 def test_a_batch_ends_with_what_its_queue_is_owed() -> None:
     problem = two_queues(20, 24, owed=7)
-    outcome, made = climbed(problem, at_once=True, actions=(Action.RECLAIM,))
+    outcome, made = ran(problem, at_once=True, actions=(Action.RECLAIM,))
     assert made == 6
     assert len(outcome.admissions) == 7
     assert {refusals[Action.RECLAIM].proof.method for refusals in outcome.refusals.values()} == {"fair-share"}
 
 
 def test_a_batch_ends_with_its_queues_limit() -> None:
-    outcome, made = climbed(two_queues(20, 24, limit=5 * MILLI), at_once=True, actions=(Action.RECLAIM,))
+    outcome, made = ran(two_queues(20, 24, limit=5 * MILLI), at_once=True, actions=(Action.RECLAIM,))
     assert (made, len(outcome.admissions)) == (4, 5)
 
 
 def test_a_batch_ends_with_the_victims() -> None:
-    outcome, made = climbed(two_queues(20, 8), at_once=True, actions=(Action.RECLAIM,))
+    outcome, made = ran(two_queues(20, 8), at_once=True, actions=(Action.RECLAIM,))
     assert (made, len(outcome.admissions)) == (7, 8)
 
 
 def test_the_next_allocate_is_played_through_for_each_alone() -> None:
-    assert climbed(two_queues(20, 24), at_once=True, actions=(Action.RECLAIM,), played=20)[1] == 0
-    assert climbed(two_queues(20, 24), at_once=True, actions=(Action.RECLAIM,), played=19)[1] == 19
+    assert ran(two_queues(20, 24), at_once=True, actions=(Action.RECLAIM,), played=20)[1] == 0
+    assert ran(two_queues(20, 24), at_once=True, actions=(Action.RECLAIM,), played=19)[1] == 19
 
 
 def test_a_batch_can_be_taken_back() -> None:
     problem = two_queues(20, 24)
-    state = climbed(problem, at_once=True)[0].state
+    state = ran(problem, at_once=True)[0].state
     assert not any(could_return(state, sorted(state.gone)))
     before = State(problem)
     state.rollback(0)

@@ -81,10 +81,10 @@ def some_queue(draw: st.DrawFn, name: str, parent: str, number: int) -> Queue:
 class SlowTurns:
     """The same rules, with every key computed and every level sorted anew at each turn."""
 
-    def __init__(self, state: State, allocation_units: list[AllocationUnits]) -> None:
+    def __init__(self, state: State, gang_units: list[AllocationUnits]) -> None:
         self.state = state
-        self.allocation_units = allocation_units
-        self.waiting = {gang for gang, gang_units in enumerate(allocation_units) if gang_units.next() is not None}
+        self.gang_units = gang_units
+        self.waiting = {gang for gang, units_of_gang in enumerate(gang_units) if units_of_gang.next() is not None}
 
     def pop(self) -> int | None:
         best = self._best(self.state.problem.queues.roots)
@@ -93,7 +93,7 @@ class SlowTurns:
         return best
 
     def again(self, gang: int) -> None:
-        if self.allocation_units[gang].next() is not None:
+        if self.gang_units[gang].next() is not None:
             self.waiting.add(gang)
 
     def _best(self, siblings: tuple[int, ...]) -> int | None:
@@ -103,14 +103,14 @@ class SlowTurns:
         for queue in siblings:
             mine = [gang for gang in self.waiting if problem.gangs[gang].queue == queue]
             below = self._best(tree.children[queue])
-            gang = min(mine, key=lambda g: (gang_key(self.allocation_units[g]), g)) if mine else below
+            gang = min(mine, key=lambda g: (gang_key(self.gang_units[g]), g)) if mine else below
             if gang is not None:
                 best[queue] = gang
 
         def key(queue: int) -> tuple[bool, bool, int, bool, float, float]:
-            chunk = self.allocation_units[best[queue]].next()
-            assert chunk is not None
-            job = charge_of(problem, chunk.pods)
+            allocation_unit = self.gang_units[best[queue]].next()
+            assert allocation_unit is not None
+            job = charge_of(problem, allocation_unit.pods)
             return queue_key(
                 tree, problem.share, problem.allocatable, problem.total, queue, self.state.allocated[queue], job
             )
@@ -125,18 +125,16 @@ class SlowTurns:
 @given(state=waiting_rooms())
 @SPEED
 def test_turns_come_as_if_all_were_sorted_anew(state: State) -> None:
-    allocation_units = [
-        AllocationUnits(gang, kept) for gang, kept in zip(state.problem.gangs, state.gangs, strict=True)
-    ]
-    fast, slow = GangOrder(state, allocation_units, range(len(allocation_units))), SlowTurns(state, allocation_units)
+    gang_units = [AllocationUnits(gang, kept) for gang, kept in zip(state.problem.gangs, state.gangs, strict=True)]
+    fast, slow = GangOrder(state, gang_units, range(len(gang_units))), SlowTurns(state, gang_units)
     placer = Placer(state)
     while True:
-        turn, expected = fast.pop(), slow.pop()
-        assert (turn[0] if turn is not None else None) == expected
-        if turn is None:
+        next_gang, expected = fast.pop(), slow.pop()
+        assert (next_gang[0] if next_gang is not None else None) == expected
+        if next_gang is None:
             return
-        gang, chunk, _ = turn
-        if placer.place_chunk(chunk):
+        gang, allocation_unit, _ = next_gang
+        if placer.place_unit(allocation_unit):
             fast.again(gang)
             slow.again(gang)
 
@@ -144,16 +142,14 @@ def test_turns_come_as_if_all_were_sorted_anew(state: State) -> None:
 @given(state=waiting_rooms(), draws=st.data())
 @SPEED
 def test_turns_follow_what_other_queues_lose(state: State, draws: st.DataObject) -> None:
-    allocation_units = [
-        AllocationUnits(gang, kept) for gang, kept in zip(state.problem.gangs, state.gangs, strict=True)
-    ]
-    fast, slow = GangOrder(state, allocation_units, range(len(allocation_units))), SlowTurns(state, allocation_units)
+    gang_units = [AllocationUnits(gang, kept) for gang, kept in zip(state.problem.gangs, state.gangs, strict=True)]
+    fast, slow = GangOrder(state, gang_units, range(len(gang_units))), SlowTurns(state, gang_units)
     tree = state.problem.queues
     leaves = [queue for queue in range(tree.size) if not tree.children[queue]]
     while True:
-        turn, expected = fast.pop(), slow.pop()
-        assert (turn[0] if turn is not None else None) == expected
-        if turn is None:
+        next_gang, expected = fast.pop(), slow.pop()
+        assert (next_gang[0] if next_gang is not None else None) == expected
+        if next_gang is None:
             return
         for leaf, gpus in draws.draw(st.lists(st.tuples(st.sampled_from(leaves), st.integers(-1, 2)), max_size=2)):
             for queue in tree.path[leaf]:
@@ -164,14 +160,12 @@ def test_turns_follow_what_other_queues_lose(state: State, draws: st.DataObject)
 @given(state=waiting_rooms())
 @SPEED
 def test_every_gang_that_waits_gets_a_turn(state: State) -> None:
-    allocation_units = [
-        AllocationUnits(gang, kept) for gang, kept in zip(state.problem.gangs, state.gangs, strict=True)
-    ]
-    turns = GangOrder(state, allocation_units, range(len(allocation_units)))
+    gang_units = [AllocationUnits(gang, kept) for gang, kept in zip(state.problem.gangs, state.gangs, strict=True)]
+    gang_order = GangOrder(state, gang_units, range(len(gang_units)))
     seen = []
-    while (turn := turns.pop()) is not None:
-        seen.append(turn[0])
-    assert sorted(seen) == [gang for gang, gang_units in enumerate(allocation_units) if gang_units.next() is not None]
+    while (next_gang := gang_order.pop()) is not None:
+        seen.append(next_gang[0])
+    assert sorted(seen) == [gang for gang, units_of_gang in enumerate(gang_units) if units_of_gang.next() is not None]
 
 
 # -- victims -------------------------------------------------------------------------------------------------------
@@ -328,8 +322,8 @@ def test_no_room_can_be_made_where_that_is_said_to_be_hopeless(state: State, dat
     pool = Disruption.pool_of(state)
     allowed = data.draw(st.lists(st.booleans(), min_size=len(pool.units), max_size=len(pool.units)))
     evictor = Evictor(pool, FitTable(state), Action.PREEMPT, np.array(allowed, dtype=np.bool_))
-    chunk = chunk_of_last(state)
-    assert not evictor.is_hopeless(chunk) or evictor.make_room(chunk) is None
+    allocation_unit = chunk_of_last(state)
+    assert not evictor.is_hopeless(allocation_unit) or evictor.make_room(allocation_unit) is None
 
 
 @pytest.mark.parametrize(("who", "says"), [((True, False), True), ((True, True), False)])
@@ -358,28 +352,28 @@ def cheapest(table: RoomTable, state: State) -> tuple[float, int] | None:
 @SPEED
 def test_who_was_made_to_leave_could_not_stay(state: State, action: Action) -> None:
     pool = Disruption.pool_of(state)
-    chunk = chunk_of_last(state)
+    allocation_unit = chunk_of_last(state)
     before = state.mark()
     evictor = Evictor(pool, FitTable(state), action, np.ones(len(pool.units), dtype=np.bool_))
-    found = evictor.make_room(chunk)
+    found = evictor.make_room(allocation_unit)
     if found is None:
         assert state.mark() == before
         return
-    assert all(pod in state.places for pod in chunk.pods)
+    assert all(pod in state.places for pod in allocation_unit.pods)
     disturbed = {unit.index for unit in pool.units if pool.has_left(unit.index) or pool.is_moved(unit.index)}
     assert set(found) == disturbed
     assert action is Action.PREEMPT or not any(pool.has_left(unit) for unit in found)
     for unit in found:
         if pool.has_left(unit):
-            assert not state.returns_home(pool.units[unit].pods)
+            assert not state.returns_to_origin(pool.units[unit].pods)
     assert (state.future >= 0).all()
     assert (state.device_future >= 0).all()
 
 
 def chunk_of_last(state: State) -> AllocationUnit:
-    chunk = AllocationUnits(state.problem.gangs[-1], state.gangs[-1]).next()
-    assert chunk is not None
-    return chunk
+    allocation_unit = AllocationUnits(state.problem.gangs[-1], state.gangs[-1]).next()
+    assert allocation_unit is not None
+    return allocation_unit
 
 
 @pytest.mark.parametrize(("priorities", "victim"), [((1, 2), 0), ((2, 1), 1)])

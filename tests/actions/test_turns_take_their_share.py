@@ -17,28 +17,28 @@ RULES = Constraints(spread=(SpreadConstraint((Requirement("app", "In", ("x",)),)
 
 
 class Looks:
-    """Time as the number of looks at it: ``turn`` in one turn while others wait, ``rung`` in all."""
+    """Time as the number of looks at it: ``next_gang`` in one turn while others wait, ``rung`` in all."""
 
-    def __init__(self, turn: float, action: float = math.inf) -> None:
-        self.turn, self.action = turn, action
-        self.in_turn = self.in_all = 0
+    def __init__(self, next_gang: float, action: float = math.inf) -> None:
+        self.next_gang, self.action = next_gang, action
+        self.in_order = self.in_all = 0
 
     def start(self, actions_left: int, *, may_yield: bool) -> None:
         pass
 
-    def had_turn(self, *, served: bool) -> None:
+    def attempted(self, *, served: bool) -> None:
         pass
 
     def is_fruitless(self) -> bool:
         return False
 
-    def start_turn(self) -> None:
-        self.in_turn = 0
+    def start_attempt(self) -> None:
+        self.in_order = 0
 
-    def is_turn_over(self) -> bool:
-        self.in_turn += 1
+    def is_attempt_over(self) -> bool:
+        self.in_order += 1
         self.in_all += 1
-        return self.in_turn > self.turn or self.in_all > self.action
+        return self.in_order > self.next_gang or self.in_all > self.action
 
     def is_over(self) -> bool:
         return self.in_all > self.action
@@ -51,26 +51,26 @@ def one_large_and_others() -> Snapshot:
     return a_snapshot([a_node(f"n{i}", 8) for i in range(6)], [a_queue("q", 48)], [large, *others])
 
 
-def climbed(pace: Looks) -> Outcome:
-    return Actions(build_problem(one_large_and_others()), (Action.ALLOCATE,), SolverActions(None), pace).climb()
+def ran(pace: Looks) -> Outcome:
+    return Actions(build_problem(one_large_and_others()), (Action.ALLOCATE,), SolverActions(None), pace).run()
 
 
 def served(outcome: Outcome) -> list[str]:
-    return [outcome.state.problem.gangs[a.chunk.gang].gang.name for a in outcome.admissions]
+    return [outcome.state.problem.gangs[a.allocation_unit.gang].gang.name for a in outcome.admissions]
 
 
 def test_within_its_share_it_has_its_turn_first() -> None:
-    assert served(climbed(Looks(turn=math.inf)))[0] == "large"
+    assert served(ran(Looks(next_gang=math.inf)))[0] == "large"
 
 
 def test_past_its_share_it_is_placed_after_the_others() -> None:
-    assert served(climbed(Looks(turn=2))) == [*(f"small-{i}" for i in range(5)), "large"]
+    assert served(ran(Looks(next_gang=2))) == [*(f"small-{i}" for i in range(5)), "large"]
 
 
 def test_without_time_after_them_it_waits_and_is_told_why() -> None:
-    pace = Looks(turn=2)
+    pace = Looks(next_gang=2)
     pace.is_over = lambda: pace.in_all > 2  # type: ignore[method-assign]
-    outcome = climbed(pace)
+    outcome = ran(pace)
     assert "large" not in served(outcome)
     large = next(g.index for g in outcome.state.problem.gangs if g.gang.name == "large")
     assert outcome.refusals[large][Action.ALLOCATE] == SHARE_ENDED
@@ -92,7 +92,7 @@ def test_time_that_ends_while_victims_are_looked_for_ends_the_rung_and_is_no_err
         [*running, a_gang("large", "owner", 20, need=20)],
     )
     actions = (Action.RECLAIM, Action.PREEMPT)
-    outcome = Actions(build_problem(snapshot), actions, SolverActions(None), Ending(math.inf)).climb()
+    outcome = Actions(build_problem(snapshot), actions, SolverActions(None), Ending(math.inf)).run()
     is_served = "large" in served(outcome)
     assert is_served == (len(outcome.state.gone) == 20)
     assert is_served or not outcome.state.places

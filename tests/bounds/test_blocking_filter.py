@@ -46,7 +46,7 @@ def a_gang(name: str, queue: str, count: int, node: str = "") -> Gang:
 
 
 def test_a_gang_that_no_right_can_help_costs_no_pool_of_victims() -> None:
-    """Its queue is owed two GPUs, of which one may be taken: the victim's queue holds its quota but for one chunk."""
+    """Its queue is owed two GPUs, of which one may be taken: the victim's queue holds its quota but for one part."""
     quotas = {"rich": 3000, "poor": 4000}
     queues = tuple(
         Queue(name, quota=(UNLIMITED, UNLIMITED, quota), weight=(0.0, 0.0, 0.0)) for name, quota in quotas.items()
@@ -58,7 +58,7 @@ def test_a_gang_that_no_right_can_help_costs_no_pool_of_victims() -> None:
     ]
     node = Node("a", (64_000, 512 * GIB, 4000, 110), gpus=4, gpu_memory_mib=100)
     snapshot = Snapshot(9.0, ResourceSchema(), (node,), queues, (*running, a_gang("w", "poor", 3)))
-    outcome = Actions(build_problem(snapshot), (Action.RECLAIM,), SolverActions(None)).climb()
+    outcome = Actions(build_problem(snapshot), (Action.RECLAIM,), SolverActions(None)).run()
     assert outcome.pool is None
     (refusals,) = outcome.refusals.values()
     assert refusals[Action.RECLAIM].proof.state == "proven"

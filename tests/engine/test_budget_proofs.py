@@ -112,7 +112,7 @@ class BudgetPuzzle(Puzzle):
 
 
 class BudgetRules(Rules):
-    """The rules of the rungs with budgets."""
+    """The rules of the actions with budgets."""
 
     def __init__(self, snapshot: Snapshot, gang: Gang) -> None:
         super().__init__(snapshot, gang)

@@ -98,7 +98,7 @@ def test_victims_that_no_reclaim_may_take_are_not_taken() -> None:
     gangs = [*rich, poor, a_gang("late", "a", {"gpus": 1}, minMember=1)]
     document = {"format": "kai-solver/v1", "now": 1000.0, "nodes": [a_node("n", 4)], "queues": queues, "gangs": gangs}
     problem = build_problem(snapshot_from_native(document))
-    outcome = Actions(problem, load_model("greedy-only").actions, SolverActions(None)).climb()
+    outcome = Actions(problem, load_model("greedy-only").actions, SolverActions(None)).run()
     assert outcome.pool is not None
     (admission,) = outcome.admissions
     assert [problem.gangs[outcome.pool.units[u].gang].gang.queue for u in admission.units] == ["b"]
@@ -116,9 +116,9 @@ def test_victims_are_for_the_last_reclaim_that_may_take_them_or_for_nobody() -> 
     queues = [a_queue("a", 1), a_queue("b", 2), a_queue("c", 2), a_queue("d", 1)]
     document = {"format": "kai-solver/v1", "now": 1000.0, "nodes": [a_node("n", 6)], "queues": queues}
     problem = build_problem(snapshot_from_native(document | {"gangs": [*running, *late]}))
-    outcome = Actions(problem, load_model("greedy-only").actions, SolverActions(None)).climb()
+    outcome = Actions(problem, load_model("greedy-only").actions, SolverActions(None)).run()
     assert outcome.pool is not None
-    names = [problem.gangs[a.chunk.gang].gang.name for a in outcome.admissions]
+    names = [problem.gangs[a.allocation_unit.gang].gang.name for a in outcome.admissions]
     assert names == ["late0", "late1"]
     unit_of = {problem.gangs[u.gang].gang.name: u.index for u in outcome.pool.units}
 

@@ -192,10 +192,10 @@ def test_victims_that_only_a_passed_limit_asks_for_stay_away(engine: Engine, mod
 
 
 def test_a_move_helps_a_request_by_gpu_memory(mixed_nodes: list[Node], engine: Engine) -> None:
-    homes = [("big", 600), ("big", 300), ("small", 200)]
+    origins = [("big", 600), ("big", 300), ("small", 200)]
     runs = [
         a_gang(f"r{i}", a_pod(f"r{i}", node=node, devices=(0,), gpu=GpuRequest(1, milli)))
-        for i, (node, milli) in enumerate(homes)
+        for i, (node, milli) in enumerate(origins)
     ]
     plan = engine.cycle(a_snapshot(mixed_nodes, *runs, a_gang("w", a_pod("w0", gpu=BY_MEMORY))))
     assert actions(plan) == {"ns/w": Action.CONSOLIDATION}

@@ -14,7 +14,7 @@ from kai_solver.modelfiles import load_model
 from kai_solver.search import oracle
 from kai_solver.search.parameters import SolverParameters
 from tests.engine.test_proofs import check_beside_admitted, check_lone_gang, small_clusters
-from tests.search.test_oracle_and_refine import INFEASIBLE, TIGHT, Scripted, climb, proof
+from tests.search.test_oracle_and_refine import INFEASIBLE, TIGHT, Scripted, proof, run_actions
 from tests.support.clusters import some
 
 
@@ -84,5 +84,5 @@ def test_the_whole_is_asked_only_where_the_folded_question_was_not_refuted(
     monkeypatch.setattr(oracle, "FOLDED_FROM", folded[0])
     monkeypatch.setattr(oracle, "FOLD_FROM", folded[1])
     solver = Sized(answer)
-    outcome, _ = climb(TIGHT, solver)
+    outcome, _ = run_actions(TIGHT, solver)
     assert (solver.sizes, proof(outcome)[0]) == (sizes, state)

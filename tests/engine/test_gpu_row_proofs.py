@@ -171,7 +171,7 @@ class RowPuzzle:
 def rules_of(cluster: Snapshot) -> Rules:
     rules = Rules(cluster, cluster.gangs[-1])
     problem = rules.problem
-    seats = {pod.key: problem.seats.get(number, ()) for number, pod in enumerate(problem.pods)}
+    seats = {pod.key: problem.held_devices.get(number, ()) for number, pod in enumerate(problem.pods)}
     unidentified = {pod.key for pod in problem.pods if pod.node and not pod.devices and pod.gpu.devices}
     rules.puzzle = RowPuzzle(cluster, seats, unidentified)  # type: ignore[assignment]
     return rules

@@ -90,7 +90,7 @@ def sample(found: list[Point], size: int) -> list[Point]:
     return sorted(random.Random(0).sample(found, size), key=str)
 
 
-def in_turn(found: list[Point], size: int = SAMPLE) -> list[Point]:
+def in_order(found: list[Point], size: int = SAMPLE) -> list[Point]:
     return sample(sorted(found, key=str), size)
 
 
@@ -115,7 +115,7 @@ def test_most_public_functions_that_a_decision_calls_are_known() -> None:
 
 def test_an_error_thrown_once_costs_one_gang_one_cycle(faults: list[Caught]) -> None:
     calls, chance, wrong = called().calls, random.Random(CHANCE), list[str]()
-    for point in in_turn(list(calls)):
+    for point in in_order(list(calls)):
         thrower = Thrower(point, at=chance.randint(1, calls[point]))
         plan, named = broken(point, thrower, faults)
         if not thrower.thrown:
@@ -130,7 +130,7 @@ def test_an_error_thrown_once_costs_one_gang_one_cycle(faults: list[Caught]) -> 
 def test_errors_about_one_gang_cost_that_gang_alone(faults: list[Caught]) -> None:
     """Or, where nothing tells which gang it is about, one other that the error does not come without: seldom."""
     wrong, others, tried = list[str](), list[str](), 0
-    for point in in_turn(list(called().about)):
+    for point in in_order(list(called().about)):
         thrower = Thrower(point, keys_of(bad()))
         plan, named = broken(point, thrower, faults)
         if not thrower.thrown:
@@ -147,7 +147,7 @@ def test_errors_about_one_gang_cost_that_gang_alone(faults: list[Caught]) -> Non
 
 def test_a_function_that_always_fails_costs_no_more_than_a_cycle(faults: list[Caught]) -> None:
     wrong: list[str] = []
-    for point in in_turn(list(called().calls), SAMPLE // 4):
+    for point in in_order(list(called().calls), SAMPLE // 4):
         thrower = Thrower(point)
         faults.clear()
         is_entry = True  # then the loop of the controller stops it
@@ -171,7 +171,7 @@ def test_an_error_in_the_solvers_steps_leaves_the_greedys_plan(faults: list[Caug
         with hooked(points(("search", "formulation", "bounds")), found):
             solved()
         chance = random.Random(CHANCE)
-        for point in in_turn([p for p in found.calls if p not in called().calls], SAMPLE // 4):
+        for point in in_order([p for p in found.calls if p not in called().calls], SAMPLE // 4):
             thrower = Thrower(point, at=chance.randint(1, found.calls[point]))
             faults.clear()
             with hooked([point], thrower):

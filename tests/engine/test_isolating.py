@@ -79,8 +79,8 @@ class Strange:
         return self
 
 
-def chunk_of_bad(self: Placer, chunk: AllocationUnit, *_: Any, **__: Any) -> bool:
-    return self.state.problem.gangs[chunk.gang].gang.name == "bad"
+def unit_of_bad(self: Placer, allocation_unit: AllocationUnit, *_: Any, **__: Any) -> bool:
+    return self.state.problem.gangs[allocation_unit.gang].gang.name == "bad"
 
 
 def put_of_bad(self: State, pod: int, *_: Any, **__: Any) -> bool:
@@ -90,7 +90,7 @@ def put_of_bad(self: State, pod: int, *_: Any, **__: Any) -> bool:
 @pytest.mark.parametrize(
     ("owner", "name", "about"),
     [
-        (Placer, "place_chunk", chunk_of_bad),
+        (Placer, "place_unit", unit_of_bad),
         (State, "put", put_of_bad),
         (known_pods, "gang_row", lambda found, *_: found.name == "bad" and not found.set_aside),
         (
@@ -253,7 +253,7 @@ def test_the_memo_is_not_trusted_after_an_error(monkeypatch: pytest.MonkeyPatch,
     kept = Memo()
     decided(MANY, memo=kept)
     assert kept.problem
-    Strange(monkeypatch, chunk_of_bad)(Placer, "place_chunk")
+    Strange(monkeypatch, unit_of_bad)(Placer, "place_unit")
     decided(MANY, memo=kept)
     assert getattr(kept, "problem", ...) is None
     monkeypatch.undo()

@@ -23,10 +23,10 @@ from tests.actions.support import a_gang, a_node, a_pod, a_queue, a_snapshot
 NAMES = ("disruption", "preference", "victim-order")
 
 
-def climbed(snapshot: Snapshot) -> Outcome:
+def ran(snapshot: Snapshot) -> Outcome:
     return Actions(
         build_problem(snapshot), (Action.ALLOCATE, Action.RECLAIM, Action.PREEMPT), SolverActions(None)
-    ).climb()
+    ).run()
 
 
 @st.composite
@@ -50,7 +50,7 @@ def clusters(draw: st.DrawFn) -> Snapshot:
 @given(snapshot=clusters())
 @settings(max_examples=100, deadline=None)
 def test_no_choice_of_victims_is_below_the_sums(snapshot: Snapshot) -> None:
-    outcome = climbed(snapshot)
+    outcome = ran(snapshot)
     if outcome.pool is None:
         return
     evictable = rights_of(outcome).by_action.get(Action.PREEMPT, frozenset())
@@ -97,7 +97,7 @@ def test_sums_prove_nothing_where_what_is_free_lies_apart() -> None:
     full = many(1, 3)
     for left, is_proven in (({"old-0"}, True), ({"old-0", "old-4"}, False)):
         cluster = replace(full, gangs=tuple(gang for gang in full.gangs if gang.name not in left))
-        outcome = climbed(cluster)
+        outcome = ran(cluster)
         assert len(outcome.admissions) == 1
         found = proven_by_count(outcome, rights_of(outcome), NAMES, measured_stages(outcome))
         assert (found is not None) is is_proven
@@ -115,14 +115,14 @@ def test_sums_prove_nothing_of_pods_that_take_less_elsewhere_or_gangs_that_could
 
 
 def _is_proven(snapshot: Snapshot) -> bool:
-    outcome = climbed(snapshot)
+    outcome = ran(snapshot)
     return proven_by_count(outcome, rights_of(outcome), NAMES, measured_stages(outcome)) is not None
 
 
 def test_few_victims_and_stages_of_ones_own_are_searched() -> None:
-    outcome = climbed(many(2, of=40))
+    outcome = ran(many(2, of=40))
     assert proven_by_count(outcome, rights_of(outcome), NAMES, measured_stages(outcome)) is None
-    outcome = climbed(many(2))
+    outcome = ran(many(2))
     assert proven_by_count(outcome, rights_of(outcome), NAMES, measured_stages(outcome)) is not None
     for other in ("mine", "leftover"):
         assert proven_by_count(outcome, rights_of(outcome), (other, *NAMES), measured_stages(outcome)) is None

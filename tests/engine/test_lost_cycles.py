@@ -236,7 +236,7 @@ def test_a_budget_of_zero_seconds_is_not_the_models(two_gangs: Snapshot, engine:
 
 def test_a_device_below_zero_is_no_device() -> None:
     ledger = DeviceLedger(a_node("a", 4))
-    assert -1 not in ledger.seat(a_pod("r0", 2, "a", devices=(0, -1)))
+    assert -1 not in ledger.assign(a_pod("r0", 2, "a", devices=(0, -1)))
     assert ledger.free[3] == WHOLE, "the last device is not charged for it"
 
 
@@ -244,6 +244,6 @@ def test_a_pod_of_two_groups_sits_on_two_devices() -> None:
     """Also where no device is whole any more."""
     ledger = DeviceLedger(a_node("a", 2))
     for i in range(2):
-        ledger.seat(a_pod(f"r{i}", 1, "a", milli=300, devices=(i,)))
-    seats = ledger.seat(a_pod("s0", 2, "a", milli=200, gpu_groups=("x", "y")))
+        ledger.assign(a_pod(f"r{i}", 1, "a", milli=300, devices=(i,)))
+    seats = ledger.assign(a_pod("s0", 2, "a", milli=200, gpu_groups=("x", "y")))
     assert sorted(seats) == [0, 1]

@@ -79,13 +79,13 @@ def is_possible(snapshot: Snapshot, *, may_move: bool) -> bool:
     nodes = snapshot.nodes
     running = [pod for gang in snapshot.gangs[:-1] for pod in gang.pods]
     arriving = list(snapshot.gangs[-1].pods)
-    homes = [next(i for i, node in enumerate(nodes) if node.name == pod.node) for pod in running]
-    options = [range(len(nodes)) if may_move else [home] for home in homes]
+    origins = [next(i for i, node in enumerate(nodes) if node.name == pod.node) for pod in running]
+    options = [range(len(nodes)) if may_move else [origin] for origin in origins]
     for choice in product(*options, *([range(len(nodes))] * len(arriving))):
         if any(choice.count(node) > ROOM for node in set(choice)):
             continue
         placed = [Placed(pod, nodes[at]) for pod, at in zip([*running, *arriving], choice, strict=True)]
-        new = [at >= len(running) or choice[at] != homes[at] for at in range(len(placed))]
+        new = [at >= len(running) or choice[at] != origins[at] for at in range(len(placed))]
         if all(clashes_with_pods(p.pod, p.node, placed, nodes) is None for p, n in zip(placed, new, strict=True) if n):
             return True
     return False

@@ -25,20 +25,20 @@ def a_node(name: str, gpus: int) -> Node:
 
 
 def a_gang(name: str, *gpus: int, on: str = "", born: float) -> Gang:
-    homes = on.split() or [""] * len(gpus)
+    origins = on.split() or [""] * len(gpus)
     pods = tuple(
         Pod(
             "ns",
             f"{name}-{i}",
             (100, GIB, 0, 1),
             GpuRequest(count),
-            PodStatus.RUNNING if homes[i] else PodStatus.PENDING,
-            node=homes[i],
+            PodStatus.RUNNING if origins[i] else PodStatus.PENDING,
+            node=origins[i],
             order=(0, float(i), ""),
         )
         for i, count in enumerate(gpus)
     )
-    return Gang("ns", name, "q", flat_gang(len(gpus)), pods, created_s=born, last_start_s=500.0 if homes[0] else None)
+    return Gang("ns", name, "q", flat_gang(len(gpus)), pods, created_s=born, last_start_s=500.0 if origins[0] else None)
 
 
 def planned(engine: Engine, nodes: list[Node], *gangs: Gang) -> Plan:

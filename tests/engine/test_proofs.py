@@ -227,7 +227,7 @@ def _seatings(row: tuple[int, ...], pod: Pod) -> Iterator[tuple[int, ...]]:
 
 
 class Rules:
-    """What each rung may do for one pending gang, by the rules alone."""
+    """What each action may do for one pending gang, by the rules alone."""
 
     def __init__(self, snapshot: Snapshot, gang: Gang, admitted: Sequence[Gang] = ()) -> None:
         self.snapshot = snapshot
@@ -260,7 +260,7 @@ class Rules:
                     self.fixed[queue][r] += sign * amount
 
     def can(self, action: Action) -> bool:
-        """Is there any allowed way to run the gang on this rung?"""
+        """Is there any allowed way to run the gang on this action?"""
         if action is Action.ALLOCATE:
             return self._within_caps(()) and self.puzzle.fits(self.running, [*self.admitted, self.gang])
         if action is Action.CONSOLIDATION:
@@ -340,7 +340,7 @@ class Rules:
 
 
 def check_lone_gang(engine: Engine, cluster: Snapshot) -> None:
-    """One gang waits: what is pending and proven cannot run by any rung; what was admitted, the search finds too."""
+    """One gang waits: what is pending and proven cannot run by any action; what was admitted, the search finds too."""
     plan = engine.cycle(cluster)
     assert not any("refused" in note for note in plan.notes), plan.notes
     rules = Rules(cluster, cluster.gangs[-1])

@@ -1,4 +1,4 @@
-"""What reclaim tests in one piece: surplus up to a gang's minimum is one chunk, beyond it pod by pod.
+"""What reclaim tests in one piece: surplus up to a gang's minimum is one allocation unit, beyond it pod by pod.
 
 Source: docs/kai-behaviour.md#reclaim-chunks.
 
@@ -15,7 +15,7 @@ from kai_solver.check import check_plan
 from kai_solver.domain import Action, Gang, Plan, Snapshot
 from kai_solver.engine import Engine, cycle
 from kai_solver.modelfiles import load_model
-from kai_solver.planstate.eligibility import victim_chunks
+from kai_solver.planstate.eligibility import victim_parts
 from kai_solver.planstate.state import State
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem import build_problem
@@ -42,7 +42,8 @@ def evicted(plan: Plan) -> list[str]:
 
 
 def test_surplus_up_to_the_minimum_is_tested_once(engine: Engine) -> None:
-    """v is one GPU over its quota of seven; the chunk that starts there may take three surplus pods of a gang of four.
+    """v is one GPU over its quota of seven; the allocation unit that starts there may take three surplus pods of a gang
+    of four.
 
     But the reclaimer may not pass its own share, so its queue has to be owed as many.
     """
@@ -53,13 +54,13 @@ def test_surplus_up_to_the_minimum_is_tested_once(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(("need", "chunks"), [(4, [3]), (1, [1, 1, 1]), (2, [1, 2])])
-def test_chunks_of_three_surplus_victims(need: int, chunks: list[int]) -> None:
+def test_chunks_of_three_surplus_victims(need: int, allocation_units: list[int]) -> None:
     """KAI counts positions in the list of victims, not what is left of the gang."""
     problem = build_problem(contested(a_gang("elastic", "v", 8, need=need, node="n"), 3, mine=3))
     state = State(problem)
     pool: VictimPool = Disruption.pool_of(state)
-    found = victim_chunks(state, pool.units[:3])
-    assert [charge[2] // MILLI for charge in found] == chunks
+    found = victim_parts(state, pool.units[:3])
+    assert [charge[2] // MILLI for charge in found] == allocation_units
 
 
 def overdrawn(need: int) -> Snapshot:
@@ -77,7 +78,7 @@ def test_one_gpu_over_quota_is_enough_for_a_chunk_of_three(engine: Engine) -> No
 
 
 def test_pod_by_pod_the_second_is_protected_and_that_is_proven(engine: Engine) -> None:
-    """With a minimum of one, every surplus pod is a chunk: after the first, v is at its quota."""
+    """With a minimum of one, every surplus pod is an allocation unit: after the first, v is at its quota."""
     snapshot = overdrawn(need=1)
     plan = engine.cycle(snapshot)
     assert not plan.evictions
@@ -86,7 +87,7 @@ def test_pod_by_pod_the_second_is_protected_and_that_is_proven(engine: Engine) -
 
 
 def test_a_chunk_of_two_pods_does_not_reach_three(engine: Engine) -> None:
-    """Two in the last chunk and one before it: the test before the last sees v at its quota."""
+    """Two in the last allocation unit and one before it: the test before the last sees v at its quota."""
     plan = engine.cycle(overdrawn(need=2))
     assert not plan.evictions
     assert plan.pending[0].proof.state == "proven"

@@ -300,7 +300,7 @@ def is_possible(snapshot: Snapshot, *, may_move: bool, may_evict: bool) -> bool:
         moves = range(len(names)) if may_move and gang.preemptible else [names.index(pod.node)]
         options.append([*moves, gone] if may_evict and gang.preemptible else list(moves))
     pods = [pod for _, pod in running] + list(waiting.pods)
-    homes = [names.index(pod.node) for _, pod in running] + [None] * len(waiting.pods)
+    origins = [names.index(pod.node) for _, pod in running] + [None] * len(waiting.pods)
     for choice in product(*options, *([range(len(names))] * len(waiting.pods))):
         load = [0] * len(names)
         users: dict[str, set[str]] = {}
@@ -311,8 +311,8 @@ def is_possible(snapshot: Snapshot, *, may_move: bool, may_evict: bool) -> bool:
                     users.setdefault(str(racks[at]), set()).add(pod.namespace)
         come = [
             str(racks[at])
-            for pod, at, home in zip(pods, choice, homes, strict=True)
-            if at not in (home, gone) and pod.gpu.devices and racks[at] is not None
+            for pod, at, origin in zip(pods, choice, origins, strict=True)
+            if at not in (origin, gone) and pod.gpu.devices and racks[at] is not None
         ]
         if max(load) <= GPUS and all(len(users[rack]) == 1 for rack in come):
             return True

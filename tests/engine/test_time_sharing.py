@@ -1,4 +1,4 @@
-"""A rung that serves nobody gives way, and goes on after the others with what they leave."""
+"""An action that serves nobody gives way, and goes on after the others with what they leave."""
 
 import importlib
 from types import SimpleNamespace
@@ -25,7 +25,7 @@ ACTIONS = (Action.ALLOCATE, Action.CONSOLIDATION, Action.RECLAIM)
 
 
 class Impatient:
-    """Rungs that may give way do so at once; ``hours``: whether there is time for them after the others."""
+    """Actions that may give way do so at once; ``hours``: whether there is time for them after the others."""
 
     def __init__(self, *, hours: bool) -> None:
         self.hours = hours
@@ -34,7 +34,7 @@ class Impatient:
     def start(self, actions_left: int, *, may_yield: bool) -> None:
         self.started.append((actions_left, may_yield))
 
-    def had_turn(self, *, served: bool) -> None:
+    def attempted(self, *, served: bool) -> None:
         pass
 
     def is_fruitless(self) -> bool:
@@ -43,14 +43,14 @@ class Impatient:
     def is_over(self) -> bool:
         return not self.hours and len(self.started) > len(ACTIONS)
 
-    def start_turn(self) -> None:
+    def start_attempt(self) -> None:
         pass
 
-    def is_turn_over(self) -> bool:
+    def is_attempt_over(self) -> bool:
         return self.is_over()
 
 
-def climbed(pace: Pace) -> Outcome:
+def ran(pace: Pace) -> Outcome:
     """A gang of three GPUs finds room on two nodes with two and one GPU free when one pod moves."""
     gangs = (
         a_gang("r0", "q", gpus=2, node="n0"),
@@ -59,19 +59,19 @@ def climbed(pace: Pace) -> Outcome:
         a_gang("late", "q", gpus=3),
     )
     snapshot = a_snapshot([a_node("n0", 4), a_node("n1", 4)], [a_queue("q", 8)], gangs)
-    return Actions(build_problem(snapshot), ACTIONS, SolverActions(None), pace).climb()
+    return Actions(build_problem(snapshot), ACTIONS, SolverActions(None), pace).run()
 
 
 def test_who_had_no_turn_gets_it_after_the_others() -> None:
     pace = Impatient(hours=True)
-    outcome = climbed(pace)
+    outcome = ran(pace)
     assert [a.action for a in outcome.admissions] == [Action.CONSOLIDATION]
     assert not outcome.stopped
     assert pace.started == [(3, False), (2, True), (1, True), (1, False), (1, False)]
 
 
 def test_without_time_left_nothing_is_known_of_them() -> None:
-    outcome = climbed(Impatient(hours=False))
+    outcome = ran(Impatient(hours=False))
     assert not outcome.admissions
     assert outcome.stopped
     (refusals,) = outcome.refusals.values()
@@ -102,12 +102,12 @@ def test_a_rung_has_a_tenth_of_the_time_left_to_serve_somebody() -> None:
     pace = a_pace(watch)
     pace.start(4, may_yield=True)
     watch.now_s = 10.0 * PATIENCE
-    pace.had_turn(served=False)
+    pace.attempted(served=False)
     assert not pace.is_fruitless()  # One slow turn is not enough to judge by.
     for _ in range(IN_VAIN):
-        pace.had_turn(served=False)
+        pace.attempted(served=False)
     assert pace.is_fruitless()
-    pace.had_turn(served=True)
+    pace.attempted(served=True)
     assert not pace.is_fruitless()
     assert not pace.is_over()
 
@@ -118,7 +118,7 @@ def test_without_a_solver_no_rung_gives_way_before_half_of_the_budget() -> None:
     pace = a_pace(watch, "greedy-only")
     pace.start(4, may_yield=True)
     for _ in range(IN_VAIN):
-        pace.had_turn(served=False)
+        pace.attempted(served=False)
     watch.now_s = 4.9
     assert not pace.is_fruitless()
     watch.now_s = 5.0
@@ -135,7 +135,7 @@ def test_else_it_keeps_its_share(model: str, asks_nobody: bool, action_may: bool
     pace.start(4, may_yield=action_may)
     watch.now_s = 7.0
     for _ in range(IN_VAIN):
-        pace.had_turn(served=False)
+        pace.attempted(served=False)
     assert not pace.is_fruitless()
 
 

@@ -106,7 +106,7 @@ def test_levelled_queues_decide_not_leaves() -> None:
     assert not may_look_at(tree, [FREE] * 4, held, 2, 3, gpus(1))
 
 
-# -- chunk by chunk --------------------------------------------------------------------------------------------------
+# -- part by part ----------------------------------------------------------------------------------------------------
 
 
 def ledger(tree: QueueTree, held: list[Row], request: Row, allocatable: list[Row], share: list[Row]) -> ReclaimLedger:
@@ -236,7 +236,7 @@ BOUND = st.integers(-1, 8)
     st.booleans(),
 )
 def test_surplus_allows_a_set_exactly_where_the_ledger_allows_some_order(
-    chunks: list[tuple[int, int, int]],
+    parts: list[tuple[int, int, int]],
     deserved: tuple[int, int, int],
     bound: tuple[int, int, int],
     held: tuple[int, int, int],
@@ -250,13 +250,13 @@ def test_surplus_allows_a_set_exactly_where_the_ledger_allows_some_order(
 
     def in_order(order: tuple[tuple[int, int, int], ...]) -> bool:
         account = ReclaimLedger(right)
-        for chunk in order:
+        for part in order:
             if not account.allows(1):
                 return False
-            account.take(1, chunk)
+            account.take(1, part)
         return True
 
     left = right.surplus(1).amounts
-    sums = [sum(chunk[r] for chunk in chunks) for r in range(3)]
-    by_sum = any(sums[r] - last[r] < left[r] for last in chunks for r in range(3))
-    assert by_sum is any(in_order(order) for order in permutations(chunks))
+    sums = [sum(part[r] for part in parts) for r in range(3)]
+    by_sum = any(sums[r] - last[r] < left[r] for last in parts for r in range(3))
+    assert by_sum is any(in_order(order) for order in permutations(parts))

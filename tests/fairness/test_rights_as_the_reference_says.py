@@ -208,27 +208,27 @@ def victim_accepted(state: State, mine: int, theirs: int, request: Triple) -> bo
 Chunks = list[tuple[int, Triple]]
 
 
-def chunks_allowed(state: State, mine: int, request: Triple, chunks: Chunks) -> bool:
-    """Step 3: every chunk in order, tested before it is subtracted."""
+def chunks_allowed(state: State, mine: int, request: Triple, parts: Chunks) -> bool:
+    """Step 3: every allocation unit in order, tested before it is subtracted."""
     tree, remaining = state.tree, [list(row) for row in state.allocated]
-    for theirs, chunk in chunks:
+    for theirs, part in parts:
         reclaimer, victim = leveled(tree, mine, theirs)
         quota = tree.queues[victim].quota
         maintains = not within(remaining[victim], state.allocatable[victim])
         guaranteed = within(state.allocated[reclaimer], tree.queues[reclaimer].quota, request)
         if not maintains and not (guaranteed and not within(remaining[victim], quota)):
             return False
-        subtract(tree, remaining, theirs, chunk)
+        subtract(tree, remaining, theirs, part)
     return True
 
 
-def saturation_allowed(state: State, mine: int, request: Triple, chunks: Chunks, multiplier: Fraction) -> bool:
+def saturation_allowed(state: State, mine: int, request: Triple, parts: Chunks, multiplier: Fraction) -> bool:
     """Step 3, saturation: r > 1 and Fair_S > 0 and r * mult >= s fails, at every level of the reclaimer's path."""
     tree, remaining = state.tree, [list(row) for row in state.allocated]
     touched: set[int] = set()
-    for theirs, chunk in chunks:
-        touched |= subtract(tree, remaining, theirs, chunk)
-    involved = [r for r in RESOURCES if request[r] > 0 or any(chunk[r] > 0 for _, chunk in chunks)]
+    for theirs, part in parts:
+        touched |= subtract(tree, remaining, theirs, part)
+    involved = [r for r in RESOURCES if request[r] > 0 or any(part[r] > 0 for _, part in parts)]
     for queue in [mine, *above(tree, mine)]:
         for sibling in touched - {queue}:
             if tree.queues[sibling].parent != tree.queues[queue].parent:
@@ -241,12 +241,12 @@ def saturation_allowed(state: State, mine: int, request: Triple, chunks: Chunks,
     return True
 
 
-def subtract(tree: QueueTree, remaining: list[list[int]], leaf: int, chunk: Triple) -> set[int]:
-    """Take ``chunk`` from the leaf and all its ancestors, which are returned."""
+def subtract(tree: QueueTree, remaining: list[list[int]], leaf: int, part: Triple) -> set[int]:
+    """Take ``part`` from the leaf and all its ancestors, which are returned."""
     chain = {leaf, *above(tree, leaf)}
     for queue in chain:
         for r in RESOURCES:
-            remaining[queue][r] -= chunk[r]
+            remaining[queue][r] -= part[r]
     return chain
 
 
@@ -282,15 +282,15 @@ def test_what_may_be_reclaimed(state: State, request: Triple, multiplier: Fracti
     assume(len(leaves) > 1)
     for mine in leaves:
         others = [leaf for leaf in leaves if leaf != mine]
-        chunks = data.draw(st.lists(st.tuples(st.sampled_from(others), requests), min_size=1, max_size=3))
+        parts = data.draw(st.lists(st.tuples(st.sampled_from(others), requests), min_size=1, max_size=3))
         shares = (state.share, state.allocatable, state.allocated)
         ledger = ReclaimLedger(ReclaimRight(tree, *shares, mine, request, float(multiplier)))
         allowed = True
-        for theirs, chunk in chunks:
+        for theirs, part in parts:
             allowed = allowed and ledger.allows(theirs)
-            ledger.take(theirs, chunk)
-        assert allowed == chunks_allowed(state, mine, request, chunks)
-        assert ledger.saturation_ok() == saturation_allowed(state, mine, request, chunks, multiplier)
+            ledger.take(theirs, part)
+        assert allowed == chunks_allowed(state, mine, request, parts)
+        assert ledger.saturation_ok() == saturation_allowed(state, mine, request, parts, multiplier)
 
 
 def test_the_transcription_reads_paths_as_the_tree_does() -> None:

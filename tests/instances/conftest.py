@@ -61,7 +61,7 @@ def plan_of(read: Reader) -> Iterator[Planner]:
 
 
 def _solve(loaded: Loaded, engine: Engine, seed: int) -> Plan:
-    """One cycle with the rungs that the instance names, the model's otherwise."""
+    """One cycle with the actions that the instance names, the model's otherwise."""
     model, actions = engine.model, loaded.expect.actions if loaded.expect else None
     if actions is not None:
         model = replace(model, actions=tuple(Action(action) for action in actions))

@@ -79,11 +79,11 @@ def test_that_a_clique_must_be_freed_is_seen_without_a_search(monkeypatch: pytes
     outcome = Outcome(State(problem))
     pool = outcome.pool = Disruption.pool_of(outcome.state)
     newcomer = next(shape for shape in problem.gangs if not shape.active)
-    chunk = AllocationUnits(newcomer, outcome.state.gangs[newcomer.index]).next()
-    assert chunk is not None
+    allocation_unit = AllocationUnits(newcomer, outcome.state.gangs[newcomer.index]).next()
+    assert allocation_unit is not None
     units = frozenset(unit.index for unit in pool.units)
     joint = JointModelInput(outcome).join(
-        [(chunk, Action.RECLAIM)], units, units, frozenset(), (), may_move=True, optional=False
+        [(allocation_unit, Action.RECLAIM)], units, units, frozenset(), (), may_move=True, optional=False
     )
     form = formulate(joint, FAMILIES, ["disruption"])
     work = form.objectives[0].terms

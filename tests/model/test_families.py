@@ -92,16 +92,16 @@ def a_gang(name: str, *gpus: int, on: str = "", queue: str = "a", root: SubGroup
     """A gang with one pod for each number of GPUs; it runs where ``on`` names a node for each (``n0 n0 n1``)."""
     root = root or flat_gang(len(gpus))
     podsets = [podset.name for podset in root.podsets()]
-    homes = on.split() if on else [""] * len(gpus)
+    origins = on.split() if on else [""] * len(gpus)
     pods = tuple(
         Pod(
             "ns",
             f"{name}-{i}",
             (500, GIB, 0, 1),
             GpuRequest(count),
-            status=PodStatus.RUNNING if homes[i] else PodStatus.PENDING,
+            status=PodStatus.RUNNING if origins[i] else PodStatus.PENDING,
             podset=podsets[min(i, len(podsets) - 1)],
-            node=homes[i],
+            node=origins[i],
             order=(0, float(i), ""),
         )
         for i, count in enumerate(gpus)
@@ -156,7 +156,7 @@ def a_cluster(nodes: Sequence[Node], gangs: Sequence[Gang], *queues: Queue) -> S
 
 @dataclass
 class Case:
-    """One question: the last gang of the snapshot by one rung."""
+    """One question: the last gang of the snapshot by one action."""
 
     snapshot: Snapshot
     action: Action
@@ -169,10 +169,10 @@ class Case:
         self.outcome = Outcome(State(self.problem))
         self.pool = self.outcome.pool = Disruption.pool_of(self.outcome.state)
         shape = self.problem.gangs[-1]
-        chunk = AllocationUnits(shape, self.outcome.state.gangs[-1]).next()
-        assert chunk is not None
-        self.chunk: AllocationUnit = chunk
-        self.who = Preemptor.of(self.problem, chunk)
+        allocation_unit = AllocationUnits(shape, self.outcome.state.gangs[-1]).next()
+        assert allocation_unit is not None
+        self.allocation_unit: AllocationUnit = allocation_unit
+        self.who = Preemptor.of(self.problem, allocation_unit)
 
     def joint(self) -> Joint:
         eligibility = Eligibility(self.outcome.state, self.pool)
@@ -182,7 +182,7 @@ class Case:
         )
         nobody: frozenset[int] = frozenset()
         return JointModelInput(self.outcome).join(
-            [(self.chunk, self.action)],
+            [(self.allocation_unit, self.action)],
             everybody,
             units[Action.RECLAIM] if self.action is Action.RECLAIM else nobody,
             units[Action.PREEMPT] if self.action is Action.PREEMPT else nobody,
@@ -208,7 +208,7 @@ def wish(form: Formulation) -> list[Term]:
     terms += [(-1, var) for scoped in v.scoped for var in scoped.place.values()]
     terms += [(-1, var) for group in v.classes for var in group.stay.values()]
     for unit in v.units:
-        pods = len(unit.mover.home)
+        pods = len(unit.mover.origin)
         terms += [(-1, unit.stay), (-3 * pods, unit.out_reclaim), (2 * pods, unit.moved)]
     return terms
 
@@ -217,9 +217,9 @@ def honest_plan(case: Case, form: Formulation, answer: SpecAnswer) -> Plan:
     """The solution put into effect device by device, as the engine does it."""
     assert answer.values is not None
     decision = expand(form.variables, answer.values)
-    assert apply(case.outcome.state, case.pool, form.variables.joint, decision, [(case.chunk, case.action)])
+    assert apply(case.outcome.state, case.pool, form.variables.joint, decision, [(case.allocation_unit, case.action)])
     units = tuple(u for u in range(len(case.pool.units)) if case.pool.has_left(u) or case.pool.is_moved(u))
-    case.outcome.admissions.append(Admission(case.chunk, case.action, units))
+    case.outcome.admissions.append(Admission(case.allocation_unit, case.action, units))
     return assemble(case.problem, case.outcome)
 
 
@@ -238,7 +238,7 @@ def literal_plan(case: Case, form: Formulation, answer: SpecAnswer) -> Plan:
             nominated=case.action is not Action.ALLOCATE,
             action=case.action,
         )
-        for pod in case.chunk.pods
+        for pod in case.allocation_unit.pods
         if pod in decision.places
     )
     lost: list[tuple[int, EvictionReason]] = []
@@ -270,7 +270,9 @@ def _free_devices(case: Case, decision: Decision) -> dict[int, list[int]]:
     """Devices by node that nobody keeps."""
     leaving = {*decision.moved, *decision.reclaimed, *decision.preempted}
     gone = {pod for unit in leaving for pod in case.pool.units[unit].pods}
-    kept = {(case.problem.pod_node[p], d) for p, seats in case.problem.seats.items() if p not in gone for d in seats}
+    kept = {
+        (case.problem.pod_node[p], d) for p, seats in case.problem.held_devices.items() if p not in gone for d in seats
+    }
     return {
         number: [d for d in range(node.gpus) if (number, d) not in kept]
         for number, node in enumerate(case.problem.nodes)

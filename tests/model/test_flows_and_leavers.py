@@ -33,7 +33,7 @@ from kai_solver.model.flows import Flows
 from kai_solver.model.joint import Joint
 from kai_solver.model.spec import ModelSpec, SpecAnswer
 from kai_solver.model.stages import Objective
-from kai_solver.model.victim_model import LARGEST, VictimModel, coarse, formulate_leavers
+from kai_solver.model.victim_model import LARGEST, VictimModel, coarse, formulate_victim_model
 from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.planstate.state import State
@@ -63,8 +63,8 @@ def a_node(number: int, rack: int) -> Node:
     )
 
 
-def a_gang(number: int, sizes: list[int], level: str, home: list[int] | None) -> Gang:
-    """A gang of pods with so many GPUs each, under a required level (or none), waiting or at its ``home``.
+def a_gang(number: int, sizes: list[int], level: str, origin: list[int] | None) -> Gang:
+    """A gang of pods with so many GPUs each, under a required level (or none), waiting or at its ``origin``.
 
     Level ``segments``: pairs of pods, each pair in a rack of its own or of others.
     """
@@ -76,8 +76,8 @@ def a_gang(number: int, sizes: list[int], level: str, home: list[int] | None) ->
             f"g{number}-{i}",
             (500, GIB, 0, 1),
             GpuRequest(size),
-            status=PodStatus.PENDING if home is None else PodStatus.RUNNING,
-            node="" if home is None else f"n{home[i]}",
+            status=PodStatus.PENDING if origin is None else PodStatus.RUNNING,
+            node="" if origin is None else f"n{origin[i]}",
             podset=names[i],
             order=(0, float(i), ""),
         )
@@ -86,7 +86,7 @@ def a_gang(number: int, sizes: list[int], level: str, home: list[int] | None) ->
     asked = TopologyConstraint("dc", "rack" if in_pairs else level) if level else None
     leaves = tuple(PodSet(n, names.count(n), asked if in_pairs else None) for n in dict.fromkeys(names))
     root = SubGroup(children=leaves, topology=None if in_pairs else asked)
-    return Gang("ns", f"g{number}", "a", root, pods, last_start_s=None if home is None else 0.0)
+    return Gang("ns", f"g{number}", "a", root, pods, last_start_s=None if origin is None else 0.0)
 
 
 @st.composite
@@ -96,15 +96,15 @@ def clusters(draw: st.DrawFn) -> Snapshot:
     left = [4] * len(nodes)
     gangs: list[Gang] = []
     for _ in range(draw(st.integers(0, 4))):
-        sizes, home = [], []
+        sizes, origin = [], []
         for size in draw(st.lists(st.sampled_from([1, 2]), min_size=1, max_size=3)):
             choices = [n for n in range(len(nodes)) if left[n] >= size]
             if choices:
                 sizes.append(size)
-                home.append(draw(st.sampled_from(choices)))
-                left[home[-1]] -= size
-        if home:
-            gangs.append(a_gang(len(gangs), sizes, draw(st.sampled_from(["", "rack", "block", "segments"])), home))
+                origin.append(draw(st.sampled_from(choices)))
+                left[origin[-1]] -= size
+        if origin:
+            gangs.append(a_gang(len(gangs), sizes, draw(st.sampled_from(["", "rack", "block", "segments"])), origin))
     for _ in range(draw(st.integers(1, 3))):
         sizes = [draw(st.sampled_from([1, 2, 4]))] * draw(st.integers(1, 4))
         sizes += draw(st.lists(st.sampled_from([1, 2]), max_size=1))
@@ -132,17 +132,19 @@ def question(snapshot: Snapshot, *, evict: bool = False) -> tuple[Outcome, Joint
     problem = build_problem(snapshot)
     outcome = Outcome(State(problem))
     pool = outcome.pool = Disruption.pool_of(outcome.state)
-    chunks = []
+    allocation_units = []
     for shape in problem.gangs:
         if shape.gang.pods[0].status is PodStatus.PENDING:
-            chunk = AllocationUnits(shape, outcome.state.gangs[shape.index]).next()
-            assert chunk is not None
-            chunks.append((chunk, Action.CONSOLIDATION))
+            allocation_unit = AllocationUnits(shape, outcome.state.gangs[shape.index]).next()
+            assert allocation_unit is not None
+            allocation_units.append((allocation_unit, Action.CONSOLIDATION))
     nobody: frozenset[int] = frozenset()
     units = frozenset(unit.index for unit in pool.units)
     evictable = units if evict else nobody
-    joint = JointModelInput(outcome).join(chunks, units, evictable, nobody, (), may_move=True, optional=not evict)
-    return outcome, joint, chunks
+    joint = JointModelInput(outcome).join(
+        allocation_units, units, evictable, nobody, (), may_move=True, optional=not evict
+    )
+    return outcome, joint, allocation_units
 
 
 def best(child: SolverChild, joint: Joint) -> tuple[Formulation, int]:
@@ -174,12 +176,14 @@ def test_counting_by_domain_has_the_same_optimum_as_places_of_ones_own(child: So
 @settings(max_examples=60)
 @given(clusters())
 def test_its_solution_can_be_put_into_effect_and_read_back(child: SolverChild, snapshot: Snapshot) -> None:
-    outcome, joint, chunks = question(snapshot)
+    outcome, joint, allocation_units = question(snapshot)
     form, objective = best(child, joint)
     values = form.spec.complete_hint
     assert values is not None
     decision = expand(form.variables, values)
-    assert apply(outcome.state, outcome.pool, joint, decision, [chunks[number] for number in decision.admitted])
+    assert apply(
+        outcome.state, outcome.pool, joint, decision, [allocation_units[number] for number in decision.admitted]
+    )
     for number in decision.admitted:
         arrival = joint.arrivals[number]
         for index, scope in enumerate(arrival.scopes):
@@ -220,7 +224,7 @@ def least(child: SolverChild, spec: ModelSpec, objective: Objective) -> SpecAnsw
 
 
 def leavers_of(form: Formulation) -> VictimModel:
-    return formulate_leavers(form.variables, form.objectives)
+    return formulate_victim_model(form.variables, form.objectives)
 
 
 @settings(max_examples=60)
@@ -228,10 +232,10 @@ def leavers_of(form: Formulation) -> VictimModel:
 def test_without_nodes_no_more_must_leave(child: SolverChild, snapshot: Snapshot) -> None:
     _, joint, _ = question(snapshot, evict=True)
     form = formulate(joint, FAMILIES, ["disruption"])
-    leavers = leavers_of(form)
-    for objective in leavers.objectives:
+    victim_model = leavers_of(form)
+    for objective in victim_model.objectives:
         whole = next(o for o in form.objectives if o.name == objective.name)
-        bound, best_of_all = least(child, leavers.spec, objective), least(child, form.spec, whole)
+        bound, best_of_all = least(child, victim_model.spec, objective), least(child, form.spec, whole)
         if best_of_all.objective is not None:
             assert bound.objective is not None
             assert bound.objective <= best_of_all.objective
@@ -262,12 +266,12 @@ def test_those_who_leave_without_nodes_leave_in_the_whole_model(child: SolverChi
     gangs = seated([*running, waiting])
     _, joint, _ = question(Snapshot(1000.0, ResourceSchema(), nodes, (Queue("a"),), gangs, (topology,)), evict=True)
     form = formulate(joint, FAMILIES, ["disruption"])
-    leavers = leavers_of(form)
-    answer = least(child, leavers.spec, leavers.objectives[0])
+    victim_model = leavers_of(form)
+    answer = least(child, victim_model.spec, victim_model.objectives[0])
     assert answer.values is not None
     pinned = form.spec.copy()
-    leavers.pin(pinned, answer.values, ())
-    work = next(o for o in form.objectives if o.name == leavers.objectives[0].name)
+    victim_model.pin(pinned, answer.values, ())
+    work = next(o for o in form.objectives if o.name == victim_model.objectives[0].name)
     found = least(child, pinned, work)
     assert found.objective == answer.objective == least(child, form.spec, work).objective
     assert found.values is not None
@@ -293,7 +297,7 @@ def two_on_a_node(needed: int) -> Joint:
 def test_a_unit_is_charged_to_one_of_the_queues_above_it(
     child: SolverChild, payers: tuple[int, ...], possible: bool
 ) -> None:
-    """A queue that may lose 1 loses one last chunk; two queues, one above the other, one each."""
+    """A queue that may lose 1 loses one last allocation unit; two queues, one above the other, one each."""
     surplus = tuple(QueueSurplus(queue, frozenset({0}), (0, 0, amount)) for queue, amount in enumerate(payers))
     form = formulate(replace(two_on_a_node(4), surplus=surplus), FAMILIES, ["disruption"])
     answer = child.solve(form.spec, SolverParameters(workers=1, presolve="none"), math.inf)
@@ -306,10 +310,10 @@ def test_less_is_taken_where_victims_find_no_taker(
     child: SolverChild, short: dict[int, tuple[int, int]], needed: int, status: str
 ) -> None:
     """Of two that could leave one finds no taker: one may still go."""
-    leavers = leavers_of(formulate(two_on_a_node(needed), FAMILIES, ["disruption"]))
-    assert least(child, leavers.spec, leavers.objectives[0]).status == "optimal"
-    _, high = leavers.spec.domains
-    evicted = leavers.evicted(high)
+    victim_model = leavers_of(formulate(two_on_a_node(needed), FAMILIES, ["disruption"]))
+    assert least(child, victim_model.spec, victim_model.objectives[0]).status == "optimal"
+    _, high = victim_model.spec.domains
+    evicted = victim_model.evicted(high)
     assert len(evicted) == 2
-    leavers.spare(evicted, {evicted[0].unit}, short)
-    assert least(child, leavers.spec, leavers.objectives[0]).status == status
+    victim_model.spare(evicted, {evicted[0].unit}, short)
+    assert least(child, victim_model.spec, victim_model.objectives[0]).status == status

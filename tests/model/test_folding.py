@@ -92,9 +92,9 @@ def symmetric_models(draw: st.DrawFn) -> tuple[ModelSpec, list[Term]]:
         base = draw(st.lists(st.tuples(st.integers(-3, 3), literals), min_size=1, max_size=3))
         guards = draw(st.lists(literals, max_size=1))
         high, is_clause = draw(st.integers(-2, 4)), draw(st.booleans())
-        for turn in range(block if draw(st.booleans()) else 1):
-            terms = [(c, _turned(variables, v, turn)) for c, v in base]
-            only_if = [_turned(variables, guard, turn) for guard in guards]
+        for next_gang in range(block if draw(st.booleans()) else 1):
+            terms = [(c, _turned(variables, v, next_gang)) for c, v in base]
+            only_if = [_turned(variables, guard, next_gang) for guard in guards]
             if is_clause:
                 spec.bool_or([v for _, v in terms], family="clause", only_if=only_if)
             else:
@@ -104,10 +104,10 @@ def symmetric_models(draw: st.DrawFn) -> tuple[ModelSpec, list[Term]]:
     return spec, objective
 
 
-def _turned(variables: np.ndarray, literal: int, turn: int) -> int:
+def _turned(variables: np.ndarray, literal: int, next_gang: int) -> int:
     var = negate(literal) if literal < 0 else literal
     row, column = divmod(var, variables.shape[1])
-    found = int(variables[row, (column + turn) % variables.shape[1]])
+    found = int(variables[row, (column + next_gang) % variables.shape[1]])
     return negate(found) if literal < 0 else found
 
 

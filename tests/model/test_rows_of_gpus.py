@@ -66,7 +66,7 @@ def test_nobody_asks_for_a_row_and_there_is_nothing_of_it() -> None:
     form = formulate(joint, FAMILIES, ())
     assert form.spec.count("gpurows") == 0
     assert not form.variables.has_rows
-    assert [home[1] for group in form.variables.classes for home in group.members] == [()]
+    assert [origin[1] for group in form.variables.classes for origin in group.members] == [()]
 
 
 def test_who_leaves_is_who_sits_in_the_row(child: SolverChild) -> None:

@@ -41,11 +41,11 @@ GIB = 2**30
 class Unasked:
     """An oracle that nobody taught anything."""
 
-    def refute(self, _outcome: Outcome, _chunk: AllocationUnit, _action: Action) -> None:
+    def refute(self, _outcome: Outcome, _unit: AllocationUnit, _action: Action) -> None:
         return None
 
     def place(
-        self, _outcome: Outcome, _chunk: AllocationUnit, _action: Action, _disruption: Disruption | None
+        self, _outcome: Outcome, _unit: AllocationUnit, _action: Action, _disruption: Disruption | None
     ) -> Answer:
         return Answer("no", Proof("unasked", "greedy"))
 
@@ -60,15 +60,15 @@ def a_node(name: str, gpus: int, uuids: tuple[str, ...] = ()) -> Node:
 
 
 def a_gang(name: str, *gpus: int, on: str = "", queue: str = "a", least: int | None = None, **more: object) -> Gang:
-    homes = on.split() if on else [""] * len(gpus)
+    origins = on.split() if on else [""] * len(gpus)
     pods = tuple(
         Pod(
             "ns",
             f"{name}-{i}",
             (100, GIB, 0, 1),
             GpuRequest(count),
-            status=PodStatus.RUNNING if homes[i] else PodStatus.PENDING,
-            node=homes[i],
+            status=PodStatus.RUNNING if origins[i] else PodStatus.PENDING,
+            node=origins[i],
             order=(0, float(i), ""),
         )
         for i, count in enumerate(gpus)
@@ -88,7 +88,7 @@ def a_cluster(nodes: Sequence[Node], gangs: Sequence[Gang], *queues: Queue) -> S
 
 def planned(snapshot: Snapshot, actions: Sequence[Action] = ACTIONS) -> Plan:
     problem = build_problem(snapshot)
-    plan = assemble(problem, Actions(problem, actions, Unasked()).climb())
+    plan = assemble(problem, Actions(problem, actions, Unasked()).run())
     assert check_plan(snapshot, plan, actions=actions) == ()
     return plan
 
@@ -230,9 +230,9 @@ def test_running_pods_of_a_gang_set_aside_are_not_pending() -> None:
 
 
 def merged(*states: ProofState) -> Plan:
-    """A plan in which the rungs refused the one gang with these proofs."""
+    """A plan in which the actions refused the one gang with these proofs."""
     problem = build_problem(a_cluster([a_node("n0", 1)], [a_gang("w", 2)]))
-    outcome = Actions(problem, (), Unasked()).climb()
+    outcome = Actions(problem, (), Unasked()).run()
     for action, state in zip(ACTIONS, states, strict=False):
         blocker = Blocker("resource", action.value, "1", "0")
         proof = Proof(state, "count", (blocker, Blocker("resource", "gpu", "2", "1")))
@@ -272,7 +272,7 @@ def test_without_time_the_rungs_own_blockers_are_told_and_not_called_smallest() 
     gang = Gang("ns", "big", "q", flat_gang(2), pods)
     snapshot = Snapshot(0.0, ResourceSchema(), (node,), (Queue("q", quota=(-1, -1, -1)),), (gang,))
     problem = build_problem(snapshot)
-    outcome = Actions(problem, (Action.ALLOCATE,), SolverActions(None)).climb()
+    outcome = Actions(problem, (Action.ALLOCATE,), SolverActions(None)).run()
     (in_time,) = assemble(problem, outcome).pending
     (late,) = assemble(problem, outcome, lambda: True).pending
     assert in_time.proof.state == late.proof.state == "proven"

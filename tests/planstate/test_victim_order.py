@@ -174,17 +174,17 @@ def test_nobody_is_evicted_for_a_place_that_the_next_cycle_gives_back() -> None:
 def test_the_question_leaves_the_state_as_it_was() -> None:
     problem = build_problem(two_queues(a_gang("b-large", "b", gpus=3, born=4.0), a_gang("b1", "b", born=5.0)))
     state = State(problem)
-    allocation_units = [AllocationUnits(gang, kept) for gang, kept in zip(problem.gangs, state.gangs, strict=True)]
+    gang_units = [AllocationUnits(gang, kept) for gang, kept in zip(problem.gangs, state.gangs, strict=True)]
     names = [gang.gang.name for gang in problem.gangs]
-    victim, comer = problem.gangs[names.index("a1")].active[0], allocation_units[names.index("b1")].next()
+    victim, comer = problem.gangs[names.index("a1")].active[0], gang_units[names.index("b1")].next()
     assert comer is not None
     fits = FitTable(state)
     state.evict(victim)
-    assert Placer(state, fits=fits).place_chunk(comer)
+    assert Placer(state, fits=fits).place_unit(comer)
     future, pending, places = state.future.copy(), [g.pending for g in deepcopy(state.gangs)], dict(state.places)
     waiting = [names.index("b-large"), names.index("b1")]
-    assert not survives(state, fits, allocation_units, comer, [victim], waiting)
-    assert survives(state, fits, allocation_units, comer, [victim], waiting[1:])
+    assert not survives(state, fits, gang_units, comer, [victim], waiting)
+    assert survives(state, fits, gang_units, comer, [victim], waiting[1:])
     assert (state.future == future).all()
     assert [g.pending for g in state.gangs] == pending
     assert state.places == places

@@ -42,13 +42,13 @@ def states(draw: st.DrawFn) -> State:
     for number in range(draw(st.integers(1, 8))):
         gpu, cpu = draw(st.sampled_from(REQUESTS)), draw(st.sampled_from([100, 900]))
         pod = Pod("ns", f"p{number}", (cpu, GIB, 0, 1), gpu, order=(0, float(number), ""))
-        home = draw(st.sampled_from(nodes))
-        seats = [d for d, left in enumerate(free[home.name]) if left >= gpu.milli_on(home.gpu_memory_mib)]
+        origin = draw(st.sampled_from(nodes))
+        seats = [d for d, left in enumerate(free[origin.name]) if left >= gpu.milli_on(origin.gpu_memory_mib)]
         if draw(st.booleans()) and len(seats) >= gpu.devices:
             for seat in seats[: gpu.devices]:
-                free[home.name][seat] -= gpu.milli_on(home.gpu_memory_mib)
+                free[origin.name][seat] -= gpu.milli_on(origin.gpu_memory_mib)
             status = draw(st.sampled_from([PodStatus.RUNNING, PodStatus.RUNNING, PodStatus.RELEASING]))
-            pod = replace(pod, node=home.name, devices=tuple(seats[: gpu.devices]), status=status)
+            pod = replace(pod, node=origin.name, devices=tuple(seats[: gpu.devices]), status=status)
         preemptible = draw(st.booleans())
         gangs.append(Gang("ns", f"g{number}", "leaf", flat_gang(1), (pod,), preemptible=preemptible))
     queues = (Queue("root"), Queue("leaf", "root"))
@@ -84,7 +84,7 @@ def steps(state: State, fits: FitTable) -> list[Callable[[], object]]:
                 if now[node] and not active:
                     found.append(lambda pod=pod, node=node: state.put(pod, node, now=True))  # type: ignore[misc]
             if active:
-                found.append(lambda pod=pod: state.returns_home([pod]))  # type: ignore[misc]
+                found.append(lambda pod=pod: state.returns_to_origin([pod]))  # type: ignore[misc]
     return found
 
 

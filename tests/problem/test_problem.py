@@ -22,7 +22,7 @@ from kai_solver.domain import (
     flat_gang,
 )
 from kai_solver.problem import Problem, build_problem
-from kai_solver.problem.devices import seat_running
+from kai_solver.problem.devices import assign_running
 from kai_solver.units import MILLI, ResourceSchema
 from kai_solver.units.shares import PARTS_OF_MILLI, WHOLE
 
@@ -56,7 +56,7 @@ def a_problem(*gangs: Gang, nodes: Sequence[Node] = (), foreign: Sequence[Pod] =
 
 def seats(*pods: Pod, gpus: int = 4) -> tuple[dict[int, tuple[int, ...]], list[int]]:
     """Devices by pod, and thousandths that are free of each device."""
-    found, free = seat_running(a_node(gpus=gpus), list(enumerate(pods)))
+    found, free = assign_running(a_node(gpus=gpus), list(enumerate(pods)))
     return found, [parts // PARTS_OF_MILLI for parts in free]
 
 

@@ -51,11 +51,11 @@ NO_NODES = "no nodes with enough resources were found"
 class Unasked:
     """An oracle that nobody taught anything."""
 
-    def refute(self, _outcome: Outcome, _chunk: AllocationUnit, _action: Action) -> None:
+    def refute(self, _outcome: Outcome, _unit: AllocationUnit, _action: Action) -> None:
         return None
 
     def place(
-        self, _outcome: Outcome, _chunk: AllocationUnit, _action: Action, _disruption: Disruption | None
+        self, _outcome: Outcome, _unit: AllocationUnit, _action: Action, _disruption: Disruption | None
     ) -> Answer:
         return Answer("no", Proof("unasked", "greedy"))
 
@@ -95,7 +95,7 @@ def snapshot(
 
 def pending(snap: Snapshot, actions: Sequence[Action] = ALLOCATE, name: str = "ns/j") -> Pending:
     problem = build_problem(snap)
-    plan = assemble(problem, Actions(problem, actions, Unasked()).climb())
+    plan = assemble(problem, Actions(problem, actions, Unasked()).run())
     return next(entry for entry in plan.pending if entry.gang == name)
 
 
@@ -382,7 +382,7 @@ def test_gpu_memory_goes_where_its_queue_can_pay() -> None:
     nodes = [node("a-small", gpu_memory_mib=500), node("z-large", gpu_memory_mib=1000)]
     fixed = gang("j", pod("j-0", GpuRequest(1, 0, 300)), preemptible=False)
     problem = build_problem(snapshot(fixed, nodes=nodes, queue=queue))
-    (bind,) = assemble(problem, Actions(problem, ALLOCATE, Unasked()).climb()).binds
+    (bind,) = assemble(problem, Actions(problem, ALLOCATE, Unasked()).run()).binds
     assert bind.node == "z-large"
 
 

@@ -1,4 +1,4 @@
-"""Chunks, readiness, capacity and staleness: what a gang asks for next, and what it is told where it may not ask."""
+"""Allocation units, readiness, capacity and staleness: what a gang asks for next, and its refusal if it may not."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -67,18 +67,18 @@ def gang_units_of(gang: Gang) -> AllocationUnits:
     return AllocationUnits(state.problem.gangs[0], state.gangs[0])
 
 
-def next_chunk(gang: Gang) -> AllocationUnit | None:
+def next_unit(gang: Gang) -> AllocationUnit | None:
     return gang_units_of(gang).next()
 
 
 class Unasked:
     """An oracle that nobody taught anything."""
 
-    def refute(self, _outcome: Outcome, _chunk: AllocationUnit, _action: Action) -> None:
+    def refute(self, _outcome: Outcome, _unit: AllocationUnit, _action: Action) -> None:
         return None
 
     def place(
-        self, _outcome: Outcome, _chunk: AllocationUnit, _action: Action, _disruption: Disruption | None
+        self, _outcome: Outcome, _unit: AllocationUnit, _action: Action, _disruption: Disruption | None
     ) -> Answer:
         return Answer("no", Proof("unasked", "greedy"))
 
@@ -88,11 +88,11 @@ class Unasked:
         return Answer("no", Proof("unasked", "greedy"))
 
 
-def climb(*gangs: Gang, queue: Queue | None = None) -> Outcome:
-    return Actions(a_state(*gangs, queue=queue).problem, ACTIONS, Unasked()).climb()
+def run_actions(*gangs: Gang, queue: Queue | None = None) -> Outcome:
+    return Actions(a_state(*gangs, queue=queue).problem, ACTIONS, Unasked()).run()
 
 
-# -- chunks --------------------------------------------------------------------------------------------------------
+# -- allocation units ------------------------------------------------------------------------------------------------
 
 
 THREE = SubGroup("", (PodSet("a", 1), PodSet("b", 1), PodSet("c", 1)), 2)
@@ -103,18 +103,18 @@ def sized(gang: Gang, *gpus: int) -> Gang:
 
 
 def test_subgroups_to_be_avoided_are_not_asked_for() -> None:
-    gang_units = gang_units_of(a_gang(THREE, [("a", P), ("b", P), ("c", P)]))
-    asked = [gang_units.next(frozenset(avoided)) for avoided in ("", "a", "b", "ab")]
-    assert [chunk and chunk.pods for chunk in asked] == [(0, 1), (1, 2), (0, 2), None]
-    assert gang_units.next() == asked[0]
+    units_of_gang = gang_units_of(a_gang(THREE, [("a", P), ("b", P), ("c", P)]))
+    asked = [units_of_gang.next(frozenset(avoided)) for avoided in ("", "a", "b", "ab")]
+    assert [allocation_unit and allocation_unit.pods for allocation_unit in asked] == [(0, 1), (1, 2), (0, 2), None]
+    assert units_of_gang.next() == asked[0]
 
 
 def test_surplus_of_a_podset_to_be_avoided_is_not_asked_for() -> None:
-    gang_units = gang_units_of(
+    units_of_gang = gang_units_of(
         a_gang(SubGroup("", (PodSet("a", 1), PodSet("b", 1))), [("a", R), ("b", R), ("a", P), ("b", P)])
     )
-    asked = [gang_units.next(frozenset(avoided)) for avoided in ("", "a", "ab")]
-    assert [chunk and chunk.pods for chunk in asked] == [(2,), (3,), None]
+    asked = [units_of_gang.next(frozenset(avoided)) for avoided in ("", "a", "ab")]
+    assert [allocation_unit and allocation_unit.pods for allocation_unit in asked] == [(2,), (3,), None]
 
 
 @pytest.mark.parametrize(
@@ -127,78 +127,78 @@ def test_surplus_of_a_podset_to_be_avoided_is_not_asked_for() -> None:
     ],
 )
 def test_other_subgroups_are_tried_where_the_first_choice_does_not_fit(gpus: Sequence[int], served: set[str]) -> None:
-    outcome = climb(sized(a_gang(THREE, [("a", P), ("b", P), ("c", P)]), *gpus))
+    outcome = run_actions(sized(a_gang(THREE, [("a", P), ("b", P), ("c", P)]), *gpus))
     pods = outcome.state.problem.pods
     assert {pods[i].key for i in outcome.state.places} == served
 
 
 def test_the_minimum_comes_first_and_whole() -> None:
-    chunk = next_chunk(a_gang(flat_gang(2), [("default", P)] * 3))
-    assert chunk is not None
-    assert (chunk.pods, chunk.is_core) == ((0, 1), True)
+    allocation_unit = next_unit(a_gang(flat_gang(2), [("default", P)] * 3))
+    assert allocation_unit is not None
+    assert (allocation_unit.pods, allocation_unit.is_core) == ((0, 1), True)
 
 
 def test_only_what_lacks_of_the_minimum_is_asked_for() -> None:
-    chunk = next_chunk(a_gang(flat_gang(3), [("default", R), ("default", P), ("default", P), ("default", P)]))
-    assert chunk is not None
-    assert (chunk.pods, chunk.is_core) == ((1, 2), True)
-    assert chunk.root.parts[0].anchors == (0,)
+    allocation_unit = next_unit(a_gang(flat_gang(3), [("default", R), ("default", P), ("default", P), ("default", P)]))
+    assert allocation_unit is not None
+    assert (allocation_unit.pods, allocation_unit.is_core) == ((1, 2), True)
+    assert allocation_unit.root.parts[0].anchors == (0,)
 
 
 def test_surplus_comes_one_pod_at_a_time() -> None:
-    chunk = next_chunk(a_gang(flat_gang(1), [("default", R), ("default", P), ("default", P)]))
-    assert chunk is not None
-    assert (chunk.pods, chunk.is_core) == ((1,), False)
+    allocation_unit = next_unit(a_gang(flat_gang(1), [("default", R), ("default", P), ("default", P)]))
+    assert allocation_unit is not None
+    assert (allocation_unit.pods, allocation_unit.is_core) == ((1,), False)
 
 
 def test_a_gang_of_minimum_zero_is_all_surplus() -> None:
-    chunk = next_chunk(a_gang(flat_gang(0), [("default", P), ("default", P)]))
-    assert chunk is not None
-    assert (chunk.pods, chunk.is_core) == ((0,), False)
+    allocation_unit = next_unit(a_gang(flat_gang(0), [("default", P), ("default", P)]))
+    assert allocation_unit is not None
+    assert (allocation_unit.pods, allocation_unit.is_core) == ((0,), False)
 
 
 @pytest.mark.parametrize("pods", [[("default", R)], [("default", P)], [("default", P), ("default", G)]])
 def test_nothing_is_asked_for_where_nothing_waits_or_too_few_exist(pods: list[tuple[str, PodStatus]]) -> None:
-    assert next_chunk(a_gang(flat_gang(2 if pods[0][1] is P else 1), pods)) is None
+    assert next_unit(a_gang(flat_gang(2 if pods[0][1] is P else 1), pods)) is None
 
 
 TWO = SubGroup(children=(PodSet("master", 1), PodSet("worker", 2)))
 
 
 def test_every_podset_of_a_tree_gives_its_minimum() -> None:
-    chunk = next_chunk(a_gang(TWO, [("worker", P), ("master", P), ("worker", P), ("worker", P)]))
-    assert chunk is not None
-    assert sorted(chunk.pods) == [0, 1, 2]
-    assert {part.name: part.pods for part in chunk.root.parts} == {"master": (1,), "worker": (0, 2)}
+    allocation_unit = next_unit(a_gang(TWO, [("worker", P), ("master", P), ("worker", P), ("worker", P)]))
+    assert allocation_unit is not None
+    assert sorted(allocation_unit.pods) == [0, 1, 2]
+    assert {part.name: part.pods for part in allocation_unit.root.parts} == {"master": (1,), "worker": (0, 2)}
 
 
 ANY_TWO = SubGroup(children=tuple(PodSet(name, 2) for name in "abc"), min_subgroups=2)
 
 
 def test_min_subgroups_asks_for_that_many_of_them() -> None:
-    chunk = next_chunk(a_gang(ANY_TWO, [(name, P) for name in "aabbcc"]))
-    assert chunk is not None
-    assert (chunk.pods, chunk.is_core) == ((0, 1, 2, 3), True)
+    allocation_unit = next_unit(a_gang(ANY_TWO, [(name, P) for name in "aabbcc"]))
+    assert allocation_unit is not None
+    assert (allocation_unit.pods, allocation_unit.is_core) == ((0, 1, 2, 3), True)
 
 
 def test_a_subgroup_that_cannot_be_complete_is_passed_over() -> None:
-    chunk = next_chunk(a_gang(ANY_TWO, [(name, P) for name in "abbcc"]))
-    assert chunk is not None
-    assert chunk.pods == (1, 2, 3, 4)
+    allocation_unit = next_unit(a_gang(ANY_TWO, [(name, P) for name in "abbcc"]))
+    assert allocation_unit is not None
+    assert allocation_unit.pods == (1, 2, 3, 4)
 
 
 def test_an_optional_subgroup_comes_whole_and_is_no_core() -> None:
-    chunk = next_chunk(a_gang(ANY_TWO, [("a", R), ("a", R), ("b", R), ("b", R), ("c", P), ("c", P)]))
-    assert chunk is not None
-    assert (chunk.pods, chunk.is_core) == ((4, 5), False)
+    allocation_unit = next_unit(a_gang(ANY_TWO, [("a", R), ("a", R), ("b", R), ("b", R), ("c", P), ("c", P)]))
+    assert allocation_unit is not None
+    assert (allocation_unit.pods, allocation_unit.is_core) == ((4, 5), False)
 
 
 def test_surplus_goes_to_the_subgroup_with_the_smaller_ratio() -> None:
     root = SubGroup(children=(PodSet("a", 1), PodSet("b", 2)))
     pods = [("a", R), ("a", R), ("b", R), ("b", R), ("a", P), ("b", P)]
-    chunk = next_chunk(a_gang(root, pods))
-    assert chunk is not None
-    assert chunk.pods == (5,)  # a has twice its minimum, b just has it
+    allocation_unit = next_unit(a_gang(root, pods))
+    assert allocation_unit is not None
+    assert allocation_unit.pods == (5,)  # a has twice its minimum, b just has it
 
 
 NESTED = SubGroup(
@@ -211,19 +211,19 @@ NESTED = SubGroup(
 
 
 def test_a_nested_tree_needs_one_branch_whole() -> None:
-    chunk = next_chunk(a_gang(NESTED, [(name, P) for name in ("l0", "r0", "r1")]))
-    assert chunk is not None
-    assert (chunk.pods, chunk.is_core) == ((1, 2), True)
+    allocation_unit = next_unit(a_gang(NESTED, [(name, P) for name in ("l0", "r0", "r1")]))
+    assert allocation_unit is not None
+    assert (allocation_unit.pods, allocation_unit.is_core) == ((1, 2), True)
 
 
 def test_reachable_and_satisfied_count_every_level() -> None:
     gang = a_gang(NESTED, [("l0", R), ("l1", R), ("r0", P)])
-    gang_units = gang_units_of(gang)
-    root = gang_units.shape.root
-    assert gang_units.is_satisfied(root)
-    assert gang_units.is_reachable(root.children[0])
-    assert not gang_units.is_reachable(root.children[1])
-    assert gang_units.next() is None  # the right branch can never be complete
+    units_of_gang = gang_units_of(gang)
+    root = units_of_gang.shape.root
+    assert units_of_gang.is_satisfied(root)
+    assert units_of_gang.is_reachable(root.children[0])
+    assert not units_of_gang.is_reachable(root.children[1])
+    assert units_of_gang.next() is None  # the right branch can never be complete
 
 
 # -- readiness -----------------------------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ def test_a_pod_that_waits_for_something_outside_holds_back_its_gang() -> None:
 
 
 def test_who_is_not_ready_is_refused_on_every_rung_with_proof() -> None:
-    outcome = climb(a_gang(flat_gang(3), [("default", P)]))
+    outcome = run_actions(a_gang(flat_gang(3), [("default", P)]))
     assert set(outcome.refusals[0]) == set(ACTIONS)
     assert {refusal.proof.state for refusal in outcome.refusals[0].values()} == {"proven"}
 
@@ -292,7 +292,7 @@ def test_who_is_not_ready_is_refused_on_every_rung_with_proof() -> None:
 
 def test_over_its_limit_a_queue_is_told_so() -> None:
     queue = Queue("q", display_name="Research", quota=(-1, -1, -1), limit=(-1, -1, 2 * MILLI))
-    outcome = climb(a_gang(flat_gang(3), [("default", P)] * 3), queue=queue)
+    outcome = run_actions(a_gang(flat_gang(3), [("default", P)] * 3), queue=queue)
     refusal = outcome.refusals[0][Action.ALLOCATE]
     assert refusal.reason is Reason.OVER_LIMIT
     assert refusal.message == (
@@ -304,23 +304,23 @@ def test_over_its_limit_a_queue_is_told_so() -> None:
 
 def test_up_to_its_limit_a_queue_is_served() -> None:
     queue = Queue("q", quota=(-1, -1, -1), limit=(-1, -1, 3 * MILLI))
-    assert len(climb(a_gang(flat_gang(3), [("default", P)] * 3), queue=queue).admissions) == 1
+    assert len(run_actions(a_gang(flat_gang(3), [("default", P)] * 3), queue=queue).admissions) == 1
 
 
 def test_non_preemptible_work_stays_within_quota() -> None:
     queue = Queue("q", quota=(-1, -1, MILLI))
     gang = a_gang(flat_gang(2), [("default", P)] * 2, preemptible=False)
-    refusal = climb(gang, queue=queue).refusals[0][Action.ALLOCATE]
+    refusal = run_actions(gang, queue=queue).refusals[0][Action.ALLOCATE]
     assert refusal.reason is Reason.NON_PREEMPTIBLE_OVER_QUOTA
     assert refusal.message.startswith("Non-preemptible workload is over quota. Workload requested 2 GPUs, but q quota")
     assert refusal.proof.state == "proven"
-    assert len(climb(replace(gang, preemptible=True), queue=queue).admissions) == 1
+    assert len(run_actions(replace(gang, preemptible=True), queue=queue).admissions) == 1
 
 
 def test_surplus_stops_at_the_limit() -> None:
     queue = Queue("q", quota=(-1, -1, -1), limit=(-1, -1, 2 * MILLI))
-    outcome = climb(a_gang(flat_gang(1), [("default", P)] * 4), queue=queue)
-    assert [admission.chunk.pods for admission in outcome.admissions] == [(0,), (1,)]
+    outcome = run_actions(a_gang(flat_gang(1), [("default", P)] * 4), queue=queue)
+    assert [admission.allocation_unit.pods for admission in outcome.admissions] == [(0,), (1,)]
 
 
 # -- staleness -----------------------------------------------------------------------------------------------------
@@ -337,7 +337,7 @@ def half(**more: object) -> Gang:
 
 def test_a_gang_below_its_minimum_beyond_the_grace_is_stale() -> None:
     assert stale(half()) == [0]
-    assert climb(half()).stale == [0]
+    assert run_actions(half()).stale == [0]
 
 
 @pytest.mark.parametrize(
@@ -364,6 +364,6 @@ def test_k_of_n_subgroups_are_enough() -> None:
 
 
 def test_a_gang_that_gets_what_it_lacks_in_this_cycle_is_not_evicted() -> None:
-    outcome = climb(a_gang(flat_gang(2), [("default", R), ("default", P)], stale_since_s=0.0))
+    outcome = run_actions(a_gang(flat_gang(2), [("default", R), ("default", P)], stale_since_s=0.0))
     assert outcome.stale == []
-    assert [admission.chunk.pods for admission in outcome.admissions] == [(1,)]
+    assert [admission.allocation_unit.pods for admission in outcome.admissions] == [(1,)]

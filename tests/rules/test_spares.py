@@ -140,11 +140,11 @@ def is_possible(snapshot: Snapshot, *, may_move: bool, may_evict: bool) -> bool:
     assert spares is not None
     waiting = next(gang for gang in snapshot.gangs if gang.name == "w")
     running = [(gang, pod) for gang in snapshot.gangs for pod in gang.pods if pod.node]
-    homes = [names.index(pod.node) for _, pod in running]
+    origins = [names.index(pod.node) for _, pod in running]
     gone, new = -1, [i for i, node in enumerate(nodes) if node.schedulable]
     options: list[list[int]] = []
-    for (gang, _), home in zip(running, homes, strict=True):
-        moves = sorted({home, *new}) if may_move and gang.preemptible else [home]
+    for (gang, _), origin in zip(running, origins, strict=True):
+        moves = sorted({origin, *new}) if may_move and gang.preemptible else [origin]
         options.append([*moves, gone] if may_evict and gang.preemptible else moves)
     pods = [pod for _, pod in running] + list(waiting.pods)
     racks: dict[str, list[int]] = {}
@@ -155,7 +155,7 @@ def is_possible(snapshot: Snapshot, *, may_move: bool, may_evict: bool) -> bool:
     def free(used: set[int]) -> dict[str, int]:
         return {rack: sum(i not in used for i in members) for rack, members in racks.items()}
 
-    before = free(set(homes))
+    before = free(set(origins))
     for choice in product(*options, *([new] * len(waiting.pods))):
         load = [0] * len(names)
         for pod, at in zip(pods, choice, strict=True):

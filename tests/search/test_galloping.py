@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kai_solver.actions import Actions
-from kai_solver.actions import sequence as climbing
+from kai_solver.actions import sequence as actions_run
 from kai_solver.actions.allocating import Allocation
 from kai_solver.actions.batch_probe import BatchProbe
 from kai_solver.actions.disruption import Disruption
@@ -82,14 +82,20 @@ def asked(*, one_by_one: bool) -> Iterator[Counting]:
     place, place_together, cover = SolverActions.place, SolverActions.place_together, Refusals.cover
 
     def alone(
-        self: SolverActions, outcome: Outcome, chunk: AllocationUnit, action: Action, disruption: Disruption | None
+        self: SolverActions,
+        outcome: Outcome,
+        allocation_unit: AllocationUnit,
+        action: Action,
+        disruption: Disruption | None,
     ) -> object:
         count.alone += self.solver_client is not None
-        return place(self, outcome, chunk, action, disruption)
+        return place(self, outcome, allocation_unit, action, disruption)
 
-    def several(self: SolverActions, outcome: Outcome, chunks: Sequence[AllocationUnit], *rest: object) -> object:
-        count.together.append(len(chunks))
-        return place_together(self, outcome, chunks, *rest)  # type: ignore[arg-type]
+    def several(
+        self: SolverActions, outcome: Outcome, allocation_units: Sequence[AllocationUnit], *rest: object
+    ) -> object:
+        count.together.append(len(allocation_units))
+        return place_together(self, outcome, allocation_units, *rest)  # type: ignore[arg-type]
 
     def shares(self: Refusals, question: object) -> bool:
         is_shared = not one_by_one and cover(self, question)  # type: ignore[arg-type]
@@ -99,8 +105,10 @@ def asked(*, one_by_one: bool) -> Iterator[Counting]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Runs, "admit", lambda *_: False)
         patch.setattr(Question, "has_choice", True)
-        patch.setattr(Allocation, "_seat", lambda self, chunk: self.context.ask(chunk, Action.ALLOCATE, None))
-        patch.setattr(climbing, "solve", lambda *_: None)
+        patch.setattr(
+            Allocation, "_seat", lambda self, allocation_unit: self.context.ask(allocation_unit, Action.ALLOCATE, None)
+        )
+        patch.setattr(actions_run, "solve", lambda *_: None)
         patch.setattr(Actions, "_without_victims", lambda *_: None)
         patch.setattr(SolverActions, "place", alone)
         patch.setattr(SolverActions, "place_together", several)

@@ -15,7 +15,7 @@ from kai_solver.actions.reclaim_replay import reclaims_hold
 from kai_solver.domain import FAMILIES, Action
 from kai_solver.instances_io import snapshot_from_native
 from kai_solver.model.build import formulate
-from kai_solver.model.victim_model import formulate_leavers
+from kai_solver.model.victim_model import formulate_victim_model
 from kai_solver.modelfiles import load_model
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.problem import build_problem
@@ -55,7 +55,7 @@ def drawn(seed: int) -> Outcome:
     made = [{"name": name, "gpus": 4, "cpu": 64, "gpuMemory": 80_000} for name in nodes]
     document = {"format": "kai-solver/v1", "now": 1000.0, "nodes": made, "queues": queues, "gangs": gangs}
     problem = build_problem(snapshot_from_native(document))
-    return Actions(problem, load_model("greedy-only").actions, SolverActions(None)).climb()
+    return Actions(problem, load_model("greedy-only").actions, SolverActions(None)).run()
 
 
 def _quota(gpus: int) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def has_seats(outcome: Outcome, rights: Rights, gone: Sequence[int]) -> bool:
     problem, pool = outcome.state.problem, outcome.pool
     assert pool is not None
     room = [4] * len(problem.nodes)
-    loose = [problem.charges[p][2] // 1000 for a in outcome.admissions for p in a.chunk.pods]
+    loose = [problem.charges[p][2] // 1000 for a in outcome.admissions for p in a.allocation_unit.pods]
     for unit in (u for u in pool.units if u.index not in gone):
         if unit.index in rights.movable:
             loose.append(unit.charge[2] // 1000)
@@ -134,15 +134,15 @@ def test_no_choice_of_victims_costs_less_than_the_bound(child: SolverChild, seed
     rights = rights_of(outcome)
     model_input = JointModelInput(outcome)
     reclaim, preempt = (rights.by_action.get(action, frozenset()) for action in (Action.RECLAIM, Action.PREEMPT))
-    chunks = [(a.chunk, a.action) for a in outcome.admissions]
+    allocation_units = [(a.allocation_unit, a.action) for a in outcome.admissions]
     form = formulate(
-        model_input.join(chunks, rights.movable, reclaim, preempt, rights.surplus, may_move=True),
+        model_input.join(allocation_units, rights.movable, reclaim, preempt, rights.surplus, may_move=True),
         FAMILIES,
         ["disruption"],
     )
-    leavers = formulate_leavers(form.variables, form.objectives)
+    victim_model = formulate_victim_model(form.variables, form.objectives)
     bounds = []
-    for spec, objective in ((leavers.spec, leavers.objectives[0]), (form.spec, form.objectives[0])):
+    for spec, objective in ((victim_model.spec, victim_model.objectives[0]), (form.spec, form.objectives[0])):
         spec.minimize(objective.terms, objective.constant)
         answer = child.solve(spec, SolverParameters(workers=1, presolve="none"), math.inf)
         assert answer.status == "optimal"

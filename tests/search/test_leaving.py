@@ -18,7 +18,7 @@ from kai_solver.lab.bench import generated
 from kai_solver.model.build import formulate
 from kai_solver.model.rows import Ints
 from kai_solver.model.spec import ModelSpec
-from kai_solver.model.victim_model import VictimModel, formulate_leavers
+from kai_solver.model.victim_model import VictimModel, formulate_victim_model
 from kai_solver.modelfiles import load_model
 from kai_solver.problem import build_problem
 from kai_solver.search import refine
@@ -52,7 +52,7 @@ def planned(engine: Engine, snapshot: Snapshot, smallest: float) -> tuple[Plan, 
 
     def count(*of: Any) -> VictimModel:
         asked.append(of)
-        return formulate_leavers(*of)
+        return formulate_victim_model(*of)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(leaving, "SMALLEST", smallest)
@@ -110,11 +110,13 @@ def test_pods_are_moved_only_where_there_are_no_seats_without(engine: Engine, ne
 def test_the_plan_so_far_is_a_solution_of_the_stages(engine: Engine, seed: int) -> None:
     """What the reclaimers have taken, one after the other, is within their rights taken together."""
     model = engine.model
-    outcome = Actions(build_problem(loaded(seed)), model.actions, SolverActions(None)).climb()
+    outcome = Actions(build_problem(loaded(seed)), model.actions, SolverActions(None)).run()
     rights = rights_of(outcome)
-    chunks = [(a.chunk, a.action) for a in outcome.admissions]
+    allocation_units = [(a.allocation_unit, a.action) for a in outcome.admissions]
     reclaim, preempt = (rights.by_action.get(action, frozenset()) for action in (Action.RECLAIM, Action.PREEMPT))
-    joint = JointModelInput(outcome).join(chunks, rights.movable, reclaim, preempt, rights.surplus, may_move=True)
+    joint = JointModelInput(outcome).join(
+        allocation_units, rights.movable, reclaim, preempt, rights.surplus, may_move=True
+    )
     form = formulate(joint, model.families, ["disruption"])
     budget = Budget(20.0, time.monotonic, time.monotonic(), deterministic=True)
     assert any(a.action is Action.RECLAIM and a.units for a in outcome.admissions)
@@ -157,7 +159,7 @@ def tried(engine: Engine, snapshot: Snapshot, cuts: int) -> tuple[Plan, list[int
     """The plan, the evicted work of all victims that were chosen without nodes, in turn, and what is told of them."""
     works: list[int] = []
     told: list[leaving.Leaving] = []
-    taken, decide = leaving._taken, leaving.decide_leavers
+    taken, decide = leaving._taken, leaving.decide_victims
 
     def noting(*of: Any) -> Any:
         works.append(of[3].stages[0].value)

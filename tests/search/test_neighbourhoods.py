@@ -83,18 +83,18 @@ def a_node(number: int) -> Node:
 
 
 def a_gang(name: str, *gpus: int, on: str = "", priority: int = 50, since_s: float = 0.0) -> Gang:
-    homes = on.split() if on else [""] * len(gpus)
+    origins = on.split() if on else [""] * len(gpus)
     pods = tuple(
         Pod(
             "ns",
             f"{name}-{i}",
             (100, GIB, 0, 1),
             GpuRequest(count),
-            status=PodStatus.RUNNING if home else PodStatus.PENDING,
-            node=home,
+            status=PodStatus.RUNNING if origin else PodStatus.PENDING,
+            node=origin,
             order=(0, float(i), ""),
         )
-        for i, (count, home) in enumerate(zip(gpus, homes, strict=True))
+        for i, (count, origin) in enumerate(zip(gpus, origins, strict=True))
     )
     return Gang("ns", name, "q", flat_gang(len(gpus)), pods, priority=priority, last_start_s=since_s if on else None)
 
@@ -116,18 +116,18 @@ CHOICE = a_cluster(
 
 def with_the_victim(victim: str, cluster: Snapshot = CHOICE, node: int = 0) -> tuple[Outcome, VictimPool]:
     """A climb that took ``victim`` on ``node``."""
-    outcome = Actions(build_problem(cluster), (Action.ALLOCATE,), SolverActions(None)).climb()
+    outcome = Actions(build_problem(cluster), (Action.ALLOCATE,), SolverActions(None)).run()
     pool = outcome.pool = Disruption.pool_of(outcome.state)
     gangs = {gang.gang.name: gang.index for gang in outcome.state.problem.gangs}
     (unit,) = pool.of_gang[gangs[victim]]
     state = outcome.state
-    chunk = AllocationUnits(
+    allocation_unit = AllocationUnits(
         state.problem.gangs[gangs["urgent"]], state.gangs[gangs["urgent"]], state.problem.pod_shape
     ).next()
-    assert chunk is not None
+    assert allocation_unit is not None
     pool.leave(unit)
-    state.put(chunk.pods[0], node, now=False)
-    outcome.admit(Admission(chunk, Action.PREEMPT, (unit,)))
+    state.put(allocation_unit.pods[0], node, now=False)
+    outcome.admit(Admission(allocation_unit, Action.PREEMPT, (unit,)))
     return outcome, pool
 
 
@@ -150,7 +150,7 @@ def nodes(outcome: Outcome, *chosen: int) -> np.ndarray[tuple[int], np.dtype[np.
 
 def test_gangs_come_whole() -> None:
     spread = a_cluster(2, a_gang("both", 1, 1, on="n0 n1"), a_gang("here", 1, on="n0"))
-    outcome = Actions(build_problem(spread), (Action.ALLOCATE,), SolverActions(None)).climb()
+    outcome = Actions(build_problem(spread), (Action.ALLOCATE,), SolverActions(None)).run()
     outcome.pool = Disruption.pool_of(outcome.state)
     census = Census(outcome, np.ones(len(outcome.pool.units), dtype=np.bool_))
     assert names(outcome, sorted(census.on(nodes(outcome, 0)).units)) == {"here"}
@@ -220,7 +220,7 @@ def test_what_is_to_be_evicted_least_is_what_the_model_says(child: SolverChild, 
 
 
 def test_where_nobody_is_disturbed_nothing_is_asked() -> None:
-    outcome = Actions(build_problem(a_cluster(1, a_gang("w", 1))), (Action.ALLOCATE,), SolverActions(None)).climb()
+    outcome = Actions(build_problem(a_cluster(1, a_gang("w", 1))), (Action.ALLOCATE,), SolverActions(None)).run()
     outcome.pool = Disruption.pool_of(outcome.state)
     solver = Silent(0.1)
     assert not LocalStages(an_solver_client(solver), outcome, outcome.pool, rights_of(outcome)).run()
@@ -274,7 +274,7 @@ TIGHT = a_cluster(3, cpu_gang(17_000, 17_000, 17_000, 10_000, 10_000, 10_000, 14
 
 
 def asked_locally(snapshot: Snapshot, solver: SolverChild | Silent) -> tuple[Outcome, LocalAdmission]:
-    outcome = Actions(build_problem(snapshot), (Action.ALLOCATE,), SolverActions(None, UNKNOWN)).climb()
+    outcome = Actions(build_problem(snapshot), (Action.ALLOCATE,), SolverActions(None, UNKNOWN)).run()
     search = LocalAdmission(an_solver_client(solver), outcome, (Action.ALLOCATE,))
     search.run()
     return outcome, search

@@ -1,4 +1,4 @@
-"""Questions and stages: what each rung of the oracle ladder answers, and what a solution does to the state."""
+"""Questions and stages: what each action of the oracle ladder answers, and what a solution does to the state."""
 
 import math
 import time
@@ -56,15 +56,15 @@ def a_node(index: int, gpus: int, rack: str = "r0") -> Node:
 
 
 def a_gang(name: str, *gpus: int, on: str = "", **more: object) -> Gang:
-    homes = on.split() if on else [""] * len(gpus)
+    origins = on.split() if on else [""] * len(gpus)
     pods = tuple(
         Pod(
             "ns",
             f"{name}-{i}",
             (100, GIB, 0, 1),
             GpuRequest(count),
-            status=PodStatus.RUNNING if homes[i] else PodStatus.PENDING,
-            node=homes[i],
+            status=PodStatus.RUNNING if origins[i] else PodStatus.PENDING,
+            node=origins[i],
             order=(0, float(i), ""),
         )
         for i, count in enumerate(gpus)
@@ -111,7 +111,7 @@ def child() -> Iterator[SolverChild]:
         yield child
 
 
-def climb(
+def run_actions(
     cluster: Snapshot,
     solver: Scripted | SolverChild | None,
     *,
@@ -121,7 +121,7 @@ def climb(
 ) -> tuple[Outcome, SolverActions]:
     budget = Budget(seconds, time.monotonic, time.monotonic())
     oracle = SolverActions(SolverClient(model, solver, budget) if solver is not None else None)
-    return Actions(build_problem(cluster), actions, oracle).climb(), oracle
+    return Actions(build_problem(cluster), actions, oracle).run(), oracle
 
 
 def proof(outcome: Outcome, action: Action = Action.ALLOCATE) -> tuple[str, str]:
@@ -158,7 +158,7 @@ HETEROGENEOUS = a_cluster([a_node(0, 0), a_node(1, 0)], cpu_gang("w", *(2_666 * 
 
 def test_a_bound_answers_before_the_solver_is_asked() -> None:
     solver = Scripted(INFEASIBLE)
-    outcome, _ = climb(FULL, solver)
+    outcome, _ = run_actions(FULL, solver)
     assert proof(outcome) == ("proven", "count")
     assert solver.asked == 0
 
@@ -176,18 +176,18 @@ def test_one_pod_that_fits_nowhere_needs_no_solver() -> None:
             for i, pod in enumerate(cpu_gang("r", 20_000, 20_000).pods)
         ),
     )
-    outcome, _ = climb(a_cluster([a_node(0, 0), a_node(1, 0)], taken, cpu_gang("w", 13_000)), solver)
+    outcome, _ = run_actions(a_cluster([a_node(0, 0), a_node(1, 0)], taken, cpu_gang("w", 13_000)), solver)
     assert proof(outcome)[0] == "proven"
     assert solver.asked == 0
 
 
 def test_without_a_solver_what_no_bound_answers_is_unasked() -> None:
-    outcome, _ = climb(TIGHT, None)
+    outcome, _ = run_actions(TIGHT, None)
     assert proof(outcome) == ("unasked", "greedy")
 
 
 def test_what_the_solver_refutes_is_proven(child: SolverChild) -> None:
-    outcome, oracle = climb(TIGHT, child)
+    outcome, oracle = run_actions(TIGHT, child)
     assert proof(outcome) == ("proven", "cp-sat")
     assert (oracle.log.asked, oracle.log.no) == (1, 1)
 
@@ -195,12 +195,12 @@ def test_what_the_solver_refutes_is_proven(child: SolverChild) -> None:
 def test_a_solver_switched_off_is_not_asked() -> None:
     solver = Scripted(INFEASIBLE)
     off = replace(MODEL, search=replace(MODEL.search, enabled=False))
-    outcome, _ = climb(TIGHT, solver, model=off)
+    outcome, _ = run_actions(TIGHT, solver, model=off)
     assert (proof(outcome)[0], solver.asked) == ("unasked", 0)
 
 
 def test_a_crash_proves_nothing_and_is_told() -> None:
-    outcome, oracle = climb(TIGHT, Scripted(CRASHED))
+    outcome, oracle = run_actions(TIGHT, Scripted(CRASHED))
     assert proof(outcome)[0] == "unknown"
     assert oracle.solver_client is not None
     assert oracle.solver_client.budget.errors == ["the solver died"]
@@ -208,19 +208,19 @@ def test_a_crash_proves_nothing_and_is_told() -> None:
 
 def test_without_time_nothing_is_asked() -> None:
     solver = Scripted(INFEASIBLE)
-    outcome, oracle = climb(TIGHT, solver, seconds=0.0)
+    outcome, oracle = run_actions(TIGHT, solver, seconds=0.0)
     assert (proof(outcome)[0], solver.asked, oracle.log.unknown) == ("unknown", 0, 1)
 
 
 def test_a_question_that_is_too_large_is_not_asked() -> None:
     solver = Scripted(INFEASIBLE)
     small = replace(MODEL, search=replace(MODEL.search, max_variables=1))
-    outcome, _ = climb(TIGHT, solver, model=small)
+    outcome, _ = run_actions(TIGHT, solver, model=small)
     assert (proof(outcome), solver.asked) == (("unknown", "too large"), 0)
 
 
 def test_stages_that_cannot_be_built_in_time_are_not_begun() -> None:
-    outcome, _ = climb(a_cluster([a_node(0, 2)], a_gang("w", 1)), None)
+    outcome, _ = run_actions(a_cluster([a_node(0, 2)], a_gang("w", 1)), None)
     assert outcome.admissions
     solver = Scripted(INFEASIBLE)
     solver_client = SolverClient(replace(MODEL, search=SearchSpec()), solver, Budget(1e-6, lambda: 0.0, 0.0))
@@ -230,9 +230,9 @@ def test_stages_that_cannot_be_built_in_time_are_not_begun() -> None:
 
 
 def test_the_solver_places_what_first_fit_cannot(child: SolverChild) -> None:
-    alone, _ = climb(HETEROGENEOUS, None)
+    alone, _ = run_actions(HETEROGENEOUS, None)
     assert alone.admissions == []
-    outcome, oracle = climb(HETEROGENEOUS, child)
+    outcome, oracle = run_actions(HETEROGENEOUS, child)
     assert [a.by_solver for a in outcome.admissions] == [True]
     assert len(outcome.state.places) == 6
     assert (outcome.state.future >= 0).all()
@@ -247,7 +247,7 @@ def test_a_yes_that_is_nonsense_is_refused_and_proves_nothing() -> None:
             del args, more
             return SpecAnswer("optimal", np.zeros(spec.size[0], dtype=np.int64))
 
-    outcome, _ = climb(TIGHT, Zeros(INFEASIBLE))
+    outcome, _ = run_actions(TIGHT, Zeros(INFEASIBLE))
     assert outcome.admissions == []
     assert proof(outcome)[0] == "unknown"
     assert outcome.state.places == {}
@@ -255,17 +255,17 @@ def test_a_yes_that_is_nonsense_is_refused_and_proves_nothing() -> None:
 
 def test_those_admitted_before_may_change_their_places(child: SolverChild) -> None:
     """The first gang packs onto a node of the only rack that can hold the second; it has to go elsewhere."""
-    alone, _ = climb(JOINT, None)
-    together, _ = climb(JOINT, child)
-    assert {a.chunk.gang for a in together.admissions} >= {a.chunk.gang for a in alone.admissions}
-    assert {a.chunk.gang for a in together.admissions} == {0, 1, 2}
+    alone, _ = run_actions(JOINT, None)
+    together, _ = run_actions(JOINT, child)
+    assert {a.allocation_unit.gang for a in together.admissions} >= {a.allocation_unit.gang for a in alone.admissions}
+    assert {a.allocation_unit.gang for a in together.admissions} == {0, 1, 2}
 
 
 def test_after_two_failures_the_child_is_left_alone() -> None:
     solver = Scripted(CRASHED)
     sizes = (17_000, 17_000, 17_000, 10_000, 10_000, 10_000)
     gangs = [cpu_gang(f"w{i}", *sizes, 14_000 - i) for i in range(4)]
-    climb(replace(TIGHT, gangs=tuple(gangs)), solver)
+    run_actions(replace(TIGHT, gangs=tuple(gangs)), solver)
     assert solver.asked == 2
 
 
@@ -305,30 +305,30 @@ def test_a_scope_is_bound_to_those_that_stay_and_free_of_those_that_may_move() -
     waiting = replace(gang.pods[0], name="r-2", status=PodStatus.PENDING, node="", order=(0, 2.0, ""))
     gang = replace(gang, pods=(*gang.pods, waiting))
     outcome, model_input = question(a_cluster([a_node(0, 2, "r0"), a_node(1, 2, "r1")], gang))
-    chunk = AllocationUnits(outcome.state.problem.gangs[0], outcome.state.gangs[0]).next()
-    assert chunk is not None
+    allocation_unit = AllocationUnits(outcome.state.problem.gangs[0], outcome.state.gangs[0]).next()
+    assert allocation_unit is not None
     pool = outcome.pool
     assert pool is not None
-    fixed = model_input.arrival(chunk, Action.ALLOCATE, frozenset())
+    fixed = model_input.arrival(allocation_unit, Action.ALLOCATE, frozenset())
     assert fixed.scopes[0].domain_of.tolist() == [0, -1]
     everybody = frozenset(unit.index for unit in pool.units)
-    assert model_input.arrival(chunk, Action.CONSOLIDATION, everybody).scopes[0].domain_of.tolist() == [0, 1]
+    assert model_input.arrival(allocation_unit, Action.CONSOLIDATION, everybody).scopes[0].domain_of.tolist() == [0, 1]
 
 
 def test_a_solution_that_cannot_be_seated_changes_nothing() -> None:
     cluster = a_cluster([a_node(0, 1), a_node(1, 1)], a_gang("w", 1, 1))
     outcome, model_input = question(cluster)
-    chunk = AllocationUnits(outcome.state.problem.gangs[0], outcome.state.gangs[0]).next()
-    assert chunk is not None
+    allocation_unit = AllocationUnits(outcome.state.problem.gangs[0], outcome.state.gangs[0]).next()
+    assert allocation_unit is not None
     nobody: frozenset[int] = frozenset()
-    joint = model_input.join([(chunk, Action.ALLOCATE)], nobody, nobody, nobody, (), may_move=False)
+    joint = model_input.join([(allocation_unit, Action.ALLOCATE)], nobody, nobody, nobody, (), may_move=False)
     both_on_one = Decision(places={0: 0, 1: 0})
     mark = outcome.state.mark()
-    assert not apply(outcome.state, outcome.pool, joint, both_on_one, [(chunk, Action.ALLOCATE)])
+    assert not apply(outcome.state, outcome.pool, joint, both_on_one, [(allocation_unit, Action.ALLOCATE)])
     assert outcome.state.mark() == mark
     assert outcome.state.places == {}
     apart = Decision(places={0: 0, 1: 1})
-    assert apply(outcome.state, outcome.pool, joint, apart, [(chunk, Action.ALLOCATE)])
+    assert apply(outcome.state, outcome.pool, joint, apart, [(allocation_unit, Action.ALLOCATE)])
     assert {pod: place.node for pod, place in outcome.state.places.items()} == {0: 0, 1: 1}
 
 
@@ -339,15 +339,15 @@ def test_shares_are_seated_as_the_policy_packs_or_spreads(strategy: Strategy, de
     halves = tuple(replace(pod, gpu=GpuRequest(1, 500)) for pod in gang.pods)
     cluster = a_cluster([a_node(0, 2)], replace(gang, pods=halves))
     outcome, model_input = question(replace(cluster, policy=Policy(gpu_sharing_placement=strategy)))
-    chunk = AllocationUnits(outcome.state.problem.gangs[0], outcome.state.gangs[0]).next()
-    assert chunk is not None
+    allocation_unit = AllocationUnits(outcome.state.problem.gangs[0], outcome.state.gangs[0]).next()
+    assert allocation_unit is not None
     nobody: frozenset[int] = frozenset()
-    joint = model_input.join([(chunk, Action.ALLOCATE)], nobody, nobody, nobody, (), may_move=False)
+    joint = model_input.join([(allocation_unit, Action.ALLOCATE)], nobody, nobody, nobody, (), may_move=False)
     together: dict[int, tuple[int, ...]] = {0: (0,), 1: (0,)}
     apart: dict[int, tuple[int, ...]] = {0: (0,), 1: (1,)}
     for named in (together, apart):
         decision = Decision(places={0: 0, 1: 0}, devices=named)
-        assert apply(outcome.state, outcome.pool, joint, decision, [(chunk, Action.ALLOCATE)])
+        assert apply(outcome.state, outcome.pool, joint, decision, [(allocation_unit, Action.ALLOCATE)])
         assert len({place.devices for place in outcome.state.places.values()}) == devices
 
 
@@ -357,21 +357,21 @@ def test_shares_that_only_fit_as_the_model_says_are_seated_so() -> None:
     sizes = (500, 400, 600, 500)
     shares = tuple(replace(pod, gpu=GpuRequest(1, size)) for pod, size in zip(gang.pods, sizes, strict=True))
     outcome, model_input = question(a_cluster([a_node(0, 2)], replace(gang, pods=shares)))
-    chunk = AllocationUnits(outcome.state.problem.gangs[0], outcome.state.gangs[0]).next()
-    assert chunk is not None
+    allocation_unit = AllocationUnits(outcome.state.problem.gangs[0], outcome.state.gangs[0]).next()
+    assert allocation_unit is not None
     nobody: frozenset[int] = frozenset()
-    joint = model_input.join([(chunk, Action.ALLOCATE)], nobody, nobody, nobody, (), may_move=False)
+    joint = model_input.join([(allocation_unit, Action.ALLOCATE)], nobody, nobody, nobody, (), may_move=False)
     named: dict[int, tuple[int, ...]] = {0: (0,), 1: (1,), 2: (1,), 3: (0,)}
     decision = Decision(places=dict.fromkeys(range(4), 0), devices=named)
-    assert apply(outcome.state, outcome.pool, joint, decision, [(chunk, Action.ALLOCATE)])
+    assert apply(outcome.state, outcome.pool, joint, decision, [(allocation_unit, Action.ALLOCATE)])
     assert {pod: place.devices for pod, place in outcome.state.places.items()} == named
 
 
 def test_no_place_at_all_is_refused_too() -> None:
     outcome, model_input = question(a_cluster([a_node(0, 1)], a_gang("w", 1)))
-    chunk = AllocationUnits(outcome.state.problem.gangs[0], outcome.state.gangs[0]).next()
-    assert chunk is not None
+    allocation_unit = AllocationUnits(outcome.state.problem.gangs[0], outcome.state.gangs[0]).next()
+    assert allocation_unit is not None
     nobody: frozenset[int] = frozenset()
-    joint = model_input.join([(chunk, Action.ALLOCATE)], nobody, nobody, nobody, (), may_move=False)
-    assert not apply(outcome.state, outcome.pool, joint, Decision(), [(chunk, Action.ALLOCATE)])
+    joint = model_input.join([(allocation_unit, Action.ALLOCATE)], nobody, nobody, nobody, (), may_move=False)
+    assert not apply(outcome.state, outcome.pool, joint, Decision(), [(allocation_unit, Action.ALLOCATE)])
     assert math.isfinite(outcome.state.future.sum())

@@ -149,13 +149,15 @@ def _is_of(value: Any, keys: frozenset[str], depth: int) -> bool:
 
 
 def about_gang(args: tuple[Any, ...], options: dict[str, Any], keys: frozenset[str]) -> bool:
-    """The same of a call's arguments; of a chunk, where an argument has the problem that says of which gang it is."""
+    """The same of a call's arguments; an allocation unit counts if an argument has the problem that names its gang."""
     values = (*args, *options.values())
     if is_about(values, keys):
         return True
-    chunks = [value for value in values if isinstance(value, AllocationUnit)]
+    allocation_units = [value for value in values if isinstance(value, AllocationUnit)]
     problem = next((found for value in values if (found := _problem_of(value)) is not None), None)
-    return problem is not None and any(problem.gangs[chunk.gang].gang.key in keys for chunk in chunks)
+    return problem is not None and any(
+        problem.gangs[allocation_unit.gang].gang.key in keys for allocation_unit in allocation_units
+    )
 
 
 def _problem_of(value: Any) -> Any:

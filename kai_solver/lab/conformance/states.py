@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from kai_solver.domain import Device, Plan, Pod, Snapshot, ZoneShare
-from kai_solver.problem.devices import seat_running
+from kai_solver.problem.devices import assign_running
 
 PENDING = "Pending"
 BINDING = "Binding"
@@ -46,7 +46,7 @@ def seat_devices(snapshot: Snapshot) -> Snapshot:
     seats: dict[int, tuple[int, ...]] = {}
     for node in snapshot.nodes:
         if node.name in on_node:
-            seats.update(seat_running(node, on_node[node.name])[0])
+            seats.update(assign_running(node, on_node[node.name])[0])
     by_key = {pods[index].key: devices for index, devices in seats.items() if devices}
 
     def seated(pod: Pod) -> Pod:

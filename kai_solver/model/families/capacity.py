@@ -71,14 +71,14 @@ def _loads(v: Variables) -> dict[int, list[Entry]]:
 def _staying(v: Variables) -> Iterator[tuple[int, Entry]]:
     device_of = v.joint.device_of
     for group in v.classes:
-        for home, var in group.stay.items():
-            node, devices, _ = home
-            yield node, Entry(group.shape, var, 1, len(group.members[home]), devices, False)
+        for origin, var in group.stay.items():
+            node, devices, _ = origin
+            yield node, Entry(group.shape, var, 1, len(group.members[origin]), devices, False)
     for unit in v.units:
-        homes = dict(zip((p for piece in unit.mover.pieces for p in piece.pods), unit.mover.home, strict=True))
+        origins = dict(zip((p for piece in unit.mover.pieces for p in piece.pods), unit.mover.origin, strict=True))
         for piece in unit.mover.pieces:
-            for node in sorted({homes[p] for p in piece.pods}):
-                here = [p for p in piece.pods if homes[p] == node]
+            for node in sorted({origins[p] for p in piece.pods}):
+                here = [p for p in piece.pods if origins[p] == node]
                 devices = tuple(d for p in here for d in device_of.get(p, ()))
                 yield node, Entry(piece.shape, unit.stay, len(here), 1, devices, False)
 

@@ -59,11 +59,11 @@ def evicted_terms(v: Variables, queue: int, resource: int) -> list[Term]:
     return [(c, var) for c, var in terms if c]
 
 
-def _is_charged(v: Variables, who: Arrival | Mover, family: str, queue: int) -> bool:
-    """Do new places of ``who`` count against the cap?"""
-    if queue not in v.joint.problem.queues.path[who.queue]:
+def _is_charged(v: Variables, item: Arrival | Mover, family: str, queue: int) -> bool:
+    """Do new places of ``item`` count against the cap?"""
+    if queue not in v.joint.problem.queues.path[item.queue]:
         return False
-    return family == "limit" or (isinstance(who, Arrival) and not who.preemptible)
+    return family == "limit" or (isinstance(item, Arrival) and not item.preemptible)
 
 
 def _dearer_terms(v: Variables, family: str, queue: int) -> list[Term]:
@@ -71,8 +71,8 @@ def _dearer_terms(v: Variables, family: str, queue: int) -> list[Term]:
     if all(arrival.charge == arrival.least for arrival in v.joint.arrivals):
         return []
 
-    def is_charged(who: Arrival | Mover) -> bool:
-        return _is_charged(v, who, family, queue)
+    def is_charged(item: Arrival | Mover) -> bool:
+        return _is_charged(v, item, family, queue)
 
     shapes = v.joint.problem.shapes.shapes
     charged: dict[int, list[bool]] = defaultdict(list)

@@ -30,9 +30,9 @@ Paid = list[tuple[Payer, Var]]
 
 def add(v: Variables) -> None:
     """Add the rows."""
-    for who in _all(v):
-        if not _mover(who).reclaimable:
-            v.spec.add_le([(1, who.out_reclaim)], 0, family="entitlement")
+    for item in _all(v):
+        if not _mover(item).reclaimable:
+            v.spec.add_le([(1, item.out_reclaim)], 0, family="entitlement")
     paid = _paid(v)
     for surplus in v.joint.surplus:
         if surplus.queue in paid:
@@ -43,27 +43,27 @@ def _all(v: Variables) -> list[Payer]:
     return [*v.classes, *v.units]
 
 
-def _mover(who: Payer) -> Mover:
-    return who.first if isinstance(who, MoverClass) else who.mover
+def _mover(item: Payer) -> Mover:
+    return item.first if isinstance(item, MoverClass) else item.mover
 
 
 def _paid(v: Variables) -> dict[int, Paid]:
     paid: dict[int, Paid] = defaultdict(list)
-    for who in _all(v):
-        mover = _mover(who)
+    for item in _all(v):
+        mover = _mover(item)
         payers = [s.queue for s in v.joint.surplus if mover.queue in s.leaves] if mover.reclaimable else []
-        parts = [who.out_reclaim]
+        parts = [item.out_reclaim]
         if len(payers) > 1:
-            size = who.size if isinstance(who, MoverClass) else 1
+            size = item.size if isinstance(item, MoverClass) else 1
             parts = [v.spec.int_var(0, size) for _ in payers]
-            v.spec.add_eq([(-1, who.out_reclaim), *((1, part) for part in parts)], 0, family="entitlement")
+            v.spec.add_eq([(-1, item.out_reclaim), *((1, part) for part in parts)], 0, family="entitlement")
         for payer, part in zip(payers, parts, strict=False):
-            paid[payer].append((who, part))
+            paid[payer].append((item, part))
     return paid
 
 
 def _surplus(v: Variables, surplus: QueueSurplus, paid: Paid) -> None:
-    outs = [(_mover(who).charge, out) for who, out in paid]
+    outs = [(_mover(item).charge, out) for item, out in paid]
     lasts = _lasts(v, paid)
     chosen = {r: v.spec.bool_var() for r in range(3) if surplus.amounts[r] > 0}
     anything = v.spec.bool_var()
@@ -85,11 +85,11 @@ def _lasts(v: Variables, paid: Paid) -> list[tuple[tuple[int, int, int], Var]]:
     by_gang: dict[int, list[tuple[Mover, Var]]] = defaultdict(list)
     lasts: list[tuple[tuple[int, int, int], Var]] = []
     chunks: list[Var] = []
-    for who, out in paid:
+    for item, out in paid:
         last = _last(v, out)
-        lasts.append((_mover(who).charge, last))
-        if isinstance(who, MoverUnit):
-            by_gang[who.mover.gang].append((who.mover, last))
+        lasts.append((_mover(item).charge, last))
+        if isinstance(item, MoverUnit):
+            by_gang[item.mover.gang].append((item.mover, last))
         else:
             chunks.append(last)
     chunks += [parts[0][1] if len(parts) == 1 else _together(v, parts) for parts in by_gang.values()]

@@ -1,4 +1,4 @@
-"""gang: an admitted chunk gets all its places.
+"""gang: an admitted allocation unit gets all its places.
 
 For every shape s of the common pool, with arrivals a that bring d[a, s] pods and the pods of moved units::
 
@@ -54,7 +54,7 @@ def _scoped(v: Variables) -> None:
 
 
 def _in_order(v: Variables) -> None:
-    """Chunks of one gang come in their order: no surplus without the minimum."""
+    """Allocation units of one gang come in their order: no surplus without the minimum."""
     latest: dict[int, int] = {}
     for number, arrival in enumerate(v.joint.arrivals):
         before = latest.get(arrival.gang)

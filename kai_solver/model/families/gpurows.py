@@ -85,14 +85,14 @@ def _sitters(v: Variables) -> Iterator[tuple[int, _Sitter]]:
     problem, unidentified = v.joint.problem, v.joint.problem.unidentified
     for group in v.classes:
         is_whole = problem.shapes.shapes[group.shape].gpu.is_whole
-        for home, var in group.stay.items():
-            members = group.members[home]
+        for origin, var in group.stay.items():
+            members = group.members[origin]
             unknown = sum(member.pieces[0].pods[0] in unidentified for member in members)
-            if home[1]:
-                yield home[0], _Sitter(var, home[1], len(members), unknown, is_whole)
+            if origin[1]:
+                yield origin[0], _Sitter(var, origin[1], len(members), unknown, is_whole)
     for unit in v.units:
         pods = (pod for piece in unit.mover.pieces for pod in piece.pods)
-        for pod, node in zip(pods, unit.mover.home, strict=True):
+        for pod, node in zip(pods, unit.mover.origin, strict=True):
             devices, gpu = v.joint.device_of.get(pod, ()), problem.pods[pod].gpu
             if devices:
                 yield node, _Sitter(unit.stay, devices, 1, int(pod in unidentified), gpu.is_whole)
@@ -189,22 +189,22 @@ def _rowed(v: Variables, site: _Site) -> Var | None:
 
 
 def _elsewhere(v: Variables, sites: Mapping[int, _Site]) -> None:
-    """``total[s] - place[s, n]  >=  those of shape s who leave n  -  all evicted of their classes``."""
+    """``total[s] - place[s, n]  >=  those of shape s item leave n  -  all evicted of their classes``."""
     problem = v.joint.problem
     for shape, places in v.place.items():
         groups = [group for group in v.classes if group.shape == shape and group.first.may_move]
-        homes = {home[0] for group in groups for home in group.members} & sites.keys() & places.keys()
-        if not homes or not problem.shapes.shapes[shape].gpu.is_whole:
+        origins = {origin[0] for group in groups for origin in group.members} & sites.keys() & places.keys()
+        if not origins or not problem.shapes.shapes[shape].gpu.is_whole:
             continue
         total = v.spec.int_var(0, sum(int(v.fitting(shape)[node]) for node in places))
         v.spec.add_eq([*((1, var) for var in places.values()), (-1, total)], 0, family=FAMILY)
-        for node in sorted(homes):
+        for node in sorted(origins):
             terms: list[Term] = [(1, total), (-1, places[node])]
-            at_home = 0
+            at_origin = 0
             for group in groups:
-                here = [home for home in group.members if home[0] == node]
+                here = [origin for origin in group.members if origin[0] == node]
                 if here:
-                    at_home += sum(len(group.members[home]) for home in here)
-                    terms += [(1, group.stay[home]) for home in here]
+                    at_origin += sum(len(group.members[origin]) for origin in here)
+                    terms += [(1, group.stay[origin]) for origin in here]
                     terms += [(1, group.out_reclaim), (1, group.out_preempt)]
-            v.spec.add_ge(terms, at_home, family=FAMILY)
+            v.spec.add_ge(terms, at_origin, family=FAMILY)

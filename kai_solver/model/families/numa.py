@@ -96,13 +96,13 @@ def _choice(v: Variables, choice: ZoneChoice, most: int, sets: list[tuple[int, .
 def _add_staying(v: Variables, node: int, load: Load) -> None:
     """What movers hold while they stay; of those whose zones are unknown nothing is."""
     for group in v.classes:
-        for (home, _, take), var in group.stay.items():
-            if home == node:
+        for (origin, _, take), var in group.stay.items():
+            if origin == node:
                 _hold(take, var, load)
     for unit in v.units:
         pods = (p for piece in unit.mover.pieces for p in piece.pods)
-        for pod, home in zip(pods, unit.mover.home, strict=True):
-            if home == node:
+        for pod, origin in zip(pods, unit.mover.origin, strict=True):
+            if origin == node:
                 _hold(v.joint.zones_of.get(pod, ()), unit.stay, load)
 
 

@@ -72,10 +72,10 @@ def _spots(v: Variables, spacing: Spacing) -> dict[int, _Spot]:
                 entry = (var, len(scoped.piece.pods), weight(scoped.piece.shape, node))
                 spots.setdefault(node, _Spot()).new.append(entry)
     for unit in _units(v, spacing):
-        homes = iter(unit.mover.home)
+        origins = iter(unit.mover.origin)
         held: dict[int, Weight] = {}
         for shape in (piece.shape for piece in unit.mover.pieces for _ in piece.pods):
-            node = next(homes)
+            node = next(origins)
             one, before = weight(shape, node), held.get(node, (0, 0))
             held[node] = (before[0] + one[0], before[1] + one[1])
         for node, total in held.items():
@@ -87,11 +87,11 @@ def _most(v: Variables, spot: _Spot, what: int, most: int) -> None:
     """No more than ``most`` on the node, if anybody comes who adds to it."""
     new: list[tuple[int, Var, int]] = [(w[what], var, count) for var, count, w in spot.new if w[what]]
     stay: list[Term] = [(w[what], var) for var, w in spot.stay if w[what]]
-    room, homes = most - spot.fixed[what], sum(w for w, _ in stay)
-    if not new or sum(w * count for w, _, count in new) + homes <= room:
+    room, origins = most - spot.fixed[what], sum(w for w, _ in stay)
+    if not new or sum(w * count for w, _, count in new) + origins <= room:
         return
     terms = [*((w, var) for w, var, _ in new), *stay]
-    if homes <= room:
+    if origins <= room:
         v.spec.add_le(terms, room, family="placement")
         return
     come = v.spec.bool_var()
@@ -136,5 +136,5 @@ def _coming(v: Variables, spacing: Spacing) -> list[Term]:
     for number, arrival in enumerate(v.joint.arrivals):
         if arrival.gang in spacing.gangs:
             found.append((sum(len(piece.pods) for piece in arrival.pieces), v.admit[number]))
-    found += [(len(unit.mover.home), unit.moved) for unit in _units(v, spacing) if unit.mover.may_move]
+    found += [(len(unit.mover.origin), unit.moved) for unit in _units(v, spacing) if unit.mover.may_move]
     return found

@@ -107,11 +107,11 @@ def _staying(v: Variables, shape: int, domain_of: IntArray) -> dict[int, list[Bl
     found: dict[int, list[Block]] = {}
     fit = v.fitting(shape)
     for unit in v.units:
-        node_of = zip((piece.shape for piece in unit.mover.pieces for _ in piece.pods), unit.mover.home, strict=True)
-        homes, counts = np.unique([node for of, node in node_of if of == shape], return_counts=True)
-        welcome = homes[fit[homes] >= counts] if len(homes) else homes
+        node_of = zip((piece.shape for piece in unit.mover.pieces for _ in piece.pods), unit.mover.origin, strict=True)
+        origins, counts = np.unique([node for of, node in node_of if of == shape], return_counts=True)
+        welcome = origins[fit[origins] >= counts] if len(origins) else origins
         sizes: dict[int, int] = {}
-        for node, count in zip(homes.tolist(), counts.tolist(), strict=True):
+        for node, count in zip(origins.tolist(), counts.tolist(), strict=True):
             if node in welcome and domain_of[node] >= 0:
                 sizes[int(domain_of[node])] = sizes.get(int(domain_of[node]), 0) + count
         for domain, size in sizes.items():
@@ -121,11 +121,11 @@ def _staying(v: Variables, shape: int, domain_of: IntArray) -> dict[int, list[Bl
 
 def _by_part(v: Variables) -> dict[tuple[int, tuple[str, ...]], list[Owner]]:
     """Owners of scopes by the part of a gang's tree that these are about."""
-    everybody: list[Arrival | Mover] = [*v.joint.arrivals, *(unit.mover for unit in v.units)]
+    owners: list[Arrival | Mover] = [*v.joint.arrivals, *(unit.mover for unit in v.units)]
     found: dict[tuple[int, tuple[str, ...]], list[Owner]] = {}
-    for number, who in enumerate(everybody):
-        for index in sorted({index for piece in who.pieces for index in piece.scopes}):
-            found.setdefault(who.scopes[index].part, []).append((number, index))
+    for number, item in enumerate(owners):
+        for index in sorted({index for piece in item.pieces for index in piece.scopes}):
+            found.setdefault(item.scopes[index].part, []).append((number, index))
     return found
 
 
@@ -144,17 +144,17 @@ def _share(v: Variables, owners: list[Owner]) -> None:
 def _stay_beside(v: Variables, owner: Owner, shared: dict[int, Var]) -> None:
     """Where the mover stays, the others come to its home or not at all."""
     unit = v.units[owner[0] - len(v.joint.arrivals)]
-    home = _home(v, owner)
+    origin = _origin(v, owner)
     for domain, var in shared.items():
-        if domain != home:
+        if domain != origin:
             v.spec.at_most_one((unit.stay, var), family="topology")
 
 
-def _home(v: Variables, owner: Owner) -> int | None:
+def _origin(v: Variables, owner: Owner) -> int | None:
     """The domain where all of a mover's pods under a scope run; None where they run in several already."""
     number, index = owner
     mover = v.units[number - len(v.joint.arrivals)].mover
-    node_of = dict(zip((pod for piece in mover.pieces for pod in piece.pods), mover.home, strict=True))
+    node_of = dict(zip((pod for piece in mover.pieces for pod in piece.pods), mover.origin, strict=True))
     nodes = [node_of[pod] for piece in mover.pieces if index in piece.scopes for pod in piece.pods]
     found = np.unique(mover.scopes[index].domain_of[nodes]).tolist()
     return int(found[0]) if len(found) == 1 else None

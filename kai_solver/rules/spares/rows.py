@@ -21,7 +21,7 @@ from kai_solver.rules.spares.problem import NAME, SpareRule, Spares
 def add(v: Variables, spares: Spares) -> None:
     """Add the rows."""
     users: dict[int, list[Member]] = {}
-    for member in PlacementTerms(v, everybody=True).members:
+    for member in PlacementTerms(v, all_pods=True).members:
         if member.var is not None and not (member.is_new and member.pod.constraints.may_use_spares):
             users.setdefault(member.node, []).append(member)
     stays = _staying(v, v.joint.problem, spares)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
-class TurnTimes:
+class AttemptTimes:
     """Of one climb. A turn lasts until the next one begins.
 
     Attributes

@@ -17,7 +17,7 @@ SLOWER = 1.2
 
 
 @dataclass(frozen=True, slots=True)
-class Climb:
+class ActionsRun:
     """What a climb decided, and how its questions went."""
 
     outcome: Outcome
@@ -45,14 +45,14 @@ that time (2026-11-22). 500 loaded nodes: 9 of 40, and up to 12 more are served.
 """
 
 
-def are_few_unknown(climb: Climb) -> bool:
+def are_few_unknown(run: ActionsRun) -> bool:
     """Whether nearly all gangs that finally wait have a proven answer."""
-    waiting, refusals = climb.outcome.waiting, climb.outcome.refusals
+    waiting, refusals = run.outcome.waiting, run.outcome.refusals
     unknown = sum(any(r.proof.state == "unknown" for r in refusals.get(gang, {}).values()) for gang in waiting)
     return unknown <= FEW * len(waiting)
 
 
-def better(floor: Climb, asked: Climb) -> Climb:
+def better(floor: ActionsRun, asked: ActionsRun) -> ActionsRun:
     """Which of the two counts.
 
     Where every question was answered, the ``asked`` one: it served in order of rank, and no gang was traded for a later
@@ -71,15 +71,19 @@ def better(floor: Climb, asked: Climb) -> Climb:
 
 def _pods_served(outcome: Outcome) -> Counter[int]:
     """Pods that got places, by gang."""
-    return Counter(admission.chunk.gang for admission in outcome.admissions for _ in admission.chunk.pods)
+    return Counter(
+        admission.allocation_unit.gang for admission in outcome.admissions for _ in admission.allocation_unit.pods
+    )
 
 
 def _served(outcome: Outcome, strata: list[int]) -> list[tuple[int, int]]:
     """GPUs (in thousandths) and pods that got places, by priority."""
     served = dict.fromkeys(strata, (0, 0))
     for admission in outcome.admissions:
-        priority = outcome.state.problem.gangs[admission.chunk.gang].gang.priority
-        places = [place for pod in admission.chunk.pods if (place := outcome.state.places.get(pod)) is not None]
+        priority = outcome.state.problem.gangs[admission.allocation_unit.gang].gang.priority
+        places = [
+            place for pod in admission.allocation_unit.pods if (place := outcome.state.places.get(pod)) is not None
+        ]
         gpus, pods = served[priority]
         served[priority] = (gpus + sum(len(p.devices) * floor_milli(p.parts) for p in places), pods + len(places))
     return [served[priority] for priority in strata]
