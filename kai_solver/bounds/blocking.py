@@ -58,7 +58,7 @@ class Allowance:
 
 @dataclass(slots=True, eq=False)
 class Evidence:
-    """A question that a bound answered with "no", kept so that the set can be found when somebody wants it."""
+    """A question that a bound answered with "no", kept so that the set can be found when it is asked for."""
 
     bounds: Bounds
     demand: Demand
@@ -112,7 +112,7 @@ class Evidence:
         """The question whose answer tells what lacks of ``name``.
 
         Where one domain must do, of several things that block together one may lack here and another there: each is
-        told of a domain that would do if only it did not bind.
+        named for a domain that would do if only it did not bind.
         """
         demand, scope, resources = self.demand, self.demand.scope, self.bounds.problem.snapshot.schema.names
         others = kept - {name, TOPOLOGY} - PROTECTIONS
@@ -127,7 +127,7 @@ class Evidence:
 
 
 def _ever(blocker: Blocker) -> Blocker:
-    """The element as one of an empty cluster: how much there is comes first, then what may be told of it."""
+    """The element as one of an empty cluster: how much there is comes first, then what may be added."""
     have, mark, more = blocker.have.partition(";")
     return replace(blocker, have=f"{have} {EVER}{mark}{more}")
 
@@ -149,7 +149,7 @@ def _elements(bounds: Bounds, demand: Demand, *, by_action: bool) -> Iterator[st
     if demand.spacing.is_rule:
         yield PLACEMENT
     yield NODE_RULES
-    if any(needs_row(shape.gpu) for shape in shapes):  # Also those of others, who need their places.
+    if any(needs_row(shape.gpu) for shape in shapes):  # Also those of others, which need their places.
         yield ROW
     if any(shapes[shape].constraints.alone for shape in demand.needed):
         yield TENANTS
@@ -278,7 +278,7 @@ class ElementWords:
         return Blocker("rule", name, need, have)
 
     def _budgets(self) -> Blocker:
-        """Disruption budgets of those who could leave; together they are one element."""
+        """Disruption budgets of pods that could leave; together they are one element."""
         holding = self.bounds.holding
         if holding is None:
             raise InternalError("a disruption budget blocks, and there is none")
@@ -286,9 +286,9 @@ class ElementWords:
         return holding.budgets.in_words(holding.binding(leaving))
 
     def _tenants(self) -> Blocker:
-        """Domains that others use: whoever stays whatever this question may do, or everybody where that is nobody.
+        """Domains that others use: by pods that stay whatever this question may do, or by all pods if there are none.
 
-        Where nobody was there before, it is the gang's own pods, or those that came in this cycle.
+        If no pod was there before, it is the gang's own pods, or those that came in this cycle.
         """
         leaving = self.bounds.leaving(self.demand, self.moment)
         rules = {s: self.problem.shapes.shapes[s].constraints.alone for s in self.demand.needed}

@@ -45,7 +45,7 @@ GPU_NAME = FIXED[GPU]
 class Relaxed:
     """Capacity with all flexible pods lifted out: (R, N) resources and (N, D) free parts of devices.
 
-    ``users``: whose domains those that stay close to other tenants; None where none is.
+    ``users``: domains that staying pods close to other tenants; None if there are none.
     ``rules``: what may still be used by optional rules that limit it.
     """
 
@@ -195,7 +195,7 @@ def shortfall(
     domains
         Node masks (N,) of which one must hold all of ``needed``; None where any nodes will do.
     spacing
-        How the pods of ``needed`` must lie. Of its least number of nodes only what asks for nobody else may be given.
+        How the pods of ``needed`` must lie. Of its least number of nodes only what concerns no other pods may be given.
     dropped
         Rules and resources that do not bind: names of the schema, `TOPOLOGY`, `PLACEMENT`, `NODE_RULES`,
         `TENANTS`, `ROW`, the kinds of optional rules.

@@ -47,7 +47,7 @@ class Demand:
     device_milli
         Thousandths of devices that it takes at the least.
     needed, beside
-        Pods by shape: of the allocation unit, and of those who must have a place too.
+        Pods by shape: of the allocation unit, and of those that must have a place too.
     scope
         The required topology level over all of ``needed``; None without one.
     spacing
@@ -55,12 +55,12 @@ class Demand:
     grown
         Of those admitted, what gangs got that ran before: it counts beside ``needed`` where they stay.
     kept
-        (Gang, its pods by shape) of those who may move but not leave, where that is known exactly; None: as far as
+        (Gang, its pods by shape) of those that may move but not leave, if that is known exactly; None: as far as
         masks tell.
     deep
         Flow is asked too where counts say nothing: milliseconds, where those cost microseconds.
     spare_charge
-        What those cost whom this action may undo altogether; they are not in ``beside``.
+        What admissions cost that this action may undo altogether; they are not in ``beside``.
     """
 
     action: Action

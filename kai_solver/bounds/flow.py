@@ -1,9 +1,9 @@
 """Flow of pods to kinds of nodes as a linear program: what counts of single shapes and resources cannot see.
 
-Pods of several shapes share nodes, CPU and memory together with GPUs. Nodes alike are one kind; ``x[s, g]`` pods of
+Pods of several shapes share nodes, CPU and memory together with GPUs. Identical nodes are one kind; ``x[s, g]`` pods of
 shape ``s`` go to kind ``g``, at most as many as fit there alone, within the sum of every resource of the kind, the
 devices that are wholly free, and the slots of every size. The most that can be placed is solved by GLOP in doubles; its
-dual values then bound it anew in integers, so that a "no" is exact whatever the doubles were.
+dual values then bound it once more in integers, so that a "no" is exact whatever the doubles were.
 
 On 500 loaded nodes, 320 variables in 610 rows: 5 ms to set up, 15 ms to solve (CPU time, 2026-11-21). OR-tools' part
 for linear programs takes 0.07 s to import, so it is imported when first asked for.
@@ -91,7 +91,7 @@ def _program(
 
 
 def _kinds(relaxed: Relaxed, by_shape: IntArray) -> tuple[IntArray, IntArray]:
-    """(N,) number of the node's kind, and each kind's first node: alike in what is free and ``by_shape`` (_, N)."""
+    """(N,) number of the node's kind, and each kind's first node: equal in what is free and ``by_shape`` (_, N)."""
     table = np.concatenate([relaxed.free, np.sort(relaxed.device_free, axis=1).T, by_shape]).T
     _, first, kind = np.unique(table, axis=0, return_index=True, return_inverse=True)
     return kind.reshape(-1), first

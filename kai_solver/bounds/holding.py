@@ -1,6 +1,6 @@
-"""Who must keep running whatever is chosen, since disruption budgets let only so many go.
+"""What must keep running whatever is chosen, since disruption budgets let only so many go.
 
-Only what holds for every choice is said: pods of which nobody may go stay where they are; of the others so many need a
+Only what holds for every choice is said: pods of which none may go stay where they are; of the others so many need a
 place, be it their own. A gang without surplus leaves whole or not at all.
 """
 

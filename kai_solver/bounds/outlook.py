@@ -1,4 +1,4 @@
-"""The outlook of a problem: who usually arrives, and what each kind of pod is worth beside what is free now."""
+"""The outlook of a problem: which pods usually arrive, and what each kind of pod is worth beside what is free now."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ PRODUCT_LABEL = "nvidia.com/gpu.product"
 def outlook_of(problem: Problem, usual: Sequence[UsualPod] = ()) -> Outlook | None:
     """Price ``usual`` pods, or where none are given those of the snapshot, running and pending.
 
-    None where nobody asks for GPUs or no node has any. Pods that ask for other things than CPU, memory and
+    None if no pod requests GPUs or no node has any. Pods that ask for other things than CPU, memory and
     GPUs, that have rules about other pods, or that share GPUs by memory, are not counted.
     """
     pods = _declared(problem, usual) if usual else _seen(problem)
@@ -106,7 +106,7 @@ def _is_plain(problem: Problem, shape: int) -> bool:
 
 
 def _demand(problem: Problem, shapes: list[int], gpus: Ints, admits: Bools) -> tuple[Demand, Ints]:
-    """The kinds by type of node, and every node's type (N,): what it has, and whom it takes."""
+    """The kinds by type of node, and every node's type (N,): what it has, and which kinds it takes."""
     cpu, memory = problem.capacity[CPU], problem.capacity[MEMORY]
     types, kind = np.unique(np.column_stack((cpu, memory, problem.gpus, admits.T)), axis=0, return_inverse=True)
     requests = np.array([problem.shapes.shapes[s].request for s in shapes], dtype=np.int64)

@@ -95,7 +95,7 @@ class Groups:
 
 @dataclass(slots=True)
 class Pricing:
-    """Prices anew for every state; patterns that paid before are kept.
+    """Computes prices for every state; patterns that paid before are kept.
 
     Parameters
     ----------

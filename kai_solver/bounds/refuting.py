@@ -36,7 +36,7 @@ class Moment:
     allocated, fixed
         (Q, 3) what queues hold in all, and for work that may not be taken.
     free_milli
-        Thousandths of devices free in all, once everybody who is leaving has left, and with what moves would free.
+        Thousandths of devices free in all, once all leaving pods have left, and with what moves would free.
     savable
         (Q,) thousandths that those below each queue would cost it less on the largest devices; empty: none.
     disturbed
@@ -179,7 +179,7 @@ class Bounds:
     def _passes_cap(
         self, demand: Demand, moment: Moment, leaving: BoolArray, dropped: frozenset[str]
     ) -> Refuted | None:
-        """A limit passed even with everybody gone who may be evicted; a quota passed by work that may not be taken."""
+        """A limit passed though all evictable work is gone; a quota passed by work that may not be taken."""
         tree = self.problem.queues
         asked = [r for r, amount in enumerate(demand.least) if amount > 0]
         is_fixed = not demand.gang.gang.preemptible
@@ -198,7 +198,7 @@ class Bounds:
         return None
 
     def _freed(self, demand: Demand, leaving: BoolArray, queue: int) -> list[int]:
-        """What ``queue`` would hold less with everybody gone who may be evicted."""
+        """What ``queue`` would hold less with everything gone that may be evicted."""
         if demand.action not in EVICTING:
             return [0, 0, 0]
         below = np.array([queue in path for path in self.problem.queues.path])
@@ -226,7 +226,7 @@ class Bounds:
 
 
 def _saving(moment: Moment, queue: int, held: Sequence[int]) -> list[int]:
-    """What ``queue`` holds at the least, with everybody on the largest devices."""
+    """What ``queue`` holds at least, with all pods on the largest devices."""
     return [*held[:GPU], held[GPU] - (moment.savable[queue] if moment.savable else 0)]
 
 

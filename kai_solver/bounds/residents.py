@@ -1,4 +1,4 @@
-"""Who runs, as arrays, and what is free once some of them are out of the way: no victim is looked at one by one."""
+"""Running pods as arrays, and what is free once some of them are out of the way: no victim is looked at one by one."""
 
 from functools import cached_property
 
@@ -90,7 +90,7 @@ class Residents:
 
     @cached_property
     def tenants(self) -> Tenants | None:
-        """Who is where by the rules of domains that one tenant uses at a time."""
+        """Where pods are, for the rules of domains that one tenant uses at a time."""
         return tenants_of(self.problem)
 
     @cached_property
@@ -105,7 +105,7 @@ class Residents:
         if problem.zones is not None:
             over[problem.zones.nodes] = True  # Whether zones are over-committed is another's business.
         if self.tenants is not None:
-            over |= self.tenants.without().mixed()  # Who is beside another tenant already may stay there.
+            over |= self.tenants.without().mixed()  # Pods beside another tenant already may stay there.
         apart = out_of_row(problem)
         if apart:
             welcome &= ~np.isin(self.pods, sorted(apart))
@@ -133,7 +133,7 @@ class Residents:
             row, device, parts = self._held_devices
             mine = gone[row]
             np.add.at(device_free, (self.node[row[mine]], device[mine]), parts[mine])
-            # A reservation pod goes with the last of those who share its device: at most as many as are shared.
+            # A reservation pod goes with the last of the pods that share its device: at most as many as are shared.
             free[PODS] += (problem.sharers > 0).sum(axis=1)
         left = self.pods[gone]
         users = self.tenants.without(left) if self.tenants is not None else None

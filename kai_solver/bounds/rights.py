@@ -1,4 +1,4 @@
-"""Who may be disturbed at all, and how much may be taken from whom: by rules and sums, before any victim is chosen.
+"""What may be disturbed at all, and how much may be taken from which queue: by rules and sums alone.
 
 Everything here errs on the side of "may": a gang that is protected but has surplus counts as a whole. Source of the
 rules: docs/kai-behaviour.md#reclaim, #preempt, #consolidation (KAI: ``proportion/reclaimable``, ``actions/preempt``,
@@ -29,7 +29,7 @@ Table = Sequence[Sequence[int]]
 NOTHING: frozenset[str] = frozenset()
 
 MINRUNTIME, PREEMPTIBLE, PRIORITY, SHARE = "minruntime", "preemptibility", "priority", "fair-share"
-"""Rules that protect who runs; a bound may be asked as if one of them were dropped."""
+"""Rules that protect running gangs; a bound may be asked as if one of them were dropped."""
 
 
 PROTECTIONS = frozenset((MINRUNTIME, PREEMPTIBLE, PRIORITY, SHARE, BUDGETS))
@@ -73,7 +73,7 @@ class Rights:
         return may if MINRUNTIME in dropped else may & ~self._protected(demand.action, gang.queue)
 
     def protections(self, demand: Demand) -> Iterator[str]:
-        """Rules that keep somebody who runs from being disturbed for ``demand``."""
+        """Rules that keep running gangs from being disturbed for ``demand``."""
         r, action = self.residents, demand.action
         if action in (Action.RECLAIM, Action.PREEMPT):
             yield PRIORITY if action is Action.PREEMPT else SHARE

@@ -17,7 +17,7 @@ TENANTS = "tenants"
 
 
 class Tenants:
-    """Who is where when the cycle begins, row by row: a pod under one rule. Who is leaving already does not count.
+    """Where pods are when the cycle begins, row by row: a pod under one rule. Pods that are leaving do not count.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Tenants:
                 yield number, node, key, tenants.setdefault(own.tenant, len(tenants))
 
     def without(self, gone: IntArray | None = None) -> "Users":
-        """Who stays when the pods ``gone`` (index) have left."""
+        """The pods that stay when ``gone`` (indices) have left."""
         return Users(self, np.ones(len(self.pod), dtype=np.bool_) if gone is None else ~np.isin(self.pod, gone))
 
     def of_others(self, own: Alone) -> BoolArray:
@@ -73,7 +73,7 @@ class Tenants:
 
 
 class Users:
-    """Whose pods are where once some have left: ``stays`` are the rows (A,) of ``tenants`` that count."""
+    """Tenants of domains once some pods have left: ``stays`` are the rows (A,) of ``tenants`` that count."""
 
     def __init__(self, tenants: Tenants, stays: BoolArray) -> None:
         self._tenants = tenants
@@ -93,7 +93,7 @@ class Users:
         return found
 
     def said(self, shape: int, most: int = 4) -> str:
-        """Which domains are used by whom, as far as that keeps pods of ``shape`` off them; the first ``most``."""
+        """Domains and their tenants, as far as they keep pods of ``shape`` off; the first ``most``."""
         tenants, texts = self._tenants, []
         for own in tenants.problem.shapes.shapes[shape].constraints.alone:
             domains: dict[str, set[str]] = {}
@@ -121,7 +121,7 @@ class Users:
 
 
 def tenants_of(problem: Problem) -> Tenants | None:
-    """Who is where; None where no domain is one tenant's at a time."""
+    """Where pods are; None if no domain is one tenant's at a time."""
     if not any(shape.constraints.alone for shape in problem.shapes.shapes):
         return None
     return Tenants(problem)

@@ -1,13 +1,13 @@
-"""The aggregated master: counts of pods by shape and site, with nobody's node in it.
+"""The aggregated model: counts of pods by shape and site, without nodes.
 
 Source: docs/how-a-cycle-decides.md#oracle.
 
-Everything admitted keeps its right to run but not its place, so whoever may move is only demand that must be placed
-somewhere, and whoever may be evicted is demand that may be dropped. With ``place[s, g]`` pods of shape s on site g, and
-for every group k of gangs alike ``keep[k]`` of them that run, ``lie[k, d]`` of them in each domain d of its level::
+Everything admitted keeps its right to run but not its place, so what may move is only demand that must be placed
+somewhere, and what may be evicted is demand that may be dropped. With ``place[s, g]`` pods of shape s on site g, and
+for every group k of identical gangs ``keep[k]`` of them that run, ``lie[k, d]`` of them in each domain d of its level::
 
     sum_s weight[s, g] place[s, g] <= capacity[g]                           rows of the sites
-    sum_g place[s, g] >= sum_k pods[k, s] keep[k]                           everybody has a place
+    sum_g place[s, g] >= sum_k pods[k, s] keep[k]                           every pod has a place
     sum_{g in d} place[s, g] >= sum_k pods[k, s] lie[k, d]                  in its domain
     sum_d lie[k, d] = keep[k],   least[k] <= keep[k] <= copies[k]
     sum_k charge[k, r] (copies[k] - keep[k]) <= allowance[V, r]             evictions of queue V, for a chosen r
@@ -158,7 +158,7 @@ def _room(master: Master, group: Group) -> dict[int, int]:
 
 
 def _demand(form: MasterForm, master: Master) -> None:
-    """Everybody who runs has places."""
+    """All running pods have places."""
     asked: dict[int, list[Term]] = {}
     fixed = dict(master.crowd)
     for group, keep in zip(master.groups, form.keep, strict=True):
@@ -192,7 +192,7 @@ def _demand_by_domain(form: MasterForm, master: Master) -> None:
 
 
 def _around(partitions: Sequence[Partition], number: int, domain: int) -> list[tuple[int, int]]:
-    """The domain itself and those around it at coarser levels of its tree that somebody is bound to."""
+    """The domain itself and those around it at coarser levels of its tree that some gang is bound to."""
     found = [(number, domain)]
     for other, partition in enumerate(partitions):
         around = partition.below.get(number)

@@ -44,7 +44,7 @@ def keep_whole(spec: ModelSpec, asked: Sequence[Term], room: int, family: str) -
 
 
 def emptying(coming: Sequence[Block], staying: Sequence[Block], room: int) -> Iterator[tuple[list[Term], int]]:
-    """Rows ``sum terms <= most``: who comes beside each of those that may stay (Booleans)."""
+    """Rows ``sum terms <= most``: what comes beside each of those that may stay (Booleans)."""
     for come in coming:
         for stay in staying:
             fit = max(0, room - stay.size) // come.size

@@ -1,7 +1,7 @@
 """Counts back to pods: which mover stays, moves or leaves, and which node every new place is on.
 
-Alike movers are interchangeable, so those that stay at a node are the ones that would be evicted last there; of those
-that leave, any may be the evicted ones. A hint goes the other way: from a plan to values.
+Identical movers are interchangeable, so those that stay at a node are the ones that would be evicted last there; of
+those that leave, any may be the evicted ones. A hint goes the other way: from a plan to values.
 """
 
 from collections import Counter
@@ -71,7 +71,7 @@ def _expand_class(
     leaving: list[Mover] = []
     for node, members in group.members.items():
         leaving.extend(members[int(values[group.stay[node]]) :])
-    if v.has_rows:  # Evicted are first those whose nodes get others of the shape: who moves does so to another node.
+    if v.has_rows:  # Evicted are first those whose nodes get others of the shape: what moves does so to another node.
         places = v.place.get(group.shape, {})
         leaving.sort(key=lambda mover: mover.origin[0] not in places or not values[places[mover.origin[0]]])
     reclaimed = int(values[group.out_reclaim])
@@ -108,7 +108,7 @@ def _expand_places(v: Variables, values: Values, decision: Decision, waiting: di
 
 
 def _send_away(v: Variables, pods: Sequence[int], nodes: list[int]) -> None:
-    """Exchange ``nodes``, one for each of ``pods``, so that nobody who moves is sent to where he ran."""
+    """Exchange ``nodes``, one for each of ``pods``, so that no moved pod is sent to where it ran."""
     origin = [v.joint.problem.pod_node[pod] for pod in pods]
     for at in (at for at, node in enumerate(nodes[: len(pods)]) if node == origin[at]):
         for other in range(min(len(pods), len(nodes))):
@@ -138,7 +138,7 @@ def _paired(takers: Sequence[Taker], domains: Sequence[int]) -> Iterator[tuple[T
 def _place_flowing(
     domain_of: IntArray, pods_in: Mapping[int, list[int]], nodes: list[int], decision: Decision
 ) -> list[int]:
-    """Seat those who must be in a domain; what is left for the others."""
+    """Place pods that must be in a domain; return what is left for the others."""
     queues = {domain: iter(pods) for domain, pods in pods_in.items() if domain >= 0}
     left: list[int] = []
     for node in nodes:
@@ -170,7 +170,7 @@ def _expand_devices(v: Variables, values: Values, decision: Decision) -> None:
 
 
 def _expand_rows(v: Variables, values: Values, decision: Decision) -> None:
-    """Hand the rows of each node to the pods that must have one: those of one kind are alike."""
+    """Hand the rows of each node to the pods that must have one: those of one kind are identical."""
     problem = v.joint.problem
     rows = {
         (node, kind): [gpus_of(mask) for mask, var in starts.items() if values[var]]
@@ -184,7 +184,7 @@ def _expand_rows(v: Variables, values: Values, decision: Decision) -> None:
 
 
 def _expand_zones(v: Variables, values: Values, decision: Decision) -> None:
-    """Hand the zones of each node to its pods: units of one kind are alike, so any of them may have any."""
+    """Hand the zones of each node to its pods: units of one kind are identical, so any of them may have any."""
     problem = v.joint.problem
     landed: dict[tuple[int, int], list[int]] = {}
     for pod, node in decision.places.items() if v.zone_choices else ():

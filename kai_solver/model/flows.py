@@ -1,12 +1,12 @@
 """Which pods under a required topology level are counted with all others of their shape.
 
-A gang of 8 alike pods that wants one rack needs no count of its own on every node. It chooses a rack, and its pods join
-the common pool of their shape: ``gang -> (shape, domain) -> (shape, node)``. With ``place[s, n]`` the pods of shape s
-that node n gets and ``into[s, d]`` those that must be in domain d,
+A gang of 8 identical pods that wants one rack needs no count of its own on every node. It chooses a rack, and its pods
+join the common pool of their shape: ``gang -> (shape, domain) -> (shape, node)``. With ``place[s, n]`` the pods of
+shape s that node n gets and ``into[s, d]`` those that must be in domain d,
 
     sum_{n in d} place[s, n]  >=  into[s, d]        for every domain d
 
-is enough to seat everybody, because the domains of one level do not overlap: pods that may be anywhere fill up the
+is enough to place all pods, because the domains of one level do not overlap: pods that may be anywhere fill up the
 rest. So all flowing pods of one shape must ask for the same level. Parts of gangs that are one piece each, of one size
 (whole gangs, or their segments), are of one kind: they need no choice of their own, only how many of them choose each
 domain. On 500 loaded nodes (160 gangs
@@ -24,7 +24,7 @@ from kai_solver.model.joint import Arrival, IntArray, Mover, Piece, Scope
 
 Owner = Arrival | Mover
 Taker = tuple[int, int]
-"""Who takes a domain: an owner, and the number of one of its scopes."""
+"""What takes a domain: an owner, and the number of one of its scopes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Flows:
 
 
 def flows_of(owners: Sequence[Owner]) -> Flows:
-    """Find out who flows; the pieces of the others keep places of their own."""
+    """Find the pieces that flow; the others keep places of their own."""
     candidates = list(_candidates(owners))
     partition = _partitions(candidates)
     fits: dict[tuple[int, bytes], bool] = {}
@@ -91,7 +91,7 @@ def _is_part(domain_of: IntArray, partition: IntArray) -> bool:
 
 
 def _kinds(owners: Sequence[Owner], flowing: set[tuple[int, int]]) -> dict[Taker, int]:
-    """Scopes over one flowing piece, of a part of a gang's tree that nobody else has, by shape, size and domains."""
+    """Scopes over one flowing piece, of a part of a gang's tree that no other has, by shape, size and domains."""
     pieces: dict[Taker, list[int]] = {}
     for owner, item in enumerate(owners):
         for number, piece in enumerate(item.pieces):

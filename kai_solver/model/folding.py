@@ -1,11 +1,11 @@
-"""The model with what is alike counted together: a small model whose bounds hold for the whole.
+"""The model with what is identical counted together: a small model whose bounds hold for the whole.
 
-Variables and rows are coloured until those of one colour look alike in every respect: the same domains and costs, and
-as many terms of every coefficient with every colour (colour refinement). With ``Y`` the sum of a colour's variables,
-the sum of a colour's rows is a row over such ``Y``. Every solution of the whole model satisfies it, so a bound of the
-folded integer model holds for the whole, and it is at least the bound of the whole model's LP. Hundreds of nodes
-that nothing tells apart become one variable: 1,508 variables of b (500 nodes, 100 gangs) 10, 1,555 of d3 51, in 2 ms
-(2026-11-21). Not every solution of it is one of the whole: it proves, and says where to look.
+Variables and rows are coloured until those of one colour look the same in every respect: the same domains and costs,
+and as many terms of every coefficient with every colour (colour refinement). With ``Y`` the sum of a colour's
+variables, the sum of a colour's rows is a row over such ``Y``. Every solution of the whole model satisfies it, so a
+bound of the folded integer model holds for the whole, and it is at least the bound of the whole model's LP. Hundreds of
+nodes that nothing tells apart become one variable: 1,508 variables of b (500 nodes, 100 gangs) 10, 1,555 of d3 51, in 2
+ms (2026-11-21). Not every solution of it is one of the whole: it proves, and says where to look.
 
 Sources: Grohe, Kersting, Mladenov, Selman, "Dimension reduction via colour refinement" (2014); Fischetti, Liberti,
 "Orbital shrinking" (2012).
@@ -68,7 +68,7 @@ def fold(spec: ModelSpec, sums: Sequence[Sequence[Term]], apart: Iterable[Var] =
     sums
         Objectives, and other sums of variables, each variable in each at most once: their coefficients tell apart.
     apart
-        Variables that are alike nobody else, as which rack is chosen: what they choose keeps its meaning.
+        Variables that are like no other, as which rack is chosen: what they choose keeps its meaning.
     """
     matrix = _Matrix.of(spec.rows)
     costs = [_costs(terms, spec.size[0]) for terms in sums]
@@ -90,7 +90,7 @@ def _costs(terms: Sequence[Term], variables: int) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class _Matrix:
-    """Rows as triplets: term ``k`` says ``coefficient[k]`` times ``var[k]`` in ``row[k]``; guards alike, by literal."""
+    """Rows as triplets: term ``k`` says ``coefficient[k]`` times ``var[k]`` in ``row[k]``; guards so too, by literal."""
 
     rows: Rows
     row: Ints

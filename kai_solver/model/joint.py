@@ -1,4 +1,4 @@
-"""The input of the model: who must get places, who may leave or move, and what bounds them.
+"""The input of the model: what must get places, what may leave or move, and what bounds them.
 
 Plain data, prepared by `search`; everything here is what any solution may change. What may not change is already taken
 off ``free`` and ``device_free``.
@@ -151,7 +151,7 @@ class Mover:
 
     @property
     def is_simple(self) -> bool:
-        """One pod that any node may take, and that bears none: alike ones that none bears fold into a count."""
+        """One pod that any node may take, and that bears none: identical ones that none bears fold into a count."""
         return len(self.origin) == 1 and not self.scopes and not self.bears and not self.pieces[0].own
 
 

@@ -1,11 +1,11 @@
 """The stage ``leftover``: guests, usual pods that the rest of each node would still take, at their worth.
 
-For every kind of usual pod g and every node n on which anybody may come, stay or leave::
+For every kind of usual pod g and every node n on which any pod may come, stay or leave::
 
     guest[g, n]    integer, how many of them n would take beside all that the plan puts there
     minimise       worth of what was free there before - sum_g,n worth[g] guest[g, n]
 
-Guests are in the rows of ``capacity`` beside the pods of the plan, and in no other rule: nobody has to invite them.
+Guests are in the rows of ``capacity`` beside the pods of the plan, and in no other rule: no rule requires them.
 Their worths are fixed in advance (`kai_solver.bounds.outlook`): by dual prices of the demand that usually arrives, so
 that no row has to count over nodes how many of them there are.
 """

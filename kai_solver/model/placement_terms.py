@@ -1,7 +1,7 @@
-"""Who may be where, as far as rules between pods speak of them: for `affinity`, `spread`, `ports` and `tenants`.
+"""Where pods may be, as far as rules between pods are about them: for `affinity`, `spread`, `ports` and `tenants`.
 
-What counts is where everybody is in the end, in whatever order they came; only those who get a new place are judged
-(IgnoredDuringExecution), those who stay are what they are judged by.
+What counts is where all pods finally are, in whatever order they came; only pods that get a new place are judged
+(IgnoredDuringExecution), by those that stay.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -39,7 +39,7 @@ class Member:
 
 
 class PlacementTerms:
-    """All pods that some rule between pods is about, or ``all_pods``: places to be, homes, who cannot leave."""
+    """All pods that some rule between pods is about, or ``all_pods``: places to be, homes, pods that cannot leave."""
 
     def __init__(self, v: Variables, *, all_pods: bool = False) -> None:
         shapes = v.joint.problem.shapes.shapes
@@ -146,7 +146,7 @@ def part(v: Variables, ones: list[Member], others: list[Member], code: IntArray,
 def _part_domain(v: Variables, both: list[Member], here: list[Member], there: list[Member], family: str) -> None:
     """At most one of: a pod of ``both``; any number ``here``; any number ``there``."""
     present = sum(m.present for m in both) + any(m.present for m in here) + any(m.present for m in there)
-    if present > 1:  # They are beside each other already; who comes, comes elsewhere (no proof is drawn from this).
+    if present > 1:  # They are beside each other already; new ones go elsewhere (no proof is drawn from this).
         close(v, (*both, *here, *there), family)
         return
     row, taken = terms(both), fixed(both)

@@ -44,7 +44,7 @@ class Rows:
     """Constraints in compressed rows.
 
     A reference is a variable's index, or ``-1 - index`` for the negation of a Boolean. Row ``k`` has the terms
-    ``[term_end[k - 1], term_end[k])`` and holds only where all its guards (``guard_end`` alike) are true.
+    ``[term_end[k - 1], term_end[k])`` and holds only where all its guards (``guard_end`` likewise) are true.
     """
 
     kind: "array[int]" = field(default_factory=lambda: array("b"))

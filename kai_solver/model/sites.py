@@ -1,4 +1,4 @@
-"""Nodes folded into sites: alike for every shape in question, in the same domains; what a site takes is summed.
+"""Nodes folded into sites: equal for every shape in question, in the same domains; what a site takes is summed.
 
 Rows of a site are relaxations: each holds for every way to place pods on its nodes, so a "no" of them is a proof. With
 ``x[s]`` pods of shape s on the site, all of them read ``sum_s weight[s] x[s] <= capacity``:
@@ -80,7 +80,7 @@ def fold(
     partitions
         (N,) domains each: no site lies in two domains of one.
     most_places
-        Where alike nodes make more sites times shapes than this, nodes that differ only in what is free share one.
+        Where equal nodes make more sites times shapes than this, nodes that differ only in what is free share one.
     """
     shapes = tuple(sorted(shapes))
     free, device_free = np.maximum(free, 0), np.clip(device_free, 0, WHOLE)
@@ -101,7 +101,7 @@ def fold(
 
 
 def _looks(problem: Problem, shapes: Sequence[int], partitions: Sequence[IntArray]) -> list[IntArray]:
-    """What tells nodes apart beside what is free: whom they admit, how shares count there, and their domains."""
+    """What tells nodes apart beside what is free: what they admit, how shares count there, and their domains."""
     table = problem.shapes
     bits = np.packbits([table.mask(shape) for shape in shapes], axis=0) if shapes else np.zeros((0, 0), np.uint8)
     by_memory = [table.parts(shape) for shape in shapes if table.shapes[shape].gpu.memory_mib]

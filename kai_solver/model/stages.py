@@ -29,7 +29,7 @@ LEFTOVER = "worth-lost"
 EVICTED = ("evicted-work/", "evicted-gpus/")
 """What a plan is to evict the least of, by priority; which, a model says."""
 DISRUPTING = (*EVICTED, "gangs-broken", "evicted-pods", "moved-pods")
-"""Beginnings of the names of all objectives about who is evicted or moved."""
+"""Beginnings of the names of all objectives about evicted or moved pods."""
 MOST_RANKED = 150
 """Movers up to which the victim order breaks ties; with more, equal victims are as greedy and search find them.
 
@@ -38,9 +38,9 @@ Proven in 0.4 s for 14 of 100 movers; of 400 (b50, 160 leave) in 1.0 s, more tha
 """
 
 WORK_WEIGHT, MOVES_WEIGHT = 8.0, 3.0
-"""Time for who is evicted, and for who is moved, relative to the counts between them.
+"""Time for what is evicted, and for what is moved, relative to the counts between them.
 
-These follow from who is evicted almost always; how much work is lost takes most of the time on loaded clusters.
+These follow from what is evicted almost always; how much work is lost takes most of the time on loaded clusters.
 """
 
 
@@ -163,7 +163,7 @@ def leftover(v: Variables) -> list[Objective]:
 def victim_order(v: Variables) -> list[Objective]:
     """Sum of the places in the victim order of all that are evicted or moved (docs/kai-behaviour.md#victim-order).
 
-    At one home those first in the order leave first: their ranks grow, so ``sum leaves = size - stay`` says who.
+    At one home those first in the order leave first: their ranks grow, so ``sum leaves = size - stay`` says which.
     """
     if len(v.joint.movers) > MOST_RANKED:
         return []

@@ -1,7 +1,7 @@
 """Variables of the joint model, folded before they are made.
 
-Pods of one shape share one pool: ``place[s, n]`` counts how many of them node n gets, whoever they are. Those under a
-required level flow into it through their domain (`model.flows`). Running pods alike in shape, queue, cost and
+Pods of one shape share one pool: ``place[s, n]`` counts how many of them node n gets, whichever they are. Those under a
+required level flow into it through their domain (`model.flows`). Running pods of the same shape, queue, cost and
 rights share a class: ``stay[c, n]`` counts how many of those at home on n stay.
 """
 
@@ -34,8 +34,8 @@ ClassKey = tuple[int, int, int, int, bool, bool, bool, bool, tuple[int, int, int
 
 
 Origin = tuple[int, tuple[int, ...], ZoneTake]
-"""Node, NUMA zones held, and the devices there, of shares and where rows are asked for: which of several alike pods
-stays decides what gets free."""
+"""Node, NUMA zones held, and the devices there, of shares and where rows are asked for: which of several identical
+pods stays decides what gets free."""
 
 
 class RowKind(NamedTuple):
@@ -49,7 +49,7 @@ class RowKind(NamedTuple):
 class MoverClass:
     """Simple movers that nothing tells apart but their home.
 
-    ``members``, ``stay``: who is at each home, last in the victim order first, and how many of them stay.
+    ``members``, ``stay``: the units at each home, last in the victim order first, and how many of them stay.
     ``out_reclaim``, ``out_preempt``: evicted, in all.
     """
 
@@ -176,7 +176,7 @@ class Variables:
                 self.units.append(MoverUnit(mover, stay, moved, self.spec.bool_var(), self.spec.bool_var()))
 
     def _nodes_of_rows(self) -> BoolArray:
-        """(N,) nodes that have room for a row that somebody may ask for."""
+        """(N,) nodes that have room for a row that some pod may ask for."""
         shapes = {piece.shape for arrival in self.joint.arrivals for piece in arrival.pieces}
         shapes |= {piece.shape for mover in self.joint.movers if mover.may_move for piece in mover.pieces}
         nodes = np.zeros(len(self.joint.problem.nodes), dtype=np.bool_)
@@ -187,7 +187,7 @@ class Variables:
 
     @property
     def has_rows(self) -> bool:
-        """Whether anybody may ask for a row, of devices that some node has."""
+        """Whether any pod may ask for a row, of devices that some node has."""
         return bool(self._row_nodes.any())
 
     def row_kind(self, shape: int) -> RowKind | None:
@@ -248,7 +248,7 @@ class Variables:
         return pooled
 
     def _make_kinds(self) -> None:
-        """One choice for all takers of a kind, of those who may need places."""
+        """One choice for all takers of a kind, of those that may need places."""
         kinds: dict[int, list[Taker]] = {}
         for (owner, scope), kind in self.flows.kind_of.items():
             if owner < len(self.joint.arrivals) or self._mover(owner).may_move:
@@ -257,7 +257,7 @@ class Variables:
             self._choose(*takers)
 
     def _choose(self, *takers: Taker) -> None:
-        """Make the choice of ``takers``, who are alike."""
+        """Make the choice of ``takers``, which are identical."""
         owner, scope = takers[0]
         item = self.owner(owner)
         domain_of = item.scopes[scope].domain_of
@@ -274,7 +274,7 @@ class Variables:
             self.domains[owner, scope] = chosen
 
     def _places(self, shape: int, nodes: Iterable[int], most: int) -> dict[int, Var]:
-        """``place`` variables of one shape on every node that could take at least one with everybody else gone."""
+        """``place`` variables of one shape on every node that could take at least one with all others gone."""
         fit = self.fitting(shape)
         slots = self.joint.problem.shapes.shapes[shape].gpu.is_shared and self.joint.binds(GPU)
         made: dict[int, Var] = {}
@@ -299,12 +299,12 @@ class Variables:
                 slot.counts[shape] = self.spec.int_var(0, most)
 
     def invite(self, shapes: Iterable[int]) -> None:
-        """Make guests of ``shapes`` on every node where anybody may come, stay or leave."""
+        """Make guests of ``shapes`` on every node where any pod may come, stay or leave."""
         nodes = self.nodes_concerned()
         self.guests = {shape: self._places(shape, nodes, MANY) for shape in shapes}
 
     def nodes_concerned(self) -> list[int]:
-        """Nodes on which anybody may come, stay or leave."""
+        """Nodes on which any pod may come, stay or leave."""
         places = [*self.place.values(), *(scoped.place for scoped in self.scoped)]
         origins = {node for mover in self.joint.movers for node in mover.origin}
         return sorted(origins.union(*places))
@@ -319,7 +319,7 @@ class Variables:
         return found
 
     def _fitting_without(self, shape: int) -> IntArray:
-        """``fitting`` where nobody heeds what the problem has dropped."""
+        """``fitting`` without what the problem has dropped."""
         joint, free = self.joint, self.joint.free.copy()
         free[[resource for resource in range(len(free)) if not joint.binds(resource)]] = ENDLESS
         admits = joint.problem.shapes.mask(shape)

@@ -1,15 +1,15 @@
-"""Who leaves: the joint model without anybody's node, to find victims and a bound on what they cost.
+"""Victims: the joint model without nodes, to find what leaves and a bound on its cost.
 
 Moves cost nothing in the stages about evictions, so a mover that is kept is only demand that must be placed somewhere
-(docs/how-a-cycle-decides.md#oracle: decide, then place). With ``keep[u]`` for everybody who may be evicted, ``place[s,
+(docs/how-a-cycle-decides.md#oracle: decide, then place). With ``keep[u]`` for all units that may be evicted, ``place[s,
 g]`` pods of shape s on site g (nodes folded, `model.sites`) and ``lie[k, d]`` owners of kind k (shape, pods, level) in
 domain d::
 
     sum_s weight[s, g] place[s, g] <= capacity[g]                     rows of the sites
-    sum_g place[s, g] >= sum_u pods[u, s] keep[u]                     everybody who is kept or comes has a place
+    sum_g place[s, g] >= sum_u pods[u, s] keep[u]                     all that is kept or comes has a place
     sum_{g in d} place[s, g] >= sum_k pods[k] lie[k, d]               in its domain
     sum_d lie[k, d] = sum_{u of k} keep[u],   and no parts of blocks (`model.blocks`)
-    charges of arrivals below q - charges of those who leave <= limit
+    charges of arrivals below q - charges of what leaves <= limit
 
 Every solution of the joint model gives one of this, at the same cost: what is minimised here bounds the stages there.
 """
@@ -50,7 +50,7 @@ class VictimModel:
     objectives: tuple[Objective, ...] = ()
 
     def evicted(self, values: IntArray) -> list[Mover]:
-        """Those who leave; of movers alike, any."""
+        """Movers that leave; of identical ones, any."""
         found: list[Mover] = []
         for item, var in self.gone:
             members = [m for at in item.members.values() for m in at] if isinstance(item, MoverClass) else [item.mover]
@@ -58,7 +58,7 @@ class VictimModel:
         return found
 
     def leaving(self, values: IntArray) -> frozenset[int]:
-        """Units of which some leave in a solution: of alike ones, any of them may be meant."""
+        """Units of which some leave in a solution: of identical ones, any of them may be meant."""
         found: set[int] = set()
         for item, var in self.gone:
             if values[var] > 0 and isinstance(item, MoverUnit):
@@ -68,7 +68,7 @@ class VictimModel:
         return frozenset(found)
 
     def pin(self, spec: ModelSpec, values: IntArray, preempted: Container[int]) -> None:
-        """Ask of the whole model that just those leave who do so here, the units ``preempted`` by preempt."""
+        """Ask of the whole model that just those leave that do so here, the units ``preempted`` by preempt."""
         rest = iter(self.evicted(values))
         for item, var in self.gone:
             count = int(values[var])
@@ -82,7 +82,7 @@ class VictimModel:
             spec.add_le([(1, item.out_reclaim), (1, item.out_preempt)], int(values[var]), family="leavers")
 
     def stayers(self, values: IntArray) -> list[int]:
-        """Numbers of those of whom more could leave, by where they run."""
+        """Numbers of groups of which more could leave, by where they run."""
         _, high = self.spec.domains
         numbers = [number for number, (_, var) in enumerate(self.gone) if values[var] < high[var]]
         return sorted(numbers, key=lambda number: _origin(self.gone[number][0]))
@@ -212,7 +212,7 @@ def _bear(form: VictimModel) -> None:
 
 
 def _budgets(v: Variables, form: VictimModel) -> None:
-    """No disruption budget loses more than it allows by evictions; who moves is not known here."""
+    """No disruption budget loses more than it allows by evictions; moves are not known here."""
     for budget, left in v.joint.budgets:
         tolls = [(_mover(item).toll(budget), var) for item, var in form.gone]
         form.spec.add_le([term for term in tolls if term[0]], left, family="budgets")
@@ -237,7 +237,7 @@ def _limits(v: Variables, form: VictimModel) -> None:
 
 
 def _places(v: Variables, form: VictimModel, demand: _Demand) -> None:
-    """Sites, and everybody's demand on them."""
+    """Sites, and the demand on them."""
     joint, spec = v.joint, form.spec
     partitions = list(demand.arrays.values())
     sites = fold(joint.problem, joint.free, joint.device_free, sorted(demand.fixed), partitions, MOST_PLACES)
@@ -290,7 +290,7 @@ def _kinds(form: VictimModel, demand: _Demand, sites: Sites, place: IntArray) ->
 
 
 def _translated(form: VictimModel, objective: Objective) -> Objective | None:
-    """The same cost over those who leave; None where it is not about evictions alone."""
+    """The same cost over units that leave; None where it is not about evictions alone."""
     cost: Mapping[Var, int] = {var: coefficient for coefficient, var in objective.terms}
     terms = [(cost[item.out_reclaim], var) for item, var in form.gone if item.out_reclaim in cost]
     both = all(cost.get(item.out_reclaim) == cost.get(item.out_preempt) for item, _ in form.gone)

@@ -1,4 +1,4 @@
-"""Disruption budgets by pod: of whom at most so many may leave.
+"""Disruption budgets by pod: how many of the pods under each may leave.
 
 What the Eviction API does: a pod under several budgets is never evicted, one that has not begun to run always is, and
 one that is not ready as its budget says (Kubernetes: ``registry/core/pod/storage/eviction.go``).
@@ -17,21 +17,21 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 Toll = tuple[tuple[int, int], ...]
-"""(Budget, pods) of those who leave together."""
+"""(Budget, pods) of units that leave together."""
 
 BUDGETS = "disruption-budget"
-"""Kind of the element "disruption budgets hold who could make room"."""
+"""Kind of the element "disruption budgets hold pods that could make room"."""
 
 MOST_NAMED = 3
 """Budgets that are called by name."""
 
 REFUSED = "an eviction that was refused lately"
-"""In place of a budget's name, of pods that nobody is asked for."""
+"""In place of a budget's name, of pods that are not tried again yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budgets:
-    """Budgets that may bind; B of them, P pods. Others are nobody's.
+    """Budgets that may bind; B of them, P pods. Others are left out.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Budgets:
     of_pod: IntArray
 
     def spent(self, is_gone: BoolArray) -> IntArray:
-        """(B,) how many of those who ``is_gone`` (P,) each budget counts."""
+        """(B,) how many of the pods ``is_gone`` (P,) each budget counts."""
         under = self.of_pod[is_gone]
         return np.bincount(under[under >= 0], minlength=len(self.names)).astype(np.int64)
 

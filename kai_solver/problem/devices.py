@@ -23,7 +23,7 @@ class DeviceLedger:
         """Devices of ``pod``: those it names, those of its groups, else the best that are left.
 
         A node over-committed already has no room left: then the fullest devices are charged further, so that the
-        violation stays visible. A node without devices seats nobody.
+        violation stays visible. A node without devices holds none.
         """
         if not pod.gpu.devices or not self.free:
             return ()
@@ -57,10 +57,10 @@ class DeviceLedger:
 
 
 def known_devices(gpus: int, pods: Sequence[Pod]) -> list[tuple[int, ...]] | None:
-    """Devices of each of the pods of a node with so many; None where nobody knows some of them, or two clash.
+    """Devices of each of the pods of a node with ``gpus`` devices; None if some are unknown, or two pods clash.
 
     They are those that pods have, else those that were chosen when they were bound. A kubelet need not keep to these:
-    they are believed where everybody has some and nobody those of another.
+    they are believed if every pod has some and none has those of another.
     """
     found: list[tuple[int, ...]] = []
     taken: set[int] = set()
@@ -74,9 +74,9 @@ def known_devices(gpus: int, pods: Sequence[Pod]) -> list[tuple[int, ...]] | Non
 
 
 def believed_devices(gpus: int, pods: Sequence[Pod]) -> list[tuple[int, ...]]:
-    """Devices of each of the pods of a node that has not been told all of them; empty for who is a stranger there.
+    """Devices of each of the pods of a node on which not all are known; empty for pods with unidentified devices.
 
-    Strangers are those of whom nobody knows any, or who clash with others; what pods have comes before what was chosen.
+    These are pods of which no device is known, or that clash with others; what pods have precedes what was chosen.
     """
     found: list[tuple[int, ...]] = [()] * len(pods)
     if not any(pod.devices or pod.wished for pod in pods):
@@ -115,7 +115,7 @@ def assign_running(node: Node, pods: list[tuple[int, Pod]]) -> tuple[dict[int, t
     """Devices of every pod of ``node`` that holds resources, and what is free afterwards (parts).
 
     Pods that name their devices or groups are seated first, then whole GPUs, then shares, largest first. The order in
-    which the pods come makes no difference: who asks again is told the same.
+    which the pods come makes no difference: asked again, the answer is the same.
     """
     ledger = DeviceLedger(node)
     known = [(i, p) for i, p in pods if p.devices or p.gpu_groups]

@@ -1,4 +1,4 @@
-"""Links between the GPUs of the nodes, for those who choose nodes and devices by them.
+"""Links between the GPUs of the nodes, by which nodes and devices are chosen.
 
 A node counts here where it makes a difference which of its GPUs a pod gets, and where it is known which are free.
 Elsewhere every set is as good as any other.
@@ -89,8 +89,8 @@ def fabric_of(graphs: Graphs, devices_known: BoolArray) -> Fabric | None:
 def uneven_graphs(nodes: Sequence[Node], snapshot: Snapshot) -> Graphs:
     """Graphs of ``nodes`` whose links make a difference.
 
-    All GPUs of such a node are a device plugin's, or all are given by claim, and all may be had: else nobody knows
-    which of them are whose.
+    All GPUs of such a node are a device plugin's, or all are given by claim, and all may be had: else it is
+    unknown which of them belong to which.
     """
     claims = snapshot.claims
     lowered = claims.lowered if claims is not None else None

@@ -114,7 +114,7 @@ def standings(pods: Sequence[Pod]) -> Standings:
 
 
 def standings_of(pod: Pod, count: int) -> Standings:
-    """How ``count`` pods like ``pod`` stand: the same object for all such gangs, which nobody may change."""
+    """How ``count`` pods like ``pod`` stand: the same object for all such gangs; do not change it."""
     status = pod.status
     number = 0 if status is PodStatus.PENDING else 1 if status.is_active else 2 if status is PodStatus.GATED else 3
     return _uniform(pod.podset, count, number)

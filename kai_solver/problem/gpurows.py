@@ -1,7 +1,7 @@
 """Whole GPUs in a row: how many pods a node takes whose GPUs must have indices that follow each other.
 
-What counts is known to be free: on a node where somebody stays whose GPUs nobody can name, or where some may not be had
-and nobody says which, no row can be promised, unless the node is empty.
+What counts is known to be free: on a node where a pod with unidentified devices stays, or where some may not be had and
+it is not stated which, no row can be promised, unless the node is empty.
 """
 
 from functools import lru_cache
@@ -49,7 +49,7 @@ def fitting_in_rows(
 def known_where(problem: "Problem", device_free: IntArray) -> BoolArray:
     """(N,) nodes of which it may be known which devices are free, once (N, D) ``device_free`` is.
 
-    They are those without strangers, and those where as much got free as strangers hold: never too few.
+    They are those without unidentified devices, and those where as much got free as such pods hold: never too few.
     """
     if not problem.unidentified:
         return problem.devices_known
@@ -65,7 +65,7 @@ def known_where(problem: "Problem", device_free: IntArray) -> BoolArray:
 
 
 def out_of_row(problem: "Problem") -> frozenset[int]:
-    """Running pods that need a row and of whom it is not known that they sit in one: nothing but a plan sees to it.
+    """Running pods that need a row and are not known to have one: nothing but a plan sees to it.
 
     They may stay where they are, and no count of rows has them in it.
     """

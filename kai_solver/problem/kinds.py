@@ -1,4 +1,4 @@
-"""Kinds: pods alike in what they ask of a node and cost their queue share one number, found once per pod."""
+"""Kinds: pods with the same demands on a node and costs to their queue share one number, found once per pod."""
 
 from collections.abc import Sequence
 

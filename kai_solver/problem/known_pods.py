@@ -1,4 +1,4 @@
-"""Who is there, and who came and left since the last cycle: gangs, and foreign pods all together."""
+"""Which pods are there, came and left since the last cycle: gangs, and foreign pods all together."""
 
 from collections.abc import Sequence
 from itertools import chain, repeat
@@ -20,7 +20,7 @@ class KnownPods:
     rows
         Of the gangs, by key.
     come, gone
-        Who was not there in the cycle before, and who is there no more.
+        Gangs that were not there in the cycle before, and gangs that are there no more.
     crowds
         How many pods cost a queue the same.
     """
@@ -37,7 +37,7 @@ class KnownPods:
         self._foreign: tuple[Pod, ...] = ()
 
     def call(self, gangs: Sequence[Gang], foreign: tuple[Pod, ...], index: dict[str, int]) -> None:
-        """See who is there now; ``index``: of nodes by name."""
+        """Note what is there now; ``index``: of nodes by name."""
         before, kinds = self._rows, self.kinds
         if index is not self._index:
             for lodgers in (*before.values(), self.foreign):

@@ -1,6 +1,6 @@
 """What of a problem need not be worked out again in the next cycle: gangs, nodes and queues that are the same.
 
-A snapshot never changes: who changes something makes a new object for it, and keeps the others. So a gang that is the
+A snapshot never changes: a caller makes a new object for what changed, and keeps the others. So a gang that is the
 same object is known by its identity; nodes and queues are compared, which is cheap where they are the same objects too.
 Whatever is kept follows from the objects it is kept for alone, so that a problem is the same with a memo and without.
 What left the cluster is forgotten with the next problem.
@@ -82,7 +82,7 @@ class Memo:
         return self._graphs[1]
 
     def kinds(self, snapshot: Snapshot) -> Kinds:
-        """Kinds of pods met so far; anew where most of them are of pods that left."""
+        """Kinds of pods met so far; new ones if most of them are of pods that left."""
         aligned = any(node.numa is not None for node in snapshot.nodes)
         known = self._kinds
         if known is None or known.aligned is not aligned or known.size > 2 * self._first_size + _SPARE:
@@ -90,7 +90,7 @@ class Memo:
         return known
 
     def tenants(self, snapshot: Snapshot, node_table: NodeTable, kinds: Kinds) -> tuple[KnownPods, Occupancy]:
-        """Who is there, and what they hold.
+        """Which pods are there, and what they hold.
 
         Both are changed step by step, and only together: where a step fails, neither is kept.
         """

@@ -35,7 +35,7 @@ class Occupancy:
     device_free, device_releasing, sharers, sharers_leaving
         (N, D) as `Problem` has them.
     devices_known
-        (N,) whether it is known of everybody there which devices are held.
+        (N,) whether it is known of all pods there which devices they hold.
     """
 
     def __init__(self, node_table: NodeTable, kinds: Kinds) -> None:
@@ -63,7 +63,7 @@ class Occupancy:
         )
 
     def update(self, node_table: NodeTable, come: Sequence[Lodgers], gone: Sequence[Lodgers]) -> None:
-        """Take note of who came and went, and of nodes that changed."""
+        """Take note of pods that came and left, and of nodes that changed."""
         changed: set[int] = set()
         if node_table is not self._node_table:
             changed = {
@@ -109,7 +109,7 @@ class Occupancy:
     # -- devices -------------------------------------------------------------------------------------------------
 
     def _assign_devices(self, nodes: Sequence[int]) -> None:
-        """Give the pods of ``nodes`` their devices anew."""
+        """Assign devices to the pods of ``nodes`` again."""
         if not nodes:
             return
         width = self.device_free.shape[1]
@@ -213,7 +213,7 @@ def _write(there: list[_Tenant], held_devices: HeldDevices) -> None:
 def _plainly(node: Node, pods: list[Pod]) -> tuple[HeldDevices, list[int]] | None:
     """Seat pods that stay, have whole devices and find them; None where some pod is otherwise.
 
-    Whole devices are alike: of those that no pod names the first are as good as any. Free parts by device too.
+    Whole devices are equal: of those that no pod names the first are as good as any. Free parts by device too.
     """
     free = [WHOLE] * node.gpus
     named: dict[int, tuple[int, ...]] = {}
@@ -246,7 +246,7 @@ def _plainly(node: Node, pods: list[Pod]) -> tuple[HeldDevices, list[int]] | Non
 
 
 def _in_a_row(node: Node, pods: list[Pod]) -> tuple[HeldDevices, list[int]] | None:
-    """The same where nobody names any."""
+    """The same if no pod names any."""
     if sum(pod.gpu.devices for pod in pods) > node.gpus:
         return None  # first: a pod that sets nodeName may ask for more than memory holds
     held_devices: HeldDevices = []

@@ -75,8 +75,8 @@ class Problem:
     devices_known
         (N,) whether it is known which devices are held (``held_devices`` are what pods have, and not only as many), and
         all may be had.
-    strangers
-        Pods whose devices nobody can name, on nodes where all may be had; none where no pod needs a row.
+    unidentified
+        Pods with unidentified devices, on nodes where all may be had; none where no pod needs a row.
     fabric
         Links between GPUs; None where they make no difference on any node.
     rules

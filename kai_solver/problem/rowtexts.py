@@ -32,7 +32,7 @@ def no_row_text(problem: Problem, gpu: GpuRequest, node: int, whole: BoolArray, 
 
 
 def largest_row_text(problem: Problem, gpu: GpuRequest, device_free: IntArray, inside: BoolArray) -> str:
-    """The largest row that is free on the nodes ``inside`` (N,), given (N, D) what is free; and where nobody knows."""
+    """The largest row that is free on the nodes ``inside`` (N,), given (N, D) what is free; and unknown nodes."""
     whole = device_free >= WHOLE
     known = known_where(problem, device_free)
     is_clear = inside & (known | (whole.sum(axis=1) == problem.devices))

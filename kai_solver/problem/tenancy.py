@@ -1,4 +1,4 @@
-"""Domains that one tenant uses at a time, as rules between pods: who has GPUs says whose it is, nodes where they are.
+"""Domains that one tenant uses at a time, as rules between pods: those with GPUs state their tenant.
 
 A topology declares it for one of its levels (`OneTenant`). Pods with GPUs then bear ``alone``, and the nodes of the
 tree a label that names their domain by the whole path of labels above it. Where a topology keeps nodes free,

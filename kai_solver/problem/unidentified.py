@@ -1,4 +1,4 @@
-"""Pods that hold GPUs which nobody can name: while they stay, no row can be promised on their node."""
+"""Pods with unidentified GPUs: while they stay, no row can be promised on their node."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,9 @@ BoolArray = NDArray[np.bool_]
 
 
 def unidentified_of(table: PodTable, node_table: NodeTable, devices_known: BoolArray) -> frozenset[int]:
-    """Indices of these pods, where somebody needs a row; ``devices_known``: (N,) nodes that have none.
+    """Indices of these pods, if any pod needs a row; ``devices_known``: (N,) nodes that have none.
 
-    Nodes some of whose devices may not be had are no matter: which ones these are is not known, whoever leaves.
+    Nodes some of whose devices may not be had are no matter: which ones these are is not known, whatever leaves.
     """
     nodes = set(np.flatnonzero(~devices_known & (node_table.gpus == node_table.usable)).tolist())
     if not nodes or not any(needs_row(shape.gpu) for shape in table.shapes.shapes):

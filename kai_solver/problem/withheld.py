@@ -1,4 +1,4 @@
-"""GPUs that a node has and that may not be had, as when some failed: a node tells how many, nobody tells which.
+"""GPUs that a node has and that may not be had, as when some failed: the node states how many, and not which.
 
 Free ones are taken for them: so much as may be had beside what pods hold is what newcomers get, however pods sit.
 """
@@ -19,8 +19,8 @@ Holder = tuple[tuple[int, ...], int]
 def withhold(free: IntArray, releasing: IntArray, missing: int, holders: Iterable[Holder]) -> None:
     """Take ``missing`` devices out of what is ``free`` now and what is ``releasing``, (D,) parts each.
 
-    Whole ones first, those free now before those that get free, the highest index first; then parts. What now is free
-    only on the word of who is still to leave gets free with them.
+    Whole ones first, those free now before those that get free, the highest index first; then parts. What is free now
+    only because pods are still to leave gets free with them.
     """
     room_now = max(int(free.sum()) - missing * WHOLE, 0)
     later = free + releasing
@@ -50,7 +50,7 @@ def _defer(free: IntArray, releasing: IntArray, room: int) -> None:
 
 
 def _charge(free: IntArray, debt: int, holders: Iterable[Holder]) -> None:
-    """Pods hold more than there is: whoever leaves makes good the ``debt`` before anything of theirs can be had.
+    """Pods hold more than there is: pods that leave make good the ``debt`` before anything of theirs can be had.
 
     Each of them is charged all of it, as any may be the only one to leave: exact where one pod leaves, and never too
     generous where several do.

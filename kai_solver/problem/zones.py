@@ -2,7 +2,7 @@
 
 Policies are the kubelet's. ``single-numa-node``: every unit of a pod lies in one zone. ``restricted``: in the fewest
 zones that could hold it on the empty node, which must be as many for every resource. ``best-effort``: in few zones
-where that is possible, and anyhow where not. Of zones that serve alike the first are taken, as the kubelet does.
+where that is possible, and anyhow if not. Of zones that fit equally well the first are taken, as the kubelet does.
 """
 
 from collections.abc import Iterable, Sequence

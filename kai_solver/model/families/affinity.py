@@ -1,4 +1,4 @@
-"""affinity: pods that repel each other are in different domains, and who needs company has it.
+"""affinity: pods that repel each other are in different domains, and pods that require peers have them.
 
 Anti-affinity of a term, for every domain d of its key, where U bear the term and match it, V only bear it, and W only
 match it::
@@ -11,7 +11,7 @@ Affinity, for every place x (at most m) in domain d of a term's key, with F the 
     near[d]  =>  sum of F in d >= 1   (2 where the pod itself is one of F)
     lone     =>  sum of F everywhere <= 1   (only where the pod itself is one of F: it may be the first)
 
-Source: kube-scheduler's plugin InterPodAffinity, over where everybody is in the end; docs/kai-behaviour.md#predicates.
+Source: kube-scheduler's plugin InterPodAffinity, over where all pods finally are; docs/kai-behaviour.md#predicates.
 """
 
 from kai_solver.domain import Pod

@@ -2,7 +2,7 @@
 
     sum_c toll[c, b] (size[c] - sum_n stay[c, n]) + sum_u toll[u, b] (1 - stay[u])  <=  left[b]
 
-``toll``: pods that b counts. A unit that moves counts whole, though some of its pods may stay in the end. Source:
+``toll``: pods that b counts. A unit that moves counts whole, though some of its pods may finally stay. Source:
 Kubernetes' Eviction API (KAI deletes pods, and knows no budgets).
 """
 

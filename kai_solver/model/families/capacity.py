@@ -5,13 +5,13 @@ For node n and resource r, with everything that may change lifted out of ``free`
     sum_s place[s, n] request[s, r] + sum_c stay[c, n] request[c, r]  <=  free[r, n]
 
 Guests (usual pods that the rest of a node would still take, where the model prices what is left over) are places like
-others: nobody has to take them, so they take nothing from anybody.
+others: no rule requires them, so they take nothing from other pods.
 
 Each device that shares open takes a pod slot more, for its reservation pod (docs/kai-behaviour.md#fractions). Whole
 GPUs are counted: whole devices in use plus devices opened for shares are at most the free devices. Each device open for
 shares holds at most its parts (`units.shares`). *Emptying cuts*: where a pod that takes every device of a node lands,
-nobody stays: ``stay[c, n] + run[c, n] place[s, n] <= run[c, n]``; without them the bound of a consolidation is 0 for 20
-s, with them it is proven in 0.01 s (docs/formulation.md#cuts).
+nothing stays: ``stay[c, n] + run[c, n] place[s, n] <= run[c, n]``; without them the bound of a consolidation is 0 for
+20 s, with them it is proven in 0.01 s (docs/formulation.md#cuts).
 """
 
 from collections.abc import Iterator
@@ -39,8 +39,8 @@ def add(v: Variables) -> None:
 class Entry:
     """One term of a node's load: ``count`` pods of ``shape`` for each unit of ``var``, which is at most ``most``.
 
-    ``devices``: where shares that stay sit, for each unit of ``var``; ``is_new``: a place to be given, not somebody
-    who may stay.
+    ``devices``: where shares that stay sit, for each unit of ``var``; ``is_new``: a place to be given, not a unit
+    that may stay.
     """
 
     shape: int
@@ -84,7 +84,7 @@ def _staying(v: Variables) -> Iterator[tuple[int, Entry]]:
 
 
 def _opened(v: Variables, node: int, entries: list[Entry]) -> list[Term]:
-    """One term for each device, free of anybody who is fixed, that shares open: it is lost to whole requests."""
+    """One term for each device without fixed pods that shares open: it is lost to whole requests."""
     slots = v.slots.get(node, [])
     if not slots:
         return _devices_of_staying_shares(
@@ -179,7 +179,7 @@ def _slot(v: Variables, slot: ShareSlot, shares: list[Entry], free: int) -> None
 
 
 def _emptying(v: Variables, node: int, entries: list[Entry]) -> None:
-    """Where a pod lands that takes every device that could get free, nobody on such a device stays."""
+    """Where a pod lands that takes every device that could get free, nothing on such a device stays."""
     shapes = v.joint.problem.shapes.shapes
     is_available = v.joint.device_free[node] >= WHOLE
     available = int(is_available.sum())

@@ -25,7 +25,7 @@ from kai_solver.model.variables import MoverClass, MoverUnit, Variables
 
 Payer = MoverClass | MoverUnit
 Paid = list[tuple[Payer, Var]]
-"""Who pays for one levelled queue, and how many of it."""
+"""The payers for one levelled queue, and how many of each."""
 
 
 def add(v: Variables) -> None:

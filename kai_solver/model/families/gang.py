@@ -43,7 +43,7 @@ def moved_constant(v: Variables, shape: int) -> int:
 
 
 def _scoped(v: Variables) -> None:
-    """All pods of all pieces of whoever comes."""
+    """All pods of all pieces of the arrivals."""
     by_owner: dict[int, list[Term]] = {}
     size: dict[int, int] = {}
     for scoped in v.scoped:

@@ -1,6 +1,6 @@
-"""gpurows: who must have GPUs in a row has some that nobody else has.
+"""gpurows: pods that must have GPUs in a row have some that no other pod has.
 
-Where anybody on node n may leave or stay, or rows of several kinds meet, ``row[w, n, i]`` says that a row of kind w (so
+Where any pod on node n may leave or stay, or rows of several kinds meet, ``row[w, n, i]`` says that a row of kind w (so
 many GPUs, contiguous or aligned) begins at GPU i. For every GPU d that a row may take::
 
     sum_i row[w, n, i]                        =   sum_s place[s, n]        over the shapes s of kind w
@@ -9,12 +9,12 @@ many GPUs, contiguous or aligned) begins at GPU i. For every GPU d that a row ma
     open[n, d] + sum of the rows over d       <=  1                        shares, new ones and those that stay
     stay[c] + most open[n, d]                 <=  most                     for c that holds d whole
 
-Where nobody's GPUs change, counts say as much without such variables: of one kind at most as many as there are rows
+If no pod's GPUs change, counts say as much without such variables: of one kind at most as many as there are rows
 side by side; of contiguous rows in one stretch nothing beside its length; of aligned ones whose lengths divide each
 other, level by level, as many as there are free blocks.
 
-*Strangers*, whose GPUs nobody can name, all leave a node where a row is given: ``rowed[n]`` stands for the 1 above, and
-``stay[c] + strangers(c) rowed[n] <= most``. Nobody changes GPUs in place: who moves moves to another node, so of each
+Pods with *unidentified devices* all leave a node where a row is given: ``rowed[n]`` stands for the 1 above, and
+``stay[c] + unidentified(c) rowed[n] <= most``. No pod changes GPUs in place: a move is to another node, so of each
 shape as many places are elsewhere as its pods move from here.
 
 Nodes on which no row is asked for have none of this. Beyond `MOST_STARTS` the rest of the nodes is left out, which asks
@@ -38,7 +38,7 @@ MOST_STARTS = 20_000
 
 @dataclass(slots=True)
 class _Sitter:
-    """Somebody who may stay: ``devices`` for each of at most ``most``, of whom ``strangers`` are of unknown GPUs."""
+    """A unit that may stay: ``devices`` for each of at most ``most``, ``unidentified`` of them with unknown GPUs."""
 
     var: Var
     devices: tuple[int, ...]
@@ -49,7 +49,7 @@ class _Sitter:
 
 @dataclass(slots=True)
 class _Site:
-    """A node on which rows are asked for: places by kind, and who may stay."""
+    """A node on which rows are asked for: places by kind, and units that may stay."""
 
     node: int
     landing: dict[RowKind, list[Var]] = field(default_factory=dict)
@@ -99,12 +99,12 @@ def _sitters(v: Variables) -> Iterator[tuple[int, _Sitter]]:
 
 
 def _free(v: Variables, node: int) -> int:
-    """Mask of the devices that are wholly free with everybody lifted out."""
+    """Mask of the devices that are wholly free with all pods lifted out."""
     free = v.joint.device_free[node, : v.joint.problem.nodes[node].gpus] >= WHOLE
     return mask_of(free.nonzero()[0].tolist())
 
 
-# -- where nobody's GPUs change --------------------------------------------------------------------------------------
+# -- where no pod's GPUs change ---------------------------------------------------------------------------------------
 
 
 def _count(v: Variables, site: _Site) -> bool:
@@ -156,7 +156,7 @@ def _start(v: Variables, site: _Site, most: int) -> int:
 
 
 def _apart(v: Variables, site: _Site, over: Mapping[int, list[Term]]) -> None:
-    """No device is in two rows, or in one while somebody holds it: ``over``, the rows by device."""
+    """No device is in two rows, or in one while a pod holds it: ``over``, the rows by device."""
     rowed = _rowed(v, site)
     opened = {slot.device: slot.open for slot in v.slots.get(site.node, ())}
     for device, rows in over.items():
@@ -175,7 +175,7 @@ def _apart(v: Variables, site: _Site, over: Mapping[int, list[Term]]) -> None:
 
 
 def _rowed(v: Variables, site: _Site) -> Var | None:
-    """True where a row is given on a node with strangers, who all leave then; None where there are none."""
+    """True where a row is given on a node with unidentified devices, whose pods all leave then; None without any."""
     unidentified = [sitter for sitter in site.sitters if sitter.unidentified]
     if not unidentified:
         return None
@@ -185,7 +185,7 @@ def _rowed(v: Variables, site: _Site) -> Var | None:
     return rowed
 
 
-# -- nobody changes GPUs in place ------------------------------------------------------------------------------------
+# -- no pod changes GPUs in place ------------------------------------------------------------------------------------
 
 
 def _elsewhere(v: Variables, sites: Mapping[int, _Site]) -> None:

@@ -4,8 +4,8 @@ For a workload with the most M (pods, or GPUs in thousandths w) of any node n, f
 
     sum_p w[p] place[p, n] + sum_u w[u, n] stay[u]  <=  M - fixed[n]
 
-Where more than M run on n already they may stay, and then nobody comes: the row holds only if ``come[n]``, and
-``place[p, n] <= pods[p] come[n]``. For the least number of nodes K, with S nodes on which somebody stays and a pods
+Where more than M run on n already they may stay, and then no pod comes: the row holds only if ``come[n]``, and
+``place[p, n] <= pods[p] come[n]``. For the least number of nodes K, with S nodes on which a pod stays and a pods
 that come, ``span >= min(K, S + a)``::
 
     used[n] <= sum_p place[p, n] + sum_u stay[u at n],     stayed[n] >= stay[u at n]
@@ -29,7 +29,7 @@ Weight = tuple[int, int]
 
 @dataclass(slots=True)
 class _Spot:
-    """One node as one workload sees it: who may come (with the most of it), and who may stay, with their weights."""
+    """One node as one workload sees it: pods that may come (and how many), units that may stay, weights."""
 
     new: list[tuple[Var, int, Weight]] = field(default_factory=list)
     stay: list[tuple[Var, Weight]] = field(default_factory=list)
@@ -84,7 +84,7 @@ def _spots(v: Variables, spacing: Spacing) -> dict[int, _Spot]:
 
 
 def _most(v: Variables, spot: _Spot, what: int, most: int) -> None:
-    """No more than ``most`` on the node, if anybody comes who adds to it."""
+    """No more than ``most`` on the node, if a pod comes that adds to it."""
     new: list[tuple[int, Var, int]] = [(w[what], var, count) for var, count, w in spot.new if w[what]]
     stay: list[Term] = [(w[what], var) for var, w in spot.stay if w[what]]
     room, origins = most - spot.fixed[what], sum(w for w, _ in stay)
@@ -131,7 +131,7 @@ def _any_stays(v: Variables, stay: list[Var]) -> Var:
 
 
 def _coming(v: Variables, spacing: Spacing) -> list[Term]:
-    """(pods, variable) of everybody of the workload who may get new places."""
+    """(pods, variable) of all of the workload that may get new places."""
     found: list[Term] = []
     for number, arrival in enumerate(v.joint.arrivals):
         if arrival.gang in spacing.gangs:

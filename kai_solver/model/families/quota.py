@@ -2,7 +2,7 @@
 
     charges of non-preemptible arrivals below q  <=  quota[q] - non-preemptible allocated before
 
-Nobody non-preemptible is ever evicted, so nothing is given back (docs/kai-behaviour.md#quota).
+Non-preemptible work is never evicted, so nothing is given back (docs/kai-behaviour.md#quota).
 """
 
 from kai_solver.model.families.caps import add_caps

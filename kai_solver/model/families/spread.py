@@ -6,7 +6,7 @@ With M the pods that the rule counts on the nodes that it counts, for every doma
     used[d]  =>  sum of M in d - least  <=  maxSkew
     x  <=  m used[d]                                            for every place x (at most m) in d
 
-Source: kube-scheduler's plugin PodTopologySpread, over where everybody is in the end; docs/kai-behaviour.md#predicates.
+Source: kube-scheduler's plugin PodTopologySpread, over where all pods finally are; docs/kai-behaviour.md#predicates.
 """
 
 import numpy as np

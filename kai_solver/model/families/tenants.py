@@ -1,12 +1,12 @@
 """tenants: where a topology says so, a domain is used by one tenant at a time.
 
-With ``used[t, d]`` true where a pod of tenant t is in domain d in the end, and s[t, d] one that stays there whatever is
+With ``used[t, d]`` true where a pod of tenant t finally is in domain d, and s[t, d] one that stays there whatever is
 decided::
 
-    x <= m used[t, d]                     for every place, and everybody who may stay, of t in d (at most m)
+    x <= m used[t, d]                     for every place, and all that may stay, of t in d (at most m)
     sum_t used[t, d]  <=  1
 
-Tenants that are beside each other already may stay so, and then nobody else may come; with ``comes[t, d]`` true where
+Tenants that are beside each other already may stay so, and then no other may come; with ``comes[t, d]`` true where
 a new pod comes::
 
     comes[t, d] + used[o, d]  <=  1       for every other tenant o
@@ -23,7 +23,7 @@ FAMILY = "tenants"
 
 
 def add(v: Variables) -> None:
-    """Add the rows; none where no pod is anybody's."""
+    """Add the rows; none if no pod has a tenant."""
     by_key: dict[str, dict[str, list[Member]]] = {}
     for member in PlacementTerms(v).members:
         for alone in member.pod.constraints.alone:
