@@ -90,7 +90,7 @@ def _costs(terms: Sequence[Term], variables: int) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class _Matrix:
-    """Rows as triplets: term ``k`` says ``coefficient[k]`` times ``var[k]`` in ``row[k]``; guards so too, by literal."""
+    """Rows as triplets: term ``k`` says ``coefficient[k]`` times ``var[k]`` in ``row[k]``; guards too, by literal."""
 
     rows: Rows
     row: Ints
