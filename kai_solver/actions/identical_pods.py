@@ -22,6 +22,8 @@ class IdenticalPods:
         self._cost = np.array(pool.cost)
         self._charge: IntArray = np.array([unit.charge for unit in units], dtype=np.int64).reshape(-1, 3)
         self._first: IntArray = np.array([unit.pods[0] for unit in units], dtype=np.int64)
+        related = pool.state.problem.related
+        self._is_related: BoolArray = np.array([unit.pods[0] in related for unit in units], dtype=np.bool_)
         self._is_lone: BoolArray = np.array(
             [
                 len(unit.pods) == 1 and len(pool.of_gang[unit.gang]) == 1 and gangs[unit.gang].family < 0
@@ -55,12 +57,15 @@ class IdenticalPods:
         return found
 
     def _are_identical_pods(self, rows: HoldRows, shape: int, charge: Charge) -> BoolArray:
-        """(H,) rows of lone units at home that hold, and cost their queue, what a pod of ``shape`` asks for."""
+        """(H,) rows of lone units at home that hold, and cost their queue, what a pod of ``shape`` asks for.
+
+        No rule or wish between pods is about them: it makes no difference to other pods that they leave.
+        """
         spec, state = self.state.problem.shapes.shapes[shape], self.state
         asked = np.array(spec.request, dtype=np.int64)[:, None]
         same: BoolArray = (rows.request == asked).all(axis=0) & (rows.whole == spec.gpu.devices)
         same &= self._is_lone[rows.unit] & (self._charge[rows.unit] == np.array(charge, dtype=np.int64)).all(axis=1)
-        return same & ~state.is_gone[self._first[rows.unit]]
+        return same & ~self._is_related[rows.unit] & ~state.is_gone[self._first[rows.unit]]
 
     def _rough_nodes(self, rows: HoldRows, devices: int, is_identical: BoolArray) -> BoolArray:
         """(N,) nodes where it takes a closer look to know who leaves first."""

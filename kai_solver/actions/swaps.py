@@ -79,7 +79,7 @@ class Swaps:
     def kind(self, gang: int) -> Kind | None:
         """The kind of a gang of one plain pod; None for others."""
         kind = self.context.kind(gang)
-        return kind if kind is not None and self.state.is_plain(kind.shape) else None
+        return kind if kind is not None and not kind.is_related and self.state.is_plain(kind.shape) else None
 
 
 @dataclass(slots=True)

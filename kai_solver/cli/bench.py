@@ -165,7 +165,7 @@ def _write_generated(sets: "list[BenchSet]", name: str, seeds: str, output: Path
     from kai_solver.cli.planfiles import write_bytes
     from kai_solver.errors import InputError
     from kai_solver.instances_io import native_from_snapshot
-    from kai_solver.lab.bench import generated
+    from kai_solver.lab.bench import generated, made_real
 
     seed, *more = parse_seeds(seeds)
     if output is None or more or len(sets) != 1:
@@ -175,6 +175,8 @@ def _write_generated(sets: "list[BenchSet]", name: str, seeds: str, output: Path
     if entry.generate is None:
         raise InputError(f"{name} is a stored file: {entry.file}", field="--generate", cure="Use that file")
     snapshot = generated(entry.generate, seed)
+    if entry.real is not None:
+        snapshot = made_real(snapshot, entry.real, seed)
     write_bytes(orjson.dumps(native_from_snapshot(snapshot)) + b"\n", output)
     return Exit.FINE
 

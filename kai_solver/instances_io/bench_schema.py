@@ -105,6 +105,24 @@ class CliquesDoc(Strict):
 
 GeneratorDoc = Annotated[LoadedDoc | ReclaimDoc | EmptyDoc | QuietDoc | CliquesDoc, Field(discriminator="kind")]
 
+
+class RealDoc(Strict):
+    """What clusters have beside their work, added to an instance, drawn from the entry's seed.
+
+    CoreDNS, DaemonSets with host ports on every node, a control plane, taints, and three kinds of nodes are always
+    added; what takes room is added with it, so that as much of the work finds room as before.
+    """
+
+    preferring: Share = 0.1
+    """Of the gangs: they prefer nodes with pods of their own, or of their app."""
+    sharing: Share = 0.05
+    """Of the gangs, among those with one GPU a pod: they ask for half of it."""
+    cordoned: Share = 0.02
+    """Of the nodes: so many more, at least one, are cordoned."""
+    zoned: Share = 0.1
+    """Of the nodes: a pool whose kubelets align GPUs with NUMA zones (policy ``restricted``)."""
+
+
 BENCH_FORMAT = "kai-bench/v1"
 
 
@@ -146,8 +164,10 @@ class EntryDoc(Strict):
     file: str = ""
     """Path of an instance of any kind, relative to the set."""
     generate: GeneratorDoc | None = None
+    real: RealDoc | None = None
+    """Add what clusters have beside their work."""
     seeds: tuple[Count, ...] = Field(default=(1,), min_length=1)
-    """Of the generator; each is an instance."""
+    """Of the generator, and of what is added; each is an instance."""
     product: str = ""
     """Product of the library of links that nodes with as many GPUs are taken to be for ``link-growth``."""
     peer: str = ""

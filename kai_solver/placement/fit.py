@@ -322,7 +322,7 @@ class FitTable:
         constraints = problem.shapes.shapes[shape].constraints
         if problem.predicates.has_preference(constraints):
             key -= problem.predicates.preference(constraints, candidates) * _WISH
-        if index is None or pod is None:
+        if index is None or pod not in problem.related:
             return
         if constraints.preferred_spread:
             key -= spread_score(index, problem.pods[pod], candidates) * 2 * _WISH

@@ -186,8 +186,8 @@ class Placer:
         if problem.gangs[problem.pod_gang[pods[0]]].family >= 0 or not self.state.is_plain(problem.pod_shape[pods[0]]):
             return False
         if len(pods) == 1:
-            return not problem.pods[pods[0]].nominated_node
-        return not any(problem.pods[pod].nominated_node for pod in pods)
+            return pods[0] not in problem.related and not problem.pods[pods[0]].nominated_node
+        return problem.related.isdisjoint(pods) and not any(problem.pods[pod].nominated_node for pod in pods)
 
     def fill(self, pods: Sequence[int], allowed: BoolArray | None = None, *, joined: bool = False) -> bool:
         """Place plain ``pods`` where they would go one after the other; False where not all can start now."""

@@ -13,7 +13,7 @@ def signature(state: State, allocation_unit: AllocationUnit) -> Signature:
     """Units of one signature fit the same places: what failed once fails for all while capacity only shrinks."""
     gang = state.problem.gangs[allocation_unit.gang]
     crowded = gang.placement.is_rule and state.workload_spread.has_any(gang.family)
-    if state.has_pod_rules or allocation_unit.root.anchors or crowded:
+    if crowded or allocation_unit.root.anchors or not state.problem.ruled.isdisjoint(allocation_unit.pods):
         return (allocation_unit.gang, allocation_unit.pods)
     return (gang.placement, _of_part(state.problem.pod_shape, allocation_unit.root))
 
@@ -26,8 +26,8 @@ def _of_part(shapes: list[int], part: Part) -> Signature:
 class Kind(NamedTuple):
     """What a gang of one pod asks for, with what right: gangs of one kind differ only in whose turn comes first.
 
-    ``charge``, ``least``: what it costs its queue, at the most and at the least; ``beside``: GPUs of that which take no
-    device (thousandths).
+    ``charge``, ``least``: what it costs its queue, at most and at least; ``beside``: GPUs of that which take no device
+    (thousandths); ``is_related``: whether a wish between pods is about it (none that a rule is about has a kind).
     """
 
     queue: int
@@ -38,6 +38,7 @@ class Kind(NamedTuple):
     charge: Charge
     least: Charge
     beside: int
+    is_related: bool
 
 
 def kind_of(state: State, units_of_gang: AllocationUnits) -> Kind | None:
@@ -46,11 +47,14 @@ def kind_of(state: State, units_of_gang: AllocationUnits) -> Kind | None:
     leaf, pending = units_of_gang.lone, units_of_gang.state.pending[0]
     if leaf is None or len(pending) != 1 or units_of_gang.state.active[0] or leaf.min_member != 1:
         return None
-    if leaf.topology is not None or shape.root.topology is not None or shape.family >= 0 or state.has_pod_rules:
-        return None
     gang, number = shape.gang, pending[0]
+    if leaf.topology is not None or shape.root.topology is not None or shape.family >= 0 or number in problem.ruled:
+        return None
     pod = problem.pods[number]
     if pod.nominated_node or gang.preemption_delay_s > 0:
         return None
     costs = (problem.charges[number], problem.least_charges[number], pod.quota_gpu_milli)
-    return Kind(shape.queue, gang.priority, gang.preemptible, gang.never_preempts, problem.pod_shape[number], *costs)
+    is_related = number in problem.related
+    return Kind(
+        shape.queue, gang.priority, gang.preemptible, gang.never_preempts, problem.pod_shape[number], *costs, is_related
+    )

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kai_solver.errors import InternalError
 from kai_solver.fairness import QueueOrder
 from kai_solver.planstate.devices import best_ones, choose_devices
-from kai_solver.planstate.neighbours import Neighbours
+from kai_solver.planstate.neighbours import Neighbours, running_pods
 from kai_solver.planstate.overload import Overload
 from kai_solver.planstate.unidentified import UnidentifiedLedger
 from kai_solver.planstate.workload_spread import WorkloadSpread, admitting, is_kept
@@ -87,8 +87,6 @@ class State:
         self.affinity, self.present = self.beside.affinity, self.beside.present
         self.has_rows = any(needs_row(shape.gpu) for shape in problem.shapes.shapes)
         self.unidentified = UnidentifiedLedger(problem)
-        self.has_pod_rules = any(shape.relates_to_pods for shape in problem.shapes.shapes)
-        self.is_crossed = self.affinity is not None and self.affinity.is_crossed()
         self.zones = ZoneLedger(problem, problem.zones) if problem.zones is not None else None
         self.workload_spread = WorkloadSpread(problem)
         ledgers = (facts.ledger(problem) for facts in problem.rules)
@@ -124,10 +122,13 @@ class State:
         return place
 
     def is_plain(self, shape: int) -> bool:
-        """True for shapes that add up and whose pods ask nothing of each other: no rules, no wishes."""
+        """True for shapes that add up and that prefer no nodes: where a pod goes is a matter of counting.
+
+        As far as no rule or wish between pods is about it (``Problem.related``).
+        """
         if shape not in self._plain:
             said = self.problem.shapes.shapes[shape].constraints
-            is_counted = self.affinity is None and not self.is_linked(shape) and self.adds_up(shape)
+            is_counted = not self.is_linked(shape) and self.adds_up(shape)
             is_counted &= all(rule.is_plain(shape) for rule in self.rules)
             self._plain[shape] = is_counted and not self.problem.predicates.has_preference(said)
         return self._plain[shape]
@@ -211,6 +212,11 @@ class State:
         """Pods that ask for GPU memory: what they take and cost depends on the node."""
         shapes = {index for index, shape in enumerate(self.problem.shapes.shapes) if shape.gpu.memory_mib}
         return [pod for pod, shape in enumerate(self.problem.pod_shape) if shape in shapes] if shapes else []
+
+    @cached_property
+    def is_crossed(self) -> bool:
+        """True where running pods are where anti-affinity or host ports would not let new pods like them be."""
+        return self.affinity is not None and running_pods(self.problem, leaving=False).is_crossed()
 
     def lift(self, pod: int) -> None:
         """Take back the place that ``put`` gave."""
@@ -379,7 +385,7 @@ class State:
     def admitting(self, pod: int, allowed: BoolArray | None, *, unruled: bool = False) -> BoolArray | None:
         """``allowed`` (N,) without the nodes where other pods' places forbid this one; None: all nodes."""
         masks = [allowed] if allowed is not None else []
-        if self.affinity is not None:
+        if self.affinity is not None and pod in self.problem.ruled:
             masks.append(self.affinity.mask(self.problem.pods[pod]))
         for rule in self.rules:
             mask = rule.mask(self.problem.pod_shape[pod], pod)
@@ -445,7 +451,7 @@ class State:
         """
         if not all(rule.may_return(pod) for rule in self.rules):
             return False
-        if self.affinity is None:
+        if self.affinity is None or pod not in self.problem.ruled:
             return True
         one, origin = self.problem.pods[pod], self.problem.pod_node[pod]
         return not self.affinity.is_sought(one) and bool(self.affinity.mask(one)[origin])
@@ -454,9 +460,10 @@ class State:
         """Whether every pod that was given a place could be there beside all others, and all rules are kept."""
         if not all(rule.holds() for rule in self.rules):
             return False
-        if self.affinity is None or not self.has_pod_rules:
+        if self.affinity is None or not self.problem.ruled:
             return True
-        return all(self.affinity.agrees(self.problem.pods[pod], place.node) for pod, place in self.places.items())
+        placed = ((pod, place.node) for pod, place in self.places.items() if pod in self.problem.ruled)
+        return all(self.affinity.agrees(self.problem.pods[pod], node) for pod, node in placed)
 
     def keeps_devices(self, pod: int, node: int) -> bool:
         """False where a pod would stay on its node with others than its own, or unknown, devices, and rows matter."""

@@ -11,7 +11,7 @@ from kai_solver.predicates.nodes import (
     label_value,
 )
 from kai_solver.predicates.plain import Placed, SpreadDomains, clashes_with_pods, fits_node, kept_off
-from kai_solver.predicates.pods import PodSelector, of_spread, of_term, selectors_of
+from kai_solver.predicates.pods import PodSelector, SelectorIndex, of_spread, of_term, selectors_of, wished_selectors_of
 from kai_solver.predicates.wishes import affinity_score, spread_score
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "Placed",
     "PodAffinityIndex",
     "PodSelector",
+    "SelectorIndex",
     "SpreadDomains",
     "affinity_score",
     "clashes_with_pods",
@@ -38,4 +39,5 @@ __all__ = [
     "spread_score",
     "tolerated",
     "value_matches",
+    "wished_selectors_of",
 ]

@@ -4,8 +4,9 @@ Semantics are those of kube-scheduler's plugins InterPodAffinity, PodTopologySpr
 tenant uses at a time are ours (`Alone`).
 """
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -47,14 +48,14 @@ class PodTerm:
 
 
 class _Tally:
-    """(N,) amounts by node for one rule; ``speaks_of``: whether the rule is about a pod."""
+    """(N,) amounts by node for one rule, which is about the pods that match all ``selectors``."""
 
-    __slots__ = ("amounts", "number", "speaks_of")
+    __slots__ = ("amounts", "number", "selectors")
 
-    def __init__(self, nodes: int, speaks_of: Callable[[Pod], bool]) -> None:
+    def __init__(self, nodes: int, selectors: _Selectors) -> None:
         self.amounts: IntArray = np.zeros(nodes, dtype=np.int64)
         self.number = 0
-        self.speaks_of = speaks_of
+        self.selectors = selectors
 
     def add(self, node: int, amount: int) -> None:
         """Add ``amount`` at ``node``; ``number`` is the sum."""
@@ -63,24 +64,29 @@ class _Tally:
 
 
 class _Tallies(Generic[_K]):
-    """Tallies by rule. Every rule is asked once about every kind of pods, not at every placement."""
+    """Tallies by rule. A rule is asked once about a kind of pods that have a label which it requires."""
 
-    __slots__ = ("_about", "_known", "_rules", "nodes")
+    __slots__ = ("_about", "_by_label", "_known", "_others", "_rules", "nodes")
 
     def __init__(self, nodes: int) -> None:
         self.nodes = nodes
         self._known: dict[_K, _Tally] = {}
         self._rules: list[tuple[_K, _Tally]] = []
+        self._by_label: dict[tuple[str, str], list[int]] = {}
+        self._others: list[int] = []
         self._about: dict[int, tuple[int, list[tuple[_K, _Tally]]]] = {}
 
     def __contains__(self, key: _K) -> bool:
         return key in self._known
 
-    def of(self, key: _K, speaks_of: Callable[[Pod], bool]) -> _Tally:
+    def of(self, key: _K, selectors: _Selectors) -> _Tally:
         """The tally of the rule ``key``, made where there is none."""
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = _Tally(self.nodes, speaks_of)
+            found = self._known[key] = _Tally(self.nodes, selectors)
+            one_of = _one_of(selectors)
+            for numbers in [self._others] if one_of is None else [self._by_label.setdefault(at, []) for at in one_of]:
+                numbers.append(len(self._rules))
             self._rules.append((key, found))
         return found
 
@@ -88,7 +94,11 @@ class _Tallies(Generic[_K]):
         """Rules that are about ``pod``, which is of ``kind``, in the order in which they came up."""
         asked, found = self._about.get(kind, (0, []))
         if asked < len(self._rules):
-            found.extend((key, tally) for key, tally in self._rules[asked:] if tally.speaks_of(pod))
+            lists = [self._others, *(self._by_label[label] for label in pod.labels.items() if label in self._by_label)]
+            for number in sorted(number for numbers in lists for number in numbers[bisect_left(numbers, asked) :]):
+                key, tally = self._rules[number]
+                if _are_about(tally.selectors, pod):
+                    found.append((key, tally))
             self._about[kind] = len(self._rules), found
         return found
 
@@ -116,10 +126,16 @@ class _Tenants:
 
 
 class _Kinds:
-    """Numbers for pods that no selector can tell apart: one namespace, the same labels."""
+    """Numbers for pods that no selector can tell apart: one namespace, the same labels.
+
+    ``samples``: one pod of each kind. ``nodes``: by kind, how many of its pods are placed on which nodes.
+    """
 
     def __init__(self) -> None:
+        self.samples: list[Pod] = []
+        self.nodes: list[Counter[int]] = []
         self._numbers: dict[tuple[str, frozenset[tuple[str, str]]], int] = {}
+        self._by_label: dict[tuple[str, str], list[int]] = {}
         self._known: dict[int, tuple[Pod, int]] = {}
 
     def __call__(self, pod: Pod) -> int:
@@ -127,8 +143,24 @@ class _Kinds:
         found = self._known.get(id(pod))
         if found is None:
             key = pod.namespace, frozenset(pod.labels.items())
-            found = self._known[id(pod)] = pod, self._numbers.setdefault(key, len(self._numbers))
+            number = self._numbers.get(key)
+            if number is None:
+                number = self._numbers[key] = len(self.samples)
+                self.samples.append(pod)
+                self.nodes.append(Counter())
+                for label in pod.labels.items():
+                    self._by_label.setdefault(label, []).append(number)
+            found = self._known[id(pod)] = pod, number
         return found[1]
+
+    def matching(self, selectors: _Selectors) -> Iterator[int]:
+        """Kinds whose pods match all ``selectors``."""
+        one_of = _one_of(selectors)
+        if one_of is None:
+            numbers: Iterable[int] = range(len(self.samples))
+        else:
+            numbers = [number for label in dict.fromkeys(one_of) for number in self._by_label.get(label, ())]
+        return (number for number in numbers if _are_about(selectors, self.samples[number]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,15 +426,11 @@ class PodAffinityIndex:
     def count(self, selectors: _Selectors) -> IntArray:
         """(N,) placed pods that match all ``selectors``."""
         is_new = selectors not in self._counts
-        found = self._counts.of(selectors, lambda pod: _are_about(selectors, pod))
+        found = self._counts.of(selectors, selectors)
         if is_new:
-            asked: dict[int, bool] = {}
-            for (_, node), (pod, _) in self._placed.items():
-                kind = self._kinds(pod)
-                if kind not in asked:
-                    asked[kind] = found.speaks_of(pod)
-                if asked[kind]:
-                    found.add(node, 1)
+            for kind in self._kinds.matching(selectors):
+                for node, number in self._kinds.nodes[kind].items():
+                    found.add(node, number)
         return found.amounts
 
     def pulls(self, pod: Pod) -> Iterator[tuple[str, IntArray]]:
@@ -419,6 +447,7 @@ class PodAffinityIndex:
 
     def _shift(self, pod: Pod, node: int, sign: int, *, new: bool) -> None:
         kind = self._kinds(pod)
+        self._kinds.nodes[kind][node] += sign
         for _, counts in self._counts.about(pod, kind):
             counts.add(node, sign)
         constraints = pod.constraints
@@ -426,7 +455,7 @@ class PodAffinityIndex:
             return
         for term in constraints.anti_affinity:
             anti = PodTerm(of_term(term, pod.namespace), term.topology_key)
-            self._bearers.of(anti, anti.selector.matches).add(node, sign)
+            self._bearers.of(anti, frozenset({anti.selector})).add(node, sign)
         for alone in constraints.alone:
             if alone.topology_key not in self._tenants:
                 self._tenants[alone.topology_key] = _Tenants(len(self.nodes), alone.level)
@@ -438,20 +467,25 @@ class PodAffinityIndex:
             self._ports[port][node] += sign
         for weight, term in (*constraints.preferred_pods, *((1, term) for term in constraints.affinity)):
             pull = PodTerm(of_term(term, pod.namespace), term.topology_key)
-            self._pulls.of(pull, pull.selector.matches).add(node, sign * weight)
+            self._pulls.of(pull, frozenset({pull.selector})).add(node, sign * weight)
         for spread in constraints.spread if new else ():
             guard = _Guard(constraints, spread, of_spread(spread, pod.namespace))
-            self._guards.of(guard, guard.selector.matches).add(node, sign)
+            self._guards.of(guard, frozenset({guard.selector})).add(node, sign)
         if new and constraints.affinity:
             selectors = _peers_of(pod)
             keys = frozenset(term.topology_key for term in constraints.affinity)
             required = _RequiredAffinity(selectors, keys, _are_about(selectors, pod))
-            self._required.of(required, lambda other: _are_about(selectors, other)).add(node, sign)
+            self._required.of(required, selectors).add(node, sign)
 
 
 def _peers_of(pod: Pod) -> _Selectors:
     """Selectors of the peers that the pod's affinity requires: pods that match all of its terms."""
     return frozenset(of_term(term, pod.namespace) for term in pod.constraints.affinity)
+
+
+def _one_of(selectors: _Selectors) -> tuple[tuple[str, str], ...] | None:
+    """Labels, one of which every pod has that matches all ``selectors``; None if there are no such labels."""
+    return next((selector.one_of for selector in selectors if selector.one_of is not None), None)
 
 
 def _are_about(selectors: _Selectors, pod: Pod) -> bool:

@@ -1,6 +1,6 @@
 """Which pods a rule speaks of."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from kai_solver.domain import Constraints, Pod, PodAffinityTerm, Requirement, SpreadConstraint
@@ -19,6 +19,46 @@ class PodSelector:
         in_scope = "*" in self.namespaces or pod.namespace in self.namespaces
         return in_scope and labels_match(self.requirements, pod.labels)
 
+    @property
+    def one_of(self) -> tuple[tuple[str, str], ...] | None:
+        """Labels, one of which every pod has that the selector matches; None if there are no such labels."""
+        found = next((r for r in self.requirements if r.operator == "In"), None)
+        return None if found is None else tuple((found.key, value) for value in found.values)
+
+
+class SelectorIndex:
+    """Selectors by the labels that they require: a pod is compared with few of them, however many there are."""
+
+    def __init__(self, selectors: Iterable[PodSelector]) -> None:
+        self._by_label: dict[tuple[str, str], list[PodSelector]] = {}
+        self._others: list[PodSelector] = []
+        for selector in dict.fromkeys(selectors):
+            if selector.one_of is None:
+                self._others.append(selector)
+            for label in selector.one_of or ():
+                self._by_label.setdefault(label, []).append(selector)
+        self._keys = frozenset(r.key for selector in self._others for r in selector.requirements)
+        self._known: dict[tuple[str, frozenset[tuple[str, str]]], bool] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._by_label or self._others)
+
+    def speaks_of(self, pod: Pod) -> bool:
+        """Whether any of the selectors matches ``pod``."""
+        for label in pod.labels.items():
+            if any(selector.matches(pod) for selector in self._by_label.get(label, ())):
+                return True
+        return bool(self._others) and self._others_match(pod)
+
+    def _others_match(self, pod: Pod) -> bool:
+        """The same for selectors without such a label, asked once about pods that they cannot tell apart."""
+        labels = frozenset(item for item in pod.labels.items() if item[0] in self._keys)
+        found = self._known.get((pod.namespace, labels))
+        if found is None:
+            found = any(selector.matches(pod) for selector in self._others)
+            self._known[pod.namespace, labels] = found
+        return found
+
 
 def of_term(term: PodAffinityTerm, namespace: str) -> PodSelector:
     """The pods that ``term`` of a pod in ``namespace`` speaks of."""
@@ -35,4 +75,12 @@ def selectors_of(constraints: Constraints, namespace: str) -> Iterator[PodSelect
     for term in (*constraints.affinity, *constraints.anti_affinity):
         yield of_term(term, namespace)
     for spread in constraints.spread:
+        yield of_spread(spread, namespace)
+
+
+def wished_selectors_of(constraints: Constraints, namespace: str) -> Iterator[PodSelector]:
+    """Everything that the wishes of a pod in ``namespace`` speak of."""
+    for _, term in constraints.preferred_pods:
+        yield of_term(term, namespace)
+    for spread in constraints.preferred_spread:
         yield of_spread(spread, namespace)

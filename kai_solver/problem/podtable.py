@@ -11,7 +11,7 @@ from kai_solver.problem.gangs import GangShape, shape_gang
 from kai_solver.problem.kinds import Kinds
 from kai_solver.problem.known_pods import KnownPods
 from kai_solver.problem.node_table import NodeTable
-from kai_solver.problem.podrules import PodRules
+from kai_solver.problem.podrules import Labels, PodRules
 from kai_solver.problem.rows import GangRow
 from kai_solver.problem.shapes import ShapeTable, Style
 from kai_solver.problem.zones import zone_table
@@ -68,14 +68,27 @@ class PodTable:
         sizes = [len(row.kinds) for row in every]
         self.pod_gang: list[int] = list(chain.from_iterable(map(repeat, (*numbers, -1), sizes)))
         self.pod_shape = self._number_shapes(rules, snapshot.policy)
+        self.ruled = frozenset(self._ruled(rules))
+        self.related = self.ruled.union(self._wished(rules))
         self.charges, self.least_charges = self._charged()
 
     def _rules(self) -> PodRules:
         samples = self._kinds.samples
-        binding = {kind for kind in self._met if samples[kind].constraints.binds_pods}
-        if not binding:
+        speaking = {kind for kind in self._met if samples[kind].constraints.speaks_of_pods}
+        if not speaking:
             return PodRules(())
-        return PodRules(pod for pod, kind in zip(self.pods, self.kinds, strict=True) if kind in binding)
+        return PodRules(pod for pod, kind in zip(self.pods, self.kinds, strict=True) if kind in speaking)
+
+    def _ruled(self, rules: PodRules) -> Iterator[int]:
+        """Pods that carry a rule about other pods, or that such a rule is about."""
+        if rules:
+            is_ruled = [bool(shape.affinity_labels) for shape in self.shapes.shapes]
+            yield from (pod for pod, shape in enumerate(self.pod_shape) if is_ruled[shape])
+
+    def _wished(self, rules: PodRules) -> Iterator[int]:
+        """Pods that carry a wish about other pods, or that such a wish is about."""
+        if rules.has_wishes:
+            yield from (number for number, pod in enumerate(self.pods) if rules.is_wished(pod))
 
     # -- gangs ---------------------------------------------------------------------------------------------------
 
@@ -139,18 +152,16 @@ class PodTable:
     def _number_shapes(self, rules: PodRules, policy: Policy) -> list[int]:
         """Shape of every pod; numbers are given in the order in which shapes are met."""
         numbers: list[int] = []
-        known: dict[Placement, dict[int, int]] = {}
+        known: dict[Placement, dict[tuple[int, Labels], int]] = {}
         start = 0
+        labels = map(rules.labels_of, self.pods) if rules else repeat(())
+        keys = list(zip(self.kinds, labels, strict=False))
         for end, placement in self._stretches:
-            if rules:
-                numbers += [self.shapes.index(pod, _style(pod, placement, policy)) for pod in self.pods[start:end]]
-            else:
-                kinds, found = self.kinds[start:end], known.setdefault(placement, {})
-                for kind in dict.fromkeys(kinds):
-                    if kind not in found:
-                        sample = self._kinds.samples[kind]
-                        found[kind] = self.shapes.index(sample, _style(sample, placement, policy))
-                numbers += [found[kind] for kind in kinds]
+            found = known.setdefault(placement, {})
+            for key, pod in zip(keys[start:end], self.pods[start:end], strict=True):
+                if key not in found:
+                    found[key] = self.shapes.index(pod, _style(pod, placement, policy))
+            numbers += [found[key] for key in keys[start:end]]
             start = end
         return numbers
 

@@ -79,6 +79,9 @@ class Problem:
         Pods with unidentified devices, on nodes where all may be had; none where no pod needs a row.
     fabric
         Links between GPUs; None where they make no difference on any node.
+    ruled, related
+        Pods that carry a rule between pods, or that such a rule is about; the same of rules and wishes. For the others
+        it makes no difference which pods are where.
     rules
         Optional rules that some object of this cycle uses; most clusters have none.
     """
@@ -121,6 +124,8 @@ class Problem:
     devices_known: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     unidentified: frozenset[int] = frozenset()
     fabric: Fabric | None = None
+    ruled: frozenset[int] = frozenset()
+    related: frozenset[int] = frozenset()
     rules: tuple[RuleFacts, ...] = ()
 
     @property
@@ -204,6 +209,8 @@ def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
         devices_known=devices_known,
         unidentified=unidentified_of(table, node_table, devices_known),
         fabric=fabric_of(memo.graphs(snapshot, node_table), devices_known),
+        ruled=table.ruled,
+        related=table.related,
     )
     rules = prepared(problem)
     memo.problem = replace(problem, rules=rules) if rules else problem

@@ -22,14 +22,15 @@ Owner = Arrival | Mover
 
 def components(joint: Joint) -> list[Joint]:
     """``joint`` in parts, the largest first; alone where all hangs together, or may."""
+    owners: Sequence[Owner] = (*joint.arrivals, *joint.movers)
     shapes = joint.problem.shapes.shapes
+    decided = [shapes[shape] for shape in {piece.shape for owner in owners for piece in owner.pieces}]
     is_tied = any(rule.ties for rule in joint.problem.rules)
-    is_tied = is_tied or any(shape.relates_to_pods or shape.gpu.memory_mib for shape in shapes)
+    is_tied = is_tied or any(shape.affinity_labels or shape.gpu.memory_mib for shape in decided)
     if is_tied or joint.problem.outlook is not None:
         return [joint]
     sets = _linked(joint)
     groups: dict[Hashable, list[Owner]] = {}
-    owners: Sequence[Owner] = (*joint.arrivals, *joint.movers)
     for owner in owners:
         groups.setdefault(sets.of(("gang", owner.gang)), []).append(owner)
     if len(groups) < 2:

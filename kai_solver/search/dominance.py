@@ -96,7 +96,7 @@ class _Asked:
             self.action is other.action
             and other.demand.includes(problem, self.demand)
             and self._has_rights_of(other)
-            and self._is_before(other)
+            and self._is_before(problem, other)
         )
 
     def _has_rights_of(self, other: "_Asked") -> bool:
@@ -109,12 +109,18 @@ class _Asked:
             and all(_is_within(surplus, self.surplus.get(queue)) for queue, surplus in other.surplus.items())
         )
 
-    def _is_before(self, other: "_Asked") -> bool:
-        """Whether all that was admitted is still there, and nothing has been freed since."""
+    def _is_before(self, problem: Problem, other: "_Asked") -> bool:
+        """Whether all that was admitted is still there, and nothing has been freed since.
+
+        What was admitted since only takes room: no pod may need it beside itself.
+        """
         length = len(self.admitted)
         since = other.admitted[length:]
         is_more = other.admitted[:length] == self.admitted and len(other.admitted) >= length
-        return is_more and (not since or (self.action in KEEPING and all(action in KEEPING for _, action in since)))
+        if not is_more or not since:
+            return is_more
+        is_kept = self.action in KEEPING and all(action in KEEPING for _, action in since)
+        return is_kept and all(problem.ruled.isdisjoint(unit.pods) for unit, _ in since)
 
 
 def _is_within(mine: QueueSurplus, theirs: QueueSurplus | None) -> bool:
@@ -150,7 +156,8 @@ class Refusals:
 def _read(question: Question) -> _Asked | None:
     """None where more may fit than less, or where a "no" is not certain."""
     state = question.state
-    if state.has_pod_rules or state.by_memory or not question.is_exact:
+    ruled = question.problem.ruled
+    if not ruled.isdisjoint(question.allocation_unit.pods) or state.by_memory or not question.is_exact:
         return None
     demand = Demand.of(question.problem, question.allocation_unit)
     return None if demand is None else _Asked.of(question, demand)

@@ -105,7 +105,8 @@ class _Lifted:
         gang, shape = problem.gangs[problem.pod_gang[pod]], problem.pod_shape[pod]
         is_aligned = state.zones is not None and state.zones.is_aligned(shape)
         has_wishes = problem.predicates.has_preference(problem.shapes.shapes[shape].constraints)
-        is_free = state.affinity is None and not has_wishes and not is_aligned and not problem.pods[pod].nominated_node
+        is_related = pod in problem.related or bool(problem.pods[pod].nominated_node)
+        is_free = not is_related and not has_wishes and not is_aligned
         return is_free and gang.family < 0 and problem.shapes.shapes[shape].nodes == "binpack"
 
     def _others(self, pod: int, asking: Asking) -> tuple[int, ...]:

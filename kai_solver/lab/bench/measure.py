@@ -18,10 +18,10 @@ from kai_solver.domain import Gang, Plan, PodStatus, Snapshot, SolverModel, Stag
 from kai_solver.engine import Engine, cycle
 from kai_solver.errors import SolverError
 from kai_solver.instances_io import Loaded, load_instance
-from kai_solver.instances_io.bench_schema import GeneratorDoc
+from kai_solver.instances_io.bench_schema import GeneratorDoc, RealDoc
 from kai_solver.lab.bench.calibration import calibration_s
 from kai_solver.lab.bench.cpuclock import CpuClock
-from kai_solver.lab.bench.generate import generated
+from kai_solver.lab.bench.generate import generated, made_real
 from kai_solver.lab.bench.linked import Pair, in_pairs, with_links
 from kai_solver.lab.bench.memory import PeakMemory, family_cpu_s
 from kai_solver.lab.bench.moments import Moment, Moments
@@ -48,8 +48,8 @@ class Job:
         One unmeasured cycle first.
     cold
         Time the whole process as well.
-    generate, draw
-        Specification of the instance, and the seed that it is drawn with.
+    generate, real, draw
+        Specification of the instance, of what is added to it, and the seed that both are drawn with.
     steady
         So many cycles more, each on what the plan before made of the cluster.
     product
@@ -67,6 +67,7 @@ class Job:
     warm_up: bool = True
     cold: bool = False
     generate: GeneratorDoc | None = None
+    real: RealDoc | None = None
     draw: int = 1
     steady: int = 0
     product: str = ""
@@ -181,7 +182,7 @@ def measure_here(job: Job) -> tuple[Run, ...]:
         measurement = _Measurement(job, model, loaded.snapshot, engine)
         runs = measurement.runs()
     calibrated_s = (before_s + calibration_s()) / 2
-    cold = [cold_s(job, seed) if job.cold and job.generate is None else None for seed in job.seeds]
+    cold = [cold_s(job, seed) if job.cold and job.generate is None and job.real is None else None for seed in job.seeds]
     return tuple(
         replace(run, cold_s=seconds, load_s=load_s, memory_mib=memory.peak_mib, calibration_s=calibrated_s)
         for run, seconds in zip(runs, cold, strict=True)
@@ -189,7 +190,8 @@ def measure_here(job: Job) -> tuple[Run, ...]:
 
 
 def _loaded(job: Job) -> Loaded:
-    return load_instance(job.instance) if job.generate is None else Loaded(generated(job.generate, job.draw), "native")
+    found = load_instance(job.instance) if job.generate is None else Loaded(generated(job.generate, job.draw), "native")
+    return found if job.real is None else replace(found, snapshot=made_real(found.snapshot, job.real, job.draw))
 
 
 class _Measurement:
@@ -201,7 +203,7 @@ class _Measurement:
         self._snapshot = snapshot
         self._engine = engine
         self._budget_s = model.budget_s if job.budget_s is None else job.budget_s
-        self._peers = tuple(peers_beside(job.instance, snapshot)) if job.generate is None else ()
+        self._peers = tuple(peers_beside(job.instance, snapshot)) if job.generate is None and job.real is None else ()
         self._first_cycle_s: float | None = None
 
     def runs(self) -> list[Run]:

@@ -76,6 +76,7 @@ def jobs_of(bench_set: BenchSet, models: Sequence[str] = (), floor: str | None =
             budget_s,
             warm_up=(model, budget_s) not in once,
             generate=entry.generate,
+            real=entry.real,
             draw=draw,
             steady=STEADY_CYCLES if (model, budget_s) in _asking(entry, "steady") else 0,
             product=entry.product if (model, budget_s) in _asking(entry, "link-growth") else "",
