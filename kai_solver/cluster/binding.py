@@ -106,7 +106,7 @@ class Preparation(Protocol):
         ...
 
     def clear(self) -> None:
-        """Forget what was assumed and what is only remembered: the cluster is seen anew, by a new leader."""
+        """Forget what was assumed and what is only remembered: a new leader sees the cluster again."""
         ...
 
 
@@ -130,7 +130,7 @@ class Way(Protocol):
         ...
 
     def clear(self) -> None:
-        """Forget what was asked for: the cluster is seen anew, by a new leader."""
+        """Forget what was asked for: a new leader sees the cluster again."""
         ...
 
 
@@ -229,7 +229,7 @@ class Binder:
     resting
         Gangs that could not be bound, and are left alone for a while.
     ended
-        Told of each gang whose binding ended, whatever became of it: cycles need not leave it alone any more.
+        Called with each gang whose binding ended, whatever became of it: cycles need not leave it alone any more.
     """
 
     api: Api
@@ -248,7 +248,7 @@ class Binder:
     ended: Callable[[str], None] = lambda _: None
     _open: set[str] = field(default_factory=set)
     _asked: set[str] = field(default_factory=set)
-    """Of these, gangs that wait for somebody else's binding."""
+    """Of these, gangs that wait for another binder."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -317,7 +317,7 @@ class Binder:
         return outcome
 
     def strand(self, gang: GangSeats, why: str, runner: Executor) -> None:
-        """Release pods that were bound and will never begin; their controllers make them anew."""
+        """Release pods that were bound and will never begin; their controllers make them again."""
         now_s = self.clock()
         with self._lock:
             self._open.add(gang.gang)
@@ -400,7 +400,7 @@ class Binder:
         return failed
 
     def _bind_one(self, way: Way, seat: Seat) -> None:
-        """Bind it; where nobody says whether it is, look until that is known: its devices may be in use."""
+        """Bind it; if it is unknown whether it is bound, look until that is known: its devices may be in use."""
         try:
             self._trying(lambda: way.bind(seat))
         except ApiError as error:
@@ -415,7 +415,7 @@ class Binder:
             self._trying(lambda: step.prepare(seat))  # noqa: B023 - runs at once
 
     def _undo(self, gang: GangSeats, seats: Sequence[Seat]) -> None:
-        """Take back what was prepared; who no longer leads leaves it to the next leader.
+        """Take back what was prepared; a process that no longer leads leaves that to the next leader.
 
         An unexpected error ends here: those of the gang that are bound have their places all the same.
         """
@@ -432,8 +432,8 @@ class Binder:
             self.assumed.forget(seat.key, seat.uid)
 
     def _release(self, seat: Seat) -> None:
-        """The pod must start anew; its controller makes it again, and it waits with its gang."""
-        grace_s = None if self.has_node(seat.node) else 0  # nobody is there who would end it
+        """The pod must start again; its controller makes it again, and it waits with its gang."""
+        grace_s = None if self.has_node(seat.node) else 0  # no kubelet is there to end it
 
         def delete() -> None:
             try:

@@ -4,7 +4,7 @@ Source: docs/kai-behaviour.md#binding, #bindrequest.
 
 A pod has its place once the watch shows its node; until then its request counts, ours by what is assumed, that of an
 earlier leader because it is read. KAI's scheduler sets no ``backoffLimit``, and neither do we: the first failure ends a
-request. It is deleted then, and the engine decides anew.
+request. It is deleted then, and the engine decides again.
 """
 
 import json
@@ -57,7 +57,7 @@ class BindRequests:
     scheduler: str = "kai-scheduler"
     clock: Callable[[], float] = time.time
     _made: dict[str, str] = field(default_factory=dict)
-    """Uids of the requests that somebody here waits for, by pod."""
+    """Uids of the requests that a thread here waits for, by pod."""
     _news: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -138,7 +138,7 @@ class BindRequests:
             self._made.clear()
 
     def _look(self, seat: Seat, unseen: dict[str, float]) -> str | None:
-        """Why the pod was not bound, empty where it was; None where nobody knows yet.
+        """Why the pod was not bound, empty if it was; None if that is not known yet.
 
         ``unseen``: when requests that no watch has shown are asked for.
         """
@@ -251,7 +251,7 @@ class BindRequests:
             self.collect()
 
     def collect(self) -> int:
-        """Delete requests for our pods that nobody here waits for and that lead nowhere; how many."""
+        """Delete requests for our pods that no thread here waits for and that lead nowhere; how many."""
         stale = [request for request in self.store.all(BIND_REQUESTS) if self._is_stale(request)]
         for request in stale:
             with suppress(ApiError):  # it is looked at again

@@ -80,7 +80,7 @@ class Devices:
                 )
 
     def undo(self, seat: Seat) -> None:
-        """Release the pod's reservations, and devices that this attempt gave to claims that nobody else uses.
+        """Release the pod's reservations, and devices that this attempt gave to claims that no other pod uses.
 
         Until that is done they count as given: no watch may have shown yet that they are.
         """

@@ -1,6 +1,6 @@
 """Kubernetes events (``v1``): the same thing said again raises a count, and is written again only now and then.
 
-An event's name follows from what it says about whom, so that a process that starts anew finds those of its predecessor.
+An event's name follows from its object and text, so that a new process finds those of its predecessor.
 """
 
 import hashlib

@@ -1,10 +1,10 @@
-"""Evictions through the Eviction API: budgets hold, rates are limited, whoever is refused is left alone for a while.
+"""Evictions through the Eviction API: budgets hold, rates are limited, a refused pod is left alone for a while.
 
-They go on beside the cycles, for a webhook may take its time: who is to leave counts as leaving from the moment on at
-which that is decided, until the answer is there.
+They go on beside the cycles, for a webhook may take its time: a pod that is to leave counts as leaving from the
+moment of the decision until the answer is there.
 
 First the pod is told why (condition ``DisruptionTarget``, as kube-scheduler does it), then it is evicted: no pod ever
-leaves without its cause. Who may stay after all is told that, too.
+leaves without its cause. If it may stay after all, that is written, too.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ LONGEST_WAIT_S = 300.0
 """How long a pod that a disruption budget protects is not asked for again: twice as long after each refusal."""
 
 FORGOTTEN_S = 600.0
-"""A pod that nobody asked for so long after it might have been asked for again is as if it had never been refused."""
+"""A pod that was not tried for so long after it might have been tried again is as if it had never been refused."""
 
 
 FRESH_S = 10.0
@@ -38,7 +38,7 @@ FRESH_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """A pod that a plan sends away, and for whom.
+    """A pod that a plan sends away, and for which gangs.
 
     ``rule``: ``reclaim``, ``preempt``, ``consolidation`` or ``stalegangeviction``; ``message``: the event's text;
     ``target``: where it goes, empty where it only leaves; ``queue``: its own, whose rate it counts towards.
@@ -61,16 +61,16 @@ class Departure:
 
     @property
     def cause(self) -> str:
-        """By which rule, why, and for whom."""
+        """By which rule, why, and for which gangs."""
         where = f"; it goes to {self.target} for {', '.join(self.helps)}" if self.target else ""
         return f"{self.rule}: {self.message}{where}"
 
 
 @dataclass(frozen=True, slots=True)
 class Departed:
-    """What became of it: gone or going since ``at_s`` (monotonic); else why not, and who says so.
+    """What became of it: gone or going since ``at_s`` (monotonic); else why not, and by whose word.
 
-    ``put_off``: nobody was asked; it is decided anew.
+    ``put_off``: the server was not asked; it is decided again.
     """
 
     departure: Departure
@@ -99,7 +99,7 @@ Told = Callable[[tuple[Departed, ...]], None]
 
 @dataclass(slots=True)
 class _Batch:
-    """Evictions that were decided together; who wants to know is told when the last one has ended."""
+    """Evictions that were decided together; a callback is called when the last one has ended."""
 
     size: int
     ordered_s: float
@@ -203,7 +203,7 @@ class Evictor:
             if not self.fence():  # the connection was cut: nothing was refused
                 return Departed(departure, str(FenceError()))
             return self._failed(departure, error)
-        except Exception as error:  # an object that nobody thought of: it is left alone for a while, too
+        except Exception as error:  # an unexpected object: it is left alone for a while, too
             caught("evicting", departure.key, error)
             return self._failed(departure, ApiError(400, type(error).__name__, str(error)))
         with self._lock:

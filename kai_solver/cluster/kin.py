@@ -1,8 +1,8 @@
-"""Who made our pods: owners of kinds that we know are watched, others are asked for one by one, and kept.
+"""Owners of our pods: those of known kinds are watched, others are asked for one by one, and kept.
 
-A pod may be seen before who made it: the watches of two kinds are not in step, and an owner of an unknown kind has to
-be asked for. Until its owners are known it is kept from the cycles: its gang may need more than itself. Whoever a watch
-does not show is asked for after a moment, too: a watch that begins anew may be behind for long.
+A pod may be seen before its owner: the watches of two kinds are not in step, and an owner of an unknown kind has to
+be asked for. Until its owners are known it is kept from the cycles: its gang may need more than itself. An owner that a
+watch does not show is asked for after a moment, too: a watch that starts again may be behind for long.
 """
 
 import queue
@@ -78,7 +78,7 @@ class OwnerResolver:
     Parameters
     ----------
     scheduler_name
-        Whose pods; empty: nobody's owners are looked for.
+        Scheduler of the pods; empty: no owners are looked for.
     kinds
         Kinds of owners that are watched from the start.
     watch
@@ -140,7 +140,7 @@ class OwnerResolver:
     def is_settled(self) -> bool:
         """Whether owners of all pods that were there at first are known, as far as they can be; asks for the rest.
 
-        After a while it is, whoever is not known: pods of theirs that wait go on waiting, others need not.
+        After a while it is, even if owners are unknown: their pods that wait go on waiting, others need not.
         """
         if not self._is_settled:
             self._ends_s = self._ends_s or self._monotonic() + PATIENCE_S
@@ -193,7 +193,7 @@ class OwnerResolver:
     def answer(self, reference: Reference) -> bool:
         """Ask for one owner; whether all is known of it that can be, for now.
 
-        Who cannot be known is told of once for its kind, and is as if it were not there.
+        An owner that cannot be known is reported once for its kind, and is as if it were not there.
         """
         found, is_answered, was_watched = None, True, reference.group_kind in self._watched
         try:
@@ -223,7 +223,7 @@ class OwnerResolver:
         return now_s - self._refused_since_s.setdefault(kind, now_s) < DOUBTED_S
 
     def _put_off(self, reference: Reference) -> None:
-        """Nobody answered: it is asked for again when somebody looks, but not at once."""
+        """No answer: it is asked for again when it is looked for, but not at once."""
         last_s, _ = self._again.get(reference.uid, (FIRST_AGAIN_S / 2, 0.0))
         wait_s = min(2 * last_s, LONGEST_AGAIN_S)
         self._again[reference.uid] = wait_s, self._monotonic() + wait_s
@@ -351,7 +351,7 @@ class OwnerResolver:
         return stored is not None and meta(stored).get("uid") == meta(value).get("uid")
 
     def _tidy(self) -> None:
-        """Forget now and then who is not referred to any more."""
+        """Forget now and then owners that are not referred to any more."""
         if self._monotonic() < self._tidy_s:
             return
         self._tidy_s = self._monotonic() + KEPT_S

@@ -38,11 +38,11 @@ class Reflector:
     Parameters
     ----------
     stop
-        Set by whoever wants it to end.
+        Set to end it.
     is_optional
         A kind that we may not see is as if there were nothing of it; `complain` hears of it once.
     complain
-        Told of every failure; the reflector goes on after a wait with jitter, twice as long each time.
+        Called with every failure; the reflector goes on after a wait with jitter, twice as long each time.
     """
 
     def __init__(

@@ -4,7 +4,7 @@ Source: docs/kai-behaviour.md#fractions, #reservation-pods.
 
 A group is one device of one node that pods share. A reservation pod holds it whole, and an agent in it writes which one
 it got into an annotation. Pods carry the name of their group as a label, and read the device from ConfigMaps that their
-containers refer to. A reservation pod that nobody uses any more is deleted, or its device would be lost.
+containers refer to. A reservation pod that no pod uses any more is deleted, or its device would be lost.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ FLIGHT_S = 300.0
 """A pod whose binding began and was never seen to end counts as a user for so long."""
 
 STRANGE_S = 120.0
-"""A reservation pod that somebody else made is an orphan only when it is so old: its user may be on its way."""
+"""A reservation pod that another program made is an orphan only when it is so old: its user may be on its way."""
 
 LOOK_S = 30.0
 
@@ -148,7 +148,7 @@ class Sharing:
         self._write_maps(pod, seat, indices)
 
     def undo(self, seat: Seat) -> None:
-        """Take the labels off the pod, and give back devices that nobody else uses."""
+        """Take the labels off the pod, and give back devices that no other pod uses."""
         with self._lock:
             self._flying.pop(seat.key, None)
         pod = self.store.get(PODS, seat.key) or {}
@@ -476,7 +476,7 @@ def _is_readable(reservation: Object) -> bool:
 
 
 def node_pool(store: Store, key: str, value: str) -> Callable[[str], bool]:
-    """Whether a node is one of the node pool's; nodes that are gone are everybody's."""
+    """Whether a node is one of the node pool's; nodes that are gone belong to all pools."""
 
     def is_ours(name: str) -> bool:
         node = store.get(NODES, name)

@@ -12,13 +12,13 @@ from kai_solver.errors.barrier import barrier, caught
 from kai_solver.kubeobjects import names
 
 Listener = Callable[[Resource, str, Object | None, Object | None], None]
-"""Told of a change: kind, key, the object before and after (None where there was, or is, none)."""
+"""Called with a change: kind, key, the object before and after (None where there was, or is, none)."""
 
 
 class Store:
     """Objects by kind and key; safe to use from any thread.
 
-    Objects are shared, not copied: nobody may change one in place. What comes in is trimmed, and is the store's.
+    Objects are shared, not copied: never change one in place. What comes in is trimmed, and is the store's.
     """
 
     def __init__(self) -> None:
@@ -128,7 +128,7 @@ def is_as_expected(expected: Mapping[str, Any], after: Mapping[str, Any]) -> boo
     """Whether a pod of which a change was worth a cycle only is where it was expected, or begins to run there.
 
     ``expected``: as it was, with what was done to it laid over. Such a change frees nothing, takes nothing and helps
-    nobody who waits: what is known of it is told, and there is time for that.
+    no waiting pod: it is reported, and there is time for that.
     """
     try:
         begins = _phase(expected), _phase(after)

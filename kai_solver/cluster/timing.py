@@ -10,7 +10,7 @@ from kai_solver.cluster.contact import Contact
 from kai_solver.cluster.resources import Resource
 
 Observe = Callable[[str, float], None]
-"""Told of a request that ended, well or not: its verb as in RBAC, and seconds."""
+"""Called with a request that ended, well or not: its verb as in RBAC, and seconds."""
 
 
 class TimedApi:

@@ -1,6 +1,6 @@
 """What of an object is not worth its memory: taken off before it is kept.
 
-A pod as the API server sends it is 10 to 20 KB of Python objects, of which half are records of who wrote which field
+A pod as the API server sends it is 10 to 20 KB of Python objects, of which half are records of managed fields
 and the states of its containers; 16,000 of them must fit.
 """
 
@@ -18,7 +18,7 @@ _CONTAINER = ("command", "args", "image", "livenessProbe", "readinessProbe", "st
 
 
 def trimmed(resource: Resource, value: Object) -> Object:
-    """The same object, lighter; it must not be anybody else's. Malformed parts stay as they are, to be named later."""
+    """The same object, lighter; it must have no other owner. Malformed parts stay as they are, to be named later."""
     metadata = value.get("metadata")
     if isinstance(metadata, dict):
         metadata.pop("managedFields", None)

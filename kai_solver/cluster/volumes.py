@@ -49,7 +49,7 @@ class Volumes:
             return False  # what cannot be read no plan was made for
 
     def assume(self, seat: Seat) -> None:
-        """Nothing: who else uses the claim is judged when the claim is asked for."""
+        """Nothing: other users of the claim are judged when the claim is asked for."""
 
     def prepare(self, seat: Seat) -> None:
         """Have all claims of the pod bound, to volumes that its node can reach.
@@ -117,7 +117,7 @@ class Volumes:
         return self.api.get(PERSISTENT_VOLUME_CLAIMS, namespace, name)
 
     def _select(self, key: str, node: str) -> None:
-        """Write the node on the claim; nobody else's is overwritten."""
+        """Write the node on the claim; another program's is not overwritten."""
 
         def write(claim: Object) -> None:
             selected = _selected(claim)
@@ -165,7 +165,7 @@ class Volumes:
             except ApiError as error:
                 if not (error.is_conflict or error.is_missing):
                     raise
-                continue  # somebody else has it
+                continue  # another claim has it
             return key_of(volume)
         return ""
 
@@ -190,7 +190,7 @@ class Volumes:
                 ):
                     yield volume
             except InputError:
-                continue  # malformed: it is nobody's
+                continue  # malformed: it belongs to no claim
 
     def _reaches(self, node: str, volume: Raw) -> bool:
         required = volume.get("spec.nodeAffinity.required")

@@ -2,7 +2,7 @@
 
 A wish that is not yet written is replaced by a newer one for the same thing. Between two writes there is a pause, ten
 times as long while gangs are being bound. What fails for a while is tried again; what fails for good is dropped and
-counted: it is told, not done, and the next cycle tells anew.
+counted: it is a report, not an action, and the next cycle reports again.
 """
 
 import heapq
@@ -68,7 +68,7 @@ class Counts:
 
 @dataclass(slots=True)
 class Writer:
-    """Wishes and who writes them: one thread calls `step` again and again; any thread may wish.
+    """Wishes and their writer: one thread calls `step` again and again; any thread may wish.
 
     Attributes
     ----------
@@ -77,11 +77,11 @@ class Writer:
     busy
         Whether gangs are being bound: they come first.
     rate
-        Writes a second at the most.
+        Writes per second at most.
     most
         So many may wait; beyond it those that come last (`Order.LAST`) are dropped.
     complain
-        Told of wishes that were refused for good, each kind of refusal once.
+        Called with wishes that were refused for good, each kind of refusal once.
     """
 
     fence: Callable[[], bool]
@@ -133,7 +133,7 @@ class Writer:
             return _IDLE_S
         except ApiError as error:
             return self._failed(wish, error)
-        except Exception as error:  # an object that nobody thought of: the others are told all the same
+        except Exception as error:  # an unexpected object: the others are written all the same
             caught("reporting", " ".join(wish.key), error)
             return self._failed(wish, ApiError(400, type(error).__name__, str(error)))
         self._failures = 0
@@ -146,7 +146,7 @@ class Writer:
         return (_BUSY if self.busy() else 1) / self.rate
 
     def drain(self, limit_s: float) -> None:
-        """Write what is due without pauses, for so long at the most; a server that fails ends it."""
+        """Write what is due without pauses, for at most so long; a server that fails ends it."""
         ends_s = self.monotonic() + limit_s
         while self._failures == 0 and self.monotonic() < ends_s and self.fence() and self.step() is not None:
             pass

@@ -17,7 +17,7 @@ class Apart:
     scheduler: str = ""
 
     def __call__(self, snapshot: Snapshot, busy: frozenset[str], resting: frozenset[str] = frozenset()) -> Snapshot:
-        """The cluster with those gangs set aside: who is being bound or could not be, who is where no work belongs."""
+        """The cluster with some gangs set aside: being bound, not bindable, or in namespaces without work."""
         told = dict.fromkeys(resting, RESTS) | dict.fromkeys(busy, BUSY)
         if not told and not any(map(self._is_misplaced, snapshot.gangs)):
             return snapshot

@@ -58,7 +58,7 @@ class Controller:
     settings
         How it is set up.
     reporters
-        Told of cycles beside logs and metrics.
+        Called with cycles, beside logs and metrics.
     """
 
     def __init__(

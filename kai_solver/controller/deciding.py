@@ -30,7 +30,7 @@ class Decider:
     budget_s
         None: the model's.
     on_fault
-        Told of every failure of the solver.
+        Called with every failure of the solver.
     on_slow
         Receives gangs whose turns left others no time.
 

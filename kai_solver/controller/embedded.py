@@ -1,6 +1,6 @@
 """A cluster in memory around the controller, so that one can watch it work without Kubernetes.
 
-Kubelets start and end pods, a job controller makes pods anew that were evicted, and work arrives at random. Only this
+Kubelets start and end pods, a job controller makes evicted pods again, and work arrives at random. Only this
 file pretends; the controller is the one of a cluster.
 """
 
@@ -180,7 +180,7 @@ def start(api: Api, stop: threading.Event, demo: Demo | None) -> list[threading.
 
 
 def _following(api: Api, resource: Resource, stop: threading.Event) -> Iterator[WatchEvent | None]:
-    """All objects there are, then their changes; None every ``LOOK_S`` seconds, for who waits for something else."""
+    """All objects there are, then their changes; None every ``LOOK_S`` seconds, to look at something else."""
     page = api.page(resource, limit=100_000)
     version = page.resource_version
     yield from (WatchEvent("ADDED", item) for item in page.items)

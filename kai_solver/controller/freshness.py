@@ -1,4 +1,4 @@
-"""What changed while a plan was made: orders that hold no more are dropped by gang; the next cycle decides anew."""
+"""What changed while a plan was made: orders that hold no more are dropped by gang; the next cycle decides again."""
 
 from collections.abc import Mapping
 from dataclasses import replace

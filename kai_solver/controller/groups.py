@@ -21,7 +21,7 @@ class Groups:
     snapshot
         What the plan was made from.
     new
-        Makes the name of a device that nobody shares yet.
+        Makes the name of a device that no pod shares yet.
     """
 
     def __init__(self, snapshot: Snapshot, new: Callable[[], str] = _new) -> None:

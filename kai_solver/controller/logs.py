@@ -1,4 +1,4 @@
-"""Structured logs on standard error: every line an event, whoever wrote it."""
+"""Structured logs on standard error: every line an event, whatever wrote it."""
 
 import logging
 import sys

@@ -48,7 +48,7 @@ class Decide(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """One cycle, for whoever reports it: what was seen, decided and ordered, and how long seeing and all of it took.
+    """One cycle, for reporters: what was seen, decided and ordered, and how long seeing and all of it took.
 
     ``busy``: gangs that are or could not be bound, or whose pods or nodes changed: the plan does not hold for them.
     """
@@ -99,9 +99,9 @@ class Pace:
     settle_s
         After the first news, so that what comes together is decided together.
     late_s
-        After news that change nothing for those who wait: what was expected has come true, and is to be told.
+        After news that change nothing for waiting gangs: what was expected has come true, and is to be reported.
     idle_s
-        Between cycles without news while somebody waits.
+        Between cycles without news while something waits.
     """
 
     period_s: float = 1.0
@@ -162,7 +162,7 @@ class News:
         return self._event.wait(limit_s)
 
     def take(self) -> None:
-        """What there was is news no longer: somebody looks at it now."""
+        """What there was is news no longer: it is looked at now."""
         self._event.clear()
         self.late_since_s = float("inf")
 
@@ -178,7 +178,7 @@ class Scheduler:
     gangs
         Where gangs are bound, one thread each; ``evictions``: where pods are evicted, likewise.
     apart
-        Whom a cycle leaves alone; ``quarantine``: gangs that spoiled cycles, likewise.
+        What a cycle leaves alone; ``quarantine``: gangs that spoiled cycles, likewise.
     dry_run
         Decide and report, change nothing.
     has_group
@@ -316,9 +316,9 @@ class Scheduler:
         return cycle
 
     def _act(self, snapshot: Snapshot, plan: Plan, orders: Orders) -> tuple[Departure, ...]:
-        """Send away first, then bind, and wait for neither; who must wait for a later cycle to leave is given back.
+        """Send away first, then bind, and wait for neither; returns departures that must wait for a later cycle.
 
-        A gang whose place somebody holds who is not sent away after all only waits longer.
+        A gang whose place is held by a pod that is not sent away after all only waits longer.
         """
         self.promises.nominate(orders.nominations)
         self.stranded.watch(orders.binds)
@@ -337,7 +337,7 @@ class Scheduler:
         return tuple(put_off)
 
     def _departed(self, snapshot: Snapshot, plan: Plan, outcomes: tuple[Departed, ...]) -> None:
-        """Who stays keeps its place; what that means for the others is decided anew."""
+        """A pod that stays keeps its place; what that means for the others is decided again."""
         refused = [outcome.departure for outcome in outcomes if outcome.refused]
         for departure in refused:
             self.promises.stays(departure.key, departure.uid)

@@ -1,4 +1,4 @@
-"""A plan as orders: which pods to bind together, which to send away, who is promised a place."""
+"""A plan as orders: which pods to bind together, which to send away, which are promised a place."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -123,7 +123,7 @@ def _claims(bind: Bind, groups: Groups) -> tuple[tuple[str, tuple[Allotted, ...]
 
 
 def _zones(bind: Bind, gpu_resources: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """The NUMA zones of the plan, until somebody on the node has observed them."""
+    """The NUMA zones of the plan, until the exporter on the node has observed them."""
     return ((names.NUMA_PREDICTED, placement_text(bind.zones, gpu_resources)),) if bind.zones else ()
 
 

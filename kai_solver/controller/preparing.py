@@ -27,7 +27,7 @@ class Preparing:
     Attributes
     ----------
     steps
-        In KAI's order, but reservations last: what they hold is lost to everybody else.
+        In KAI's order, but reservations last: what they hold is lost to all other pods.
     way
         None: pods are bound here.
     claims
@@ -35,7 +35,7 @@ class Preparing:
     pods
         Pods likewise; asked first.
     clean
-        Takes away what nobody uses any more, until told to stop.
+        Removes what is not used any more, until told to stop.
     """
 
     steps: tuple[Preparation, ...]
@@ -45,7 +45,7 @@ class Preparing:
     clean: Callable[[threading.Event], None]
 
     def clear(self) -> None:
-        """Forget what was assumed: the cluster is seen anew."""
+        """Forget what was assumed: the cluster is seen again."""
         for part in (*self.steps, *([self.way] if self.way else ())):
             part.clear()
 

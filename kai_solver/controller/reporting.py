@@ -62,7 +62,7 @@ def _name(reporter: Reporter) -> str:
 
 
 class LogReporter:
-    """One line for each cycle that did something or found somebody waiting, for each gang that failed, for refusals.
+    """One line for each cycle that did something or found gangs waiting, for each gang that failed, for refusals.
 
     And one for each object that cannot be used, or not as it stands, once while that is so.
     """
@@ -227,7 +227,9 @@ class MetricReporter:
             metrics.proofs.labels(state).set(count)
 
     def _acted(self, cycle: Cycle) -> None:
-        """Each gang counts on the rungs up to the one that served it, and on all where it still waits (1.12)."""
+        """Each gang counts for the actions up to the one that served it, and for all if it still waits.
+
+        Source: docs/kai-behaviour.md#metrics."""
         plan = cycle.plan
         last: dict[str, Action] = dict(reversed(plan.admitted))
         for pending in plan.pending:

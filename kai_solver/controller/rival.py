@@ -20,7 +20,7 @@ LOOK_S = 30.0
 """Between looks."""
 
 JUDGED_S = 6.0
-"""Who has not renewed within so long is not at work; KAI's scheduler renews every 5 seconds."""
+"""A scheduler that has not renewed within so long is not at work; KAI's scheduler renews every 5 seconds."""
 
 
 KAI = "kai-scheduler"
@@ -39,7 +39,7 @@ class Rival:
     Parameters
     ----------
     tell
-        Told of each look: whether it is at work.
+        Called after each look: whether it is at work.
     """
 
     def __init__(self, api: Api, settings: ControllerSettings, tell: Callable[[bool], None] = lambda _: None) -> None:

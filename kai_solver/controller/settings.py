@@ -93,7 +93,7 @@ class Sharing(_Part):
 
 
 class SpareAccess(_Part):
-    """Who may use spare nodes."""
+    """Which users may use spare nodes."""
 
     namespaces: tuple[str, ...] = Field(default=(), description="Namespaces, like team-a or team-*.")
     users: tuple[str, ...] = Field(default=(), description="Users of the API server, at admission alone.")
@@ -105,7 +105,7 @@ class SpareAccess(_Part):
 
 
 class QueueAccess(SpareAccess):
-    """Who may use some queues."""
+    """Which users may use some queues."""
 
     queues: tuple[str, ...] = Field(min_length=1, description="Queues, like research or research-*.")
 
@@ -115,7 +115,7 @@ class QueueAccess(SpareAccess):
 
 
 class AccessRules(_Part):
-    """Who may use which queues, and spare nodes; what no rule is about is open to all, as in KAI."""
+    """Which users may use which queues and spare nodes; what no rule is about is open to all, as in KAI."""
 
     queues: tuple[QueueAccess, ...] = Field(
         default=(), description="A list of {queues, namespaces, users, groups}; empty: all may use every queue."
@@ -244,7 +244,7 @@ class ControllerSettings(BaseSettings):
     leadership: Leadership = Field(default=Leadership(), description="Which of several replicas acts.")
     workers: Workers = Field(default=Workers(), description="Threads.")
     admission: Admission = Field(default=Admission(), description="The admission webhook.")
-    access: AccessRules = Field(default=AccessRules(), description="Who may use which queues, and spare nodes.")
+    access: AccessRules = Field(default=AccessRules(), description="Which users may use which queues and spare nodes.")
     kubeconfig: str = Field(default="", description="File of the cluster's address; empty: the pod's own account.")
     context: str = Field(default="", description="Context in the kubeconfig; empty: the current one.")
     metrics_bind_address: str = Field(default=":8080", description="Where /metrics is served; empty: nowhere.")

@@ -1,4 +1,4 @@
-"""Whose disruption budgets hold evictions, and for how long.
+"""Which disruption budgets hold evictions, and for how long.
 
 A user can write a PodDisruptionBudget that allows no disruption, and so keep work beyond its queue's share for ever.
 The administrator says whose budgets count. Budgets that keep a gang from room count only for a while. Pods with budgets

@@ -1,6 +1,6 @@
-"""Pods that were bound to a node which vanished before they began: nobody will ever run them.
+"""Pods that were bound to a node which vanished before they began: they will never run.
 
-Kubernetes' garbage collector removes them after a minute or more. So long nobody could decide about their gang, which
+Kubernetes' garbage collector removes them after a minute or more. So long no cycle could decide about their gang, which
 would run in part.
 """
 
@@ -18,7 +18,7 @@ from kai_solver.cluster.store import Store
 from kai_solver.errors.barrier import barrier
 
 GONE_S = 5.0
-"""A node must be gone for so long: a kubelet that registers anew may have begun the pod."""
+"""A node must be gone for so long: a kubelet that registers again may have begun the pod."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Who is connected to whom in a replica: every part is made here, once, each with what it needs of the others."""
+"""How the parts of a replica are connected: every part is made here, once, each with what it needs of the others."""
 
 import functools
 import threading
@@ -95,7 +95,7 @@ class Known:
         return (*self.store.notices(), *self.kin.notices)
 
     def is_enough(self) -> bool:
-        """Whether each kind was listed once, and who made the pods is known, as far as it can be."""
+        """Whether each kind was listed once, and the owners of pods are known, as far as they can be."""
         return self.store.is_synced(FIELDS) and self.kin.is_settled()
 
 
@@ -121,7 +121,7 @@ class Parts:
 
 
 def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...], clock: Clock) -> Parts:
-    """Make all parts; nothing runs yet. ``reporters`` are told of cycles beside logs, metrics and the cluster."""
+    """Make all parts; nothing runs yet. ``reporters`` get the cycles, beside logs, metrics and the cluster."""
     metrics = Metrics(namespace=settings.metrics_namespace)
     contact = Contact()
     contact.on_return = api.hang_up
@@ -270,7 +270,7 @@ def _rates(settings: ControllerSettings) -> Rates:
 def _reporters(
     known: Known, metrics: Metrics, decider: Decider, teller: StatusReporter | None, clock: Clock, pool: str
 ) -> Iterator[Reporter]:
-    """Who is told what happens: logs, metrics, the cluster."""
+    """What reports: logs, metrics, the cluster."""
     endings = Endings(metrics, known.store)
     known.store.listen(endings)
     yield LogReporter()

@@ -1,4 +1,4 @@
-"""Raw Kubernetes objects to a `Snapshot` and back: pure functions, for files and for the cluster alike."""
+"""Raw Kubernetes objects to a `Snapshot` and back: pure functions, for both files and the cluster."""
 
 from kai_solver.kubeobjects.assemble import snapshot_from_objects
 from kai_solver.kubeobjects.export import objects_from_snapshot

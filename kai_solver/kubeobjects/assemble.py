@@ -1,4 +1,4 @@
-"""From raw objects to a snapshot: the one way in, for files and for the cluster alike."""
+"""From raw objects to a snapshot: the one way in, for both files and the cluster."""
 
 import functools
 from collections import defaultdict
@@ -298,7 +298,7 @@ class _Finish:
         return tuple(found)
 
     def load(self, pods: Iterable[RawPod]) -> tuple[Pod, ...]:
-        """Pods that nobody here schedules, as far as they hold resources of our nodes."""
+        """Pods of other schedulers, as far as they hold resources of our nodes."""
         return tuple(filter(None, (self._part(pod) for pod in pods if pod.status.holds_resources)))
 
     def _part(self, pod: RawPod) -> Pod | None:

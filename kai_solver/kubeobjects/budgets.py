@@ -1,7 +1,8 @@
 """PodDisruptionBudgets: how many of the pods that they match the Eviction API lets go now.
 
 The API server answers by the status that the disruption controller wrote (``registry/core/pod/storage/eviction.go``).
-Who was evicted since, and is on the way out, is not in it yet; so the pods that are still healthy are counted, too.
+Pods that were evicted since, and are terminating, are not in it yet; so the pods that are still healthy are counted,
+too.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ from kai_solver.predicates import labels_match
 
 
 def read_budgets(objects: Sequence[Object], pods: Iterable[RawPod], notices: Notices) -> tuple[DisruptionBudget, ...]:
-    """All that can be read. One whose status is not there, or is of an older spec, lets nobody go: nor does the API."""
+    """All that can be read. One without a status, or with an older one, allows no eviction, as in the API."""
     if not objects:
         return ()
     for value in objects:

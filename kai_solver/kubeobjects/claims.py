@@ -290,7 +290,7 @@ def _of_slice(raw: Raw, driver: str, pool: str, notices: Notices) -> Iterator[Cl
 
 
 def _device_problem(raw: Raw) -> str:
-    """Why the device is not given to anybody."""
+    """Why the device is not offered."""
     here = raw.get("basic") or raw
     if here.items("consumesCounters"):
         return "partitions of devices (consumesCounters) are not supported"

@@ -21,7 +21,7 @@ MOST_PODS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """Pods alike: how many, from which template; labels of the n-th."""
+    """Identical pods: how many, from which template; labels of the n-th."""
 
     suffix: str
     count: int

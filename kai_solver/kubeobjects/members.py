@@ -15,7 +15,7 @@ from kai_solver.kubeobjects.pods import RawPod
 
 @dataclass(slots=True)
 class _Known:
-    """A member, who its owners were, and what was asked about it since."""
+    """A member, its owners, and what was asked about it since."""
 
     member: Member
     chain: Chain
@@ -36,7 +36,7 @@ class Members:
         self._now = {}
 
     def end(self) -> None:
-        """The reading is over: who was not asked for is forgotten."""
+        """The reading is over: members that were not asked for are forgotten."""
         self._before, self._now = self._now, {}
 
     def of(self, pod: RawPod, owners: OwnerIndex) -> Member:
@@ -54,7 +54,7 @@ class Members:
 
     def _known(self, pod: RawPod, owners: OwnerIndex) -> _Known:
         known = self._before.get(pod.key)
-        # Where only the state of a pod was read anew its labels are the very same object (`PodReader.read_again`).
+        # Where only the state of a pod was read again its labels are the same object (`PodReader.read_again`).
         if known is None or known.member.pod.labels is not pod.labels or not owners.still(known.chain):
             chain = owners.chain(pod.raw)
             return _Known(Member(pod, chain.owners, chain.above), chain)

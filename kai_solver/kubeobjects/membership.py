@@ -42,7 +42,7 @@ Seats = dict[str, list[tuple[RawPod, str]]]
 class Membership:
     """Gangs with their pods, gangs of other node pools, and the pods that found none of ours.
 
-    ``ungrouped``: those that somebody else is to group first; ``unwritten``: gangs that no PodGroup stands for;
+    ``ungrouped``: pods that another grouper is to group first; ``unwritten``: gangs that no PodGroup stands for;
     ``stated_creation_s``: since when gangs of ours are there, as their PodGroups state.
     """
 
@@ -139,7 +139,7 @@ def _is_of_our_making(
 
 
 def _leave(outcome: Membership, notices: Notices) -> None:
-    """Pods that somebody else groups are left to him: one notice for all that wait."""
+    """Pods that another grouper groups are left alone: one notice for all that wait."""
     outcome.loose += outcome.ungrouped
     waiting = [pod.key for pod in outcome.ungrouped if not pod.status.holds_resources]
     if waiting:
@@ -171,7 +171,7 @@ def _as_stated(gang: Gang, pods: list[RawPod], notices: Notices) -> Gang:
 def _member(
     pod: RawPod, owners: OwnerIndex, outcome: Membership, reader: GangReader, around: Surroundings
 ) -> Member | None:
-    """The pod with its owners; None where it is of another node pool, or waits for a PodGroup that somebody writes."""
+    """The pod with its owners; None if it is of another node pool, or waits for a PodGroup of another program."""
     members = reader.recall.members
     try:
         member = members.of(pod, owners)
@@ -300,7 +300,7 @@ def _join(outcome: Membership, members: list[Member], made: _Made, notices: Noti
 
 @dataclass(frozen=True, slots=True)
 class _Grouped:
-    """A gang that nobody has written a PodGroup for: without pods, with the podset of each."""
+    """A gang without a written PodGroup: without pods, with the podset of each."""
 
     gang: Gang
     podsets: Mapping[str, str]
@@ -311,7 +311,7 @@ class _Grouped:
 def _group(
     outcome: Membership, members: list[Member], reader: GangReader, around: Surroundings, own: Mapping[str, Object]
 ) -> None:
-    """Pods that nobody has grouped, into new gangs; a PodGroup of that name takes them instead."""
+    """Pods that are not grouped yet, into new gangs; a PodGroup of that name takes them instead."""
     for found in claimed(_claimable(outcome, members, reader), reader.recall.members.claim):
         make = partial(_read, found, reader, around)
         try:

@@ -36,7 +36,7 @@ WRITTEN: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys((names.OWN_SHARE, *names.SIGNATURES.values()), _POD),
     **dict.fromkeys((names.OWN_SET_ASIDE, names.OWN_CREATED), ("PodGroup",)),
 }
-"""What programs write, and nobody means by a misspelt key."""
+"""Keys that programs write, never what a misspelt key means."""
 
 _PLACES = {**HEEDED, **WRITTEN}
 _KINDS = frozenset(kind for kinds in _PLACES.values() for kind in kinds)

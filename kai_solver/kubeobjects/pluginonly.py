@@ -1,4 +1,4 @@
-"""Extended resources that DeviceClasses offer (KEP-5004), where nobody makes the claims that they need.
+"""Extended resources that DeviceClasses offer (KEP-5004), if no claims are made for them.
 
 A pod gets such a resource from nodes whose device plugin offers it as well; where there is none it waits, and is told.
 """
@@ -46,7 +46,7 @@ NO_OFFERS = PluginOnly({})
 
 
 def plugin_only(book: ClaimBook, nodes: NodeReading, settings: KubeSettings) -> PluginOnly:
-    """What the classes of ``book`` offer, and who has it besides; empty where somebody makes the claims."""
+    """What the classes of ``book`` offer, and what else offers it; empty if claims are made."""
     offers: dict[str, tuple[str, tuple[str, ...]]] = {}
     classes = () if settings.extended_claims else sorted(book.classes, key=lambda found: found.name)
     for found in classes:

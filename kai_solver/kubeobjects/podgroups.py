@@ -78,7 +78,7 @@ class GangReader:
     def read_made(self, pod_group: dict[str, Any]) -> Gang:
         """The same for a PodGroup that a grouper made; of those that differ in name and age alone one is read in full.
 
-        A burst is thousands of pods alike, each a gang of its own.
+        A burst is thousands of identical pods, each a gang of its own.
         """
         metadata, spec = pod_group["metadata"], pod_group["spec"]
         said = spec, metadata["labels"], metadata["annotations"]
@@ -136,7 +136,7 @@ class GangReader:
         )
 
     def _queue(self, stated: str, labels: Mapping[str, str]) -> tuple[str, str]:
-        """The queue and who named it; the spec has the last word (docs/kai-behaviour.md#external-podgroups)."""
+        """The queue and what named it; the spec has the last word (docs/kai-behaviour.md#external-podgroups)."""
         key = self.settings.queue_label_key
         if stated:
             return stated, "spec.queue of its PodGroup"

@@ -124,7 +124,7 @@ class PodReader:
     """Reads pods, given what else is in the cluster.
 
     ``reservations``: what reservation pods say of shared devices. ``has_zones``: some node has NUMA
-    zones that count; else nobody asks what of a pod is aligned.
+    zones that count; else it does not matter what of a pod is aligned.
     """
 
     bindings: dict[str, Binding]

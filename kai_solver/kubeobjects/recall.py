@@ -1,10 +1,10 @@
 """What earlier readings of the same cluster found, so that only what changed is read again.
 
 A scheduler reads its cluster at every cycle, and between two of them little changes: reading a pod takes about 0.2 ms,
-finding it again 3 microseconds. Objects are known by identity: whoever keeps the objects must never change one in
-place, and hands over the same one while it did not change.
+finding it again 3 microseconds. Objects are known by identity: a caller must never change an object in place, and
+passes the same one while it did not change.
 
-Remembered is only what depends on the object itself and on what `Recall.begin` is told of its surroundings. Pods whose
+Remembered is only what depends on the object itself and on what `Recall.begin` gets of its surroundings. Pods whose
 reading depends on more (claims of devices, volumes, a deletion's age, a shared device) are read each time.
 """
 
@@ -33,7 +33,7 @@ _MOST_CONSTRAINTS = 1000
 """So many, and two for each pod, are kept."""
 
 _SPEC_ALONE = frozenset({"nodeName"})
-"""What of a spec changes while a pod lives, and is read anew without the rest."""
+"""What of a spec changes while a pod lives, and is read again without the rest."""
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class Recall:
     """Equal ones are one object, over many readings too."""
 
     own_groups: dict[str, OwnGroup] = field(default_factory=dict)
-    """PodGroups of the newest reading that groupers made, whether somebody has written them by now or not."""
+    """PodGroups of the newest reading that groupers made, whether written by now or not."""
 
     spoilers: Spoilers = field(default_factory=Spoilers)
     nodes: NodeRecall = field(default_factory=NodeRecall)
@@ -85,7 +85,7 @@ class Recall:
     _fresh_made: dict[str, _Made] = field(default_factory=dict)
 
     def begin(self, around: object) -> None:
-        """A new reading; where ``around`` differs from the last one's, everything is read anew."""
+        """A new reading; if ``around`` differs from the last one's, everything is read again."""
         self.members.begin(anew=around != self._around)
         if around != self._around:
             self._pods, self._by_object, self._made, self._gangs, self.identical = {}, {}, {}, {}, {}
@@ -103,7 +103,7 @@ class Recall:
             self.constraints.clear()
 
     def unremembered(self, values: Iterable[Object]) -> list[Object]:
-        """Pods that were not read before, and all that are no pods of anybody's, as those that reserve devices."""
+        """Pods that were not read before, and all that belong to no workload, as those that reserve devices."""
         known = self._by_object
         return [value for value in values if id(value) not in known]
 
@@ -175,7 +175,7 @@ class Recall:
         return found
 
     def made(self, key: str, made_of: tuple[object, ...], notices: Notices, make: Callable[[], Thing]) -> Thing:
-        """What ``make`` gives, from memory where it would be made of the very same things and told nobody anything."""
+        """What ``make`` gives, from memory if it would be made of the same objects and without notices."""
         known = self._made.get(key)
         if known is not None and _are_same(known.made_of, made_of):
             self._fresh_made[key] = known
@@ -218,7 +218,7 @@ def _is_identical(old: Object, new: Mapping[str, Any]) -> bool:
 
 
 def _claimed(pod: Mapping[str, Any]) -> object:
-    """The claim that somebody made for the pod's extended resources."""
+    """The claim that was made for the pod's extended resources."""
     status = pod.get("status")
     return status.get("extendedResourceClaimStatus") if isinstance(status, dict) else None
 

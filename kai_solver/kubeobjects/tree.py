@@ -64,7 +64,7 @@ def read_topology(raw: Raw) -> TopologyConstraint | None:
 
 
 def idle_minimums(spec: Raw) -> Iterator[str]:
-    """Subgroups with subgroups of their own that state minMember, which nobody heeds: KAI refuses new ones."""
+    """Subgroups with subgroups of their own that state minMember, which has no effect: KAI refuses new ones."""
     children = _children(spec)
     for part in spec.items("subGroups"):
         name = part.text("name")

@@ -51,7 +51,7 @@ def filled(pod: Object, wishes: Wishes, token: str) -> Object:
     Raises
     ------
     InputError
-        The pod cannot be understood; whoever judges it will say so.
+        The pod cannot be understood; the rules that judge it will say so.
     """
     raw = Raw(pod)
     if not _is_workload(raw, wishes):
@@ -106,7 +106,7 @@ def _escaped(key: str) -> str:
 
 
 def _is_workload(pod: Raw, wishes: Wishes) -> bool:
-    """Whether the pod is ours to place: nobody else's scheduler is named, and no node yet."""
+    """Whether the pod is ours to place: no other scheduler is named, and no node yet."""
     owners = {owner.text("kind") for owner in pod.items("metadata.ownerReferences")}
     return (
         pod.text("spec.schedulerName") in ("", DEFAULT_SCHEDULER, wishes.scheduler_name)

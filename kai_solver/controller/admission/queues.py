@@ -70,7 +70,7 @@ def _quota(queue: Raw, resource: str) -> float:
     try:
         stated = queue.get(f"spec.resources.{resource}").number("quota")
     except InputError:
-        return 0.0  # told of that queue itself
+        return 0.0  # reported for that queue itself
     return math.inf if stated == UNLIMITED else stated
 
 

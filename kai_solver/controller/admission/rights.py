@@ -36,7 +36,7 @@ class Rights:
     Attributes
     ----------
     access
-        Who may use which queues, and spare nodes.
+        Which users may use which queues and spare nodes.
     guard
         Whether marks of schedulers are guarded.
     exempt

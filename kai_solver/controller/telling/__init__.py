@@ -1,7 +1,7 @@
 """What the cluster is told: conditions, events, statuses, PodGroups. Few writes, late, and binds first.
 
 One thread of its own works out what is to be said and writes it, so that the loop only hands over what happened. Of
-several cycles that wait to be told, all say who left, and the newest says how things are.
+several cycles that wait to be reported, all say which pods left, and the newest says how things are.
 """
 
 import queue
@@ -81,7 +81,7 @@ class StatusReporter:
         self._bell.set()
 
     def has_group(self, gang: str) -> bool:
-        """Whether a gang has a PodGroup, or will have one of ours; asked by whoever binds its pods."""
+        """Whether a gang has a PodGroup, or will have one of ours; asked before its pods are bound."""
         own = self.own().get(gang)
         return self.desk.pod_group(gang) is not None or (own is not None and self.groups.writes(own))
 
@@ -97,7 +97,7 @@ class StatusReporter:
                 stop.wait(pause_s)
 
     def drain(self, limit_s: float) -> None:
-        """Tell what is left, for so long at the most; only when `run` has ended."""
+        """Report what is left, for at most so long; only when `run` has ended."""
         ends_s = time.monotonic() + limit_s
         self.hear()
         self.writer.drain(ends_s - time.monotonic())

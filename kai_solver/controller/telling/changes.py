@@ -51,7 +51,7 @@ def bound_after_all(node: str, now_s: float) -> Change:
 
 
 def leaves(message: str, now_s: float) -> Change:
-    """A pod's ``DisruptionTarget``, again: the API server wrote over ours that somebody asked for an eviction."""
+    """A pod's ``DisruptionTarget``, again: the API server replaced ours by its own at the eviction."""
 
     def change(pod: Object) -> Mapping[str, Any] | None:
         condition = {"type": TARGET, "status": "True", "reason": REASON}
@@ -180,7 +180,7 @@ def _transition(condition: Condition) -> int:
 
 
 def _listed(item: Object, conditions: Sequence[Condition]) -> Mapping[str, Any]:
-    """A list is replaced as a whole: only if nobody wrote since it was read."""
+    """A list is replaced as a whole: only if it was not written since it was read."""
     version = {"metadata": {"resourceVersion": version_of(item)}}
     return {**version, "status": {"schedulingConditions": list(conditions)}}
 

@@ -1,4 +1,4 @@
-"""What those who tell have in common: where objects are looked up, and where wishes and events go."""
+"""What the reporters have in common: where objects are looked up, and where wishes and events go."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -39,7 +39,7 @@ class Desk:
     def event(
         self, event: Event, *, state: bool = False, order: Order = Order.LATER, also: Mapping[str, str] | None = None
     ) -> None:
-        """Tell an event of a plan; one about a PodGroup that nobody wrote is told of nobody."""
+        """Write an event of a plan; none for a PodGroup that was not written."""
         annotations = event.annotations | dict(also or {})
         if event.kind == "Pod":
             about = self.about_pod(event.object)

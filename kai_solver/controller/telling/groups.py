@@ -24,7 +24,7 @@ from kai_solver.reasons.pending import resource_list
 from kai_solver.units import CPU, MEMORY
 
 SUMS_S = 30.0
-"""How often the sums of a PodGroup's pods are written at the most."""
+"""How often the sums of a PodGroup's pods are written at most."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Who leaves, for whom and by which rule; who is promised a place (docs/kai-behaviour.md#eviction-messages)."""
+"""Pods that leave: for which gang, by which rule; and promises (docs/kai-behaviour.md#eviction-messages)."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ _NAMED = 5
 
 @dataclass(slots=True)
 class Leaving:
-    """Tells of victims, of those for whom they go, and of promises."""
+    """Reports victims, the gangs for which they leave, and promises."""
 
     desk: Desk
     _promised: dict[str, str] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Leaving:
         self.desk.event(Event("Pod", departure.key, event.type, event.reason, event.message, event.annotations))
 
     def _helped(self, snapshot: Snapshot, departures: list[Departure]) -> None:
-        """Those for whom pods leave hear of it, too: their PodGroup, else the first of their pods."""
+        """Gangs for which pods leave have events, too: on their PodGroup, else on the first of their pods."""
         by_gang: dict[tuple[str, str], list[str]] = defaultdict(list)
         for departure in departures:
             for gang in departure.helps:

@@ -1,4 +1,4 @@
-"""What could not be used is told to the object itself: nobody reads a scheduler's log for a typo of his own."""
+"""What could not be used is reported on the object itself: users do not read a scheduler's log for their own typos."""
 
 import time
 from collections.abc import Callable
@@ -63,6 +63,6 @@ class Noticed:
             self.desk.statuses.patch(PODS, key, change, topic="scheduled", uid=about.uid, kind="strategic")
 
     def _decided(self) -> frozenset[str]:
-        """Pods that a gang has: what is told of them comes from the plan."""
+        """Pods that a gang has: what is reported of them comes from the plan."""
         gangs = self._snapshot.gangs if self._snapshot is not None else ()
         return frozenset(pod.key for gang in gangs for pod in gang.pods)

@@ -1,4 +1,4 @@
-"""Who got its place, and whose binding failed (docs/kai-behaviour.md#events)."""
+"""Pods that got their places, and pods whose binding failed (docs/kai-behaviour.md#events)."""
 
 from dataclasses import dataclass, field
 

@@ -13,7 +13,7 @@ from kai_solver.problem import Problem
 from kai_solver.reasons.pending import resource_list
 
 EVERY_S = 5.0
-"""How often the status of one queue is written at the most."""
+"""How often the status of one queue is written at most."""
 
 REASON = "QueueMissing"
 WITHOUT = (

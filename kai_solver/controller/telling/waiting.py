@@ -1,4 +1,4 @@
-"""Who waits, and why: conditions and events of pods and PodGroups (docs/kai-behaviour.md#conditions)."""
+"""Gangs that wait, and why: conditions and events of pods and PodGroups (docs/kai-behaviour.md#conditions)."""
 
 from dataclasses import dataclass, field
 
@@ -45,7 +45,7 @@ class Waiting:
                     self._tell_group(cycle.snapshot, gang, pending, self._events(gang, pending))
             except Exception as error:
                 caught("reporting", key, error)
-                self._said.pop(key, None)  # told anew in the next cycle
+                self._said.pop(key, None)  # reported again in the next cycle
         over = [key for key in self._said if key not in waiting and key not in cycle.busy]
         for key in over:
             del self._said[key]

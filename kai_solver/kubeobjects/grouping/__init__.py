@@ -27,7 +27,7 @@ class Grouped:
     podsets
         Leaf by pod (``namespace/name``); ``default`` where a pod is not in it.
     queue
-        The queue and who named it.
+        The queue and what named it.
     grouper
         Name of the family.
     own

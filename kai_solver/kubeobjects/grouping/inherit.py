@@ -14,7 +14,7 @@ from kai_solver.kubeobjects.settings import KubeSettings
 
 @dataclass(frozen=True, slots=True)
 class QueueChoice:
-    """The queue of a gang, in words who named it, and whether nobody did."""
+    """The queue of a gang, in words what named it, and whether nothing did."""
 
     queue: str
     source: str
@@ -120,7 +120,7 @@ def _topology(name: str, required: str, preferred: str) -> dict[str, str]:
 
 
 def _kind_default(member: Member, settings: KubeSettings) -> KindDefault:
-    """Of the kind that made whom the gang is made for and is not grouped by, else of the latter."""
+    """Of the kind above the gang's owner that pods are not grouped by, else of the owner's kind."""
     kinds = [(owner.kind, owner.group) for owner in member.above]
     kinds.append((member.top.kind, member.top.group) if member.top else ("Pod", ""))
     found = [default_of(kind, group, settings.kind_defaults) for kind, group in kinds]
@@ -134,7 +134,7 @@ def _kind_default(member: Member, settings: KubeSettings) -> KindDefault:
 def _priority_class(group: Group, members: Sequence[Member], of_kind: str, around: Surroundings) -> str:
     """Stated by the workload, by a label, by the pod's own class; else as set for the kind, else as it has (1.3).
 
-    As in KAI, who states a class that does not exist has said nothing.
+    As in KAI, a class that does not exist counts as not stated.
     """
     of_pod = members[0].pod.raw.text("spec.priorityClassName")
     stated = (group.own_priority_class, _stated(members, names.PRIORITY_CLASS), of_pod, of_kind)

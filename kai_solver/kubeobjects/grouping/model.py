@@ -10,7 +10,7 @@ from kai_solver.kubeobjects.pods import RawPod
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A pod with its owners, nearest first. ``above``: who made those and is not grouped by, nearest first."""
+    """A pod with its owners, nearest first. ``above``: owners of those that pods are not grouped by, nearest first."""
 
     pod: RawPod
     owners: tuple[Owner, ...]
@@ -28,7 +28,7 @@ class Member:
 
     @property
     def fallbacks(self) -> tuple[Owner, ...]:
-        """Who speaks for a pod that nobody is grouped by for, where it says nothing itself."""
+        """Owners whose statements count for a pod without owners to group by, if it states nothing itself."""
         return () if self.owners else self.above
 
     def owner_of_kind(self, *kinds: str) -> Owner | None:
@@ -46,7 +46,7 @@ class Member:
         return top is None or not top.raw or (top.group, top.kind) in _MAKE_PODS
 
     def stated(self, name: str) -> str:
-        """A label or annotation, of the top owner first, of the pod last; empty where nobody states it."""
+        """A label or annotation, of the top owner first, of the pod last; empty if none states it."""
         of_pod = self.pod.labels.get(name) or self.pod.annotations.get(name)
         if not self.owners:  # most pods, and asked of each a dozen times
             return of_pod or _first_stated(self.above, name)
@@ -98,7 +98,7 @@ class Group:
     templates_speak_for_parts
         What the pods' templates say of topologies is about their parts, and not about the whole gang.
     priority_class
-        Of the workload's kind, where nobody states one; empty: the settings' default.
+        Of the workload's kind, if none is stated; empty: the settings' default.
     own_priority_class
         As the workload states it in a field of its own, which comes before all else; empty for most.
     topology

@@ -1,4 +1,4 @@
-"""PodGroups of our own making as objects of the cluster: whom they belong to, and what may be changed of them later."""
+"""PodGroups of our own making as objects of the cluster: their owners, and what may be changed of them later."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _MOST_OWNERS = 20
 
 @dataclass(frozen=True, slots=True)
 class OwnGroup:
-    """A PodGroup to be written. ``is_plain``: of a pod that nobody owns, which needs none."""
+    """A PodGroup to be written. ``is_plain``: of a pod without owner, which needs none."""
 
     document: Mapping[str, Any]
     is_plain: bool
@@ -70,7 +70,7 @@ def followed(stands: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, 
 
 
 def _owners(members: list[Member], *, one_each: bool) -> Iterator[dict[str, Any]]:
-    """Whose end is the PodGroup's end: the top owners, the pods themselves where they have none or are replicas."""
+    """Owners whose end ends the PodGroup: the top owners, else the pods themselves, which also replicas are."""
     seen: set[str] = set()
     for member in members:
         top = member.top
