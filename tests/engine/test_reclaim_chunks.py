@@ -54,13 +54,13 @@ def test_surplus_up_to_the_minimum_is_tested_once(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(("need", "chunks"), [(4, [3]), (1, [1, 1, 1]), (2, [1, 2])])
-def test_chunks_of_three_surplus_victims(need: int, allocation_units: list[int]) -> None:
+def test_chunks_of_three_surplus_victims(need: int, chunks: list[int]) -> None:
     """KAI counts positions in the list of victims, not what is left of the gang."""
     problem = build_problem(contested(a_gang("elastic", "v", 8, need=need, node="n"), 3, mine=3))
     state = State(problem)
     pool: VictimPool = Disruption.pool_of(state)
     found = victim_parts(state, pool.units[:3])
-    assert [charge[2] // MILLI for charge in found] == allocation_units
+    assert [charge[2] // MILLI for charge in found] == chunks
 
 
 def overdrawn(need: int) -> Snapshot:

@@ -56,7 +56,7 @@ def planned(engine: Engine, snapshot: Snapshot, smallest: float) -> tuple[Plan, 
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(leaving, "SMALLEST", smallest)
-        patch.setattr(leaving, "formulate_leavers", count)
+        patch.setattr(leaving, "formulate_victim_model", count)
         return engine.cycle(snapshot, budget_s=3.0), len(asked)
 
 
@@ -173,7 +173,7 @@ def tried(engine: Engine, snapshot: Snapshot, cuts: int) -> tuple[Plan, list[int
         patch.setattr(leaving, "SMALLEST", 0)
         patch.setattr(leaving, "CUTS", cuts)
         patch.setattr(leaving, "_taken", noting)
-        patch.setattr(refine, "decide_leavers", deciding)
+        patch.setattr(refine, "decide_victims", deciding)
         plan = engine.cycle(snapshot)
     (only,) = told
     return plan, works, only
