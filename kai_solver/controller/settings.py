@@ -151,7 +151,7 @@ class Admission(_Part):
     cert_file: str = Field(default="", description="A given certificate (PEM), in place of our own; read when changed.")
     key_file: str = Field(default="", description="Its key.")
     ca_file: str = Field(
-        default="", description="Who signed it, for caBundle; empty: somebody else keeps that right (cert-manager)."
+        default="", description="Its authority, for caBundle; empty: another program (cert-manager) writes that."
     )
     gpu_sharing: bool = Field(default=True, description="Allow pods that ask for a part of a GPU.")
     queue_typo: Literal["refuse", "warn"] = Field(
@@ -203,7 +203,7 @@ class ControllerSettings(BaseSettings):
         default="kai.scheduler/queue", min_length=1, description="Label that names the queue of a pod or its owner."
     )
     default_queue: str = Field(
-        default="default-queue", min_length=1, description="Queue of work that nobody names a queue for."
+        default="default-queue", min_length=1, description="Queue of work for which no queue is named."
     )
     namespace: str = Field(
         default="kai-solver", min_length=1, description="Our own namespace: Lease and certificate are there."
@@ -220,7 +220,7 @@ class ControllerSettings(BaseSettings):
         default=0.05, description="Wait after the first news, so that what comes together is decided together."
     )
     idle: Seconds = Field(
-        default=30.0, description="Between cycles without news while somebody waits; ten times that where nobody does."
+        default=30.0, description="Between cycles without news while a gang waits; ten times that if none does."
     )
     grouping: Literal["own", "external"] = Field(
         default="own", description="own: pods become gangs here; external: KAI's pod grouper writes PodGroups."

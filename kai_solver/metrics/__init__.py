@@ -55,7 +55,7 @@ class Metrics:
         self.acted_on = self._counter(
             "podgroups_acted_on_by_action", "PodGroups that had their turn, once a cycle.", "action"
         )
-        self.preemption_attempts = self._counter("total_preemption_attempts", "Plans that evict somebody.")
+        self.preemption_attempts = self._counter("total_preemption_attempts", "Plans that evict pods.")
         self.evicted = self._counter(
             "pod_group_evicted_pods", "Evicted pods.", "podgroup", "namespace", "uid", "nodepool", "action"
         )
@@ -92,7 +92,7 @@ class Metrics:
         self.wait_p99 = self._gauge("queue_wait_time_p99_seconds", "99th percentile of the last 1,000 gangs' waits.")
 
     def _own(self) -> None:
-        self.cycles = self._counter("solver_cycles", "Cycles, by who made the plan.", "source")
+        self.cycles = self._counter("solver_cycles", "Cycles, by source of the plan.", "source")
         self.phase = self._histogram("solver_phase_seconds", "Time of a phase of a cycle.", _SECONDS, "phase")
         self.stage_value = self._gauge("solver_stage_value", "Value of an objective stage, last plan.", "stage")
         self.stage_bound = self._gauge("solver_stage_bound", "Proven bound of an objective stage, last plan.", "stage")
