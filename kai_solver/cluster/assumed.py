@@ -2,8 +2,8 @@
 
 Without this, a cycle that begins before the watch has caught up would give a pod's place away a second time. An
 assumption lasts until the API server shows the same, or shows that it cannot be (the pod is gone, or another one has
-its name). A binding is believed however long that takes, for a watch may be silent for minutes; what is unknown (was
-it bound, will it leave) only for a while.
+its name). A binding is believed however long that takes, for a watch may be silent for minutes; what is not
+known (was it bound, will it leave) only for a while.
 """
 
 import threading
@@ -60,7 +60,7 @@ class Assumed:
             self._pods[key] = _Assumption(uid, now_s, node, groups, annotations, certain=True)
 
     def doubted(self, key: str, uid: str, now_s: float) -> None:
-        """It counts for a while only, also after `forget`: it is unknown, or it will be seen."""
+        """It counts for a while only, also after `forget`: the outcome is not known, or will be seen."""
         with self._lock:
             assumption = self._certain(key, uid)
             if assumption is not None:
@@ -69,7 +69,7 @@ class Assumed:
     def leaves(self, key: str, uid: str, now_s: float, *, certain: bool = False) -> None:
         """The pod is being deleted, and has the place that it was given until it is gone.
 
-        ``certain``: it counts until it is seen, or told to be `doubted` or to `forget`.
+        ``certain``: it counts until it is seen, or until `doubted` or `forget` is called.
         """
         with self._lock:
             before = self._pods.get(key)
@@ -90,7 +90,7 @@ class Assumed:
                 self._drop(key)
 
     def clear(self) -> None:
-        """Nothing is assumed any more: all is seen again."""
+        """Nothing is assumed any more: everything is read again."""
         with self._lock:
             self._pods.clear()
 
@@ -130,7 +130,7 @@ class Assumed:
                 self.expired += 1
 
     def _drop(self, key: str) -> None:
-        """Believe it no longer; the place of a pod that stays, which no watch has shown yet, is not free for that."""
+        """Drop the assumption; a pod that stays keeps its place, even if no watch has shown its binding yet."""
         old = self._pods.pop(key)
         if old.leaving and old.node:
             self._pods[key] = _Assumption(old.uid, old.since_s, old.node, old.groups, old.annotations, certain=True)

@@ -33,7 +33,7 @@ class BindError(KaiSolverError):
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class Placement:
     """A pod and the place that a plan gives it; ``annotations`` go onto the pod with its binding.
 
     ``devices``: indices of its devices with their thousandths; ``groups``: names of the shared ones, in order (none
@@ -58,7 +58,7 @@ class Seat:
 
 
 @dataclass(frozen=True, slots=True)
-class GangSeats:
+class GangPlacement:
     """Pods of one gang that are bound together.
 
     ``needed``: how many of them must be bound, or none may stay: what the gang lacks of its minimum. ``ran``: whether
@@ -66,7 +66,7 @@ class GangSeats:
     """
 
     gang: str
-    seats: tuple[Seat, ...]
+    placements: tuple[Placement, ...]
     needed: int
     ran: bool = False
 
@@ -75,12 +75,12 @@ class GangSeats:
 class GangBound:
     """What became of it: pods bound, why others were not, whether the bound ones were released again.
 
-    ``ran``: as `GangSeats` has it.
+    ``ran``: as `GangPlacement` has it.
     """
 
     gang: str
-    bound: tuple[Seat, ...]
-    failed: tuple[tuple[Seat, str], ...] = ()
+    bound: tuple[Placement, ...]
+    failed: tuple[tuple[Placement, str], ...] = ()
     released: bool = False
     seconds: float = 0.0
     ran: bool = False
@@ -89,48 +89,48 @@ class GangBound:
 class Preparation(Protocol):
     """Something that must be so before a pod can be bound: volumes, a reserved device, an allocated claim."""
 
-    def concerns(self, seat: Seat) -> bool:
+    def concerns(self, placement: Placement) -> bool:
         """Whether the pod needs it."""
         ...
 
-    def assume(self, seat: Seat) -> None:
+    def assume(self, placement: Placement) -> None:
         """Count it as done from now on, before anything is written: the next cycle may begin at once."""
         ...
 
-    def prepare(self, seat: Seat) -> None:
+    def prepare(self, placement: Placement) -> None:
         """Make it so; ends when it is. Done twice it must do no harm. `BindError` or `ApiError` where it cannot be."""
         ...
 
-    def undo(self, seat: Seat) -> None:
+    def undo(self, placement: Placement) -> None:
         """Take it back as far as possible. Done twice it must do no harm. `ApiError` where the server would not."""
         ...
 
     def clear(self) -> None:
-        """Forget what was assumed and what is only remembered: a new leader sees the cluster again."""
+        """Forget what was assumed and what is only remembered: a new leader reads the cluster again."""
         ...
 
 
 class Way(Protocol):
     """How a pod gets its node."""
 
-    def bind(self, seat: Seat) -> None:
+    def bind(self, placement: Placement) -> None:
         """Bind it, or ask for that. Done twice it must do no harm. `BindError` or `ApiError` where it cannot be."""
         ...
 
-    def stands(self, seat: Seat) -> bool:
+    def stands(self, placement: Placement) -> bool:
         """Whether it was bound, or asked for, when no answer said so; `ApiError` where that cannot be seen."""
         ...
 
-    def outcome(self, seats: Sequence[Seat], needed: int) -> Mapping[str, str]:
+    def outcome(self, placements: Sequence[Placement], needed: int) -> Mapping[str, str]:
         """Wait for those asked for: why pods are not bound, by pod. With fewer than ``needed`` it ends early."""
         ...
 
-    def take_back(self, seat: Seat) -> None:
+    def take_back(self, placement: Placement) -> None:
         """Ask no more for a pod that is not bound; `ApiError` where that fails."""
         ...
 
     def clear(self) -> None:
-        """Forget what was asked for: a new leader sees the cluster again."""
+        """Forget what was asked for: a new leader reads the cluster again."""
         ...
 
 
@@ -141,46 +141,46 @@ class Directly:
     api: Api
     has_node: Callable[[str], bool] = lambda _: True
 
-    def bind(self, seat: Seat) -> None:
+    def bind(self, placement: Placement) -> None:
         """Bind it."""
-        metadata: dict[str, Any] = {"name": seat.name, "namespace": seat.namespace, "uid": seat.uid}
-        if seat.annotations:
-            metadata["annotations"] = dict(seat.annotations)
-        target = {"apiVersion": "v1", "kind": "Node", "name": seat.node}
+        metadata: dict[str, Any] = {"name": placement.name, "namespace": placement.namespace, "uid": placement.uid}
+        if placement.annotations:
+            metadata["annotations"] = dict(placement.annotations)
+        target = {"apiVersion": "v1", "kind": "Node", "name": placement.node}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
-        if not self.has_node(seat.node):
-            raise BindError(f"node {seat.node} is gone")
+        if not self.has_node(placement.node):
+            raise BindError(f"node {placement.node} is gone")
         try:
-            self.api.create(PODS, seat.namespace, body, subresource="binding")
+            self.api.create(PODS, placement.namespace, body, subresource="binding")
         except ApiError as error:
             if not error.is_conflict:
                 raise
-            self._judge(seat, error)
+            self._judge(placement, error)
 
-    def stands(self, seat: Seat) -> bool:
+    def stands(self, placement: Placement) -> bool:
         """Whether the pod is on its node."""
         try:
-            pod = self.api.get(PODS, seat.namespace, seat.name)
+            pod = self.api.get(PODS, placement.namespace, placement.name)
         except ApiError as error:
             if error.is_missing:
                 return False
             raise
-        return meta(pod).get("uid") == seat.uid and (pod.get("spec") or {}).get("nodeName") == seat.node
+        return meta(pod).get("uid") == placement.uid and (pod.get("spec") or {}).get("nodeName") == placement.node
 
-    def outcome(self, seats: Sequence[Seat], needed: int) -> Mapping[str, str]:  # noqa: ARG002 - `Way`
+    def outcome(self, placements: Sequence[Placement], needed: int) -> Mapping[str, str]:  # noqa: ARG002 - `Way`
         """They are bound."""
         return {}
 
-    def take_back(self, seat: Seat) -> None:
+    def take_back(self, placement: Placement) -> None:
         """Nothing was asked for."""
 
     def clear(self) -> None:
         """Nothing is remembered."""
 
-    def _judge(self, seat: Seat, conflict: ApiError) -> None:
+    def _judge(self, placement: Placement, conflict: ApiError) -> None:
         """What a conflict comes to, by the pod as it is now: no error where it is bound as wanted.
 
-        An earlier try may have bound it, whose answer got lost.
+        An earlier try, the answer of which got lost, may have bound it.
 
         Raises
         ------
@@ -189,12 +189,12 @@ class Directly:
         UnsettledError
             Nothing is in the way any more.
         """
-        pod = self.api.get(PODS, seat.namespace, seat.name)
+        pod = self.api.get(PODS, placement.namespace, placement.name)
         spec = pod.get("spec") or {}
-        if meta(pod).get("uid") != seat.uid or meta(pod).get("deletionTimestamp"):
+        if meta(pod).get("uid") != placement.uid or meta(pod).get("deletionTimestamp"):
             raise BindError("the pod is gone, or leaves")
         node = spec.get("nodeName")
-        if node and node != seat.node:
+        if node and node != placement.node:
             raise BindError(f"somebody else bound the pod to node {node}")
         if spec.get("schedulingGates"):
             raise BindError("the pod has scheduling gates")
@@ -215,7 +215,7 @@ class Binder:
     steps
         What must be so before a pod is bound, in order.
     done
-        Told, in some thread, what became of each gang.
+        Called, in some thread, with the outcome of each gang.
     waits
         Where pods are prepared, which may take minutes; None: in ``pool``, too.
     patient
@@ -229,7 +229,7 @@ class Binder:
     resting
         Gangs that could not be bound, and are left alone for a while.
     ended
-        Called with each gang whose binding ended, whatever became of it: cycles need not leave it alone any more.
+        Called with each gang when its binding ended, bound or not: cycles need not leave it alone any more.
     """
 
     api: Api
@@ -248,12 +248,12 @@ class Binder:
     ended: Callable[[str], None] = lambda _: None
     _open: set[str] = field(default_factory=set)
     _asked: set[str] = field(default_factory=set)
-    """Of these, gangs that wait for another binder."""
+    """Of these, gangs that wait for the binding of another gang."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def open(self) -> frozenset[str]:
-        """Gangs whose binding has not ended: a cycle leaves their pods alone."""
+        """Gangs that are still being bound: a cycle leaves their pods alone."""
         with self._lock:
             return frozenset(self._open)
 
@@ -263,26 +263,28 @@ class Binder:
         with self._lock:
             return bool(self._open - self._asked)
 
-    def submit(self, gang: GangSeats, runner: Executor) -> None:
+    def submit(self, gang: GangPlacement, runner: Executor) -> None:
         """Assume the pods bound, and bind them in ``runner``, or in ``patient``; either waits for ``pool``."""
         now_s = self.clock()
         with self._lock:
             self._open.add(gang.gang)
         try:
-            for seat in gang.seats:
-                self.assumed.bound(seat.key, seat.uid, seat.node, now_s, seat.groups, seat.annotations)
-                for step in self._steps_of(seat):
-                    step.assume(seat)
+            for placement in gang.placements:
+                self.assumed.bound(
+                    placement.key, placement.uid, placement.node, now_s, placement.groups, placement.annotations
+                )
+                for step in self._steps_of(placement):
+                    step.assume(placement)
         except Exception as error:
             why = caught("binding", gang.gang, error)
             runner.submit(self._guarded, gang, lambda found: self._given_up(found, why))
             return
-        must_wait = self.way is not None or any(map(self._steps_of, gang.seats))
+        must_wait = self.way is not None or any(map(self._steps_of, gang.placements))
         (self.patient if self.patient and must_wait else runner).submit(self._guarded, gang, self._remembered)
 
-    def _guarded(self, gang: GangSeats, act: Callable[[GangSeats], GangBound]) -> None:
+    def _guarded(self, gang: GangPlacement, act: Callable[[GangPlacement], GangBound]) -> None:
         began_s = self.clock()
-        outcome = GangBound(gang.gang, (), tuple((seat, "the binding broke off") for seat in gang.seats))
+        outcome = GangBound(gang.gang, (), tuple((placement, "the binding broke off") for placement in gang.placements))
         try:
             outcome = act(gang)
         except BaseException as error:
@@ -290,8 +292,8 @@ class Binder:
             if not isinstance(error, Exception):
                 raise
             caught("binding", gang.gang, error)
-            self._undo(gang, gang.seats)
-            self._forget(gang.seats)
+            self._undo(gang, gang.placements)
+            self._forget(gang.placements)
         finally:
             with barrier("binding", gang.gang):  # listeners must get the result before a cycle sees that it is over
                 self.done(replace(outcome, seconds=self.clock() - began_s, ran=gang.ran))
@@ -300,14 +302,14 @@ class Binder:
             with barrier("binding", gang.gang):
                 self.ended(gang.gang)
 
-    def _given_up(self, gang: GangSeats, why: str) -> GangBound:
+    def _given_up(self, gang: GangPlacement, why: str) -> GangBound:
         """Nothing was written yet."""
         self.resting.failed(gang.gang)
-        self._undo(gang, gang.seats)
-        self._forget(gang.seats)
-        return GangBound(gang.gang, (), tuple((seat, f"unexpected error: {why}") for seat in gang.seats))
+        self._undo(gang, gang.placements)
+        self._forget(gang.placements)
+        return GangBound(gang.gang, (), tuple((placement, f"unexpected error: {why}") for placement in gang.placements))
 
-    def _remembered(self, gang: GangSeats) -> GangBound:
+    def _remembered(self, gang: GangPlacement) -> GangBound:
         """Bind; a gang that could not be bound, or not whole, rests."""
         outcome = self.bind(gang)
         if outcome.failed:
@@ -316,53 +318,57 @@ class Binder:
             self.resting.succeeded(gang.gang)
         return outcome
 
-    def strand(self, gang: GangSeats, why: str, runner: Executor) -> None:
-        """Release pods that were bound and will never begin; their controllers make them again."""
+    def strand(self, gang: GangPlacement, why: str, runner: Executor) -> None:
+        """Release pods that were bound and will never begin; their controllers create them again."""
         now_s = self.clock()
         with self._lock:
             self._open.add(gang.gang)
-        for seat in gang.seats:
-            self.assumed.leaves(seat.key, seat.uid, now_s)
+        for placement in gang.placements:
+            self.assumed.leaves(placement.key, placement.uid, now_s)
         runner.submit(self._guarded, gang, lambda found: self._stranded(found, why))
 
-    def _stranded(self, gang: GangSeats, why: str) -> GangBound:
-        self._each(gang.seats, self._release)
-        return GangBound(gang.gang, (), tuple((seat, why) for seat in gang.seats), released=True)
+    def _stranded(self, gang: GangPlacement, why: str) -> GangBound:
+        self._each(gang.placements, self._release)
+        return GangBound(gang.gang, (), tuple((placement, why) for placement in gang.placements), released=True)
 
-    def bind(self, gang: GangSeats) -> GangBound:
+    def bind(self, gang: GangPlacement) -> GangBound:
         """Prepare all, then bind all; release what is bound where that is too little."""
-        unready = [seat for seat in gang.seats if self._steps_of(seat)]
+        unready = [placement for placement in gang.placements if self._steps_of(placement)]
         failed = self._each(unready, self._prepare, self.waits)
-        ready = [seat for seat in gang.seats if seat.key not in failed]
+        ready = [placement for placement in gang.placements if placement.key not in failed]
         if len(ready) >= gang.needed:
             failed |= self._bind(gang, ready)
-        bound = [seat for seat in ready if seat.key not in failed]
+        bound = [placement for placement in ready if placement.key not in failed]
         if len(bound) >= gang.needed:
-            lost = [seat for seat in gang.seats if seat.key in failed]
+            lost = [placement for placement in gang.placements if placement.key in failed]
             self._undo(gang, lost)
             self._forget(lost)
-            return GangBound(gang.gang, tuple(bound), tuple((seat, failed[seat.key]) for seat in lost))
+            return GangBound(gang.gang, tuple(bound), tuple((placement, failed[placement.key]) for placement in lost))
         too_few = f"only {len(bound)} of the {gang.needed} pods that the gang needs could be bound"
         tried = len(ready) >= gang.needed
         released = bound if tried else []  # they have their places until they are gone
-        lost = [seat for seat in gang.seats if seat not in released]
+        lost = [placement for placement in gang.placements if placement not in released]
         self._undo(gang, lost)
         self._forget(lost)
         self._each(released, self._release)
-        reasons = {seat.key: failed.get(seat.key, too_few) for seat in gang.seats}
-        return GangBound(gang.gang, (), tuple((seat, reasons[seat.key]) for seat in gang.seats), bool(released))
+        reasons = {placement.key: failed.get(placement.key, too_few) for placement in gang.placements}
+        return GangBound(
+            gang.gang, (), tuple((placement, reasons[placement.key]) for placement in gang.placements), bool(released)
+        )
 
-    def _each(self, seats: Sequence[Seat], act: Callable[[Seat], None], pool: Executor | None = None) -> dict[str, str]:
+    def _each(
+        self, placements: Sequence[Placement], act: Callable[[Placement], None], pool: Executor | None = None
+    ) -> dict[str, str]:
         """Do it to all at once; why it failed by pod."""
-        futures = [self._begun(pool or self.pool, act, seat) for seat in seats]
+        futures = [self._begun(pool or self.pool, act, placement) for placement in placements]
         failed: dict[str, str] = {}
         fault: BaseException | None = None
-        for future, seat in zip(futures, seats, strict=True):
+        for future, placement in zip(futures, placements, strict=True):
             error = _error_of(future)
             if isinstance(error, KaiSolverError):
-                failed[seat.key] = str(error)
+                failed[placement.key] = str(error)
             elif isinstance(error, Exception):
-                failed[seat.key] = f"unexpected error: {caught('binding', seat.key, error)}"
+                failed[placement.key] = f"unexpected error: {caught('binding', placement.key, error)}"
             else:
                 fault = fault or error
         if fault is not None:
@@ -370,18 +376,18 @@ class Binder:
         return failed
 
     @staticmethod
-    def _begun(pool: Executor, act: Callable[[Seat], None], seat: Seat) -> "Future[None] | None":
+    def _begun(pool: Executor, act: Callable[[Placement], None], placement: Placement) -> "Future[None] | None":
         """None if the pool accepts nothing new because this process ends."""
         try:
-            return pool.submit(act, seat)
+            return pool.submit(act, placement)
         except RuntimeError:
             return None
 
-    def _bind(self, gang: GangSeats, seats: Sequence[Seat]) -> dict[str, str]:
+    def _bind(self, gang: GangPlacement, placements: Sequence[Placement]) -> dict[str, str]:
         """Bind all that are ready; why it failed by pod."""
         way = self.way or Directly(self.api, self.has_node)
-        failed = self._each(seats, lambda seat: self._bind_one(way, seat))
-        asked = [seat for seat in seats if seat.key not in failed]
+        failed = self._each(placements, lambda placement: self._bind_one(way, placement))
+        asked = [placement for placement in placements if placement.key not in failed]
         with self._lock:
             self._asked.add(gang.gang)
         try:
@@ -390,60 +396,60 @@ class Binder:
             Exception
         ) as error:  # some may be bound by now: as of those that take too long, what is open is taken back
             failed |= dict.fromkeys(
-                (seat.key for seat in asked), f"unexpected error: {caught('binding', gang.gang, error)}"
+                (placement.key for placement in asked), f"unexpected error: {caught('binding', gang.gang, error)}"
             )
         finally:
             with self._lock:
                 self._asked.discard(gang.gang)
-        lost = [seat for seat in asked if seat.key in failed]
-        self._each(lost, lambda seat: self._trying(lambda: way.take_back(seat)))
+        lost = [placement for placement in asked if placement.key in failed]
+        self._each(lost, lambda placement: self._trying(lambda: way.take_back(placement)))
         return failed
 
-    def _bind_one(self, way: Way, seat: Seat) -> None:
-        """Bind it; if it is unknown whether it is bound, look until that is known: its devices may be in use."""
+    def _bind_one(self, way: Way, placement: Placement) -> None:
+        """Bind it; without an answer, read the pod until it is known whether it is bound: its devices may be in use."""
         try:
-            self._trying(lambda: way.bind(seat))
+            self._trying(lambda: way.bind(placement))
         except ApiError as error:
-            if not (error.is_unclear and self._trying(lambda: way.stands(seat), stop_never)):
+            if not (error.is_unclear and self._trying(lambda: way.stands(placement), stop_never)):
                 raise
 
-    def _steps_of(self, seat: Seat) -> list[Preparation]:
-        return [step for step in self.steps if step.concerns(seat)]
+    def _steps_of(self, placement: Placement) -> list[Preparation]:
+        return [step for step in self.steps if step.concerns(placement)]
 
-    def _prepare(self, seat: Seat) -> None:
-        for step in self._steps_of(seat):
-            self._trying(lambda: step.prepare(seat))  # noqa: B023 - runs at once
+    def _prepare(self, placement: Placement) -> None:
+        for step in self._steps_of(placement):
+            self._trying(lambda: step.prepare(placement))  # noqa: B023 - runs at once
 
-    def _undo(self, gang: GangSeats, seats: Sequence[Seat]) -> None:
-        """Take back what was prepared; a process that no longer leads leaves that to the next leader.
+    def _undo(self, gang: GangPlacement, placements: Sequence[Placement]) -> None:
+        """Take back what was prepared; a replica that no longer leads leaves it to the next leader.
 
         An unexpected error ends here: those of the gang that are bound have their places all the same.
         """
         with barrier("binding", gang.gang):
-            self._each([seat for seat in seats if self._steps_of(seat)], self._undo_one)
+            self._each([placement for placement in placements if self._steps_of(placement)], self._undo_one)
 
-    def _undo_one(self, seat: Seat) -> None:
-        for step in reversed(self._steps_of(seat)):
+    def _undo_one(self, placement: Placement) -> None:
+        for step in reversed(self._steps_of(placement)):
             with suppress(KaiSolverError):  # the server is away for too long, or we may not
-                self._trying(lambda: step.undo(seat))  # noqa: B023 - runs at once
+                self._trying(lambda: step.undo(placement))  # noqa: B023 - runs at once
 
-    def _forget(self, seats: Sequence[Seat]) -> None:
-        for seat in seats:
-            self.assumed.forget(seat.key, seat.uid)
+    def _forget(self, placements: Sequence[Placement]) -> None:
+        for placement in placements:
+            self.assumed.forget(placement.key, placement.uid)
 
-    def _release(self, seat: Seat) -> None:
-        """The pod must start again; its controller makes it again, and it waits with its gang."""
-        grace_s = None if self.has_node(seat.node) else 0  # no kubelet is there to end it
+    def _release(self, placement: Placement) -> None:
+        """Delete the pod; its controller creates it again, and it waits with its gang."""
+        grace_s = None if self.has_node(placement.node) else 0  # no kubelet is there to end it
 
         def delete() -> None:
             try:
-                self.api.delete(PODS, seat.namespace, seat.name, uid=seat.uid, grace_s=grace_s)
+                self.api.delete(PODS, placement.namespace, placement.name, uid=placement.uid, grace_s=grace_s)
             except ApiError as error:
                 if not (error.is_missing or error.is_conflict):
                     raise
 
         self._trying(delete)
-        self.assumed.leaves(seat.key, seat.uid, self.clock(), certain=True)
+        self.assumed.leaves(placement.key, placement.uid, self.clock(), certain=True)
 
     def _trying(self, act: Callable[[], Result], stop: stop_base | None = None) -> Result:
         return trying(act, self.fence, self.sleep, stop)

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from kai_solver.cluster.api import Api, ApiError, FenceError, Object, key_of, meta
-from kai_solver.cluster.binding import Seat
+from kai_solver.cluster.binding import Placement
 from kai_solver.cluster.devices import Devices, allocation_of, is_allocated, with_allocation
 from kai_solver.cluster.patience import Patience, after_news
 from kai_solver.cluster.resources import BIND_REQUESTS, NODES, PODS, RESOURCE_CLAIMS, Resource
@@ -67,49 +67,49 @@ class BindRequests:
 
     # -- one gang ------------------------------------------------------------------------------------------------------
 
-    def bind(self, seat: Seat) -> None:
+    def bind(self, placement: Placement) -> None:
         """Ask for one pod; a request of an earlier pod of that name, or for another place, makes way."""
-        self._annotate(seat)
-        body = self._request(seat)
+        self._annotate(placement)
+        body = self._request(placement)
         try:
-            made = self.api.create(BIND_REQUESTS, seat.namespace, body)
+            made = self.api.create(BIND_REQUESTS, placement.namespace, body)
         except ApiError as error:
             if not error.is_conflict:
                 raise
-            made = self.api.get(BIND_REQUESTS, seat.namespace, seat.name)
+            made = self.api.get(BIND_REQUESTS, placement.namespace, placement.name)
             if not _is_same(made, body):
-                self.api.delete(BIND_REQUESTS, seat.namespace, seat.name, uid=_uid(made))
-                made = self.api.create(BIND_REQUESTS, seat.namespace, body)
+                self.api.delete(BIND_REQUESTS, placement.namespace, placement.name, uid=_uid(made))
+                made = self.api.create(BIND_REQUESTS, placement.namespace, body)
         with self._lock:
-            self._made[seat.key] = _uid(made)
+            self._made[placement.key] = _uid(made)
 
-    def stands(self, seat: Seat) -> bool:
+    def stands(self, placement: Placement) -> bool:
         """Whether the request is there."""
         try:
-            made = self.api.get(BIND_REQUESTS, seat.namespace, seat.name)
+            made = self.api.get(BIND_REQUESTS, placement.namespace, placement.name)
         except ApiError as error:
             if error.is_missing:
                 return False
             raise
-        if not _is_same(made, self._request(seat)):
+        if not _is_same(made, self._request(placement)):
             return False
         with self._lock:
-            self._made[seat.key] = _uid(made)
+            self._made[placement.key] = _uid(made)
         return True
 
-    def outcome(self, seats: Sequence[Seat], needed: int) -> dict[str, str]:
+    def outcome(self, placements: Sequence[Placement], needed: int) -> dict[str, str]:
         """Wait until all are bound, or fewer than ``needed`` can be; why those are not that are not, by pod."""
-        open_ = {seat.key: seat for seat in seats}
+        open_ = {placement.key: placement for placement in placements}
         failed: dict[str, str] = {}
         unseen = dict.fromkeys(open_, self.patience.monotonic() + UNSEEN_S)
 
         def is_over() -> bool:
-            for key, seat in list(open_.items()):
-                said = self._look(seat, unseen)
+            for key, placement in list(open_.items()):
+                said = self._look(placement, unseen)
                 if said is not None:
                     del open_[key]
                     failed.update({key: said} if said else {})
-            return not open_ or len(seats) - len(failed) < needed
+            return not open_ or len(placements) - len(failed) < needed
 
         late = "the rest of its gang could not be bound"
         try:
@@ -118,102 +118,102 @@ class BindRequests:
         except FenceError as error:
             late = str(error)
         with self._lock:
-            for seat in seats:
-                if seat.key not in open_ and seat.key not in failed:
-                    self._made.pop(seat.key, None)
+            for placement in placements:
+                if placement.key not in open_ and placement.key not in failed:
+                    self._made.pop(placement.key, None)
         return failed | dict.fromkeys(open_, late)
 
-    def take_back(self, seat: Seat) -> None:
+    def take_back(self, placement: Placement) -> None:
         """Ask no more; a pod that is bound all the same counts where it is."""
         with self._lock:
-            uid = self._made.get(seat.key, "")
+            uid = self._made.get(placement.key, "")
         if uid:
-            self._delete(seat.namespace, seat.name, uid)
+            self._delete(placement.namespace, placement.name, uid)
         with self._lock:
-            self._made.pop(seat.key, None)
+            self._made.pop(placement.key, None)
 
     def clear(self) -> None:
         """Stop waiting: requests of an earlier lead are read again, like those of another leader."""
         with self._lock:
             self._made.clear()
 
-    def _look(self, seat: Seat, unseen: dict[str, float]) -> str | None:
-        """Why the pod was not bound, empty if it was; None if that is not known yet.
+    def _look(self, placement: Placement, unseen: dict[str, float]) -> str | None:
+        """Why the pod was not bound, empty where it was; None where that is not known yet.
 
         ``unseen``: when requests that no watch has shown are asked for.
         """
-        pod = self.store.get(PODS, seat.key)
-        if pod is None or _uid(pod) != seat.uid or meta(pod).get("deletionTimestamp"):
+        pod = self.store.get(PODS, placement.key)
+        if pod is None or _uid(pod) != placement.uid or meta(pod).get("deletionTimestamp"):
             return "the pod is gone"
         node = Raw(pod).text("spec.nodeName")
         if node:
-            return "" if node == seat.node else f"the pod is on node {node!r} already"
+            return "" if node == placement.node else f"the pod is on node {node!r} already"
         with self._lock:
-            uid = self._made.get(seat.key, "")
-        request = self.store.get(BIND_REQUESTS, seat.key)
+            uid = self._made.get(placement.key, "")
+        request = self.store.get(BIND_REQUESTS, placement.key)
         if request is None or _uid(request) != uid:
-            return "its BindRequest was deleted" if self._is_gone(seat, uid, unseen) else None
-        unseen.pop(seat.key, None)
+            return "its BindRequest was deleted" if self._is_gone(placement, uid, unseen) else None
+        unseen.pop(placement.key, None)
         if is_given_up(Raw(request)):
             return f"KAI's binder could not: {Raw(request).text('status.reason') or 'it does not say why'}"
         return None
 
-    def _is_gone(self, seat: Seat, uid: str, unseen: dict[str, float]) -> bool:
+    def _is_gone(self, placement: Placement, uid: str, unseen: dict[str, float]) -> bool:
         """Whether a request that the store does not have is gone, and not only to be shown yet."""
         now_s = self.patience.monotonic()
-        if now_s < unseen.get(seat.key, 0.0):
+        if now_s < unseen.get(placement.key, 0.0):
             return False
-        unseen[seat.key] = now_s + UNSEEN_S
+        unseen[placement.key] = now_s + UNSEEN_S
         try:
-            return _uid(self.api.get(BIND_REQUESTS, seat.namespace, seat.name)) != uid
+            return _uid(self.api.get(BIND_REQUESTS, placement.namespace, placement.name)) != uid
         except ApiError as error:
             return error.is_missing
 
     # -- what is asked -------------------------------------------------------------------------------------------------
 
-    def _request(self, seat: Seat) -> Object:
+    def _request(self, placement: Placement) -> Object:
         """As KAI's scheduler writes it (``cache.createBindRequest``)."""
         key, value = self.pool
-        labels = {NODE: seat.node} if len(seat.node) <= LONGEST_LABEL else {}
-        portion = seat.devices[0][1] / MILLI if seat.devices else 0.0
+        labels = {NODE: placement.node} if len(placement.node) <= LONGEST_LABEL else {}
+        portion = placement.devices[0][1] / MILLI if placement.devices else 0.0
         spec: Object = {
-            "podName": seat.name,
-            "selectedNode": seat.node,
-            "receivedResourceType": dict(seat.annotations).get(names.RECEIVED_TYPE, "Regular"),
-            "receivedGPU": {"count": len(seat.devices), "portion": f"{portion:.2f}"},
+            "podName": placement.name,
+            "selectedNode": placement.node,
+            "receivedResourceType": dict(placement.annotations).get(names.RECEIVED_TYPE, "Regular"),
+            "receivedGPU": {"count": len(placement.devices), "portion": f"{portion:.2f}"},
         }
-        if seat.groups:
-            spec["selectedGPUGroups"] = list(seat.groups)
-        if seat.claims:
-            spec["resourceClaimAllocations"] = self._allocations(seat)
-        zones = dict(seat.annotations).get(names.NUMA_PREDICTED)
+        if placement.groups:
+            spec["selectedGPUGroups"] = list(placement.groups)
+        if placement.claims:
+            spec["resourceClaimAllocations"] = self._allocations(placement)
+        zones = dict(placement.annotations).get(names.NUMA_PREDICTED)
         if zones:
             spec["predictedNUMAZones"] = json.loads(zones)
-        owner = {"apiVersion": "v1", "kind": "Pod", "name": seat.name, "uid": seat.uid}
-        metadata: Object = {"name": seat.name, "namespace": seat.namespace, "ownerReferences": [owner]}
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": placement.name, "uid": placement.uid}
+        metadata: Object = {"name": placement.name, "namespace": placement.namespace, "ownerReferences": [owner]}
         metadata |= {"labels": labels | ({key: value} if value else {})}
         kind = {"apiVersion": BIND_REQUESTS.api_version, "kind": BIND_REQUESTS.kind}
         return {**kind, "metadata": metadata, "spec": spec}
 
-    def _allocations(self, seat: Seat) -> list[Object]:
+    def _allocations(self, placement: Placement) -> list[Object]:
         """Of all claims of the pod, by what the pod calls them; of those that are allocated what they have."""
-        called = {key: name for name, key in claim_names(self.store.get(PODS, seat.key) or {}).items()}
+        called = {key: name for name, key in claim_names(self.store.get(PODS, placement.key) or {}).items()}
         found = []
-        for key, devices in seat.claims:
+        for key, devices in placement.claims:
             claim = self.store.get(RESOURCE_CLAIMS, key)
             given = Raw(claim or {}).get("status.allocation").value
-            allocation = given or allocation_of(self.store, claim, devices, seat.node)
+            allocation = given or allocation_of(self.store, claim, devices, placement.node)
             if key in called:
                 found.append({"name": called[key], "allocation": allocation})
         return found
 
-    def _annotate(self, seat: Seat) -> None:
+    def _annotate(self, placement: Placement) -> None:
         """KAI's other parts know a pod's group by its annotation, we the GPUs chosen for it; its binder writes none."""
-        stands = Raw(self.store.get(PODS, seat.key) or {}).strings("metadata.annotations")
+        stands = Raw(self.store.get(PODS, placement.key) or {}).strings("metadata.annotations")
         kept = (names.POD_GROUP, names.OWN_WISHED, names.OWN_SHARE, names.OWN_SIGNED_GPUS, names.OWN_SIGNED_SHARE)
-        wanted = {key: value for key, value in seat.annotations if key in kept and stands.get(key) != value}
+        wanted = {key: value for key, value in placement.annotations if key in kept and stands.get(key) != value}
         if wanted:
-            self.api.patch(PODS, seat.namespace, seat.name, {"metadata": {"annotations": wanted}})
+            self.api.patch(PODS, placement.namespace, placement.name, {"metadata": {"annotations": wanted}})
 
     # -- what others asked ---------------------------------------------------------------------------------------------
 
@@ -243,7 +243,7 @@ class BindRequests:
         return found
 
     def run(self, stop: threading.Event) -> None:
-        """Delete stale requests, until told to stop; only while this process leads."""
+        """Delete stale requests, until ``stop`` is set; only while this process leads."""
         after_news(self._news, stop, self._collect_as_leader, LOOK_S)
 
     def _collect_as_leader(self) -> None:
@@ -294,20 +294,20 @@ class Reckoned:
 
     devices: Devices
 
-    def concerns(self, seat: Seat) -> bool:
+    def concerns(self, placement: Placement) -> bool:
         """Whether the pod has claims."""
-        return self.devices.concerns(seat)
+        return self.devices.concerns(placement)
 
-    def assume(self, seat: Seat) -> None:
+    def assume(self, placement: Placement) -> None:
         """Count the devices as given."""
-        self.devices.assume(seat)
+        self.devices.assume(placement)
 
-    def prepare(self, seat: Seat) -> None:
+    def prepare(self, placement: Placement) -> None:
         """Nothing: the request says it."""
 
-    def undo(self, seat: Seat) -> None:
+    def undo(self, placement: Placement) -> None:
         """Count them no longer."""
-        self.devices.forget(seat)
+        self.devices.forget(placement)
 
     def clear(self) -> None:
         """Count none."""

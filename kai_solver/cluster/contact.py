@@ -10,7 +10,7 @@ from kai_solver.cluster.api import ApiError
 
 _LOG = structlog.get_logger(__name__)
 
-TOLD_S = 10.0
+SILENT_S = 10.0
 """Silence of this length is logged and reported by ``/readyz``: a server that restarts is silent for less."""
 
 
@@ -37,7 +37,7 @@ class Contact:
         self._answered_s = float("-inf")
         self._silent_since_s: float | None = None
         self._error = ""
-        self._is_told = False
+        self._is_reported = False
 
     def answered(self) -> None:
         """The server answered, or a watch showed something."""
@@ -45,11 +45,11 @@ class Contact:
         if self._silent_since_s is None:
             return
         with self._lock:
-            seconds, was_told = self._seconds(), self._is_told
-            self._silent_since_s, self._is_told = None, False
+            seconds, was_reported = self._seconds(), self._is_reported
+            self._silent_since_s, self._is_reported = None, False
         if seconds >= DEAD_S:
             self.on_return()
-        if was_told:
+        if was_reported:
             _LOG.info("the API server answers again", silent_s=round(seconds, 1))
 
     def ended(self, began_s: float, error: ApiError | None) -> None:
@@ -61,9 +61,9 @@ class Contact:
             if self._silent_since_s is None:
                 self._silent_since_s = max(began_s, self._answered_s)
             self._error = str(error)
-            tells = not self._is_told and self._seconds() >= TOLD_S
-            self._is_told |= tells
-        if tells:
+            is_due = not self._is_reported and self._seconds() >= SILENT_S
+            self._is_reported |= is_due
+        if is_due:
             _LOG.warning("the API server does not answer; it is waited for", why=self.problem)
 
     def now(self) -> float:
@@ -80,7 +80,7 @@ class Contact:
     def problem(self) -> str:
         """That the server is silent, for how long, and what the last request met; empty where it answers."""
         seconds = self.silent_s
-        return f"the API server has not answered for {seconds:.0f} s ({self._error})" if seconds >= TOLD_S else ""
+        return f"the API server has not answered for {seconds:.0f} s ({self._error})" if seconds >= SILENT_S else ""
 
     def _seconds(self) -> float:
         return self._monotonic() - self._silent_since_s if self._silent_since_s is not None else 0.0

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kai_solver.cluster.api import Api, Object, key_of, meta, version_of
-from kai_solver.cluster.binding import BindError, Seat
+from kai_solver.cluster.binding import BindError, Placement
 from kai_solver.cluster.locking import if_there, locking
 from kai_solver.cluster.resources import DEVICE_CLASSES, RESOURCE_CLAIMS
 from kai_solver.cluster.store import Store
@@ -37,17 +37,17 @@ class Devices:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _stripes: Sequence[threading.Lock] = field(default_factory=lambda: [threading.Lock() for _ in range(_STRIPES)])
 
-    def concerns(self, seat: Seat) -> bool:
+    def concerns(self, placement: Placement) -> bool:
         """Whether the pod has claims."""
-        return bool(seat.claims)
+        return bool(placement.claims)
 
-    def assume(self, seat: Seat) -> None:
+    def assume(self, placement: Placement) -> None:
         """Count the devices as given."""
         with self._lock:
-            for key, devices in seat.claims:
+            for key, devices in placement.claims:
                 if devices and not is_allocated(self.store.get(RESOURCE_CLAIMS, key)):
-                    self._wanted.setdefault(key, {})[seat.key] = allocation_of(
-                        self.store, self.store.get(RESOURCE_CLAIMS, key), devices, seat.node
+                    self._wanted.setdefault(key, {})[placement.key] = allocation_of(
+                        self.store, self.store.get(RESOURCE_CLAIMS, key), devices, placement.node
                     )
 
     def overlay(self, claims: tuple[Object, ...], _now_s: float) -> tuple[Object, ...]:
@@ -63,7 +63,7 @@ class Devices:
             wanted = {key: next(iter(found.values())) for key, found in self._wanted.items() if found}
         return tuple(with_allocation(claim, wanted.get(key_of(claim))) for claim in claims)
 
-    def prepare(self, seat: Seat) -> None:
+    def prepare(self, placement: Placement) -> None:
         """Allocate every claim that is not, and reserve all of them for the pod.
 
         Raises
@@ -71,33 +71,33 @@ class Devices:
         BindError
             A claim was allocated otherwise meanwhile, or has too many users.
         """
-        for key, devices in seat.claims:
+        for key, devices in placement.claims:
             namespace, _, name = key.partition("/")
             with self._stripe(key):
                 locking(
                     lambda: self._protected(namespace, name),  # noqa: B023 - runs at once
-                    lambda claim: self._write(claim, seat, key, devices),  # noqa: B023
+                    lambda claim: self._write(claim, placement, key, devices),  # noqa: B023
                 )
 
-    def undo(self, seat: Seat) -> None:
+    def undo(self, placement: Placement) -> None:
         """Release the pod's reservations, and devices that this attempt gave to claims that no other pod uses.
 
         Until that is done they count as given: no watch may have shown yet that they are.
         """
-        for key, _ in seat.claims:
+        for key, _ in placement.claims:
             namespace, _, name = key.partition("/")
             with if_there(), self._stripe(key):
                 locking(
                     lambda: self.api.get(RESOURCE_CLAIMS, namespace, name),  # noqa: B023 - runs at once
-                    lambda claim: self._release(claim, seat),
+                    lambda claim: self._release(claim, placement),
                 )
-        self.forget(seat)
+        self.forget(placement)
 
-    def forget(self, seat: Seat) -> None:
+    def forget(self, placement: Placement) -> None:
         """Count the devices as given no longer."""
         with self._lock:
-            for key, _ in seat.claims:
-                self._wanted.get(key, {}).pop(seat.key, None)
+            for key, _ in placement.claims:
+                self._wanted.get(key, {}).pop(placement.key, None)
                 if not self._wanted.get(key):
                     self._wanted.pop(key, None)
 
@@ -119,26 +119,26 @@ class Devices:
         metadata = {"resourceVersion": version_of(claim), "finalizers": [*finalizers, FINALIZER]}
         return self.api.patch(RESOURCE_CLAIMS, namespace, name, {"metadata": metadata})
 
-    def _write(self, claim: Object, seat: Seat, key: str, devices: tuple[Allotted, ...]) -> None:
+    def _write(self, claim: Object, placement: Placement, key: str, devices: tuple[Allotted, ...]) -> None:
         raw = Raw(claim)
         status: dict[str, Any] = {}
         if raw.get("metadata.deletionTimestamp"):
             raise BindError(f'resource claim "{key}" is being deleted')
         if not is_allocated(claim):
-            status["allocation"] = allocation_of(self.store, claim, devices, seat.node)
+            status["allocation"] = allocation_of(self.store, claim, devices, placement.node)
         elif _given(raw) != {(found.request, *found.id) for found in devices}:
             raise BindError(f'resource claim "{key}" was allocated otherwise meanwhile')
         users = [user.value for user in raw.items("status.reservedFor")]
-        if all(Raw(user).text("uid") != seat.uid for user in users):
+        if all(Raw(user).text("uid") != placement.uid for user in users):
             if len(users) >= MOST_CONSUMERS:
                 raise BindError(f'resource claim "{key}" has {len(users)} users, and may not have more')
-            status["reservedFor"] = [*users, {"resource": "pods", "name": seat.name, "uid": seat.uid}]
+            status["reservedFor"] = [*users, {"resource": "pods", "name": placement.name, "uid": placement.uid}]
         if status:
             body = {"metadata": {"resourceVersion": version_of(claim)}, "status": status}
             self.api.patch(
                 RESOURCE_CLAIMS, raw.text("metadata.namespace"), raw.text("metadata.name"), body, subresource="status"
             )
-        if not status or "allocation" in status:  # now, or in an earlier try whose answer got lost
+        if not status or "allocation" in status:  # now, or in an earlier try: its answer got lost
             self._remember(raw.text("metadata.uid"))
 
     def _remember(self, uid: str) -> None:
@@ -147,10 +147,10 @@ class Devices:
             while len(self._wrote) > _REMEMBERED:
                 del self._wrote[next(iter(self._wrote))]
 
-    def _release(self, claim: Object, seat: Seat) -> None:
+    def _release(self, claim: Object, placement: Placement) -> None:
         raw = Raw(claim)
         users = [user.value for user in raw.items("status.reservedFor")]
-        left = [user for user in users if Raw(user).text("uid") != seat.uid]
+        left = [user for user in users if Raw(user).text("uid") != placement.uid]
         with self._lock:
             is_ours = raw.text("metadata.uid") in self._wrote
         if len(left) == len(users) and (left or not is_ours):
@@ -168,7 +168,7 @@ class Devices:
 
 
 def allocation_of(store: Store, claim: Object | None, devices: tuple[Allotted, ...], node: str) -> Object:
-    """``status.allocation`` of a claim: its devices, for one node, and what their driver is told."""
+    """``status.allocation`` of a claim: its devices, for one node, and the configuration for their driver."""
     results = [{"request": d.request, "driver": d.driver, "pool": d.pool, "device": d.device} for d in devices]
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
     found: Object = {"results": results}
@@ -183,8 +183,8 @@ def _config(store: Store, claim: Raw) -> list[Object]:
     config: list[Object] = []
     for request in claim.items("spec.devices.requests"):
         name = (request.get("exactly") or request).text("deviceClassName")
-        told = Raw(store.get(DEVICE_CLASSES, name) or {}).items("spec.config")
-        config += [{"source": "FromClass", "requests": [request.text("name")], **_fields(entry)} for entry in told]
+        stated = Raw(store.get(DEVICE_CLASSES, name) or {}).items("spec.config")
+        config += [{"source": "FromClass", "requests": [request.text("name")], **_fields(entry)} for entry in stated]
     own = claim.items("spec.devices.config")
     return config + [{"source": "FromClaim", **_fields(entry)} for entry in own]
 

@@ -1,6 +1,6 @@
-"""Kubernetes events (``v1``): the same thing said again raises a count, and is written again only now and then.
+"""Kubernetes events (``v1``): an event that is repeated raises a count, and is written again only after a while.
 
-An event's name follows from its object and text, so that a new process finds those of its predecessor.
+An event's name follows from its object and its text, so that a new process finds the events of its predecessor.
 """
 
 import hashlib
@@ -15,10 +15,10 @@ from kai_solver.cluster.writer import Order, Wish, Writer
 from kai_solver.kubeobjects.raw import format_time
 
 AGAIN_S = 600.0
-"""Between two writes of the same event, however often it is told."""
+"""Seconds between two writes of the same event, however often it is repeated."""
 
 CHANGED_S = 60.0
-"""Between two events about one object with the same reason that only say it in other words."""
+"""Seconds between two events about one object that have the same reason and differ in their words."""
 
 LONGEST = 1024
 """Characters of a message that an API server takes."""
@@ -38,7 +38,7 @@ class About:
 
 @dataclass(slots=True)
 class _Tally:
-    """How often an event was told, and whether the server has it."""
+    """How often an event was reported, and whether the server has it."""
 
     name: str
     count: int = 0
@@ -49,7 +49,7 @@ class _Tally:
 
 @dataclass(slots=True)
 class Events:
-    """Tells events; for one thread. ``component``: in whose name."""
+    """Reports events; for one thread. ``component``: the reporting component, as events name it."""
 
     api: Api
     writer: Writer
@@ -58,7 +58,7 @@ class Events:
     _tallies: dict[tuple[str, ...], _Tally] = field(default_factory=dict)
     _latest: dict[tuple[str, ...], _Tally] = field(default_factory=dict)
 
-    def tell(
+    def report(
         self,
         about: About,
         severity: Literal["Normal", "Warning"],
@@ -69,7 +69,7 @@ class Events:
         state: bool = False,
         order: Order = Order.LATER,
     ) -> None:
-        """Tell an event.
+        """Write an event, or raise its count.
 
         Parameters
         ----------

@@ -1,10 +1,10 @@
-"""Evictions through the Eviction API: budgets hold, rates are limited, a refused pod is left alone for a while.
+"""Evictions through the Eviction API: budgets hold, rates are limited, refused pods are left alone for a while.
 
-They go on beside the cycles, for a webhook may take its time: a pod that is to leave counts as leaving from the
-moment of the decision until the answer is there.
+They go on beside the cycles, for a webhook may take its time: a pod counts as leaving from the moment at
+which that is decided, until the answer is there.
 
-First the pod is told why (condition ``DisruptionTarget``, as kube-scheduler does it), then it is evicted: no pod ever
-leaves without its cause. If it may stay after all, that is written, too.
+First the pod gets the reason (condition ``DisruptionTarget``, as kube-scheduler does it), then it is evicted: no pod
+leaves without a reason. If it stays after all, its condition says that, too.
 """
 
 import contextlib
@@ -29,19 +29,20 @@ LONGEST_WAIT_S = 300.0
 """How long a pod that a disruption budget protects is not asked for again: twice as long after each refusal."""
 
 FORGOTTEN_S = 600.0
-"""A pod that was not tried for so long after it might have been tried again is as if it had never been refused."""
+"""Seconds after which a refusal is forgotten, unless the pod's eviction is asked for again."""
 
 
 FRESH_S = 10.0
-"""An eviction whose turn comes later than so long after it was decided is not asked for: the reasons may be gone."""
+"""Seconds after its decision from which an eviction is not asked for any more: the reasons may be gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """A pod that a plan sends away, and for which gangs.
+    """A pod that a plan evicts or moves, and the workload that needs its place.
 
     ``rule``: ``reclaim``, ``preempt``, ``consolidation`` or ``stalegangeviction``; ``message``: the event's text;
-    ``target``: where it goes, empty where it only leaves; ``queue``: its own, whose rate it counts towards.
+    ``target``: where it goes, empty where it only leaves; ``queue``: its own; the eviction counts
+    towards the rate of that queue.
     """
 
     namespace: str
@@ -61,16 +62,16 @@ class Departure:
 
     @property
     def cause(self) -> str:
-        """By which rule, why, and for which gangs."""
+        """The rule, the reason, and the workload that needs the place."""
         where = f"; it goes to {self.target} for {', '.join(self.helps)}" if self.target else ""
         return f"{self.rule}: {self.message}{where}"
 
 
 @dataclass(frozen=True, slots=True)
 class Departed:
-    """What became of it: gone or going since ``at_s`` (monotonic); else why not, and by whose word.
+    """What became of it: gone or going since ``at_s`` (monotonic); else why not, and what says so.
 
-    ``put_off``: the server was not asked; it is decided again.
+    ``put_off``: the API server was not asked; it is decided again.
     """
 
     departure: Departure
@@ -94,16 +95,16 @@ class _Refusal:
     until_s: float = 0.0
 
 
-Told = Callable[[tuple[Departed, ...]], None]
+Reported = Callable[[tuple[Departed, ...]], None]
 
 
 @dataclass(slots=True)
 class _Batch:
-    """Evictions that were decided together; a callback is called when the last one has ended."""
+    """Evictions that were decided together; ``done`` is called when the last one has ended."""
 
     size: int
     ordered_s: float
-    done: Told
+    done: Reported
     ended: list[Departed] = field(default_factory=list)
 
 
@@ -131,8 +132,8 @@ class Evictor:
         """Whether evictions are under way."""
         return bool(self._open)
 
-    def submit(self, departures: Sequence[Departure], runner: Executor, done: Told) -> None:
-        """Evict them in ``runner``; they count as leaving from now on. ``done`` is told, there, when all have ended."""
+    def submit(self, departures: Sequence[Departure], runner: Executor, done: Reported) -> None:
+        """Evict them in ``runner``; they count as leaving from now on. ``done`` is called there when all ended."""
         batch, now_s = _Batch(len(departures), self.monotonic(), done), self.clock()
         for departure in departures:
             self.assumed.leaves(departure.key, departure.uid, now_s, certain=True)
@@ -191,7 +192,7 @@ class Evictor:
             return frozenset(key for key, refusal in self._refusals.items() if now_s < refusal.until_s)
 
     def evict(self, departure: Departure) -> Departed:
-        """Ask for one eviction; a failure is told, never raised."""
+        """Ask for one eviction; a failure is returned, never raised."""
         try:
             for act in (self._announce, self._send):
                 if not self.fence():
@@ -203,7 +204,7 @@ class Evictor:
             if not self.fence():  # the connection was cut: nothing was refused
                 return Departed(departure, str(FenceError()))
             return self._failed(departure, error)
-        except Exception as error:  # an unexpected object: it is left alone for a while, too
+        except Exception as error:  # an object of unforeseen form: it is left alone for a while, too
             caught("evicting", departure.key, error)
             return self._failed(departure, ApiError(400, type(error).__name__, str(error)))
         with self._lock:
@@ -211,7 +212,7 @@ class Evictor:
         return Departed(departure, at_s=self.monotonic())
 
     def _announce(self, departure: Departure) -> None:
-        self._tell(departure, "True", REASON, departure.cause)
+        self._write_condition(departure, "True", REASON, departure.cause)
 
     def _send(self, departure: Departure) -> None:
         body = {
@@ -237,7 +238,7 @@ class Evictor:
             return error.is_missing
         return bool(pod.get("deletionTimestamp")) or departure.uid not in ("", pod.get("uid"))
 
-    def _tell(self, departure: Departure, status: str, reason: str, message: str) -> None:
+    def _write_condition(self, departure: Departure, status: str, reason: str, message: str) -> None:
         """Say on the pod whether it is to leave, and why."""
         condition = {"type": TARGET, "status": status, "reason": reason, "message": message}
         condition["lastTransitionTime"] = format_time(int(self.clock()))
@@ -249,7 +250,7 @@ class Evictor:
         if error.is_missing or error.is_conflict:
             return Departed(departure, "the pod is gone")
         with contextlib.suppress(ApiError):  # Kubernetes itself takes it back after two minutes
-            self._tell(departure, "False", "EvictionRefused", str(error))
+            self._write_condition(departure, "False", "EvictionRefused", str(error))
         by_budget = error.status == 429 and "budget" in error.message.lower()
         with self._lock:
             refusal = self._refusals.setdefault(departure.key, _Refusal())

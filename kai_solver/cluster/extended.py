@@ -1,4 +1,4 @@
-"""Extended resources that DRA serves (KEP-5004): we make the claim, and tell the kubelet of it in the pod's status.
+"""Extended resources that DRA serves (KEP-5004): we make the claim, and name it in the pod's status for the kubelet.
 
 As kube-scheduler's plugin DynamicResources does. A server whose feature gate ``DRAExtendedResource`` is off keeps no
 ``status.extendedResourceClaimStatus``: that is how it is known, and then nothing of this is tried for a while.
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from kai_solver.claims.extended import PREFIX
 from kai_solver.cluster.api import Api, Object, key_of, meta
-from kai_solver.cluster.binding import BindError, Seat
+from kai_solver.cluster.binding import BindError, Placement
 from kai_solver.cluster.devices import FINALIZER, allocation_of, is_allocated
 from kai_solver.cluster.locking import if_there
 from kai_solver.cluster.resources import DEVICE_CLASSES, PODS, RESOURCE_CLAIMS
@@ -50,19 +50,19 @@ class Extended:
     _off_until_s: float = float("-inf")
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def concerns(self, seat: Seat) -> bool:
+    def concerns(self, placement: Placement) -> bool:
         """Whether the plan gives the pod devices for an extended resource."""
-        return bool(seat.extended)
+        return bool(placement.extended)
 
-    def assume(self, seat: Seat) -> None:
+    def assume(self, placement: Placement) -> None:
         """Count the devices as the pod's."""
         with suppress(BindError):
-            given = self._wanted(seat)
+            given = self._wanted(placement)
             with self._lock:
-                self._given[seat.key] = given
+                self._given[placement.key] = given
 
-    def prepare(self, seat: Seat) -> None:
-        """Make the claim, allocate it, tell the pod.
+    def prepare(self, placement: Placement) -> None:
+        """Make the claim, allocate it, and name it in the pod's status.
 
         Raises
         ------
@@ -71,68 +71,68 @@ class Extended:
         """
         if self.clock() < self._off_until_s:
             raise BindError(OFF)
-        given = self._made(seat) or self._make(seat)
+        given = self._made(placement) or self._make(placement)
         name = str(meta(given.claim)["name"])
         status = {"status": given.claim["status"]}
-        self.api.patch(RESOURCE_CLAIMS, seat.namespace, name, status, subresource="status")
-        told = {"metadata": {"uid": seat.uid}, "status": {STATUS: given.status}}
-        pod = self.api.patch(PODS, seat.namespace, seat.name, told, subresource="status")
+        self.api.patch(RESOURCE_CLAIMS, placement.namespace, name, status, subresource="status")
+        body = {"metadata": {"uid": placement.uid}, "status": {STATUS: given.status}}
+        pod = self.api.patch(PODS, placement.namespace, placement.name, body, subresource="status")
         if not Raw(pod).get(f"status.{STATUS}"):
             self._off_until_s = self.clock() + AGAIN_S
             raise BindError(OFF)
 
-    def undo(self, seat: Seat) -> None:
+    def undo(self, placement: Placement) -> None:
         """Take both away."""
-        given = self._made(seat)
+        given = self._made(placement)
         if given is not None:
-            self._take_away(seat, str(meta(given.claim)["name"]))
+            self._take_away(placement, str(meta(given.claim)["name"]))
         with self._lock:
-            self._given.pop(seat.key, None)
+            self._given.pop(placement.key, None)
 
     def clear(self) -> None:
         """Lay nothing over what the server shows."""
         with self._lock:
             self._given.clear()
 
-    def _made(self, seat: Seat) -> _Given | None:
+    def _made(self, placement: Placement) -> _Given | None:
         """The claim that an earlier try made for this pod: one answer got lost, and that is no reason for another."""
         with self._lock:
-            given = self._given.get(seat.key)
-        return given if given is not None and given.uid == seat.uid and meta(given.claim).get("uid") else None
+            given = self._given.get(placement.key)
+        return given if given is not None and given.uid == placement.uid and meta(given.claim).get("uid") else None
 
-    def _make(self, seat: Seat) -> _Given:
-        given = self._wanted(seat)
-        if Raw(self.store.get(PODS, seat.key) or {}).get(f"status.{STATUS}"):
+    def _make(self, placement: Placement) -> _Given:
+        given = self._wanted(placement)
+        if Raw(self.store.get(PODS, placement.key) or {}).get(f"status.{STATUS}"):
             raise BindError("the pod has a claim for its extended resources already")
         body = {key: given.claim[key] for key in ("metadata", "spec")}
         body["metadata"] = {name: part for name, part in body["metadata"].items() if name not in ("name", "uid")}
-        body["metadata"]["generateName"] = f"{seat.name}-extended-resources-"
-        made = self.api.create(RESOURCE_CLAIMS, seat.namespace, body)
-        told = given.status | {"resourceClaimName": str(meta(made)["name"])}
-        given = _Given(seat.uid, {**given.claim, "metadata": meta(made)}, told)
+        body["metadata"]["generateName"] = f"{placement.name}-extended-resources-"
+        made = self.api.create(RESOURCE_CLAIMS, placement.namespace, body)
+        status = given.status | {"resourceClaimName": str(meta(made)["name"])}
+        given = _Given(placement.uid, {**given.claim, "metadata": meta(made)}, status)
         with self._lock:
-            self._given[seat.key] = given
+            self._given[placement.key] = given
         return given
 
-    def _take_away(self, seat: Seat, name: str) -> None:
+    def _take_away(self, placement: Placement, name: str) -> None:
         with if_there():
-            none = {"metadata": {"uid": seat.uid}, "status": {STATUS: None}}
-            self.api.patch(PODS, seat.namespace, seat.name, none, subresource="status")
+            none = {"metadata": {"uid": placement.uid}, "status": {STATUS: None}}
+            self.api.patch(PODS, placement.namespace, placement.name, none, subresource="status")
         with if_there():
             free = {"status": {"allocation": None, "reservedFor": None}}
-            self.api.patch(RESOURCE_CLAIMS, seat.namespace, name, free, subresource="status")
-            self.api.patch(RESOURCE_CLAIMS, seat.namespace, name, {"metadata": {"finalizers": None}})
-            self.api.delete(RESOURCE_CLAIMS, seat.namespace, name)
+            self.api.patch(RESOURCE_CLAIMS, placement.namespace, name, free, subresource="status")
+            self.api.patch(RESOURCE_CLAIMS, placement.namespace, name, {"metadata": {"finalizers": None}})
+            self.api.delete(RESOURCE_CLAIMS, placement.namespace, name)
 
     # -- what is wanted ------------------------------------------------------------------------------------------------
 
-    def _wanted(self, seat: Seat) -> _Given:
+    def _wanted(self, placement: Placement) -> _Given:
         """One request for each resource of each container that asks, as kube-scheduler writes it."""
-        pod = self.store.get(PODS, seat.key)
-        if pod is None or meta(pod).get("uid") != seat.uid:
+        pod = self.store.get(PODS, placement.key)
+        if pod is None or meta(pod).get("uid") != placement.uid:
             raise BindError("the pod is gone")
         left: dict[str, list[Allotted]] = defaultdict(list)
-        for device_class, devices in seat.extended:
+        for device_class, devices in placement.extended:
             left[device_class] += devices
         requests: list[Object] = []
         mappings: list[Object] = []
@@ -144,17 +144,17 @@ class Extended:
             given, left[device_class] = left[device_class][:count], left[device_class][count:]
             results += [Allotted(name, found.driver, found.pool, found.device) for found in given]
         if any(left.values()) or len(results) != sum(request["exactly"]["count"] for request in requests):
-            classes = ", ".join(f"{len(devices)} of class {name}" for name, devices in seat.extended)
+            classes = ", ".join(f"{len(devices)} of class {name}" for name, devices in placement.extended)
             raise BindError(f"the planned devices ({classes}) are not what its containers ask for")
-        name = f"{seat.name}-extended-resources"
-        owner = {"apiVersion": "v1", "kind": "Pod", "name": seat.name, "uid": seat.uid, "controller": True}
-        metadata: Object = {"name": name, "namespace": seat.namespace, "ownerReferences": [owner]}
+        name = f"{placement.name}-extended-resources"
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": placement.name, "uid": placement.uid, "controller": True}
+        metadata: Object = {"name": name, "namespace": placement.namespace, "ownerReferences": [owner]}
         metadata |= {"annotations": {MARK: "true"}, "finalizers": [FINALIZER]}
-        user = {"resource": "pods", "name": seat.name, "uid": seat.uid}
+        user = {"resource": "pods", "name": placement.name, "uid": placement.uid}
         claim: Object = {"metadata": metadata, "spec": {"devices": {"requests": requests}}}
-        allocation = allocation_of(self.store, claim, tuple(results), seat.node)
+        allocation = allocation_of(self.store, claim, tuple(results), placement.node)
         claim["status"] = {"allocation": allocation, "reservedFor": [user]}
-        return _Given(seat.uid, claim, {"resourceClaimName": name, "requestMappings": mappings})
+        return _Given(placement.uid, claim, {"resourceClaimName": name, "requestMappings": mappings})
 
     def _asking(self, pod: Raw, classes: Iterable[str]) -> Iterator[tuple[str, str, str, str, int]]:
         """Name of the request, container, resource, class and number, of all that containers ask of the classes."""
@@ -185,10 +185,10 @@ class Extended:
             for key, given in list(self._given.items()):
                 if key not in here or meta(here[key]).get("uid") != given.uid or self._is_over(key, given):
                     del self._given[key]
-            told = {key: given.status for key, given in self._given.items()}
-        if not told:
+            stated = {key: given.status for key, given in self._given.items()}
+        if not stated:
             return pods
-        return tuple(_told(pod, told.get(key_of(pod))) for pod in pods)
+        return tuple(_with_status(pod, stated.get(key_of(pod))) for pod in pods)
 
     def claims(self, claims: tuple[Object, ...], _now_s: float) -> tuple[Object, ...]:
         """The claims, and those that are being made; to be asked after `pods`."""
@@ -201,11 +201,11 @@ class Extended:
     def _is_over(self, key: str, given: _Given) -> bool:
         """Whether the watch shows all of it, the pod's node too: until then it may have to be taken away."""
         pod, claim = Raw(self.store.get(PODS, key) or {}), self.store.get(RESOURCE_CLAIMS, key_of(given.claim))
-        told = pod.text(f"status.{STATUS}.resourceClaimName") == given.status["resourceClaimName"]
-        return bool(pod.text("spec.nodeName")) and told and is_allocated(claim)
+        is_stated = pod.text(f"status.{STATUS}.resourceClaimName") == given.status["resourceClaimName"]
+        return bool(pod.text("spec.nodeName")) and is_stated and is_allocated(claim)
 
 
-def _told(pod: Object, status: Object | None) -> Object:
+def _with_status(pod: Object, status: Object | None) -> Object:
     if status is None:
         return pod
     stands = pod.get("status")

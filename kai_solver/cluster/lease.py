@@ -38,7 +38,7 @@ class LeaseTimes:
 
 @dataclass(slots=True)
 class _Seen:
-    """A holder's record, and when we first saw it as it is."""
+    """The Lease's record, and when we first saw it as it is."""
 
     record: tuple[object, ...] = ()
     at_s: float = 0.0
@@ -66,7 +66,7 @@ class Lease:
     on_led
         A lead begins, and the fence is still closed.
     on_lost
-        A lead ended that was not released: the fence is closed.
+        A lead ended without a release: the fence is closed.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Lease:
 
     @property
     def holder(self) -> str:
-        """The other process that held it when we last looked; empty if none did."""
+        """The other holder when we last looked; empty where there was none."""
         return str(self._seen.record[0] or "") if self._seen.record else ""
 
     def run(self, on_followed: Callable[[], None]) -> None:
@@ -185,7 +185,7 @@ class Lease:
         is_ours = spec.get("holderIdentity") == self.identity
         transitions = int(spec.get("leaseTransitions") or 0)
         if is_ours and self._leads and transitions == self._transitions:
-            # A conflict is no loss: a renewal whose answer got lost may arrive late. The holder is read again.
+            # A conflict is no loss: a renewal may arrive late, its answer lost. The holder is read again.
             self._write(current, self._terms())
             return True
         record = (spec.get("holderIdentity"), spec.get("renewTime"), spec.get("leaseTransitions"))
@@ -221,7 +221,7 @@ class Lease:
         return True
 
     def _write(self, current: Object, spec: dict[str, Any]) -> None:
-        """Only if it was not written since ``current`` was read."""
+        """Only if there was no write since ``current`` was read."""
         version = current["metadata"]["resourceVersion"]
         self._api.patch(LEASES, self.namespace, self.name, {"metadata": {"resourceVersion": version}, "spec": spec})
 

@@ -18,7 +18,7 @@ from kai_solver.cluster.resources import Resource
 from kai_solver.kubeobjects.raw import format_time
 
 KEPT_EVENTS = 100_000
-"""Changes kept for watches; a client further behind must list again."""
+"""Changes kept for watches; a client that is further behind must list again."""
 
 EVENT_OBJECTS = 5_000
 """Objects of the kind Event that are kept."""
@@ -226,7 +226,7 @@ class MemoryApi:
         raise ApiError(404, "NotFound", f"there is no subresource {subresource} of {resource.plural}")
 
     def _note_eviction(self, namespace: str, name: str, uid: str) -> None:
-        """The server's own condition takes the place of an earlier one."""
+        """The server's own condition replaces one that was written before."""
         said = {"reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}
         condition = {"type": "DisruptionTarget", "status": "True", **said}
         body = {"metadata": {"uid": uid} if uid else {}, "status": {"conditions": [condition]}}

@@ -13,7 +13,7 @@ SETTLE_S = 0.5
 
 
 def after_news(news: threading.Event, stop: threading.Event, act: Callable[[], object], look_s: float) -> None:
-    """Act after each piece of news, and without any every ``look_s`` seconds, until told to stop."""
+    """Act after each piece of news, and without any every ``look_s`` seconds, until ``stop`` is set."""
     while not stop.is_set():
         news.wait(look_s)
         if stop.wait(SETTLE_S):

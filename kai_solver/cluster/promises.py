@@ -17,7 +17,7 @@ COMES_WITHIN_S = 60.0
 """How long after a moved pod is gone its successor is waited for."""
 
 STAND_IN = "kai-solver.promised"
-"""Scheduler that stand-ins name: it does not exist, so no cycle touches them."""
+"""Scheduler that stand-ins name: none has this name, so that no cycle touches them."""
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class Promises:
         return (*seen, *(_stand_in(move) for move in absent))
 
     def _follow(self, pods: Mapping[str, Object], now_s: float) -> None:
-        """Learn which pods left, came, or have their places; give up on those that do not come."""
+        """Learn which pods are gone, came back, or have a node; give up on those that do not come."""
         taken = {move.successor for move in self._moves.values()}
         coming: dict[str, list[str]] = {}
         for key, move in list(self._moves.items()):
@@ -101,7 +101,7 @@ class Promises:
                 self.broken += 1
 
     def _settle(self, key: str, move: _Move, successor: Object | None) -> None:
-        """The promise is kept, or no pod is left to keep it to."""
+        """The promise is kept, or its pod no longer exists."""
         if successor is None:
             move.successor = ""
         elif _node(successor):
@@ -109,7 +109,7 @@ class Promises:
 
 
 def _waiting_by_maker(pods: Iterable[Object], taken: set[str]) -> dict[str, list[str]]:
-    """Pods without a node by owner, oldest first."""
+    """Pods without a node by their owner, oldest first."""
     waiting = [pod for pod in pods if not _node(pod) and key_of(pod) not in taken and _maker(pod)]
     waiting.sort(key=lambda pod: (str(meta(pod).get("creationTimestamp", "")), key_of(pod)))
     found: dict[str, list[str]] = {}

@@ -61,11 +61,11 @@ class Reflector:
         self._stop = stop
         self._complain = complain
         self._is_optional = is_optional
-        self._is_told = False
+        self._is_reported = False
         self._refused_since_s: float | None = None
         self._version = ""
         self._again = 0
-        """How often it was told to list again: what began before is no longer kept."""
+        """How often it was asked to list again: what began before is no longer kept."""
         self._turn = threading.Lock()
         self._retrying = Retrying(
             retry=retry_if_exception(lambda error: isinstance(error, ApiError)),
@@ -77,7 +77,7 @@ class Reflector:
         )
 
     def run(self) -> None:
-        """List and watch until told to stop; never raises `ApiError`."""
+        """List and watch until asked to stop; never raises `ApiError`."""
         while not self._stop.is_set():
             if not self._version:
                 self._retrying(self._list)
@@ -129,9 +129,9 @@ class Reflector:
 
     def _be_without(self, error: ApiError, again: int) -> None:
         """There is nothing of the kind, for a while."""
-        if not (error.is_missing or self._is_told):
+        if not (error.is_missing or self._is_reported):
             self._complain(self.resource, error)
-            self._is_told = True
+            self._is_reported = True
         with self._turn:
             if again == self._again:
                 self._store.replace(self.resource, ())
@@ -162,7 +162,7 @@ class Reflector:
             self._rest(random.uniform(0, SHORTEST_S))  # noqa: S311 - jitter, no secret
 
     def _heard(self, event: WatchEvent, again: int) -> bool:
-        """Keep a change; False where the watch began before it was told to list again."""
+        """Keep a change; False where the watch began before it was asked to list again."""
         with self._turn:
             if again != self._again:
                 return False
@@ -178,7 +178,7 @@ class Reflector:
             self._complain(self.resource, error)
 
     def _rest(self, seconds: float) -> None:
-        """Wait, until it is told to stop or to list again."""
+        """Wait, until it is asked to stop or to list again."""
         ends_s, again = time.monotonic() + seconds, self._again
         while again == self._again and (left_s := ends_s - time.monotonic()) > 0:
             if self._stop.wait(min(LOOK_S, left_s)):

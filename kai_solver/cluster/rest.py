@@ -188,7 +188,7 @@ class RestApi:
         return frozenset(found.values())
 
     def within(self, limit_s: float) -> "RestApi":
-        """The same server by connections of its own: those of others may be half open, and are not waited for."""
+        """The same server by connections of its own: those of others may be half open, and hold no request up."""
         found = RestApi(self._settings, self._user_agent, limit_s)
         self._within.append(found)
         return found

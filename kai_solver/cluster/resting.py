@@ -1,4 +1,4 @@
-"""Gangs whose binding failed are left alone for a while, or they would be bound in vain again in every cycle."""
+"""Gangs that could not be bound are left alone for a while, or they would be bound in vain again in every cycle."""
 
 import threading
 import time

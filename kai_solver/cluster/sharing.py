@@ -4,7 +4,7 @@ Source: docs/kai-behaviour.md#fractions, #reservation-pods.
 
 A group is one device of one node that pods share. A reservation pod holds it whole, and an agent in it writes which one
 it got into an annotation. Pods carry the name of their group as a label, and read the device from ConfigMaps that their
-containers refer to. A reservation pod that no pod uses any more is deleted, or its device would be lost.
+containers refer to. A reservation pod without users is deleted, or its device would be lost.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from kai_solver.cluster.api import Api, ApiError, Object, key_of, meta
-from kai_solver.cluster.binding import BindError, Seat
+from kai_solver.cluster.binding import BindError, Placement
 from kai_solver.cluster.locking import if_there
 from kai_solver.cluster.patience import Patience, after_news
 from kai_solver.cluster.resources import CONFIG_MAPS, NODES, PODS, Resource
@@ -32,10 +32,10 @@ KEPT = "karpenter.sh/do-not-disrupt"
 MADE_BY = "app.kubernetes.io/managed-by"
 
 FLIGHT_S = 300.0
-"""A pod whose binding began and was never seen to end counts as a user for so long."""
+"""Seconds for which a pod counts as a user if its binding began and was never seen to end."""
 
 STRANGE_S = 120.0
-"""A reservation pod that another program made is an orphan only when it is so old: its user may be on its way."""
+"""Age in seconds from which a reservation pod that another scheduler made may be an orphan: its user may still come."""
 
 LOOK_S = 30.0
 
@@ -50,10 +50,10 @@ class ReservationPod:
     runtime_class: str = ""
     gpu_resource: str = "nvidia.com/gpu"
 
-    def body(self, name: str, seat: Seat, group: str, tolerations: list[object]) -> Object:
-        """A pod on the node of ``seat`` that holds one whole device; its agent may write on itself alone.
+    def body(self, name: str, placement: Placement, group: str, tolerations: list[object]) -> Object:
+        """A pod on the node of ``placement`` that holds one whole device; its agent may write on itself alone.
 
-        It names the pod of ``seat`` as the first user of the device.
+        It names the pod of ``placement`` as the first user of the device.
         """
         amounts = {self.gpu_resource: "1"}
         reference = {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace", "NODE_NAME": "spec.nodeName"}
@@ -66,7 +66,7 @@ class ReservationPod:
         }
         labels = {"app": APP, names.GPU_GROUP: group, MADE_BY: self.made_by}
         spec: Object = {
-            "nodeName": seat.node,
+            "nodeName": placement.node,
             "serviceAccountName": self.service_account,
             "terminationGracePeriodSeconds": 1,
             "tolerations": tolerations,
@@ -75,8 +75,8 @@ class ReservationPod:
         if self.runtime_class:
             spec["runtimeClassName"] = self.runtime_class
         # A wish: which device it gets is the device plugin's to say.
-        wished = dict(zip(seat.groups, seat.devices, strict=False)).get(group)
-        annotations = {KEPT: "true"} | ({names.OWN_WISHED: str(wished[0])} if wished else {}) | _as_user(seat)
+        wished = dict(zip(placement.groups, placement.devices, strict=False)).get(group)
+        annotations = {KEPT: "true"} | ({names.OWN_WISHED: str(wished[0])} if wished else {}) | _as_user(placement)
         metadata = {"name": name, "namespace": names.RESERVATION_NAMESPACE, "labels": labels}
         return {"metadata": {**metadata, "annotations": annotations}, "spec": spec}
 
@@ -111,54 +111,54 @@ class Sharing:
 
     # -- preparing -----------------------------------------------------------------------------------------------------
 
-    def concerns(self, seat: Seat) -> bool:
+    def concerns(self, placement: Placement) -> bool:
         """Whether the pod shares devices, or needs whole ones where a reservation pod without users may hold one."""
-        if seat.groups or not seat.devices:
-            return bool(seat.groups)
-        return self._is_leaving_from(seat.node) or bool(self._orphans(seat.node))
+        if placement.groups or not placement.devices:
+            return bool(placement.groups)
+        return self._is_leaving_from(placement.node) or bool(self._orphans(placement.node))
 
-    def assume(self, seat: Seat) -> None:
+    def assume(self, placement: Placement) -> None:
         """Count the pod as a user of its groups."""
-        if seat.groups:
+        if placement.groups:
             with self._lock:
-                self._flying[seat.key] = seat.groups, self.clock() + FLIGHT_S
+                self._flying[placement.key] = placement.groups, self.clock() + FLIGHT_S
 
-    def prepare(self, seat: Seat) -> None:
-        """Have the devices of the pod's groups reserved, and tell the pod which they are.
+    def prepare(self, placement: Placement) -> None:
+        """Have the devices of the pod's groups reserved, and write them on the pod.
 
         Raises
         ------
         BindError
             No device was reserved in time, or the node refused to.
         """
-        if not seat.groups:
-            self.collect(seat.node)
-            if not self.patience.until(lambda: not self._is_leaving_from(seat.node)):
-                raise BindError(f"a device of node {seat.node!r} is still held by a reservation pod without users")
+        if not placement.groups:
+            self.collect(placement.node)
+            if not self.patience.until(lambda: not self._is_leaving_from(placement.node)):
+                raise BindError(f"a device of node {placement.node!r} is still held by a reservation pod without users")
             return
-        self.assume(seat)
-        pod = self._pod(seat)
-        indices = [self._device(seat, group, pod) for group in seat.groups]
-        self._note_user(seat)
-        labels = group_labels(seat.groups)
+        self.assume(placement)
+        pod = self._pod(placement)
+        indices = [self._device(placement, group, pod) for group in placement.groups]
+        self._note_user(placement)
+        labels = group_labels(placement.groups)
         have = gpu_label_names(pod)
         if have != labels:
             wanted = {**dict.fromkeys(have), **labels}
-            self.api.patch(PODS, seat.namespace, seat.name, {"metadata": {"labels": wanted}})
-        self._write_maps(pod, seat, indices)
+            self.api.patch(PODS, placement.namespace, placement.name, {"metadata": {"labels": wanted}})
+        self._write_maps(pod, placement, indices)
 
-    def undo(self, seat: Seat) -> None:
+    def undo(self, placement: Placement) -> None:
         """Take the labels off the pod, and give back devices that no other pod uses."""
         with self._lock:
-            self._flying.pop(seat.key, None)
-        pod = self.store.get(PODS, seat.key) or {}
-        self._forget_user(seat)
-        labels = gpu_label_names(pod) | group_labels(seat.groups)  # no watch may have shown yet that we wrote them
-        if labels and meta(pod).get("uid") == seat.uid:
+            self._flying.pop(placement.key, None)
+        pod = self.store.get(PODS, placement.key) or {}
+        self._forget_user(placement)
+        labels = gpu_label_names(pod) | group_labels(placement.groups)  # no watch may have shown yet that we wrote them
+        if labels and meta(pod).get("uid") == placement.uid:
             with if_there():
-                body = {"metadata": {"uid": seat.uid, "labels": dict.fromkeys(labels)}}
-                self.api.patch(PODS, seat.namespace, seat.name, body)
-        self.collect(seat.node)
+                body = {"metadata": {"uid": placement.uid, "labels": dict.fromkeys(labels)}}
+                self.api.patch(PODS, placement.namespace, placement.name, body)
+        self.collect(placement.node)
 
     def clear(self) -> None:
         """Count on no user, and on no end of a reservation, that the server does not show."""
@@ -166,33 +166,33 @@ class Sharing:
             self._flying.clear()
             self._leaving.clear()
 
-    def _pod(self, seat: Seat) -> Object:
-        pod = self.store.get(PODS, seat.key)
-        if pod is None or meta(pod).get("uid") != seat.uid:
+    def _pod(self, placement: Placement) -> Object:
+        pod = self.store.get(PODS, placement.key)
+        if pod is None or meta(pod).get("uid") != placement.uid:
             raise BindError("the pod is gone")
         return pod
 
-    def _device(self, seat: Seat, group: str, pod: Object) -> int:
+    def _device(self, placement: Placement, group: str, pod: Object) -> int:
         """Index of the group's device on its node; its reservation pod is made where there is none."""
-        name = f"gpu-reservation-{hashlib.sha256(f'{seat.node}/{group}'.encode()).hexdigest()[:16]}"
+        name = f"gpu-reservation-{hashlib.sha256(f'{placement.node}/{group}'.encode()).hexdigest()[:16]}"
         found: list[int] = []
 
         def is_known() -> bool:
-            reservation = self._reservation(group, seat.node)
+            reservation = self._reservation(group, placement.node)
             if reservation is None:
                 if self.store.get(PODS, f"{names.RESERVATION_NAMESPACE}/{name}") is None:
-                    self._make(name, seat, group, pod)
+                    self._make(name, placement, group, pod)
                 return False
             if Raw(reservation).text("status.phase") == "Failed":
                 why = Raw(reservation).text("status.message") or Raw(reservation).text("status.reason")
-                raise BindError(f"node {seat.node!r} gave no device to reserve: {why}")
+                raise BindError(f"node {placement.node!r} gave no device to reserve: {why}")
             index = parse_whole(Raw(reservation).strings("metadata.annotations").get(names.RESERVED_INDEX, ""), 4)
             found[:] = [] if index is None else [index]
             return bool(found)
 
         if not self.patience.until(is_known):
             limit_s = self.patience.limit_s
-            raise BindError(f"no device was reserved on node {seat.node!r} within {limit_s:.0f} s")
+            raise BindError(f"no device was reserved on node {placement.node!r} within {limit_s:.0f} s")
         return found[0]
 
     def _reservation(self, group: str, node: str) -> Object | None:
@@ -203,9 +203,9 @@ class Sharing:
                     return pod
         return None
 
-    def _make(self, name: str, seat: Seat, group: str, pod: Object) -> None:
+    def _make(self, name: str, placement: Placement, group: str, pod: Object) -> None:
         tolerations = [entry.value for entry in Raw(pod).items("spec.tolerations")]
-        body = self.kind.body(name, seat, group, tolerations)
+        body = self.kind.body(name, placement, group, tolerations)
         try:
             self.api.create(PODS, names.RESERVATION_NAMESPACE, body)
         except ApiError as error:
@@ -214,25 +214,25 @@ class Sharing:
             if not error.is_conflict:  # made by another pod of the group, or not seen yet
                 raise
 
-    def _note_user(self, seat: Seat) -> None:
-        """Make the reservation pods of the seat's groups, and no others, name the pod with its part.
+    def _note_user(self, placement: Placement) -> None:
+        """Make the reservation pods of the placement's groups, and no others, name the pod with its part.
 
         Later cycles believe them, and not the labels, which the pod's users may change. Names of deleted pods are
         removed at the same time.
         """
-        for name, wanted in _as_user(seat).items():
-            for reservation in self._on(seat.node):
+        for name, wanted in _as_user(placement).items():
+            for reservation in self._on(placement.node):
                 stands = Raw(reservation).strings("metadata.annotations")
-                value = wanted if _group_of(reservation) in seat.groups else None
+                value = wanted if _group_of(reservation) in placement.groups else None
                 if stands.get(name) != value:
                     change = {key: None for key in stands if key != name and self._is_former(key, stands[key])}
                     self._annotate(reservation, {**change, name: value})
 
-    def _forget_user(self, seat: Seat) -> None:
+    def _forget_user(self, placement: Placement) -> None:
         """Remove the pod's name from all reservation pods of its node."""
-        name = f"{names.USER_PREFIX}{seat.uid}"
-        for reservation in self._on(seat.node):
-            if name in Raw(reservation).strings("metadata.annotations") or _group_of(reservation) in seat.groups:
+        name = f"{names.USER_PREFIX}{placement.uid}"
+        for reservation in self._on(placement.node):
+            if name in Raw(reservation).strings("metadata.annotations") or _group_of(reservation) in placement.groups:
                 with if_there():
                     self._annotate(reservation, {name: None})
 
@@ -252,9 +252,12 @@ class Sharing:
         uid, pod = key.removeprefix(names.USER_PREFIX), value.partition(" ")[2]
         return key.startswith(names.USER_PREFIX) and meta(self.store.get(PODS, pod) or {}).get("uid") != uid
 
-    def _write_maps(self, pod: Object, seat: Seat, indices: list[int]) -> None:
+    def _write_maps(self, pod: Object, placement: Placement, indices: list[int]) -> None:
         """The ConfigMaps that the pod's containers read their devices from, as far as they refer to any."""
-        devices, portion = ",".join(map(str, indices)), f"{seat.devices[0][1] / MILLI:g}" if seat.devices else "1"
+        devices, portion = (
+            ",".join(map(str, indices)),
+            f"{placement.devices[0][1] / MILLI:g}" if placement.devices else "1",
+        )
         data = {
             "NVIDIA_VISIBLE_DEVICES": devices,
             "RUNAI-VISIBLE-DEVICES": devices,
@@ -262,18 +265,18 @@ class Sharing:
             "GPU_PORTION": portion,
         }
         for name, has_devices in config_maps(pod).items():
-            owner = {"apiVersion": "v1", "kind": "Pod", "name": seat.name, "uid": seat.uid}
+            owner = {"apiVersion": "v1", "kind": "Pod", "name": placement.name, "uid": placement.uid}
             labels = {MADE_BY: self.kind.made_by}
-            metadata = {"name": name, "namespace": seat.namespace, "labels": labels, "ownerReferences": [owner]}
+            metadata = {"name": name, "namespace": placement.namespace, "labels": labels, "ownerReferences": [owner]}
             body = {"metadata": metadata, "data": data if has_devices else {}}
             try:
-                self.api.create(CONFIG_MAPS, seat.namespace, body)
+                self.api.create(CONFIG_MAPS, placement.namespace, body)
             except ApiError as error:
                 if not error.is_conflict:
                     raise
-                self._write_over(seat, name, body)
+                self._write_over(placement, name, body)
 
-    def _write_over(self, seat: Seat, name: str, body: Object) -> None:
+    def _write_over(self, placement: Placement, name: str, body: Object) -> None:
         """The same of a ConfigMap that is there, if it was made for this pod, or by us for a pod that is gone.
 
         The pod's author chooses the name, and may not be allowed to write every ConfigMap of the namespace.
@@ -283,16 +286,18 @@ class Sharing:
         BindError
             It belongs to a user, or to another pod.
         """
-        found = meta(self.api.get(CONFIG_MAPS, seat.namespace, name))
+        found = meta(self.api.get(CONFIG_MAPS, placement.namespace, name))
         owners = [owner for owner in found.get("ownerReferences") or () if isinstance(owner, dict)]
         is_own = (found.get("labels") or {}).get(MADE_BY) == self.kind.made_by
-        if [owner.get("uid") for owner in owners] != [seat.uid] and not (is_own and all(map(self._is_gone, owners))):
+        if [owner.get("uid") for owner in owners] != [placement.uid] and not (
+            is_own and all(map(self._is_gone, owners))
+        ):
             raise BindError(
-                f"ConfigMap {seat.namespace}/{name} was not made for this pod: correct the annotation "
+                f"ConfigMap {placement.namespace}/{name} was not made for this pod: correct the annotation "
                 f"{names.SHARED_GPU_MAP}, or remove the ConfigMap"
             )
         version = {"uid": found.get("uid"), "resourceVersion": found.get("resourceVersion")}
-        self.api.patch(CONFIG_MAPS, seat.namespace, name, {**body, "metadata": {**body["metadata"], **version}})
+        self.api.patch(CONFIG_MAPS, placement.namespace, name, {**body, "metadata": {**body["metadata"], **version}})
 
     def _is_gone(self, owner: Object) -> bool:
         """Whether no pod has the uid that a ConfigMap of ours refers to."""
@@ -302,7 +307,7 @@ class Sharing:
     # -- collecting ----------------------------------------------------------------------------------------------------
 
     def run(self, stop: threading.Event) -> None:
-        """Delete orphans whenever a user left, until told to stop; only while this process leads."""
+        """Delete orphans whenever a user left, until ``stop`` is set; only while this process leads."""
         after_news(self._news, stop, self._collect_as_leader, LOOK_S)
 
     def _collect_as_leader(self) -> None:
@@ -409,7 +414,7 @@ def gpu_label_names(pod: Object) -> dict[str, str]:
 
 
 def config_maps(pod: Object) -> dict[str, bool]:
-    """ConfigMaps of a pod that tell of its devices, by name, and whether they hold the devices or further variables."""
+    """ConfigMaps of a pod that state its devices, by name, and whether they hold the devices or further variables."""
     raw = Raw(pod)
     prefix = raw.strings("metadata.annotations").get(names.SHARED_GPU_MAP, "")
     if not prefix:
@@ -453,10 +458,10 @@ def _holds_node(pod: Object) -> bool:
         return True
 
 
-def _as_user(seat: Seat) -> dict[str, str]:
-    """The annotation by which a reservation pod names the pod of ``seat`` as a user of its device; none if unshared."""
-    share = parse_share(dict(seat.annotations).get(names.OWN_SHARE, ""))
-    return {} if share is None else {f"{names.USER_PREFIX}{seat.uid}": user_text(share, seat.key)}
+def _as_user(placement: Placement) -> dict[str, str]:
+    """The annotation by which a reservation pod names a user of its device; none if the device is not shared."""
+    share = parse_share(dict(placement.annotations).get(names.OWN_SHARE, ""))
+    return {} if share is None else {f"{names.USER_PREFIX}{placement.uid}": user_text(share, placement.key)}
 
 
 def _group_of(reservation: Object) -> str:
@@ -476,7 +481,7 @@ def _is_readable(reservation: Object) -> bool:
 
 
 def node_pool(store: Store, key: str, value: str) -> Callable[[str], bool]:
-    """Whether a node is one of the node pool's; nodes that are gone belong to all pools."""
+    """Whether a node is one of the node pool's; nodes that are gone count as well."""
 
     def is_ours(name: str) -> bool:
         node = store.get(NODES, name)

@@ -1,8 +1,8 @@
 """Statuses and notes on objects: written only where they say something that does not stand there already.
 
 What stands is known from the store, and from the answers to our own writes until the watch has caught up with them. So
-a wish that changes nothing costs no request, and one that is refused as outdated is made again from what stands by
-then.
+a wish that changes nothing costs no request, and one that is refused as outdated is built again from the
+newest object.
 """
 
 import threading
@@ -86,7 +86,7 @@ class Statuses:
                 made = self._api.create(resource, str(meta(body).get("namespace", "")), body)
             except ApiError as error:
                 if error.is_conflict:
-                    return False  # another program made it
+                    return False  # another client made it
                 raise
             self._note(resource, key, made)
             return True

@@ -18,7 +18,7 @@ Listener = Callable[[Resource, str, Object | None, Object | None], None]
 class Store:
     """Objects by kind and key; safe to use from any thread.
 
-    Objects are shared, not copied: never change one in place. What comes in is trimmed, and is the store's.
+    Objects are shared, not copied: callers must not change one in place. Objects that come in are trimmed in place.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Store:
         """How many objects had no name since their kind was last listed: they cannot be kept, and spoil nothing."""
 
     def listen(self, listener: Listener) -> None:
-        """Tell ``listener`` of every change from now on, in the thread of the reflector that saw it."""
+        """Call ``listener`` with every change from now on, in the thread of the reflector that saw it."""
         self._listeners.append(listener)
 
     def replace(self, resource: Resource, items: Iterable[Object]) -> None:
@@ -42,7 +42,7 @@ class Store:
             self._objects[resource] = fresh
             self._synced.add(resource)
         for key in old.keys() | fresh.keys():
-            self._tell(resource, key, old.get(key), fresh.get(key))
+            self._notify(resource, key, old.get(key), fresh.get(key))
 
     def apply(self, resource: Resource, event: WatchEvent) -> None:
         """One change that a watch gave."""
@@ -55,7 +55,7 @@ class Store:
             before = kept.pop(key, None) if after is None else kept.get(key)
             if after is not None:
                 kept[key] = after
-        self._tell(resource, key, before, after)
+        self._notify(resource, key, before, after)
 
     def all(self, resource: Resource) -> tuple[Object, ...]:
         """All objects of the kind, in the order in which they came."""
@@ -91,7 +91,7 @@ class Store:
             self.malformed[resource] = self.malformed.get(resource, 0) + 1
         return key
 
-    def _tell(self, resource: Resource, key: str, before: Object | None, after: Object | None) -> None:
+    def _notify(self, resource: Resource, key: str, before: Object | None, after: Object | None) -> None:
         if before is after:
             return
         for listener in self._listeners:
@@ -128,7 +128,7 @@ def is_as_expected(expected: Mapping[str, Any], after: Mapping[str, Any]) -> boo
     """Whether a pod of which a change was worth a cycle only is where it was expected, or begins to run there.
 
     ``expected``: as it was, with what was done to it laid over. Such a change frees nothing, takes nothing and helps
-    no waiting pod: it is reported, and there is time for that.
+    no pod that waits: it is only reported, and there is time for that.
     """
     try:
         begins = _phase(expected), _phase(after)
@@ -147,7 +147,7 @@ _NOTES = frozenset({names.LAST_START, names.LAST_EVICTION, names.STALE_SINCE})
 """Annotations that we write ourselves, of what we know already."""
 
 
-def _told(annotations: Any) -> Any:
+def _of_others(annotations: Any) -> Any:
     if not annotations or _NOTES.isdisjoint(annotations):
         return annotations or None
     return {name: value for name, value in annotations.items() if name not in _NOTES} or None
@@ -156,7 +156,7 @@ def _told(annotations: Any) -> Any:
 def _essence(resource: Resource, value: Mapping[str, Any]) -> object:
     """What of an object a decision depends on."""
     metadata = value.get("metadata") or {}
-    named = (metadata.get("labels"), _told(metadata.get("annotations")), metadata.get("deletionTimestamp"))
+    named = (metadata.get("labels"), _of_others(metadata.get("annotations")), metadata.get("deletionTimestamp"))
     status = value.get("status") or {}
     if resource == NODES:
         conditions = [(found.get("type"), found.get("status")) for found in status.get("conditions") or ()]

@@ -1,7 +1,7 @@
 """What of an object is not worth its memory: taken off before it is kept.
 
-A pod as the API server sends it is 10 to 20 KB of Python objects, of which half are records of managed fields
-and the states of its containers; 16,000 of them must fit.
+A pod as the API server sends it is 10 to 20 KB of Python objects, half of them records of which client wrote which
+field and the states of its containers; 16,000 of them must fit.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ _CONTAINER = ("command", "args", "image", "livenessProbe", "readinessProbe", "st
 
 
 def trimmed(resource: Resource, value: Object) -> Object:
-    """The same object, lighter; it must have no other owner. Malformed parts stay as they are, to be named later."""
+    """The same object, lighter; no other code may hold it. Malformed parts stay as they are, to be named later."""
     metadata = value.get("metadata")
     if isinstance(metadata, dict):
         metadata.pop("managedFields", None)

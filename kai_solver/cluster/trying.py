@@ -44,7 +44,7 @@ def trying(
 
     retrying = Retrying(
         retry=retry_if_exception(_is_passing),
-        wait=_wait_as_told,
+        wait=_wait_as_asked,
         stop=stop or stop_after_delay(TRY_S),
         sleep=sleep,
         reraise=True,
@@ -59,8 +59,8 @@ def _is_passing(error: BaseException) -> bool:
 _BACKOFF = wait_random_exponential(multiplier=FIRST_WAIT_S, max=5.0)
 
 
-def _wait_as_told(state: RetryCallState) -> float:
+def _wait_as_asked(state: RetryCallState) -> float:
     """The delay that the server asked for, within a limit; otherwise twice as long each time, with jitter."""
     error = state.outcome.exception() if state.outcome else None
-    told_s = error.retry_after_s if isinstance(error, ApiError) else None
-    return max(min(told_s or 0.0, TRY_S), _BACKOFF(state))
+    asked_s = error.retry_after_s if isinstance(error, ApiError) else None
+    return max(min(asked_s or 0.0, TRY_S), _BACKOFF(state))

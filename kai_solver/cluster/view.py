@@ -96,8 +96,8 @@ class View:
         self._recall = Recall()
         self._spoilt: list[Notice] = []
 
-    def tell_alive(self, alive: Callable[[], None]) -> None:
-        """Call ``alive`` now and then while a snapshot takes long, because objects that spoil it are looked for."""
+    def report_alive(self, alive: Callable[[], None]) -> None:
+        """Call ``alive`` repeatedly while a snapshot takes long because objects that spoil it are searched for."""
         self._recall.spoilers.alive = alive
 
     def objects(self, now_s: float) -> RawObjects:

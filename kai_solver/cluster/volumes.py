@@ -1,4 +1,4 @@
-"""Volumes of a pod: claims that wait for their first consumer are told the node, and bound before the pod is.
+"""Volumes of a pod: claims that wait for their first consumer get the node, and are bound before the pod is.
 
 As kube-scheduler's plugin VolumeBinding does: a free volume of the claim's class that the node can reach is kept for
 the claim (``claimRef``); where there is none the claim is annotated with the node, and its provisioner makes one. A
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kai_solver.cluster.api import Api, ApiError, Object, key_of, meta, version_of
-from kai_solver.cluster.binding import BindError, Seat
+from kai_solver.cluster.binding import BindError, Placement
 from kai_solver.cluster.locking import if_there, locking
 from kai_solver.cluster.patience import Patience
 from kai_solver.cluster.resources import (
@@ -39,19 +39,19 @@ class Volumes:
     _asked: dict[str, dict[str, str]] = field(default_factory=dict)
     """By pod (its uid) and claim that we asked for: the volume kept for it, or empty where one is to be made."""
 
-    def concerns(self, seat: Seat) -> bool:
+    def concerns(self, placement: Placement) -> bool:
         """Whether a claim of the pod has no volume yet, or was asked for, which may have to be taken back."""
-        if seat.uid in self._asked:
+        if placement.uid in self._asked:
             return True
         try:
-            return any(not _is_bound(self.store.get(PERSISTENT_VOLUME_CLAIMS, key)) for key in self._claims(seat))
+            return any(not _is_bound(self.store.get(PERSISTENT_VOLUME_CLAIMS, key)) for key in self._claims(placement))
         except InputError:
             return False  # what cannot be read no plan was made for
 
-    def assume(self, seat: Seat) -> None:
+    def assume(self, placement: Placement) -> None:
         """Nothing: other users of the claim are judged when the claim is asked for."""
 
-    def prepare(self, seat: Seat) -> None:
+    def prepare(self, placement: Placement) -> None:
         """Have all claims of the pod bound, to volumes that its node can reach.
 
         Raises
@@ -59,56 +59,56 @@ class Volumes:
         BindError
             A claim is missing, has no volume and no provisioner, or its volume was not made in time.
         """
-        keys = self._claims(seat)
+        keys = self._claims(placement)
         if not self.patience.until(lambda: all(self.store.get(PERSISTENT_VOLUME_CLAIMS, key) for key in keys)):
             raise BindError(f"not all claims of the pod exist: {', '.join(keys)}")
-        being_made = {key for key in keys if self._ask(seat, key)}
-        if not self.patience.until(lambda: all(self._is_done(seat, key, key in being_made) for key in keys)):
+        being_made = {key for key in keys if self._ask(placement, key)}
+        if not self.patience.until(lambda: all(self._is_done(placement, key, key in being_made) for key in keys)):
             raise BindError(f"its volumes were not bound within {self.patience.limit_s:.0f} s")
-        self._asked.pop(seat.uid, None)
+        self._asked.pop(placement.uid, None)
 
-    def undo(self, seat: Seat) -> None:
+    def undo(self, placement: Placement) -> None:
         """Take back what was asked for and not done, also where the pod is gone; bound volumes stay the claims'."""
-        for key, volume in self._asked.get(seat.uid, {}).items():
+        for key, volume in self._asked.get(placement.uid, {}).items():
             with if_there():
                 claim = self._claim(key)  # no watch may have shown yet what was done
                 if volume and not _is_bound(claim):
                     self._let_go(volume, str(meta(claim).get("uid")))
                 elif not volume:
-                    self._deselect(key, seat.node)
-        self._asked.pop(seat.uid, None)
+                    self._deselect(key, placement.node)
+        self._asked.pop(placement.uid, None)
 
     def clear(self) -> None:
         """Remember nothing that was asked for; the claims say it."""
         self._asked.clear()
 
-    def _claims(self, seat: Seat) -> tuple[str, ...]:
-        pod = self.store.get(PODS, seat.key)
-        return claim_keys(Raw(pod)) if pod is not None and meta(pod).get("uid") == seat.uid else ()
+    def _claims(self, placement: Placement) -> tuple[str, ...]:
+        pod = self.store.get(PODS, placement.key)
+        return claim_keys(Raw(pod)) if pod is not None and meta(pod).get("uid") == placement.uid else ()
 
-    def _ask(self, seat: Seat, key: str) -> bool:
+    def _ask(self, placement: Placement, key: str) -> bool:
         """Ask for the claim's volume where that has not been done; whether a provisioner is to make it."""
         claim = self.store.get(PERSISTENT_VOLUME_CLAIMS, key)
         if claim is None or _is_bound(claim) or self._is_kept(claim):
             return False
         selected = _selected(claim)
-        if selected == seat.node:
+        if selected == placement.node:
             return True
         if selected:
             raise BindError(f'the volume of claim "{key}" is being made for node {selected!r}')
-        before = self._asked.get(seat.uid, {}).get(key)
+        before = self._asked.get(placement.uid, {}).get(key)
         if before is not None:
             return not before  # what became of it `_is_done` says
         name = Raw(claim).text("spec.storageClassName")
         kind = self.store.get(STORAGE_CLASSES, name)
         if kind is None or Raw(kind).text("volumeBindingMode") != "WaitForFirstConsumer":
             return False  # bound without us, or never
-        volume = self._keep(claim, seat)
+        volume = self._keep(claim, placement)
         if not volume:
             if Raw(kind).text("provisioner") == MAKES_NONE:
-                raise BindError(f'no volume of class {name!r} is free for claim "{key}" on node {seat.node!r}')
-            self._select(key, seat.node)
-        self._asked.setdefault(seat.uid, {})[key] = volume
+                raise BindError(f'no volume of class {name!r} is free for claim "{key}" on node {placement.node!r}')
+            self._select(key, placement.node)
+        self._asked.setdefault(placement.uid, {})[key] = volume
         return not volume
 
     def _claim(self, key: str) -> Object:
@@ -117,7 +117,7 @@ class Volumes:
         return self.api.get(PERSISTENT_VOLUME_CLAIMS, namespace, name)
 
     def _select(self, key: str, node: str) -> None:
-        """Write the node on the claim; another program's is not overwritten."""
+        """Write the node on the claim; a node that another scheduler wrote is kept."""
 
         def write(claim: Object) -> None:
             selected = _selected(claim)
@@ -147,7 +147,7 @@ class Volumes:
         """Whether a volume waits for the claim already; Kubernetes binds the two."""
         return any(_holder(volume) == key_of(claim) for volume in self.store.all(PERSISTENT_VOLUMES))
 
-    def _keep(self, claim: Object, seat: Seat) -> str:
+    def _keep(self, claim: Object, placement: Placement) -> str:
         """Keep the smallest free volume that fits for the claim; its name, empty where there is none."""
         metadata = meta(claim)
         reference = {
@@ -157,7 +157,7 @@ class Volumes:
             "name": metadata.get("name"),
             "uid": metadata.get("uid"),
         }
-        for volume in sorted(self._fitting(claim, seat), key=lambda found: (_capacity(found), key_of(found))):
+        for volume in sorted(self._fitting(claim, placement), key=lambda found: (_capacity(found), key_of(found))):
             marks = {"resourceVersion": version_of(volume), "annotations": {BOUND_BY_CONTROLLER: "yes"}}
             body = {"metadata": marks, "spec": {"claimRef": reference}}
             try:
@@ -169,7 +169,7 @@ class Volumes:
             return key_of(volume)
         return ""
 
-    def _fitting(self, claim: Object, seat: Seat) -> Iterator[Object]:
+    def _fitting(self, claim: Object, placement: Placement) -> Iterator[Object]:
         asked = Raw(claim)
         size, modes = asked.get("spec.resources.requests.storage"), _modes(asked)
         least = size.quantity() if size else 0
@@ -186,11 +186,11 @@ class Volumes:
                     and _capacity(volume) >= least
                     and modes <= _modes(raw)
                     and labels_match(selector, raw.strings("metadata.labels"))
-                    and self._reaches(seat.node, raw)
+                    and self._reaches(placement.node, raw)
                 ):
                     yield volume
             except InputError:
-                continue  # malformed: it belongs to no claim
+                continue  # malformed: no claim can use it
 
     def _reaches(self, node: str, volume: Raw) -> bool:
         required = volume.get("spec.nodeAffinity.required")
@@ -210,27 +210,27 @@ class Volumes:
 
     # -- waiting -------------------------------------------------------------------------------------------------------
 
-    def _is_done(self, seat: Seat, key: str, being_made: bool) -> bool:
+    def _is_done(self, placement: Placement, key: str, being_made: bool) -> bool:
         """Whether the claim is bound to a volume that the node can reach; ``being_made``: a provisioner was asked."""
-        pod, claim = self.store.get(PODS, seat.key), self.store.get(PERSISTENT_VOLUME_CLAIMS, key)
-        if pod is None or meta(pod).get("uid") != seat.uid or meta(pod).get("deletionTimestamp"):
+        pod, claim = self.store.get(PODS, placement.key), self.store.get(PERSISTENT_VOLUME_CLAIMS, key)
+        if pod is None or meta(pod).get("uid") != placement.uid or meta(pod).get("deletionTimestamp"):
             raise BindError("the pod is gone")
         if claim is None:
             raise BindError(f'persistentvolumeclaim "{key}" was deleted')
         if not _is_bound(claim):
             if being_made and not _selected(claim):
-                self._check_not_given_up(seat, key)
+                self._check_not_given_up(placement, key)
             return False
         volume = self.store.get(PERSISTENT_VOLUMES, Raw(claim).text("spec.volumeName"))
-        if volume is not None and not self._reaches(seat.node, Raw(volume)):
-            raise BindError(f'the volume of claim "{key}" cannot be reached from node {seat.node!r}')
+        if volume is not None and not self._reaches(placement.node, Raw(volume)):
+            raise BindError(f'the volume of claim "{key}" cannot be reached from node {placement.node!r}')
         return volume is not None
 
-    def _check_not_given_up(self, seat: Seat, key: str) -> None:
+    def _check_not_given_up(self, placement: Placement, key: str) -> None:
         """Ask the server itself: the store may lag behind our annotation, and a quick refusal shows in no look."""
         claim = self._claim(key)
         if not _selected(claim) and not _is_bound(claim):
-            raise BindError(f'no volume could be made for claim "{key}" on node {seat.node!r}')
+            raise BindError(f'no volume could be made for claim "{key}" on node {placement.node!r}')
 
 
 def _selected(claim: Object) -> str:

@@ -2,7 +2,7 @@
 
 A wish that is not yet written is replaced by a newer one for the same thing. Between two writes there is a pause, ten
 times as long while gangs are being bound. What fails for a while is tried again; what fails for good is dropped and
-counted: it is a report, not an action, and the next cycle reports again.
+counted: a report is lost, no action, and the next cycle reports again.
 """
 
 import heapq
@@ -77,7 +77,7 @@ class Writer:
     busy
         Whether gangs are being bound: they come first.
     rate
-        Writes per second at most.
+        The most writes a second.
     most
         So many may wait; beyond it those that come last (`Order.LAST`) are dropped.
     complain
@@ -95,7 +95,7 @@ class Writer:
     _ready: list[tuple[int, int, Key]] = field(default_factory=list)
     _later: list[tuple[float, int, Key]] = field(default_factory=list)
     _written_s: dict[Key, float] = field(default_factory=dict)
-    _told: set[tuple[str, str]] = field(default_factory=set)
+    _reported: set[tuple[str, str]] = field(default_factory=set)
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
     _failures: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -133,7 +133,7 @@ class Writer:
             return _IDLE_S
         except ApiError as error:
             return self._failed(wish, error)
-        except Exception as error:  # an unexpected object: the others are written all the same
+        except Exception as error:  # an object of unforeseen form: the others are written all the same
             caught("reporting", " ".join(wish.key), error)
             return self._failed(wish, ApiError(400, type(error).__name__, str(error)))
         self._failures = 0
@@ -146,7 +146,7 @@ class Writer:
         return (_BUSY if self.busy() else 1) / self.rate
 
     def drain(self, limit_s: float) -> None:
-        """Write what is due without pauses, for at most so long; a server that fails ends it."""
+        """Write what is due without pauses, for at most ``limit_s`` seconds; a server that fails ends it."""
         ends_s = self.monotonic() + limit_s
         while self._failures == 0 and self.monotonic() < ends_s and self.fence() and self.step() is not None:
             pass
@@ -182,8 +182,8 @@ class Writer:
         if not error.is_passing:
             self.counts.refused += 1
             kind = (wish.key[0], error.reason)
-            if kind not in self._told:
-                self._told.add(kind)
+            if kind not in self._reported:
+                self._reported.add(kind)
                 self.complain(wish.key, error)
             return 1 / self.rate
         self._again(wish)

@@ -1,1 +1,1 @@
-"""The loop in a cluster: see, decide, act, tell."""
+"""The loop in a cluster: see, decide, act, report."""

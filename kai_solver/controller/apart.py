@@ -17,16 +17,16 @@ class Apart:
     scheduler: str = ""
 
     def __call__(self, snapshot: Snapshot, busy: frozenset[str], resting: frozenset[str] = frozenset()) -> Snapshot:
-        """The cluster with some gangs set aside: being bound, not bindable, or in namespaces without work."""
-        told = dict.fromkeys(resting, RESTS) | dict.fromkeys(busy, BUSY)
-        if not told and not any(map(self._is_misplaced, snapshot.gangs)):
+        """The cluster without gangs that are being bound, were not bound, or are in the scheduler's namespace."""
+        aside = dict.fromkeys(resting, RESTS) | dict.fromkeys(busy, BUSY)
+        if not aside and not any(map(self._is_misplaced, snapshot.gangs)):
             return snapshot
-        return replace(snapshot, gangs=tuple(self._marked(snapshot, told)))
+        return replace(snapshot, gangs=tuple(self._marked(snapshot, aside)))
 
-    def _marked(self, snapshot: Snapshot, told: Mapping[str, str]) -> Iterator[Gang]:
+    def _marked(self, snapshot: Snapshot, aside: Mapping[str, str]) -> Iterator[Gang]:
         for gang in snapshot.gangs:
-            if gang.key in told:
-                yield replace(gang, set_aside=told[gang.key])
+            if gang.key in aside:
+                yield replace(gang, set_aside=aside[gang.key])
             elif self._is_misplaced(gang):
                 yield replace(gang, set_aside=own_namespace_text(self.namespace, self.scheduler))
             else:

@@ -32,7 +32,7 @@ WATCH = "watch of"
 DRAIN_S = 15.0
 """How long a graceful stop waits for bindings and evictions under way."""
 
-TELL_S = 5.0
+REPORT_S = 5.0
 """How long it then takes to say what is left to say."""
 
 END_S = 20.0
@@ -58,7 +58,7 @@ class Controller:
     settings
         How it is set up.
     reporters
-        Called with cycles, beside logs and metrics.
+        Get cycles beside logs and metrics.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Controller:
         self._clock = clock
         self._explaining = Explaining()
         self._parts = wire(api, settings, (self._explaining, *reporters), clock)
-        self._telling: threading.Thread | None = None
+        self._reporting: threading.Thread | None = None
         self._keeper = Keeper(self.stop)
         self._faults = Faults(self._parts.metrics)
         self._reflectors: tuple[Reflector, ...] = ()
@@ -94,7 +94,7 @@ class Controller:
         return self._parts.scheduler
 
     def run(self) -> bool:
-        """Run until told to stop; False where another replica leads, so that the process must end.
+        """Run until asked to stop; False where another replica leads, so that the process must end.
 
         Raises
         ------
@@ -123,7 +123,7 @@ class Controller:
         return not self.lost
 
     def _meet(self) -> bool:
-        """Wait until the API server answers the first requests; False if told to stop before.
+        """Wait until the API server answers the first requests; False if asked to stop before.
 
         Raises
         ------
@@ -137,7 +137,7 @@ class Controller:
             try:
                 if not self.settings.dry_run:
                     parts.rival.refuse(self.stop.wait)
-                parts.known.kin.discover()
+                parts.known.owners.discover()
             except ApiError as error:
                 is_young = error.status in (401, 403) and time.monotonic() - began_s < REFUSED_S
                 if not (error.is_passing or is_young):
@@ -162,13 +162,13 @@ class Controller:
             with barrier("running", "leadership"):
                 parts.lease.attempt()
             start("leadership", lambda: parts.lease.run(self._on_followed))
-        parts.known.kin.watch = self._watch
+        parts.known.owners.watch = self._watch
         for kind in parts.known.kinds:
             self._watch(kind)
-        start("owners", lambda: parts.known.kin.run(self.stop))
+        start("owners", lambda: parts.known.owners.run(self.stop))
         start("signing keys", lambda: parts.keys.run(self.stop))
-        if parts.teller is not None:
-            self._telling = start("statuses and events", functools.partial(parts.teller.run, self.stop))
+        if parts.status_reporter is not None:
+            self._reporting = start("statuses and events", functools.partial(parts.status_reporter.run, self.stop))
         if acts:
             start("clean-up", lambda: parts.preparing.clean(self.stop))
             start("look for KAI's scheduler", lambda: parts.rival.run(self.stop))
@@ -239,12 +239,12 @@ class Controller:
 
     def explain(self, query: Mapping[str, str]) -> Answer:
         """Why the pod of this ``namespace`` and name (``pod``) waits, by the newest decision; JSON, or 4xx and 503."""
-        problem = self.not_ready() or ("" if self.fence() else self._who_leads())
+        problem = self.not_ready() or ("" if self.fence() else self._leader_text())
         if problem:
             return Answer(503, f"{problem}\n".encode())
         return self._explaining.answer(query, self._parts.known.store, kube_settings(self.settings))
 
-    def _who_leads(self) -> str:
+    def _leader_text(self) -> str:
         holder = self._parts.lease.holder
         leader = f"{holder} does" if holder else "nobody does yet"
         return f"this replica waits to lead and decides nothing; {leader}"
@@ -252,7 +252,7 @@ class Controller:
     def snapshot(self) -> bytes:
         """What it sees now, as KAI's own ``/get-snapshot`` would write it."""
         known = self._parts.known
-        objects = View(known.store, known.assumed, known.kin.objects).objects(self._clock())
+        objects = View(known.store, known.assumed, known.owners.objects).objects(self._clock())
         return export_kai_snapshot(objects, kube_settings(self.settings))
 
     def _serve(self) -> list[Server]:
@@ -307,10 +307,10 @@ class Controller:
         end.start()
         while self._is_at_work and time.monotonic() < ends_s and self.fence() and not self.lost:
             time.sleep(0.05)
-        if parts.teller is not None and self._telling is not None and self.fence() and not self.lost:
-            self._telling.join(TELL_S)
+        if parts.status_reporter is not None and self._reporting is not None and self.fence() and not self.lost:
+            self._reporting.join(REPORT_S)
             with barrier("reporting", "what is left to say"):
-                parts.teller.drain(TELL_S)
+                parts.status_reporter.drain(REPORT_S)
         with barrier("running", "leadership"):
             parts.lease.release()
         self._cut()

@@ -1,6 +1,6 @@
 """A cluster in memory around the controller, so that one can watch it work without Kubernetes.
 
-Kubelets start and end pods, a job controller makes evicted pods again, and work arrives at random. Only this
+Kubelets start and end pods, a job controller creates evicted pods again, and work arrives at random. Only this
 file pretends; the controller is the one of a cluster.
 """
 
@@ -35,7 +35,7 @@ class Kubelets:
         self._counter = itertools.count()
 
     def run(self, stop: threading.Event) -> None:
-        """Do what kubelets do until told to stop."""
+        """Do what kubelets do until ``stop`` is set."""
         for event in _following(self._api, PODS, stop):
             if event is not None:
                 self._see(event)
@@ -85,7 +85,7 @@ class JobController:
         self._counter = itertools.count()
 
     def run(self, stop: threading.Event) -> None:
-        """Look after all Jobs until told to stop."""
+        """Look after all Jobs until ``stop`` is set."""
         while not stop.wait(LOOK_S):
             for job in self._api.page(JOBS, limit=100_000).items:
                 self._complete(job)
@@ -145,7 +145,7 @@ class Demo:
             api.create(PRIORITY_CLASSES, "", {"metadata": {"name": name}, "value": value})
 
     def arrive(self, api: Api, stop: threading.Event) -> None:
-        """Submit gangs at random until told to stop."""
+        """Submit gangs at random until ``stop`` is set."""
         draw = random.Random(self.seed)  # noqa: S311 - a demonstration
         for number in itertools.count():
             if stop.wait(draw.expovariate(1 / self.every_s)):
@@ -180,7 +180,7 @@ def start(api: Api, stop: threading.Event, demo: Demo | None) -> list[threading.
 
 
 def _following(api: Api, resource: Resource, stop: threading.Event) -> Iterator[WatchEvent | None]:
-    """All objects there are, then their changes; None every ``LOOK_S`` seconds, to look at something else."""
+    """All objects there are, then their changes; None every ``LOOK_S`` seconds, for other work of the caller."""
     page = api.page(resource, limit=100_000)
     version = page.resource_version
     yield from (WatchEvent("ADDED", item) for item in page.items)

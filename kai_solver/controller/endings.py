@@ -1,4 +1,4 @@
-"""How work ends: whether evicted pods ended by themselves or were killed, and how long finished gangs took."""
+"""How work ends: whether evicted pods ended by themselves or were killed, and how long finished gangs took in all."""
 
 import threading
 import time
@@ -31,8 +31,8 @@ class _Leaver:
 class Endings:
     """A `Reporter`, and a listener of the store.
 
-    A pod whose containers still run when its grace is over is killed; the API server forgets it then. So a pod that is
-    gone before has ended by itself, and one that is gone only after was killed.
+    A pod whose containers still run when its grace is over is killed; the API server forgets it then. So a pod that
+    is gone before has ended by itself, and one that is gone only after was killed.
     """
 
     metrics: Metrics
@@ -56,7 +56,7 @@ class Endings:
         """Nothing."""
 
     def evicted(self, evicted: Evicted) -> None:
-        """Note pods that were evicted."""
+        """Note the pods that were evicted."""
         for outcome in evicted.outcomes:
             if not outcome.refused:
                 self._leaves(outcome)

@@ -23,7 +23,7 @@ _SECOND_S = 1.0
 
 @dataclass(slots=True)
 class Explaining:
-    """A `Reporter` that keeps the newest cycle; what explains it is made when it is asked for."""
+    """A `Reporter` that keeps the newest cycle; explanations are made on request."""
 
     _cycle: Cycle | None = None
     _explainer: Explainer | None = None
@@ -62,7 +62,7 @@ class Explaining:
         return Answer(200, orjson.dumps(self._explain(cycle, gang)), "application/json")
 
     def _explain(self, cycle: Cycle, gang: str) -> dict[str, object]:
-        """One at a time: what is computed for the first question about a cycle is there for the next."""
+        """One at a time: what is worked out for the first request about a cycle serves the next ones, too."""
         with self._lock:
             explainer = self._explainer
             if explainer is None or explainer.plan is not cycle.plan:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from kai_solver.cluster.api import Object, meta
-from kai_solver.cluster.binding import GangSeats, Seat
+from kai_solver.cluster.binding import GangPlacement, Placement
 from kai_solver.cluster.evicting import Departure
 from kai_solver.cluster.resources import NODES, PODS
 from kai_solver.cluster.store import Store, is_worth_a_cycle
@@ -35,13 +35,15 @@ def still_holding(orders: Orders, nodes: Mapping[str, Object], store: Store) -> 
     return replace(orders, binds=binds, departures=departures), frozenset(lost)
 
 
-def _holds(gang: GangSeats, nodes: Mapping[str, Object], store: Store) -> bool:
-    return all(_waits(seat, store) and _is_as_it_was(seat.node, nodes, store) for seat in gang.seats)
+def _holds(gang: GangPlacement, nodes: Mapping[str, Object], store: Store) -> bool:
+    return all(
+        _waits(placement, store) and _is_as_it_was(placement.node, nodes, store) for placement in gang.placements
+    )
 
 
-def _waits(seat: Seat, store: Store) -> bool:
-    pod = store.get(PODS, seat.key)
-    if pod is None or meta(pod).get("uid") != seat.uid or meta(pod).get("deletionTimestamp"):
+def _waits(placement: Placement, store: Store) -> bool:
+    pod = store.get(PODS, placement.key)
+    if pod is None or meta(pod).get("uid") != placement.uid or meta(pod).get("deletionTimestamp"):
         return False
     spec = pod.get("spec")
     return isinstance(spec, dict) and not spec.get("nodeName") and not spec.get("schedulingGates")

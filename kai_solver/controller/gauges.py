@@ -60,15 +60,15 @@ class ClusterGauges:
     def _queues(self, problem: Problem) -> None:
         metrics, tree = self.metrics, problem.queues
         ours = [(queue.title, queue.name, queue.display_name) for queue in tree.queues]
-        theirs = [(queue.name, queue.name, queue.display_name) for queue in tree.queues]
+        named = [(queue.name, queue.name, queue.display_name) for queue in tree.queues]
         share, held, quota = (np.array(rows, dtype=float).reshape(-1, 3) for rows in _amounts(problem))
         usage = np.array([queue.usage for queue in tree.queues], dtype=float).reshape(-1, 3)
         base, giga = (1 / MILLI, 1.0, 1 / MILLI), (1 / MILLI, 1 / _GB, 1 / MILLI)
         self._columns((metrics.fair_share_cpu, metrics.fair_share_memory, metrics.fair_share_gpu), ours, share, giga)
         self._columns((metrics.past_cpu, metrics.past_memory, metrics.past_gpu), ours, usage, (1.0, 1.0, 1.0))
-        self._columns((metrics.quota_cpu, metrics.quota_memory, metrics.deserved_gpus), theirs, quota, base)
-        self._columns((metrics.allocated_cpu, metrics.allocated_memory, metrics.allocated_gpus), theirs, held, base)
-        self._set(metrics.queue_info, dict.fromkeys(theirs, 1.0))
+        self._columns((metrics.quota_cpu, metrics.quota_memory, metrics.deserved_gpus), named, quota, base)
+        self._columns((metrics.allocated_cpu, metrics.allocated_memory, metrics.allocated_gpus), named, held, base)
+        self._set(metrics.queue_info, dict.fromkeys(named, 1.0))
         leaves = [index for index, is_leaf in enumerate(tree.is_leaf) if is_leaf]
         self._set(metrics.quota_percent, _parts(tree.names, leaves, held[:, GPU], quota[:, GPU], 100.0))
         self._set(metrics.fair_share_usage, _parts(tree.names, leaves, held[:, GPU], share[:, GPU], 1.0))

@@ -46,10 +46,10 @@ class Groups:
     def _taken(self, name: str) -> dict[int, str]:
         """Groups of the node by device index: as the devices were given out for the plan."""
         pods = self._by_node[name]
-        seats, _ = assign_running(self._nodes[name], list(enumerate(pods)))
+        given, _ = assign_running(self._nodes[name], list(enumerate(pods)))
         found: dict[int, str] = {}
         for at, pod in enumerate(pods):
-            devices = seats.get(at, ())
+            devices = given.get(at, ())
             if len(devices) == len(pod.gpu_groups):
                 found |= dict(zip(devices, pod.gpu_groups, strict=True))
         return found

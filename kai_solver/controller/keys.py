@@ -43,7 +43,7 @@ class SigningKeys:
     may_write
         Whether this replica may make and renew the Secret: the leader, and never in a dry run.
     is_settled
-        Whether the Secret was read, or is known not to exist: signed values can then be told from others.
+        Whether the Secret was read, or is known not to exist: signed values can then be distinguished from others.
     problem
         Why no keys outlast this process; empty if some do.
     """
@@ -64,7 +64,7 @@ class SigningKeys:
         self.signer.keys = (self._own,)
 
     def run(self, stop: threading.Event) -> None:
-        """Read the Secret regularly, until told to stop."""
+        """Read the Secret regularly, until ``stop`` is set."""
         while not stop.is_set():
             try:
                 self.refresh()

@@ -1,4 +1,4 @@
-"""Structured logs on standard error: every line an event, whatever wrote it."""
+"""Structured logs on standard error: every line an event, of libraries, too."""
 
 import logging
 import sys

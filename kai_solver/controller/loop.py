@@ -1,4 +1,4 @@
-"""See, decide, act, tell: one cycle of the scheduler in a cluster, and when the next one is due.
+"""See, decide, act, report: one cycle of the scheduler in a cluster, and when the next one is due.
 
 The loop itself decides nothing and knows no rule: what is seen comes from `View`, what is decided from the engine, and
 what is done goes to binder and evictor, which work on in the background. A quiet cluster costs nothing: without news
@@ -50,7 +50,7 @@ class Decide(Protocol):
 class Cycle:
     """One cycle, for reporters: what was seen, decided and ordered, and how long seeing and all of it took.
 
-    ``busy``: gangs that are or could not be bound, or whose pods or nodes changed: the plan does not hold for them.
+    ``busy``: gangs that are or could not be bound, or have pods or nodes that changed: the plan does not hold for them.
     """
 
     number: int
@@ -73,7 +73,7 @@ class Evicted:
 
 
 class Reporter(Protocol):
-    """Is told what happened: statuses, events, metrics, logs. It must not raise and must not take long."""
+    """Reports what happened: by statuses, events, metrics, logs. It must not raise and must not take long."""
 
     def cycle(self, cycle: Cycle) -> None:
         """A cycle ended."""
@@ -99,9 +99,9 @@ class Pace:
     settle_s
         After the first news, so that what comes together is decided together.
     late_s
-        After news that change nothing for waiting gangs: what was expected has come true, and is to be reported.
+        After news that change nothing for pods that wait: what was expected has happened, and is to be reported.
     idle_s
-        Between cycles without news while something waits.
+        Between cycles without news while a pod waits.
     """
 
     period_s: float = 1.0
@@ -142,7 +142,7 @@ class News:
         else:
             self._event.set()
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """There is news of another kind."""
         self._event.set()
 
@@ -162,7 +162,7 @@ class News:
         return self._event.wait(limit_s)
 
     def take(self) -> None:
-        """What there was is news no longer: it is looked at now."""
+        """What there was is no longer news: a cycle looks at it now."""
         self._event.clear()
         self.late_since_s = float("inf")
 
@@ -178,7 +178,7 @@ class Scheduler:
     gangs
         Where gangs are bound, one thread each; ``evictions``: where pods are evicted, likewise.
     apart
-        What a cycle leaves alone; ``quarantine``: gangs that spoiled cycles, likewise.
+        Pods and gangs that a cycle leaves alone; ``quarantine``: gangs that spoiled cycles, likewise.
     dry_run
         Decide and report, change nothing.
     has_group
@@ -222,23 +222,23 @@ class Scheduler:
     def __post_init__(self) -> None:
         self.news = News(self.binder.assumed.expected, self.monotonic)
         self.binder.ended = self.news.ended
-        self.view.tell_alive(self._beat)
+        self.view.report_alive(self._beat)
 
     def _beat(self) -> None:
         self.beat_s = self.monotonic()
 
     def run(self, stop: threading.Event) -> None:
-        """Cycle after cycle, until told to stop; a cycle under way is finished."""
+        """Cycle after cycle, until ``stop`` is set; a cycle under way is finished."""
         self.store.listen(self.news)
         self.store.listen(self.stranded)
-        self.news.tell()
+        self.news.notify()
         last_s, due_s = float("-inf"), float("inf")
         while not stop.is_set():
             self._beat()
             is_known = False
             with barrier("running", "looks before a cycle"):
                 if self.binder.resting.woke() or self.quarantine.woke():
-                    self.news.tell()
+                    self.news.notify()
                 if self.fence() and self.store.is_synced((PODS, NODES)):
                     self.stranded.release(self.store, self.binder, self.gangs)
             next_s = min(due_s, self.news.late_since_s + self.pace.late_s)
@@ -256,7 +256,7 @@ class Scheduler:
             self.news.take()
             if not self._went_well():
                 stop.wait(self.pause_s)
-                self.news.tell()
+                self.news.notify()
             due_s = self.monotonic() + (self.pace.idle_s if self._waiting else 10 * self.pace.idle_s)
 
     def _went_well(self) -> bool:
@@ -288,7 +288,7 @@ class Scheduler:
         self.binder.assumed.clear()
         self.binder.resting.clear()
         self.promises.clear()
-        self.news.tell()
+        self.news.notify()
 
     @property
     def is_idle(self) -> bool:
@@ -309,16 +309,16 @@ class Scheduler:
         put_off = orders.departures if self.dry_run or not self.fence() else self._act(snapshot, plan, orders)
         self._waiting = bool(plan.pending or plan.binds or put_off) or any(map(is_stale, snapshot.gangs))
         if outdated or put_off:
-            self.news.tell()
+            self.news.notify()
         seconds, aside = self.monotonic() - began_s, busy | resting | outdated
         cycle = Cycle(self._number, snapshot, plan, orders, put_off, aside, seeing_s, seconds)
         self.reporter.cycle(cycle)
         return cycle
 
     def _act(self, snapshot: Snapshot, plan: Plan, orders: Orders) -> tuple[Departure, ...]:
-        """Send away first, then bind, and wait for neither; returns departures that must wait for a later cycle.
+        """Evict first, then bind, and wait for neither; returns the evictions that are put off to a later cycle.
 
-        A gang whose place is held by a pod that is not sent away after all only waits longer.
+        If a pod is not evicted after all, the gang that was to have its place only waits longer.
         """
         self.promises.nominate(orders.nominations)
         self.stranded.watch(orders.binds)
@@ -337,12 +337,12 @@ class Scheduler:
         return tuple(put_off)
 
     def _departed(self, snapshot: Snapshot, plan: Plan, outcomes: tuple[Departed, ...]) -> None:
-        """A pod that stays keeps its place; what that means for the others is decided again."""
+        """Pods that stay keep their places; what that means for the others is decided again."""
         refused = [outcome.departure for outcome in outcomes if outcome.refused]
         for departure in refused:
             self.promises.stays(departure.key, departure.uid)
         if refused:
-            self.news.tell()
+            self.news.notify()
         self.reporter.evicted(Evicted(snapshot, plan, outcomes))
 
 

@@ -1,10 +1,10 @@
-"""A plan as orders: which pods to bind together, which to send away, which are promised a place."""
+"""A plan as orders: which pods to bind together, which to evict, which are promised a place."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from kai_solver.cluster.binding import GangSeats, Seat
+from kai_solver.cluster.binding import GangPlacement, Placement
 from kai_solver.cluster.evicting import Departure
 from kai_solver.controller.groups import Groups
 from kai_solver.domain import Allotted, Bind, Eviction, Gang, Move, Plan, Pod, Snapshot, object_of
@@ -29,7 +29,7 @@ class Orders:
         (uid, node) of pods that wait for a place that others leave.
     """
 
-    binds: tuple[GangSeats, ...] = ()
+    binds: tuple[GangPlacement, ...] = ()
     departures: tuple[Departure, ...] = ()
     nominations: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
@@ -46,8 +46,8 @@ def orders_of(
 ) -> Orders:
     """The orders that carry ``plan`` out; it was made from ``snapshot``.
 
-    ``has_group``: whether there is, or will be, a PodGroup of this key: then the pods are told its name. ``signer``:
-    signs what later cycles must be able to believe.
+    ``has_group``: whether there is, or will be, a PodGroup of this key: then its name is written on the pods.
+    ``signer``: signs what later cycles must be able to believe.
     """
     gangs = {gang.key: gang for gang in snapshot.gangs}
     pods = {pod.key: pod for gang in snapshot.gangs for pod in gang.pods}
@@ -57,44 +57,46 @@ def orders_of(
             now.setdefault(bind.gang, []).append(bind)
     groups = Groups(snapshot)
     leaving: tuple[Eviction | Move, ...] = (*plan.evictions, *plan.moves)
-    seats, departures = [], []
+    placements, departures = [], []
     for key, binds in now.items():
         with barrier("ordering", key):
-            seats.append(_seats(gangs[key], binds, pods, has_group(key), groups, signer))
+            placements.append(_placements(gangs[key], binds, pods, has_group(key), groups, signer))
     for entry in leaving:
         with barrier("ordering", entry.gang):
             departures.append(_departure(entry, gangs[entry.gang], pods[entry.pod]))
     return Orders(
-        binds=tuple(seats),
+        binds=tuple(placements),
         departures=tuple(departures),
         nominations={b.pod: (_uid(pods[b.pod]), b.node) for b in plan.binds if b.nominated},
     )
 
 
-def _seats(
+def _placements(
     gang: Gang, binds: list[Bind], pods: Mapping[str, Pod], has_group: bool, groups: Groups, signer: Signer
-) -> GangSeats:
-    seats = tuple(_seat(bind, pods[bind.pod], gang.name if has_group else "", groups, signer) for bind in binds)
+) -> GangPlacement:
+    placements = tuple(
+        _placement(bind, pods[bind.pod], gang.name if has_group else "", groups, signer) for bind in binds
+    )
     ran = any(pod.status.is_active for pod in gang.pods)
-    return GangSeats(gang.key, seats, min(_needed(gang, len(seats)), len(seats)), ran)
+    return GangPlacement(gang.key, placements, min(_needed(gang, len(placements)), len(placements)), ran)
 
 
-def _needed(gang: Gang, seats: int) -> int:
+def _needed(gang: Gang, placements: int) -> int:
     """How many of the pods the gang cannot do without: what lacks of its minimum; of a tree of subgroups, all."""
     podsets = tuple(gang.root.podsets())
     active = Counter(pod.podset for pod in gang.pods if pod.status.is_active)
     if len(podsets) == 1:
         return max(0, podsets[0].min_member - active[podsets[0].name])
     is_whole = all(active[podset.name] >= podset.min_member for podset in podsets)
-    return 0 if is_whole else seats
+    return 0 if is_whole else placements
 
 
-def _seat(bind: Bind, pod: Pod, group: str, groups: Groups, signer: Signer) -> Seat:
+def _placement(bind: Bind, pod: Pod, group: str, groups: Groups, signer: Signer) -> Placement:
     is_sliced = bool(pod.quota_gpu_milli) and not pod.claims  # shared claims are paid so, too
     received = "Fraction" if pod.gpu.is_shared else "MigInstance" if is_sliced else "Regular"
     shared = groups.of(bind, pod)
     lasting = (*_zones(bind, groups.gpu_resources), *_wished(bind, groups), *_share(pod, shared))
-    return Seat(
+    return Placement(
         namespace=pod.namespace,
         name=pod.name,
         uid=_uid(pod),
@@ -123,7 +125,7 @@ def _claims(bind: Bind, groups: Groups) -> tuple[tuple[str, tuple[Allotted, ...]
 
 
 def _zones(bind: Bind, gpu_resources: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """The NUMA zones of the plan, until the exporter on the node has observed them."""
+    """The NUMA zones of the plan, until an agent on the node has observed them."""
     return ((names.NUMA_PREDICTED, placement_text(bind.zones, gpu_resources)),) if bind.zones else ()
 
 

@@ -35,7 +35,7 @@ class Preparing:
     pods
         Pods likewise; asked first.
     clean
-        Removes what is not used any more, until told to stop.
+        Takes away what no pod uses any more, until asked to stop.
     """
 
     steps: tuple[Preparation, ...]
@@ -45,7 +45,7 @@ class Preparing:
     clean: Callable[[threading.Event], None]
 
     def clear(self) -> None:
-        """Forget what was assumed: the cluster is seen again."""
+        """Forget what was assumed: the cluster is read again."""
         for part in (*self.steps, *([self.way] if self.way else ())):
             part.clear()
 

@@ -52,13 +52,13 @@ class Quarantine:
     ----------
     clock, monotonic
         Epoch seconds, for texts; and monotonic seconds, for measuring.
-    tell
+    report
         Called with the number of gangs that are left out.
     """
 
     clock: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
-    tell: Callable[[int], None] = lambda _: None
+    report: Callable[[int], None] = lambda _: None
     _known: dict[str, _Record] = field(default_factory=dict)
     _resting: frozenset[str] = frozenset()
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -101,7 +101,7 @@ class Quarantine:
             resting = frozenset(key for key, record in self._known.items() if now_s < record.until_s)
             woke, self._resting = self._resting - resting, resting
         if woke:
-            self.tell(len(resting))
+            self.report(len(resting))
         return bool(woke)
 
     def _record(self, gang: str) -> _Record:
@@ -120,7 +120,7 @@ class Quarantine:
         record.until = format_time(int(self.clock() + pause_s))
         record.said = None
         self._resting |= {gang}
-        self.tell(len(self._resting))
+        self.report(len(self._resting))
         _LOG.error("a gang is left out for a while", gang=gang, why=record.why, until=record.until)
 
     def _left_out(self, gangs: Iterable[Gang]) -> Mapping[str, _Record]:

@@ -20,7 +20,7 @@ LOOK_S = 30.0
 """Between looks."""
 
 JUDGED_S = 6.0
-"""A scheduler that has not renewed within so long is not at work; KAI's scheduler renews every 5 seconds."""
+"""Seconds without a renewal after which a holder is not at work; KAI's scheduler renews every 5 seconds."""
 
 
 KAI = "kai-scheduler"
@@ -38,30 +38,30 @@ class Rival:
 
     Parameters
     ----------
-    tell
+    report
         Called after each look: whether it is at work.
     """
 
-    def __init__(self, api: Api, settings: ControllerSettings, tell: Callable[[bool], None] = lambda _: None) -> None:
+    def __init__(self, api: Api, settings: ControllerSettings, report: Callable[[bool], None] = lambda _: None) -> None:
         self.name = settings.scheduler_name + (f"-{settings.node_pool}" if settings.node_pool else "")
         self.problem = ""
         """That it is at work, and where; empty where it is not, as far as is known."""
         self._api = api
         self._ours = settings.namespace, settings.lease_name
-        self._tell = tell
+        self._report = report
         self._seen: dict[str, dict[str, Any]] = {}
         self._is_sure = False
 
     def look(self) -> None:
         """Compare with the last look; `ApiError` where nothing can be seen."""
         found = {str(meta(item).get("namespace")): item for item in self._api.page(LEASES, name=self.name).items}
-        held = {namespace: _spec(item) for namespace, item in found.items() if self._is_theirs(namespace, item)}
+        held = {namespace: _spec(item) for namespace, item in found.items() if self._is_foreign(namespace, item)}
         live = sorted(name for name, spec in held.items() if self._seen.get(name, spec) != spec)
         live = [name for name in live if self._may_schedule(name, held[name])]
         self._is_sure = not live and held.keys() <= self._seen.keys()
         self._seen = held
         self._say(live[0] if live else "")
-        self._tell(bool(self.problem))
+        self._report(bool(self.problem))
 
     def refuse(self, sleep: Callable[[float], object] = time.sleep) -> None:
         """Make sure that it is not at work.
@@ -80,14 +80,14 @@ class Rival:
             raise InputError(self.problem, cure=cure)
 
     def run(self, stop: threading.Event) -> None:
-        """Look now and then until told to stop; while nothing can be seen the last look holds."""
+        """Look again and again until ``stop`` is set; while nothing can be seen the last look holds."""
         while not stop.wait(LOOK_S if self._is_sure else JUDGED_S):
             try:
                 self.look()
             except ApiError as error:
                 _LOG.warning("cannot see whether KAI's own scheduler is at work", lease=self.name, error=str(error))
 
-    def _is_theirs(self, namespace: str, lease: Object) -> bool:
+    def _is_foreign(self, namespace: str, lease: Object) -> bool:
         return bool(_spec(lease).get("holderIdentity")) and (namespace, self.name) != self._ours
 
     def _may_schedule(self, namespace: str, spec: dict[str, Any]) -> bool:

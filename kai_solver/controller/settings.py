@@ -31,7 +31,7 @@ class Evictions(_Part):
     per_queue: int = Field(default=0, ge=0, description="The most pods of one queue evicted in one cycle; 0: no limit.")
     budgets: Literal["all", "labelled", "none"] = Field(
         default="all",
-        description="Whose PodDisruptionBudgets hold evictions: all, those of labelled namespaces, none (as in KAI).",
+        description="Which PodDisruptionBudgets hold evictions: all, those of labelled namespaces, none (as in KAI).",
     )
     budget_label: str = Field(
         default="kai-solver/budgets",
@@ -93,7 +93,7 @@ class Sharing(_Part):
 
 
 class SpareAccess(_Part):
-    """Which users may use spare nodes."""
+    """Users and namespaces that may use spare nodes."""
 
     namespaces: tuple[str, ...] = Field(default=(), description="Namespaces, like team-a or team-*.")
     users: tuple[str, ...] = Field(default=(), description="Users of the API server, at admission alone.")
@@ -105,7 +105,7 @@ class SpareAccess(_Part):
 
 
 class QueueAccess(SpareAccess):
-    """Which users may use some queues."""
+    """Users and namespaces that may use some queues."""
 
     queues: tuple[str, ...] = Field(min_length=1, description="Queues, like research or research-*.")
 
@@ -115,7 +115,7 @@ class QueueAccess(SpareAccess):
 
 
 class AccessRules(_Part):
-    """Which users may use which queues and spare nodes; what no rule is about is open to all, as in KAI."""
+    """Rights to use queues and spare nodes; what no rule is about is open to all, as in KAI."""
 
     queues: tuple[QueueAccess, ...] = Field(
         default=(), description="A list of {queues, namespaces, users, groups}; empty: all may use every queue."
@@ -151,7 +151,8 @@ class Admission(_Part):
     cert_file: str = Field(default="", description="A given certificate (PEM), in place of our own; read when changed.")
     key_file: str = Field(default="", description="Its key.")
     ca_file: str = Field(
-        default="", description="Its authority, for caBundle; empty: another program (cert-manager) writes that."
+        default="",
+        description="Certificate of its signer, for caBundle; empty: cert-manager or the like keeps that right.",
     )
     gpu_sharing: bool = Field(default=True, description="Allow pods that ask for a part of a GPU.")
     queue_typo: Literal["refuse", "warn"] = Field(
@@ -202,9 +203,7 @@ class ControllerSettings(BaseSettings):
     queue_label_key: str = Field(
         default="kai.scheduler/queue", min_length=1, description="Label that names the queue of a pod or its owner."
     )
-    default_queue: str = Field(
-        default="default-queue", min_length=1, description="Queue of work for which no queue is named."
-    )
+    default_queue: str = Field(default="default-queue", min_length=1, description="Queue of work that names no queue.")
     namespace: str = Field(
         default="kai-solver", min_length=1, description="Our own namespace: Lease and certificate are there."
     )
@@ -220,7 +219,7 @@ class ControllerSettings(BaseSettings):
         default=0.05, description="Wait after the first news, so that what comes together is decided together."
     )
     idle: Seconds = Field(
-        default=30.0, description="Between cycles without news while a gang waits; ten times that if none does."
+        default=30.0, description="Between cycles without news while a pod waits; ten times that where none does."
     )
     grouping: Literal["own", "external"] = Field(
         default="own", description="own: pods become gangs here; external: KAI's pod grouper writes PodGroups."
@@ -232,7 +231,7 @@ class ControllerSettings(BaseSettings):
         default=False, description="Write a PodGroup for plain pods, too: one more write for each of them."
     )
     status_rate: float = Field(
-        default=100.0, ge=1, le=10_000, description="Statuses and events a second at the most; a tenth during bindings."
+        default=100.0, ge=1, le=10_000, description="The most statuses and events a second; a tenth during bindings."
     )
     dry_run: bool = Field(default=False, description="Decide and report, change nothing: beside another scheduler.")
     volume_wait: Seconds = Field(default=120.0, description="How long the volumes of a pod may take to be bound.")
@@ -244,7 +243,7 @@ class ControllerSettings(BaseSettings):
     leadership: Leadership = Field(default=Leadership(), description="Which of several replicas acts.")
     workers: Workers = Field(default=Workers(), description="Threads.")
     admission: Admission = Field(default=Admission(), description="The admission webhook.")
-    access: AccessRules = Field(default=AccessRules(), description="Which users may use which queues and spare nodes.")
+    access: AccessRules = Field(default=AccessRules(), description="Rights to use queues and spare nodes.")
     kubeconfig: str = Field(default="", description="File of the cluster's address; empty: the pod's own account.")
     context: str = Field(default="", description="Context in the kubeconfig; empty: the current one.")
     metrics_bind_address: str = Field(default=":8080", description="Where /metrics is served; empty: nowhere.")

@@ -1,7 +1,7 @@
 """Which disruption budgets hold evictions, and for how long.
 
 A user can write a PodDisruptionBudget that allows no disruption, and so keep work beyond its queue's share for ever.
-The administrator says whose budgets count. Budgets that keep a gang from room count only for a while. Pods with budgets
+The administrator says which budgets count. Budgets that keep a gang from room count only for a while. Pods with budgets
 that do not count are deleted, as KAI deletes them: the Eviction API would refuse. Budgets are known by their
 namespace, so a new name does not make them newer.
 """

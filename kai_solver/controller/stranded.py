@@ -1,7 +1,7 @@
-"""Pods that were bound to a node which vanished before they began: they will never run.
+"""Pods that were bound to a node which vanished before they began: no kubelet will ever run them.
 
-Kubernetes' garbage collector removes them after a minute or more. So long no cycle could decide about their gang, which
-would run in part.
+Kubernetes' garbage collector removes them after a minute or more. Until then no cycle could decide about their gang,
+which would run in part.
 """
 
 import threading
@@ -12,13 +12,13 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
 from kai_solver.cluster.api import Object, meta
-from kai_solver.cluster.binding import Binder, GangSeats, Seat
+from kai_solver.cluster.binding import Binder, GangPlacement, Placement
 from kai_solver.cluster.resources import NODES, PODS, Resource
 from kai_solver.cluster.store import Store
 from kai_solver.errors.barrier import barrier
 
 GONE_S = 5.0
-"""A node must be gone for so long: a kubelet that registers again may have begun the pod."""
+"""Seconds for which a node must be gone: a kubelet that registers again may have begun the pod."""
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class Stranded:
     """Finds and releases them; a listener of the store. Only pods count that this process bound."""
 
     monotonic: Callable[[], float] = time.monotonic
-    _bound: dict[str, tuple[str, Seat]] = field(default_factory=dict)
+    _bound: dict[str, tuple[str, Placement]] = field(default_factory=dict)
     _missing: dict[str, float] = field(default_factory=dict)
     """Nodes of such pods that were not there at the last look, and since when."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -37,29 +37,29 @@ class Stranded:
             with self._lock:
                 self._bound.pop(key, None)
 
-    def watch(self, gangs: Iterable[GangSeats]) -> None:
+    def watch(self, gangs: Iterable[GangPlacement]) -> None:
         """These are being bound."""
         with self._lock:
-            self._bound |= {seat.key: (gang.gang, seat) for gang in gangs for seat in gang.seats}
+            self._bound |= {placement.key: (gang.gang, placement) for gang in gangs for placement in gang.placements}
 
     def release(self, store: Store, binder: Binder, runner: Executor) -> None:
-        """Look for them, and release those whose binding is over; to be called now and then."""
+        """Look for them, and release those whose binding is over; to be called repeatedly."""
         with self._lock:
             bound = tuple(self._bound.values())
         now_s = self.monotonic()
-        nodes = {seat.node for _, seat in bound}
+        nodes = {placement.node for _, placement in bound}
         self._missing = {node: self._missing.get(node, now_s) for node in nodes if store.get(NODES, node) is None}
         gone = {node for node, since_s in self._missing.items() if now_s - since_s >= GONE_S}
         if not gone:
             return
         busy = binder.open
-        seats: dict[str, list[Seat]] = defaultdict(list)
-        for gang, seat in bound:
-            if seat.node in gone and gang not in busy and _is_bound(store.get(PODS, seat.key), seat):
-                seats[gang].append(seat)
-        for gang, theirs in seats.items():
+        placements: dict[str, list[Placement]] = defaultdict(list)
+        for gang, placement in bound:
+            if placement.node in gone and gang not in busy and _is_bound(store.get(PODS, placement.key), placement):
+                placements[gang].append(placement)
+        for gang, stranded in placements.items():
             with barrier("binding", gang):
-                binder.strand(GangSeats(gang, tuple(theirs), 0), "its node is gone", runner)
+                binder.strand(GangPlacement(gang, tuple(stranded), 0), "its node is gone", runner)
 
 
 def _has_begun(pod: Object) -> bool:
@@ -67,8 +67,8 @@ def _has_begun(pod: Object) -> bool:
     return isinstance(status, dict) and status.get("phase", "Pending") != "Pending"
 
 
-def _is_bound(pod: Object | None, seat: Seat) -> bool:
-    if pod is None or meta(pod).get("uid") != seat.uid:
+def _is_bound(pod: Object | None, placement: Placement) -> bool:
+    if pod is None or meta(pod).get("uid") != placement.uid:
         return False
     spec = pod.get("spec")
-    return isinstance(spec, dict) and spec.get("nodeName") == seat.node
+    return isinstance(spec, dict) and spec.get("nodeName") == placement.node

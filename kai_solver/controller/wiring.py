@@ -1,4 +1,4 @@
-"""How the parts of a replica are connected: every part is made here, once, each with what it needs of the others."""
+"""How the parts of a replica are connected: each is made here, once, with what it needs of the others."""
 
 import functools
 import threading
@@ -17,8 +17,8 @@ from kai_solver.cluster.contact import Contact
 from kai_solver.cluster.evicting import Evictor, Rates
 from kai_solver.cluster.fenced import FencedApi
 from kai_solver.cluster.identity import Identity
-from kai_solver.cluster.kin import OwnerResolver
 from kai_solver.cluster.lease import Lease, LeaseTimes
+from kai_solver.cluster.owner_resolver import OwnerResolver
 from kai_solver.cluster.patience import LOOK_S
 from kai_solver.cluster.promises import Promises
 from kai_solver.cluster.resources import NODES, PRIORITY_CLASSES, Resource
@@ -33,12 +33,12 @@ from kai_solver.controller.keys import SigningKeys
 from kai_solver.controller.loop import Pace, Reporter, Scheduler
 from kai_solver.controller.preparing import NO_SHARES, Preparing, preparing
 from kai_solver.controller.quarantine import Quarantine
-from kai_solver.controller.reporting import LogReporter, MetricReporter, Reporters
+from kai_solver.controller.reporting.reporters import LogReporter, MetricReporter, Reporters
+from kai_solver.controller.reporting.setup import make_status_reporter
+from kai_solver.controller.reporting.status_reporter import StatusReporter
 from kai_solver.controller.rival import Rival
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.controller.shields import Shields
-from kai_solver.controller.telling import StatusReporter
-from kai_solver.controller.telling.setup import make_teller
 from kai_solver.domain import Notice
 from kai_solver.engine.progress import Fault
 from kai_solver.kubeobjects import KubeSettings, names
@@ -77,12 +77,12 @@ class Known:
     store: Store
     assumed: Assumed
     promises: Promises
-    kin: OwnerResolver
+    owners: OwnerResolver
 
     @property
     def kinds(self) -> tuple[Resource, ...]:
         """All kinds that are listed and watched."""
-        return (*FIELDS, *self.kin.kinds)
+        return (*FIELDS, *self.owners.kinds)
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -92,16 +92,16 @@ class Known:
 
     def notices(self) -> tuple[Notice, ...]:
         """What of the cluster cannot be known."""
-        return (*self.store.notices(), *self.kin.notices)
+        return (*self.store.notices(), *self.owners.notices)
 
     def is_enough(self) -> bool:
-        """Whether each kind was listed once, and the owners of pods are known, as far as they can be."""
-        return self.store.is_synced(FIELDS) and self.kin.is_settled()
+        """Whether each kind was listed once, and the owners of the pods are known, as far as they can be."""
+        return self.store.is_synced(FIELDS) and self.owners.is_settled()
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a replica is made of; ``teller`` is None where nothing may be written; ``over``: nothing may any more."""
+    """Its parts; ``status_reporter`` is None where nothing may be written; ``over``: nothing may any more."""
 
     api: Api
     contact: Contact
@@ -115,13 +115,13 @@ class Parts:
     rival: Rival
     keys: SigningKeys
     scheduler: Scheduler
-    teller: StatusReporter | None
+    status_reporter: StatusReporter | None
     pools: Pools
     over: threading.Event
 
 
 def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...], clock: Clock) -> Parts:
-    """Make all parts; nothing runs yet. ``reporters`` get the cycles, beside logs, metrics and the cluster."""
+    """Make all parts; nothing runs yet. ``reporters`` get cycles beside logs, metrics and the cluster."""
     metrics = Metrics(namespace=settings.metrics_namespace)
     contact = Contact()
     contact.on_return = api.hang_up
@@ -138,21 +138,22 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
     evictor = Evictor(acting, known.assumed, fence, _rates(settings), clock, budgets_count=shields.count)
     keys = _keys(api.within(ASKED_S), settings, fence, clock)
     view = _view(known, before, evictor, settings, keys.signer, shields)
-    quarantine = Quarantine(clock, tell=metrics.quarantined.set)
-    note_fault = functools.partial(_note_fault, metrics)
-    decider = Decider(settings.model, settings.budget, note_fault, on_slow=quarantine.slow)
+    quarantine = Quarantine(clock, report=metrics.quarantined.set)
+    decider = Decider(settings.model, settings.budget, functools.partial(_note_fault, metrics), on_slow=quarantine.slow)
     sizes = {**dict(settings.workers), "patient": settings.workers.waits, "evictions": settings.workers.writes}
     pools = Pools(**{name: ThreadPoolExecutor(size, name) for name, size in sizes.items()})
-    told, pool = Reporters(), settings.node_pool or "default"
+    report, pool = Reporters(), settings.node_pool or "default"
     has_node = functools.partial(_has_node, known.store)
     steps, way = before.steps, before.way
     binder = Binder(
-        acting, known.assumed, pools.writes, fence, told.bound, steps, pools.waits, has_node, way, clock, rest
+        acting, known.assumed, pools.writes, fence, report.bound, steps, pools.waits, has_node, way, clock, rest
     )
     binder.patient = pools.patient
-    teller = None if settings.dry_run else _teller(acting, known.store, settings, fence, binder, decider, view, clock)
-    for reporter in (shields, *_reporters(known, metrics, decider, teller, clock, pool), *reporters):
-        told.add(reporter)
+    status_reporter = None
+    if not settings.dry_run:
+        status_reporter = _status_reporter(acting, known.store, settings, fence, binder, decider, view, clock)
+    for reporter in (shields, *_reporters(known, metrics, decider, status_reporter, clock, pool), *reporters):
+        report.add(reporter)
     rival = Rival(api.within(ASKED_S), settings, metrics.beside_kai.set)
     scheduler = Scheduler(
         store=known.store,
@@ -161,7 +162,7 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
         binder=binder,
         evictor=evictor,
         promises=known.promises,
-        reporter=told,
+        reporter=report,
         fence=fence,
         gangs=pools.gangs,
         evictions=pools.evictions,
@@ -169,14 +170,16 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
         apart=Apart(settings.namespace, settings.scheduler_name),
         quarantine=quarantine,
         dry_run=settings.dry_run,
-        has_group=teller.has_group if teller is not None else lambda _: False,
+        has_group=status_reporter.has_group if status_reporter is not None else lambda _: False,
         knows=lambda: known.is_enough() and keys.is_settled and not rival.problem,
         signer=keys.signer,
         clock=clock,
     )
-    known.kin.wake = scheduler.news.tell
+    known.owners.wake = scheduler.news.notify
     leading = lease, identity, fence
-    return Parts(api, contact, known, metrics, *leading, decider, before, rival, keys, scheduler, teller, pools, over)
+    return Parts(
+        api, contact, known, metrics, *leading, decider, before, rival, keys, scheduler, status_reporter, pools, over
+    )
 
 
 def kube_settings(settings: ControllerSettings, signer: Signer = NO_SIGNER) -> KubeSettings:
@@ -212,8 +215,8 @@ def _keys(api: Api, settings: ControllerSettings, fence: Fence, clock: Clock) ->
 def _known(api: Api, settings: ControllerSettings) -> Known:
     """The owners of a pod matter only if we group pods ourselves."""
     store = Store()
-    kin = OwnerResolver(api.within(ASKED_S), store, settings.scheduler_name if settings.grouping == "own" else "")
-    return Known(store, Assumed(), Promises(), kin)
+    owners = OwnerResolver(api.within(ASKED_S), store, settings.scheduler_name if settings.grouping == "own" else "")
+    return Known(store, Assumed(), Promises(), owners)
 
 
 def _lease(api: Api, settings: ControllerSettings, identity: Identity, clock: Clock) -> Lease:
@@ -243,12 +246,12 @@ def _has_node(store: Store, name: str) -> bool:
 def _view(
     known: Known, before: Preparing, evictor: Evictor, settings: ControllerSettings, signer: Signer, shields: Shields
 ) -> View:
-    overlays, read_by = (known.promises.overlay, known.kin.overlay, *before.pods), kube_settings(settings, signer)
-    objects, claims, refused = known.kin.objects, before.claims, evictor.protected
+    overlays, read_by = (known.promises.overlay, known.owners.overlay, *before.pods), kube_settings(settings, signer)
+    objects, claims, refused = known.owners.objects, before.claims, evictor.protected
     return View(known.store, known.assumed, objects, read_by, overlays, claims, refused, known.notices, shields.counted)
 
 
-def _teller(
+def _status_reporter(
     api: Api,
     store: Store,
     settings: ControllerSettings,
@@ -260,7 +263,7 @@ def _teller(
 ) -> StatusReporter:
     """Statuses and events: in the background, only as the leader, and slowly while pods are bound."""
     busy, problem, own = lambda: bool(binder.open), lambda: decider.problem, lambda: view.own_groups
-    return make_teller(api, store, settings, fence, busy, problem, own, clock)
+    return make_status_reporter(api, store, settings, fence, busy, problem, own, clock)
 
 
 def _rates(settings: ControllerSettings) -> Rates:
@@ -268,9 +271,9 @@ def _rates(settings: ControllerSettings) -> Rates:
 
 
 def _reporters(
-    known: Known, metrics: Metrics, decider: Decider, teller: StatusReporter | None, clock: Clock, pool: str
+    known: Known, metrics: Metrics, decider: Decider, status_reporter: StatusReporter | None, clock: Clock, pool: str
 ) -> Iterator[Reporter]:
-    """What reports: logs, metrics, the cluster."""
+    """Reporters of what happens: to logs, metrics, and the cluster."""
     endings = Endings(metrics, known.store)
     known.store.listen(endings)
     yield LogReporter()
@@ -281,13 +284,13 @@ def _reporters(
         metrics.assumed_expired: lambda: known.assumed.expired,
         metrics.promises_broken: lambda: known.promises.broken,
     }
-    if teller is not None:
-        counts = teller.writer.counts
+    if status_reporter is not None:
+        counts = status_reporter.writer.counts
         totals |= {
             metrics.status_writes.labels(outcome.name): functools.partial(getattr, counts, outcome.name)
             for outcome in fields(counts)
         }
-        yield teller
+        yield status_reporter
     yield ClusterGauges(metrics, lambda: decider.problem, totals)
 
 

@@ -1,4 +1,4 @@
-"""Which users may use which queues and spare nodes: rules of the administrator, none by default, as in KAI."""
+"""Rights to use queues, and nodes that are kept spare: rules of the administrator, none by default, as in KAI."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """Users that may use a queue or spare nodes; all fields allow patterns like ``team-*``.
+    """A right to use queues or spare nodes; all fields allow patterns like ``team-*``.
 
     ``queues``: the queues that it applies to; empty if it applies to spare nodes. ``users`` and ``groups`` are those of
     the API server, known only at admission.
@@ -41,7 +41,7 @@ class Access:
         return tuple(rule for rule in self.queues if _matches(queue, rule.queues))
 
     def keeps_from_queue(self, queue: str, namespace: str) -> str:
-        """Why work of a namespace may not use a queue, whatever its author; empty if it may, or authors decide."""
+        """Why work of a namespace may not use a queue, by any author; empty where it may, or authors decide."""
         return f"namespace {namespace} may not use queue {queue}" if _keeps(self.of_queue(queue), namespace) else ""
 
     def keeps_from_spares(self, namespace: str) -> bool:

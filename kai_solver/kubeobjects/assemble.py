@@ -22,7 +22,7 @@ from kai_solver.kubeobjects.nodes import NodeReading, RawNode, read_nodes
 from kai_solver.kubeobjects.notices import Notices, namespaced_key, object_name, read_each
 from kai_solver.kubeobjects.objects import Object, RawObjects, group_of, kind_of
 from kai_solver.kubeobjects.owners import OWNER_KINDS, OwnerIndex
-from kai_solver.kubeobjects.ownkeys import tell_strays
+from kai_solver.kubeobjects.ownkeys import warn_of_strays
 from kai_solver.kubeobjects.pluginonly import PluginOnly, plugin_only
 from kai_solver.kubeobjects.podgroups import GangReader
 from kai_solver.kubeobjects.pods import PodReader, RawPod, without_claims
@@ -193,7 +193,7 @@ def _name_strays(objects: RawObjects, pods: Iterable[RawPod], nodes: NodeReading
     """Annotations of ours that say nothing where they stand."""
     of_nodes = [("Node", f"Node {node.name}", node.strays) for node in nodes.nodes.values() if node.strays]
     of_pods = [("Pod", f"Pod {pod.key}", pod.strays) for pod in pods if pod.strays]
-    tell_strays(objects, (*of_nodes, *of_pods), notices)
+    warn_of_strays(objects, (*of_nodes, *of_pods), notices)
 
 
 def _owner_kinds(pods: Iterable[Object]) -> set[str]:
@@ -284,16 +284,16 @@ class _Finish:
 
     def gangs(self, membership: Membership) -> tuple[Gang, ...]:
         """Gangs with their pods, in the order of the PodGroups."""
-        seats, unwritten = membership.seats, membership.unwritten
+        assigned, unwritten = membership.assigned, membership.unwritten
         since_s, strict = membership.stated_creation_s, self.settings.trust.strict
         found: list[Gang] = []
         for key, gang in membership.gangs.items():
             try:
                 asks_pods = strict or key in unwritten
-                found.append(self._gang(gang, seats.get(key, []), since_s.get(key), asks_pods=asks_pods))
+                found.append(self._gang(gang, assigned.get(key, []), since_s.get(key), asks_pods=asks_pods))
             except Exception as error:
                 text = self.notices.set_aside(f"PodGroup {key}", error)
-                pods = tuple(filter(None, (self._part(pod) for pod, _ in seats.get(key, []))))
+                pods = tuple(filter(None, (self._part(pod) for pod, _ in assigned.get(key, []))))
                 found.append(replace(gang, pods=pods, set_aside=text, root=flat_gang(1)))
         return tuple(found)
 
@@ -317,11 +317,13 @@ class _Finish:
             return replace(pod, constraints=rules).finish(self.schema, podset)
         return self.recall.finish(pod, self.schema, podset)
 
-    def _gang(self, gang: Gang, seats: list[tuple[RawPod, str]], since_s: float | None, *, asks_pods: bool) -> Gang:
+    def _gang(self, gang: Gang, assigned: list[tuple[RawPod, str]], since_s: float | None, *, asks_pods: bool) -> Gang:
         """``since_s``: when it came to be, as its PodGroup states; ``asks_pods``: they say when it began."""
-        standing = [seat for seat in seats if self._stands(seat[0])]
+        standing = [entry for entry in assigned if self._stands(entry[0])]
         pods = tuple(self._finished(pod, podset) for pod, podset in standing)
-        lost = None if len(standing) == len(seats) else next((pod for pod, _ in seats if self._is_lost(pod)), None)
+        lost = (
+            None if len(standing) == len(assigned) else next((pod for pod, _ in assigned if self._is_lost(pod)), None)
+        )
         if lost is not None and not gang.set_aside:
             reason = f"its pod {lost.key} runs on node {lost.node!r}, which does not exist"
             self.notices.set_aside(f"PodGroup {gang.key}", f"{reason}. Export that node too")
@@ -332,8 +334,8 @@ class _Finish:
         if lost is not None:
             return replace(gang, pods=pods)
         gang = self._permitted(gang, is_active=any(pod.status.is_active for pod in pods))
-        running = (pod.raw for pod, _ in seats if pod.status.is_active) if asks_pods else ()
-        created = () if since_s is None else tuple(pod.order[1] for pod, _ in seats if pod.order[1])
+        running = (pod.raw for pod, _ in assigned if pod.status.is_active) if asks_pods else ()
+        created = () if since_s is None else tuple(pod.order[1] for pod, _ in assigned if pod.order[1])
         return self.recall.gathered(gang, pods, running, since_s, created)
 
     def _permitted(self, gang: Gang, *, is_active: bool) -> Gang:

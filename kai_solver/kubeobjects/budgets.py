@@ -1,8 +1,7 @@
 """PodDisruptionBudgets: how many of the pods that they match the Eviction API lets go now.
 
 The API server answers by the status that the disruption controller wrote (``registry/core/pod/storage/eviction.go``).
-Pods that were evicted since, and are terminating, are not in it yet; so the pods that are still healthy are counted,
-too.
+Pods that were evicted since, and are terminating, are not in it yet; so the pods that are still healthy are counted.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +16,7 @@ from kai_solver.predicates import labels_match
 
 
 def read_budgets(objects: Sequence[Object], pods: Iterable[RawPod], notices: Notices) -> tuple[DisruptionBudget, ...]:
-    """All that can be read. One without a status, or with an older one, allows no eviction, as in the API."""
+    """All that can be read. One without status, or with that of an older spec, allows no eviction: nor does the API."""
     if not objects:
         return ()
     for value in objects:

@@ -1,7 +1,7 @@
 """Resource claims (``resource.k8s.io``, v1 and the betas): classes, slices of nodes, claims, and which pod uses which.
 
-What is not supported is told where it stands: a device or a pool is left out with a notice, a request or a class gets a
-``problem``, and the pods that need it wait with that reason.
+Unsupported parts are reported where they stand: a device or a pool is left out with a notice, a request or a class gets
+a ``problem``, and the pods that need it wait with that reason.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -154,7 +154,7 @@ def _class(raw: Raw, settings: KubeSettings) -> DeviceClass:
     selectors, problem = _selectors(raw.get("spec"))
     resource = raw.text("spec.extendedResourceName")
     name = raw.required("metadata.name")
-    problem = _told(raw, settings.trust) or problem
+    problem = _stated_problem(raw, settings.trust) or problem
     return DeviceClass(name, selectors, schema_name(resource, gpus) if resource else "", problem)
 
 
@@ -210,11 +210,11 @@ def _claim(raw: Raw, trust: Trust) -> Claim:
         reserved=tuple(consumer.required("name") for consumer in consumers),
         labels=raw.strings("metadata.labels"),
         is_own=any(owner.text("kind") == "Pod" for owner in owners),
-        problem=_told(raw, trust),
+        problem=_stated_problem(raw, trust),
     )
 
 
-def _told(raw: Raw, trust: Trust) -> str:
+def _stated_problem(raw: Raw, trust: Trust) -> str:
     """What an export of ours says that is not supported."""
     return printable(trust.stated(raw.strings("metadata.annotations"), names.OWN_PROBLEM))
 
@@ -290,7 +290,7 @@ def _of_slice(raw: Raw, driver: str, pool: str, notices: Notices) -> Iterator[Cl
 
 
 def _device_problem(raw: Raw) -> str:
-    """Why the device is not offered."""
+    """Why the device is given to no pod."""
     here = raw.get("basic") or raw
     if here.items("consumesCounters"):
         return "partitions of devices (consumesCounters) are not supported"

@@ -37,7 +37,7 @@ class DomainRules:
 
 
 def with_rules(topology: Topology, raw: Raw, notices: Notices) -> Topology:
-    """``topology`` with the rules that its object says; a value that cannot be is told, and its rule not used."""
+    """``topology`` with the rules that its object says; an invalid value is reported, and its rule not used."""
     rules = read_rules(topology, raw)
     for text in (*rules.wrong, *rules.idle):
         notices.warn(f"Topology {topology.name}", text)
@@ -62,7 +62,7 @@ def write_rules(topology: Topology) -> dict[str, str]:
 
 
 def read_may_use_spares(annotations: Mapping[str, str], name: str, notices: Notices) -> bool:
-    """What the annotations of object ``name`` say of spare nodes; a value that cannot be is told and not used."""
+    """What the annotations of object ``name`` say of spare nodes; an invalid value is reported and not used."""
     value = annotations.get(names.OWN_MAY_USE_SPARES, "false")
     if value not in ("true", "false"):
         notices.warn(name, f"{names.OWN_MAY_USE_SPARES} {value!r} is not honoured. Write true or false")

@@ -37,7 +37,7 @@ _SCALE = {"cpu": 1.0, "memory": 1e6, "gpu": 1e3}
 
 
 def objects_from_snapshot(snapshot: Snapshot, settings: KubeSettings | None = None) -> RawObjects:
-    """Write a snapshot as objects; reading them again gives a snapshot that a scheduler cannot tell from it.
+    """Write a snapshot as objects; reading them again gives a snapshot that equals it for a scheduler.
 
     What Kubernetes has no field for (devices, past usage, why a pod is blocked) is in annotations of ours. Labels
     that the objects need are added; the policy goes into ``schedulerParams`` (`export_kai_snapshot`).

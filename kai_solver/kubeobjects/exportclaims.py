@@ -28,7 +28,7 @@ def pod_claims(pod: Pod) -> list[Written]:
     return [{"name": f"claim-{number}", "resourceClaimName": name} for number, name in enumerate(named)]
 
 
-def _told(problem: str) -> Written:
+def _annotated(problem: str) -> Written:
     return {"annotations": {names.OWN_PROBLEM: problem}} if problem else {}
 
 
@@ -41,7 +41,7 @@ def _class(known: DeviceClass, settings: KubeSettings) -> Written:
     resource = settings.policy.gpu_resources[0] if resource == FIXED[GPU] else resource
     spec: Written = {"selectors": _selectors(known.selectors)}
     return {
-        "metadata": {"name": known.name, **_told(known.problem)},
+        "metadata": {"name": known.name, **_annotated(known.problem)},
         "spec": spec | ({"extendedResourceName": resource} if resource else {}),
     }
 
@@ -72,7 +72,7 @@ def _attribute(value: Attribute) -> Written:
 def _claim(claim: Claim) -> Written:
     metadata: Written = {"name": claim.name, "namespace": claim.namespace, "labels": dict(claim.labels)}
     problem = claim.problem or next((request.problem for request in claim.requests if request.problem), "")
-    metadata |= _told(problem)
+    metadata |= _annotated(problem)
     if claim.is_own:
         metadata["ownerReferences"] = [{"apiVersion": "v1", "kind": "Pod", "name": claim.name, "uid": claim.name}]
     status: Written = {"reservedFor": [{"resource": "pods", "name": name, "uid": name} for name in claim.reserved]}

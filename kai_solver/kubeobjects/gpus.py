@@ -41,7 +41,7 @@ def gpu_request(whole_milli: int, annotations: Mapping[str, str]) -> GpuRequest:
 
 
 def with_row(gpu: GpuRequest, annotations: Mapping[str, str], name: str, notices: Notices) -> GpuRequest:
-    """``gpu`` in the row that the pod's annotation wants; what cannot be wanted is told and not heeded."""
+    """``gpu`` in the row that the pod's annotation wants; an invalid row is reported and ignored."""
     text = annotations.get(ROW_ANNOTATION, "")
     if not text:
         return gpu

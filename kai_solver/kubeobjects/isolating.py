@@ -78,15 +78,15 @@ class Spoilers:
         found, blamed = without_culprits(len(things), attempt, error)
         if not blamed:
             caught("reading", "the cluster", error)
-        told = {}
+        replaced = {}
         for number, cause in blamed.items():
             name, value = things[number]
             notice = Notice("set-aside", name, reason_text(name, cause))
-            told[notices[number]] = notice
+            replaced[notices[number]] = notice
             last = self._known.get(id(value))
             pause_s = min(2 * last.pause_s, LONGEST_PAUSE_S) if last is not None else FIRST_PAUSE_S
             self._known[id(value)] = _Spoiler(value, notice, pause_s, now_s + pause_s)
-        return replace(found, notices=tuple(told.get(notice, notice) for notice in found.notices))
+        return replace(found, notices=tuple(replaced.get(notice, notice) for notice in found.notices))
 
 
 def _things(objects: RawObjects) -> Iterator[tuple[str, object]]:

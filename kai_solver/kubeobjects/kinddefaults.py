@@ -1,4 +1,4 @@
-"""Priority and preemptibility that a kind of workload has if none is stated (docs/kai-behaviour.md#priority)."""
+"""Priority and preemptibility that a kind of workload has where none is stated (docs/kai-behaviour.md#priority)."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -30,9 +30,9 @@ class Members:
     _before: dict[str, _Known] = field(default_factory=dict)
     _now: dict[str, _Known] = field(default_factory=dict)
 
-    def begin(self, *, anew: bool) -> None:
-        """A new reading; ``anew``: nothing that was known holds."""
-        self._before = {} if anew else self._before
+    def begin(self, *, empty: bool) -> None:
+        """A new reading; ``empty``: nothing that was known holds."""
+        self._before = {} if empty else self._before
         self._now = {}
 
     def end(self) -> None:
@@ -54,7 +54,7 @@ class Members:
 
     def _known(self, pod: RawPod, owners: OwnerIndex) -> _Known:
         known = self._before.get(pod.key)
-        # Where only the state of a pod was read again its labels are the same object (`PodReader.read_again`).
+        # Where only the state of a pod was read again its labels are the very same object (`PodReader.read_again`).
         if known is None or known.member.pod.labels is not pod.labels or not owners.still(known.chain):
             chain = owners.chain(pod.raw)
             return _Known(Member(pod, chain.owners, chain.above), chain)

@@ -34,7 +34,7 @@ from kai_solver.kubeobjects.times import stated_creation_s
 _NAMED = 5
 _ELSEWHERE = "another shard's scheduler places it"
 
-Seats = dict[str, list[tuple[RawPod, str]]]
+Assigned = dict[str, list[tuple[RawPod, str]]]
 """Pods with their podsets, by gang (``namespace/name``)."""
 
 
@@ -42,13 +42,13 @@ Seats = dict[str, list[tuple[RawPod, str]]]
 class Membership:
     """Gangs with their pods, gangs of other node pools, and the pods that found none of ours.
 
-    ``ungrouped``: pods that another grouper is to group first; ``unwritten``: gangs that no PodGroup stands for;
+    ``ungrouped``: those that another component is to group first; ``unwritten``: gangs that have no PodGroup;
     ``stated_creation_s``: since when gangs of ours are there, as their PodGroups state.
     """
 
     gangs: dict[str, Gang]
     elsewhere: frozenset[str] = frozenset()
-    seats: Seats = field(default_factory=lambda: defaultdict(list))
+    assigned: Assigned = field(default_factory=lambda: defaultdict(list))
     loose: list[RawPod] = field(default_factory=list)
     ungrouped: list[RawPod] = field(default_factory=list)
     stated_creation_s: dict[str, float] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Membership:
 def assign(
     pods: Iterable[RawPod], pod_groups: tuple[Object, ...], owners: OwnerIndex, reader: GangReader, around: Surroundings
 ) -> Membership:
-    """Seat every pod of ours.
+    """Assign every pod of ours to its gang.
 
     A pod belongs to the PodGroup that its annotation names, else to the one PodGroup of its owner, else to the
     gang that its family makes of it. A pod that refers to something that does not exist stays loose, with a notice.
@@ -93,10 +93,10 @@ def _seated_or_member(
     around: Surroundings,
     own: Mapping[str, Object],
 ) -> Member | None:
-    """Seat a pod that names its PodGroup; returns the pod with its owners if it still has to be grouped."""
+    """Assign a pod that names its PodGroup; returns the pod with its owners if it still has to be grouped."""
     named, members = pod.annotations.get(names.POD_GROUP, ""), reader.recall.members
     if named and not _is_of_our_making(pod, f"{pod.namespace}/{named}", owners, outcome, own, members):
-        _seat(outcome, pod, f"{pod.namespace}/{named}", pod.labels.get(names.SUBGROUP) or "default", reader.notices)
+        _assign(outcome, pod, f"{pod.namespace}/{named}", pod.labels.get(names.SUBGROUP) or "default", reader.notices)
         return None
     if not around.settings.groups_pods:
         outcome.ungrouped.append(pod)
@@ -139,7 +139,7 @@ def _is_of_our_making(
 
 
 def _leave(outcome: Membership, notices: Notices) -> None:
-    """Pods that another grouper groups are left alone: one notice for all that wait."""
+    """Pods that another component groups are left to it: one notice for all that wait."""
     outcome.loose += outcome.ungrouped
     waiting = [pod.key for pod in outcome.ungrouped if not pod.status.holds_resources]
     if waiting:
@@ -150,8 +150,8 @@ def _leave(outcome: Membership, notices: Notices) -> None:
 def _hear_pods(outcome: Membership, notices: Notices) -> None:
     """What pods state about their places, where their PodGroup leaves it open."""
     known = {*names.PLACEMENT, names.OWN_MAY_USE_SPARES}
-    for key, seats in outcome.seats.items():
-        stating = [pod for pod, _ in seats if not pod.annotations.keys().isdisjoint(known)]
+    for key, assigned in outcome.assigned.items():
+        stating = [pod for pod, _ in assigned if not pod.annotations.keys().isdisjoint(known)]
         if stating:
             gang = outcome.gangs[key]
             try:
@@ -171,7 +171,7 @@ def _as_stated(gang: Gang, pods: list[RawPod], notices: Notices) -> Gang:
 def _member(
     pod: RawPod, owners: OwnerIndex, outcome: Membership, reader: GangReader, around: Surroundings
 ) -> Member | None:
-    """The pod with its owners; None if it is of another node pool, or waits for a PodGroup of another program."""
+    """The pod with its owners; None where it is of another node pool, or waits for a PodGroup of another component."""
     members = reader.recall.members
     try:
         member = members.of(pod, owners)
@@ -197,7 +197,7 @@ def _apart(member: Member, settings: KubeSettings) -> str:
     return ""
 
 
-def _seat(outcome: Membership, pod: RawPod, gang_key: str, podset: str, notices: Notices) -> None:
+def _assign(outcome: Membership, pod: RawPod, gang_key: str, podset: str, notices: Notices) -> None:
     gang = outcome.gangs.get(gang_key)
     if gang_key in outcome.elsewhere:
         outcome.loose.append(pod)
@@ -205,13 +205,13 @@ def _seat(outcome: Membership, pod: RawPod, gang_key: str, podset: str, notices:
         notices.warn(f"Pod {pod.key}", f"waits for PodGroup {gang_key}, which does not exist. Create or export it")
         outcome.loose.append(pod)
     elif gang.set_aside:
-        outcome.seats[gang_key].append((pod, next(gang.root.podsets()).name))
+        outcome.assigned[gang_key].append((pod, next(gang.root.podsets()).name))
     elif not gang.root.has(podset):
         text = f'Pod references subgroup "{podset}", which does not exist in PodGroup {gang_key}'
         notices.set_aside(f"Pod {pod.key}", text)
         outcome.loose.append(pod)
     else:
-        outcome.seats[gang_key].append((pod, podset))
+        outcome.assigned[gang_key].append((pod, podset))
 
 
 def _elsewhere(pod_groups: tuple[Object, ...], reader: GangReader) -> frozenset[str]:
@@ -264,7 +264,7 @@ class _Made:
             return of_pod[0]
         for owner in member.owners:
             found = self.by_uid.get((namespace, owner.uid), []) if owner.uid else []
-            if len(found) == 1 and self._is_shared(member, outcome.seats.get(found[0], [])):
+            if len(found) == 1 and self._is_shared(member, outcome.assigned.get(found[0], [])):
                 return found[0]
         return ""
 
@@ -277,7 +277,7 @@ class _Made:
 
 
 def _join(outcome: Membership, members: list[Member], made: _Made, notices: Notices) -> list[Member]:
-    """Seat pods that the pod grouper has not labelled yet with the PodGroup of their owner; the others are left."""
+    """Assign pods that the pod grouper has not labelled yet to the PodGroup of their owner; the others are left."""
     joining: dict[str, list[Member]] = defaultdict(list)
     for member in members:
         try:
@@ -294,13 +294,13 @@ def _join(outcome: Membership, members: list[Member], made: _Made, notices: Noti
         flat = gang in outcome.gangs and [leaf.name for leaf in outcome.gangs[gang].root.podsets()] == ["default"]
         for member in found:
             podset = member.pod.labels.get(names.SUBGROUP) or podsets.get(member.pod.key, "default")
-            _seat(outcome, member.pod, gang, "default" if flat else podset, notices)
+            _assign(outcome, member.pod, gang, "default" if flat else podset, notices)
     return left
 
 
 @dataclass(frozen=True, slots=True)
 class _Grouped:
-    """A gang without a written PodGroup: without pods, with the podset of each."""
+    """A gang without a PodGroup: without pods, with the podset of each."""
 
     gang: Gang
     podsets: Mapping[str, str]
@@ -311,7 +311,7 @@ class _Grouped:
 def _group(
     outcome: Membership, members: list[Member], reader: GangReader, around: Surroundings, own: Mapping[str, Object]
 ) -> None:
-    """Pods that are not grouped yet, into new gangs; a PodGroup of that name takes them instead."""
+    """Pods without a gang, into new gangs; a PodGroup of that name takes them instead."""
     for found in claimed(_claimable(outcome, members, reader), reader.recall.members.claim):
         make = partial(_read, found, reader, around)
         try:
@@ -331,7 +331,7 @@ def _group(
                 reader.notices.warn(f"PodGroup {found.key}", text)
         for member in found.members:
             podset = grouped.podsets.get(member.pod.key, "default")
-            _seat(outcome, member.pod, found.key, podset, reader.notices)
+            _assign(outcome, member.pod, found.key, podset, reader.notices)
 
 
 def _claimable(outcome: Membership, members: list[Member], reader: GangReader) -> Iterator[Member]:

@@ -110,7 +110,7 @@ def read_nodes(
 ) -> NodeReading:
     """Read all nodes; broken and doubled ones are set aside with a notice.
 
-    One node takes about 0.2 ms to read; those of ``recall`` without notices are not read again.
+    One node takes about 0.2 ms to read; those of ``recall`` that had no notice are not read again.
     """
     recall = recall or NodeRecall()
     old, fresh = recall.of(settings), dict[int, tuple[object, RawNode]]()
@@ -123,8 +123,8 @@ def read_nodes(
         return found[1].name, found[1]
 
     def read(raw: Raw) -> RawNode:
-        told, node = notices.count, _node(raw, settings, notices)
-        if notices.count == told:
+        before, node = notices.count, _node(raw, settings, notices)
+        if notices.count == before:
             fresh[id(raw.value)] = raw.value, node
         return node
 
@@ -206,7 +206,7 @@ def _allocatable(raw: Raw, labels: dict[str, str], settings: KubeSettings) -> Am
 def _devices(raw: Raw, amounts: Amounts, settings: KubeSettings) -> int:
     """GPUs that the node has: of a device plugin's those too that failed, which ``amounts`` does not offer.
 
-    If it offers none at all it is unknown whether they are still its own (DRA may have taken over).
+    Where it offers none at all it is not known whether they are still its own (DRA may have taken over).
     """
     offered = amounts.get("gpu", 0)
     if not offered:

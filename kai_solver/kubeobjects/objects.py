@@ -14,7 +14,7 @@ class RawObjects:
     """Plain dicts by kind; nothing is validated yet.
 
     ``other`` holds everything else with its ``kind``: owners of pods (Jobs, PyTorchJobs, ...), the objects of
-    ``kai.nvidia.com``, and what is not understood. ``notices`` are complaints of the reader of the files.
+    ``kai.nvidia.com``, and what is not understood. ``notices`` are complaints of the code that read the files.
     """
 
     pods: tuple[Object, ...] = ()

@@ -1,4 +1,4 @@
-"""The owners of a pod, as a chain, as far as the objects are there."""
+"""The chain of owners of a pod, as far as the objects are there."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -114,14 +114,14 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Owners of a pod.
+    """The owners of a pod.
 
     Attributes
     ----------
     owners
         Nearest first, ending with the one to group by; empty for a plain pod.
     above
-        Owners of that one that pods are not grouped by, nearest first; what they state counts if it states nothing.
+        Owners of that one, not grouped by, nearest first; what they state counts where it states nothing.
     found
         Every object that was looked for on the way, and what there was (None: nothing): while that is the same, so is
         the chain.
@@ -169,7 +169,7 @@ class OwnerIndex:
     def chain(self, pod: Raw) -> Chain:
         """Owners of a pod.
 
-        As in KAI, an owner of which nothing can be known does not count if it made something that is known.
+        As in KAI, an owner of which nothing can be known does not count where it made something that is known.
         """
         namespace = pod.text("metadata.namespace") or "default"
         chain: list[Owner] = []
@@ -211,7 +211,7 @@ class OwnerIndex:
         return Chain(tuple(chain), tuple(above), tuple(found))
 
     def _controller(self, raw: Raw, namespace: str, found: list[tuple[Wanted, Object | None]]) -> Owner | None:
-        """The owner that controls an object; what was looked for is added to ``found``."""
+        """The owner of an object; what was looked for is added to ``found``."""
         references = raw.items("metadata.ownerReferences")
         if not references:
             return None

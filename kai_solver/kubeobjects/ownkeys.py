@@ -1,4 +1,4 @@
-"""Annotations of ours by the kinds that heed them, so that one that is misspelt or misplaced is told and not lost."""
+"""Annotations of ours by the kinds that heed them, so that one that is misspelt or misplaced is reported, not lost."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -36,7 +36,7 @@ WRITTEN: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys((names.OWN_SHARE, *names.SIGNATURES.values()), _POD),
     **dict.fromkeys((names.OWN_SET_ASIDE, names.OWN_CREATED), ("PodGroup",)),
 }
-"""Keys that programs write, never what a misspelt key means."""
+"""What programs write, and no user means by a misspelt key."""
 
 _PLACES = {**HEEDED, **WRITTEN}
 _KINDS = frozenset(kind for kinds in _PLACES.values() for kind in kinds)
@@ -62,7 +62,7 @@ def stray_text(key: str, kind: str) -> str:
     return f"{key} is not known, and says nothing. {cure}"
 
 
-def tell_strays(objects: RawObjects, read: Iterable[tuple[str, str, tuple[str, ...]]], notices: Notices) -> None:
+def warn_of_strays(objects: RawObjects, read: Iterable[tuple[str, str, tuple[str, ...]]], notices: Notices) -> None:
     """A warning for each key that says nothing where it stands, at the first object of its kind that has it.
 
     Parameters

@@ -12,7 +12,7 @@ _MOST = 1_000_000
 
 
 def read_placement(annotations: Mapping[str, str], name: str, notices: Notices) -> Placement:
-    """What the annotations of object ``name`` say; a value that cannot be is told and not used."""
+    """What the annotations of object ``name`` say; an invalid value is reported and not used."""
     if not any(key in annotations for key in names.PLACEMENT):
         return NO_PLACEMENT
     return Placement(
@@ -37,7 +37,7 @@ def write_placement(placement: Placement) -> dict[str, str]:
 
 
 def agreed(placements: Iterable[Placement], name: str, notices: Notices) -> Placement:
-    """The placement of the first pod that states any; others that state another are told."""
+    """The placement of the first pod that states any; others that state another are reported."""
     stated = list(dict.fromkeys(p for p in placements if p != NO_PLACEMENT))
     if len(stated) > 1:
         notices.warn(name, "its pods state different placements; those of the first pod count")

@@ -1,6 +1,6 @@
-"""Extended resources that DeviceClasses offer (KEP-5004), if no claims are made for them.
+"""Extended resources that DeviceClasses offer (KEP-5004), where no component makes the claims that they need.
 
-A pod gets such a resource from nodes whose device plugin offers it as well; where there is none it waits, and is told.
+A pod gets such a resource from nodes whose device plugin offers it as well; else it waits, with that reason.
 """
 
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ NO_OFFERS = PluginOnly({})
 
 
 def plugin_only(book: ClaimBook, nodes: NodeReading, settings: KubeSettings) -> PluginOnly:
-    """What the classes of ``book`` offer, and what else offers it; empty if claims are made."""
+    """What the classes of ``book`` offer, and which nodes have it besides; empty where a component makes the claims."""
     offers: dict[str, tuple[str, tuple[str, ...]]] = {}
     classes = () if settings.extended_claims else sorted(book.classes, key=lambda found: found.name)
     for found in classes:

@@ -87,8 +87,8 @@ class GangReader:
             name, uid = metadata["name"], metadata["uid"]
             created_s = Raw(pod_group).time_s("metadata.creationTimestamp") or 0.0
             return replace(known[1], namespace=metadata["namespace"], name=name, uid=uid, created_s=created_s)
-        told, gang = self.notices.count, self.read(Raw(pod_group), is_made=True)
-        if self.notices.count == told:
+        before, gang = self.notices.count, self.read(Raw(pod_group), is_made=True)
+        if self.notices.count == before:
             self.recall.identical[spec["queue"]] = said, gang
         return gang
 

@@ -17,7 +17,7 @@ from kai_solver.kubeobjects.pluginonly import NO_OFFERS, PluginOnly
 from kai_solver.kubeobjects.raw import Raw
 from kai_solver.kubeobjects.resources import Amounts, pod_request
 from kai_solver.kubeobjects.settings import KubeSettings
-from kai_solver.kubeobjects.shares import Reservations, Share, parse_share, tell_unproven
+from kai_solver.kubeobjects.shares import Reservations, Share, parse_share, warn_unproven
 from kai_solver.kubeobjects.zones import NO_PARTS, RawContainers, is_guaranteed, read_containers, zone_shares
 from kai_solver.units import ResourceSchema, parse_whole
 
@@ -163,7 +163,7 @@ class PodReader:
         share, unproven = self._share(uid, labels, annotations, status, node, binding, gpu)
         gpu = share.gpu
         if unproven and not share.groups:
-            tell_unproven(f"{namespace}/{name}", node, self.notices)
+            warn_unproven(f"{namespace}/{name}", node, self.notices)
         return RawPod(
             raw=raw,
             namespace=namespace,
@@ -236,7 +236,7 @@ class PodReader:
     def _zones(
         self, key: str, status: PodStatus, annotations: Mapping[str, str], binding: Binding | None, uid: str
     ) -> tuple[ZoneShare, ...]:
-        """NUMA zones that the pod holds; a record that cannot be read is told, and is none."""
+        """NUMA zones that the pod holds; a record that cannot be read is reported, and ignored."""
         if not self.has_zones or not status.holds_resources:
             return ()
         trust = self.settings.trust

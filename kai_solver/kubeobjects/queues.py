@@ -66,7 +66,7 @@ def with_shipped_queue(
 def noted(queues: dict[str, Queue], notices: Notices) -> tuple[Queue, ...]:
     """All queues, with a notice for each whose parents do not end at a root.
 
-    KAI drops those with all below them (docs/kai-behaviour.md#queues), and so does the engine; their work is told why.
+    KAI drops those with all below them (docs/kai-behaviour.md#queues), and so does the engine; work there learns why.
     """
     parents = {queue.name: queue.parent for queue in queues.values()}
     for name in parents:

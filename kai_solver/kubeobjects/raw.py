@@ -26,7 +26,7 @@ class Raw:
     field and raise `InputError`, naming the path, for one of the wrong type.
 
     A pod is read by some hundred such steps, in a cluster at every change of it: the path is put together only when
-    it is needed.
+    it is asked for.
     """
 
     __slots__ = ("_above", "_step", "value")

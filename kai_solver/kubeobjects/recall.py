@@ -1,8 +1,8 @@
 """What earlier readings of the same cluster found, so that only what changed is read again.
 
 A scheduler reads its cluster at every cycle, and between two of them little changes: reading a pod takes about 0.2 ms,
-finding it again 3 microseconds. Objects are known by identity: a caller must never change an object in place, and
-passes the same one while it did not change.
+finding it again 3 microseconds. Objects are known by identity: a caller that keeps them must never change one in
+place, and hands over the same one while it did not change.
 
 Remembered is only what depends on the object itself and on what `Recall.begin` gets of its surroundings. Pods whose
 reading depends on more (claims of devices, volumes, a deletion's age, a shared device) are read each time.
@@ -63,7 +63,7 @@ class Recall:
     """Equal ones are one object, over many readings too."""
 
     own_groups: dict[str, OwnGroup] = field(default_factory=dict)
-    """PodGroups of the newest reading that groupers made, whether written by now or not."""
+    """PodGroups of the newest reading that groupers made, whether they are written by now or not."""
 
     spoilers: Spoilers = field(default_factory=Spoilers)
     nodes: NodeRecall = field(default_factory=NodeRecall)
@@ -85,8 +85,8 @@ class Recall:
     _fresh_made: dict[str, _Made] = field(default_factory=dict)
 
     def begin(self, around: object) -> None:
-        """A new reading; if ``around`` differs from the last one's, everything is read again."""
-        self.members.begin(anew=around != self._around)
+        """A new reading; where ``around`` differs from the last one's, everything is read again."""
+        self.members.begin(empty=around != self._around)
         if around != self._around:
             self._pods, self._by_object, self._made, self._gangs, self.identical = {}, {}, {}, {}, {}
         self._around = around
@@ -130,9 +130,9 @@ class Recall:
             pod = reader.read_again(seen.pod, raw)
             self._fresh[key] = _Seen(key, value, pod)
             return pod
-        told = reader.notices.count
+        before = reader.notices.count
         pod = reader.read(raw)
-        if isinstance(value, dict) and reader.notices.count == told and _stands_alone(pod, key, reader):
+        if isinstance(value, dict) and reader.notices.count == before and _stands_alone(pod, key, reader):
             self._fresh[key] = _Seen(key, value, pod)
         return pod
 
@@ -175,14 +175,14 @@ class Recall:
         return found
 
     def made(self, key: str, made_of: tuple[object, ...], notices: Notices, make: Callable[[], Thing]) -> Thing:
-        """What ``make`` gives, from memory if it would be made of the same objects and without notices."""
+        """What ``make`` gives, from memory where it would be made of the very same things and gave no notice."""
         known = self._made.get(key)
         if known is not None and _are_same(known.made_of, made_of):
             self._fresh_made[key] = known
             return cast("Thing", known.thing)
-        told = notices.count
+        before = notices.count
         thing = make()
-        if notices.count == told:
+        if notices.count == before:
             self._fresh_made[key] = _Made(made_of, thing)
         return thing
 
@@ -218,7 +218,7 @@ def _is_identical(old: Object, new: Mapping[str, Any]) -> bool:
 
 
 def _claimed(pod: Mapping[str, Any]) -> object:
-    """The claim that was made for the pod's extended resources."""
+    """The claim for the pod's extended resources."""
     status = pod.get("status")
     return status.get("extendedResourceClaimStatus") if isinstance(status, dict) else None
 

@@ -31,14 +31,14 @@ class KubeSettings:
     kind_defaults
         Priority and preemptibility by kind of workload, before what the kinds have of their own.
     groups_pods
-        Pods that name no PodGroup become gangs by owners and labels; else they wait until another grouper groups them.
+        Pods that name no PodGroup become gangs by owners and labels; else they wait for another component.
     numa, numa_ignored, numa_reconstruct
         Heed the NUMA zones that NodeResourceTopology objects report; resources that are not aligned all the same
         (KAI: ``ignoreList``); reckon what is free there from the pods (``reconstructAvailable``).
     no_shares
         Why pods that ask for a part of a GPU cannot be served, with the cure; empty where they can.
     extended_claims
-        Extended resources that only a DeviceClass offers can be had: claims are made for them.
+        Extended resources that only a DeviceClass offers can be had: a component makes the claims for them.
     trust
         What is believed of what users can write.
     access

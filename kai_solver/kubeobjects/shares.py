@@ -162,7 +162,7 @@ def consistent(pods: list["RawPod"], nodes: Mapping[str, RawNode], notices: Noti
 _NONE = "asks for a part of a GPU, and no scheduler gave it any"
 
 
-def tell_unproven(pod: str, node: str, notices: Notices) -> None:
+def warn_unproven(pod: str, node: str, notices: Notices) -> None:
     """A pod (``namespace/name``) that runs, and holds no part of the GPUs that it requests."""
     notices.warn(f"Pod {pod}", f"{_NONE}: no reservation pod on node {node!r} knows it")
 

@@ -43,7 +43,7 @@ class RawZones:
     zones: tuple[tuple[str, Amounts, Amounts], ...]
 
     def finish(self, schema: ResourceSchema, ignored: frozenset[str], *, reconstruct: bool) -> NumaTopology:
-        """The topology; what no zone reports, what is ignored and what no pod requests is not counted by zone.
+        """The topology; what no zone reports, what is ignored and what no pod asks for is not counted by zone.
 
         ``reconstruct``: what is free is reckoned from the pods, not read from the report, which lags behind.
         """

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kai_solver.cluster.api import Object
-from kai_solver.cluster.binding import Seat
+from kai_solver.cluster.binding import Placement
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.patience import Patience
 from kai_solver.cluster.resources import NODES, PODS
@@ -42,14 +42,14 @@ class World:
     def node(self, name: str, **labels: str) -> None:
         self.api.create(NODES, "", {"metadata": {"name": name, "labels": labels}, "spec": {}})
 
-    def pod(self, name: str, node: str, *, annotations: dict[str, str] | None = None, **spec: Any) -> Seat:
-        """A pod that waits, and its seat on ``node``."""
+    def pod(self, name: str, node: str, *, annotations: dict[str, str] | None = None, **spec: Any) -> Placement:
+        """A pod that waits, and its placement on ``node``."""
         body: Object = {"metadata": {"name": name, "annotations": annotations or {}}, "spec": spec}
         made = self.api.create(PODS, "n", body)
         self.see()
-        return Seat("n", name, made["metadata"]["uid"], node)
+        return Placement("n", name, made["metadata"]["uid"], node)
 
-    def bind(self, seat: Seat) -> None:
-        target = {"metadata": {"name": seat.name}, "target": {"name": seat.node}}
-        self.api.create(PODS, seat.namespace, target, subresource="binding")
+    def bind(self, placement: Placement) -> None:
+        target = {"metadata": {"name": placement.name}, "target": {"name": placement.node}}
+        self.api.create(PODS, placement.namespace, target, subresource="binding")
         self.see()

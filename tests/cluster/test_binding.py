@@ -10,7 +10,7 @@ import pytest
 from kai_solver.cluster import trying
 from kai_solver.cluster.api import ApiError, Object
 from kai_solver.cluster.assumed import Assumed
-from kai_solver.cluster.binding import Binder, BindError, Directly, GangBound, GangSeats, Seat
+from kai_solver.cluster.binding import Binder, BindError, Directly, GangBound, GangPlacement, Placement
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import PODS, Resource
 from tests.conftest import Caught
@@ -47,10 +47,10 @@ class Bench:
 
     def __init__(self, *steps: Any) -> None:
         self.api, self.assumed = Faulty(), Assumed()
-        self.seats: list[Seat] = []
+        self.placements: list[Placement] = []
         for index in range(4):
             made = self.api.create(PODS, "n", {"metadata": {"name": f"p{index}"}, "spec": {}})
-            self.seats.append(Seat("n", f"p{index}", made["metadata"]["uid"], f"node{index}"))
+            self.placements.append(Placement("n", f"p{index}", made["metadata"]["uid"], f"node{index}"))
         self.leads = True
         self.outcomes: list[GangBound] = []
         self.slept: list[float] = []
@@ -67,7 +67,7 @@ class Bench:
 
     def run(self, needed: int = 4) -> GangBound:
         with ThreadPoolExecutor(1) as runner:
-            self.binder.submit(GangSeats("n/g", tuple(self.seats), needed), runner)
+            self.binder.submit(GangPlacement("n/g", tuple(self.placements), needed), runner)
         self.pool.shutdown()
         assert not self.binder.open
         return self.outcomes[-1]
@@ -133,7 +133,7 @@ def test_a_conflict_that_the_pod_explains_is_final(change: dict[str, Any], why: 
     bench.api.patch(PODS, "n", "p3", change)
     outcome = bench.run()
     assert not bench.slept
-    assert why in {seat.name: text for seat, text in outcome.failed}["p3"]
+    assert why in {placement.name: text for placement, text in outcome.failed}["p3"]
     assert outcome.released
 
 
@@ -141,7 +141,7 @@ def test_a_pod_made_anew_under_its_name_is_not_the_one() -> None:
     bench = Bench()
     bench.api.delete(PODS, "n", "p3")
     bench.api.create(PODS, "n", {"metadata": {"name": "p3"}, "spec": {}})
-    assert "gone, or leaves" in {seat.name: why for seat, why in bench.run().failed}["p3"]
+    assert "gone, or leaves" in {placement.name: why for placement, why in bench.run().failed}["p3"]
     assert bench.nodes()[3] == ""
 
 
@@ -150,7 +150,7 @@ def test_nobody_is_bound_to_a_node_that_went() -> None:
     bench.binder.has_node = lambda name: name != "node3"
     outcome = bench.run()
     assert outcome.released
-    assert "node3 is gone" in {seat.name: why for seat, why in outcome.failed}["p3"]
+    assert "node3 is gone" in {placement.name: why for placement, why in outcome.failed}["p3"]
     assert bench.nodes()[3] == ""
 
 
@@ -160,7 +160,7 @@ def test_stranded_pods_go_at_once_and_others_stay() -> None:
     bench.binder.has_node = lambda name: name != "node3"
     bench.binder.pool = ThreadPoolExecutor(1)
     with ThreadPoolExecutor(1) as runner:
-        bench.binder.strand(GangSeats("n/g", (bench.seats[3],), 0), "its node is gone", runner)
+        bench.binder.strand(GangPlacement("n/g", (bench.placements[3],), 0), "its node is gone", runner)
     assert bench.nodes() == ["node0", "node1", "node2"]
     assert bench.outcomes[-1].released
     assert not bench.leaving()
@@ -175,7 +175,7 @@ def test_one_that_fails_for_good_releases_the_rest() -> None:
     assert not outcome.bound
     assert bench.leaving() == ["p0", "p1", "p2"]
     assert len(bench.assumed) == 3, "they count as leaving until the watch shows it"
-    assert "Forbidden" in {seat.name: why for seat, why in outcome.failed}["p3"]
+    assert "Forbidden" in {placement.name: why for placement, why in outcome.failed}["p3"]
 
 
 def test_who_is_released_has_its_place_until_it_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +200,7 @@ def test_an_elastic_rest_may_fail_alone() -> None:
     bench = Bench()
     bench.api.before = lambda name: ApiError(404, "NotFound") if name == "p3" else None
     outcome = bench.run(needed=3)
-    assert [seat.name for seat in outcome.bound] == ["p0", "p1", "p2"]
+    assert [placement.name for placement in outcome.bound] == ["p0", "p1", "p2"]
     assert not bench.leaving()
     assert bench.assumed.overlay(bench.api.page(PODS).items, 0.0)[3]["spec"].get("nodeName") is None
 
@@ -244,19 +244,19 @@ class Step:
         self.prepared: list[str] = []
         self.undone: list[str] = []
 
-    def concerns(self, seat: Seat) -> bool:
-        return seat.name != "p0"
+    def concerns(self, placement: Placement) -> bool:
+        return placement.name != "p0"
 
-    def assume(self, seat: Seat) -> None:
-        self.assumed.append(seat.name)
+    def assume(self, placement: Placement) -> None:
+        self.assumed.append(placement.name)
 
-    def prepare(self, seat: Seat) -> None:
-        if seat.name in self.bad:
+    def prepare(self, placement: Placement) -> None:
+        if placement.name in self.bad:
             raise BindError("the volume cannot be made there")
-        self.prepared.append(seat.name)
+        self.prepared.append(placement.name)
 
-    def undo(self, seat: Seat) -> None:
-        self.undone.append(seat.name)
+    def undo(self, placement: Placement) -> None:
+        self.undone.append(placement.name)
 
 
 def test_nothing_is_bound_before_everything_is_prepared() -> None:
@@ -266,15 +266,15 @@ def test_nothing_is_bound_before_everything_is_prepared() -> None:
     assert bench.api.binds == 0
     assert not outcome.released
     assert sorted(step.undone) == ["p1", "p2", "p3"]
-    assert "volume" in {seat.name: why for seat, why in outcome.failed}["p2"]
+    assert "volume" in {placement.name: why for placement, why in outcome.failed}["p2"]
 
 
 def test_what_the_server_would_not_take_back_is_taken_back_later() -> None:
     class Refusing(Step):
-        def undo(self, seat: Seat) -> None:
-            if seat.name == "p1" and refusals:
+        def undo(self, placement: Placement) -> None:
+            if placement.name == "p1" and refusals:
                 raise refusals.pop()
-            super().undo(seat)
+            super().undo(placement)
 
     refusals = [ApiError(503, "busy"), ApiError(0, "reset")]
     step = Refusing("p2")
@@ -286,8 +286,8 @@ def test_what_the_server_would_not_take_back_is_taken_back_later() -> None:
 
 def test_what_nobody_can_take_back_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     class Refusing(Step):
-        def undo(self, seat: Seat) -> None:
-            raise ApiError(503 if seat.name == "p1" else 403, "no")
+        def undo(self, placement: Placement) -> None:
+            raise ApiError(503 if placement.name == "p1" else 403, "no")
 
     monkeypatch.setattr(trying, "TRY_S", 0.0)
     bench = Bench(Refusing("p2"))
@@ -305,7 +305,7 @@ def test_what_was_prepared_stays_for_those_that_are_bound() -> None:
 @pytest.mark.usefixtures("faults")
 def test_a_fault_of_our_own_leaves_no_gang_open() -> None:
     class Broken(Step):
-        def prepare(self, seat: Seat) -> None:
+        def prepare(self, placement: Placement) -> None:
             raise ZeroDivisionError
 
     step = Broken()
@@ -320,24 +320,24 @@ def test_a_fault_while_the_rest_is_taken_back_costs_no_bound_pod_its_place(fault
     class Strange(Step):
         has_failed = False
 
-        def concerns(self, seat: Seat) -> bool:
+        def concerns(self, placement: Placement) -> bool:
             if self.has_failed:
                 raise ZeroDivisionError
-            return super().concerns(seat)
+            return super().concerns(placement)
 
-        def prepare(self, seat: Seat) -> None:
-            if seat.name == "p3":
+        def prepare(self, placement: Placement) -> None:
+            if placement.name == "p3":
                 with ready:
                     ready.wait_for(lambda: len(self.prepared) == 2, 20)
                     self.has_failed = True
                     raise BindError("the volume cannot be made there")
-            super().prepare(seat)
+            super().prepare(placement)
             with ready:
                 ready.notify_all()
 
     ready, step = threading.Condition(), Strange()
     bench = Bench(step)
-    assert [seat.name for seat in bench.run(needed=3).bound] == ["p0", "p1", "p2"]
+    assert [placement.name for placement in bench.run(needed=3).bound] == ["p0", "p1", "p2"]
     assert len(bench.assumed) == 3, "or a cycle would promise their places to others before a watch shows them"
     assert step.undone == []
     assert [type(fault.error) for fault in faults] == [ZeroDivisionError]
@@ -345,11 +345,11 @@ def test_a_fault_while_the_rest_is_taken_back_costs_no_bound_pod_its_place(fault
 
 def test_a_fault_while_others_bind_takes_back_what_they_were_asked_for(faults: list[Caught]) -> None:
     class Strange(Directly):
-        def outcome(self, seats: Sequence[Seat], needed: int) -> dict[str, str]:
+        def outcome(self, placements: Sequence[Placement], needed: int) -> dict[str, str]:
             raise ZeroDivisionError
 
-        def take_back(self, seat: Seat) -> None:
-            taken.append(seat.name)
+        def take_back(self, placement: Placement) -> None:
+            taken.append(placement.name)
 
     taken: list[str] = []
     bench = Bench()
@@ -403,7 +403,7 @@ def test_who_was_not_bound_by_a_server_that_fails_gives_back_what_was_prepared(
         return ApiError(500, "broken") if name == "p3" else None
 
     bench.api.before = fail
-    assert [seat.name for seat, _ in bench.run(needed=3).failed] == ["p3"]
+    assert [placement.name for placement, _ in bench.run(needed=3).failed] == ["p3"]
     assert step.undone == ["p3"]
     assert len(bench.assumed) == 3
 
@@ -419,7 +419,7 @@ def test_who_stops_leading_while_nobody_knows_leaves_it_to_the_next(monkeypatch:
         raise ApiError(0, "reset")
 
     monkeypatch.setattr(bench.api, "get", away)
-    assert "no longer leads" in {seat.name: why for seat, why in bench.run(needed=3).failed}["p3"]
+    assert "no longer leads" in {placement.name: why for placement, why in bench.run(needed=3).failed}["p3"]
     assert step.undone == []
 
 
@@ -434,7 +434,7 @@ def test_all_is_assumed_before_anything_is_done() -> None:
 
 def test_long_preparations_do_not_hold_up_other_binds() -> None:
     class Slow(Step):
-        def prepare(self, seat: Seat) -> None:
+        def prepare(self, placement: Placement) -> None:
             seen.append(threading.current_thread().name)
 
     seen: list[str] = []
@@ -448,16 +448,16 @@ def test_long_preparations_do_not_hold_up_other_binds() -> None:
 
 def test_gangs_that_wait_for_others_do_not_hold_up_the_rest() -> None:
     class Slow(Step):
-        def prepare(self, seat: Seat) -> None:
+        def prepare(self, placement: Placement) -> None:
             assert go.wait(20)
 
     go = threading.Event()
     bench = Bench(Slow())
-    plain, volume = bench.seats[0], bench.seats[1]
+    plain, volume = bench.placements[0], bench.placements[1]
     with ThreadPoolExecutor(1) as runner, ThreadPoolExecutor(1) as patient, ThreadPoolExecutor(1) as waits:
         bench.binder.patient, bench.binder.waits = patient, waits
-        bench.binder.submit(GangSeats("n/slow", (volume,), 1), runner)
-        bench.binder.submit(GangSeats("n/quick", (plain,), 1), runner)
+        bench.binder.submit(GangPlacement("n/slow", (volume,), 1), runner)
+        bench.binder.submit(GangPlacement("n/quick", (plain,), 1), runner)
         runner.submit(lambda: None).result(20)
         assert bench.nodes() == ["node0", "", "", ""]
         go.set()
@@ -466,9 +466,9 @@ def test_gangs_that_wait_for_others_do_not_hold_up_the_rest() -> None:
 
 def test_who_stops_leading_takes_nothing_back() -> None:
     class Deposed(Step):
-        def prepare(self, seat: Seat) -> None:
+        def prepare(self, placement: Placement) -> None:
             bench.leads = False
-            super().prepare(seat)
+            super().prepare(placement)
 
     step = Deposed("p2")
     bench = Bench(step)
@@ -494,14 +494,14 @@ class Held(MemoryApi):
 def test_a_pool_that_is_shut_down_keeps_nobody_waiting(threads: int) -> None:
     """Futures that a shutdown cancels notify no waiter: threads waited for them for ever."""
     api, leads = Held(), [True]
-    seats = []
+    placements = []
     for index in range(4):
         made = api.create(PODS, "n", {"metadata": {"name": f"p{index}"}, "spec": {}})
-        seats.append(Seat("n", f"p{index}", made["metadata"]["uid"], "node"))
+        placements.append(Placement("n", f"p{index}", made["metadata"]["uid"], "node"))
     pool, outcomes = ThreadPoolExecutor(threads), list[GangBound]()
     binder = Binder(api, Assumed(), pool, lambda: leads[0], outcomes.append)
     runner = ThreadPoolExecutor(1)
-    binder.submit(GangSeats("n/g", tuple(seats), 4), runner)
+    binder.submit(GangPlacement("n/g", tuple(placements), 4), runner)
     assert api.asked.wait(10)
     leads[0] = False
     pool.shutdown(wait=False, cancel_futures=True)

@@ -11,7 +11,7 @@ import pytest
 
 from kai_solver.cluster.api import ApiError, Object
 from kai_solver.cluster.assumed import Assumed
-from kai_solver.cluster.binding import Binder, GangBound, GangSeats, Seat
+from kai_solver.cluster.binding import Binder, GangBound, GangPlacement, Placement
 from kai_solver.cluster.bindrequests import UNSEEN_S, BindRequests, Reckoned, claim_names, unfinished
 from kai_solver.cluster.devices import Devices
 from kai_solver.cluster.resources import BIND_REQUESTS, NODES, PODS, RESOURCE_CLAIMS, Resource
@@ -66,10 +66,10 @@ class Bench(World):
         (found,) = self.all()
         return found
 
-    def seat(self, name: str = "p", **fields: Any) -> Seat:
+    def placement(self, name: str = "p", **fields: Any) -> Placement:
         return self.pod(name, "a", schedulerName=OURS, **fields)
 
-    def run(self, *seats: Seat, needed: int | None = None) -> GangBound:
+    def run(self, *placements: Placement, needed: int | None = None) -> GangBound:
         """Bind a gang by `Binder`."""
         assumed = Assumed()
         with ThreadPoolExecutor(2) as pool:
@@ -84,7 +84,7 @@ class Bench(World):
                 way=self.requests,
             )
             with ThreadPoolExecutor(1) as runner:
-                binder.submit(GangSeats("n/g", seats, len(seats) if needed is None else needed), runner)
+                binder.submit(GangPlacement("n/g", placements, len(placements) if needed is None else needed), runner)
         return self.outcomes[-1]
 
     def nodes(self) -> list[str]:
@@ -96,18 +96,20 @@ class Bench(World):
 
 def test_a_request_is_as_kais_scheduler_writes_it() -> None:
     bench = Bench(pool="a100")
-    seat = replace(
-        bench.seat(),
+    placement = replace(
+        bench.placement(),
         annotations=(("received-resource-type", "Fraction"),),
         devices=((3, 500), (4, 500)),
         groups=("g", "h"),
     )
-    bench.requests.bind(seat)
+    bench.requests.bind(placement)
     found = bench.one()
     assert (found["metadata"]["name"], found["metadata"]["namespace"]) == ("p", "n")
-    assert bench.requests._request(seat)["kind"] == "BindRequest", "an API server asks for it, MemoryApi does not"
+    assert bench.requests._request(placement)["kind"] == "BindRequest", "an API server asks for it, MemoryApi does not"
     assert found["metadata"]["labels"] == {"selected-node": "a", "kai.scheduler/node-pool": "a100"}
-    assert found["metadata"]["ownerReferences"] == [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": seat.uid}]
+    assert found["metadata"]["ownerReferences"] == [
+        {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": placement.uid}
+    ]
     assert found["spec"] == {
         "podName": "p",
         "selectedNode": "a",
@@ -123,7 +125,7 @@ def test_a_request_is_as_kais_scheduler_writes_it() -> None:
 )
 def test_whole_devices_and_none(devices: Any, wanted: Any) -> None:
     bench = Bench()
-    bench.requests.bind(replace(bench.seat(), devices=devices))
+    bench.requests.bind(replace(bench.placement(), devices=devices))
     assert bench.one()["spec"]["receivedGPU"] == wanted
     assert bench.one()["metadata"]["labels"] == {"selected-node": "a"}
     assert "selectedGPUGroups" not in bench.one()["spec"]
@@ -133,13 +135,13 @@ def test_numa_zones_are_handed_on() -> None:
     bench = Bench()
     zones = [{"zone": "node-1", "amount": {"nvidia.com/gpu": "2"}}]
     stated = (("kai.scheduler/numa-placement-predicted", json.dumps(zones)),)
-    bench.requests.bind(replace(bench.seat(), annotations=stated))
+    bench.requests.bind(replace(bench.placement(), annotations=stated))
     assert bench.one()["spec"]["predictedNUMAZones"] == zones
 
 
 def test_a_node_with_a_long_name_is_no_label() -> None:
     bench = Bench()
-    bench.requests.bind(replace(bench.seat(), node="n" * 64))
+    bench.requests.bind(replace(bench.placement(), node="n" * 64))
     assert bench.one()["metadata"]["labels"] == {}
     assert bench.one()["spec"]["selectedNode"] == "n" * 64
 
@@ -150,11 +152,11 @@ def test_claims_are_called_what_the_pod_calls_them() -> None:
     held = {"devices": {"results": [{"request": "r", "driver": "d", "pool": "p", "device": "x"}]}}
     bench.api.create(RESOURCE_CLAIMS, "n", {"metadata": {"name": "t"}, "spec": {}, "status": {"allocation": held}})
     entries = [{"name": "own", "resourceClaimName": "c"}, {"name": "made", "resourceClaimTemplateName": "x"}]
-    seat = bench.seat(resourceClaims=entries)
+    placement = bench.placement(resourceClaims=entries)
     status = {"resourceClaimStatuses": [{"name": "made", "resourceClaimName": "t"}]}
     bench.api.patch(PODS, "n", "p", {"status": status}, subresource="status")
     bench.see()
-    bench.requests.bind(replace(seat, claims=(("n/c", (DEVICE,)), ("n/t", ()))))
+    bench.requests.bind(replace(placement, claims=(("n/c", (DEVICE,)), ("n/t", ()))))
     own, made = bench.one()["spec"]["resourceClaimAllocations"]
     assert own["name"] == "own"
     assert own["allocation"]["devices"]["results"][0]["device"] == "gpu-0"
@@ -163,8 +165,8 @@ def test_claims_are_called_what_the_pod_calls_them() -> None:
 
 def test_the_group_of_a_pod_is_told_before() -> None:
     bench = Bench()
-    seat = replace(bench.seat(), annotations=(("pod-group-name", "g"), ("kai-solver/gpus", "0,3")))
-    bench.requests.bind(seat)
+    placement = replace(bench.placement(), annotations=(("pod-group-name", "g"), ("kai-solver/gpus", "0,3")))
+    bench.requests.bind(placement)
     assert bench.api.get(PODS, "n", "p")["metadata"]["annotations"] == {
         "pod-group-name": "g",
         "kai-solver/gpus": "0,3",
@@ -173,21 +175,21 @@ def test_the_group_of_a_pod_is_told_before() -> None:
 
 def test_asked_twice_it_is_one_request() -> None:
     bench = Bench()
-    seat = bench.seat()
-    bench.requests.bind(seat)
+    placement = bench.placement()
+    bench.requests.bind(placement)
     before = bench.one()
-    bench.requests.bind(seat)
+    bench.requests.bind(placement)
     assert bench.one() == before
 
 
 def test_a_request_of_an_earlier_pod_or_place_makes_way() -> None:
     bench = Bench()
-    seat = bench.seat()
-    bench.requests.bind(replace(seat, uid="earlier"))
-    bench.requests.bind(seat)
-    assert bench.one()["metadata"]["ownerReferences"][0]["uid"] == seat.uid
+    placement = bench.placement()
+    bench.requests.bind(replace(placement, uid="earlier"))
+    bench.requests.bind(placement)
+    assert bench.one()["metadata"]["ownerReferences"][0]["uid"] == placement.uid
     bench.failed(bench.one())
-    bench.requests.bind(replace(seat, node="b"))
+    bench.requests.bind(replace(placement, node="b"))
     assert bench.one()["spec"]["selectedNode"] == "b"
     assert not bench.one().get("status")
 
@@ -197,21 +199,21 @@ def test_a_request_of_an_earlier_pod_or_place_makes_way() -> None:
 
 def test_a_gang_is_bound_when_the_binder_has_bound_it() -> None:
     bench = Bench()
-    outcome = bench.run(bench.seat("p"), bench.seat("q"))
-    assert [seat.name for seat in outcome.bound] == ["p", "q"]
+    outcome = bench.run(bench.placement("p"), bench.placement("q"))
+    assert [placement.name for placement in outcome.bound] == ["p", "q"]
     assert bench.nodes() == ["a", "a"]
     assert [found["status"]["phase"] for found in bench.all()] == ["Succeeded", "Succeeded"], "they go with their pods"
 
 
 def test_one_that_fails_releases_the_gang_and_takes_all_requests_back() -> None:
     bench = Bench()
-    seats = [bench.seat(name) for name in "pqr"]
+    placements = [bench.placement(name) for name in "pqr"]
     acts: dict[str, Callable[[Object], None]] = {"p": bench.bound, "q": bench.failed, "r": lambda _: None}
     bench.answer = lambda request: acts[request["spec"]["podName"]](request)
-    outcome = bench.run(*seats)
+    outcome = bench.run(*placements)
     assert outcome.released
     assert not outcome.bound
-    why = {seat.name: text for seat, text in outcome.failed}
+    why = {placement.name: text for placement, text in outcome.failed}
     assert why["q"] == "KAI's binder could not: no device answered"
     assert why["r"] == "the rest of its gang could not be bound"
     assert [found["metadata"]["name"] for found in bench.all()] == ["p"], "bound: its pod leaves, and it goes with it"
@@ -225,10 +227,10 @@ def test_one_that_fails_releases_the_gang_and_takes_all_requests_back() -> None:
 
 def test_an_elastic_rest_may_fail_alone() -> None:
     bench = Bench()
-    seats = [bench.seat("p"), bench.seat("q")]
+    placements = [bench.placement("p"), bench.placement("q")]
     bench.answer = lambda request: bench.failed(request) if request["spec"]["podName"] == "q" else bench.bound(request)
-    outcome = bench.run(*seats, needed=1)
-    assert [seat.name for seat in outcome.bound] == ["p"]
+    outcome = bench.run(*placements, needed=1)
+    assert [placement.name for placement in outcome.bound] == ["p"]
     assert not outcome.released
     assert [found["metadata"]["name"] for found in bench.all()] == ["p"]
 
@@ -236,7 +238,7 @@ def test_an_elastic_rest_may_fail_alone() -> None:
 def test_a_binder_that_is_silent_is_waited_for_no_longer_than_set() -> None:
     bench = Bench()
     bench.answer = lambda _: None
-    outcome = bench.run(bench.seat())
+    outcome = bench.run(bench.placement())
     assert "has not bound it within 300 s" in outcome.failed[0][1]
     assert bench.now_s == pytest.approx(300, abs=1)
     assert bench.all() == []
@@ -245,7 +247,7 @@ def test_a_binder_that_is_silent_is_waited_for_no_longer_than_set() -> None:
 @pytest.mark.parametrize("what", ["deleted", "elsewhere", "request"])
 def test_what_others_do_meanwhile_ends_the_waiting(what: str) -> None:
     bench = Bench()
-    seat = bench.seat()
+    placement = bench.placement()
 
     def meddle(_: Object) -> None:
         if what == "deleted":
@@ -257,7 +259,7 @@ def test_what_others_do_meanwhile_ends_the_waiting(what: str) -> None:
             bench.api.delete(BIND_REQUESTS, "n", "p")
 
     bench.answer = meddle
-    ((_, why),) = bench.run(seat).failed
+    ((_, why),) = bench.run(placement).failed
     wanted = {"deleted": "the pod is gone", "elsewhere": "on node 'b' already", "request": "BindRequest was deleted"}
     assert wanted[what] in why
     assert bench.now_s < 3
@@ -267,7 +269,7 @@ def test_a_request_that_was_deleted_before_any_watch_showed_it_ends_the_waiting(
     bench = Bench()
     bench.sees_from_s = 1000
     bench.answer = lambda request: bench.api.delete(BIND_REQUESTS, "n", request["metadata"]["name"])
-    ((_, why),) = bench.run(bench.seat()).failed
+    ((_, why),) = bench.run(bench.placement()).failed
     assert why == "its BindRequest was deleted"
     assert bench.now_s == pytest.approx(UNSEEN_S, abs=0.5)
 
@@ -285,7 +287,7 @@ def test_a_watch_that_is_behind_is_no_deletion(monkeypatch: pytest.MonkeyPatch) 
         return get(resource, namespace, name)
 
     monkeypatch.setattr(bench.api, "get", slow)
-    assert bench.run(bench.seat()).bound
+    assert bench.run(bench.placement()).bound
     assert len(asked) == 4, "now and then"
 
 
@@ -296,14 +298,14 @@ def test_who_stops_leading_takes_nothing_back() -> None:
         bench.leads = False
 
     bench.answer = stop
-    outcome = bench.run(bench.seat())
+    outcome = bench.run(bench.placement())
     assert "no longer leads" in outcome.failed[0][1]
     assert len(bench.all()) == 1, "the next leader reads it"
 
 
 def test_what_is_taken_back_is_tried_until_the_server_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench()
-    seats = [bench.seat("p"), bench.seat("q")]
+    placements = [bench.placement("p"), bench.placement("q")]
     bench.answer = lambda request: bench.failed(request) if request["spec"]["podName"] == "q" else None
     delete, refused = bench.api.delete, ["p"]
 
@@ -314,7 +316,7 @@ def test_what_is_taken_back_is_tried_until_the_server_answers(monkeypatch: pytes
         delete(resource, namespace, name, **words)
 
     monkeypatch.setattr(bench.api, "delete", refuse)
-    assert not bench.run(*seats).bound
+    assert not bench.run(*placements).bound
     assert refused == []
     assert bench.all() == []
 
@@ -325,13 +327,13 @@ def test_what_is_taken_back_is_tried_until_the_server_answers(monkeypatch: pytes
 def test_devices_count_as_given_from_the_plan_until_the_claim_says_so() -> None:
     bench = Bench()
     bench.api.create(RESOURCE_CLAIMS, "n", {"metadata": {"name": "c"}, "spec": {}})
-    seat = bench.seat(resourceClaims=[{"name": "own", "resourceClaimName": "c"}])
-    seat = replace(seat, claims=(("n/c", (DEVICE,)),))
+    placement = bench.placement(resourceClaims=[{"name": "own", "resourceClaimName": "c"}])
+    placement = replace(placement, claims=(("n/c", (DEVICE,)),))
     step = Reckoned(bench.devices)
-    assert step.concerns(seat)
-    assert not step.concerns(bench.seat("q"))
-    step.assume(seat)
-    step.prepare(seat)
+    assert step.concerns(placement)
+    assert not step.concerns(bench.placement("q"))
+    step.assume(placement)
+    step.prepare(placement)
 
     def devices() -> list[str]:
         (claim,) = bench.requests.overlay(bench.store.all(RESOURCE_CLAIMS), 0.0)
@@ -339,9 +341,9 @@ def test_devices_count_as_given_from_the_plan_until_the_claim_says_so() -> None:
         return [found["device"] for found in allocation["devices"]["results"]]
 
     assert devices() == ["gpu-0"]
-    step.undo(seat)
+    step.undo(placement)
     assert devices() == []
-    bench.requests.bind(seat)
+    bench.requests.bind(placement)
     assert devices() == [], "the watch has not shown it"
     bench.see()
     assert devices() == ["gpu-0"], "a leader that comes later reads it from the request"
@@ -362,13 +364,13 @@ def test_claims_that_a_pod_does_not_have_yet_have_no_name() -> None:
 )
 def test_requests_of_an_earlier_leader_are_deleted_where_they_lead_nowhere(what: str, is_stale: bool) -> None:
     bench = Bench()
-    seat = bench.seat()
-    bench.requests.bind(seat)
+    placement = bench.placement()
+    bench.requests.bind(placement)
     bench.requests._made.clear()  # another process asked
     if what == "failed":
         bench.failed(bench.one())
     elif what == "bound":
-        bench.bind(seat)
+        bench.bind(placement)
         bench.failed(bench.one())
     elif what == "node":
         bench.api.delete(NODES, "", "a")
@@ -381,8 +383,8 @@ def test_requests_of_an_earlier_leader_are_deleted_where_they_lead_nowhere(what:
 @pytest.mark.parametrize("what", ["waited for", "other scheduler", "other pool"])
 def test_requests_of_others_are_left_alone(what: str) -> None:
     bench = Bench(pool="b" if what == "other pool" else "")
-    seat = bench.pod("p", "a", schedulerName="another") if what == "other scheduler" else bench.seat()
-    bench.requests.bind(seat)
+    placement = bench.pod("p", "a", schedulerName="another") if what == "other scheduler" else bench.placement()
+    bench.requests.bind(placement)
     if what == "other pool":
         body = {"metadata": {"labels": {"kai.scheduler/node-pool": "c"}}}
         bench.api.patch(BIND_REQUESTS, "n", "p", body)
@@ -396,11 +398,11 @@ def test_requests_of_others_are_left_alone(what: str) -> None:
 
 def test_a_request_of_a_bound_pod_says_nothing_any_more() -> None:
     bench = Bench()
-    seat = bench.seat()
-    bench.requests.bind(seat)
+    placement = bench.placement()
+    bench.requests.bind(placement)
     bench.say(bench.one(), "Succeeded")
     bench.see()
     requests = bench.store.all(BIND_REQUESTS)
     assert unfinished(requests, bench.store) == requests, "its pod is not shown on its node yet"
-    bench.bind(seat)
+    bench.bind(placement)
     assert unfinished(bench.store.all(BIND_REQUESTS), bench.store) == ()

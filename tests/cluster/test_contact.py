@@ -3,7 +3,7 @@
 import pytest
 
 from kai_solver.cluster.api import ApiError
-from kai_solver.cluster.contact import DEAD_S, TOLD_S, Contact
+from kai_solver.cluster.contact import DEAD_S, SILENT_S, Contact
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import NODES
 from kai_solver.cluster.timing import TimedApi
@@ -21,9 +21,9 @@ def test_silence_begins_when_the_first_unanswered_request_was_sent(status: int) 
     clock = Clock()
     contact = Contact(clock)
     began_s = contact.now()
-    clock.now += TOLD_S + 2
+    clock.now += SILENT_S + 2
     contact.ended(began_s, ApiError(status, "TimedOut"))
-    assert contact.silent_s == TOLD_S + 2
+    assert contact.silent_s == SILENT_S + 2
     assert "has not answered for 12 s" in contact.problem
     assert "TimedOut" in contact.problem
     contact.answered()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kai_solver.cluster.api import ApiError, Object
-from kai_solver.cluster.binding import BindError, Seat
+from kai_solver.cluster.binding import BindError, Placement
 from kai_solver.cluster.devices import FINALIZER, Devices, is_allocated
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import DEVICE_CLASSES, RESOURCE_CLAIMS, Resource
@@ -32,7 +32,7 @@ class Bench(World):
         )
         self.see()
 
-    def user(self, name: str = "p", *devices: Allotted, node: str = "a") -> Seat:
+    def user(self, name: str = "p", *devices: Allotted, node: str = "a") -> Placement:
         return replace(self.pod(name, node), claims=(("n/c", devices or (GPU0,)),))
 
     def found(self) -> Object:
@@ -51,10 +51,10 @@ class Bench(World):
 
 def test_a_claim_is_allocated_for_the_node_and_reserved_for_the_pod() -> None:
     bench = Bench()
-    seat = bench.user()
-    assert bench.devices.concerns(seat)
+    placement = bench.user()
+    assert bench.devices.concerns(placement)
     assert not bench.devices.concerns(bench.pod("q", "a"))
-    bench.devices.prepare(seat)
+    bench.devices.prepare(placement)
     assert bench.status()["allocation"] == {
         "devices": {
             "results": [{"request": "gpus", "driver": "gpu.example.org", "pool": "a", "device": "gpu-0"}],
@@ -70,16 +70,16 @@ def test_a_claim_is_allocated_for_the_node_and_reserved_for_the_pod() -> None:
             "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}]
         },
     }
-    assert bench.status()["reservedFor"] == [{"resource": "pods", "name": "p", "uid": seat.uid}]
+    assert bench.status()["reservedFor"] == [{"resource": "pods", "name": "p", "uid": placement.uid}]
     assert bench.found()["metadata"]["finalizers"] == [FINALIZER]
 
 
 def test_done_twice_it_does_no_harm() -> None:
     bench = Bench()
-    seat = bench.user()
-    bench.devices.prepare(seat)
+    placement = bench.user()
+    bench.devices.prepare(placement)
     before = bench.found()
-    bench.devices.prepare(seat)
+    bench.devices.prepare(placement)
     assert bench.found() == before
 
 
@@ -101,10 +101,10 @@ def test_what_another_scheduler_allocated_stays_when_we_leave() -> None:
     results = [{"request": "gpus", "driver": "gpu.example.org", "pool": "a", "device": "gpu-0"}]
     status = {"allocation": {"devices": {"results": results}}}
     bench.api.patch(RESOURCE_CLAIMS, "n", "c", {"status": status}, subresource="status")
-    seat = bench.user()
-    bench.devices.prepare(seat)
+    placement = bench.user()
+    bench.devices.prepare(placement)
     assert bench.users() == ["p"]
-    bench.devices.undo(seat)
+    bench.devices.undo(placement)
     assert (bench.given(), bench.users()) == (["gpu-0"], [])
 
 
@@ -157,14 +157,14 @@ def test_who_writes_at_the_same_time_is_not_overwritten() -> None:
 
 def test_until_the_watch_shows_it_an_allocation_is_assumed() -> None:
     bench = Bench()
-    seat = bench.user()
+    placement = bench.user()
     claims = bench.store.all(RESOURCE_CLAIMS)
     assert bench.devices.overlay(claims, 0.0) is claims
-    bench.devices.assume(seat)
+    bench.devices.assume(placement)
     (assumed,) = bench.devices.overlay(claims, 0.0)
     assert assumed["status"]["allocation"]["devices"]["results"][0]["device"] == "gpu-0"
     assert "status" not in claims[0], "the store's own objects are not changed"
-    bench.devices.prepare(seat)
+    bench.devices.prepare(placement)
     bench.see()
     shown = bench.store.all(RESOURCE_CLAIMS)
     assert bench.devices.overlay(shown, 0.0) is shown, "the API server has the last word"
@@ -185,9 +185,9 @@ def test_what_is_undone_is_assumed_no_longer() -> None:
 def test_what_cannot_be_given_back_counts_as_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """The watch has not shown the allocation: who would be given the device now would share it."""
     bench = Bench()
-    seat = bench.user()
-    bench.devices.assume(seat)
-    bench.devices.prepare(seat)
+    placement = bench.user()
+    bench.devices.assume(placement)
+    bench.devices.prepare(placement)
 
     def refuse(*_: Any, **__: Any) -> None:
         raise ApiError(0, "reset")
@@ -195,26 +195,26 @@ def test_what_cannot_be_given_back_counts_as_given(monkeypatch: pytest.MonkeyPat
     with monkeypatch.context() as patched:
         patched.setattr(bench.api, "get", refuse)
         with pytest.raises(ApiError):
-            bench.devices.undo(seat)
+            bench.devices.undo(placement)
     assert bench.given() == ["gpu-0"]
     assert all(map(is_allocated, bench.devices.overlay(bench.store.all(RESOURCE_CLAIMS), 0.0)))
-    bench.devices.undo(seat)
+    bench.devices.undo(placement)
     assert bench.given() == []
     assert not any(map(is_allocated, bench.devices.overlay(bench.store.all(RESOURCE_CLAIMS), 0.0)))
 
 
 def test_a_claim_that_is_gone_is_given_back() -> None:
     bench = Bench()
-    seat = bench.user()
-    bench.devices.prepare(seat)
+    placement = bench.user()
+    bench.devices.prepare(placement)
     bench.api.patch(RESOURCE_CLAIMS, "n", "c", {"metadata": {"finalizers": None}})
     bench.api.delete(RESOURCE_CLAIMS, "n", "c")
-    bench.devices.undo(seat)
+    bench.devices.undo(placement)
 
 
 def test_what_was_allocated_by_a_try_whose_answer_got_lost_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench()
-    seat, patch = bench.user(), bench.api.patch
+    placement, patch = bench.user(), bench.api.patch
 
     def lose(*words: Any, **more: Any) -> Object:
         found = patch(*words, **more)
@@ -225,7 +225,7 @@ def test_what_was_allocated_by_a_try_whose_answer_got_lost_is_given_back(monkeyp
     with monkeypatch.context() as patched:
         patched.setattr(bench.api, "patch", lose)
         with pytest.raises(ApiError):
-            bench.devices.prepare(seat)
-    bench.devices.prepare(seat)
-    bench.devices.undo(seat)
+            bench.devices.prepare(placement)
+    bench.devices.prepare(placement)
+    bench.devices.undo(placement)
     assert (bench.given(), bench.users()) == ([], [])

@@ -22,7 +22,7 @@ class World:
     def tell(
         self, message: str = "text", *, name: str = "p", reason: str = "Unschedulable", state: bool = True
     ) -> None:
-        self.events.tell(About(PODS, "n", name, "u"), "Warning", reason, message, {"a": "b"}, state=state)
+        self.events.report(About(PODS, "n", name, "u"), "Warning", reason, message, {"a": "b"}, state=state)
 
     def after(self, seconds: float = 0.0) -> dict[str, int]:
         """Counts by message."""

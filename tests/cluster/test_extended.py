@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kai_solver.cluster.api import ApiError, Object
-from kai_solver.cluster.binding import BindError, Seat
+from kai_solver.cluster.binding import BindError, Placement
 from kai_solver.cluster.extended import AGAIN_S, Extended
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import DEVICE_CLASSES, PODS, RESOURCE_CLAIMS, Resource
@@ -32,11 +32,11 @@ class Bench(World):
         self.extended = Extended(self.api, self.store, lambda: self.now_s)
         self.api.create(DEVICE_CLASSES, "", {"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": RESOURCE}})
 
-    def seat(self, *counts: int, count: int | None = None, resource: str = RESOURCE, **spec: Any) -> Seat:
+    def placement(self, *counts: int, count: int | None = None, resource: str = RESOURCE, **spec: Any) -> Placement:
         """A pod whose containers ask for so many each, and the devices that the plan gives it."""
         containers = [{"name": f"c{i}", "resources": {"limits": {resource: str(n)}}} for i, n in enumerate(counts)]
-        seat = self.pod("p", "a", containers=containers, **spec)
-        return replace(seat, extended=(("gpu", DEVICES[: sum(counts) if count is None else count]),))
+        placement = self.pod("p", "a", containers=containers, **spec)
+        return replace(placement, extended=(("gpu", DEVICES[: sum(counts) if count is None else count]),))
 
     def claims(self) -> list[Object]:
         return self.api.page(RESOURCE_CLAIMS).items
@@ -55,14 +55,14 @@ class Bench(World):
 
 def test_the_claim_is_made_allocated_and_told_container_by_container() -> None:
     bench = Bench()
-    seat = bench.seat(1, 2)
-    assert bench.extended.concerns(seat)
-    assert not bench.extended.concerns(replace(seat, extended=()))
-    bench.extended.prepare(seat)
+    placement = bench.placement(1, 2)
+    assert bench.extended.concerns(placement)
+    assert not bench.extended.concerns(replace(placement, extended=()))
+    bench.extended.prepare(placement)
     (claim,) = bench.claims()
     assert claim["metadata"]["name"].startswith("p-extended-resources-")
     assert claim["metadata"]["annotations"] == {"resource.kubernetes.io/extended-resource-claim": "true"}
-    assert claim["metadata"]["ownerReferences"][0]["uid"] == seat.uid
+    assert claim["metadata"]["ownerReferences"][0]["uid"] == placement.uid
     assert [found["exactly"]["count"] for found in claim["spec"]["devices"]["requests"]] == [1, 2]
     results = claim["status"]["allocation"]["devices"]["results"]
     assert [(found["request"], found["device"]) for found in results] == [
@@ -70,7 +70,7 @@ def test_the_claim_is_made_allocated_and_told_container_by_container() -> None:
         ("container-1-request-0", "gpu-1"),
         ("container-1-request-0", "gpu-2"),
     ]
-    assert claim["status"]["reservedFor"] == [{"resource": "pods", "name": "p", "uid": seat.uid}]
+    assert claim["status"]["reservedFor"] == [{"resource": "pods", "name": "p", "uid": placement.uid}]
     assert bench.told()["resourceClaimName"] == claim["metadata"]["name"]
     assert bench.told()["requestMappings"][1] == {
         "containerName": "c1",
@@ -81,7 +81,7 @@ def test_the_claim_is_made_allocated_and_told_container_by_container() -> None:
 
 def test_the_name_of_the_class_asks_for_it_too() -> None:
     bench = Bench()
-    bench.extended.prepare(bench.seat(1, resource="deviceclass.resource.kubernetes.io/gpu"))
+    bench.extended.prepare(bench.placement(1, resource="deviceclass.resource.kubernetes.io/gpu"))
     assert bench.told()["requestMappings"][0]["resourceName"] == "deviceclass.resource.kubernetes.io/gpu"
 
 
@@ -96,8 +96,8 @@ def test_several_resources_are_had_by_one_claim() -> None:
         {"name": "c1", "resources": {"limits": {named: "1", "example.org/else": "1"}}},
     ]
     nics = tuple(Allotted("nic", "nic.example.org", "a", f"nic-{index}") for index in range(2))
-    seat = replace(bench.pod("p", "a", containers=containers), extended=(("gpu", DEVICES[:2]), ("nic", nics)))
-    bench.extended.prepare(seat)
+    placement = replace(bench.pod("p", "a", containers=containers), extended=(("gpu", DEVICES[:2]), ("nic", nics)))
+    bench.extended.prepare(placement)
     (claim,) = bench.claims()
     requests = {found["name"]: found["exactly"] for found in claim["spec"]["devices"]["requests"]}
     assert {name: (asked["deviceClassName"], asked["count"]) for name, asked in requests.items()} == {
@@ -135,22 +135,22 @@ def test_several_resources_are_had_by_one_claim() -> None:
 def test_what_does_not_fit_the_pod_is_not_made(words: Any, why: str) -> None:
     bench = Bench()
     with pytest.raises(BindError, match=why):
-        bench.extended.prepare(bench.seat(2, **words))
+        bench.extended.prepare(bench.placement(2, **words))
     assert bench.claims() == []
 
 
 def test_until_the_watch_shows_it_a_cycle_sees_it_all_the_same() -> None:
     bench = Bench()
-    seat = bench.seat(2)
+    placement = bench.placement(2)
     assert bench.overlaid() == (None, [])
-    bench.extended.assume(seat)
+    bench.extended.assume(placement)
     assert bench.overlaid() == ("p-extended-resources", ["p-extended-resources: 2"])
-    bench.extended.prepare(seat)
+    bench.extended.prepare(placement)
     name = bench.claims()[0]["metadata"]["name"]
     assert bench.overlaid() == (name, [f"{name}: 2"]), "the watch has shown neither"
     bench.see()
     assert bench.overlaid() == (name, [f"{name}: 2"])
-    bench.bind(seat)
+    bench.bind(placement)
     pods = bench.store.all(PODS)
     assert bench.extended.pods(pods, 0.0) is pods
     assert bench.overlaid() == (name, [f"{name}: 2"])
@@ -158,25 +158,25 @@ def test_until_the_watch_shows_it_a_cycle_sees_it_all_the_same() -> None:
 
 def test_what_could_not_be_bound_is_taken_away() -> None:
     bench = Bench()
-    seat = bench.seat(1)
-    bench.extended.assume(seat)
-    bench.extended.undo(seat)
+    placement = bench.placement(1)
+    bench.extended.assume(placement)
+    bench.extended.undo(placement)
     assert bench.overlaid() == (None, []), "nothing was made"
-    bench.extended.prepare(seat)
-    bench.extended.undo(seat)
+    bench.extended.prepare(placement)
+    bench.extended.undo(placement)
     assert bench.claims() == []
     assert bench.told() is None
-    bench.extended.undo(seat)
+    bench.extended.undo(placement)
 
 
 def test_what_could_not_be_bound_is_taken_away_though_the_watch_has_shown_it_long_since() -> None:
     bench = Bench()
-    seat = bench.seat(1)
-    bench.extended.assume(seat)
-    bench.extended.prepare(seat)
+    placement = bench.placement(1)
+    bench.extended.assume(placement)
+    bench.extended.prepare(placement)
     bench.see()
     assert bench.overlaid()[0] == bench.claims()[0]["metadata"]["name"]
-    bench.extended.undo(seat)  # another pod of its gang had to wait for a volume, in vain
+    bench.extended.undo(placement)  # another pod of its gang had to wait for a volume, in vain
     assert (bench.claims(), bench.told()) == ([], None)
 
 
@@ -200,57 +200,57 @@ class Losing(MemoryApi):
 @pytest.mark.parametrize("is_seen", [True, False])
 def test_a_claim_whose_answer_got_lost_is_no_reason_for_another(kind: Resource, is_seen: bool) -> None:
     bench = Bench(api := Losing())
-    seat = bench.seat(1)
-    bench.extended.assume(seat)
+    placement = bench.placement(1)
+    bench.extended.assume(placement)
     api.kind = kind
     with pytest.raises(ApiError):
-        bench.extended.prepare(seat)
+        bench.extended.prepare(placement)
     if is_seen:
         bench.see()
-    bench.extended.prepare(seat)
+    bench.extended.prepare(placement)
     (claim,) = bench.claims()
     assert bench.told()["resourceClaimName"] == claim["metadata"]["name"]
-    bench.extended.undo(seat)
+    bench.extended.undo(placement)
     assert (bench.claims(), bench.told()) == ([], None)
 
 
 def test_what_cannot_be_taken_away_is_not_forgotten() -> None:
     bench = Bench(api := Losing())
-    seat = bench.seat(1)
-    bench.extended.prepare(seat)
+    placement = bench.placement(1)
+    bench.extended.prepare(placement)
     api.away = True
     with pytest.raises(ApiError):
-        bench.extended.undo(seat)
+        bench.extended.undo(placement)
     assert bench.overlaid()[1]
     api.away = False
-    bench.extended.undo(seat)
+    bench.extended.undo(placement)
     assert (bench.claims(), bench.told()) == ([], None)
 
 
 def test_a_server_without_the_feature_gate_is_known_by_what_it_does_not_keep() -> None:
     bench = Bench(Old())
-    seat = bench.seat(1)
-    bench.extended.assume(seat)
+    placement = bench.placement(1)
+    bench.extended.assume(placement)
     with pytest.raises(BindError, match="DRAExtendedResource is off"):
-        bench.extended.prepare(seat)
-    bench.extended.undo(seat)
+        bench.extended.prepare(placement)
+    bench.extended.undo(placement)
     assert bench.claims() == []
     with pytest.raises(BindError, match="DRAExtendedResource is off"):
-        bench.extended.prepare(seat)
+        bench.extended.prepare(placement)
     assert bench.claims() == [], "nothing is tried"
     bench.now_s = AGAIN_S + 1
     with pytest.raises(BindError):
-        bench.extended.prepare(seat)
+        bench.extended.prepare(placement)
     assert len(bench.claims()) == 1, "after a while it is tried again"
 
 
 def test_a_pod_that_is_gone_is_left_alone() -> None:
     bench = Bench()
-    seat = bench.seat(1)
-    bench.extended.assume(seat)
+    placement = bench.placement(1)
+    bench.extended.assume(placement)
     bench.api.delete(PODS, "n", "p")
     bench.see()
     assert bench.extended.pods((), 0.0) == ()
     assert bench.extended.claims((), 0.0) == ()
     with pytest.raises(BindError, match="gone"):
-        bench.extended.prepare(seat)
+        bench.extended.prepare(placement)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kai_solver.cluster.api import ApiError, Object, WatchEvent
-from kai_solver.cluster.binding import BindError, Seat
+from kai_solver.cluster.binding import BindError, Placement
 from kai_solver.cluster.resources import CONFIG_MAPS, NODES, PODS
 from kai_solver.cluster.sharing import ReservationPod, Sharing, node_pool
 from tests.cluster.preparing_world import World
@@ -50,7 +50,7 @@ class Bench(World):
         found = [pod for pod in self.reservations() if "deletionTimestamp" not in pod["metadata"]]
         return [pod["metadata"]["labels"]["runai-gpu-group"] for pod in found]
 
-    def user(self, name: str, *groups: str, node: str = "a", **fields: Any) -> Seat:
+    def user(self, name: str, *groups: str, node: str = "a", **fields: Any) -> Placement:
         """A pod that asks for half of each device, and the place that a plan gives it."""
         devices = tuple((index, 500) for index in range(len(groups)))
         asked = {"gpu-fraction": "0.5", "gpu-fraction-num-devices": str(len(groups))}
@@ -58,10 +58,10 @@ class Bench(World):
         share = ("kai-solver/gpu-share", f"500m of {' '.join(groups)}")
         return replace(self.pod(name, node, **fields), groups=groups, devices=devices, annotations=(share,))
 
-    def ready(self, name: str, *groups: str) -> Seat:
-        seat = self.user(name, *groups)
-        self.sharing.prepare(seat)
-        return seat
+    def ready(self, name: str, *groups: str) -> Placement:
+        placement = self.user(name, *groups)
+        self.sharing.prepare(placement)
+        return placement
 
     def labels(self, name: str) -> dict[str, str]:
         found: dict[str, str] = self.api.get(PODS, "n", name)["metadata"].get("labels") or {}
@@ -71,9 +71,9 @@ class Bench(World):
 def test_a_reservation_pod_holds_a_whole_device_and_the_pod_is_told_its_group() -> None:
     bench = Bench()
     toleration = {"key": "gpu", "operator": "Exists"}
-    seat = bench.user("p", "g", tolerations=[toleration])
-    assert bench.sharing.concerns(seat)
-    bench.sharing.prepare(seat)
+    placement = bench.user("p", "g", tolerations=[toleration])
+    assert bench.sharing.concerns(placement)
+    bench.sharing.prepare(placement)
     (found,) = bench.reservations()
     assert found["metadata"]["labels"]["app"] == "kai-resource-reservation"
     assert found["metadata"]["labels"]["runai-gpu-group"] == "g"
@@ -96,8 +96,8 @@ def test_a_second_pod_of_the_group_shares_its_reservation() -> None:
 
 def test_pods_of_one_group_at_once_make_one_reservation() -> None:
     bench = Bench(after_s=-1)
-    seats = [bench.user(f"p{i}", "g") for i in range(4)]
-    threads = [threading.Thread(target=bench.sharing._make, args=("one", s, "g", {})) for s in seats]
+    placements = [bench.user(f"p{i}", "g") for i in range(4)]
+    threads = [threading.Thread(target=bench.sharing._make, args=("one", s, "g", {})) for s in placements]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -117,7 +117,7 @@ def test_labels_of_an_attempt_before_are_replaced() -> None:
     bench.ready("p", "g", "h")
     uid = bench.api.get(PODS, "n", "p")["metadata"]["uid"]
     bench.see()
-    bench.sharing.prepare(Seat("n", "p", uid, "a", devices=((0, 500),), groups=("k",)))
+    bench.sharing.prepare(Placement("n", "p", uid, "a", devices=((0, 500),), groups=("k",)))
     assert bench.labels("p") == {"runai-gpu-group": "k"}
 
 
@@ -131,26 +131,26 @@ def test_config_maps_that_the_pod_refers_to_say_its_devices() -> None:
         "envFrom": [{"configMapRef": {"name": "x-shared-gpu-0-evar"}}],
     }
     annotations = {"runai/shared-gpu-configmap": "x-shared-gpu"}
-    seat = bench.user("p", "g", annotations=annotations, containers=[container])
+    placement = bench.user("p", "g", annotations=annotations, containers=[container])
     for _ in range(2):  # done twice it does no harm
-        bench.sharing.prepare(seat)
+        bench.sharing.prepare(placement)
     maps = {found["metadata"]["name"]: found for found in bench.api.page(CONFIG_MAPS, namespace="n").items}
     assert maps.keys() == {"x-shared-gpu-0", "x-shared-gpu-0-evar"}
     assert maps["x-shared-gpu-0"]["data"]["NVIDIA_VISIBLE_DEVICES"] == "3"
     assert maps["x-shared-gpu-0"]["data"]["GPU_PORTION"] == "0.5"
     assert maps["x-shared-gpu-0-evar"]["data"] == {}
-    assert maps["x-shared-gpu-0"]["metadata"]["ownerReferences"][0]["uid"] == seat.uid
+    assert maps["x-shared-gpu-0"]["metadata"]["ownerReferences"][0]["uid"] == placement.uid
 
 
 def test_an_agent_that_never_answers_is_waited_for_40_seconds_and_taken_back() -> None:
     bench = Bench(after_s=-1)
-    seat = bench.user("p", "g")
-    bench.sharing.assume(seat)
+    placement = bench.user("p", "g")
+    bench.sharing.assume(placement)
     with pytest.raises(BindError, match="within 40 s"):
-        bench.sharing.prepare(seat)
+        bench.sharing.prepare(placement)
     assert bench.now_s == pytest.approx(40, abs=0.5)
     assert bench.staying() == ["g"]
-    bench.sharing.undo(seat)
+    bench.sharing.undo(placement)
     assert bench.staying() == []
     assert bench.labels("p") == {}
 
@@ -169,18 +169,18 @@ def test_undoing_leaves_what_others_use() -> None:
 
 def test_labels_that_no_watch_has_shown_are_taken_off() -> None:
     bench = Bench()
-    seat = bench.ready("p", "g", "h")
+    placement = bench.ready("p", "g", "h")
     assert "labels" not in bench.store.get(PODS, "n/p")["metadata"]  # type: ignore[index]
-    bench.sharing.undo(seat)
+    bench.sharing.undo(placement)
     assert bench.labels("p") == {}
 
 
 def test_labels_of_another_pod_of_that_name_stay() -> None:
     bench = Bench()
-    seat = bench.ready("p", "g")
+    placement = bench.ready("p", "g")
     bench.api.delete(PODS, "n", "p")
     bench.api.create(PODS, "n", {"metadata": {"name": "p", "labels": {"runai-gpu-group": "g"}}, "spec": {}})
-    bench.sharing.undo(seat)
+    bench.sharing.undo(placement)
     assert bench.labels("p") == {"runai-gpu-group": "g"}
 
 
@@ -200,14 +200,14 @@ def test_a_node_that_refuses_ends_the_waiting() -> None:
 
 def test_who_may_not_make_reservation_pods_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench()
-    seat = bench.user("p", "g")
+    placement = bench.user("p", "g")
 
     def refuse(*_: Any, **__: Any) -> None:
         raise ApiError(403, "Forbidden", "may not")
 
     monkeypatch.setattr(bench.api, "create", refuse)
     with pytest.raises(ApiError, match="may not"):
-        bench.sharing.prepare(seat)
+        bench.sharing.prepare(placement)
 
 
 # -- orphans -----------------------------------------------------------------------------------------------------------
@@ -297,11 +297,11 @@ def test_whole_devices_wait_also_where_somebody_else_sent_it_away() -> None:
 
 def test_a_group_whose_reservation_leaves_gets_a_new_one() -> None:
     bench = Bench()
-    seat = bench.ready("p", "g")
+    placement = bench.ready("p", "g")
     (first,) = bench.reservations()
     bench.sharing._flying.clear()
     assert bench.sharing.collect() == 1
-    bench.sharing.prepare(seat)
+    bench.sharing.prepare(placement)
     (second,) = bench.reservations()
     assert second["metadata"]["uid"] != first["metadata"]["uid"]
 
@@ -355,14 +355,14 @@ def test_reservation_pods_name_the_users_of_their_devices() -> None:
 
 def test_who_was_not_bound_is_named_no_more() -> None:
     bench = Bench()
-    seat = bench.ready("p", "g")
+    placement = bench.ready("p", "g")
     bench.bind(bench.ready("q", "g"))
-    bench.sharing.undo(seat)
+    bench.sharing.undo(placement)
     assert users(bench) == {"g": {"500m n/q"}}
     share = ("kai-solver/gpu-share", "500m of h")
-    bench.sharing.prepare(replace(seat, groups=("h",), annotations=(share,)))
+    bench.sharing.prepare(replace(placement, groups=("h",), annotations=(share,)))
     bench.see()
-    bench.sharing.prepare(seat)
+    bench.sharing.prepare(placement)
     assert users(bench) == {"g": {"500m n/q", "500m n/p"}, "h": set()}, "one place at a time"
 
 
@@ -402,9 +402,9 @@ def test_a_config_map_of_somebody_else_is_not_written(owner: str | None) -> None
     metadata |= {"ownerReferences": [{"kind": "Pod", "name": "p", "uid": owner}]} if owner else {}
     bench.api.create(CONFIG_MAPS, "n", {"metadata": metadata, "data": {"ca.crt": "..."}})
     before = bench.api.get(CONFIG_MAPS, "n", "x-root-ca.crt")
-    seat = bench.user("p", "g", **refers("x-root-ca.crt"))
+    placement = bench.user("p", "g", **refers("x-root-ca.crt"))
     with pytest.raises(BindError, match="was not made for this pod"):
-        bench.sharing.prepare(seat)
+        bench.sharing.prepare(placement)
     assert bench.api.get(CONFIG_MAPS, "n", "x-root-ca.crt") == before
 
 

@@ -91,8 +91,8 @@ class Day:
         while self.parts.scheduler.binder.open:
             assert time.monotonic() < ends_s, "a binding did not end"
             time.sleep(0.0005)
-        assert self.parts.teller is not None
-        self.parts.teller.drain(30.0)
+        assert self.parts.status_reporter is not None
+        self.parts.status_reporter.drain(30.0)
         self.cycles += 1
         self.look()
 

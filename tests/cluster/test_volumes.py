@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kai_solver.cluster.api import ApiError, FenceError, Object
-from kai_solver.cluster.binding import BindError, Seat
+from kai_solver.cluster.binding import BindError, Placement
 from kai_solver.cluster.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES, Resource
 from kai_solver.cluster.volumes import Volumes
 from tests.cluster.preparing_world import World
@@ -38,7 +38,7 @@ class Bench(World):
         self.api.create(PERSISTENT_VOLUMES, "", body)
         self.see()
 
-    def user(self, name: str = "p", node: str = "a") -> Seat:
+    def user(self, name: str = "p", node: str = "a") -> Placement:
         return self.pod(name, node, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
 
     def provision(self, zone: str = "1") -> None:
@@ -65,14 +65,14 @@ class Bench(World):
 
 def test_a_provisioner_is_told_the_node_and_waited_for() -> None:
     bench = Bench()
-    seat = bench.user()
+    placement = bench.user()
     bench.while_waiting = lambda now_s: bench.provision() if now_s > 5 else None
-    assert bench.volumes.concerns(seat)
-    bench.volumes.prepare(seat)
+    assert bench.volumes.concerns(placement)
+    bench.volumes.prepare(placement)
     assert bench.selected() == "a"
     assert 5 < bench.now_s < 6
-    assert not bench.volumes.concerns(seat), "nothing is left to do"
-    bench.volumes.undo(seat)
+    assert not bench.volumes.concerns(placement), "nothing is left to do"
+    bench.volumes.undo(placement)
     assert bench.selected() == "a", "what is bound stays"
 
 
@@ -86,17 +86,17 @@ def test_a_pod_without_claims_or_with_bound_ones_is_no_concern() -> None:
 
 def test_too_long_is_too_long_and_is_taken_back() -> None:
     bench = Bench()
-    seat = bench.user()
+    placement = bench.user()
     with pytest.raises(BindError, match="not bound within 120 s"):
-        bench.volumes.prepare(seat)
+        bench.volumes.prepare(placement)
     assert bench.now_s == pytest.approx(120, abs=1)
-    bench.volumes.undo(seat)
+    bench.volumes.undo(placement)
     assert bench.selected() == ""
 
 
 def test_a_provisioner_that_gives_up_ends_the_waiting() -> None:
     bench = Bench()
-    seat = bench.user()
+    placement = bench.user()
 
     def give_up(now_s: float) -> None:
         if now_s > 3:
@@ -104,13 +104,13 @@ def test_a_provisioner_that_gives_up_ends_the_waiting() -> None:
 
     bench.while_waiting = give_up
     with pytest.raises(BindError, match="no volume could be made"):
-        bench.volumes.prepare(seat)
+        bench.volumes.prepare(placement)
     assert bench.now_s < 5
 
 
 def test_a_provisioner_that_gives_up_before_anybody_looked_ends_the_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench()
-    seat = bench.user()
+    placement = bench.user()
     patch = bench.api.patch
 
     def refuse(resource: Resource, namespace: str, name: str, body: Object, **options: Any) -> Object:
@@ -121,42 +121,42 @@ def test_a_provisioner_that_gives_up_before_anybody_looked_ends_the_waiting(monk
 
     monkeypatch.setattr(bench.api, "patch", refuse)
     with pytest.raises(BindError, match="no volume could be made"):
-        bench.volumes.prepare(seat)
+        bench.volumes.prepare(placement)
     assert bench.now_s < 1
 
 
 def test_a_store_that_lags_is_no_refusal() -> None:
     bench = Bench()
-    seat = bench.user()
+    placement = bench.user()
     bench.sees_from_s = 4
     bench.while_waiting = lambda now_s: bench.provision() if now_s > 5 else None
-    bench.volumes.prepare(seat)
+    bench.volumes.prepare(placement)
     assert bench.selected() == "a"
 
 
 def test_what_was_asked_for_a_pod_that_is_gone_is_taken_back() -> None:
     """Its successor of the same name, and claim, may find its place elsewhere."""
     bench = Bench()
-    seat = bench.user()
+    placement = bench.user()
     bench.while_waiting = lambda now_s: bench.api.delete(PODS, "n", "p") if bench.pods() else None
     with pytest.raises(BindError, match="the pod is gone"):
-        bench.volumes.prepare(seat)
-    assert bench.volumes.concerns(seat)
-    bench.volumes.undo(seat)
+        bench.volumes.prepare(placement)
+    assert bench.volumes.concerns(placement)
+    bench.volumes.undo(placement)
     assert bench.selected() == ""
-    assert not bench.volumes.concerns(seat)
+    assert not bench.volumes.concerns(placement)
     bench.while_waiting = lambda _: bench.provision("2")
     bench.volumes.prepare(bench.user("p", "b"))
 
 
 def test_what_others_asked_for_meanwhile_is_not_taken_back() -> None:
     bench = Bench()
-    seat = bench.user()
+    placement = bench.user()
     other = {"metadata": {"annotations": {SELECTED: "b"}}}
     bench.while_waiting = lambda _: bench.api.patch(PERSISTENT_VOLUME_CLAIMS, "n", "data", other)
     with pytest.raises(BindError):
-        bench.volumes.prepare(seat)
-    bench.volumes.undo(seat)
+        bench.volumes.prepare(placement)
+    bench.volumes.undo(placement)
     assert bench.selected() == "b"
 
 
@@ -164,7 +164,7 @@ def test_what_others_asked_for_meanwhile_is_not_taken_back() -> None:
 def test_a_volume_that_was_bound_while_nobody_saw_it_stays(provisioner: str) -> None:
     bench = Bench(provisioner)
     bench.volume("one", zone="1")
-    seat = bench.user()
+    placement = bench.user()
     bench.sees_from_s = 1000
 
     def bind(now_s: float) -> None:
@@ -172,16 +172,16 @@ def test_a_volume_that_was_bound_while_nobody_saw_it_stays(provisioner: str) -> 
 
     bench.while_waiting = bind
     with pytest.raises(BindError):
-        bench.volumes.prepare(seat)
-    bench.volumes.undo(seat)
+        bench.volumes.prepare(placement)
+    bench.volumes.undo(placement)
     assert bench.holders() == {"one": "data"}
 
 
 def test_what_cannot_be_taken_back_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench()
-    seat = bench.user()
+    placement = bench.user()
     with pytest.raises(BindError):
-        bench.volumes.prepare(seat)
+        bench.volumes.prepare(placement)
 
     def refuse(*_: Any, **__: Any) -> Object:
         raise ApiError(503, "away")
@@ -189,9 +189,9 @@ def test_what_cannot_be_taken_back_is_not_forgotten(monkeypatch: pytest.MonkeyPa
     with monkeypatch.context() as patched:
         patched.setattr(bench.api, "patch", refuse)
         with pytest.raises(ApiError):
-            bench.volumes.undo(seat)
+            bench.volumes.undo(placement)
     assert bench.selected() == "a"
-    bench.volumes.undo(seat)
+    bench.volumes.undo(placement)
     assert bench.selected() == ""
 
 
@@ -199,9 +199,9 @@ def test_a_free_volume_is_kept_the_smallest_that_the_node_reaches() -> None:
     bench = Bench("kubernetes.io/no-provisioner")
     for name, size, zone in (("far", "10Gi", "2"), ("small", "1Gi", "1"), ("large", "1Ti", "1"), ("fits", "20Gi", "1")):
         bench.volume(name, size, zone)
-    seat = bench.user()
+    placement = bench.user()
     bench.while_waiting = lambda now_s: bench.finish("fits") if bench.holders()["fits"] else None
-    bench.volumes.prepare(seat)
+    bench.volumes.prepare(placement)
     assert bench.holders() == {"far": "", "small": "", "large": "", "fits": "data"}
     assert bench.selected() == ""
 
@@ -217,11 +217,11 @@ def test_without_a_volume_and_a_provisioner_it_cannot_be() -> None:
 def test_a_volume_that_nobody_bound_is_let_go() -> None:
     bench = Bench("kubernetes.io/no-provisioner")
     bench.volume("one", zone="1")
-    seat = bench.user()
+    placement = bench.user()
     with pytest.raises(BindError):
-        bench.volumes.prepare(seat)
+        bench.volumes.prepare(placement)
     assert bench.holders() == {"one": "data"}
-    bench.volumes.undo(seat)
+    bench.volumes.undo(placement)
     assert bench.holders() == {"one": ""}
 
 
@@ -229,10 +229,10 @@ def test_a_volume_that_somebody_else_took_first_is_left_to_him() -> None:
     bench = Bench("kubernetes.io/no-provisioner")
     bench.volume("one", zone="1")
     bench.volume("two", zone="1")
-    seat = bench.user()
+    placement = bench.user()
     bench.api.patch(PERSISTENT_VOLUMES, "", "one", {"spec": {"claimRef": {"name": "other", "namespace": "m"}}})
     bench.while_waiting = lambda _: bench.finish("two")
-    bench.volumes.prepare(seat)
+    bench.volumes.prepare(placement)
     assert bench.holders() == {"one": "other", "two": "data"}
 
 
@@ -249,15 +249,15 @@ def test_two_pods_of_one_claim_cannot_be_on_two_nodes() -> None:
 
 def test_a_volume_out_of_reach_is_no_volume() -> None:
     bench = Bench()
-    seat = bench.user()
+    placement = bench.user()
     bench.while_waiting = lambda _: bench.provision(zone="2")
     with pytest.raises(BindError, match="cannot be reached from node 'a'"):
-        bench.volumes.prepare(seat)
+        bench.volumes.prepare(placement)
 
 
 def test_a_pod_that_goes_meanwhile_ends_the_waiting() -> None:
     bench = Bench()
-    seat = bench.user()
+    placement = bench.user()
 
     def leave(_: float) -> None:
         if any(True for _ in bench.api.page(PODS).items):
@@ -265,21 +265,21 @@ def test_a_pod_that_goes_meanwhile_ends_the_waiting() -> None:
 
     bench.while_waiting = leave
     with pytest.raises(BindError, match="the pod is gone"):
-        bench.volumes.prepare(seat)
+        bench.volumes.prepare(placement)
 
 
 def test_who_stops_leading_waits_no_longer() -> None:
     bench = Bench()
-    seat = bench.user()
+    placement = bench.user()
     bench.while_waiting = lambda _: setattr(bench, "leads", False)
     with pytest.raises(FenceError):
-        bench.volumes.prepare(seat)
+        bench.volumes.prepare(placement)
 
 
 def test_a_claim_of_an_ephemeral_volume_is_waited_for() -> None:
     bench = Bench()
-    seat = bench.pod("e", "a", volumes=[{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}])
-    assert bench.volumes.concerns(seat)
+    placement = bench.pod("e", "a", volumes=[{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}])
+    assert bench.volumes.concerns(placement)
 
     def make(now_s: float) -> None:
         if now_s > 1 and not any(c["metadata"]["name"] == "e-scratch" for c in claims()):
@@ -292,13 +292,13 @@ def test_a_claim_of_an_ephemeral_volume_is_waited_for() -> None:
         return bench.api.page(PERSISTENT_VOLUME_CLAIMS).items
 
     bench.while_waiting = make
-    bench.volumes.prepare(seat)
-    assert not bench.volumes.concerns(seat)
+    bench.volumes.prepare(placement)
+    assert not bench.volumes.concerns(placement)
 
 
 def test_an_answer_that_fails_passes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench()
-    seat = bench.user()
+    placement = bench.user()
 
     def refuse(*_: Any, **__: Any) -> None:
         raise ApiError(503, "ServiceUnavailable")
@@ -306,7 +306,7 @@ def test_an_answer_that_fails_passes_on(monkeypatch: pytest.MonkeyPatch) -> None
     with monkeypatch.context() as patched:
         patched.setattr(bench.api, "patch", refuse)
         with pytest.raises(ApiError):
-            bench.volumes.prepare(seat)
+            bench.volumes.prepare(placement)
     bench.while_waiting = lambda _: bench.provision()
-    bench.volumes.prepare(seat)
+    bench.volumes.prepare(placement)
     assert bench.selected() == "a", "the next try goes on where the first one stopped"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kai_solver.cluster import kin
+from kai_solver.cluster import owner_resolver
 from kai_solver.cluster.api import ApiError, Object
 from kai_solver.cluster.memory import BUILT_IN, MemoryApi
 from kai_solver.cluster.resources import JOBS, NODES, POD_GROUPS, PODS, QUEUES, Resource
@@ -88,7 +88,7 @@ def test_an_owner_of_an_unknown_kind_names_the_queue() -> None:
 def test_a_missing_right_to_read_an_owner_is_told_once_and_holds_nobody_up(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kin, "DOUBTED_S", 0.0)
+    monkeypatch.setattr(owner_resolver, "DOUBTED_S", 0.0)
     api, usual = Forbidding((*BUILT_IN, MINE)), cluster()
     for resource in (NODES, QUEUES):
         for item in usual.page(resource).items:

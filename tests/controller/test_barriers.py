@@ -16,7 +16,7 @@ from kai_solver.cluster.view import View
 from kai_solver.controller import orders
 from kai_solver.controller.faults import AGAIN_S, Faults
 from kai_solver.controller.keeper import LONGEST_PAUSE_S, OFTEN, WELL_S, Keeper
-from kai_solver.controller.reporting import LogReporter, Reporters
+from kai_solver.controller.reporting.reporters import LogReporter, Reporters
 from kai_solver.domain import Plan, Snapshot
 from kai_solver.kubeobjects import RawObjects, assemble
 from kai_solver.metrics import Metrics
@@ -75,11 +75,11 @@ class Strange:
         self.step = step
         self.calls: list[str] = []
 
-    def concerns(self, seat: Any) -> bool:
-        return bool(seat.name.startswith("bad"))
+    def concerns(self, placement: Any) -> bool:
+        return bool(placement.name.startswith("bad"))
 
     def __getattr__(self, name: str) -> Any:
-        def act(seat: Any) -> None:
+        def act(placement: Any) -> None:
             self.calls.append(name)
             if name == self.step:
                 raise ZeroDivisionError("nobody thought of this")
@@ -111,14 +111,14 @@ def test_a_gang_whose_binding_fails_unexpectedly_costs_itself(world: World, faul
 def test_a_gang_whose_orders_cannot_be_made_costs_itself(
     world: World, faults: list[Caught], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seat = orders._seat
+    placement = orders._placement
 
     def strange(bind: Any, *rest: Any) -> Any:
         if bind.pod == "n/bad":
             raise KeyError("nobody thought of this")
-        return seat(bind, *rest)
+        return placement(bind, *rest)
 
-    monkeypatch.setattr(orders, "_seat", strange)
+    monkeypatch.setattr(orders, "_placement", strange)
     world.pod("bad", gpus=1)
     world.pod("good", gpus=1)
     world.start()

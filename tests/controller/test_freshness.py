@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kai_solver.cluster.binding import GangSeats, Seat
+from kai_solver.cluster.binding import GangPlacement, Placement
 from kai_solver.cluster.evicting import Departure
 from kai_solver.cluster.resources import NODES, PODS
 from kai_solver.cluster.store import Store
@@ -30,8 +30,8 @@ def leaving(name: str, *helps: str) -> Departure:
 
 ORDERS = Orders(
     binds=(
-        GangSeats("n/g", (Seat("n", "g0", "g0", "a"), Seat("n", "g1", "g1", "b")), 2),
-        GangSeats("n/h", (Seat("n", "h0", "h0", "c"),), 1),
+        GangPlacement("n/g", (Placement("n", "g0", "g0", "a"), Placement("n", "g1", "g1", "b")), 2),
+        GangPlacement("n/h", (Placement("n", "h0", "h0", "c"),), 1),
     ),
     departures=(leaving("v0", "n/g"), leaving("v1", "n/g", "n/h"), leaving("v2", "n/h"), leaving("v3")),
 )

@@ -9,12 +9,12 @@ from kai_solver.cluster.api import Object
 from kai_solver.cluster.evicting import Departed, Departure
 from kai_solver.cluster.resources import PODS
 from kai_solver.cluster.store import Store
-from kai_solver.controller import reporting
 from kai_solver.controller.endings import Endings
 from kai_solver.controller.gauges import ClusterGauges, held_gpus
 from kai_solver.controller.loop import Cycle, Evicted
 from kai_solver.controller.orders import Orders
-from kai_solver.controller.reporting import MetricReporter
+from kai_solver.controller.reporting import reporters
+from kai_solver.controller.reporting.reporters import MetricReporter
 from kai_solver.domain import (
     Action,
     Eviction,
@@ -33,7 +33,7 @@ from kai_solver.instances_io.native import snapshot_from_native
 from kai_solver.metrics import Metrics
 from kai_solver.problem import build_problem
 from kai_solver.units import ResourceSchema
-from tests.controller.telling_world import World
+from tests.controller.reporting_world import World
 
 
 def cycle(
@@ -255,7 +255,7 @@ def test_only_rungs_of_the_model_are_acted_on() -> None:
 
 
 def test_evicted_gangs_are_not_shown_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reporting, "_EVICTED", 2)
+    monkeypatch.setattr(reporters, "_EVICTED", 2)
     metrics = Metrics()
     reporter = MetricReporter(metrics)
     for uid in ("u1", "u2", "u1", "u3"):

@@ -18,7 +18,7 @@ from kai_solver.cluster import binding, evicting, reflector, resting
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import EVENTS, JOBS, POD_GROUPS, PODS
 from kai_solver.controller import keeper, loop, quarantine
-from kai_solver.controller.telling import noticed
+from kai_solver.controller.reporting import noticed
 from kai_solver.errors.barrier import listening
 from kai_solver.kubeobjects import isolating
 from kai_solver.metrics import Metrics
@@ -126,7 +126,7 @@ def set_up() -> frozenset[str]:
 def test_most_public_functions_that_a_controller_calls_are_known() -> None:
     assert len(called().calls) > 500
     assert len(called().about) > 30
-    assert {point.room for point in called().calls} >= {"cluster", "controller", "kubeobjects", "engine", "greedy"}
+    assert {point.room for point in called().calls} >= {"cluster", "controller", "kubeobjects", "engine", "actions"}
     assert len(in_turn(list(called().calls), 10_000)) > 350
 
 

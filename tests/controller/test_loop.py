@@ -361,7 +361,7 @@ def test_a_dry_run_changes_nothing() -> None:
         world.pod("p")
         world.seen()
         cycle = world.scheduler.step()
-        assert [seats.gang[:6] for seats in cycle.orders.binds] == ["n/pg-p"]
+        assert [placements.gang[:6] for placements in cycle.orders.binds] == ["n/pg-p"]
         assert not world.places()
         assert len(world.assumed) == 0
     finally:

@@ -7,11 +7,11 @@ import pytest
 from kai_solver.cluster.resources import PODS, QUEUES
 from kai_solver.controller.loop import Cycle
 from kai_solver.controller.orders import Orders
-from kai_solver.controller.reporting import LogReporter
-from kai_solver.controller.telling.noticed import STANDS_S
+from kai_solver.controller.reporting.noticed import STANDS_S
+from kai_solver.controller.reporting.reporters import LogReporter
 from kai_solver.domain import Notice, Plan, Snapshot
 from kai_solver.units import ResourceSchema
-from tests.controller.telling_world import World
+from tests.controller.reporting_world import World
 
 
 class Clock:
@@ -29,7 +29,7 @@ def clock() -> Clock:
 @pytest.fixture
 def world(clock: Clock) -> World:
     made = World()
-    made.teller._noticed.monotonic = clock
+    made.status_reporter._noticed.monotonic = clock
     made.queue("q")
     made.node("a")
     made.pod("fine")
@@ -76,8 +76,8 @@ def test_what_gangs_are_told_comes_from_the_plan(world: World, clock: Clock) -> 
     world.pod("large", gpus=16)
     world.round()
     before = world.condition("large")
-    world.teller._noticed._due = {Notice("warning", "Pod n/large", "something"): 0.0}
-    world.teller._noticed._snapshot = world.scheduler.view.snapshot(world.now)
+    world.status_reporter._noticed._due = {Notice("warning", "Pod n/large", "something"): 0.0}
+    world.status_reporter._noticed._snapshot = world.scheduler.view.snapshot(world.now)
     world.told()
     assert world.events("large")["NotHonoured"] == "something"
     assert world.condition("large") == before

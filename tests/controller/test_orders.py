@@ -52,8 +52,8 @@ def test_a_gang_of_which_pods_have_places_does_not_begin_again(
 
 def annotations(snapshot: Snapshot, **bind: Any) -> dict[str, str]:
     plan = Plan(binds=(Bind("n/p", snapshot.gangs[0].key, "a", **bind),))
-    ((seat,),) = (gang.seats for gang in orders_of(snapshot, plan).binds)
-    return dict(seat.annotations)
+    ((placement,),) = (gang.placements for gang in orders_of(snapshot, plan).binds)
+    return dict(placement.annotations)
 
 
 def with_pod(snapshot: Snapshot, **fields: Any) -> Snapshot:
@@ -97,5 +97,5 @@ def test_parts_of_one_claim_are_one_to_the_api_server(snapshot: Snapshot) -> Non
     first, second, third = (Allotted(f"r-{i}", "d", "a", f"gpu-{i}") for i in range(3))
     grants = (ClaimGrant("n/c", (first,)), ClaimGrant("n/e", (third,)), ClaimGrant("n/c#1", (second,)))
     plan = Plan(binds=(Bind("n/p", snapshot.gangs[0].key, "a", claims=grants),))
-    ((seat,),) = (gang.seats for gang in orders_of(snapshot, plan).binds)
-    assert seat.claims == (("n/c", (first, second)), ("n/e", (third,)))
+    ((placement,),) = (gang.placements for gang in orders_of(snapshot, plan).binds)
+    assert placement.claims == (("n/c", (first, second)), ("n/e", (third,)))

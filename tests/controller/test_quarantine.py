@@ -9,7 +9,7 @@ from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import EVENTS, PODS
 from kai_solver.controller import quarantine as module
 from kai_solver.controller.quarantine import ERRORS, FIRST_S, LONGEST_S, SLOW_CYCLES, WELL_S, Quarantine
-from kai_solver.controller.telling import waiting
+from kai_solver.controller.reporting import waiting
 from kai_solver.domain import Gang, GpuRequest, Pod, PodStatus, Snapshot, flat_gang
 from kai_solver.planstate import state
 from kai_solver.units import ResourceSchema

@@ -7,7 +7,7 @@ import pytest
 from kai_solver.cluster.resources import PODS, QUEUES
 from kai_solver.controller.gauges import ClusterGauges
 from kai_solver.metrics import Metrics
-from tests.controller.telling_world import World
+from tests.controller.reporting_world import World
 
 
 class Cluster(World):

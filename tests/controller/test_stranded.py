@@ -7,7 +7,7 @@ import pytest
 
 from kai_solver.cluster.api import Object
 from kai_solver.cluster.assumed import Assumed
-from kai_solver.cluster.binding import Binder, GangSeats, Seat
+from kai_solver.cluster.binding import Binder, GangPlacement, Placement
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import NODES, PODS
 from kai_solver.cluster.store import Store
@@ -21,8 +21,8 @@ class Noting(Binder):
         super().__init__(MemoryApi(), Assumed(), ThreadPoolExecutor(1), lambda: True, lambda _: None)
         self.released: list[str] = []
 
-    def strand(self, gang: GangSeats, why: str, runner: Executor) -> None:
-        self.released += [seat.name for seat in gang.seats]
+    def strand(self, gang: GangPlacement, why: str, runner: Executor) -> None:
+        self.released += [placement.name for placement in gang.placements]
 
 
 class World:
@@ -32,7 +32,7 @@ class World:
         self.now_s, self.store, self.binder = 0.0, Store(), Noting()
         self.stranded = Stranded(lambda: self.now_s)
         self.store.listen(self.stranded)
-        self.stranded.watch([GangSeats("n/g", tuple(Seat("n", p, f"u-{p}", f"node-{p}") for p in "ab"), 2)])
+        self.stranded.watch([GangPlacement("n/g", tuple(Placement("n", p, f"u-{p}", f"node-{p}") for p in "ab"), 2)])
         self.store.replace(PODS, [pod("a"), pod("b")])
         self.nodes("node-a", "node-b")
 

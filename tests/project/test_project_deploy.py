@@ -47,8 +47,8 @@ TOLD |= {(KAI, "podgroups/status", "patch"), (KAI, "queues/status", "patch")}
 ANY_KIND: dict[tuple[str, str], set[Right]] = {
     ("reflector.py", "page"): watched(),
     ("reflector.py", "watch"): watched(),
-    ("kin.py", "page"): set(),  # of kinds that are watched
-    ("kin.py", "get"): set(),  # what the chart's value rbac.owners names: tests/deploy
+    ("owner_resolver.py", "page"): set(),  # of kinds that are watched
+    ("owner_resolver.py", "get"): set(),  # what the chart's value rbac.owners names: tests/deploy
     ("statuses.py", "patch"): TOLD,
     ("statuses.py", "get"): {("", "pods", "get"), (KAI, "podgroups", "get"), (KAI, "queues", "get")},
     ("statuses.py", "create"): {(KAI, "podgroups", "create")},

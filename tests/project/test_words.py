@@ -12,9 +12,10 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "kai_solver"
 
 CLEAN = (
-    "bounds", "check", "claims", "cli", "cluster", "controller", "domain", "engine", "errors", "explain",
-    "instances_io", "kubeobjects", "lab", "leftover", "links", "metrics", "model", "modelfiles", "placement",
-    "planning", "predicates", "problem", "reasons", "rules", "search", "topology", "units",
+    "bounds", "check", "claims", "cli", "cluster", "controller", "domain", "engine", "errors",
+    "explain", "instances_io", "kubeobjects", "lab", "leftover", "links", "metrics", "model",
+    "modelfiles", "placement", "planning", "predicates", "problem", "reasons", "rules", "search",
+    "topology", "units",
 )  # fmt: skip
 """Rooms without such words. When a room is mended it joins them; in the end this is the whole package."""
 

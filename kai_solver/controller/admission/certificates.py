@@ -1,7 +1,7 @@
 """Certificates for the webhook: made by us, or given as files.
 
 Our own are a new authority and a serving certificate of it each time; the authority's key is thrown away at once, so
-that nothing can ever sign another with it. When they are renewed, the former authority stays in the bundle: its
+that no other can ever be signed with it. When they are renewed, the former authority stays in the bundle: its
 certificate may still be served by a replica that has not looked yet.
 """
 
@@ -31,7 +31,7 @@ _MOST_AUTHORITIES = 3
 class Bundle:
     """A serving certificate, its key, and the authorities by which it and its predecessors are known; all PEM.
 
-    ``authorities`` is empty if another program writes the caBundle.
+    ``authorities`` is empty where the trusted authorities are configured elsewhere.
     """
 
     certificate: bytes

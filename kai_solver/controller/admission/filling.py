@@ -1,6 +1,6 @@
 """What is filled into new pods of namespaces that ask for it: scheduler name, queue, and the variables of shared GPUs.
 
-KAI's binder, and ours, tell a container its part of a GPU by two ConfigMaps that the pod must refer to before it is
+KAI's binder, and ours, describe a container's part of a GPU in two ConfigMaps that the pod must refer to before it is
 bound (docs/kai-behaviour.md#binding): one with the devices and the portion, one for more variables. Their names begin
 with what the annotation ``runai/shared-gpu-configmap`` says and end with the container's index.
 """
@@ -51,7 +51,7 @@ def filled(pod: Object, wishes: Wishes, token: str) -> Object:
     Raises
     ------
     InputError
-        The pod cannot be understood; the rules that judge it will say so.
+        The pod is malformed; validation will say so.
     """
     raw = Raw(pod)
     if not _is_workload(raw, wishes):
@@ -106,7 +106,7 @@ def _escaped(key: str) -> str:
 
 
 def _is_workload(pod: Raw, wishes: Wishes) -> bool:
-    """Whether the pod is ours to place: no other scheduler is named, and no node yet."""
+    """Whether the pod is ours to place: it names no other scheduler, and no node yet."""
     owners = {owner.text("kind") for owner in pod.items("metadata.ownerReferences")}
     return (
         pod.text("spec.schedulerName") in ("", DEFAULT_SCHEDULER, wishes.scheduler_name)

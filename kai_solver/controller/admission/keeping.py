@@ -38,7 +38,7 @@ class SecretKeeper:
         ApiError
             The Secret can neither be read nor written.
         InputError
-            The Secret belongs to another program.
+            The Secret is not ours.
         """
         for _ in range(_TRIES):
             secret = own_secret(self.api, self.namespace, self.name, setting="admission.secret", cure=_CURE)
@@ -51,7 +51,7 @@ class SecretKeeper:
         raise ApiError(409, "Conflict", f"Secret {self.namespace}/{self.name} changes all the time")
 
     def _write(self, secret: Object, bundle: Bundle) -> bool:
-        """Whether it was written; False if another replica was quicker."""
+        """Whether it was written; False where another replica was quicker."""
         metadata = {"name": self.name, "namespace": self.namespace, "labels": OURS}
         parts = (bundle.certificate, bundle.key, bundle.authorities)
         data = {key: base64.b64encode(part).decode() for key, part in zip(_KEYS, parts, strict=True)}

@@ -1,4 +1,4 @@
-"""What rules ask of the cluster: from memory where that will do, live before an object is refused for it."""
+"""What rules ask of the cluster: from memory where that will do, live before an object is refused because of it."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -52,16 +52,16 @@ class Lookup:
         return self._store.all(QUEUES)
 
     def has_queue(self, name: str) -> bool:
-        """Whether there is a queue of this name; True, too, if that is unknown."""
+        """Whether there is a queue of this name; True, too, where that is not known."""
         return self.queue(name) is not None or self._exists(lambda: self._api.get(QUEUES, "", name))
 
     def namespace_labels(self, name: str) -> dict[str, str]:
-        """Labels of a namespace; none if it is not there, or that is unknown."""
+        """Labels of a namespace; none where it is not there, or not known."""
         found = self._store.get(NAMESPACES, name) or self._ask(lambda: self._api.get(NAMESPACES, "", name))
         return Raw(found).strings("metadata.labels") if found else {}
 
     def has_runtime_class(self, name: str) -> bool:
-        """Whether there is a runtime class of this name; False, too, if that is unknown."""
+        """Whether there is a runtime class of this name; False, too, where that is not known."""
         asked_s, found = self._runtime_classes.get(name, (0.0, False))
         if not asked_s or time.monotonic() > asked_s + REMEMBERED_S:
             found = self._ask(lambda: self._api.get(RUNTIME_CLASSES, "", name)) is not None

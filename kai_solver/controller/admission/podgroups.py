@@ -17,8 +17,8 @@ _TOPOLOGY = "topologyConstraint"
 def pod_group_verdict(pod_group: Raw, lookup: Lookup, *, is_new: bool, refuses_unknown: bool = True) -> Verdict:
     """All rules on a PodGroup that is made or changed.
 
-    One with an owner was made by a pod grouper: its queue is not refused, as without a PodGroup the
-    pods could not be told why they wait.
+    One with an owner was made by a pod grouper: its queue is not refused, as only a PodGroup lets
+    the pods learn why they wait.
     """
     spec = pod_group.get("spec")
     queue, is_made = spec.text("queue"), bool(pod_group.items("metadata.ownerReferences"))

@@ -111,7 +111,7 @@ def sharing_container(pod: Raw) -> tuple[str, int]:
 
 
 def _variables(pod: Raw, policy: PodPolicy) -> Verdict:
-    """A part of a GPU is of no use to a container that is not told which device it is."""
+    """A part of a GPU is of no use to a container that does not know its device."""
     kind, index = sharing_container(pod)
     containers = pod.get("spec").items(kind)
     if index >= len(containers) or pod.strings("metadata.annotations").get(names.SHARED_GPU_MAP):

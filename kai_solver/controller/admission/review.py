@@ -29,7 +29,7 @@ class Asked:
     """What is asked: may this be done to that object?
 
     ``resource`` is ``plural.group``; ``after`` is empty where the object is deleted, ``before`` where it is new.
-    ``user`` and ``groups`` are those of the request, as the API server knows them.
+    ``user`` and ``groups``: the author of the request, as the API server knows it.
     """
 
     uid: str

@@ -36,7 +36,7 @@ class Rights:
     Attributes
     ----------
     access
-        Which users may use which queues and spare nodes.
+        Rights to use queues and spare nodes.
     guard
         Whether marks of schedulers are guarded.
     exempt

@@ -36,7 +36,7 @@ def topology_verdict(topology: Raw, before: Raw | None = None) -> Verdict:
 
 
 def _domains(topology: Topology, raw: Raw) -> Verdict:
-    """Rules for domains: one that cannot be would protect nothing, and is refused, as the schema refuses its field."""
+    """Rules for domains: one that cannot be honoured is refused, as the schema refuses its field."""
     rules = read_rules(topology, raw)
     return Verdict(rules.wrong, rules.idle)
 

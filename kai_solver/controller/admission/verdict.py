@@ -18,7 +18,7 @@ class Verdict:
     def excusing(self, before: "Verdict") -> "Verdict":
         """The verdict on a change: what was wrong ``before`` is no reason to refuse it.
 
-        Else an object that was kept before the webhook ran could not even lose its finalizers.
+        Else an object that was kept while the webhook was away could not even lose its finalizers.
         """
         known = set(before.refusals)
         return Verdict(

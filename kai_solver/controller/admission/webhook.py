@@ -32,7 +32,7 @@ from kai_solver.metrics import Metrics
 _LOG = structlog.get_logger(__name__)
 
 LOOK_S = 60.0
-"""How often the Secret or the files are looked at, and the caBundle is put right if it was reset."""
+"""How often the Secret or the files are looked at, and the caBundle is put right where it was reset."""
 
 RETRY_S = 5.0
 ENABLED = "enabled"
@@ -186,7 +186,7 @@ class Webhook:
         self._thread.join(RETRY_S)
 
     def refresh(self) -> None:
-        """Serve the certificate that is current, after its callers were told to trust it.
+        """Serve the certificate that is current, after the callers were configured to trust it.
 
         Raises
         ------
@@ -249,7 +249,7 @@ class Webhook:
 
 
 def _load(tls: ssl.SSLContext, bundle: Bundle) -> None:
-    """The library reads certificates from files only; ours are there for a moment, readable by this process only."""
+    """The library reads certificates from files only; ours are there for a moment, readable by this process alone."""
     with tempfile.TemporaryDirectory() as folder:
         certificate, key = Path(folder, "tls.crt"), Path(folder, "tls.key")
         certificate.write_bytes(bundle.certificate)

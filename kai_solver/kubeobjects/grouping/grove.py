@@ -41,12 +41,12 @@ class GroveGrouper:
         spec, topology = gang.raw.get("spec"), gang.annotations.get(_TOPOLOGY_NAME, "")
         parents: dict[str, str] = {}
         parts = [_shared(raw, topology, parents) for raw in spec.items("topologyConstraintGroupConfigs")]
-        seats: dict[str, str] = {}
-        parts += [_part(raw, topology, parents, seats) for raw in spec.items("podgroups")]
+        podset_of: dict[str, str] = {}
+        parts += [_part(raw, topology, parents, podset_of) for raw in spec.items("podgroups")]
         stated = members[0].stated_by_owner(names.PRIORITY_CLASS)
         return Group(
             parts=tuple(part for part in parts if part is not None),
-            podsets={m.pod.key: _podset(m, seats) for m in members},
+            podsets={m.pod.key: _podset(m, podset_of) for m in members},
             own_priority_class=stated or spec.text("priorityClassName"),
             topology=_levels(spec, topology),
         )
@@ -62,13 +62,13 @@ def _shared(raw: Raw, topology: str, parents: dict[str, str]) -> Part | None:
     return Part(name, None, None, "", *_levels(raw, topology))
 
 
-def _part(raw: Raw, topology: str, parents: Mapping[str, str], seats: dict[str, str]) -> Part:
-    """A pod group; the pods that it refers to go to ``seats``."""
+def _part(raw: Raw, topology: str, parents: Mapping[str, str], podset_of: dict[str, str]) -> Part:
+    """A pod group; the pods that it refers to go to ``podset_of``."""
     name, least = raw.required("name"), raw.integer("minReplicas")
     if least < 1:
         raise InputError(f"{least} is out of range", field=raw.get("minReplicas").path, cure="Write a number above 0")
     for pod in raw.items("podReferences"):
-        seats[f"{pod.required('namespace')}/{pod.required('name')}"] = name
+        podset_of[f"{pod.required('namespace')}/{pod.required('name')}"] = name
     return Part(name, least, None, parents.get(name, ""), *_levels(raw, topology))
 
 
@@ -77,7 +77,7 @@ def _levels(raw: Raw, topology: str) -> Levels:
     return topology, pack.text("required"), pack.text("preferred")
 
 
-def _podset(member: Member, seats: Mapping[str, str]) -> str:
+def _podset(member: Member, podset_of: Mapping[str, str]) -> str:
     """Of a pod that the PodGang does not refer to yet: its clique is named like its pod group."""
     clique = member.owner_of_kind("PodClique")
-    return seats.get(member.pod.key, clique.name if clique else "default")
+    return podset_of.get(member.pod.key, clique.name if clique else "default")

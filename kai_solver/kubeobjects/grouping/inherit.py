@@ -120,7 +120,7 @@ def _topology(name: str, required: str, preferred: str) -> dict[str, str]:
 
 
 def _kind_default(member: Member, settings: KubeSettings) -> KindDefault:
-    """Of the kind above the gang's owner that pods are not grouped by, else of the owner's kind."""
+    """Of an owner above the one that the gang is grouped by, else of that one."""
     kinds = [(owner.kind, owner.group) for owner in member.above]
     kinds.append((member.top.kind, member.top.group) if member.top else ("Pod", ""))
     found = [default_of(kind, group, settings.kind_defaults) for kind, group in kinds]

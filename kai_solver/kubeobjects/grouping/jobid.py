@@ -17,7 +17,7 @@ class JobIdGrouper:
     priority = 1000
 
     def claim(self, member: Member) -> str | None:
-        """Pods with the label, whatever owns them."""
+        """Pods with the label, whatever their owners."""
         return member.pod.labels.get(names.JOB_ID) or None
 
     def group(self, members: Sequence[Member]) -> Group:

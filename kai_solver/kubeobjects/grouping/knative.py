@@ -21,7 +21,7 @@ class KnativeGrouper:
     heeds_status = False
 
     def claim(self, member: Member) -> str | None:
-        """Pods below a Revision, also where only their label tells which."""
+        """Pods below a Revision, also where only their label names it."""
         revision = member.owner_of_kind("Revision")
         if revision is not None and revision.group == GROUP:
             return named_after(revision.name, revision.uid, revision.kind)

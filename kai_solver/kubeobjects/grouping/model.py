@@ -10,7 +10,7 @@ from kai_solver.kubeobjects.pods import RawPod
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A pod with its owners, nearest first. ``above``: owners of those that pods are not grouped by, nearest first."""
+    """A pod with its owners, nearest first. ``above``: owners of those, not grouped by, nearest first."""
 
     pod: RawPod
     owners: tuple[Owner, ...]
@@ -23,12 +23,12 @@ class Member:
 
     @property
     def speaking(self) -> tuple[Owner, ...]:
-        """Owners that speak for the pod, the first to be heard in front; none for a plain pod."""
+        """Owners that state something for the pod, the strongest first; none for a plain pod."""
         return (self.owners[-1], *self.above, *self.owners[-2::-1]) if self.owners else ()
 
     @property
     def fallbacks(self) -> tuple[Owner, ...]:
-        """Owners whose statements count for a pod without owners to group by, if it states nothing itself."""
+        """Owners that state something for a plain pod where it states nothing itself."""
         return () if self.owners else self.above
 
     def owner_of_kind(self, *kinds: str) -> Owner | None:
@@ -46,7 +46,7 @@ class Member:
         return top is None or not top.raw or (top.group, top.kind) in _MAKE_PODS
 
     def stated(self, name: str) -> str:
-        """A label or annotation, of the top owner first, of the pod last; empty if none states it."""
+        """A label or annotation, of the top owner first, of the pod last; empty where none states it."""
         of_pod = self.pod.labels.get(name) or self.pod.annotations.get(name)
         if not self.owners:  # most pods, and asked of each a dozen times
             return of_pod or _first_stated(self.above, name)
@@ -98,7 +98,7 @@ class Group:
     templates_speak_for_parts
         What the pods' templates say of topologies is about their parts, and not about the whole gang.
     priority_class
-        Of the workload's kind, if none is stated; empty: the settings' default.
+        Of the workload's kind, where none is stated; empty: the settings' default.
     own_priority_class
         As the workload states it in a field of its own, which comes before all else; empty for most.
     topology
@@ -143,5 +143,5 @@ class PodGrouper(Protocol):
 
 
 def named_after(name: str, uid: str, kind: str) -> str:
-    """KAI's name of a PodGroup; manifests without uid are told apart by their kind."""
+    """KAI's name of a PodGroup; manifests without uid are distinguished by their kind."""
     return f"pg-{name}-{uid}" if uid else f"pg-{kind.lower()}-{name}"

@@ -16,7 +16,7 @@ class DefaultGrouper:
     heeds_status = False
 
     def claim(self, member: Member) -> str | None:
-        """Every pod that no other grouper claimed."""
+        """Every pod that no other family claimed."""
         top = member.top
         if top is None:
             return named_after(member.pod.name, member.pod.uid, "Pod")

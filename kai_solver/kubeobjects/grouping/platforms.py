@@ -37,7 +37,7 @@ class AmlGrouper:
 
 
 class RunaiJobGrouper:
-    """A RunaiJob has several replicas, told apart by the middle of their pods' names; each is a gang."""
+    """A RunaiJob has several replicas, distinguished by the middle of their pods' names; each is a gang."""
 
     name = "runai-job"
     priority = 440

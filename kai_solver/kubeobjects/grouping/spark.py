@@ -17,7 +17,7 @@ class SparkGrouper:
     def claim(self, member: Member) -> str | None:
         """Pods with both of Spark's labels; the selector is the gang's name.
 
-        As in KAI only if a driver alone made them: what Spark's operator makes goes by its SparkApplication.
+        As in KAI only where a driver alone made them: what Spark's operator makes goes by its SparkApplication.
         """
         labels = member.pod.labels
         if not labels.get(_APP_NAME) or not member.is_known_by_labels:

@@ -70,7 +70,7 @@ def followed(stands: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, 
 
 
 def _owners(members: list[Member], *, one_each: bool) -> Iterator[dict[str, Any]]:
-    """Owners whose end ends the PodGroup: the top owners, else the pods themselves, which also replicas are."""
+    """Objects that the PodGroup is deleted with: the top owners; pods without owners and replicas themselves."""
     seen: set[str] = set()
     for member in members:
         top = member.top

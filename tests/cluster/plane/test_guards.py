@@ -108,7 +108,7 @@ def test_what_is_assumed_until_it_is_seen(make_cluster: Make, monkeypatch: pytes
 def test_the_rest_of_a_gang_is_released(make_cluster: Make, monkeypatch: pytest.MonkeyPatch, is_broken: bool) -> None:
     """One pod of the gang is refused for good."""
     if is_broken:
-        monkeypatch.setattr(Binder, "_release", lambda self, seat: None)
+        monkeypatch.setattr(Binder, "_release", lambda self, placement: None)
     refused: set[str] = set()
     create = RestApi.create
 

@@ -35,23 +35,23 @@ class Reporters:
         self._reporters: tuple[Reporter, ...] = ()
 
     def add(self, reporter: Reporter) -> None:
-        """Tell ``reporter``, too, after those that are there."""
+        """Add ``reporter``, after those that are there."""
         self._reporters = (*self._reporters, reporter)
 
     def cycle(self, cycle: Cycle) -> None:
-        """Tell all."""
+        """Report to all."""
         for reporter in self._reporters:
             with barrier("reporting", _name(reporter)):
                 reporter.cycle(cycle)
 
     def bound(self, outcome: GangBound) -> None:
-        """Tell all."""
+        """Report to all."""
         for reporter in self._reporters:
             with barrier("reporting", _name(reporter)):
                 reporter.bound(outcome)
 
     def evicted(self, evicted: Evicted) -> None:
-        """Tell all."""
+        """Report to all."""
         for reporter in self._reporters:
             with barrier("reporting", _name(reporter)):
                 reporter.evicted(evicted)
@@ -62,7 +62,7 @@ def _name(reporter: Reporter) -> str:
 
 
 class LogReporter:
-    """One line for each cycle that did something or found gangs waiting, for each gang that failed, for refusals.
+    """One line for each cycle that did something or found a gang waiting, for each gang that failed, for refusals.
 
     And one for each object that cannot be used, or not as it stands, once while that is so.
     """
@@ -183,7 +183,7 @@ class MetricReporter:
             self._metrics.bind_ms.observe(outcome.seconds * 1e3)
 
     def evicted(self, evicted: Evicted) -> None:
-        """Pods by outcome, and by whose they were."""
+        """Pods by outcome, and by queue and gang."""
         outcomes = evicted.outcomes
         done = [outcome.departure for outcome in outcomes if not outcome.refused]
         put_off = sum(outcome.put_off for outcome in outcomes)
@@ -227,9 +227,7 @@ class MetricReporter:
             metrics.proofs.labels(state).set(count)
 
     def _acted(self, cycle: Cycle) -> None:
-        """Each gang counts for the actions up to the one that served it, and for all if it still waits.
-
-        Source: docs/kai-behaviour.md#metrics."""
+        """Each gang counts on the actions up to the one that served it, and on all where it still waits (1.12)."""
         plan = cycle.plan
         last: dict[str, Action] = dict(reversed(plan.admitted))
         for pending in plan.pending:

@@ -11,9 +11,9 @@ from kai_solver.cluster.api import Object
 from kai_solver.cluster.resources import POD_GROUPS
 from kai_solver.cluster.writer import Order
 from kai_solver.controller.loop import Cycle
-from kai_solver.controller.telling import changes
-from kai_solver.controller.telling.desk import Desk
-from kai_solver.controller.telling.placing import Placing
+from kai_solver.controller.reporting import changes
+from kai_solver.controller.reporting.context import ReportContext
+from kai_solver.controller.reporting.placing import Placing
 from kai_solver.domain import Gang, Plan, Pod, PodStatus, Snapshot
 from kai_solver.errors.barrier import barrier
 from kai_solver.kubeobjects import names
@@ -24,12 +24,12 @@ from kai_solver.reasons.pending import resource_list
 from kai_solver.units import CPU, MEMORY
 
 SUMS_S = 30.0
-"""How often the sums of a PodGroup's pods are written at most."""
+"""The least seconds between two writes of the sums of a PodGroup's pods."""
 
 
 @dataclass(slots=True)
 class Groups:
-    """Tells what changed of gangs that have PodGroups.
+    """Reports what changed of gangs that have PodGroups.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Groups:
         Whether PodGroups that our groupers found are written; those of plain pods, too.
     """
 
-    desk: Desk
+    context: ReportContext
     placing: Placing
     write: bool = False
     write_plain: bool = False
@@ -60,19 +60,19 @@ class Groups:
             if gang.key not in cycle.busy and before.get(gang.key) != gang.pods:
                 found = own.get(gang.key)
                 with barrier("reporting", gang.key):
-                    self._tell(cycle.snapshot, gang, may_come=found is None or self.writes(found))
+                    self._report(cycle.snapshot, gang, may_come=found is None or self.writes(found))
 
     def _keep(self, key: str, group: OwnGroup) -> None:
         """Write it once, and after that only what its workload changed."""
-        if self.desk.pod_group(key) is None:
-            self.desk.statuses.create(POD_GROUPS, self._started(key, group.document), order=Order.LATER)
+        if self.context.pod_group(key) is None:
+            self.context.statuses.create(POD_GROUPS, self._started(key, group.document), order=Order.LATER)
             return
 
         def follow(stands: Object) -> Mapping[str, Any] | None:
             differing = followed(stands, group.document) if _is_ours(stands) else {}
             return {"spec": differing} if differing else None
 
-        self.desk.statuses.patch(POD_GROUPS, key, follow, topic="spec", subresource="")
+        self.context.statuses.patch(POD_GROUPS, key, follow, topic="spec", subresource="")
 
     def _started(self, key: str, document: Mapping[str, Any]) -> Object:
         """With the time at which the gang began, where it has begun already."""
@@ -81,26 +81,26 @@ class Groups:
         more = {names.LAST_START: since} if since else {}
         return {**document, "metadata": {**metadata, "annotations": {**metadata["annotations"], **more}}}
 
-    def _tell(self, snapshot: Snapshot, gang: Gang, *, may_come: bool) -> None:
-        if self.desk.pod_group(gang.key) is None:
+    def _report(self, snapshot: Snapshot, gang: Gang, *, may_come: bool) -> None:
+        if self.context.pod_group(gang.key) is None:
             if may_come:
-                self._pods.pop(gang.key, None)  # told once it is there
+                self._pods.pop(gang.key, None)  # reported once it is there
             return
         self._stale(snapshot, gang)
         change = changes.status({"resourcesStatus": sums(gang, snapshot)})
-        self.desk.statuses.patch(POD_GROUPS, gang.key, change, topic="sums", order=Order.LAST, every_s=SUMS_S)
+        self.context.statuses.patch(POD_GROUPS, gang.key, change, topic="sums", order=Order.LAST, every_s=SUMS_S)
 
     def _stale(self, snapshot: Snapshot, gang: Gang) -> None:
         """Since when the gang runs below its minimum; no word of it where it does not."""
         stale = is_stale(gang)
         if stale and gang.stale_since_s is not None:
             return
-        since = format_time(int(self.desk.clock())) if stale else None
+        since = format_time(int(self.context.clock())) if stale else None
         change = changes.annotated(names.STALE_SINCE, since)
-        self.desk.statuses.patch(POD_GROUPS, gang.key, change, topic="stale", subresource="", order=Order.NOW)
+        self.context.statuses.patch(POD_GROUPS, gang.key, change, topic="stale", subresource="", order=Order.NOW)
         alone = Snapshot(snapshot.now_s, snapshot.schema, (), (), (gang,))
-        for event in plan_events(alone, Plan(), self.desk.pool):
-            self.desk.event(event, state=True)
+        for event in plan_events(alone, Plan(), self.context.pool):
+            self.context.event(event, state=True)
 
 
 def sums(gang: Gang, snapshot: Snapshot) -> dict[str, dict[str, str]]:

@@ -1,8 +1,8 @@
-"""Owners of our pods: those of known kinds are watched, others are asked for one by one, and kept.
+"""Owners of our pods: those of kinds that we know are watched, others are read one by one, and kept.
 
-A pod may be seen before its owner: the watches of two kinds are not in step, and an owner of an unknown kind has to
-be asked for. Until its owners are known it is kept from the cycles: its gang may need more than itself. An owner that a
-watch does not show is asked for after a moment, too: a watch that starts again may be behind for long.
+A pod may be seen before its owner: the watches of two kinds are not in step, and an owner of an unknown kind has to be
+read. Until its owners are known the pod is kept from the cycles: its gang may need more than this pod. An owner that
+its watch does not show is read after a moment, too: a watch that begins again may be behind for long.
 """
 
 import queue
@@ -78,7 +78,7 @@ class OwnerResolver:
     Parameters
     ----------
     scheduler_name
-        Scheduler of the pods; empty: no owners are looked for.
+        Pods of this scheduler; empty: no owners are looked for.
     kinds
         Kinds of owners that are watched from the start.
     watch
@@ -140,7 +140,7 @@ class OwnerResolver:
     def is_settled(self) -> bool:
         """Whether owners of all pods that were there at first are known, as far as they can be; asks for the rest.
 
-        After a while it is, even if owners are unknown: their pods that wait go on waiting, others need not.
+        After a while it is, even if some owners are not known: their pods go on waiting, others need not.
         """
         if not self._is_settled:
             self._ends_s = self._ends_s or self._monotonic() + PATIENCE_S
@@ -171,7 +171,7 @@ class OwnerResolver:
                 yield Notice("warning", f"Pod {key_of(pod)}", text)
 
     def run(self, stop: threading.Event) -> None:
-        """Ask for what is to be asked for, until told to stop; wake seldom for pods that are held for long."""
+        """Read owners as they are asked for, until ``stop`` is set; wake seldom for pods that are held for long."""
         held, looks = self._held, 0
         while not stop.is_set():
             try:
@@ -193,7 +193,7 @@ class OwnerResolver:
     def answer(self, reference: Reference) -> bool:
         """Ask for one owner; whether all is known of it that can be, for now.
 
-        An owner that cannot be known is reported once for its kind, and is as if it were not there.
+        An owner that cannot be read is logged once for its kind, and counts as missing.
         """
         found, is_answered, was_watched = None, True, reference.group_kind in self._watched
         try:
@@ -223,7 +223,7 @@ class OwnerResolver:
         return now_s - self._refused_since_s.setdefault(kind, now_s) < DOUBTED_S
 
     def _put_off(self, reference: Reference) -> None:
-        """No answer: it is asked for again when it is looked for, but not at once."""
+        """There was no answer: it is read again when a cycle needs it, but not at once."""
         last_s, _ = self._again.get(reference.uid, (FIRST_AGAIN_S / 2, 0.0))
         wait_s = min(2 * last_s, LONGEST_AGAIN_S)
         self._again[reference.uid] = wait_s, self._monotonic() + wait_s
@@ -351,7 +351,7 @@ class OwnerResolver:
         return stored is not None and meta(stored).get("uid") == meta(value).get("uid")
 
     def _tidy(self) -> None:
-        """Forget now and then owners that are not referred to any more."""
+        """Forget, after each `KEPT_S`, owners that no pod refers to any more."""
         if self._monotonic() < self._tidy_s:
             return
         self._tidy_s = self._monotonic() + KEPT_S

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 from kai_solver.cluster.resources import QUEUES
 from kai_solver.cluster.writer import Order
-from kai_solver.controller.telling import changes
-from kai_solver.controller.telling.desk import Desk
+from kai_solver.controller.reporting import changes
+from kai_solver.controller.reporting.context import ReportContext
 from kai_solver.domain import Gang
 from kai_solver.errors.barrier import barrier
 from kai_solver.explain import queue_line
@@ -13,7 +13,7 @@ from kai_solver.problem import Problem
 from kai_solver.reasons.pending import resource_list
 
 EVERY_S = 5.0
-"""How often the status of one queue is written at most."""
+"""The least seconds between two writes of one queue's status."""
 
 REASON = "QueueMissing"
 WITHOUT = (
@@ -26,7 +26,7 @@ WITHOUT = (
 class Queues:
     """Writes changes of what queues hold and ask for, and events for gangs whose queue is gone."""
 
-    desk: Desk
+    context: ReportContext
     _without: dict[str, str] = field(default_factory=dict)
     """Gangs with such an event, and its reason."""
 
@@ -35,24 +35,24 @@ class Queues:
         tree, gpu_name = problem.queues, problem.policy.gpu_resources[0]
         for index, name in enumerate(tree.names):
             with barrier("reporting", name):
-                self._tell(problem, index, gpu_name)
+                self._report(problem, index, gpu_name)
         without = {gang.key: (gang, why) for gang, why in problem.without_queue}
         for key, (gang, why) in without.items():
             if self._without.get(key) != why:
                 with barrier("reporting", key):
-                    self._tell_without(gang, why)
+                    self._report_without(gang, why)
         self._without = {key: why for key, (_, why) in without.items()}
 
-    def _tell_without(self, gang: Gang, why: str) -> None:
+    def _report_without(self, gang: Gang, why: str) -> None:
         """An event on its PodGroup, else on its pods that run."""
-        if self.desk.pod_group(gang.key) is not None:
-            self.desk.tell_gang(gang.key, "Warning", REASON, f"{why}. {WITHOUT}")
+        if self.context.pod_group(gang.key) is not None:
+            self.context.report_gang(gang.key, "Warning", REASON, f"{why}. {WITHOUT}")
             return
         for pod in gang.pods:
             if pod.status.is_active:
-                self.desk.events.tell(self.desk.about_pod(pod.key), "Warning", REASON, f"{why}. {WITHOUT}")
+                self.context.events.report(self.context.about_pod(pod.key), "Warning", REASON, f"{why}. {WITHOUT}")
 
-    def _tell(self, problem: Problem, index: int, gpu_name: str) -> None:
+    def _report(self, problem: Problem, index: int, gpu_name: str) -> None:
         tree, line = problem.queues, queue_line(problem, problem, index)
         wanted = {
             "childQueues": sorted(tree.names[child] for child in tree.children[index]),
@@ -61,4 +61,6 @@ class Queues:
             "requested": resource_list(line.requested, gpu_name),
         }
         change = changes.status(wanted)
-        self.desk.statuses.patch(QUEUES, tree.names[index], change, topic="status", order=Order.LATER, every_s=EVERY_S)
+        self.context.statuses.patch(
+            QUEUES, tree.names[index], change, topic="status", order=Order.LATER, every_s=EVERY_S
+        )

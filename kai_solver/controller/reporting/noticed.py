@@ -1,4 +1,4 @@
-"""What could not be used is reported on the object itself: users do not read a scheduler's log for their own typos."""
+"""Objects that cannot be used get an event: users do not read the scheduler's log to find a typo."""
 
 import time
 from collections.abc import Callable
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from kai_solver.cluster.resources import PODS
 from kai_solver.cluster.view import FIELDS
 from kai_solver.controller.loop import Cycle
-from kai_solver.controller.telling import changes
-from kai_solver.controller.telling.desk import Desk
+from kai_solver.controller.reporting import changes
+from kai_solver.controller.reporting.context import ReportContext
 from kai_solver.domain import Notice, Snapshot
 from kai_solver.errors.barrier import barrier
 
@@ -21,13 +21,13 @@ _REASONS = {"set-aside": "SetAside", "warning": "NotHonoured"}
 
 @dataclass(slots=True)
 class Noticed:
-    """Tells of the newest cycle's notices, each once while it stands."""
+    """Reports the newest cycle's notices, each once while it stands."""
 
-    desk: Desk
+    context: ReportContext
     monotonic: Callable[[], float] = time.monotonic
     _stand: set[Notice] = field(default_factory=set)
     _due: dict[Notice, float] = field(default_factory=dict)
-    """When those are told that have not been."""
+    """When those are due that have not been reported."""
     _snapshot: Snapshot | None = None
 
     def cycle(self, cycle: Cycle) -> None:
@@ -40,7 +40,7 @@ class Noticed:
         self._snapshot = cycle.snapshot if self._due else None
 
     def tick(self) -> None:
-        """Tell those that have stood long enough; to be called now and then."""
+        """Report those that have stood long enough; to be called repeatedly."""
         if not self._due:
             return
         now_s = self.monotonic()
@@ -49,18 +49,18 @@ class Noticed:
         for notice in over:
             del self._due[notice]
             with barrier("reporting", notice.object):
-                self._tell(notice, decided)
+                self._report(notice, decided)
 
-    def _tell(self, notice: Notice, decided: frozenset[str]) -> None:
+    def _report(self, notice: Notice, decided: frozenset[str]) -> None:
         kind, _, key = notice.object.partition(" ")
         resource = _RESOURCES.get(kind)
-        if resource is None or self.desk.store.get(resource, key) is None:
+        if resource is None or self.context.store.get(resource, key) is None:
             return  # not one object that is there: the log names it
-        about, reason = self.desk.about(resource, key), _REASONS[notice.kind]
-        self.desk.events.tell(about, "Warning", reason, notice.text, state=True)
+        about, reason = self.context.about(resource, key), _REASONS[notice.kind]
+        self.context.events.report(about, "Warning", reason, notice.text, state=True)
         if resource == PODS and key not in decided:
-            change = changes.waits(reason, notice.text, self.desk.clock())
-            self.desk.statuses.patch(PODS, key, change, topic="scheduled", uid=about.uid, kind="strategic")
+            change = changes.waits(reason, notice.text, self.context.clock())
+            self.context.statuses.patch(PODS, key, change, topic="scheduled", uid=about.uid, kind="strategic")
 
     def _decided(self) -> frozenset[str]:
         """Pods that a gang has: what is reported of them comes from the plan."""

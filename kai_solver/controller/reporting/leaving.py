@@ -1,4 +1,4 @@
-"""Pods that leave: for which gang, by which rule; and promises (docs/kai-behaviour.md#eviction-messages)."""
+"""Which pods are evicted, for which workload and why; promised places (docs/kai-behaviour.md#eviction-messages)."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -7,8 +7,8 @@ from kai_solver.cluster.evicting import Departure
 from kai_solver.cluster.resources import POD_GROUPS, PODS
 from kai_solver.cluster.writer import Order
 from kai_solver.controller.loop import Cycle, Evicted
-from kai_solver.controller.telling import changes
-from kai_solver.controller.telling.desk import Desk
+from kai_solver.controller.reporting import changes
+from kai_solver.controller.reporting.context import ReportContext
 from kai_solver.domain import Eviction, Move, Plan, Snapshot
 from kai_solver.errors.barrier import barrier
 from kai_solver.kubeobjects import names
@@ -20,9 +20,9 @@ _NAMED = 5
 
 @dataclass(slots=True)
 class Leaving:
-    """Reports victims, the gangs for which they leave, and promises."""
+    """Reports victims, the workloads that get their places, and promises."""
 
-    desk: Desk
+    context: ReportContext
     _promised: dict[str, str] = field(default_factory=dict)
     _has_looked: bool = False
 
@@ -32,67 +32,67 @@ class Leaving:
         plan = evicted.plan
         leaving: tuple[Eviction | Move, ...] = (*plan.evictions, *plan.moves)
         entries = [entry for entry in leaving if entry.pod in done]
-        told = Plan(
+        carried_out = Plan(
             evictions=tuple(entry for entry in entries if isinstance(entry, Eviction)),
             moves=tuple(entry for entry in entries if isinstance(entry, Move)),
         )
-        events = plan_events(_nobody(evicted.snapshot), told, self.desk.pool)
+        events = plan_events(_without_gangs(evicted.snapshot), carried_out, self.context.pool)
         for entry, event in zip(entries, events, strict=False):
             with barrier("reporting", entry.pod):
                 self._victim(done[entry.pod], event)
         for event in events:  # where those go that move
             with barrier("reporting", event.object):
-                self.desk.event(event)
+                self.context.event(event)
         self._helped(evicted.snapshot, list(done.values()))
 
     def _victim(self, departure: Departure, event: Event) -> None:
-        now_s, statuses = self.desk.clock(), self.desk.statuses
+        now_s, statuses = self.context.clock(), self.context.statuses
         change = changes.leaves(departure.cause, now_s)
         statuses.patch(
             PODS, departure.key, change, topic="leaving", uid=departure.uid, kind="strategic", order=Order.NOW
         )
         since = changes.annotated(names.LAST_EVICTION, format_time(int(now_s)))
         statuses.patch(POD_GROUPS, departure.gang, since, topic="last-eviction", subresource="")
-        self.desk.event(event, order=Order.SOON)
-        self.desk.event(Event("Pod", departure.key, event.type, event.reason, event.message, event.annotations))
+        self.context.event(event, order=Order.SOON)
+        self.context.event(Event("Pod", departure.key, event.type, event.reason, event.message, event.annotations))
 
     def _helped(self, snapshot: Snapshot, departures: list[Departure]) -> None:
-        """Gangs for which pods leave have events, too: on their PodGroup, else on the first of their pods."""
+        """An event on the workloads that get the places: on their PodGroup, else on the first of their pods."""
         by_gang: dict[tuple[str, str], list[str]] = defaultdict(list)
         for departure in departures:
             for gang in departure.helps:
                 by_gang[gang, departure.rule].append(departure.key)
         plain = {
-            gang.key: gang.pods[0].key for gang in snapshot.gangs if gang.pods and not self.desk.pod_group(gang.key)
+            gang.key: gang.pods[0].key for gang in snapshot.gangs if gang.pods and not self.context.pod_group(gang.key)
         }
         for (gang, rule), pods in by_gang.items():
             text = f"{rule}: makes room by evicting {_listed(pods)}"
             with barrier("reporting", gang):
                 if gang in plain:
-                    self.desk.events.tell(self.desk.about_pod(plain[gang]), "Normal", "Preempting", text)
+                    self.context.events.report(self.context.about_pod(plain[gang]), "Normal", "Preempting", text)
                 else:
-                    self.desk.tell_gang(gang, "Normal", "Preempting", text)
+                    self.context.report_gang(gang, "Normal", "Preempting", text)
 
     def promises(self, cycle: Cycle) -> None:
         """Nominated nodes: set, kept and taken back."""
-        plan, now_s = cycle.plan, self.desk.clock()
+        plan, now_s = cycle.plan, self.context.clock()
         wanted = cycle.orders.nominations
         nominated = Plan(binds=tuple(bind for bind in plan.binds if bind.pod in wanted and bind.nominated))
-        for event in plan_events(_nobody(cycle.snapshot), nominated, self.desk.pool):
-            self.desk.event(event, state=True)
+        for event in plan_events(_without_gangs(cycle.snapshot), nominated, self.context.pool):
+            self.context.event(event, state=True)
         for key, (uid, node) in wanted.items():
             with barrier("reporting", key):
-                self.desk.statuses.cancel(PODS, key, "promise")
+                self.context.statuses.cancel(PODS, key, "promise")
                 change = changes.promised(node, f"Waits on node {node} until others have left it", now_s)
-                self.desk.statuses.patch(
+                self.context.statuses.patch(
                     PODS, key, change, topic="scheduled", uid=uid, kind="strategic", order=Order.NOW
                 )
         for key in self._void(cycle):
-            self.desk.statuses.patch(PODS, key, changes.not_promised, topic="promise", kind="strategic")
+            self.context.statuses.patch(PODS, key, changes.not_promised, topic="promise", kind="strategic")
         self._promised = {key: uid for key, (uid, _) in wanted.items()}
 
     def _void(self, cycle: Cycle) -> list[str]:
-        """Pods whose promise holds no longer; at first, those that an earlier process promised something, too."""
+        """Pods whose promise holds no longer; at first, also those that an earlier process promised a place."""
         before = set(self._promised)
         if not self._has_looked:
             before |= {pod.key for gang in cycle.snapshot.gangs for pod in gang.pods if pod.nominated_node}
@@ -100,8 +100,8 @@ class Leaving:
         return sorted(before - cycle.orders.nominations.keys())
 
 
-def _nobody(snapshot: Snapshot) -> Snapshot:
-    """No gang is looked at: what is told is about entries of the plan alone."""
+def _without_gangs(snapshot: Snapshot) -> Snapshot:
+    """Without gangs: the events are about entries of the plan alone."""
     return Snapshot(snapshot.now_s, snapshot.schema, (), (), ())
 
 

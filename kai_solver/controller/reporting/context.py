@@ -1,4 +1,4 @@
-"""What the reporters have in common: where objects are looked up, and where wishes and events go."""
+"""What all status reporting shares: where objects are looked up, and where wishes and events go."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ from kai_solver.reasons.events import Event
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class ReportContext:
     """One cluster's; ``pool``: the name of the node pool in texts and conditions."""
 
     store: Store
@@ -39,7 +39,7 @@ class Desk:
     def event(
         self, event: Event, *, state: bool = False, order: Order = Order.LATER, also: Mapping[str, str] | None = None
     ) -> None:
-        """Write an event of a plan; none for a PodGroup that was not written."""
+        """Write an event of a plan; nothing for a PodGroup that does not exist."""
         annotations = event.annotations | dict(also or {})
         if event.kind == "Pod":
             about = self.about_pod(event.object)
@@ -48,13 +48,13 @@ class Desk:
             if found is None:
                 return
             about = _about(POD_GROUPS, event.object, found)
-        self.events.tell(about, event.type, event.reason, event.message, annotations, state=state, order=order)
+        self.events.report(about, event.type, event.reason, event.message, annotations, state=state, order=order)
 
-    def tell_gang(self, gang: str, severity: Literal["Normal", "Warning"], reason: str, message: str) -> None:
-        """Tell an event of ours about a gang that has a PodGroup."""
+    def report_gang(self, gang: str, severity: Literal["Normal", "Warning"], reason: str, message: str) -> None:
+        """Write an event of ours about a gang that has a PodGroup."""
         found = self.pod_group(gang)
         if found is not None:
-            self.events.tell(_about(POD_GROUPS, gang, found), severity, reason, message)
+            self.events.report(_about(POD_GROUPS, gang, found), severity, reason, message)
 
 
 def _about(resource: Resource, key: str, value: Object | None) -> About:

@@ -39,7 +39,7 @@ def not_bound(message: str, now_s: float) -> Change:
 
 
 def bound_after_all(node: str, now_s: float) -> Change:
-    """A pod's ``PodBound`` is true, where it was told that it was false."""
+    """A pod's ``PodBound`` is true, where its condition said that it was false."""
 
     def change(pod: Object) -> Mapping[str, Any] | None:
         if condition_of(pod, "PodBound") is None:
@@ -51,7 +51,7 @@ def bound_after_all(node: str, now_s: float) -> Change:
 
 
 def leaves(message: str, now_s: float) -> Change:
-    """A pod's ``DisruptionTarget``, again: the API server replaced ours by its own at the eviction."""
+    """A pod's ``DisruptionTarget``, again: the API server wrote over ours that an eviction was asked for."""
 
     def change(pod: Object) -> Mapping[str, Any] | None:
         condition = {"type": TARGET, "status": "True", "reason": REASON}
@@ -141,7 +141,7 @@ def has_node(pod: Object) -> bool:
 def _stamped(change: Change, now_s: float) -> Change:
     """Conditions of a change with their time: kept where the status is the same, as Kubernetes wants it.
 
-    Written only upon what stands here: a pod that was bound since would be told for ever that it waits.
+    Written only upon what stands here: a pod that was bound since would be said to wait for ever.
     """
 
     def stamped(pod: Object) -> Mapping[str, Any] | None:
@@ -180,7 +180,7 @@ def _transition(condition: Condition) -> int:
 
 
 def _listed(item: Object, conditions: Sequence[Condition]) -> Mapping[str, Any]:
-    """A list is replaced as a whole: only if it was not written since it was read."""
+    """A list is replaced as a whole: only if there was no write since it was read."""
     version = {"metadata": {"resourceVersion": version_of(item)}}
     return {**version, "status": {"schedulingConditions": list(conditions)}}
 

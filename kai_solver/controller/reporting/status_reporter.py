@@ -1,7 +1,7 @@
-"""What the cluster is told: conditions, events, statuses, PodGroups. Few writes, late, and binds first.
+"""Status reporting: conditions, events, statuses, PodGroups. Few writes, late, and binds first.
 
-One thread of its own works out what is to be said and writes it, so that the loop only hands over what happened. Of
-several cycles that wait to be reported, all say which pods left, and the newest says how things are.
+One thread of its own works out what to report and writes it, so that the loop only hands over what happened. Of several
+cycles that wait to be reported, evictions are taken from all of them, and everything else from the newest.
 """
 
 import queue
@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from kai_solver.cluster.binding import GangBound
 from kai_solver.cluster.writer import Writer
 from kai_solver.controller.loop import Cycle, Evicted
-from kai_solver.controller.telling.desk import Desk
-from kai_solver.controller.telling.groups import Groups
-from kai_solver.controller.telling.leaving import Leaving
-from kai_solver.controller.telling.noticed import Noticed
-from kai_solver.controller.telling.placing import Placing
-from kai_solver.controller.telling.queues import Queues
-from kai_solver.controller.telling.waiting import Waiting
+from kai_solver.controller.reporting.context import ReportContext
+from kai_solver.controller.reporting.groups import Groups
+from kai_solver.controller.reporting.leaving import Leaving
+from kai_solver.controller.reporting.noticed import Noticed
+from kai_solver.controller.reporting.placing import Placing
+from kai_solver.controller.reporting.queues import Queues
+from kai_solver.controller.reporting.waiting import Waiting
 from kai_solver.errors.barrier import barrier
 from kai_solver.kubeobjects.grouping import OwnGroup
 from kai_solver.problem import Problem
@@ -28,7 +28,7 @@ _IDLE_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Decided:
     """A cycle with what it was decided from."""
 
     cycle: Cycle
@@ -48,13 +48,13 @@ class StatusReporter:
         PodGroups that our groupers found in the newest reading.
     """
 
-    desk: Desk
+    context: ReportContext
     writer: Writer
     groups: Groups
     placing: Placing
     problem: Callable[[], Problem | None] = lambda: None
     own: Callable[[], Mapping[str, OwnGroup]] = dict
-    _inbox: "queue.SimpleQueue[_Told | GangBound | Evicted]" = field(default_factory=queue.SimpleQueue)
+    _inbox: "queue.SimpleQueue[_Decided | GangBound | Evicted]" = field(default_factory=queue.SimpleQueue)
     _bell: threading.Event = field(default_factory=threading.Event)
     _waiting: Waiting = field(init=False)
     _leaving: Leaving = field(init=False)
@@ -62,12 +62,12 @@ class StatusReporter:
     _noticed: Noticed = field(init=False)
 
     def __post_init__(self) -> None:
-        self._waiting, self._leaving, self._queues = Waiting(self.desk), Leaving(self.desk), Queues(self.desk)
-        self._noticed = Noticed(self.desk)
+        self._waiting, self._leaving, self._queues = Waiting(self.context), Leaving(self.context), Queues(self.context)
+        self._noticed = Noticed(self.context)
 
     def cycle(self, cycle: Cycle) -> None:
         """Hand over a cycle."""
-        self._inbox.put(_Told(cycle, self.problem(), self.own()))
+        self._inbox.put(_Decided(cycle, self.problem(), self.own()))
         self._bell.set()
 
     def bound(self, outcome: GangBound) -> None:
@@ -83,13 +83,13 @@ class StatusReporter:
     def has_group(self, gang: str) -> bool:
         """Whether a gang has a PodGroup, or will have one of ours; asked before its pods are bound."""
         own = self.own().get(gang)
-        return self.desk.pod_group(gang) is not None or (own is not None and self.groups.writes(own))
+        return self.context.pod_group(gang) is not None or (own is not None and self.groups.writes(own))
 
     def run(self, stop: threading.Event) -> None:
-        """Tell until told to stop."""
+        """Report until ``stop`` is set."""
         while not stop.is_set():
             self._bell.clear()
-            self.hear()
+            self.work_out()
             pause_s = self.writer.step()
             if pause_s is None:
                 self._bell.wait(_IDLE_S)  # something happens, or what was put off is due
@@ -97,42 +97,42 @@ class StatusReporter:
                 stop.wait(pause_s)
 
     def drain(self, limit_s: float) -> None:
-        """Report what is left, for at most so long; only when `run` has ended."""
+        """Report what is left, for at most ``limit_s`` seconds; only when `run` has ended."""
         ends_s = time.monotonic() + limit_s
-        self.hear()
+        self.work_out()
         self.writer.drain(ends_s - time.monotonic())
 
-    def hear(self) -> None:
-        """Work out what is to be said of all that happened since the last call; a fault spares the rest."""
-        cycles: list[_Told] = []
+    def work_out(self) -> None:
+        """Work out what to report of all that happened since the last call; a fault spares the rest."""
+        cycles: list[_Decided] = []
         while not self._inbox.empty():
-            told = self._inbox.get()
-            if isinstance(told, GangBound):
-                with barrier("reporting", told.gang):
-                    self.placing.bound(told)
-            elif isinstance(told, Evicted):
+            happened = self._inbox.get()
+            if isinstance(happened, GangBound):
+                with barrier("reporting", happened.gang):
+                    self.placing.bound(happened)
+            elif isinstance(happened, Evicted):
                 with barrier("reporting", "evictions"):
-                    self._leaving.victims(told)
+                    self._leaving.victims(happened)
             else:
-                cycles.append(told)
+                cycles.append(happened)
         if cycles:
             self._state(cycles[-1])
         with barrier("reporting", "notices"):
             self._noticed.tick()
 
-    def _state(self, told: _Told) -> None:
-        """How things are."""
+    def _state(self, decided: _Decided) -> None:
+        """Report the state after a cycle."""
         with barrier("reporting", "placed gangs"):
-            self.placing.cycle(told.cycle)
+            self.placing.cycle(decided.cycle)
         with barrier("reporting", "waiting gangs"):
-            self._waiting.cycle(told.cycle)
+            self._waiting.cycle(decided.cycle)
         with barrier("reporting", "notices"):
-            self._noticed.cycle(told.cycle)
+            self._noticed.cycle(decided.cycle)
         with barrier("reporting", "promises"):
-            self._leaving.promises(told.cycle)
+            self._leaving.promises(decided.cycle)
         with barrier("reporting", "PodGroups"):
-            self.groups.cycle(told.cycle, told.own)
-        problem = told.problem
+            self.groups.cycle(decided.cycle, decided.own)
+        problem = decided.problem
         if problem is not None:
             with barrier("reporting", "queues"):
                 self._queues.cycle(problem)

@@ -5,9 +5,9 @@ import threading
 import pytest
 
 from kai_solver.cluster.api import ApiError
-from kai_solver.cluster.binding import Seat
+from kai_solver.cluster.binding import Placement
 from kai_solver.cluster.resources import EVENTS, JOBS, POD_GROUPS, PODS, QUEUES
-from tests.controller.telling_world import World
+from tests.controller.reporting_world import World
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_the_time_of_a_condition_stays_when_only_its_words_change(world: World) 
     world.node("b", gpus=6)
     world.round()
     assert "topped at 4" in world.condition("p")["message"], "other words are written no more often"
-    world.teller.writer.monotonic = lambda: 1e12
+    world.status_reporter.writer.monotonic = lambda: 1e12
     world.round()
     world.told()
     assert "topped at 6" in world.condition("p")["message"]
@@ -238,16 +238,16 @@ class Slow:
     def __init__(self) -> None:
         self.go_on = threading.Event()
 
-    def concerns(self, seat: Seat) -> bool:
+    def concerns(self, placement: Placement) -> bool:
         return True
 
-    def assume(self, seat: Seat) -> None:
+    def assume(self, placement: Placement) -> None:
         """Nothing."""
 
-    def prepare(self, seat: Seat) -> None:
+    def prepare(self, placement: Placement) -> None:
         assert self.go_on.wait(20)
 
-    def undo(self, seat: Seat) -> None:
+    def undo(self, placement: Placement) -> None:
         """Nothing."""
 
     def clear(self) -> None:
@@ -289,7 +289,7 @@ def test_sums_of_a_pod_group_follow_its_pods(world: World) -> None:
     world.round()
     found = world.get(POD_GROUPS, "g")["status"]["resourcesStatus"]
     assert found["requested"]["nvidia.com/gpu"] == "8"
-    world.teller.writer.monotonic = lambda: 1e12
+    world.status_reporter.writer.monotonic = lambda: 1e12
     world.run("g-0")
     world.round()
     assert world.get(POD_GROUPS, "g")["status"]["resourcesStatus"]["allocated"]["nvidia.com/gpu"] == "8"
@@ -303,7 +303,7 @@ def test_a_queue_says_what_it_holds_every_few_seconds(world: World) -> None:
     assert status["childQueues"] == []
     assert (status["allocated"]["nvidia.com/gpu"], status["requested"]["nvidia.com/gpu"]) == ("0", "2")
     assert [note for note in world.round() if "queues" in note] == [], "not at once again"
-    world.teller.writer.monotonic = lambda: 1e12
+    world.status_reporter.writer.monotonic = lambda: 1e12
     world.round()
     assert world.get(QUEUES, "q")["status"]["allocated"]["nvidia.com/gpu"] == "2"
 
@@ -353,7 +353,7 @@ def test_a_server_that_fails_for_a_while_is_told_in_the_end(world: World) -> Non
     world.round()
     assert world.condition("p") == {}
     world.api.refuse = lambda _: None
-    while world.teller.writer.step() is not None:
+    while world.status_reporter.writer.step() is not None:
         pass
     assert world.condition("p")["reason"] == "Unschedulable"
 

@@ -1,4 +1,4 @@
-"""A scheduler and a teller over a cluster in memory, driven by hand: what is written is noted, request by request."""
+"""A scheduler and a status reporter over a cluster in memory, driven by hand: each request is noted."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -17,8 +17,8 @@ from kai_solver.cluster.resources import EVENTS, NODES, POD_GROUPS, PODS, QUEUES
 from kai_solver.cluster.store import Store
 from kai_solver.cluster.view import FIELDS, View
 from kai_solver.controller.loop import Cycle, Scheduler
+from kai_solver.controller.reporting.setup import make_status_reporter
 from kai_solver.controller.settings import ControllerSettings
-from kai_solver.controller.telling.setup import make_teller
 from kai_solver.engine import Engine
 from kai_solver.modelfiles import load_model
 from tests.support.engines import PATIENT_S
@@ -61,7 +61,7 @@ class World:
         writes, gangs = ThreadPoolExecutor(4), ThreadPoolExecutor(4)
         stated = ControllerSettings(status_rate=10_000, **settings)
         self.scheduler: Scheduler
-        self.teller = make_teller(
+        self.status_reporter = make_status_reporter(
             self.api,
             self.store,
             stated,
@@ -71,19 +71,21 @@ class World:
             lambda: self.view.own_groups,
             lambda: self.now,
         )
-        self.teller.writer.monotonic = lambda: self.now
+        self.status_reporter.writer.monotonic = lambda: self.now
         self.scheduler = Scheduler(
             store=self.store,
             view=self.view,
             decide=partial(self.engine.cycle, budget_s=PATIENT_S),
-            binder=Binder(self.api, assumed, writes, lambda: self.leads, self.teller.bound, clock=lambda: self.now),
+            binder=Binder(
+                self.api, assumed, writes, lambda: self.leads, self.status_reporter.bound, clock=lambda: self.now
+            ),
             evictor=Evictor(self.api, assumed, lambda: self.leads, clock=lambda: self.now),
             promises=promises,
-            reporter=self.teller,
+            reporter=self.status_reporter,
             fence=lambda: self.leads,
             gangs=gangs,
             evictions=writes,
-            has_group=self.teller.has_group,
+            has_group=self.status_reporter.has_group,
             clock=lambda: self.now,
         )
 
@@ -101,9 +103,9 @@ class World:
         return cycle
 
     def told(self) -> list[str]:
-        """Writes of the teller, and forget all noted so far."""
+        """Writes of the status reporter, and forget all noted so far."""
         self.api.notes.clear()
-        self.teller.drain(20.0)
+        self.status_reporter.drain(20.0)
         return list(self.api.notes)
 
     def round(self) -> list[str]:

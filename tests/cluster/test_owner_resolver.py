@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from kai_solver.cluster import kin
+from kai_solver.cluster import owner_resolver
 from kai_solver.cluster.api import ApiError, Object, Page
-from kai_solver.cluster.kin import (
+from kai_solver.cluster.memory import MemoryApi
+from kai_solver.cluster.owner_resolver import (
     COMES_WITHIN_S,
     KEPT_S,
     LONGEST_AGAIN_S,
@@ -16,7 +17,6 @@ from kai_solver.cluster.kin import (
     OwnerResolver,
     _is_turn,
 )
-from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import JOBS, PODS, Resource
 from kai_solver.cluster.store import Store
 
@@ -51,15 +51,15 @@ class Asked(MemoryApi):
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kin, "DOUBTED_S", 0.0)
+    monkeypatch.setattr(owner_resolver, "DOUBTED_S", 0.0)
 
 
 class World:
     def __init__(self, *served: Resource, watched: tuple[Resource, ...] = (JOBS,)) -> None:
         self.api, self.store, self.now_s = Asked(*served), Store(), 100.0
-        self.kin = OwnerResolver(self.api, self.store, "kai-scheduler", watched, lambda: self.now_s)
+        self.resolver = OwnerResolver(self.api, self.store, "kai-scheduler", watched, lambda: self.now_s)
         self.begun: list[Resource] = []
-        self.kin.watch = self.begun.append
+        self.resolver.watch = self.begun.append
         self.pods: list[Object] = []
         for kind in watched:
             self.store.replace(kind, ())
@@ -77,10 +77,10 @@ class World:
         return found
 
     def seen(self) -> list[str]:
-        return [pod["metadata"]["name"] for pod in self.kin.overlay(tuple(self.pods), 0.0)]
+        return [pod["metadata"]["name"] for pod in self.resolver.overlay(tuple(self.pods), 0.0)]
 
     def owners(self) -> set[str]:
-        return {value["metadata"]["name"] for value in self.kin.objects()}
+        return {value["metadata"]["name"] for value in self.resolver.objects()}
 
 
 def reference(owner: Object) -> Object:
@@ -90,14 +90,14 @@ def reference(owner: Object) -> Object:
 
 def test_a_kind_that_cannot_be_listed_holds_up_its_own_pods_alone() -> None:
     world = World(TORCH, watched=(JOBS,))
-    world.kin = OwnerResolver(world.api, world.store, "kai-scheduler", (JOBS, TORCH), lambda: world.now_s)
+    world.resolver = OwnerResolver(world.api, world.store, "kai-scheduler", (JOBS, TORCH), lambda: world.now_s)
     world.pod("worker", world.make(TORCH, "train"))
     world.pod("plain")
-    assert not world.kin.is_settled()
+    assert not world.resolver.is_settled()
     world.now_s += PATIENCE_S
-    assert not world.kin.is_settled(), "all wait for a while"
+    assert not world.resolver.is_settled(), "all wait for a while"
     world.now_s += 1.0
-    assert world.kin.is_settled()
+    assert world.resolver.is_settled()
     assert world.seen() == ["plain"]
 
 
@@ -105,8 +105,8 @@ def test_a_plain_pod_is_seen_at_once_and_nobody_is_asked() -> None:
     world = World()
     world.pod("p")
     assert world.seen() == ["p"]
-    assert world.kin.is_settled()
-    world.kin.answer_all()
+    assert world.resolver.is_settled()
+    world.resolver.answer_all()
     assert world.api.asked == []
 
 
@@ -116,17 +116,17 @@ def test_an_owner_of_an_unknown_kind_is_asked_for_once_and_its_pods_wait_for_the
     for name in "ab":
         world.pod(name, mine)
     assert world.seen() == []
-    assert not world.kin.is_settled()
-    world.kin.answer_all()
+    assert not world.resolver.is_settled()
+    world.resolver.answer_all()
     assert (world.seen(), world.owners(), world.api.asked) == (["a", "b"], {"m"}, ["Mine n/m"])
-    assert world.kin.is_settled()
+    assert world.resolver.is_settled()
 
 
 def test_pods_with_a_node_are_seen_while_their_owners_are_asked_for() -> None:
     world = World(MINE)
     world.pod("runs", world.make(MINE, "m"), nodeName="node")
     assert world.seen() == ["runs"]
-    world.kin.answer_all()
+    world.resolver.answer_all()
     assert world.owners() == {"m"}
 
 
@@ -138,7 +138,7 @@ def test_owners_of_owners_are_asked_for_too_also_of_watched_ones() -> None:
     world.pod("p", job)
     for _ in range(2):
         assert world.seen() == []
-        world.kin.answer_all()
+        world.resolver.answer_all()
     assert (world.seen(), world.owners()) == (["p"], {"j", "m", "w"})
 
 
@@ -147,7 +147,7 @@ def test_for_pods_of_others_and_with_a_pod_group_nobody_is_asked(more: dict[str,
     world = World(MINE)
     world.pod("p", world.make(MINE, "m"), **more)
     assert world.seen() == ["p"]
-    world.kin.answer_all()
+    world.resolver.answer_all()
     assert world.api.asked == []
 
 
@@ -159,44 +159,44 @@ def test_a_missing_right_is_told_once_for_its_kind_and_asked_for_again_later(
     first, second = world.make(MINE, "first"), world.make(MINE, "second")
     world.pod("a", first)
     world.seen()
-    world.kin.answer_all()
+    world.resolver.answer_all()
     world.pod("b", second)
     assert world.seen() == ["a", "b"]
-    world.kin.answer_all()
+    world.resolver.answer_all()
     assert world.api.asked == ["Mine n/first"]
     world.now_s += REFUSED_S + 1
     world.api.error = None
     world.pod("c", world.make(MINE, "third"))
     assert world.seen() == ["a", "b"]
-    world.kin.answer_all()
+    world.resolver.answer_all()
     assert (world.seen(), world.owners()) == (["a", "b", "c"], {"third"})
     assert capsys.readouterr().out.count("cannot be read") == 1
 
 
 def test_a_refusal_by_a_server_that_was_just_started_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pod waits meanwhile: without its owner it would be no part of its gang."""
-    monkeypatch.setattr(kin, "DOUBTED_S", 5.0)
+    monkeypatch.setattr(owner_resolver, "DOUBTED_S", 5.0)
     world = World(MINE)
     world.api.error = ApiError(403, "Forbidden", "mines.example.org is forbidden")
     world.pod("a", world.make(MINE, "first"))
     for _ in range(2):
         assert world.seen() == []
-        world.kin.answer_all()
+        world.resolver.answer_all()
         world.now_s += 2.0
     world.api.error = None
     assert world.seen() == []
-    world.kin.answer_all()
+    world.resolver.answer_all()
     assert (world.seen(), world.owners()) == (["a"], {"first"})
 
 
 def test_a_refusal_that_lasts_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kin, "DOUBTED_S", 5.0)
+    monkeypatch.setattr(owner_resolver, "DOUBTED_S", 5.0)
     world = World(MINE)
     world.api.error = ApiError(403, "Forbidden", "mines.example.org is forbidden")
     world.pod("a", world.make(MINE, "first"))
     for _ in range(4):
         assert world.seen() == []
-        world.kin.answer_all()
+        world.resolver.answer_all()
         world.now_s += 2.0
     assert world.seen() == ["a"]
 
@@ -206,14 +206,14 @@ def test_an_owner_that_was_refused_is_read_when_it_may_be() -> None:
     world.api.error = ApiError(403, "Forbidden", "mines.example.org is forbidden")
     world.pod("a", world.make(MINE, "first"))
     world.seen()
-    world.kin.answer_all()
+    world.resolver.answer_all()
     assert (world.seen(), world.owners()) == (["a"], set())
     world.api.error = None
     world.now_s += KEPT_S + 1
     world.seen()
-    world.kin.answer_all()
+    world.resolver.answer_all()
     assert (world.seen(), world.owners()) == (["a"], {"first"})
-    assert not world.kin.notices
+    assert not world.resolver.notices
 
 
 def test_pods_whose_owner_may_not_be_read_are_told_so_and_the_cure() -> None:
@@ -224,9 +224,9 @@ def test_pods_whose_owner_may_not_be_read_are_told_so_and_the_cure() -> None:
     world.pod("runs", owner, nodeName="node")
     world.pod("plain")
     world.seen()
-    world.kin.answer_all()
+    world.resolver.answer_all()
     world.seen()
-    (notice,) = world.kin.notices
+    (notice,) = world.resolver.notices
     assert (notice.kind, notice.object) == ("warning", "Pod n/waits")
     assert "its owner Mine n/m cannot be read" in notice.text
     assert "rbac.owners" in notice.text
@@ -234,9 +234,9 @@ def test_pods_whose_owner_may_not_be_read_are_told_so_and_the_cure() -> None:
     world.now_s += KEPT_S + 1
     world.pod("later", world.make(MINE, "another"))
     world.seen()
-    world.kin.answer_all()
+    world.resolver.answer_all()
     assert "later" in world.seen()
-    assert "Pod n/later" not in [found.object for found in world.kin.notices]
+    assert "Pod n/later" not in [found.object for found in world.resolver.notices]
 
 
 def test_pods_that_are_held_for_long_wake_nobody_every_moment() -> None:
@@ -252,7 +252,7 @@ def test_an_owner_that_is_gone_holds_nobody_up(gone: str) -> None:
         world.make(MINE, "m")
     world.pod("p", owner)
     world.seen()
-    world.kin.answer_all()
+    world.resolver.answer_all()
     assert (world.seen(), world.owners()) == (["p"], set())
 
 
@@ -262,23 +262,23 @@ def test_an_api_server_that_does_not_answer_is_asked_again() -> None:
     world.pod("p", world.make(MINE, "m"))
     world.seen()
     for _ in range(3):
-        world.kin.answer_all()
+        world.resolver.answer_all()
         assert world.seen() == []
     assert len(world.api.asked) == 1, "but not at once"
     for wait_s, times in ((0.5, 2), (0.9, 2), (0.1, 3)):
         world.now_s += wait_s
         world.seen()
-        world.kin.answer_all()
+        world.resolver.answer_all()
         assert len(world.api.asked) == times
-    (notice,) = world.kin.notices
+    (notice,) = world.resolver.notices
     assert (notice.kind, notice.object) == ("set-aside", "Pod n/p")
     assert "waits for its owner Mine n/m" in notice.text
     world.api.error = None
     world.now_s += LONGEST_AGAIN_S
     world.seen()
-    world.kin.answer_all()
+    world.resolver.answer_all()
     assert world.seen() == ["p"]
-    assert world.kin.notices == ()
+    assert world.resolver.notices == ()
 
 
 def test_a_pod_waits_a_moment_for_a_watched_owner_that_is_not_seen_yet() -> None:
@@ -292,7 +292,7 @@ def test_a_pod_waits_a_moment_for_a_watched_owner_that_is_not_seen_yet() -> None
     assert world.seen() == ["p"]
     world.now_s += COMES_WITHIN_S
     assert world.seen() == ["p"]
-    world.kin.answer_all()
+    world.resolver.answer_all()
     assert world.seen() == ["p", "orphan"], "the server says that nobody is there"
 
 
@@ -305,15 +305,15 @@ def test_an_owner_whose_watch_is_behind_is_not_taken_for_gone() -> None:
     world.now_s += COMES_WITHIN_S
     world.api.error = ApiError(503, "ServiceUnavailable")
     world.seen()
-    world.kin.answer_all()
+    world.resolver.answer_all()
     assert world.seen() == [], "nobody knows yet"
     world.api.error = None
     world.now_s += LONGEST_AGAIN_S
     world.seen()
-    world.kin.answer_all()
+    world.resolver.answer_all()
     assert (world.seen(), world.owners()) == (["p"], {"j"})
     world.store.replace(JOBS, [job])
-    assert [value["metadata"]["name"] for value in world.kin.objects()] == ["j"], "as the watch shows it, and once"
+    assert [value["metadata"]["name"] for value in world.resolver.objects()] == ["j"], "as the watch shows it, and once"
     assert world.api.asked == ["Job n/j"] * 2
 
 
@@ -324,9 +324,9 @@ def test_who_may_not_list_owners_of_a_kind_is_told_so() -> None:
     world.seen()
     world.now_s += COMES_WITHIN_S
     world.seen()
-    world.kin.answer_all()
+    world.resolver.answer_all()
     assert world.seen() == ["p"]
-    (notice,) = world.kin.notices
+    (notice,) = world.resolver.notices
     assert "rbac.owners" in notice.text
 
 
@@ -335,9 +335,9 @@ def test_a_kind_that_is_installed_later_is_watched_when_the_first_pod_comes() ->
     job = world.make(TORCH, "t")
     world.pod("p", job)
     assert world.seen() == []
-    world.kin.answer_all()
+    world.resolver.answer_all()
     assert (world.begun, world.api.asked, world.seen()) == ([TORCH], [], [])
-    assert TORCH in world.kin.kinds
+    assert TORCH in world.resolver.kinds
     world.store.replace(TORCH, [job])
     assert (world.seen(), world.owners()) == (["p"], {"t"})
 
@@ -346,7 +346,7 @@ def test_with_groves_kinds_its_pod_gangs_are_watched() -> None:
     world = World(CLIQUES, GANGS)
     world.pod("p", world.make(CLIQUES, "c"))
     world.seen()
-    world.kin.answer_all()
+    world.resolver.answer_all()
     assert world.begun == [CLIQUES, GANGS]
 
 
@@ -369,7 +369,7 @@ def test_owners_without_pods_are_forgotten_in_time() -> None:
     world.pod("a", world.make(MINE, "stays"))
     gone = world.pod("b", world.make(MINE, "goes"))
     world.seen()
-    world.kin.answer_all()
+    world.resolver.answer_all()
     world.seen()
     world.pods.remove(gone)
     for _ in range(2):
@@ -381,8 +381,8 @@ def test_owners_without_pods_are_forgotten_in_time() -> None:
 
 def test_whoever_decides_is_woken_by_an_answer_and_while_pods_are_held() -> None:
     world, stop, woken = World(MINE), threading.Event(), threading.Semaphore(0)
-    world.kin.wake = woken.release
-    thread = threading.Thread(target=lambda: world.kin.run(stop))
+    world.resolver.wake = woken.release
+    thread = threading.Thread(target=lambda: world.resolver.run(stop))
     thread.start()
     try:
         world.pod("p", world.make(MINE, "m"))
