@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from kai_solver.domain import ACTIONS, Action
+from kai_solver.domain import ACTIONS, FAMILIES, OPTIONAL_STAGES, STAGES, Action
 from kai_solver.errors import InputError
 from kai_solver.modelfiles.extensions import known_families, known_stages, usual_families
 from kai_solver.units import MILLI, parse_duration_s
@@ -40,6 +40,8 @@ class StageTable(_Table):
     @field_validator("name")
     @classmethod
     def _known(cls, name: str) -> str:
+        if name in STAGES or name in OPTIONAL_STAGES:
+            return name  # without a look at all installed packages
         return _one_of(name, known_stages(), "objective stage")
 
 
@@ -108,8 +110,10 @@ class ModelTable(_Table):
     @field_validator("families")
     @classmethod
     def _known_families(cls, families: tuple[str, ...]) -> tuple[str, ...]:
-        for name in families:
-            _one_of(name, known_families(), "constraint family")
+        if not set(families) <= set(FAMILIES):
+            known = known_families()
+            for name in families:
+                _one_of(name, known, "constraint family")
         return families
 
 

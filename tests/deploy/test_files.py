@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 from kubernetes import client
@@ -18,6 +17,7 @@ from kai_solver.instances_io import load_instance
 from kai_solver.modelfiles import load_model
 from tests.deploy.conftest import CHART, OTHERS, ROOT, model_of
 from tests.support.engines import PATIENT_S
+from tests.support.schemas import violations
 
 EXAMPLES = sorted((ROOT / "deploy" / "examples").glob("*.yaml"))
 ALERTS = CHART / "files" / "alerts.yaml"
@@ -210,7 +210,7 @@ def test_kubernetes_would_accept_the_example(file: Path) -> None:
             KNOWN[value["kind"]].model_validate(value)
         elif value["kind"] in OURS:
             crd = yaml.safe_load((CHART / "crds" / f"{OURS[value['kind']]}.yaml").read_text())
-            jsonschema.validate(value, crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+            assert violations(value, crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]) == []
         else:
             assert value["kind"] == "PyTorchJob"
             for replicas in value["spec"]["pytorchReplicaSpecs"].values():

@@ -155,36 +155,20 @@ def check_budgets(engine: Engine, cluster: Snapshot) -> None:
 
 
 @given(cluster=small_clusters().flatmap(budgeted))
-@some(80)
+@some(80, campaign=2000)
 def test_no_false_proof_under_budgets(engines: Engines, cluster: Snapshot) -> None:
     check_budgets(engines["deterministic"], cluster)
 
 
 @given(cluster=small_clusters().flatmap(budgeted))
-@some(100)
+@some(60, campaign=2000)
 def test_no_false_proof_of_the_bounds_under_budgets(engines: Engines, cluster: Snapshot) -> None:
     check_budgets(engines["greedy-only"], cluster)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-@given(cluster=small_clusters().flatmap(budgeted))
-@some(2000)
-def test_no_false_proof_under_budgets_in_2000_clusters(engines: Engines, cluster: Snapshot) -> None:
-    check_budgets(engines["deterministic"], cluster)
-
-
 @given(cluster=clusters().flatmap(budgeted))
-@some(40)
+@some(20, campaign=200)
 def test_plans_of_random_clusters_keep_budgets(engines: Engines, cluster: Snapshot) -> None:
-    check_one_cycle(engines, cluster)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@given(cluster=clusters().flatmap(budgeted))
-@some(200)
-def test_plans_of_many_random_clusters_keep_budgets(engines: Engines, cluster: Snapshot) -> None:
     check_one_cycle(engines, cluster)
 
 

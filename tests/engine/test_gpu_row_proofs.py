@@ -199,23 +199,15 @@ def check_rows(engine: Engine, cluster: Snapshot) -> str:
 
 
 @given(cluster=clusters_with_rows())
-@some(100)
+@some(100, campaign=1500)
 def test_no_false_proof_where_rows_are_asked_for(engines: Engines, cluster: Snapshot) -> None:
     check_rows(engines["deterministic"], cluster)
 
 
 @given(cluster=clusters_with_rows())
-@some(60)
+@some(60, campaign=1500)
 def test_no_false_proof_by_bounds_alone(engines: Engines, cluster: Snapshot) -> None:
     check_rows(engines["greedy-only"], cluster)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-@given(cluster=clusters_with_rows())
-@some(1500)
-def test_no_false_proof_in_1500_clusters(engines: Engines, cluster: Snapshot) -> None:
-    check_rows(engines["deterministic"], cluster)
 
 
 def test_the_search_knows_rungs() -> None:

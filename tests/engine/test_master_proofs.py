@@ -47,26 +47,12 @@ def gentle() -> Iterator[Engine]:
 
 
 @given(cluster=small_clusters(cores=CORES))
-@some(60)
+@some(60, campaign=1500)
 def test_the_master_refutes_no_lone_gang_that_could_run(master: Engine, cluster: Snapshot) -> None:
     check_lone_gang(master, cluster)
 
 
 @given(cluster=small_clusters(most_waiting=4, cores=CORES))
-@some(40)
+@some(40, campaign=500)
 def test_the_master_refutes_nobody_who_could_run_beside_those_admitted(gentle: Engine, cluster: Snapshot) -> None:
-    check_beside_admitted(gentle, cluster)
-
-
-@pytest.mark.slow
-@given(cluster=small_clusters(cores=CORES))
-@some(1500)
-def test_the_master_refutes_no_lone_gang_in_many_clusters(master: Engine, cluster: Snapshot) -> None:
-    check_lone_gang(master, cluster)
-
-
-@pytest.mark.slow
-@given(cluster=small_clusters(most_waiting=4, cores=CORES))
-@some(500)
-def test_the_master_refutes_nobody_beside_those_admitted_in_many_clusters(gentle: Engine, cluster: Snapshot) -> None:
     check_beside_admitted(gentle, cluster)

@@ -351,17 +351,11 @@ def check_lone_gang(engine: Engine, cluster: Snapshot) -> None:
         assert action in possible
 
 
+@pytest.mark.parametrize("model", ["default", "deterministic"])
 @given(cluster=small_clusters())
-@some(60)
-def test_no_false_proof_for_a_lone_gang(engines: Engines, cluster: Snapshot) -> None:
-    check_lone_gang(engines["deterministic"], cluster)
-
-
-@pytest.mark.slow
-@given(cluster=small_clusters())
-@some(400)
-def test_no_false_proof_in_many_clusters(engines: Engines, cluster: Snapshot) -> None:
-    check_lone_gang(engines["default"], cluster)
+@some(60, campaign=1000)
+def test_no_false_proof_for_a_lone_gang(engines: Engines, model: str, cluster: Snapshot) -> None:
+    check_lone_gang(engines[model], cluster)
 
 
 def check_beside_admitted(engine: Engine, cluster: Snapshot) -> None:
@@ -385,13 +379,6 @@ def gentle() -> Iterator[Engine]:
 
 
 @given(cluster=small_clusters(most_waiting=4))
-@some(40)
+@some(40, campaign=1000)
 def test_no_false_proof_beside_those_admitted(gentle: Engine, cluster: Snapshot) -> None:
-    check_beside_admitted(gentle, cluster)
-
-
-@pytest.mark.slow
-@given(cluster=small_clusters(most_waiting=4))
-@some(300)
-def test_no_false_proof_beside_those_admitted_in_many_clusters(gentle: Engine, cluster: Snapshot) -> None:
     check_beside_admitted(gentle, cluster)

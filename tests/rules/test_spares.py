@@ -181,26 +181,25 @@ def decide(engine: Engine, snapshot: Snapshot, **may: bool) -> None:
 
 
 @given(cluster=clusters(3))
-@some(40)
+@some(30)
 def test_every_gang_that_can_be_placed_is_and_every_no_is_proven(engines: dict[str, Engine], cluster: Snapshot) -> None:
     decide(engines["still"], cluster, may_move=False, may_evict=False)
 
 
 @given(cluster=clusters(3))
-@some(60)
+@some(40)
 def test_every_gang_that_moves_make_room_for_runs(engines: dict[str, Engine], cluster: Snapshot) -> None:
     decide(engines["moving"], cluster, may_move=True, may_evict=False)
 
 
 @given(cluster=clusters(4))
-@some(60)
+@some(40)
 def test_every_gang_that_victims_make_room_for_runs(engines: dict[str, Engine], cluster: Snapshot) -> None:
     decide(engines["preempting"], cluster, may_move=True, may_evict=True)
 
 
-@pytest.mark.slow
 @given(cluster=clusters(5))
-@some(1000)
+@some(20, campaign=1000)
 def test_in_many_clusters(engines: dict[str, Engine], cluster: Snapshot) -> None:
     decide(engines["still"], cluster, may_move=False, may_evict=False)
     decide(engines["moving"], cluster, may_move=True, may_evict=False)

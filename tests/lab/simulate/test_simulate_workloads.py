@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from kai_solver.errors import InputError
+from kai_solver.instances_io.schemas import published_schemas
 from kai_solver.lab.simulate import Result, Scenario, load_scenario, scenario_of, summarize
 from kai_solver.lab.simulate.hopeless import hopeless
 from kai_solver.lab.simulate.swf import read_swf, split
+from tests.support.schemas import violations
 
 Make = Callable[..., Scenario]
 Run = Callable[..., Result]
@@ -249,12 +252,7 @@ def test_work_of_no_time_is_done_at_once(make: Make, run: Run, job: JobOf) -> No
 
 @pytest.mark.parametrize("file", sorted(SCENARIOS.glob("*.yaml")), ids=lambda file: file.stem)
 def test_shipped_scenarios_load_and_follow_the_schema(file: Path) -> None:
-    import jsonschema
-    import yaml
-
-    from kai_solver.instances_io.schemas import published_schemas
-
-    jsonschema.validate(yaml.safe_load(file.read_text()), published_schemas()["scenario.schema.json"])
+    assert violations(yaml.safe_load(file.read_text()), published_schemas()["scenario.schema.json"]) == []
     assert load_scenario(file).jobs
 
 
