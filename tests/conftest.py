@@ -30,9 +30,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Slow tests have time even where the machine has much else to do."""
     for item in items:
-        if (item.get_closest_marker("slow") or item.get_closest_marker("campaign")) and not item.get_closest_marker(
-            "timeout"
-        ):
+        marks = {mark.name for mark in item.iter_markers()}
+        if marks & {"slow", "campaign"} and "timeout" not in marks:
             item.add_marker(pytest.mark.timeout(SLOW_S))
 
 
