@@ -96,6 +96,11 @@ class SolverChild:
         return self._peak_mib
 
     @property
+    def pid(self) -> int | None:
+        """Process id of the child; None where none was started, or the last one was killed."""
+        return None if self._channel is None else self._channel.pid
+
+    @property
     def ortools_version(self) -> str:
         """Version of OR-tools in the child; empty until one was ready."""
         return self._ortools

@@ -1,12 +1,10 @@
-"""Rules of the house that no linter knows: sizes, exported names, machine paths, locked packages, layers."""
+"""Rules of the house that no linter knows: exported names, machine paths, locked packages, layers."""
 
-import ast
 import importlib
 import pkgutil
 import re
 import subprocess
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +14,8 @@ import kai_solver
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "kai_solver"
-MODULES = sorted(PACKAGE.rglob("*.py"))
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
-LONGEST_MODULE, LONGEST_FUNCTION = 500, 60
 MACHINE_PATH = re.compile(r"(?<![\w./~-])/(?:home|root|Users|work|tmp)/[\w.]+")
 PACKED = {".zip", ".gz", ".zst", ".png"}
 
@@ -31,27 +27,7 @@ def tracked_files() -> list[Path]:
     return [ROOT / name for name in done.stdout.split("\0") if name and (ROOT / name).is_file()]
 
 
-def functions(module: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    tree = ast.parse(module.read_text())
-    yield from (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
-
-
-def test_no_module_is_over_500_lines() -> None:
-    lines = {str(module.relative_to(ROOT)): len(module.read_text().splitlines()) for module in MODULES}
-    assert {name: count for name, count in lines.items() if count > LONGEST_MODULE} == {}
-
-
-def test_no_function_is_over_60_lines() -> None:
-    long = {
-        f"{module.relative_to(ROOT)}:{found.name}": length
-        for module in MODULES
-        for found in functions(module)
-        if (length := (found.end_lineno or 0) - found.lineno + 1) > LONGEST_FUNCTION
-    }
-    assert long == {}
-
-
-def test_no_tracked_file_names_a_path_of_somebodys_machine() -> None:
+def test_no_tracked_file_names_a_path_of_a_machine() -> None:
     found = {
         str(path.relative_to(ROOT)): match[0]
         for path in tracked_files()
