@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import NODES, PODS, QUEUES
 from kai_solver.controller.app import Controller
+from kai_solver.controller.loop import Reporter
 from kai_solver.controller.settings import ControllerSettings
 from tests.support.engines import PATIENT_S
 
@@ -60,8 +61,8 @@ def bound(api: MemoryApi) -> set[str]:
 
 
 @contextmanager
-def running(api: MemoryApi, **settings: Any) -> Iterator[Controller]:
-    replica = Controller(api, ControllerSettings(**{**QUICK, **settings}))
+def running(api: MemoryApi, reporters: tuple[Reporter, ...] = (), **settings: Any) -> Iterator[Controller]:
+    replica = Controller(api, ControllerSettings(**{**QUICK, **settings}), reporters)
     outcome: list[bool] = []
     thread = threading.Thread(target=lambda: outcome.append(replica.run()))
     thread.start()

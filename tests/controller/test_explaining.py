@@ -1,6 +1,7 @@
 """Why a pod waits, asked of a running controller: over HTTP, and by the command."""
 
 import json
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,18 @@ from typer.testing import CliRunner
 from kai_solver.cli import served
 from kai_solver.cli.app import app
 from kai_solver.cli.served import explanation_of
+from kai_solver.cluster.binding import GangBound
 from kai_solver.cluster.lease import Lease
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import NODES, PODS
+from kai_solver.cluster.store import Store
 from kai_solver.controller.app import Controller
+from kai_solver.controller.explaining import Explaining
+from kai_solver.controller.loop import Cycle, Evicted
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.errors import InputError
 from kai_solver.explain import Explainer
+from kai_solver.kubeobjects import KubeSettings
 from tests.cluster.plane.plane import free_ports
 from tests.controller.replicas import QUICK, bound, cluster, pod, running, until
 
@@ -40,11 +46,26 @@ def known(api: MemoryApi) -> MemoryApi:
     return api
 
 
+class Newest:
+    """A reporter that keeps the newest cycle."""
+
+    seen: Cycle | None = None
+
+    def cycle(self, cycle: Cycle) -> None:
+        self.seen = cycle
+
+    def bound(self, outcome: GangBound) -> None:
+        pass
+
+    def evicted(self, evicted: Evicted) -> None:
+        pass
+
+
 class Asked:
     """A controller with one pod that runs and one that asks for more than the node has."""
 
-    def __init__(self, api: MemoryApi, replica: Controller, server: str) -> None:
-        self.api, self.replica, self.server = api, replica, server
+    def __init__(self, api: MemoryApi, server: str, newest: Newest | None = None) -> None:
+        self.api, self.server, self.newest = api, server, newest or Newest()
 
     def get(self, query: str) -> urllib3.BaseHTTPResponse:
         return urllib3.request("GET", f"{self.server}/explain{query}", headers=SHOWN, retries=False)
@@ -59,8 +80,9 @@ def asked() -> Iterator[Asked]:
     api, (port,) = known(cluster()), free_ports(1)
     pod(api, "runs")
     pod(api, "waits", gpus=9)
-    with capture_logs(), running(api, answers_bind_address=f"127.0.0.1:{port}") as replica:
-        found = Asked(api, replica, f"http://127.0.0.1:{port}")
+    newest = Newest()
+    with capture_logs(), running(api, (newest,), answers_bind_address=f"127.0.0.1:{port}"):
+        found = Asked(api, f"http://127.0.0.1:{port}", newest)
         until(lambda: bound(api) == {"runs"} and found.says("?pod=waits")[0] == 200)
         yield found
 
@@ -70,7 +92,7 @@ def test_who_waits_is_explained_as_offline(asked: Asked) -> None:
     assert (document["state"], document["queue"]) == ("pending", "q")
     assert document["queue_source"] == "label kai.scheduler/queue of the pods"
     assert "9 GPUs" in document["message"] or "nvidia.com/gpu" in document["message"]
-    cycle = asked.replica._explaining._cycle
+    cycle = asked.newest.seen
     assert cycle is not None
     expected = Explainer(cycle.snapshot, cycle.plan).explain(document["gang"])
     assert explanation_of(document) == expected
@@ -86,8 +108,8 @@ def test_the_link_that_limits_who_is_placed_is_told() -> None:
     api, (port,) = known(cluster()), free_ports(1)
     api.patch(NODES, "", "a", {"metadata": {"annotations": {"kai-solver/gpu-topology": "dgx1-v100-8"}}})
     pod(api, "pair", gpus=2)
-    with capture_logs(), running(api, answers_bind_address=f"127.0.0.1:{port}") as replica:
-        asked = Asked(api, replica, f"http://127.0.0.1:{port}")
+    with capture_logs(), running(api, answers_bind_address=f"127.0.0.1:{port}"):
+        asked = Asked(api, f"http://127.0.0.1:{port}")
 
         until(lambda: bound(api) == {"pair"} and asked.says("?pod=pair")[0] == 200)
         found = orjson.loads(asked.get("?pod=pair").data)
@@ -139,18 +161,17 @@ def test_a_replica_that_does_not_lead_says_who_does() -> None:
     answer = replica.explain({"pod": "p"})
     assert answer.status == 503
     assert answer.body.startswith(b"not listed yet: pods, nodes, ")
+    replica.stop.set()
+    replica.run()
     with running(api, leadership=stated["leadership"]) as second:
         until(lambda: b"the-other does" in second.explain({"pod": "p"}).body)
         assert second.explain({"pod": "p"}).status == 503
-    replica._drain()
 
 
-def test_before_the_first_decision_there_is_no_answer(asked: Asked) -> None:
-    def forgotten() -> int:
-        asked.replica._explaining._cycle = None
-        return asked.says("?pod=waits")[0]
-
-    until(lambda: forgotten() == 503)  # a cycle that is under way may come between
+def test_before_the_first_decision_there_is_no_answer() -> None:
+    answer = Explaining().answer({"pod": "waits"}, Store(), KubeSettings())
+    assert answer.status == 503
+    assert answer.body.startswith(b"nothing is decided yet")
 
 
 def run(*words: str) -> Any:
@@ -214,8 +235,19 @@ def test_a_token_comes_from_a_file_or_the_kubeconfig_and_goes_nowhere_else(
         ("http://localhost.example.org", ""),
     ],
 )
-def test_the_users_token_is_sent_in_clear_to_this_machine_alone(server: str, token: str) -> None:
-    assert served._token(server, None) == token
+def test_the_users_token_is_sent_in_clear_to_this_machine_alone(
+    server: str, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[urllib.request.Request] = []
+
+    def refuse(request: urllib.request.Request, timeout: float) -> None:
+        sent.append(request)
+        raise OSError("this test sends nothing")
+
+    monkeypatch.setattr(urllib.request, "urlopen", refuse)
+    with pytest.raises(InputError, match="this test sends nothing"):
+        served.ask(server, "n/waits")
+    assert sent[0].unredirected_hdrs.get("Authorization", "") == (f"Bearer {token}" if token else "")
 
 
 @pytest.mark.parametrize("document", [{}, {"queues": [{}]}, {"queues": [], "gang": "g", "state": "nonsense"}])

@@ -14,7 +14,7 @@ from kai_solver.model.spec import SpecAnswer
 from kai_solver.modelfiles import load_model
 from kai_solver.search.child import SolverChild
 from kai_solver.units import MILLI, UNLIMITED
-from tests.support.builders import RACK, RACKS, cluster, gang, node, pod, queue
+from tests.support.builders import RACK, RACKS, cluster, gang, node, pod, queue, told_apart
 from tests.support.clusters import some
 
 CORES = 32
@@ -59,16 +59,6 @@ def racks(count: int, gangs: Sequence[Gang], limit_cores: int = UNLIMITED) -> Sn
     cores = limit_cores if limit_cores == UNLIMITED else limit_cores * MILLI
     queues = [replace(queue("a"), limit=(cores, UNLIMITED, UNLIMITED)), queue("b")]
     return cluster(nodes, gangs, queues, topologies=(RACKS,))
-
-
-def told_apart(snapshot: Snapshot) -> Snapshot:
-    """The same cluster in which no two waiting gangs are identical: each asks for one more byte of memory."""
-
-    def of(number: int, gang: Gang) -> Gang:
-        asked = ((pod, (pod.request[0], pod.request[1] + number, *pod.request[2:])) for pod in gang.pods)
-        return replace(gang, pods=tuple(replace(pod, request=request) for pod, request in asked))
-
-    return replace(snapshot, gangs=tuple(of(i, gang) for i, gang in enumerate(snapshot.gangs)))
 
 
 def proofs(plan: Plan) -> dict[str, str]:

@@ -156,6 +156,18 @@ def labelled(gang: Gang, **labels: str) -> Gang:
     return replace(gang, pods=tuple(replace(pod, labels={**pod.labels, **labels}) for pod in gang.pods))
 
 
-def only_on(label: str, value: str) -> Constraints:
-    """Node affinity: the label must have this value."""
-    return Constraints(node_terms=(((Requirement(label, "In", (value,)),),),))
+def only_on(label: str, *values: str) -> Constraints:
+    """Node affinity: the label must have one of these values."""
+    return Constraints(node_terms=(((Requirement(label, "In", values),),),))
+
+
+def told_apart(snapshot: Snapshot) -> Snapshot:
+    """The same cluster in which no two waiting gangs are identical: each allows all nodes in words of its own."""
+    nodes = [replace(node, labels={**node.labels, "any": "yes"}) for node in snapshot.nodes]
+
+    def apart(gang: Gang, word: str) -> Gang:
+        if any(pod.node for pod in gang.pods):
+            return gang
+        return replace(gang, pods=tuple(replace(pod, constraints=only_on("any", "yes", word)) for pod in gang.pods))
+
+    return replace(snapshot, nodes=tuple(nodes), gangs=tuple(apart(gang, gang.name) for gang in snapshot.gangs))

@@ -23,6 +23,6 @@ def some(examples: int, *, campaign: int = 0) -> Callable[[Any], Any]:
     return (lambda test: pytest.mark.campaign(length(test))) if campaign else length
 
 
-def seeds(count: int, *, campaign: int) -> pytest.MarkDecorator:
-    """A parameter ``seed`` of so many values; ``campaign``: how many where campaigns run whole."""
-    return pytest.mark.parametrize("seed", range(campaign if WHOLE else count))
+def seeds(count: int, *, campaign: int) -> list[Any]:
+    """Values for a parameter ``seed``; ``campaign``: how many where campaigns run whole."""
+    return [pytest.param(seed, marks=pytest.mark.campaign) for seed in range(campaign if WHOLE else count)]

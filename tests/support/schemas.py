@@ -1,17 +1,16 @@
 """JSON Schema, imported where a test needs it: that takes longer than most tests."""
 
-from collections.abc import Mapping
 from typing import Any
 
 
-def violations(value: object, schema: Mapping[str, Any]) -> list[str]:
+def violations(value: Any, schema: dict[str, Any]) -> list[str]:
     """What a value does that its schema does not allow."""
     from jsonschema.validators import validator_for
 
     return [error.message for error in validator_for(schema)(schema).iter_errors(value)]
 
 
-def check_schema(schema: Mapping[str, Any]) -> None:
+def check_schema(schema: dict[str, Any]) -> None:
     """Raise where a schema is none."""
     from jsonschema.validators import validator_for
 
