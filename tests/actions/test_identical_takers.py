@@ -143,7 +143,7 @@ def test_pods_that_could_not_return_by_sums_do_not_fit_where_they_were(seed: int
     gone = sorted(state.gone)
     assert could_return(state, []) == []
     could = zip(gone, could_return(state, gone), strict=True)
-    assert not any(state.fits_home(pod) for pod, may_return in could if not may_return)
+    assert not any(state.fits_origin(pod) for pod, may_return in could if not may_return)
 
 
 def two_queues(
