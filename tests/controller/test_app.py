@@ -224,7 +224,11 @@ def test_probes_metrics_and_snapshot_are_served() -> None:
     api.accounts["operator"] = frozenset({"/get-snapshot"})
     pod(api, "p")
     health, answers = (f"127.0.0.1:{port}" for port in free_ports(2))
-    stated: dict[str, Any] = {"health_bind_address": health, "metrics_bind_address": health, "answers_bind_address": answers}
+    stated: dict[str, Any] = {
+        "health_bind_address": health,
+        "metrics_bind_address": health,
+        "answers_bind_address": answers,
+    }
     with running(api, **stated):
         until(lambda: bound(api) == {"p"})
 
