@@ -5,7 +5,7 @@ as soon as the first one runs: with a few more victims the other gang fits. Here
 starts that the next cycle stops. Other binds stay: small work that fits runs before a large gang that needs victims.
 """
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Sequence
 from functools import cache, partial
 
 from kai_solver.actions.caps import over_capacity
@@ -13,7 +13,7 @@ from kai_solver.actions.context import Context
 from kai_solver.actions.disruption import Disruption
 from kai_solver.actions.gang_order import goes_before
 from kai_solver.domain import Action
-from kai_solver.fairness import ReclaimLedger, preempt_min_runtime_s, reclaim_min_runtime_s
+from kai_solver.fairness import ReclaimLedger, RunningWork, eligible, min_runtime_s
 from kai_solver.planstate.allocation_units import AllocationUnit
 from kai_solver.planstate.budgets import keeps_budgets
 from kai_solver.planstate.eligibility import Preemptor, reclaim_allowed, was_counted
@@ -54,9 +54,7 @@ def give_way(context: Context, disruption: Disruption, preemptor: Preemptor, all
 def _yielding(context: Context, disruption: Disruption, preemptor: Preemptor) -> list[Admission]:
     """Binds that the next cycle could take by the same action, in the order in which they were made."""
     found: list[Admission] = []
-    queues = cache(
-        lambda: disruption.eligibility.reclaim_queues(preemptor)
-    )  # Asked for late: it needs the pool of victims.
+    may_take = cache(partial(_may_take, disruption, preemptor))
     is_counted = cache(partial(was_counted, context.outcome))
     for admission in reversed(context.outcome.admissions):
         if len(found) == MOST_BINDS:
@@ -64,38 +62,46 @@ def _yielding(context: Context, disruption: Disruption, preemptor: Preemptor) ->
         is_bind = admission.action is Action.ALLOCATE and all(
             context.state.places[p].now for p in admission.allocation_unit.pods
         )
-        if is_bind and _may_take(context, disruption, preemptor, admission, queues, is_counted):
+        victim = context.problem.gangs[admission.allocation_unit.gang]
+        if not is_bind or victim.index == preemptor.gang.index:
+            continue
+        if not may_take(victim.queue, victim.gang.priority, victim.gang.preemptible):
+            continue
+        if disruption.action is not Action.PREEMPT and _is_nominated(context, admission):
+            continue  # Others left, or it moved, for its promised place: later cycles would undo that and repeat it.
+        if disruption.action is Action.CONSOLIDATION or not is_counted(victim.queue):
             found.append(admission)
     return found[::-1]
 
 
-def _may_take(
-    context: Context,
-    disruption: Disruption,
-    preemptor: Preemptor,
-    bind: Admission,
-    queues: Callable[[], Container[int]],
-    is_counted: Callable[[int], bool],
-) -> bool:
-    """Whether the action may take what ``bind`` starts as soon as it runs."""
-    problem = context.problem
-    victim, tree, policy = problem.gangs[bind.allocation_unit.gang], problem.queues, problem.policy
-    if not victim.gang.preemptible or victim.index == preemptor.gang.index:
-        return False
-    if disruption.action is not Action.PREEMPT and any(
-        problem.pods[pod].nominated_node for pod in bind.allocation_unit.pods
-    ):
-        return False  # Others left, or it moved, for its promised place: later cycles would undo that and repeat it.
-    if disruption.action is Action.CONSOLIDATION:
-        return True
-    if is_counted(victim.queue):
-        return False
-    if disruption.action is Action.PREEMPT:
-        is_lower = victim.queue == preemptor.queue and victim.gang.priority < preemptor.gang.gang.priority
-        may = is_lower and not preemptor.gang.gang.never_preempts
-        return may and preempt_min_runtime_s(tree, policy, preemptor.queue) <= 0
-    may = victim.queue in queues()
-    return may and reclaim_min_runtime_s(tree, policy, preemptor.queue, victim.queue) <= 0
+def _is_nominated(context: Context, bind: Admission) -> bool:
+    return any(context.problem.pods[pod].nominated_node for pod in bind.allocation_unit.pods)
+
+
+def _may_take(disruption: Disruption, preemptor: Preemptor, queue: int, priority: int, preemptible: bool) -> bool:
+    """Whether the action may take another gang of this kind as soon as it runs."""
+    problem, action = disruption.state.problem, disruption.action
+    now_s = problem.snapshot.now_s
+    work = RunningWork(
+        gang=-1,
+        queue=queue,
+        priority=priority,
+        preemptible=preemptible,
+        may_move=True,
+        started_s=now_s,
+        surplus=lambda: False,
+    )
+    may = eligible(
+        action,
+        preemptor.gang.index,
+        preemptor.gang.gang,
+        preemptor.queue,
+        work,
+        reclaimable=action is Action.RECLAIM and queue in disruption.eligibility.reclaim_queues(preemptor),
+        min_runtime_s=min_runtime_s(problem.queues, problem.policy, action, preemptor.queue, queue),
+        now_s=now_s,
+    )
+    return bool(may)
 
 
 def _placed(

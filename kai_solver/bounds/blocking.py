@@ -22,10 +22,11 @@ from kai_solver.bounds.counting import (
 )
 from kai_solver.bounds.demand import Demand
 from kai_solver.bounds.refuting import LIMIT, QUOTA, Bounds, Moment, Refuted
-from kai_solver.bounds.rights import MINRUNTIME, PREEMPTIBLE, PRIORITY, PROTECTIONS, SHARE
+from kai_solver.bounds.rights import PROTECTIONS
 from kai_solver.bounds.tenants import TENANTS, Tenants
 from kai_solver.domain import Action, Blocker
 from kai_solver.errors import InternalError
+from kai_solver.fairness import MINRUNTIME, PREEMPTIBLE, PRIORITY, SHARE
 from kai_solver.problem.budgets import BUDGETS
 from kai_solver.problem.capacity import NODE_RULES, ROW
 from kai_solver.problem.gpurows import needs_row

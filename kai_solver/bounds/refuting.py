@@ -12,8 +12,9 @@ from kai_solver.bounds.demand import Demand
 from kai_solver.bounds.flow import flow_shortfall
 from kai_solver.bounds.holding import Holding
 from kai_solver.bounds.residents import Residents
-from kai_solver.bounds.rights import PROTECTIONS, SHARE, Rights, Table
+from kai_solver.bounds.rights import PROTECTIONS, Rights, Table
 from kai_solver.domain import Action, Blocker
+from kai_solver.fairness import SHARE
 from kai_solver.problem import Problem
 from kai_solver.problem.budgets import BUDGETS
 from kai_solver.units import GPU, QUEUE_RESOURCES, UNLIMITED, format_amount

@@ -6,7 +6,7 @@ rules: docs/kai-behaviour.md#reclaim, #preempt, #consolidation (KAI: ``proportio
 """
 
 from collections.abc import Iterator, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,24 +15,28 @@ from kai_solver.bounds.demand import Demand
 from kai_solver.bounds.residents import Residents
 from kai_solver.domain import Action
 from kai_solver.fairness import (
-    preempt_min_runtime_s,
-    protected_until_s,
-    reclaim_min_runtime_s,
+    MINRUNTIME,
+    NEVER_STARTED_S,
+    PREEMPTIBLE,
+    PRIORITY,
+    SHARE,
+    RunningWork,
+    eligible,
+    is_unprotected,
+    min_runtime_s,
 )
 from kai_solver.problem import GangShape
 from kai_solver.problem.budgets import BUDGETS
 from kai_solver.units import CPU, GPU, MEMORY
 
 BoolArray = NDArray[np.bool_]
+FloatArray = NDArray[np.float64]
 Table = Sequence[Sequence[int]]
 
 NOTHING: frozenset[str] = frozenset()
 
-MINRUNTIME, PREEMPTIBLE, PRIORITY, SHARE = "minruntime", "preemptibility", "priority", "fair-share"
-"""Rules that protect running gangs; a bound may be asked as if one of them were dropped."""
-
-
 PROTECTIONS = frozenset((MINRUNTIME, PREEMPTIBLE, PRIORITY, SHARE, BUDGETS))
+"""Rules that protect running work; a bound may be asked as if one of them were dropped."""
 
 
 class Rights:
@@ -41,7 +45,7 @@ class Rights:
     def __init__(self, residents: Residents) -> None:
         self.residents = residents
         self.problem = residents.problem
-        self._safe: dict[tuple[Action, int], BoolArray] = {}
+        self._least_s: dict[tuple[Action, int], FloatArray] = {}
         self._masks: dict[tuple[object, ...], BoolArray] = {}
 
     def leaving(self, demand: Demand, allocated: Table, dropped: frozenset[str] = NOTHING) -> BoolArray:
@@ -57,27 +61,46 @@ class Rights:
 
     def _leaving(self, demand: Demand, queues: tuple[int, ...], dropped: frozenset[str]) -> BoolArray:
         r, gang = self.residents, demand.gang
-        may = r.runs & r.preemptible if PREEMPTIBLE not in dropped else r.runs.copy()
-        if demand.action is Action.ALLOCATE:
-            return np.zeros_like(may)
-        if demand.action is Action.CONSOLIDATION:
-            may[gang.index] = False
-            return may
-        if demand.action is Action.PREEMPT:
-            may = may & (r.queue == gang.queue)
-            if PRIORITY not in dropped:
-                may &= (r.priority < gang.gang.priority) & (not gang.gang.never_preempts)
-            may[gang.index] = False
-        else:
-            may = may & np.isin(r.queue, queues)
-        return may if MINRUNTIME in dropped else may & ~self._protected(demand.action, gang.queue)
+        found = eligible(
+            demand.action,
+            gang.index,
+            gang.gang,
+            gang.queue,
+            self._work,
+            reclaimable=np.isin(r.queue, queues),
+            min_runtime_s=self._min_runtime_s(demand.action, gang.queue)[r.queue],
+            now_s=self.problem.snapshot.now_s,
+            dropped=dropped,
+        )
+        return np.asarray(r.runs & found)
+
+    @cached_property
+    def _work(self) -> RunningWork:
+        """Whole gangs; one that is protected but may have surplus counts as one that may leave."""
+        r, gangs = self.residents, self.problem.gangs
+        started_s = [g.gang.last_start_s for g in gangs]
+        return RunningWork(
+            gang=np.arange(len(gangs)),
+            queue=r.queue,
+            priority=r.priority,
+            preemptible=r.preemptible,
+            may_move=np.ones(len(gangs), dtype=np.bool_),
+            started_s=np.array([NEVER_STARTED_S if s is None else s for s in started_s], dtype=np.float64),
+            surplus=lambda: self._may_have_surplus,
+        )
+
+    @cached_property
+    def _may_have_surplus(self) -> BoolArray:
+        return np.array([has_surplus(g) for g in self.problem.gangs], dtype=np.bool_)
 
     def protections(self, demand: Demand) -> Iterator[str]:
-        """Rules that keep running gangs from being disturbed for ``demand``."""
+        """Rules that keep running work from being disturbed for ``demand``."""
         r, action = self.residents, demand.action
         if action in (Action.RECLAIM, Action.PREEMPT):
             yield PRIORITY if action is Action.PREEMPT else SHARE
-            if self._protected(action, demand.gang.queue).any():
+            least_s = self._min_runtime_s(action, demand.gang.queue)[r.queue]
+            free = is_unprotected(self._work.started_s, least_s, self.problem.snapshot.now_s)
+            if not np.all(free | self._work.surplus()):
                 yield MINRUNTIME
         if (r.runs & ~r.preemptible).any():
             yield PREEMPTIBLE
@@ -96,32 +119,16 @@ class Rights:
         found: list[int] = np.flatnonzero(np.bincount(r.queue[r.runs])).tolist()
         return found
 
-    def _protected(self, action: Action, queue: int) -> BoolArray:
-        """(G,) gangs of which not even surplus may go, since they started lately."""
-        key = (action, queue)
-        if key not in self._safe:
-            self._safe[key] = self._look_up(action, queue)
-        return self._safe[key]
-
-    def _look_up(self, action: Action, queue: int) -> BoolArray:
-        problem = self.problem
-        now_s = problem.snapshot.now_s
-
-        @cache
-        def least_s(victim_queue: int) -> float:
-            if action is Action.PREEMPT:
-                return preempt_min_runtime_s(problem.queues, problem.policy, queue)
-            return reclaim_min_runtime_s(problem.queues, problem.policy, queue, victim_queue)
-
-        if all(least_s(victim) <= 0 for victim in self._queues):
-            return np.zeros(len(problem.gangs), dtype=np.bool_)
-        return np.array(
-            [
-                protected_until_s(g.gang.last_start_s, least_s(g.queue)) > now_s and not has_surplus(g)
-                for g in problem.gangs
-            ],
-            dtype=np.bool_,
-        )
+    def _min_runtime_s(self, action: Action, queue: int) -> FloatArray:
+        """(Q,) seconds for which running work of each leaf queue is safe from ``action`` by a gang of ``queue``."""
+        key = action, queue
+        if key not in self._least_s:
+            problem = self.problem
+            self._least_s[key] = np.zeros(problem.queues.size)
+            for victims in self._queues:
+                least_s = min_runtime_s(problem.queues, problem.policy, action, queue, victims)
+                self._least_s[key][victims] = least_s
+        return self._least_s[key]
 
     # -- what reclaim may take in all ------------------------------------------------------------------------------
 

@@ -1,6 +1,16 @@
 """Fair share and what follows from it: who is served first, who is capped, who may take from whom."""
 
 from kai_solver.fairness.division import allocatable_share, fair_share
+from kai_solver.fairness.eligibility import (
+    MINRUNTIME,
+    NEVER_STARTED_S,
+    PREEMPTIBLE,
+    PRIORITY,
+    SHARE,
+    RunningWork,
+    eligible,
+    is_unprotected,
+)
 from kai_solver.fairness.limits import (
     capping_queue,
     exceeded,
@@ -20,11 +30,16 @@ from kai_solver.fairness.reclaim import (
     saturation_bound,
     surplus_above,
 )
-from kai_solver.fairness.runtime import preempt_min_runtime_s, protected_until_s, reclaim_min_runtime_s
+from kai_solver.fairness.runtime import min_runtime_s
 from kai_solver.fairness.tree import QueueTree, roll_up
 from kai_solver.fairness.usage import UsageHistory, UsageParams, past_usage, usage_warnings
 
 __all__ = [
+    "MINRUNTIME",
+    "NEVER_STARTED_S",
+    "PREEMPTIBLE",
+    "PRIORITY",
+    "SHARE",
     "QueueAllowance",
     "QueueKey",
     "QueueOrder",
@@ -32,26 +47,27 @@ __all__ = [
     "QueueTree",
     "ReclaimLedger",
     "ReclaimRight",
+    "RunningWork",
     "UsageHistory",
     "UsageParams",
     "allocatable_share",
     "capping_queue",
     "compare_queues",
     "dominant_share",
+    "eligible",
     "exceeded",
     "exceeds",
     "fair_share",
     "gang_order_key",
+    "is_unprotected",
     "levelled",
+    "min_runtime_s",
     "over_limit",
     "over_limit_message",
     "over_quota",
     "over_quota_message",
     "past_usage",
-    "preempt_min_runtime_s",
-    "protected_until_s",
     "queue_key",
-    "reclaim_min_runtime_s",
     "roll_up",
     "saturation_bound",
     "surplus_above",

@@ -1,43 +1,21 @@
-"""Minimum run times: how long a victim is protected after its start.
+"""Minimum run times: how long victims are protected after their start (docs/kai-behaviour.md#min-runtime)."""
 
-Source: docs/kai-behaviour.md#min-runtime; KAI: ``plugins/minruntime``.
-"""
-
-from kai_solver.domain import Policy
+from kai_solver.domain import Action, Policy
 from kai_solver.fairness.reclaim import levelled
 from kai_solver.fairness.tree import QueueTree
 
-UNPROTECTED_S = float("-inf")
 
+def min_runtime_s(tree: QueueTree, policy: Policy, action: Action, leaf: int, leaf_v: int) -> float:
+    """Seconds for which work of ``leaf_v`` is safe from ``action`` by a gang of ``leaf``; 0 where it never is.
 
-def reclaim_min_runtime_s(tree: QueueTree, policy: Policy, leaf_r: int, leaf_v: int) -> float:
-    """Seconds that work of ``leaf_v`` is safe from reclaim by ``leaf_r``.
-
-    ``lca``: looked up from the victim's side just below the queues' lowest common ancestor, toward the root;
-    ``queue``: from the victim's leaf. The policy's default where nothing is set.
+    Preempt: the nearest setting from the leaf queue upward. Reclaim: from the victim's leaf queue where the policy
+    says ``queue``, from its levelled queue where it says ``lca``. The policy's default where no queue sets one.
     """
-    start = leaf_v if policy.reclaim_resolve == "queue" else levelled(tree, leaf_r, leaf_v)[1]
-    for queue in tree.path[start]:
-        own = tree.queues[queue].reclaim_min_runtime_s
-        if own is not None:
-            return own
-    return policy.reclaim_min_runtime_s
-
-
-def preempt_min_runtime_s(tree: QueueTree, policy: Policy, leaf: int) -> float:
-    """Seconds that work of ``leaf`` is safe from preemption by its own queue: the nearest setting upward."""
-    for queue in tree.path[leaf]:
-        own = tree.queues[queue].preempt_min_runtime_s
-        if own is not None:
-            return own
-    return policy.preempt_min_runtime_s
-
-
-def protected_until_s(last_start_s: float | None, min_runtime_s: float) -> float:
-    """Epoch second from which a gang's minimum may be taken; before, only its surplus. -inf where never protected.
-
-    A gang that never started has nothing to protect.
-    """
-    if last_start_s is None or min_runtime_s <= 0:
-        return UNPROTECTED_S
-    return last_start_s + min_runtime_s
+    if action is Action.PREEMPT:
+        own = (tree.queues[queue].preempt_min_runtime_s for queue in tree.path[leaf])
+        return next((seconds for seconds in own if seconds is not None), policy.preempt_min_runtime_s)
+    if action is not Action.RECLAIM:
+        return 0.0
+    start = leaf_v if policy.reclaim_resolve == "queue" else levelled(tree, leaf, leaf_v)[1]
+    own = (tree.queues[queue].reclaim_min_runtime_s for queue in tree.path[start])
+    return next((seconds for seconds in own if seconds is not None), policy.reclaim_min_runtime_s)

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from kai_solver.domain import Action, Blocker
 from kai_solver.fairness import (
+    NEVER_STARTED_S,
     ReclaimLedger,
+    RunningWork,
+    eligible,
     levelled,
-    preempt_min_runtime_s,
-    protected_until_s,
-    reclaim_min_runtime_s,
+    min_runtime_s,
 )
 from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits
 from kai_solver.planstate.eviction_units import Unit, charge_of
@@ -89,8 +90,16 @@ class Eligibility:
         problem = state.problem
         gangs = [problem.gangs[unit.gang] for unit in pool.units]
         self._queue = pool.queue_of
-        self._priority: IntArray = np.array([gang.gang.priority for gang in gangs], dtype=np.int64)
-        self._started = [gang.gang.last_start_s for gang in gangs]
+        started_s = [gang.gang.last_start_s for gang in gangs]
+        self._work = RunningWork(
+            gang=pool.gang_of,
+            queue=pool.queue_of,
+            priority=np.array([gang.gang.priority for gang in gangs], dtype=np.int64),
+            preemptible=np.ones(len(gangs), dtype=np.bool_),
+            may_move=pool.may_move,
+            started_s=np.array([NEVER_STARTED_S if s is None else s for s in started_s], dtype=np.float64),
+            surplus=self._is_surplus,
+        )
         self._masks: dict[tuple[object, ...], BoolArray] = {}
         self._same: dict[bytes, BoolArray] = {}
         self._open: dict[int, BoolArray] = {}
@@ -146,21 +155,31 @@ class Eligibility:
 
     def _consolidation(self, preemptor: Preemptor) -> BoolArray:
         own = preemptor.gang.index if preemptor.gang.index in self.pool.of_gang else -1
-        return self._kept(("move", own), lambda: np.not_equal(self.pool.gang_of, own) & self.pool.may_move)
+        return self._kept(("move", own), lambda: self._eligible(Action.CONSOLIDATION, preemptor, ()))
 
     def _preempt(self, preemptor: Preemptor) -> BoolArray:
         gang = preemptor.gang.gang
+        key = ("preempt", preemptor.queue, gang.priority, gang.never_preempts)
+        return self._kept(key, lambda: self._eligible(Action.PREEMPT, preemptor, (preemptor.queue,)))
 
-        def make() -> BoolArray:
-            problem = self.state.problem
-            least = preempt_min_runtime_s(problem.queues, problem.policy, preemptor.queue)
-            mask: BoolArray = (self._queue == preemptor.queue) & (self._priority < gang.priority)
-            if gang.never_preempts:
-                mask[:] = False
-            mask &= self._unprotected(np.full(len(mask), least))
-            return mask
-
-        return self._kept(("preempt", preemptor.queue, gang.priority, gang.never_preempts), make)
+    def _eligible(self, action: Action, preemptor: Preemptor, queues: tuple[int, ...]) -> BoolArray:
+        """(U,) units of the leaf ``queues`` that the action may take; consolidation takes from all."""
+        problem = self.state.problem
+        chosen, least_s = np.zeros(problem.queues.size, dtype=np.bool_), np.zeros(problem.queues.size)
+        for queue in queues:
+            chosen[queue] = True
+            least_s[queue] = min_runtime_s(problem.queues, problem.policy, action, preemptor.queue, queue)
+        found = eligible(
+            action,
+            preemptor.gang.index,
+            preemptor.gang.gang,
+            preemptor.queue,
+            self._work,
+            reclaimable=chosen[self._queue],
+            min_runtime_s=least_s[self._queue],
+            now_s=problem.snapshot.now_s,
+        )
+        return np.asarray(found)
 
     def reclaim_queues(self, preemptor: Preemptor) -> tuple[int, ...]:
         """Leaf queues from which ``preemptor`` may reclaim now: below a sibling of it or of its ancestors, or none."""
@@ -180,31 +199,17 @@ class Eligibility:
         return self._not_held(self._reclaim(preemptor, queues))
 
     def _reclaim(self, preemptor: Preemptor, queues: tuple[int, ...]) -> BoolArray:
-        def make() -> BoolArray:
-            problem = self.state.problem
-            chosen, least = np.zeros(problem.queues.size, dtype=np.bool_), np.zeros(problem.queues.size)
-            for queue in queues:
-                chosen[queue] = True
-                least[queue] = reclaim_min_runtime_s(problem.queues, problem.policy, preemptor.queue, queue)
-            mask: BoolArray = chosen[self._queue] & self._unprotected(least[self._queue])
-            return mask
+        return self._kept(
+            ("reclaim", preemptor.queue, queues), lambda: self._eligible(Action.RECLAIM, preemptor, queues)
+        )
 
-        return self._kept(("reclaim", preemptor.queue, queues), make)
-
-    def _unprotected(self, min_runtime_s: FloatArray) -> BoolArray:
-        """Units whose gang has run for ``min_runtime_s`` (U,); of the others only the surplus of a whole gang."""
-        if not min_runtime_s.any():
-            return np.ones(len(min_runtime_s), dtype=np.bool_)
-        now_s = self.state.problem.snapshot.now_s
-        until_s = map(protected_until_s, self._started, min_runtime_s.tolist())
-        is_free = np.array([until <= now_s for until in until_s], dtype=np.bool_)
+    def _is_surplus(self) -> BoolArray:
+        """(U,) surplus of gangs that have their minimum: a gang below it has no surplus, whatever its parts have."""
         if self._surplus is None:
-            # Who is short of its minimum has no surplus, whatever its parts have.
             whole = {gang: self._had_minimum(gang) for gang in self.pool.of_gang}
             units = self.pool.units
             self._surplus = np.array([not unit.is_core and whole[unit.gang] for unit in units], dtype=np.bool_)
-        unprotected: BoolArray = is_free | self._surplus
-        return unprotected
+        return self._surplus
 
     def _had_minimum(self, gang: int) -> bool:
         """True where the gang ran with its minimum when the cycle began."""

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from kai_solver.bounds import Evidence
 from kai_solver.bounds.blocking import elements_of_model, in_words_of_model, smallest_part
 from kai_solver.bounds.counting import GPU_NAME, TOPOLOGY
-from kai_solver.bounds.rights import SHARE
 from kai_solver.bounds.tenants import TENANTS
 from kai_solver.domain import Blocker
+from kai_solver.fairness import SHARE
 from kai_solver.model.build import formulate
 from kai_solver.model.joint import Joint
 from kai_solver.problem.budgets import BUDGETS

@@ -2,13 +2,8 @@
 
 import pytest
 
-from kai_solver.domain import Policy, Queue
-from kai_solver.fairness import (
-    QueueTree,
-    preempt_min_runtime_s,
-    protected_until_s,
-    reclaim_min_runtime_s,
-)
+from kai_solver.domain import Action, Policy, Queue
+from kai_solver.fairness import NEVER_STARTED_S, QueueTree, is_unprotected, min_runtime_s
 
 TREE = QueueTree.from_queues(
     [
@@ -25,7 +20,7 @@ TREE = QueueTree.from_queues(
 
 
 def reclaim_runtime(reclaimer: str, victim: str, policy: Policy) -> float:
-    return reclaim_min_runtime_s(TREE, policy, TREE.index[reclaimer], TREE.index[victim])
+    return min_runtime_s(TREE, policy, Action.RECLAIM, TREE.index[reclaimer], TREE.index[victim])
 
 
 @pytest.mark.parametrize(
@@ -52,11 +47,18 @@ def test_reclaim_by_queue_looks_from_the_victims_leaf() -> None:
 
 def test_preempt_takes_the_nearest_setting_upward() -> None:
     policy = Policy(preempt_min_runtime_s=5.0)
-    found = {name: preempt_min_runtime_s(TREE, policy, TREE.index[name]) for name in ("a1", "b1", "alone")}
+    queues = {name: TREE.index[name] for name in ("a1", "b1", "alone")}
+    found = {name: min_runtime_s(TREE, policy, Action.PREEMPT, queue, queue) for name, queue in queues.items()}
     assert found == {"a1": 10.0, "b1": 30.0, "alone": 5.0}
 
 
+@pytest.mark.parametrize("action", [Action.ALLOCATE, Action.CONSOLIDATION])
+def test_other_actions_know_no_minimum_run_time(action: Action) -> None:
+    assert min_runtime_s(TREE, Policy(), action, TREE.index["a1"], TREE.index["b1"]) == 0.0
+
+
 def test_protection_ends_after_the_minimum_run_time() -> None:
-    assert protected_until_s(100.0, 60.0) == 160.0
-    assert protected_until_s(100.0, 0.0) < 0
-    assert protected_until_s(None, 60.0) < 0
+    assert not is_unprotected(100.0, 60.0, 159.0)
+    assert is_unprotected(100.0, 60.0, 160.0)
+    assert is_unprotected(200.0, 0.0, 100.0)
+    assert is_unprotected(NEVER_STARTED_S, 60.0, 100.0)
