@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from kai_solver.domain import Reason
+from kai_solver.domain import FitError, Reason
 from kai_solver.fairness import exceeded, over_limit, over_limit_message, over_quota, over_quota_message
 from kai_solver.planstate.allocation_units import AllocationUnit
 from kai_solver.planstate.eviction_units import least_charge_of
-from kai_solver.planstate.outcome import Refusal
+from kai_solver.planstate.outcome import Refusal, proven
 from kai_solver.planstate.saving import savings
 from kai_solver.planstate.state import State
 from kai_solver.problem import GangShape
@@ -46,6 +46,12 @@ def _over_capacity(state: State, allocation_unit: AllocationUnit) -> Refusal | N
             gpus = sum(problem.least_charges[pod][GPU] / MILLI for pod in allocation_unit.pods)
             message = over_quota_message(problem.queues, state.allocated_fixed, gang.queue, request, gpus)
             return refused_by_queue(state, gang, request, Reason.NON_PREEMPTIBLE_OVER_QUOTA, message, blocker)
+    for rule in state.rules:
+        refused = rule.refuses(chunk.gang, chunk.pods)
+        if refused is not None:
+            error = FitError(refused.reason.value, (refused.message,))
+            blocker = refused.blocker
+            return proven(refused.reason, refused.message, blocker.kind, blocker, fit_errors=(error,))
     return None
 
 
@@ -76,6 +82,8 @@ def within_limits(state: State, leaf: int) -> bool:
     What it held above its limit before the cycle may stay, but nothing comes beside it (docs/kai-behaviour.md#limits,
     #quota).
     """
+    if not all(rule.keeps_caps() for rule in state.rules):
+        return False
     problem, tree = state.problem, state.problem.queues
     for queue in tree.path[leaf]:
         before = problem.allocated[queue]

@@ -287,7 +287,8 @@ class Disruption:
     def _within_limits(self, preemptor: Preemptor) -> bool:
         """Limits are tested with the victims already gone (docs/kai-behaviour.md#limits)."""
         asked = [r for r, amount in enumerate(preemptor.charge) if amount > 0]
-        return passed_cap(self.state, preemptor.gang, asked) is None
+        is_within = passed_cap(self.state, preemptor.gang, asked) is None
+        return is_within and all(rule.keeps_caps() for rule in self.state.rules)
 
     def _moves_few_enough(self, units: list[int]) -> bool:
         limit = self.state.problem.policy.max_consolidation_gangs

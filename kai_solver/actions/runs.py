@@ -118,7 +118,7 @@ class Runs:
 
     def _may_pay(self, next_gang: NextGang) -> bool:
         gang = self.context.problem.gangs[next_gang.gang]
-        if gang.gang.preemptible and not self._caps[gang.queue]:
+        if gang.gang.preemptible and not self._caps[gang.queue] and not self.state.rules:
             return True
         return over_capacity(self.state, next_gang.allocation_unit) is None
 

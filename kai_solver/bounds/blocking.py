@@ -256,6 +256,8 @@ class ElementWords:
             return self._budgets()
         if name == TENANTS:
             return self._tenants()
+        if self.found.blocker is not None and self.found.kind == name:
+            return self.found.blocker
         for rule in self.problem.rules:
             if rule.kind == name:
                 return rule.element(self)

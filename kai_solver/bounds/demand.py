@@ -61,6 +61,8 @@ class Demand:
         Flow is asked too where counts say nothing: milliseconds, where those cost microseconds.
     spare_charge
         What admissions cost that this action may undo altogether; they are not in ``beside``.
+    pods, undone
+        Pods of the allocation unit, and gangs of what this action may undo altogether.
     """
 
     action: Action
@@ -76,6 +78,8 @@ class Demand:
     kept: tuple[tuple[int, Mapping[int, int]], ...] | None = None
     deep: bool = False
     spare_charge: Charge = (0, 0, 0)
+    pods: tuple[int, ...] = ()
+    undone: tuple[int, ...] = ()
 
     def beside_of(self, leaving: BoolArray) -> Mapping[int, int]:
         """Pods by shape that must have a place beside the allocation unit's if the gangs ``leaving`` (G,) may go."""

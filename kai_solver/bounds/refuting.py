@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,8 @@ class Moment:
         (Q,) thousandths that those below each queue would cost it less on the largest devices; empty: none.
     disturbed
         Gangs (index) of which something left or moved already: they may again.
+    so_far
+        What ledgers of optional rules tell of the plan so far, by kind; empty: nothing was planned, and no pod runs.
     """
 
     allocated: Table
@@ -49,13 +52,14 @@ class Moment:
     free_milli: int
     disturbed: Sequence[int] = ()
     savable: Sequence[int] = ()
+    so_far: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Refuted:
     """A proof: a count that does not come out, or too little of what a queue may have, or take.
 
-    ``queue``, ``resource``, ``need`` and ``have`` where it is about a queue.
+    ``queue``, ``resource``, ``need`` and ``have`` where it is about a queue; ``blocker`` where it is a rule's.
     """
 
     kind: str
@@ -64,6 +68,7 @@ class Refuted:
     resource: int = GPU
     need: int = 0
     have: int = 0
+    blocker: Blocker | None = None
 
 
 class Bounds:
@@ -81,6 +86,7 @@ class Bounds:
         holding = self._holding(dropped)
         return (
             self._passes_cap(demand, moment, leaving, dropped)
+            or self._breaks_rule(demand, moment, leaving, dropped)
             or self._lacks_rights(demand, moment, leaving, dropped)
             or self._lacks_room(demand, moment, leaving, dropped)
             or (self._lacks_rights(demand, moment, leaving & ~holding.whole, dropped) if holding is not None else None)
@@ -198,6 +204,22 @@ class Bounds:
                     return found
         return None
 
+    def _breaks_rule(
+        self, demand: Demand, moment: Moment, leaving: BoolArray, dropped: frozenset[str]
+    ) -> Refuted | None:
+        """Pods that an optional rule forbids wherever they go, even with every gang gone that may be evicted."""
+        may_evict = demand.action in EVICTING
+
+        def is_gone(gang: int) -> bool:
+            return gang in demand.undone or bool(may_evict and leaving[gang])
+
+        for rule in self.problem.rules:
+            if rule.kind not in dropped:
+                blocker = rule.lacks(self.problem, demand.pods, moment.so_far.get(rule.kind), is_gone)
+                if blocker is not None:
+                    return Refuted(rule.kind, queue=demand.gang.queue, blocker=blocker)
+        return None
+
     def _freed(self, demand: Demand, leaving: BoolArray, queue: int) -> list[int]:
         """What ``queue`` would hold less with everything gone that may be evicted."""
         if demand.action not in EVICTING:
@@ -213,14 +235,18 @@ class Bounds:
         empty = Moment(nothing_held, nothing_held, 0)
         alone = replace(demand, action=Action.ALLOCATE, beside={}, grown=(), kept=None)
         all_running, dropped = self.residents.runs, dropped | {BUDGETS}
-        return self._passes_cap(alone, empty, all_running, dropped) or self._lacks_room(
-            alone, empty, all_running, dropped
+        return (
+            self._passes_cap(alone, empty, all_running, dropped)
+            or self._breaks_rule(alone, empty, all_running, dropped)
+            or self._lacks_room(alone, empty, all_running, dropped)
         )
 
     def in_words(self, demand: Demand, found: Refuted) -> Blocker:
         """The proof as one element."""
         if found.count is not None:
             return in_words(self.problem, found.count, demand.spacing)
+        if found.blocker is not None:
+            return found.blocker
         name = QUEUE_RESOURCES[found.resource]
         title = self.problem.queues.title(found.queue)
         return Blocker(found.kind, title, format_amount(name, found.need), format_amount(name, found.have))

@@ -97,9 +97,14 @@ class Residents:
     def welcome(self) -> BoolArray:
         """(P,) pods on nodes that would take them now, with the GPUs that they have."""
         problem, welcome = self.problem, np.zeros(len(self.pods), dtype=np.bool_)
+        nothing = np.zeros(0, dtype=np.int64)
+        bounds = [bound for rule in problem.rules if (bound := rule.bound(problem, nothing)) is not None]
         for shape in np.unique(self.shape).tolist():
             here = self.shape == shape
             welcome[here] = problem.shapes.mask(shape)[self.node[here]]
+            for closed in (bound.closed(shape) for bound in bounds):
+                if closed is not None:
+                    welcome[here] &= ~closed[self.node[here]]
         over = np.any(problem.capacity < problem.held - problem.releasing, axis=0)
         over |= np.any(problem.device_free + problem.device_releasing < 0, axis=1)
         if problem.zones is not None:

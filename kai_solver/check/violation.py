@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+OPTIONAL: tuple[str, ...] = ()
+"""Rules that are found by name, each in a module of this room (`check/optional.py`)."""
+
 RULES = (
     "form",
     "foreign",
@@ -31,6 +34,7 @@ RULES = (
     "ranks",
     "tenants",
     "spares",
+    *OPTIONAL,
 )
 """Every rule's name. Published: add, never rename."""
 
@@ -46,7 +50,7 @@ class Violation:
     Attributes
     ----------
     rule
-        A name of ``RULES``.
+        A name of ``RULES``, or that of a check of another package.
     object
         The node, queue, gang or pod that breaks it.
     text

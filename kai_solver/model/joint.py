@@ -5,7 +5,7 @@ off ``free`` and ``device_free``.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -123,6 +123,8 @@ class Mover:
         least 1.
     tolls
         (disruption budget, its pods here that it counts).
+    marks
+        What tells its pods apart for optional rules (`RuleFacts.tells_apart`).
     """
 
     unit: int
@@ -144,6 +146,7 @@ class Mover:
     rank: int = 0
     tested: tuple[tuple[int, int, int], ...] = ()
     tolls: Toll = ()
+    marks: tuple[Hashable, ...] = ()
 
     def toll(self, budget: int) -> int:
         """Pods that ``budget`` counts."""

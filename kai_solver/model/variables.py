@@ -5,7 +5,7 @@ required level flow into it through their domain (`model.flows`). Running pods o
 rights share a class: ``stay[c, n]`` counts how many of those at home on n stay.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ from kai_solver.problem.gpurows import wish_of
 from kai_solver.problem.zones import ZoneTake
 from kai_solver.units import GPU, Vector
 
-ClassKey = tuple[int, int, int, int, bool, bool, bool, bool, tuple[int, int, int], Toll]
+ClassKey = tuple[int, int, int, int, bool, bool, bool, bool, tuple[int, int, int], Toll, tuple[Hashable, ...]]
 
 
 Origin = tuple[int, tuple[int, ...], ZoneTake]
@@ -361,6 +361,7 @@ def class_key(mover: Mover) -> ClassKey:
         mover.preemptable,
         mover.charge,
         mover.tolls,
+        mover.marks,
     )
 
 

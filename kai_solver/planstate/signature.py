@@ -15,7 +15,8 @@ def signature(state: State, allocation_unit: AllocationUnit) -> Signature:
     crowded = gang.placement.is_rule and state.workload_spread.has_any(gang.family)
     if crowded or allocation_unit.root.anchors or not state.problem.ruled.isdisjoint(allocation_unit.pods):
         return (allocation_unit.gang, allocation_unit.pods)
-    return (gang.placement, _of_part(state.problem.pod_shape, allocation_unit.root))
+    marks = tuple(rule.tells_apart(pod) for rule in state.problem.rules for pod in allocation_unit.pods)
+    return (gang.placement, _of_part(state.problem.pod_shape, allocation_unit.root), marks)
 
 
 def _of_part(shapes: list[int], part: Part) -> Signature:
@@ -52,6 +53,8 @@ def kind_of(state: State, units_of_gang: AllocationUnits) -> Kind | None:
         return None
     pod = problem.pods[number]
     if pod.nominated_node or gang.preemption_delay_s > 0:
+        return None
+    if any(rule.tells_apart(number) is not None for rule in problem.rules):
         return None
     costs = (problem.charges[number], problem.least_charges[number], pod.quota_gpu_milli)
     is_related = number in problem.related

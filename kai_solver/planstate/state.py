@@ -160,6 +160,8 @@ class State:
             coming = set(pods)
             pending[:] = [pod for pod in pending if pod not in coming]
         self._pay(gang, cost, +1)
+        for rule in self.rules:
+            rule.join(gang, pods, +1)
 
     def seat(self, pods: Sequence[int], nodes: Sequence[int], counts: Sequence[int]) -> None:
         """Place ``pods`` of one plain shape, joined already, to start now: ``counts`` of them on each of ``nodes``.
@@ -355,11 +357,15 @@ class State:
         self.gangs[gang].active[leaf].append(pod)
         if pod in self.gangs[gang].pending[leaf]:
             self.gangs[gang].pending[leaf].remove(pod)
+        for rule in self.rules:
+            rule.join(gang, (pod,), +1)
 
     def _leave(self, pod: int, cost: Charge) -> None:
         self._account(pod, cost, -1)
         gang, leaf = self.problem.pod_gang[pod], self.leaf_of[pod]
         self.gangs[gang].active[leaf].remove(pod)
+        for rule in self.rules:
+            rule.join(gang, (pod,), -1)
         if self.problem.pod_node[pod] < 0:
             self._wait_again(gang, leaf, pod)
 

@@ -18,16 +18,16 @@ The rules that ship are named in `domain.RULES` and loaded by name, as those of 
 imports none of them. What belongs to rooms above is passed as `Any`; a rule, which is above them, names the type.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.domain import RULE_GROUP, RULES, Blocker, Snapshot
+from kai_solver.domain import RULE_GROUP, RULES, Blocker, Reason, Snapshot
 from kai_solver.errors import InternalError
 
 if TYPE_CHECKING:
@@ -37,11 +37,22 @@ BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
 
 
+class Refused(NamedTuple):
+    """Why pods may not be added: the reason that is published, a sentence, and the element of a blocking set."""
+
+    reason: Reason
+    message: str
+    blocker: Blocker
+
+
 class Ledger:
     """What one rule counts while a plan is made: of N nodes, by shape of pod. The defaults forbid nothing.
 
-    ``pod`` is one pod of the shape, for rules that ask about its gang; ``count`` pods like it are meant.
+    ``pod`` is one pod of the shape, for rules that ask about its gang; ``count`` pods like it are meant. ``kind``: that
+    of its facts.
     """
+
+    kind: str = ""
 
     def is_plain(self, shape: int, /) -> bool:
         """True where the ledger neither masks nor counts pods of ``shape``: they are then placed without asking it."""
@@ -56,6 +67,21 @@ class Ledger:
 
     def leave(self, shape: int, pod: int, node: int, count: int, sign: int, /) -> None:
         """``count`` pods that ran on ``node`` before the cycle leave it (+1), or stay after all (-1)."""
+
+    def join(self, gang: int, pods: Sequence[int], sign: int, /) -> None:
+        """``pods`` of ``gang`` are to run, wherever (+1), or no longer (-1); those that run already are counted."""
+
+    def refuses(self, gang: int, pods: Sequence[int], /) -> Refused | None:
+        """What forbids that ``pods`` of ``gang`` join, wherever they go; None where nothing does."""
+        return None
+
+    def keeps_caps(self) -> bool:
+        """False where pods have joined that the rule would refuse, with all that left since taken into account."""
+        return True
+
+    def so_far(self) -> Any:
+        """What `RuleFacts.lacks` has to know of the plan so far; it is kept, so it must be a copy."""
+        return None
 
     def may_return(self, pod: int, /) -> bool:
         """True where an evicted ``pod`` may stay where it ran, whatever was placed since; else ``holds`` is asked."""
@@ -122,6 +148,23 @@ class RuleFacts:
 
     def bound(self, problem: "Problem", gone: IntArray, /) -> RuleBound | None:
         """What counts may use once the pods ``gone`` have left; None where that is everything."""
+        return None
+
+    def tells_apart(self, pod: int, /) -> Hashable:
+        """What makes ``pod`` different for this rule from others of its shape; None where nothing does.
+
+        Only pods with the same answer may stand for each other: in the model, and where one gang's "no" is another's.
+        """
+        return None
+
+    def lacks(
+        self, problem: "Problem", pods: Sequence[int], so_far: Any, gone: Callable[[int], bool], /
+    ) -> Blocker | None:
+        """Proof that the rule forbids ``pods``, of one gang, wherever they go; None where it proves nothing.
+
+        ``so_far``: of the ledger; None for an empty cluster. ``gone``: whether all pods of a gang may be out of the
+        way.
+        """
         return None
 
     def may_block(self, problem: "Problem", needed: Mapping[int, int], /) -> bool:

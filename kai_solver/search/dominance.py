@@ -159,5 +159,8 @@ def _read(question: Question) -> _Asked | None:
     ruled = question.problem.ruled
     if not ruled.isdisjoint(question.allocation_unit.pods) or state.by_memory or not question.is_exact:
         return None
+    pods = question.allocation_unit.pods
+    if any(rule.tells_apart(pod) is not None for rule in question.problem.rules for pod in pods):
+        return None
     demand = Demand.of(question.problem, question.allocation_unit)
     return None if demand is None else _Asked.of(question, demand)

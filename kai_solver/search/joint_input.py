@@ -186,6 +186,7 @@ class JointModelInput:
             rank=pool.rank[unit],
             tested=self._tested(u),
             tolls=pool.tolls.of_unit[unit] if pool.tolls is not None else (),
+            marks=tuple(rule.tells_apart(pod) for rule in self.problem.rules for pod in u.pods),
         )
 
     def _saves(self, unit: Unit) -> Charge:

@@ -113,7 +113,9 @@ class Refuter:
         self._catch_up()
         saved = savings(self.state)
         free = free_milli(self.state) + saved.total
-        return Moment(self.state.allocated, self.state.allocated_fixed, free, tuple(self._disturbed), saved.by_queue)
+        so_far = {rule.kind: rule.so_far() for rule in self.state.rules}
+        disturbed = tuple(self._disturbed)
+        return Moment(self.state.allocated, self.state.allocated_fixed, free, disturbed, saved.by_queue, so_far)
 
     # -- what is asked ---------------------------------------------------------------------------------------------
 
@@ -137,6 +139,8 @@ class Refuter:
             spacing=spacing_of(self.state, allocation_unit),
             grown=tuple(self._grown_of(a) for a in self._grown),
             spare_charge=self._held(pods),
+            pods=chunk.pods,
+            undone=tuple(a.chunk.gang for a in undone),
         )
 
     def _held(self, pods: list[int]) -> Charge:

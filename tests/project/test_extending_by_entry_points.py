@@ -1,6 +1,7 @@
-"""Another package adds a constraint family, a stage, an importer and a pod grouper: nothing of ours is changed.
+"""Another package adds a rule and its check, a constraint family, a stage, an importer and a pod grouper.
 
-``example_plugin`` is installed as pip would leave it: its code and its dist-info on the path of a fresh interpreter.
+Nothing of ours is changed. ``example_plugin`` is installed as pip would leave it: its code and its dist-info on the
+path of a fresh interpreter.
 """
 
 import json
@@ -157,3 +158,60 @@ def test_a_grouper_of_the_package_makes_one_gang(tmp_path: Path, installed: dict
     instance = write(tmp_path / "pods.json", {"apiVersion": "v1", "kind": "List", "items": [pod("a"), pod("b")]})
     plan = plan_of(instance, env=installed)
     assert [entry["gang"] for entry in plan["pending"]] == ["lab/campaign-may"]
+
+
+# -- a whole rule --------------------------------------------------------------------------------------------------
+
+
+def sealed(folder: Path, *, gangs: int) -> Path:
+    """Three nodes of one GPU, the first one sealed, and ``gangs`` of one GPU."""
+    nodes = [{"name": name, "gpus": 1} for name in "abc"]
+    document = {
+        "format": "kai-solver/v1",
+        "nodes": [nodes[0] | {"labels": {"lab.example/sealed": "yes"}}, *nodes[1:]],
+        "queues": [{"name": "q", "quota": 9}],
+        "gangs": [{"name": "g-{i}", "count": gangs, "queue": "q", "pods": [{"gpus": 1}]}],
+    }
+    return write(folder / "sealed.json", document)
+
+
+def used(plan: dict[str, Any]) -> list[str]:
+    return sorted(bind["node"] for bind in plan["binds"])
+
+
+@pytest.mark.parametrize("model", ["greedy-only", "default"])
+def test_greedy_and_solver_keep_a_rule_of_the_package(tmp_path: Path, installed: dict[str, str], model: str) -> None:
+    plan = plan_of(sealed(tmp_path, gangs=3), "--model", model, env=installed)
+    assert used(plan) == ["b", "c"]
+    (pending,) = plan["pending"]
+    assert pending["proof"]["state"] == "proven"
+    assert "1 node(s) were sealed" in pending["message"]
+
+
+def test_the_solver_keeps_a_rule_of_the_package_where_only_it_finds_room(
+    tmp_path: Path, installed: dict[str, str]
+) -> None:
+    document = json.loads(chained(tmp_path).read_text())
+    (node,) = (node for node in document["nodes"] if node["name"] == "c")
+    node["labels"]["lab.example/sealed"] = "yes"
+    plan = plan_of(write(tmp_path / "sealed.json", document), "--model", "deterministic", env=installed)
+    assert (plan["moves"], len(plan["pending"])) == ([], 1)
+
+
+def test_the_checker_refuses_a_plan_that_breaks_a_rule_of_the_package(
+    tmp_path: Path, installed: dict[str, str]
+) -> None:
+    instance, plan = sealed(tmp_path, gangs=3), tmp_path / "plan.json"
+    bare = plan_of(instance, env={**os.environ})
+    assert used(bare) == ["a", "b", "c"]
+    done = kai_solver("validate", instance, write(plan, bare), env=installed)
+    assert done.returncode == 1
+    assert "a, which is sealed" in done.stdout + done.stderr
+
+
+def test_a_rule_of_the_package_is_named_as_what_blocks_and_as_cure(tmp_path: Path, installed: dict[str, str]) -> None:
+    plan = plan_of(sealed(tmp_path, gangs=3), env=installed)
+    gang = plan["pending"][0]["gang"]
+    done = kai_solver("explain", sealed(tmp_path, gangs=3), gang, env=installed)
+    assert "1 nodes are sealed" in done.stdout, done.stdout + done.stderr
+    assert "no node sealed" in done.stdout

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from kai_solver.problem import Problem
 from kai_solver.problem.rules import Ledger
-from kai_solver.rules.spares.problem import SpareRule, Spares
+from kai_solver.rules.spares.problem import NAME, SpareRule, Spares
 from kai_solver.rules.spares.words import reasons
 
 IntArray = NDArray[np.int64]
@@ -20,6 +20,8 @@ class SpareLedger(Ledger):
     A node that victims leave is free from then on if they may use spares, whatever is placed there. Otherwise such a
     gang would be evicted from a spare node for a gang that may not use it.
     """
+
+    kind = NAME
 
     def __init__(self, problem: Problem, spares: Spares) -> None:
         self._problem = problem

@@ -1,0 +1,46 @@
+"""Checks that are found by name: those of optional rules, and of other packages.
+
+Nothing of the rule that is judged is imported: what ships has a module of its own here, and a package brings its check
+by an entry point beside that of its rule.
+"""
+
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+
+from kai_solver.check.scene import Scene
+from kai_solver.check.violation import OPTIONAL, Violation
+from kai_solver.domain import Gang
+from kai_solver.errors import InternalError
+
+GROUP = "kai_solver.checks"
+
+
+class Check:
+    """The judge of one rule; ``name`` is that of its violations."""
+
+    name: str = ""
+
+    def judge(self, scene: Scene, /) -> Iterator[Violation]:
+        """What of the plan breaks the rule; what was so before the plan is none of its own."""
+        raise NotImplementedError
+
+    def may_need_gone(self, scene: Scene, gang: Gang, /) -> bool:
+        """Whether the rule may be why pods of ``gang`` had to leave; then no eviction of them is called needless."""
+        return True
+
+
+@cache
+def optional_checks() -> tuple[Check, ...]:
+    """Checks that ship, each the object ``CHECK`` of its module, then those of other packages by name.
+
+    Raises `InternalError` where what a package names is no check.
+    """
+    found: list[Check] = [import_module(f"kai_solver.check.{name}").CHECK for name in OPTIONAL]
+    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+        check = point.load()
+        if not isinstance(check, Check) or check.name != point.name:
+            raise InternalError(f"entry point {point.name} of {GROUP} is not a Check of that name")
+        found.append(check)
+    return tuple(found)
