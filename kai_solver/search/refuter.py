@@ -139,8 +139,8 @@ class Refuter:
             spacing=spacing_of(self.state, allocation_unit),
             grown=tuple(self._grown_of(a) for a in self._grown),
             spare_charge=self._held(pods),
-            pods=chunk.pods,
-            undone=tuple(a.chunk.gang for a in undone),
+            pods=allocation_unit.pods,
+            undone=tuple(a.allocation_unit.gang for a in undone),
         )
 
     def _held(self, pods: list[int]) -> Charge:
