@@ -184,9 +184,9 @@ class Disruption:
         for units, allowance in self._choices_by_rights(preemptor):
             yield units, allowance
             last = units if last is None else last
-        tolls = self.pool.tolls
-        if tolls is not None and last is not None and (last & ~tolls.free).any():
-            yield self._uncounted(last & tolls.free), None
+        uses = self.pool.budget_uses
+        if uses is not None and last is not None and (last & ~uses.free).any():
+            yield self._uncounted(last & uses.free), None
 
     def _uncounted(self, units: BoolArray) -> BoolArray:
         """Equal masks are the same object."""

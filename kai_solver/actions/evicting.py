@@ -95,7 +95,7 @@ class Evictor(Placer):
         return False
 
     def _is_allowed(self, units: list[int]) -> bool:
-        fits = self.pool.tolls is None or self.pool.tolls.fits(units)
+        fits = self.pool.budget_uses is None or self.pool.budget_uses.fits(units)
         return fits and (self._allowance is None or self._allowance.allows({}, units))
 
     def _place_in_cleared(self, allocation_unit: AllocationUnit, way: Clearing) -> bool:
@@ -172,8 +172,8 @@ class Evictor(Placer):
 
     def _still_open(self, queues: frozenset[int]) -> BoolArray:
         """The eligible without those of exhausted ``queues``, and of disruption budgets that are spent."""
-        tolls = self.pool.tolls
-        budgets = tolls.exhausted() if tolls is not None else NO_QUEUES
+        uses = self.pool.budget_uses
+        budgets = uses.exhausted() if uses is not None else NO_QUEUES
         if not queues and not budgets:
             return self.eligible
         found = self._open.get((queues, budgets))
@@ -181,8 +181,8 @@ class Evictor(Placer):
             found = self.eligible
             if queues and self._allowance is not None:
                 found = found & self._allowance.open_units(queues)
-            if budgets and tolls is not None:
-                found = found & tolls.open_units(budgets)
+            if budgets and uses is not None:
+                found = found & uses.open_units(budgets)
             self._open[queues, budgets] = found
         return found
 
@@ -212,7 +212,7 @@ class Evictor(Placer):
         tried = 0
         while tried < NODES_TRIED and (node := table.cheapest(cost)) is not None:
             victims = table.victims(node)
-            fits = self.pool.tolls is None or self.pool.tolls.fits(victims)
+            fits = self.pool.budget_uses is None or self.pool.budget_uses.fits(victims)
             if fits and (allowance is None or allowance.allows(spent, victims)):
                 if self._place_by_leaving(pod, table, node, victims):
                     if allowance is not None:

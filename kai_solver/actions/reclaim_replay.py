@@ -19,11 +19,11 @@ def reclaims_hold(outcome: Outcome) -> bool:
     """True where every reclaim is allowed in the state that the admissions before it left."""
     if outcome.pool is None or all(a.action is not Action.RECLAIM for a in outcome.admissions):
         return True
-    books = Books(outcome, outcome.pool)
-    return all(books.admit(admission) for admission in outcome.admissions)
+    replay = ReclaimReplay(outcome, outcome.pool)
+    return all(replay.admit(admission) for admission in outcome.admissions)
 
 
-class Books:
+class ReclaimReplay:
     """What every queue holds as the admissions follow each other."""
 
     def __init__(self, outcome: Outcome, pool: VictimPool) -> None:

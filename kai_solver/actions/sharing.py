@@ -15,7 +15,7 @@ reclaimer itself, its own queue within its share, may suffer: then a way to shar
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from kai_solver.actions.reclaim_replay import Books
+from kai_solver.actions.reclaim_replay import ReclaimReplay
 from kai_solver.domain import Action
 from kai_solver.fairness import exceeds, levelled, saturation_bound
 from kai_solver.planstate.eligibility import victim_parts
@@ -29,7 +29,7 @@ BY_WEIGHT = (GPU, 1, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Toll:
+class VictimGroup:
     """Units that are evicted (or moved) together, for one of the admissions ``able`` (by number)."""
 
     units: tuple[int, ...]
@@ -39,29 +39,29 @@ class Toll:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """``admissions`` with the units that they take; tolls ``left`` for nobody.
+    """``admissions`` with the units that they take; groups ``left`` for nobody.
 
     ``short``: by queue, (resource, how much more it would have to hold) for some of what is left to find a taker.
     """
 
     admissions: list[Admission]
-    left: list[Toll]
+    left: list[VictimGroup]
     short: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
 
-def share_out(outcome: Outcome, tolls: Iterable[Toll]) -> Shared:
-    """Every toll for one admission that may take it; whom the admissions took before is not asked."""
-    left = list(tolls)
+def share_out(outcome: Outcome, groups: Iterable[VictimGroup]) -> Shared:
+    """Every victim group for one admission that may take it; whom the admissions took before is not asked."""
+    left = list(groups)
     if outcome.pool is None:
         return Shared(outcome.admissions, left)
     return _Sharing(outcome, outcome.pool, left).run()
 
 
 @dataclass(frozen=True, slots=True)
-class _Parcel:
-    """A toll, its leaf queue, what is charged (nothing if it moves), and what is tested together of it."""
+class _Candidate:
+    """A victim group, its leaf queue, what is charged (nothing if it moves), and what is tested together of it."""
 
-    toll: Toll
+    group: VictimGroup
     queue: int
     charge: Charge
     parts: tuple[Charge, ...]
@@ -74,74 +74,76 @@ _Level = tuple[int, int]
 class _Sharing:
     """What every queue holds, and who waits for a taker, as the admissions are gone through backwards."""
 
-    def __init__(self, outcome: Outcome, pool: VictimPool, tolls: Iterable[Toll]) -> None:
+    def __init__(self, outcome: Outcome, pool: VictimPool, groups: Iterable[VictimGroup]) -> None:
         self.problem = outcome.state.problem
         self.admissions = [replace(admission, units=()) for admission in outcome.admissions]
-        self.books = Books(outcome, pool)
+        self.replay = ReclaimReplay(outcome, pool)
         self.short: dict[int, tuple[int, int]] = {}
-        self.waiting = [self._parcel(pool, toll) for toll in tolls]
+        self.waiting = [self._candidate(pool, group) for group in groups]
         for admission in self.admissions:
-            self.books.receive(admission)
-        for parcel in self.waiting:
-            self._charge(parcel, -1)
+            self.replay.receive(admission)
+        for candidate in self.waiting:
+            self._charge(candidate, -1)
 
     def run(self) -> Shared:
         """From the last admission to the first."""
         for number in range(len(self.admissions) - 1, -1, -1):
             admission = self.admissions[number]
-            self.books.receive(admission, -1)
-            mine = self._taken(admission, [p for p in self.waiting if number in p.toll.able])
-            taken = {id(parcel) for parcel in mine}
-            self.waiting = [parcel for parcel in self.waiting if id(parcel) not in taken]
-            self.admissions[number] = replace(admission, units=tuple(u for p in mine for u in p.toll.units))
-        return Shared(self.admissions, [parcel.toll for parcel in self.waiting], self.short)
+            self.replay.receive(admission, -1)
+            mine = self._taken(admission, [p for p in self.waiting if number in p.group.able])
+            taken = {id(candidate) for candidate in mine}
+            self.waiting = [candidate for candidate in self.waiting if id(candidate) not in taken]
+            self.admissions[number] = replace(admission, units=tuple(u for p in mine for u in p.group.units))
+        return Shared(self.admissions, [candidate.group for candidate in self.waiting], self.short)
 
-    def _parcel(self, pool: VictimPool, toll: Toll) -> _Parcel:
-        units = [pool.units[u] for u in toll.units]
-        is_tested = toll.evicted or not self.problem.policy.consolidating_reclaim
-        parts = tuple(victim_parts(self.books.state, units)) if is_tested else ()
-        charge = sum_of(unit.charge for unit in units) if toll.evicted else (0, 0, 0)
-        return _Parcel(toll, self.problem.gangs[units[0].gang].queue, charge, parts)
+    def _candidate(self, pool: VictimPool, group: VictimGroup) -> _Candidate:
+        units = [pool.units[u] for u in group.units]
+        is_tested = group.evicted or not self.problem.policy.consolidating_reclaim
+        parts = tuple(victim_parts(self.replay.state, units)) if is_tested else ()
+        charge = sum_of(unit.charge for unit in units) if group.evicted else (0, 0, 0)
+        return _Candidate(group, self.problem.gangs[units[0].gang].queue, charge, parts)
 
-    def _charge(self, parcel: _Parcel, sign: int) -> None:
-        self.books.add(parcel.queue, parcel.charge, sign)
+    def _charge(self, candidate: _Candidate, sign: int) -> None:
+        self.replay.add(candidate.queue, candidate.charge, sign)
 
-    def _taken(self, admission: Admission, able: list[_Parcel]) -> list[_Parcel]:
+    def _taken(self, admission: Admission, able: list[_Candidate]) -> list[_Candidate]:
         """Those of ``able`` that the admission takes; they are back in their queues then."""
-        gang, charge = self.problem.gangs[admission.allocation_unit.gang], self.books.asked_by(admission)
+        gang, charge = self.problem.gangs[admission.allocation_unit.gang], self.replay.asked_by(admission)
         if able and admission.action is Action.RECLAIM:
-            right = self.problem.reclaim_right(self.books.allocated, gang.queue, charge)
-            if right.refusal(self.books.fixed, preemptible=gang.gang.preemptible) is not None:
+            right = self.problem.reclaim_right(self.replay.allocated, gang.queue, charge)
+            if right.refusal(self.replay.fixed, preemptible=gang.gang.preemptible) is not None:
                 return []
-        for parcel in able:
-            self._charge(parcel, +1)
+        for candidate in able:
+            self._charge(candidate, +1)
         return able if admission.action is not Action.RECLAIM else self._reclaimed(gang.queue, charge, able)
 
-    def _reclaimed(self, leaf: int, charge: Charge, able: list[_Parcel]) -> list[_Parcel]:
-        levels: dict[_Level, list[_Parcel]] = {}
-        for parcel in able:
-            levels.setdefault(levelled(self.problem.queues, leaf, parcel.queue), []).append(parcel)
+    def _reclaimed(self, leaf: int, charge: Charge, able: list[_Candidate]) -> list[_Candidate]:
+        levels: dict[_Level, list[_Candidate]] = {}
+        for candidate in able:
+            levels.setdefault(levelled(self.problem.queues, leaf, candidate.queue), []).append(candidate)
         while refused := [level for level in levels if not self._may_pay(level, levels, leaf, charge)]:
-            for parcel in (parcel for level in refused for parcel in levels.pop(level)):
-                self._charge(parcel, -1)
-        return [parcel for parcels in levels.values() for parcel in parcels]
+            for candidate in (candidate for level in refused for candidate in levels.pop(level)):
+                self._charge(candidate, -1)
+        return [candidate for candidates in levels.values() for candidate in candidates]
 
-    def _may_pay(self, level: _Level, levels: Mapping[_Level, list[_Parcel]], leaf: int, charge: Charge) -> bool:
-        problem, parcels, (mine, theirs) = self.problem, levels[level], level
-        tree, held = problem.queues, self.books.allocated
-        queue = parcels[0].queue
+    def _may_pay(self, level: _Level, levels: Mapping[_Level, list[_Candidate]], leaf: int, charge: Charge) -> bool:
+        problem, candidates, (mine, theirs) = self.problem, levels[level], level
+        tree, held = problem.queues, self.replay.allocated
+        queue = candidates[0].queue
         right = problem.reclaim_right(held, leaf, charge)
         kept = right.kept(queue)
         if not right.may_look_at(queue):
             return self._refuse(theirs, kept, held[theirs])
-        parts = [part for parcel in parcels for part in parcel.parts]
+        parts = [part for candidate in candidates for part in candidate.parts]
         rest = _less(held[theirs], sum_of(parts))
-        lasts = sorted((parcel.parts[-1] for parcel in parcels if parcel.parts), key=_by_gpu)
+        lasts = sorted((candidate.parts[-1] for candidate in candidates if candidate.parts), key=_by_gpu)
         if not lasts:
             return True
         if not any(exceeds(_less(rest, last, -1), kept) for last in lasts):
             return self._refuse(theirs, kept, _less(rest, lasts[-1], -1))
-        taken = [(parcel.queue, part) for all_of in levels.values() for parcel in all_of for part in parcel.parts]
+        taken = [
+            (candidate.queue, part) for all_of in levels.values() for candidate in all_of for part in candidate.parts
+        ]
         involved = [r for r in range(3) if charge[r] or any(part[r] for _, part in taken)]
         own = sum_of(part for payer, part in taken if mine in tree.path[payer])
         ours = _less(_less(held[mine], own), charge, -1)

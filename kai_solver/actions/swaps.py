@@ -93,7 +93,7 @@ class _Line:
         """The first that has not left, and that its disruption budget lets go."""
         while self.at < len(self.units):
             unit = self.units[self.at]
-            if not pool.is_disturbed(unit) and (pool.tolls is None or pool.tolls.fits((unit,))):
+            if not pool.is_disturbed(unit) and (pool.budget_uses is None or pool.budget_uses.fits((unit,))):
                 return self.units[self.at]
             self.at += 1
         return None

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kai_solver.domain import Action, Placement
 from kai_solver.fairness import QueueSurplus
 from kai_solver.problem import Problem
-from kai_solver.problem.budgets import Toll
+from kai_solver.problem.budgets import BudgetUse
 from kai_solver.problem.charges import Charge
 from kai_solver.problem.zones import ZoneTake
 
@@ -121,7 +121,7 @@ class Mover:
     tested
         (podset, its pods here, most of that podset that reclaim tests as one allocation unit): the podset's minimum, at
         least 1.
-    tolls
+    budget_use
         (disruption budget, its pods here that it counts).
     marks
         What tells its pods apart for optional rules (`RuleFacts.tells_apart`).
@@ -145,12 +145,12 @@ class Mover:
     saves: Charge = (0, 0, 0)
     rank: int = 0
     tested: tuple[tuple[int, int, int], ...] = ()
-    tolls: Toll = ()
+    budget_use: BudgetUse = ()
     marks: tuple[Hashable, ...] = ()
 
-    def toll(self, budget: int) -> int:
+    def used(self, budget: int) -> int:
         """Pods that ``budget`` counts."""
-        return next((pods for number, pods in self.tolls if number == budget), 0)
+        return next((pods for number, pods in self.budget_use if number == budget), 0)
 
     @property
     def is_simple(self) -> bool:

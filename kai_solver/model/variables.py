@@ -14,7 +14,7 @@ import numpy as np
 from kai_solver.model.flows import Taker, flows_of
 from kai_solver.model.joint import Arrival, Joint, Mover, Piece
 from kai_solver.model.spec import ModelSpec, Term, Var
-from kai_solver.problem.budgets import Toll
+from kai_solver.problem.budgets import BudgetUse
 from kai_solver.problem.capacity import (
     ENDLESS,
     MANY,
@@ -30,7 +30,7 @@ from kai_solver.problem.gpurows import wish_of
 from kai_solver.problem.zones import ZoneTake
 from kai_solver.units import GPU, Vector
 
-ClassKey = tuple[int, int, int, int, bool, bool, bool, bool, tuple[int, int, int], Toll, tuple[Hashable, ...]]
+ClassKey = tuple[int, int, int, int, bool, bool, bool, bool, tuple[int, int, int], BudgetUse, tuple[Hashable, ...]]
 
 
 Origin = tuple[int, tuple[int, ...], ZoneTake]
@@ -360,7 +360,7 @@ def class_key(mover: Mover) -> ClassKey:
         mover.reclaimable,
         mover.preemptable,
         mover.charge,
-        mover.tolls,
+        mover.budget_use,
         mover.marks,
     )
 

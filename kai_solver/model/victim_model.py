@@ -214,8 +214,8 @@ def _bear(form: VictimModel) -> None:
 def _budgets(v: Variables, form: VictimModel) -> None:
     """No disruption budget loses more than it allows by evictions; moves are not known here."""
     for budget, left in v.joint.budgets:
-        tolls = [(_mover(item).toll(budget), var) for item, var in form.gone]
-        form.spec.add_le([term for term in tolls if term[0]], left, family="budgets")
+        uses = [(_mover(item).used(budget), var) for item, var in form.gone]
+        form.spec.add_le([term for term in uses if term[0]], left, family="budgets")
 
 
 def _limits(v: Variables, form: VictimModel) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kai_solver.domain import Blocker
 from kai_solver.planstate.eviction_units import Unit
 from kai_solver.planstate.state import State
-from kai_solver.problem.budgets import Budgets, Toll
+from kai_solver.problem.budgets import Budgets, BudgetUse
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -24,7 +24,7 @@ def keeps_budgets(state: State) -> bool:
     return budgets is None or bool((budgets.spent(state.is_gone) <= budgets.allowed).all())
 
 
-class Tolls:
+class BudgetUses:
     """What the units of a pool take of the budgets.
 
     Attributes
@@ -35,7 +35,7 @@ class Tolls:
         (U,) units that are more than a budget allows: they never leave.
     divisible
         (U,) units of several pods of which some could move without the others: what is impossible for the whole may be
-        possible for a part, and a unit that moves in part takes less than its toll.
+        possible for a part, and a unit that moves in part takes less than its use.
     free
         (U,) units that no budget counts.
     """
@@ -43,8 +43,8 @@ class Tolls:
     def __init__(self, state: State, budgets: Budgets, units: Sequence[Unit]) -> None:
         self._state = state
         self.budgets = budgets
-        self.of_unit: list[Toll] = [budgets.toll(unit.pods) for unit in units]
-        rows = [(number, *part) for number, toll in enumerate(self.of_unit) for part in toll]
+        self.of_unit: list[BudgetUse] = [budgets.use(unit.pods) for unit in units]
+        rows = [(number, *part) for number, use in enumerate(self.of_unit) for part in use]
         unit, budget, pods = np.array(rows, dtype=np.int64).reshape(-1, 3).T
         self._unit, self._budget, self._pods = unit, budget, pods
         self.held = self._units(unit[pods > budgets.allowed[budget]])

@@ -120,14 +120,18 @@ class Eligibility:
 
     def divisible(self, action: Action, preemptor: Preemptor) -> frozenset[int]:
         """Units under disruption budgets that ``rung`` could disturb in part, whether it may take them or not."""
-        tolls = self.pool.tolls
-        if tolls is None or not tolls.divisible.any():
+        uses = self.pool.budget_uses
+        if uses is None or not uses.divisible.any():
             return frozenset()
-        return frozenset(np.flatnonzero(self._by_rights(action, preemptor) & tolls.divisible).tolist())
+        return frozenset(np.flatnonzero(self._by_rights(action, preemptor) & uses.divisible).tolist())
 
     def held(self, action: Action, preemptor: Preemptor) -> Blocker | None:
         """Disruption budgets that keep some from leaving whom ``rung`` could take for ``preemptor`` otherwise."""
-        return self.pool.tolls.binding(self._by_rights(action, preemptor)) if self.pool.tolls is not None else None
+        return (
+            self.pool.budget_uses.binding(self._by_rights(action, preemptor))
+            if self.pool.budget_uses is not None
+            else None
+        )
 
     def _by_rights(self, action: Action, preemptor: Preemptor) -> BoolArray:
         """Who may be taken whatever budgets allow."""
@@ -138,11 +142,11 @@ class Eligibility:
         return self._reclaim(preemptor, self.reclaim_queues(preemptor))
 
     def _not_held(self, mask: BoolArray) -> BoolArray:
-        tolls = self.pool.tolls
-        if tolls is None:
+        uses = self.pool.budget_uses
+        if uses is None:
             return mask
         if id(mask) not in self._open:  # Kept by `_same`: nothing else gets its identity.
-            found = mask & ~tolls.held
+            found = mask & ~uses.held
             self._open[id(mask)] = self._same.setdefault(found.tobytes(), found)
         return self._open[id(mask)]
 

@@ -16,7 +16,7 @@ from kai_solver.predicates import labels_match
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
-Toll = tuple[tuple[int, int], ...]
+BudgetUse = tuple[tuple[int, int], ...]
 """(Budget, pods) of units that leave together."""
 
 BUDGETS = "disruption-budget"
@@ -61,7 +61,7 @@ class Budgets:
         have = f"{allowed} of {covered} {'pod' if covered == 1 else 'pods'} may leave now"
         return Blocker(BUDGETS, told, "pods that may be evicted or moved", have)
 
-    def toll(self, pods: Iterable[int]) -> Toll:
+    def use(self, pods: Iterable[int]) -> BudgetUse:
         """What it takes of the budgets when ``pods`` leave."""
         found: dict[int, int] = {}
         for pod in pods:

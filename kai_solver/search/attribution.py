@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from kai_solver.actions.reclaim_replay import reclaims_hold
-from kai_solver.actions.sharing import Shared, Toll, share_out
+from kai_solver.actions.sharing import Shared, VictimGroup, share_out
 from kai_solver.domain import Action
 from kai_solver.model.decode import Decision
 from kai_solver.model.joint import Joint, Mover
@@ -30,7 +30,7 @@ def attribute(outcome: Outcome, joint: Joint, decision: Decision, takers: Sequen
     outcome.admissions = _as_before(outcome, decision, movers, able)
     if reclaims_hold(outcome):
         return True
-    shared = share_out(outcome, _tolls(decision, movers, able))
+    shared = share_out(outcome, _victim_groups(decision, movers, able))
     outcome.admissions = shared.admissions
     return not shared.left and reclaims_hold(outcome)
 
@@ -44,7 +44,7 @@ def share_victims(outcome: Outcome, evicted: Sequence[Mover], takers: Sequence[f
     return share_out(
         outcome,
         [
-            Toll(
+            VictimGroup(
                 tuple(m.unit for m in movers),
                 frozenset(n for n, (a, takes) in numbered if all(_may_evict(a, m, takes) for m in movers)),
             )
@@ -102,13 +102,13 @@ def _as_before(outcome: Outcome, decision: Decision, movers: Mapping[int, Mover]
     return [replace(a, units=tuple(u)) for a, u in zip(admissions, units, strict=True)]
 
 
-def _tolls(decision: Decision, movers: Mapping[int, Mover], able: Able) -> Iterator[Toll]:
+def _victim_groups(decision: Decision, movers: Mapping[int, Mover], able: Able) -> Iterator[VictimGroup]:
     """Units of one gang that are evicted by one action together, moved ones each alone."""
     for evicted in (decision.reclaimed, decision.preempted):
         by_gang: dict[int, list[int]] = {}
         for unit in evicted:
             by_gang.setdefault(movers[unit].gang, []).append(unit)
         for units in by_gang.values():
-            yield Toll(tuple(units), frozenset.intersection(*(frozenset(able[u]) for u in units)))
+            yield VictimGroup(tuple(units), frozenset.intersection(*(frozenset(able[u]) for u in units)))
     for unit in decision.moved:
-        yield Toll((unit,), frozenset(able[unit]), evicted=False)
+        yield VictimGroup((unit,), frozenset(able[unit]), evicted=False)

@@ -82,8 +82,8 @@ def _linked(joint: Joint) -> _Sets:
     for spacing in joint.spacings:
         sets.join(("gang", gang) for gang in sorted(spacing.gangs))
     for budget, left in joint.budgets:
-        counted = [mover for mover in joint.movers if mover.toll(budget)]
-        if sum(mover.toll(budget) for mover in counted) > left:
+        counted = [mover for mover in joint.movers if mover.used(budget)]
+        if sum(mover.used(budget) for mover in counted) > left:
             sets.join(("gang", mover.gang) for mover in counted)
     return sets
 

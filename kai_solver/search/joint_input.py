@@ -185,7 +185,7 @@ class JointModelInput:
             saves=self._saves(u),
             rank=pool.rank[unit],
             tested=self._tested(u),
-            tolls=pool.tolls.of_unit[unit] if pool.tolls is not None else (),
+            budget_use=pool.budget_uses.of_unit[unit] if pool.budget_uses is not None else (),
             marks=tuple(rule.tells_apart(pod) for rule in self.problem.rules for pod in u.pods),
         )
 
@@ -453,12 +453,12 @@ class JointModelInput:
     def _budgets(self, movers: Sequence[Mover]) -> Iterable[tuple[int, int]]:
         """What is left of the budgets of ``movers``, with all of them at home."""
         pool = self.outcome.pool
-        if pool is None or pool.tolls is None:
+        if pool is None or pool.budget_uses is None:
             return
-        left, mine = pool.tolls.left(), {budget for mover in movers for budget, _ in mover.tolls}
+        left, mine = pool.budget_uses.left(), {budget for mover in movers for budget, _ in mover.budget_use}
         for mover in movers:
-            if mover.tolls and pool.is_disturbed(mover.unit):
-                for budget, pods in mover.tolls:
+            if mover.budget_use and pool.is_disturbed(mover.unit):
+                for budget, pods in mover.budget_use:
                     left[budget] += pods
         yield from ((budget, int(left[budget])) for budget in sorted(mine))
 

@@ -132,10 +132,10 @@ class Question:
     def divisible(self) -> frozenset[int]:
         """Units under disruption budgets of which a part could move where the whole may not."""
         pool = self.outcome.pool
-        if self.disruption is None or pool is None or pool.tolls is None:
+        if self.disruption is None or pool is None or pool.budget_uses is None:
             return frozenset()
         mine = self.disruption.eligibility.divisible(self.action, self.preemptor)
-        return mine | {unit for unit in self.disturbed if pool.tolls.divisible[unit]}
+        return mine | {unit for unit in self.disturbed if pool.budget_uses.divisible[unit]}
 
     # -- bounds --------------------------------------------------------------------------------------------------
 

@@ -181,7 +181,7 @@ def _taken(
         shared = share(movers)
         if not shared.left:
             return result.values, shared
-        victim_model.spare(movers, {u for toll in shared.left for u in toll.units}, shared.short)
+        victim_model.spare(movers, {u for group in shared.left for u in group.units}, shared.short)
         result = solver_client.minimize_alone(victim_model.spec, asked, VICTIMS_PART * solver_client.budget.left_s)
     return None
 

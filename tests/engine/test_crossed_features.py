@@ -9,7 +9,7 @@ import pytest
 from kai_solver.actions import Actions
 from kai_solver.actions.disruption import Disruption
 from kai_solver.actions.reclaim_replay import reclaims_hold
-from kai_solver.actions.sharing import Toll, share_out
+from kai_solver.actions.sharing import VictimGroup, share_out
 from kai_solver.check import check_plan
 from kai_solver.domain import Plan
 from kai_solver.engine import cycle
@@ -123,7 +123,7 @@ def test_victims_are_for_the_last_reclaim_that_may_take_them_or_for_nobody() -> 
     unit_of = {problem.gangs[u.gang].gang.name: u.index for u in outcome.pool.units}
 
     def shared_out(**able: set[int]) -> tuple[list[tuple[int, ...]], int, Mapping[int, tuple[int, int]]]:
-        shared = share_out(outcome, [Toll((unit_of[name],), frozenset(may)) for name, may in able.items()])
+        shared = share_out(outcome, [VictimGroup((unit_of[name],), frozenset(may)) for name, may in able.items()])
         return [a.units for a in shared.admissions], len(shared.left), shared.short
 
     b0, c0 = unit_of["b0"], unit_of["c0"]

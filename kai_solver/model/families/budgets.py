@@ -1,8 +1,8 @@
 """budgets: no disruption budget loses more pods than it allows, be they evicted or moved.
 
-    sum_c toll[c, b] (size[c] - sum_n stay[c, n]) + sum_u toll[u, b] (1 - stay[u])  <=  left[b]
+    sum_c use[c, b] (size[c] - sum_n stay[c, n]) + sum_u use[u, b] (1 - stay[u])  <=  left[b]
 
-``toll``: pods that b counts. A unit that moves counts whole, though some of its pods may finally stay. Source:
+``use``: pods that b counts. A unit that moves counts whole, though some of its pods may finally stay. Source:
 Kubernetes' Eviction API (KAI deletes pods, and knows no budgets).
 """
 
@@ -16,12 +16,12 @@ def add(v: Variables) -> None:
         stays: list[Term] = []
         most = 0
         for group in v.classes:
-            toll = group.first.toll(budget)
-            stays += [(-toll, var) for var in group.stay.values() if toll]
-            most += toll * group.size
+            use = group.first.used(budget)
+            stays += [(-use, var) for var in group.stay.values() if use]
+            most += use * group.size
         for unit in v.units:
-            toll = unit.mover.toll(budget)
-            stays += [(-toll, unit.stay)] if toll else []
-            most += toll
+            use = unit.mover.used(budget)
+            stays += [(-use, unit.stay)] if use else []
+            most += use
         if most > left:
             v.spec.add_le(stays, left - most, family="budgets")
