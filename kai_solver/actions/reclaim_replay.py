@@ -1,7 +1,7 @@
-"""All reclaims of a finished cycle once more, one after the other, as they would be judged by the plan.
+"""All reclaims of a finished cycle once more, one after the other, as KAI would test them.
 
-The stages choose victims for all reclaimers together, by rights from before any of them. Who goes for whom then decides
-whether every single one was allowed (docs/kai-behaviour.md#reclaim-chunks).
+The stages choose victims for all reclaimers together, by rights from before any of them. Which victims are assigned to
+which reclaim then decides whether every single one is allowed (`fairness.reclaim`).
 """
 
 from kai_solver.domain import Action

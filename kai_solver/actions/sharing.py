@@ -1,15 +1,14 @@
-"""Victims shared out among the reclaims of a finished cycle, from the last reclaim to the first.
+"""Victims assigned to the reclaims of a finished cycle, from the last reclaim to the first.
 
-A reclaim is judged by what every queue holds before it (docs/kai-behaviour.md#reclaim-chunks), less its own victims and
-but for the last allocation unit of them. With ``held`` what a queue holds once the reclaim is booked, the test of a
-levelled queue V that pays for it is
+With ``held`` what the queues hold after a reclaim, rule 3 of `fairness.reclaim` for a levelled queue V that loses by it
+is
 
-    held[V] + largest allocation unit of V's victims > what V may keep
+    held[V] + largest last part of V's victims > kept[V]
 
-whoever else is a victim, for V gets nothing by it; and the saturation that it leads to is that of ``held`` as well.
-What is held in the end is known. So going backwards each reclaim takes either all that it may of a queue or nothing;
-and who is taken later was still there for all earlier ones, whose rights only grow by it. Only the right of the
-reclaimer itself, its own queue within its share, may suffer: then a way to share them out may be missed.
+whatever the other victims are, since V gains nothing by the reclaim. Rule 4 is about ``held`` as well. What the queues
+finally hold is known. So, going backwards, each reclaim takes all that it may of a queue, or nothing. A victim of a
+later reclaim was still running before all earlier ones, and their rights only grow by it. Only rule 1, the reclaimer's
+queue within its share, may suffer: then a way to assign the victims may be missed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,9 +38,9 @@ class VictimGroup:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """``admissions`` with the units that they take; groups ``left`` for nobody.
+    """``admissions`` with the units that they take, and the groups ``left`` that none may take.
 
-    ``short``: by queue, (resource, how much more it would have to hold) for some of what is left to find a taker.
+    ``short``: by queue, (resource, how much more it would have to hold) for some of what is left to be taken.
     """
 
     admissions: list[Admission]
@@ -50,7 +49,7 @@ class Shared:
 
 
 def share_out(outcome: Outcome, groups: Iterable[VictimGroup]) -> Shared:
-    """Every victim group for one admission that may take it; whom the admissions took before is not asked."""
+    """Assign every victim group to one admission that may take it, whatever the admissions took before."""
     left = list(groups)
     if outcome.pool is None:
         return Shared(outcome.admissions, left)
@@ -59,7 +58,7 @@ def share_out(outcome: Outcome, groups: Iterable[VictimGroup]) -> Shared:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A victim group, its leaf queue, what is charged (nothing if it moves), and what is tested together of it."""
+    """A victim group, its leaf queue, what the queue loses (nothing if it moves), and the parts that rule 3 tests."""
 
     group: VictimGroup
     queue: int
@@ -68,11 +67,11 @@ class _Candidate:
 
 
 _Level = tuple[int, int]
-"""The siblings that are compared: the reclaimer's queue, and the one that pays."""
+"""The levelled queues R and V."""
 
 
 class _Sharing:
-    """What every queue holds, and who waits for a taker, as the admissions are gone through backwards."""
+    """What every queue holds, and the groups not taken yet, as the admissions are gone through backwards."""
 
     def __init__(self, outcome: Outcome, pool: VictimPool, groups: Iterable[VictimGroup]) -> None:
         self.problem = outcome.state.problem
@@ -90,10 +89,10 @@ class _Sharing:
         for number in range(len(self.admissions) - 1, -1, -1):
             admission = self.admissions[number]
             self.replay.receive(admission, -1)
-            mine = self._taken(admission, [p for p in self.waiting if number in p.group.able])
+            mine = self._taken(admission, [c for c in self.waiting if number in c.group.able])
             taken = {id(candidate) for candidate in mine}
             self.waiting = [candidate for candidate in self.waiting if id(candidate) not in taken]
-            self.admissions[number] = replace(admission, units=tuple(u for p in mine for u in p.group.units))
+            self.admissions[number] = replace(admission, units=tuple(u for c in mine for u in c.group.units))
         return Shared(self.admissions, [candidate.group for candidate in self.waiting], self.short)
 
     def _candidate(self, pool: VictimPool, group: VictimGroup) -> _Candidate:
@@ -121,12 +120,12 @@ class _Sharing:
         levels: dict[_Level, list[_Candidate]] = {}
         for candidate in able:
             levels.setdefault(levelled(self.problem.queues, leaf, candidate.queue), []).append(candidate)
-        while refused := [level for level in levels if not self._may_pay(level, levels, leaf, charge)]:
+        while refused := [level for level in levels if not self._may_lose(level, levels, leaf, charge)]:
             for candidate in (candidate for level in refused for candidate in levels.pop(level)):
                 self._charge(candidate, -1)
         return [candidate for candidates in levels.values() for candidate in candidates]
 
-    def _may_pay(self, level: _Level, levels: Mapping[_Level, list[_Candidate]], leaf: int, charge: Charge) -> bool:
+    def _may_lose(self, level: _Level, levels: Mapping[_Level, list[_Candidate]], leaf: int, charge: Charge) -> bool:
         problem, candidates, (mine, theirs) = self.problem, levels[level], level
         tree, held = problem.queues, self.replay.allocated
         queue = candidates[0].queue
@@ -145,11 +144,11 @@ class _Sharing:
             (candidate.queue, part) for all_of in levels.values() for candidate in all_of for part in candidate.parts
         ]
         involved = [r for r in range(3) if charge[r] or any(part[r] for _, part in taken)]
-        own = sum_of(part for payer, part in taken if mine in tree.path[payer])
+        own = sum_of(part for leaf_v, part in taken if mine in tree.path[leaf_v])
         ours = _less(_less(held[mine], own), charge, -1)
         shares = (problem.share[mine], problem.share[theirs])
         bound = saturation_bound(ours, *shares, involved, problem.policy.saturation_multiplier)
-        return bound.holds(rest) or self._refuse_fuller(level, ours, rest)
+        return bound.holds(rest) or self._refuse_saturation(level, ours, rest)
 
     def _refuse(self, queue: int, kept: Sequence[int], held: Sequence[int]) -> bool:
         """Note by how little ``queue`` fails to hold more than it keeps."""
@@ -159,8 +158,8 @@ class _Sharing:
                 break
         return False
 
-    def _refuse_fuller(self, level: _Level, ours: Charge, rest: Charge) -> bool:
-        """Note by how little the payer is less saturated than the reclaimer's queue."""
+    def _refuse_saturation(self, level: _Level, ours: Charge, rest: Charge) -> bool:
+        """Note by how little the victim queue is less saturated than the reclaimer's queue."""
         mine, theirs = (self.problem.share[queue] for queue in level)
         for resource in BY_WEIGHT:
             if mine[resource] > 0 and ours[resource] > mine[resource]:

@@ -1,8 +1,7 @@
-"""What may be disturbed at all, and how much may be taken from which queue: by rules and sums alone.
+"""Which gangs an action may disturb at all, and how much reclaim may take from which queue, by sums alone.
 
-Everything here errs on the side of "may": a gang that is protected but has surplus counts as a whole. Source of the
-rules: docs/kai-behaviour.md#reclaim, #preempt, #consolidation (KAI: ``proportion/reclaimable``, ``actions/preempt``,
-``plugins/minruntime``).
+The rules are those of `fairness.eligibility` and `fairness.reclaim`, asked for whole gangs. Where a part of a gang may
+go, the whole gang counts as one that may, so a "no" from here is a proof.
 """
 
 from collections.abc import Iterator, Sequence
@@ -135,7 +134,7 @@ class Rights:
     def entitled_milli(self, demand: Demand, leaving: BoolArray, allocated: Table) -> int | None:
         """Most thousandths of devices that reclaim may free for ``demand``; None where this says nothing.
 
-        Of each levelled queue: its surplus, less one, and one last allocation unit, which is at most a whole gang.
+        By each levelled queue what `QueueSurplus.most` allows; the last part is at most a whole gang.
         """
         r, total = self.residents, 0
         right = self.problem.reclaim_right(allocated, demand.gang.queue, demand.charge)

@@ -1,4 +1,4 @@
-"""Fair share and what follows from it: who is served first, who is capped, who may take from whom."""
+"""Fair share and what follows from it: the order of queues and gangs, limits, what may be reclaimed or preempted."""
 
 from kai_solver.fairness.division import allocatable_share, fair_share
 from kai_solver.fairness.eligibility import (

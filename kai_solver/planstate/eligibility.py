@@ -1,4 +1,4 @@
-"""Who may be disturbed for whom, and whether what was chosen is allowed.
+"""Which units an action may take for a preemptor, and whether those that were chosen are allowed.
 
 Source: docs/kai-behaviour.md#reclaim, #preempt, #consolidation.
 """
@@ -73,15 +73,15 @@ def delay_remaining_s(problem: Problem, gang: GangShape) -> float:
 
 
 def refuses_reclaim(state: State, preemptor: Preemptor) -> Blocker | None:
-    """What forbids the queue to reclaim at all, None where nothing does."""
+    """What denies the right to reclaim whatever the victims are; None where nothing does."""
     right = state.problem.reclaim_right(state.allocated, preemptor.queue, preemptor.charge)
     return right.refusal(state.allocated_fixed, preemptible=preemptor.gang.gang.preemptible)
 
 
 class Eligibility:
-    """Who may be taken for an aggressor, as masks (U,) over the units; equal questions get the same array.
+    """Units that an action may take for a preemptor (`fairness.eligibility`), as masks (U,); equal masks are one array.
 
-    Units that are more than a disruption budget allows are left out everywhere.
+    Units of which a disruption budget allows fewer pods to leave are left out everywhere.
     """
 
     def __init__(self, state: State, pool: VictimPool) -> None:
@@ -111,7 +111,7 @@ class Eligibility:
                 self._below.setdefault(ancestor, []).append(queue)
 
     def units(self, action: Action, preemptor: Preemptor) -> frozenset[int]:
-        """Units that ``rung`` may take for ``preemptor``, before any test of the set as a whole."""
+        """Units that ``action`` may take for ``preemptor``, before any test of the set as a whole."""
         return frozenset(np.flatnonzero(self.mask(action, preemptor)).tolist())
 
     def mask(self, action: Action, preemptor: Preemptor) -> BoolArray:
@@ -119,22 +119,19 @@ class Eligibility:
         return self._not_held(self._by_rights(action, preemptor))
 
     def divisible(self, action: Action, preemptor: Preemptor) -> frozenset[int]:
-        """Units under disruption budgets that ``rung`` could disturb in part, whether it may take them or not."""
+        """Units under disruption budgets that ``action`` could disturb in part, whether it may take them or not."""
         uses = self.pool.budget_uses
         if uses is None or not uses.divisible.any():
             return frozenset()
         return frozenset(np.flatnonzero(self._by_rights(action, preemptor) & uses.divisible).tolist())
 
     def held(self, action: Action, preemptor: Preemptor) -> Blocker | None:
-        """Disruption budgets that keep some from leaving whom ``rung`` could take for ``preemptor`` otherwise."""
-        return (
-            self.pool.budget_uses.binding(self._by_rights(action, preemptor))
-            if self.pool.budget_uses is not None
-            else None
-        )
+        """Disruption budgets that hold units which ``action`` could take for ``preemptor`` otherwise."""
+        uses = self.pool.budget_uses
+        return uses.binding(self._by_rights(action, preemptor)) if uses is not None else None
 
     def _by_rights(self, action: Action, preemptor: Preemptor) -> BoolArray:
-        """Who may be taken whatever budgets allow."""
+        """(U,) units that the action may take as far as disruption budgets are not asked."""
         if action is Action.CONSOLIDATION:
             return self._consolidation(preemptor)
         if action is Action.PREEMPT:
@@ -229,11 +226,10 @@ def reclaim_allowed(
     units: list[int],
     beside: Sequence[tuple[int, Charge]] = (),
 ) -> bool:
-    """True where taking ``units`` is fair at every step, and ``beside`` them what the leaf queues named there lose.
+    """True where reclaim may take ``units`` in some order, and ``beside`` them what the leaf queues named there lose.
 
-    ``ledger`` holds the queues' numbers from before the question. Units that found another place are not charged. What
-    is tested is the part (docs/kai-behaviour.md#reclaim-chunks); which gang comes last is free, so the one whose last
-    part is the largest.
+    ``ledger`` holds what the queues held before. Units that found another place are not charged. Which gang comes last
+    is free: here the one whose last part is the largest.
     """
     problem = state.problem
     taken = [pool.units[u] for u in units if pool.has_left(u) or not problem.policy.consolidating_reclaim]
@@ -248,15 +244,15 @@ def reclaim_allowed(
 
 
 def was_counted(outcome: Outcome, leaf: int) -> bool:
-    """True where an earlier reclaim took victims by right of what a queue held to which ``leaf`` belongs."""
+    """True where an earlier reclaim took victims from a levelled queue at or above ``leaf``."""
     problem, pool = outcome.state.problem, outcome.pool
     if pool is None:
         return False
     for admission in outcome.admissions:
         if admission.action is Action.RECLAIM:
             mine = problem.gangs[admission.allocation_unit.gang].queue
-            payers = {problem.gangs[pool.units[u].gang].queue for u in admission.units}
-            if any(levelled(problem.queues, mine, payer)[1] in problem.queues.path[leaf] for payer in payers):
+            victims = {problem.gangs[pool.units[u].gang].queue for u in admission.units}
+            if any(levelled(problem.queues, mine, victim)[1] in problem.queues.path[leaf] for victim in victims):
                 return True
     return False
 

@@ -22,10 +22,10 @@ from kai_solver.planstate.saving import free_milli, savings
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem import Problem
 from kai_solver.search.apply import apply
+from kai_solver.search.evictable import evictable
 from kai_solver.search.joint_input import JointModelInput
 from kai_solver.search.looseness import loose_gangs
 from kai_solver.search.neighbourhood import Neighbourhood
-from kai_solver.search.payers import evictable
 from kai_solver.search.refuter import spacing_of
 from kai_solver.search.rights import reclaimable
 from kai_solver.units import CPU, GPU, MEMORY, format_amount

@@ -25,16 +25,16 @@ class Rights:
     ----------
     movable
         Units that may be disturbed at all.
-    by_rung
+    by_action
         Units that each action may evict for any gang that it admitted: no core of a gang that got places itself.
     takers
         By admission, the units that it may take.
     divisible
         Units under disruption budgets that could be disturbed in part: the stages know them as whole ones only.
     surplus
-        How much reclaim may take from each levelled queue, in all: what it holds when the last reclaimer comes that
-        may take from it, with nothing below it gone, above the least that it may keep. Whichever admission takes
-        which of the units that it may take, in their order: no plan that is allowed reclaim by reclaim takes more.
+        How much all reclaims may take from each levelled queue: what it holds before the last of them with nothing
+        evicted, above the least that it may keep (`fairness.reclaim`, rule 3). No plan whose reclaims are allowed one
+        by one takes more.
     """
 
     movable: frozenset[int]
@@ -45,7 +45,7 @@ class Rights:
 
 
 def rights_of(outcome: Outcome) -> Rights:
-    """Rights of all that were admitted."""
+    """What the stages may change for all admissions of ``outcome``."""
     pool = outcome.pool
     if pool is None:
         return Rights(NOTHING, {}, (NOTHING,) * len(outcome.admissions), ())

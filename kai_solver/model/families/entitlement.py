@@ -1,18 +1,17 @@
-"""entitlement: reclaim takes only from queues that hold more than their due, and never more than that.
+"""entitlement: reclaim takes only from queues that hold more than they keep (`fairness.reclaim`, rules 2 and 3).
 
-A unit may go by reclaim only where its queue may be taken from at all. For every levelled queue V there is a resource
-rho in which V stays above its share until the last unit goes::
+A unit may be evicted by reclaim only if a reclaimer may look at its queue. With ``surplus`` what a levelled queue V
+holds above what it keeps, there is a resource rho in which, without the last part, less than that is taken::
 
     sum_{u of V} charge[u, rho] out[u]  -  sum_u charge[u, rho] last[u]  <  surplus[V, rho]      (chosen rho)
 
-with at most one last chunk: KAI tests a chunk before it subtracts it, so the last one may pass the line
-(docs/kai-behaviour.md#reclaim-chunks). A chunk is a pod, or of one gang as many of each podset as its minimum, be they
-core or surplus::
+At most one part is the last. A part is a pod, or of one gang as many pods of each podset as its minimum, whether they
+are core or surplus (docs/kai-behaviour.md#reclaim-chunks)::
 
     last[u] <= lastGang[g],   sum_g lastGang[g] <= 1,   sum_{u of g} pods[u, l] last[u] <= minimum[l]
 
-With reclaimers in several queues a unit may be charged to several levelled queues, one above the other: by one of them,
-``sum_V part[u, V] = out[u]``, and the rows of V count ``part[u, V]``.
+With reclaimers in several queues a unit may count for several levelled queues, one above the other. It counts for one
+of them, ``sum_V counts[u, V] = out[u]``, and the rows of V have ``counts[u, V]`` in place of ``out[u]``.
 """
 
 from collections import defaultdict
@@ -23,9 +22,9 @@ from kai_solver.model.joint import Mover
 from kai_solver.model.spec import Term, Var
 from kai_solver.model.variables import MoverClass, MoverUnit, Variables
 
-Payer = MoverClass | MoverUnit
-Paid = list[tuple[Payer, Var]]
-"""The payers for one levelled queue, and how many of each."""
+Victim = MoverClass | MoverUnit
+Counted = list[tuple[Victim, Var]]
+"""Victims that count for one levelled queue, with the variable of how many of each."""
 
 
 def add(v: Variables) -> None:
@@ -33,38 +32,38 @@ def add(v: Variables) -> None:
     for item in _all(v):
         if not _mover(item).reclaimable:
             v.spec.add_le([(1, item.out_reclaim)], 0, family="entitlement")
-    paid = _paid(v)
+    counted = _counted(v)
     for surplus in v.joint.surplus:
-        if surplus.queue in paid:
-            _surplus(v, surplus, paid[surplus.queue])
+        if surplus.queue in counted:
+            _surplus(v, surplus, counted[surplus.queue])
 
 
-def _all(v: Variables) -> list[Payer]:
+def _all(v: Variables) -> list[Victim]:
     return [*v.classes, *v.units]
 
 
-def _mover(item: Payer) -> Mover:
+def _mover(item: Victim) -> Mover:
     return item.first if isinstance(item, MoverClass) else item.mover
 
 
-def _paid(v: Variables) -> dict[int, Paid]:
-    paid: dict[int, Paid] = defaultdict(list)
+def _counted(v: Variables) -> dict[int, Counted]:
+    counted: dict[int, Counted] = defaultdict(list)
     for item in _all(v):
         mover = _mover(item)
-        payers = [s.queue for s in v.joint.surplus if mover.queue in s.leaves] if mover.reclaimable else []
-        parts = [item.out_reclaim]
-        if len(payers) > 1:
+        queues = [s.queue for s in v.joint.surplus if mover.queue in s.leaves] if mover.reclaimable else []
+        counts = [item.out_reclaim]
+        if len(queues) > 1:
             size = item.size if isinstance(item, MoverClass) else 1
-            parts = [v.spec.int_var(0, size) for _ in payers]
-            v.spec.add_eq([(-1, item.out_reclaim), *((1, part) for part in parts)], 0, family="entitlement")
-        for payer, part in zip(payers, parts, strict=False):
-            paid[payer].append((item, part))
-    return paid
+            counts = [v.spec.int_var(0, size) for _ in queues]
+            v.spec.add_eq([(-1, item.out_reclaim), *((1, count) for count in counts)], 0, family="entitlement")
+        for queue, count in zip(queues, counts, strict=False):
+            counted[queue].append((item, count))
+    return counted
 
 
-def _surplus(v: Variables, surplus: QueueSurplus, paid: Paid) -> None:
-    outs = [(_mover(item).charge, out) for item, out in paid]
-    lasts = _lasts(v, paid)
+def _surplus(v: Variables, surplus: QueueSurplus, counted: Counted) -> None:
+    outs = [(_mover(item).charge, out) for item, out in counted]
+    lasts = _lasts(v, counted)
     chosen = {r: v.spec.bool_var() for r in range(3) if surplus.amounts[r] > 0}
     anything = v.spec.bool_var()
     for _, out in outs:
@@ -80,20 +79,20 @@ def _surplus(v: Variables, surplus: QueueSurplus, paid: Paid) -> None:
             v.spec.add_le(terms, (surplus.amounts[resource] - 1) // step, family="entitlement", only_if=(is_chosen,))
 
 
-def _lasts(v: Variables, paid: Paid) -> list[tuple[tuple[int, int, int], Var]]:
-    """(charge, variable) of what may be part of the last chunk."""
+def _lasts(v: Variables, counted: Counted) -> list[tuple[tuple[int, int, int], Var]]:
+    """(charge, variable) of what may be part of the last part."""
     by_gang: dict[int, list[tuple[Mover, Var]]] = defaultdict(list)
     lasts: list[tuple[tuple[int, int, int], Var]] = []
-    chunks: list[Var] = []
-    for item, out in paid:
+    last_parts: list[Var] = []
+    for item, out in counted:
         last = _last(v, out)
         lasts.append((_mover(item).charge, last))
         if isinstance(item, MoverUnit):
             by_gang[item.mover.gang].append((item.mover, last))
         else:
-            chunks.append(last)
-    chunks += [parts[0][1] if len(parts) == 1 else _together(v, parts) for parts in by_gang.values()]
-    v.spec.at_most_one(chunks, family="entitlement")
+            last_parts.append(last)
+    last_parts += [parts[0][1] if len(parts) == 1 else _together(v, parts) for parts in by_gang.values()]
+    v.spec.at_most_one(last_parts, family="entitlement")
     return lasts
 
 
@@ -104,7 +103,7 @@ def _last(v: Variables, out: Var) -> Var:
 
 
 def _together(v: Variables, parts: list[tuple[Mover, Var]]) -> Var:
-    """The literal that the last chunk is made of these parts of one gang."""
+    """The literal that the last part consists of pods of these units of one gang."""
     is_last = v.spec.bool_var()
     of_podset: dict[int, list[Term]] = defaultdict(list)
     most: dict[int, int] = {}

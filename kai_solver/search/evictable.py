@@ -1,10 +1,9 @@
-"""Units that cannot be evicted by a reclaim, whatever else is evicted with them.
+"""Units that a reclaim may evict, as far as saturation and the next cycle's order go, whatever is evicted with them.
 
-No queue that is taken from may end less saturated than the reclaimer's (docs/kai-behaviour.md#reclaim-saturation), and
-a reclaim should hold in the next cycle (`actions.disruption`): the queue of the reclaimer has to come before that of
-every victim. Both tests get harder the more is taken from the victim's queue. A gang which fails one of them with a
-single unit gone therefore fails it in every set of victims. The first is a rule, and a proof may rest on it; the second
-is our own caution.
+Two tests get harder the more is taken from the victim's queue: saturation (`fairness.reclaim`, rule 4), and that the
+reclaim lasts (docs/kai-behaviour.md#reclaim-lasts): the queue of the reclaimer comes before that of every victim in the
+next cycle. A gang which fails one of them with a single unit gone therefore fails it in every set of victims. The first
+is a rule, and a proof may rest on it; the second is our own caution.
 """
 
 from collections.abc import Iterable, Sequence
@@ -41,8 +40,8 @@ def evictable(
     for index in units:
         by_gang.setdefault(pool.units[index].gang, []).append(pool.units[index])
     least = _least_held(state, [u for own in by_gang.values() for u in own], given)
-    replay = _ReclaimReplay(state, preemptor, least, lasting)
-    return frozenset(u.index for gang, own in by_gang.items() if replay.may_go(gang, own) for u in own)
+    test = _SingleVictims(state, preemptor, least, lasting)
+    return frozenset(u.index for gang, own in by_gang.items() if test.may_go(gang, own) for u in own)
 
 
 def _least_held(state: State, units: Iterable[Unit], given: Sequence[int]) -> list[list[int]]:
@@ -63,7 +62,9 @@ def _least_held(state: State, units: Iterable[Unit], given: Sequence[int]) -> li
 
 
 @dataclass(slots=True)
-class _ReclaimReplay:
+class _SingleVictims:
+    """The two tests with one unit gone and the reclaimer's queue at its least."""
+
     state: State
     preemptor: Preemptor
     least: list[list[int]]
