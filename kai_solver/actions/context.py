@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from kai_solver.actions.attempt_times import AttemptTimes
 from kai_solver.actions.caps import costs_too_much
-from kai_solver.actions.disruption import Disruption
 from kai_solver.actions.gang_order import GangOrder, SizeOrder
+from kai_solver.actions.victim_search import VictimSearch
 from kai_solver.domain import Action, Blocker, Proof, Reason
 from kai_solver.placement.placing import Placer, TimeIsUp, never
 from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits
@@ -20,7 +20,7 @@ from kai_solver.planstate.outcome import Admission, Evidence, Outcome, Refusal
 from kai_solver.planstate.signature import Kind, Signature, kind_of, signature
 from kai_solver.planstate.state import State
 from kai_solver.problem import Problem
-from kai_solver.reasons.refusals import BUDGET_ENDED, shortage
+from kai_solver.reasons.refusals import BUDGET_ENDED, LargestNode, shortage
 
 BoolArray = NDArray[np.bool_]
 
@@ -43,7 +43,7 @@ class Oracle(Protocol):
         ...
 
     def place(
-        self, outcome: Outcome, allocation_unit: AllocationUnit, action: Action, disruption: Disruption | None
+        self, outcome: Outcome, allocation_unit: AllocationUnit, action: Action, victim_search: VictimSearch | None
     ) -> Answer:
         """Can ``allocation_unit`` run beside all admitted so far, with nobody disturbed whom ``rung`` protects?"""
         ...
@@ -53,7 +53,7 @@ class Oracle(Protocol):
         outcome: Outcome,
         allocation_units: Sequence[AllocationUnit],
         action: Action,
-        disruption: Disruption | None,
+        victim_search: VictimSearch | None,
     ) -> Answer:
         """The same for all of ``allocation_units``; their places and units are theirs together."""
         ...
@@ -95,6 +95,7 @@ class Context:
         self.state = State(problem)
         self.outcome = Outcome(self.state)
         self.placer = Placer(self.state)
+        self.largest_node = LargestNode(problem)
         self.gang_units = [
             AllocationUnits(gang, state, problem.pod_shape)
             for gang, state in zip(problem.gangs, self.state.gangs, strict=True)
@@ -162,29 +163,33 @@ class Context:
         self.state.rollback(mark)
         return False
 
-    def ask(self, allocation_unit: AllocationUnit, action: Action, disruption: Disruption | None) -> Refusal | None:
+    def ask(
+        self, allocation_unit: AllocationUnit, action: Action, victim_search: VictimSearch | None
+    ) -> Refusal | None:
         """Ask the oracle; None where it found a way."""
-        answer = self._oracle.place(self.outcome, allocation_unit, action, disruption)
+        answer = self._oracle.place(self.outcome, allocation_unit, action, victim_search)
         if answer.verdict == "yes":
             self.outcome.admit(Admission(allocation_unit, action, answer.units, by_solver=True))
             return None
-        held = self._held(allocation_unit, action, disruption) if disruption is not None else ()
+        held = self._held(allocation_unit, action, victim_search) if victim_search is not None else ()
         if held:
             answer = replace(answer, proof=replace(answer.proof, blocking=(*answer.proof.blocking, *held)))
         return self._refusal(allocation_unit, answer)
 
-    def _held(self, allocation_unit: AllocationUnit, action: Action, disruption: Disruption) -> tuple[Blocker, ...]:
-        """Disruption budgets that may be what blocks: worth saying where no set is found that does."""
+    def _held(
+        self, allocation_unit: AllocationUnit, action: Action, victim_search: VictimSearch
+    ) -> tuple[Blocker, ...]:
+        """VictimSearch budgets that may be what blocks: worth saying where no set is found that does."""
         if self.problem.budgets is None:
             return ()
-        held = disruption.eligibility.held(action, Preemptor.of(self.problem, allocation_unit))
+        held = victim_search.eligibility.held(action, Preemptor.of(self.problem, allocation_unit))
         return (held,) if held is not None else ()
 
     def ask_together(
-        self, allocation_units: Sequence[AllocationUnit], action: Action, disruption: Disruption | None
+        self, allocation_units: Sequence[AllocationUnit], action: Action, victim_search: VictimSearch | None
     ) -> Answer:
         """Ask the oracle for all at once; on "yes" they are admitted, each with the units whose nodes it took."""
-        answer = self._oracle.place_together(self.outcome, allocation_units, action, disruption)
+        answer = self._oracle.place_together(self.outcome, allocation_units, action, victim_search)
         left = dict.fromkeys(answer.units)
         for allocation_unit in allocation_units if answer.verdict == "yes" else ():
             mine = [

@@ -4,8 +4,8 @@ Search and stages move units: surplus one by one, a core whole. But a minimum is
 pods keep their places the pods of the core need not all go.
 """
 
+from kai_solver.actions.accelerators.returning import could_return
 from kai_solver.actions.caps import within_limits
-from kai_solver.actions.returning import could_return
 from kai_solver.placement.placing import Placer
 from kai_solver.planstate.allocation_units import AllocationUnits
 from kai_solver.planstate.outcome import Outcome

@@ -2,10 +2,32 @@
 
 from collections.abc import Iterator
 
+from kai_solver.actions.context import Context
 from kai_solver.domain import PodStatus
 from kai_solver.planstate.allocation_units import AllocationUnits
+from kai_solver.planstate.budgets import keeps_budgets
 from kai_solver.planstate.state import State
 from kai_solver.problem import GangShape, Leaf, TreeNode
+
+
+def evict_stale_gangs(context: Context) -> None:
+    """Evict every stale gang, with the pods that it was to get in this cycle.
+
+    A gang stays where admitted pods count on it, which are not asked any more once they run, or where a disruption
+    budget holds it.
+    """
+    state = context.state
+    for gang in stale_gangs(state, context.gang_units):
+        mark = state.mark()
+        for pod in [pod for leaf in state.gangs[gang].active for pod in leaf]:
+            if pod in state.places:
+                state.lift(pod)
+            else:
+                state.evict(pod)
+        if state.keeps_rules() and keeps_budgets(state):
+            context.outcome.stale.append(gang)
+        else:
+            state.rollback(mark)
 
 
 def stale_gangs(state: State, gang_units: list[AllocationUnits]) -> Iterator[int]:

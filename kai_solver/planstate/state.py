@@ -240,6 +240,10 @@ class State:
         """A point in the journal to roll back to."""
         return len(self.journal)
 
+    def steps_since(self, mark: int) -> list[tuple[str, int, Place | None]]:
+        """The steps taken since ``mark``, for `replay`."""
+        return self.journal[mark:]
+
     def rollback(self, mark: int) -> None:
         """Undo everything since ``mark``."""
         while len(self.journal) > mark:

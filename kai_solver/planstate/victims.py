@@ -46,6 +46,13 @@ class VictimPool:
     ``took_places``: some core that left took places with it that its gang got in this cycle.
     """
 
+    @classmethod
+    def of_running(cls, state: State) -> "VictimPool":
+        """Units of all preemptible gangs that run."""
+        node = state.problem.pod_node
+        candidates = [gang for gang in state.problem.gangs if gang.gang.preemptible and gang.active]
+        return cls(state, [gang for gang in candidates if all(node[pod] >= 0 for pod in gang.active)])
+
     def __init__(self, state: State, candidates: Iterable[GangShape]) -> None:
         self.state = state
         self.units: list[Unit] = []

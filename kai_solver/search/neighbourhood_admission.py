@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.actions.caps import over_capacity
-from kai_solver.actions.disruption import Disruption
+from kai_solver.actions.disrupt import search_of
 from kai_solver.actions.gang_order import GangOrder
+from kai_solver.actions.victim_search import VictimSearch
 from kai_solver.domain import Action
 from kai_solver.model.joint import IntArray
 from kai_solver.placement.fit import FitTable
@@ -51,7 +52,7 @@ class LocalAdmission:
         self.actions = tuple(action for action in actions if action is not Action.STALE)
         self.asked = self.admitted = 0
         self._rng = np.random.default_rng(solver_client.seed)
-        self._allocation_units = [
+        self._gang_units = [
             AllocationUnits(gang, state, self.problem.pod_shape)
             for gang, state in zip(self.problem.gangs, self.state.gangs, strict=True)
         ]
@@ -61,20 +62,20 @@ class LocalAdmission:
         """Ask for every gang, some rounds or until the time ends; True if any was admitted."""
         for _ in range(ROUNDS):
             waiting = self._waiting()
-            gang_order = GangOrder(self.state, self._allocation_units, waiting)
-            disruptions: dict[Action, Disruption] = {
-                action: self._disruption(action, waiting) for action in self.actions if action is not Action.ALLOCATE
+            gang_order = GangOrder(self.state, self._gang_units, waiting)
+            searches: dict[Action, VictimSearch] = {
+                action: self._search_of(action, waiting) for action in self.actions if action is not Action.ALLOCATE
             }
             while not self.solver_client.is_out_of_time and (next_gang := gang_order.pop()) is not None:
-                if self._admit(next_gang.allocation_unit, disruptions):
+                if self._admit(next_gang.allocation_unit, searches):
                     self.admitted += 1
                     gang_order.refresh()
                     if on_better is not None:
                         on_better(self.asked, self.admitted)
         return self.admitted > 0
 
-    def _disruption(self, action: Action, waiting: Sequence[int]) -> Disruption:
-        return Disruption(self.outcome, self._fits, action, self._allocation_units, waiting)
+    def _search_of(self, action: Action, waiting: Sequence[int]) -> VictimSearch:
+        return search_of(action, self.outcome, self._fits, self._gang_units, waiting)
 
     def _waiting(self) -> list[int]:
         """Gangs that wait, and that some action refused without a proof."""
@@ -83,39 +84,39 @@ class LocalAdmission:
             gang
             for gang, by_action in refusals.items()
             if gang not in admitted
-            and self._allocation_units[gang].waits()
+            and self._gang_units[gang].waits()
             and any(refusal.proof.state != "proven" for refusal in by_action.values())
         ]
 
-    def _admit(self, allocation_unit: AllocationUnit, disruptions: Mapping[Action, Disruption]) -> bool:
+    def _admit(self, allocation_unit: AllocationUnit, searches: Mapping[Action, VictimSearch]) -> bool:
         """Ask action by action, where that action's answer was no proof."""
         for action in self.actions:
             refusal = self.outcome.refusals[allocation_unit.gang].get(action)
             if refusal is None or refusal.proof.state == "proven" or self.solver_client.is_out_of_time:
                 continue
-            if self._is_allowed(allocation_unit, disruptions.get(action)) and self._ask(
-                allocation_unit, action, disruptions.get(action)
+            if self._is_allowed(allocation_unit, searches.get(action)) and self._ask(
+                allocation_unit, action, searches.get(action)
             ):
                 return True
         return False
 
-    def _is_allowed(self, allocation_unit: AllocationUnit, disruption: Disruption | None) -> bool:
+    def _is_allowed(self, allocation_unit: AllocationUnit, victim_search: VictimSearch | None) -> bool:
         """What needs no search, by the numbers of this moment: limits, the delay, the rules of the action."""
         preemptor = Preemptor.of(self.problem, allocation_unit)
-        if disruption is None:
+        if victim_search is None:
             return over_capacity(self.state, allocation_unit) is None
-        if disruption.action is Action.CONSOLIDATION and over_capacity(self.state, allocation_unit) is not None:
+        if victim_search.over_capacity(allocation_unit) is not None:
             return False
-        return within_delay(self.problem, preemptor.gang) is None and disruption.forbidden(preemptor) is None
+        return within_delay(self.problem, preemptor.gang) is None and victim_search.refusal(preemptor) is None
 
-    def _ask(self, allocation_unit: AllocationUnit, action: Action, disruption: Disruption | None) -> bool:
-        eligible = self._eligible(allocation_unit, action, disruption)
+    def _ask(self, allocation_unit: AllocationUnit, action: Action, victim_search: VictimSearch | None) -> bool:
+        eligible = self._eligible(allocation_unit, action, victim_search)
         nodes = self._nodes(allocation_unit, action, eligible)
         if not nodes.any():
             return False
         hood = Census(self.outcome, eligible | self._disturbed()).on(nodes)
         question = Question(
-            LocalModelInput(self.outcome, hood), self.outcome, allocation_unit, action, disruption, hood
+            LocalModelInput(self.outcome, hood), self.outcome, allocation_unit, action, victim_search, hood
         )
         self.asked += 1
         answer = self.oracle.seat(question)
@@ -124,10 +125,12 @@ class LocalAdmission:
         self.outcome.admit(Admission(allocation_unit, action, answer.units, by_solver=True))
         return True
 
-    def _eligible(self, allocation_unit: AllocationUnit, action: Action, disruption: Disruption | None) -> BoolArray:
+    def _eligible(
+        self, allocation_unit: AllocationUnit, action: Action, victim_search: VictimSearch | None
+    ) -> BoolArray:
         """(U,) True for units that may be disturbed for ``allocation_unit``."""
-        if disruption is not None:
-            return disruption.eligibility.mask(action, Preemptor.of(self.problem, allocation_unit))
+        if victim_search is not None:
+            return victim_search.eligibility.mask(action, Preemptor.of(self.problem, allocation_unit))
         return np.zeros(len(self.outcome.pool.units) if self.outcome.pool is not None else 0, dtype=np.bool_)
 
     def _disturbed(self) -> BoolArray:

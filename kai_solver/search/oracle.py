@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from kai_solver.actions import Answer
-from kai_solver.actions.disruption import Disruption
+from kai_solver.actions.victim_search import VictimSearch
 from kai_solver.bounds import Evidence
 from kai_solver.domain import Action, Proof
 from kai_solver.model.aggregated import formulate_master
@@ -89,10 +89,10 @@ class SolverActions:
         return self._refuter
 
     def place(
-        self, outcome: Outcome, allocation_unit: AllocationUnit, action: Action, disruption: Disruption | None
+        self, outcome: Outcome, allocation_unit: AllocationUnit, action: Action, victim_search: VictimSearch | None
     ) -> Answer:
         """Can ``allocation_unit`` run beside all admitted so far, with nothing disturbed that ``action`` protects?"""
-        question = Question(self._model_input(outcome), outcome, allocation_unit, action, disruption)
+        question = Question(self._model_input(outcome), outcome, allocation_unit, action, victim_search)
         blocker = question.bound()
         if blocker is not None:
             # What cannot be taken from claims here could be taken all the same: then a count proves nothing.
@@ -113,11 +113,16 @@ class SolverActions:
         outcome: Outcome,
         allocation_units: Sequence[AllocationUnit],
         action: Action,
-        disruption: Disruption | None,
+        victim_search: VictimSearch | None,
     ) -> Answer:
         """Can all of ``allocation_units`` run? Where that is not known it is no loss: each may be asked for alone."""
         question = Question(
-            self._model_input(outcome), outcome, allocation_units[-1], action, disruption, beside=allocation_units[:-1]
+            self._model_input(outcome),
+            outcome,
+            allocation_units[-1],
+            action,
+            victim_search,
+            beside=allocation_units[:-1],
         )
         if self.solver_client is None or question.size_estimate() > self.solver_client.model.search.max_variables:
             return UNKNOWN

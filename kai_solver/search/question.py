@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from kai_solver.actions.disruption import Disruption
 from kai_solver.actions.reclaim_replay import reclaims_hold
+from kai_solver.actions.victim_search import VictimSearch
 from kai_solver.bounds import Domains, count_bound
 from kai_solver.domain import Action, Blocker
 from kai_solver.fairness import QueueSurplus
@@ -40,7 +40,7 @@ class Question:
         outcome: Outcome,
         allocation_unit: AllocationUnit,
         action: Action,
-        disruption: Disruption | None,
+        victim_search: VictimSearch | None,
         within: Neighbourhood | None = None,
         beside: Sequence[AllocationUnit] = (),
     ) -> None:
@@ -54,9 +54,11 @@ class Question:
         self.problem = outcome.state.problem
         self.allocation_unit = allocation_unit
         self.action = action
-        self.disruption = disruption
+        self.victim_search = victim_search
         self.preemptor = Preemptor.of(self.problem, allocation_unit)
-        self.eligible = disruption.eligibility.units(action, self.preemptor) if disruption is not None else frozenset()
+        self.eligible = (
+            victim_search.eligibility.units(action, self.preemptor) if victim_search is not None else frozenset()
+        )
         admitted = outcome.admissions
         self.disturbed = self._disturbed()
         if within is not None:
@@ -132,9 +134,9 @@ class Question:
     def divisible(self) -> frozenset[int]:
         """Units under disruption budgets of which a part could move where the whole may not."""
         pool = self.outcome.pool
-        if self.disruption is None or pool is None or pool.budget_uses is None:
+        if self.victim_search is None or pool is None or pool.budget_uses is None:
             return frozenset()
-        mine = self.disruption.eligibility.divisible(self.action, self.preemptor)
+        mine = self.victim_search.eligibility.divisible(self.action, self.preemptor)
         return mine | {unit for unit in self.disturbed if pool.budget_uses.divisible[unit]}
 
     # -- bounds --------------------------------------------------------------------------------------------------
@@ -260,9 +262,9 @@ class Question:
         return self._surplus(self.evicted)
 
     def _surplus(self, open_again: frozenset[int]) -> list[QueueSurplus]:
-        if self.action is not Action.RECLAIM or self.disruption is None:
+        if self.action is not Action.RECLAIM or self.victim_search is None:
             return []
-        found = reclaimable(self.state, self.disruption.eligibility, self.preemptor)
+        found = reclaimable(self.state, self.victim_search.eligibility, self.preemptor)
         return [replace(s, amounts=self._with_taken(open_again, s.leaves, s.amounts)) for s in found]
 
     def _with_taken(
@@ -292,13 +294,13 @@ class Question:
     def accept(self, joint: Joint, decision: Decision) -> tuple[int, ...] | None:
         """Put the solution into effect; the units disturbed for this allocation unit, None where a rule refuses it."""
         mark = self.state.mark()
-        ledger = self.disruption.ledger(self.preemptor) if self.disruption is not None else None
+        ledger = self.victim_search.ledger(self.preemptor) if self.victim_search is not None else None
         units = self._for_this_unit(decision)
         if not apply(
             self.state, self.outcome.pool, joint, decision, [*self.admitted, (self.allocation_unit, self.action)]
         ):
             return None
-        if self.disruption is not None and not self.disruption.is_allowed(
+        if self.victim_search is not None and not self.victim_search.is_allowed(
             self.preemptor, self.allocation_unit, units, ledger
         ):
             self.state.rollback(mark)
@@ -311,9 +313,9 @@ class Question:
     def _needed(self, units: list[int]) -> tuple[int, ...]:
         """Of ``units`` those that are in the way; the others return to their places."""
         pool = self.outcome.pool
-        if self.disruption is None or pool is None:
+        if self.victim_search is None or pool is None:
             return tuple(units)
-        self.disruption.settle(units)
+        self.victim_search.settle(units)
         return tuple(unit for unit in units if pool.is_disturbed(unit))
 
     def _earlier_reclaims_hold(self, units: list[int]) -> bool:

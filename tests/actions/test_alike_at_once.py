@@ -6,9 +6,10 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kai_solver.actions import Actions, runs
+from kai_solver.actions import Actions
+from kai_solver.actions.accelerators import runs
+from kai_solver.actions.accelerators.predicted_order import foresee
 from kai_solver.actions.gang_order import GangOrder
-from kai_solver.actions.predicted_order import foresee
 from kai_solver.domain import (
     Action,
     Gang,

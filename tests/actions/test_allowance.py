@@ -4,11 +4,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai_solver.actions.allowance import Allowance
-from kai_solver.actions.disruption import Disruption
 from kai_solver.fairness import ReclaimLedger
 from kai_solver.planstate.allocation_units import AllocationUnits
 from kai_solver.planstate.eligibility import Preemptor, reclaim_allowed
 from kai_solver.planstate.state import State
+from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem import build_problem
 from tests.actions.support import a_gang, a_node, a_queue, a_snapshot
 
@@ -39,7 +39,7 @@ def contested(draw: st.DrawFn) -> State:
 @given(state=contested(), order=st.permutations(range(NODES)))
 @settings(max_examples=150, deadline=None)
 def test_unit_by_unit_allows_what_the_whole_set_is_allowed(state: State, order: list[int]) -> None:
-    problem, pool = state.problem, Disruption.pool_of(state)
+    problem, pool = state.problem, VictimPool.of_running(state)
     number = next(g.index for g in problem.gangs if g.pending)
     allocation_unit = AllocationUnits(problem.gangs[number], state.gangs[number]).next()
     assert allocation_unit is not None

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kai_solver.actions.clearing import DOMAINS_TRIED, Clearing, clearings
-from kai_solver.actions.disruption import Disruption
+from kai_solver.actions.room.clearing import DOMAINS_TRIED, Clearing, clearings
 from kai_solver.domain import Snapshot
 from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits
 from kai_solver.planstate.state import State
@@ -27,7 +26,7 @@ def asked(snapshot: Snapshot) -> tuple[VictimPool, AllocationUnit]:
     number = next(gang.index for gang in state.problem.gangs if gang.gang.name == "w")
     allocation_unit = AllocationUnits(state.problem.gangs[number], state.gangs[number]).next()
     assert allocation_unit is not None
-    return Disruption.pool_of(state), allocation_unit
+    return VictimPool.of_running(state), allocation_unit
 
 
 def found(pool: VictimPool, allocation_unit: AllocationUnit, staying: Collection[str] = ()) -> list[Clearing]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from kai_solver.actions import Actions
-from kai_solver.actions.returning import could_return
+from kai_solver.actions.accelerators.returning import could_return
 from kai_solver.domain import (
     ACTIONS,
     Action,

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kai_solver.actions.disruption import Disruption
-from kai_solver.actions.evicting import Evictor
-from kai_solver.actions.resettling import Resettling
+from kai_solver.actions.accelerators.resettling import Resettling
+from kai_solver.actions.room.evictor import Evictor
 from kai_solver.domain import (
     Action,
     Gang,
@@ -31,6 +30,7 @@ from kai_solver.domain import (
 from kai_solver.placement.fit import FitTable
 from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits
 from kai_solver.planstate.state import State
+from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem import build_problem
 from kai_solver.units import MILLI, ResourceSchema
 
@@ -110,7 +110,7 @@ class Hopeful(Resettling):
 
 def made_room(state: State, counts: type[Resettling]) -> tuple[list[int] | None, dict[int, int]]:
     """Who moves for the last gang, and where all pods are then; the state as it was after."""
-    pool = Disruption.pool_of(state)
+    pool = VictimPool.of_running(state)
     evictor = Evictor(pool, FitTable(state), Action.CONSOLIDATION, np.ones(len(pool.units), dtype=np.bool_))
     evictor.resettling = counts(pool, evictor.fits)
     mark = state.mark()
@@ -160,7 +160,7 @@ def test_the_count_changes_no_outcome(state: State) -> None:
 def test_a_segment_needs_one_rack_with_room_for_all_of_it(racks: tuple[int, ...], hopeless: bool) -> None:
     """Two pods on rack 0 keep together; who comes takes one of their nodes."""
     state = a_state(racks, [in_segments("runs", [["00", "01"]]), in_segments("waits", [[""]])])
-    pool = Disruption.pool_of(state)
+    pool = VictimPool.of_running(state)
     [pod] = asked_by_last(state).pods
     assert Resettling(pool, FitTable(state)).is_hopeless([0], pod, 0) is hopeless
 
@@ -168,18 +168,18 @@ def test_a_segment_needs_one_rack_with_room_for_all_of_it(racks: tuple[int, ...]
 def test_all_segments_need_room_at_once() -> None:
     """Each of two segments would find room in rack 1, not both."""
     runs = in_segments("runs", [["00", "01"], ["02", "03"]])
-    pool = Disruption.pool_of(a_state((4, 2), [runs, in_segments("waits", [["", ""]])]))
+    pool = VictimPool.of_running(a_state((4, 2), [runs, in_segments("waits", [["", ""]])]))
     [first, _] = asked_by_last(pool.state).pods
     counts = Resettling(pool, FitTable(pool.state))
     assert not counts.is_hopeless([0], first, 0)  # one segment in each rack
-    pool = Disruption.pool_of(a_state((4, 1), [runs, in_segments("waits", [[""]])]))
+    pool = VictimPool.of_running(a_state((4, 1), [runs, in_segments("waits", [[""]])]))
     [pod] = asked_by_last(pool.state).pods
     assert Resettling(pool, FitTable(pool.state)).is_hopeless([0], pod, 0)
 
 
 def test_pods_of_several_shapes_are_not_counted() -> None:
     one, two = in_segments("one", [["00"]], gpus=1), in_segments("two", [["10"]], gpus=2)
-    pool = Disruption.pool_of(a_state((1, 1), [one, two, in_segments("waits", [[""]])]))
+    pool = VictimPool.of_running(a_state((1, 1), [one, two, in_segments("waits", [[""]])]))
     [pod] = asked_by_last(pool.state).pods
     counts = Resettling(pool, FitTable(pool.state))
     assert counts.is_hopeless([1], pod, 1)
@@ -188,14 +188,14 @@ def test_pods_of_several_shapes_are_not_counted() -> None:
 
 def test_who_is_bound_to_no_domain_is_not_counted() -> None:
     free = in_segments("free", [["00"]], topology=None)
-    pool = Disruption.pool_of(a_state((1,), [free, in_segments("waits", [[""]])]))
+    pool = VictimPool.of_running(a_state((1,), [free, in_segments("waits", [[""]])]))
     [pod] = asked_by_last(pool.state).pods
     assert not Resettling(pool, FitTable(pool.state)).is_hopeless([0], pod, 0)
 
 
 def left(state: State, *units: int) -> Resettling:
     """The counts once ``units`` have left."""
-    pool = Disruption.pool_of(state)
+    pool = VictimPool.of_running(state)
     for unit in units:
         pool.leave(unit)
     return Resettling(pool, FitTable(state))

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kai_solver.actions.disruption import Disruption
-from kai_solver.actions.evicting import Evictor
 from kai_solver.actions.gang_order import GangOrder, gang_key
-from kai_solver.actions.node_room import NodeRoom
-from kai_solver.actions.room import RoomTable
+from kai_solver.actions.room.evictor import Evictor
+from kai_solver.actions.room.node import NodeRoom
+from kai_solver.actions.room.table import RoomTable
 from kai_solver.domain import Action, Gang, GpuRequest, Node, Pod, PodStatus, Queue, Snapshot, flat_gang
 from kai_solver.fairness import compare_queues, queue_key
 from kai_solver.placement.fit import FitTable
@@ -220,7 +219,7 @@ def everybody(pool: VictimPool) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
 @given(state=crowded_states())
 @SPEED
 def test_room_is_made_by_needed_victims_only(state: State) -> None:
-    pool, fits = Disruption.pool_of(state), FitTable(state)
+    pool, fits = VictimPool.of_running(state), FitTable(state)
     shape = state.problem.pod_shape[state.problem.gangs[-1].pending[0]]
     room = NodeRoom(pool, shape, pool.cost)
     bound = RoomTable(pool, fits, shape, everybody(pool), Action.PREEMPT).update()
@@ -239,7 +238,7 @@ def test_room_is_made_by_needed_victims_only(state: State) -> None:
 @given(state=crowded_states())
 @SPEED
 def test_a_survey_never_asks_more_than_a_close_look(state: State) -> None:
-    pool, fits = Disruption.pool_of(state), FitTable(state)
+    pool, fits = VictimPool.of_running(state), FitTable(state)
     shape = state.problem.pod_shape[state.problem.gangs[-1].pending[0]]
     room = NodeRoom(pool, shape, pool.cost)
     bound = RoomTable(pool, fits, shape, everybody(pool), Action.PREEMPT).update()
@@ -259,7 +258,7 @@ class ListedRoom(NodeRoom):
 @given(state=crowded_states())
 @SPEED
 def test_the_shortcut_for_one_device_finds_the_same_victims(state: State) -> None:
-    pool = Disruption.pool_of(state)
+    pool = VictimPool.of_running(state)
     for shape in range(len(state.problem.shapes.shapes)):
         quick, listed = NodeRoom(pool, shape, pool.cost), ListedRoom(pool, shape, pool.cost)
         for node in range(len(state.problem.nodes)):
@@ -270,7 +269,7 @@ def test_the_shortcut_for_one_device_finds_the_same_victims(state: State) -> Non
 @SPEED
 def test_whole_devices_are_freed_at_the_least_price(state: State) -> None:
     """Against all sets of units, where GPUs alone are short."""
-    pool = Disruption.pool_of(state)
+    pool = VictimPool.of_running(state)
     shape = state.problem.pod_shape[state.problem.gangs[-1].pending[0]]
     if not state.problem.shapes.shapes[shape].gpu.is_whole or any(u.charge[2] % MILLI for u in pool.units):
         return
@@ -289,7 +288,7 @@ def test_whole_devices_are_freed_at_the_least_price(state: State) -> None:
 @given(state=crowded_states())
 @SPEED
 def test_a_room_table_kept_is_one_made_anew(state: State) -> None:
-    pool, fits = Disruption.pool_of(state), FitTable(state)
+    pool, fits = VictimPool.of_running(state), FitTable(state)
     shape = state.problem.pod_shape[state.problem.gangs[-1].pending[0]]
     kept = RoomTable(pool, fits, shape, everybody(pool), Action.PREEMPT)
     kept.update()
@@ -303,7 +302,7 @@ def test_a_room_table_kept_is_one_made_anew(state: State) -> None:
 @SPEED
 def test_a_room_table_serves_others_as_one_made_for_them(state: State, data: st.DataObject) -> None:
     """Whoever may leave, whoever left meanwhile, and whatever nodes were asked about before."""
-    pool, fits = Disruption.pool_of(state), FitTable(state)
+    pool, fits = VictimPool.of_running(state), FitTable(state)
     shape = state.problem.pod_shape[state.problem.gangs[-1].pending[0]]
     kept = RoomTable(pool, fits, shape, everybody(pool), Action.PREEMPT)
     mask = st.builds(np.array, st.lists(st.booleans(), min_size=len(pool.units), max_size=len(pool.units)))
@@ -319,7 +318,7 @@ def test_a_room_table_serves_others_as_one_made_for_them(state: State, data: st.
 @given(state=crowded_states(), data=st.data())
 @SPEED
 def test_no_room_can_be_made_where_that_is_said_to_be_hopeless(state: State, data: st.DataObject) -> None:
-    pool = Disruption.pool_of(state)
+    pool = VictimPool.of_running(state)
     allowed = data.draw(st.lists(st.booleans(), min_size=len(pool.units), max_size=len(pool.units)))
     evictor = Evictor(pool, FitTable(state), Action.PREEMPT, np.array(allowed, dtype=np.bool_))
     allocation_unit = chunk_of_last(state)
@@ -336,7 +335,7 @@ def test_too_few_who_may_leave_are_hopeless(who: tuple[bool, bool], says: bool) 
     asks = Gang("ns", "w", "q", flat_gang(1), (Pod("ns", "w", (100, GIB, 0, 1), GpuRequest(2)),), priority=9)
     snapshot = Snapshot(1000.0, ResourceSchema(), (a_node(0, 2),), (Queue("q", quota=(-1, -1, -1)),), (*gangs, asks))
     state = State(build_problem(snapshot))
-    evictor = Evictor(Disruption.pool_of(state), FitTable(state), Action.PREEMPT, np.array(who))
+    evictor = Evictor(VictimPool.of_running(state), FitTable(state), Action.PREEMPT, np.array(who))
     assert evictor.is_hopeless(chunk_of_last(state)) is says
 
 
@@ -351,7 +350,7 @@ def cheapest(table: RoomTable, state: State) -> tuple[float, int] | None:
 @given(state=crowded_states(), action=st.sampled_from([Action.PREEMPT, Action.CONSOLIDATION]))
 @SPEED
 def test_who_was_made_to_leave_could_not_stay(state: State, action: Action) -> None:
-    pool = Disruption.pool_of(state)
+    pool = VictimPool.of_running(state)
     allocation_unit = chunk_of_last(state)
     before = state.mark()
     evictor = Evictor(pool, FitTable(state), action, np.ones(len(pool.units), dtype=np.bool_))
@@ -398,7 +397,7 @@ def test_the_lower_priority_leaves(priorities: tuple[int, int], victim: int) -> 
     nodes = (a_node(0, 1), a_node(1, 1))
     snapshot = Snapshot(1000.0, ResourceSchema(), nodes, (Queue("q", quota=(-1, -1, -1)),), (*gangs, waiting))
     state = State(build_problem(snapshot))
-    pool = Disruption.pool_of(state)
+    pool = VictimPool.of_running(state)
     found = Evictor(pool, FitTable(state), Action.PREEMPT, np.ones(2, dtype=np.bool_)).make_room(chunk_of_last(state))
     assert found == [victim]
 
@@ -412,5 +411,5 @@ def test_the_pool_holds_preemptible_gangs_that_run() -> None:
         Gang("ns", "c", "q", flat_gang(1), (pods[2],)),
     )
     snapshot = Snapshot(0.0, ResourceSchema(), (a_node(0, 4),), (Queue("q"),), gangs)
-    pool = Disruption.pool_of(State(build_problem(snapshot)))
+    pool = VictimPool.of_running(State(build_problem(snapshot)))
     assert list(pool.of_gang) == [0]

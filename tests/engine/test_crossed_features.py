@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from kai_solver.actions import Actions
-from kai_solver.actions.disruption import Disruption
 from kai_solver.actions.reclaim_replay import reclaims_hold
 from kai_solver.actions.sharing import VictimGroup, share_out
 from kai_solver.check import check_plan
@@ -16,6 +15,7 @@ from kai_solver.engine import cycle
 from kai_solver.instances_io import snapshot_from_native
 from kai_solver.modelfiles import load_model
 from kai_solver.planstate.state import State
+from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem import build_problem
 from kai_solver.search.oracle import SolverActions
 
@@ -147,7 +147,7 @@ def test_three_pods_share_three_devices_two_by_two_beside_whole_ones(taken: int)
 def test_surplus_that_stays_without_its_core_leaves_as_a_whole() -> None:
     gang = a_gang("g", "a", *[on("n")] * 4, minMember=2)
     document = {"format": "kai-solver/v1", "now": 1000.0, "nodes": [a_node("n", 4)], "queues": [a_queue("a", 4)]}
-    pool = Disruption.pool_of(State(build_problem(snapshot_from_native(document | {"gangs": [gang]}))))
+    pool = VictimPool.of_running(State(build_problem(snapshot_from_native(document | {"gangs": [gang]}))))
     first, second, core = pool.of_gang[0]
     assert pool.closure([first]) == [first]
     pool.leave(core)

@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import pytest
 
-from kai_solver.actions.disruption import Disruption
 from kai_solver.check import check_plan
 from kai_solver.domain import Action, Gang, Plan, Snapshot
 from kai_solver.engine import Engine, cycle
@@ -58,7 +57,7 @@ def test_chunks_of_three_surplus_victims(need: int, chunks: list[int]) -> None:
     """KAI counts positions in the list of victims, not what is left of the gang."""
     problem = build_problem(contested(a_gang("elastic", "v", 8, need=need, node="n"), 3, mine=3))
     state = State(problem)
-    pool: VictimPool = Disruption.pool_of(state)
+    pool: VictimPool = VictimPool.of_running(state)
     found = victim_parts(state, pool.units[:3])
     assert [charge[2] // MILLI for charge in found] == chunks
 

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ortools.linear_solver import pywraplp  # type: ignore[import-untyped]
 
-from kai_solver.actions.disruption import Disruption
 from kai_solver.domain import FAMILIES, Action
 from kai_solver.instances_io.bench_schema import CliquesDoc
 from kai_solver.lab.bench import generated
@@ -20,6 +19,7 @@ from kai_solver.model.spec import ModelSpec, Term
 from kai_solver.planstate.allocation_units import AllocationUnits
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.planstate.state import State
+from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem import build_problem
 from kai_solver.search.joint_input import JointModelInput
 
@@ -77,7 +77,7 @@ def test_that_a_clique_must_be_freed_is_seen_without_a_search(monkeypatch: pytes
     """108 segments of 4 pods, 4 of 8, 6 of 16, one of 18, a newcomer of 16: four blocks of 4 too many for 36 racks."""
     problem = build_problem(generated(CliquesDoc(kind="cliques", racks=36, running=0.95, clique_pods=16), 4))
     outcome = Outcome(State(problem))
-    pool = outcome.pool = Disruption.pool_of(outcome.state)
+    pool = outcome.pool = VictimPool.of_running(outcome.state)
     newcomer = next(shape for shape in problem.gangs if not shape.active)
     allocation_unit = AllocationUnits(newcomer, outcome.state.gangs[newcomer.index]).next()
     assert allocation_unit is not None

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from kai_solver.actions.disruption import Disruption
 from kai_solver.check import check_plan
 from kai_solver.domain import (
     FAMILIES,
@@ -52,6 +51,7 @@ from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnit
 from kai_solver.planstate.eligibility import Eligibility, Preemptor
 from kai_solver.planstate.outcome import Admission, Outcome
 from kai_solver.planstate.state import State
+from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem import build_problem
 from kai_solver.search.apply import apply
 from kai_solver.search.child import SolverChild
@@ -167,7 +167,7 @@ class Case:
     def __post_init__(self) -> None:
         self.problem = build_problem(self.snapshot)
         self.outcome = Outcome(State(self.problem))
-        self.pool = self.outcome.pool = Disruption.pool_of(self.outcome.state)
+        self.pool = self.outcome.pool = VictimPool.of_running(self.outcome.state)
         shape = self.problem.gangs[-1]
         allocation_unit = AllocationUnits(shape, self.outcome.state.gangs[-1]).next()
         assert allocation_unit is not None

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kai_solver.actions.disruption import Disruption
 from kai_solver.domain import (
     FAMILIES,
     Action,
@@ -37,6 +36,7 @@ from kai_solver.model.victim_model import LARGEST, VictimModel, coarse, formulat
 from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.planstate.state import State
+from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem import build_problem
 from kai_solver.search.apply import apply
 from kai_solver.search.child import SolverChild
@@ -131,7 +131,7 @@ def question(snapshot: Snapshot, *, evict: bool = False) -> tuple[Outcome, Joint
     """All that wait may come, and all that run may move; with ``evict`` all must come, and all may be evicted too."""
     problem = build_problem(snapshot)
     outcome = Outcome(State(problem))
-    pool = outcome.pool = Disruption.pool_of(outcome.state)
+    pool = outcome.pool = VictimPool.of_running(outcome.state)
     allocation_units = []
     for shape in problem.gangs:
         if shape.gang.pods[0].status is PodStatus.PENDING:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from kai_solver.actions import Actions, Answer
-from kai_solver.actions.disruption import Disruption
+from kai_solver.actions.victim_search import VictimSearch
 from kai_solver.check import check_plan
 from kai_solver.domain import (
     ACTIONS,
@@ -45,12 +45,12 @@ class Unasked:
         return None
 
     def place(
-        self, _outcome: Outcome, _unit: AllocationUnit, _action: Action, _disruption: Disruption | None
+        self, _outcome: Outcome, _unit: AllocationUnit, _action: Action, _disruption: VictimSearch | None
     ) -> Answer:
         return Answer("no", Proof("unasked", "greedy"))
 
     def place_together(
-        self, _outcome: Outcome, _chunks: Sequence[AllocationUnit], _action: Action, _disruption: Disruption | None
+        self, _outcome: Outcome, _chunks: Sequence[AllocationUnit], _action: Action, _disruption: VictimSearch | None
     ) -> Answer:
         return Answer("no", Proof("unasked", "greedy"))
 

@@ -7,7 +7,6 @@ from functools import cmp_to_key
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kai_solver.actions.disruption import Disruption
 from kai_solver.actions.survival import survives
 from kai_solver.domain import Gang, Queue, Snapshot
 from kai_solver.engine import cycle
@@ -26,7 +25,7 @@ GREEDY = load_model("greedy-only")
 
 def order_of(snapshot: Snapshot) -> list[str]:
     """Names of the first pods of all units, first victim first."""
-    pool = Disruption.pool_of(State(build_problem(snapshot)))
+    pool = VictimPool.of_running(State(build_problem(snapshot)))
     units = sorted(pool.units, key=lambda unit: pool.rank[unit.index])
     return [pool.state.problem.pods[unit.pods[0]].name for unit in units]
 
@@ -140,7 +139,7 @@ def slow_order(pool: VictimPool) -> list[int]:
 @given(snapshot=running_clusters())
 @settings(max_examples=150, deadline=None)
 def test_victims_come_as_if_all_were_sorted_anew(snapshot: Snapshot) -> None:
-    pool = Disruption.pool_of(State(build_problem(snapshot)))
+    pool = VictimPool.of_running(State(build_problem(snapshot)))
     assert sorted(range(len(pool.units)), key=pool.rank.__getitem__) == slow_order(pool)
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from kai_solver.actions import Actions
-from kai_solver.actions.disruption import Disruption
 from kai_solver.check import check_plan
 from kai_solver.domain import (
     Action,
@@ -117,7 +116,7 @@ CHOICE = a_cluster(
 def with_the_victim(victim: str, cluster: Snapshot = CHOICE, node: int = 0) -> tuple[Outcome, VictimPool]:
     """A climb that took ``victim`` on ``node``."""
     outcome = Actions(build_problem(cluster), (Action.ALLOCATE,), SolverActions(None)).run()
-    pool = outcome.pool = Disruption.pool_of(outcome.state)
+    pool = outcome.pool = VictimPool.of_running(outcome.state)
     gangs = {gang.gang.name: gang.index for gang in outcome.state.problem.gangs}
     (unit,) = pool.of_gang[gangs[victim]]
     state = outcome.state
@@ -151,7 +150,7 @@ def nodes(outcome: Outcome, *chosen: int) -> np.ndarray[tuple[int], np.dtype[np.
 def test_gangs_come_whole() -> None:
     spread = a_cluster(2, a_gang("both", 1, 1, on="n0 n1"), a_gang("here", 1, on="n0"))
     outcome = Actions(build_problem(spread), (Action.ALLOCATE,), SolverActions(None)).run()
-    outcome.pool = Disruption.pool_of(outcome.state)
+    outcome.pool = VictimPool.of_running(outcome.state)
     census = Census(outcome, np.ones(len(outcome.pool.units), dtype=np.bool_))
     assert names(outcome, sorted(census.on(nodes(outcome, 0)).units)) == {"here"}
     assert names(outcome, sorted(census.on(nodes(outcome, 0, 1)).units)) == {"here", "both"}
@@ -221,7 +220,7 @@ def test_what_is_to_be_evicted_least_is_what_the_model_says(child: SolverChild, 
 
 def test_where_nobody_is_disturbed_nothing_is_asked() -> None:
     outcome = Actions(build_problem(a_cluster(1, a_gang("w", 1))), (Action.ALLOCATE,), SolverActions(None)).run()
-    outcome.pool = Disruption.pool_of(outcome.state)
+    outcome.pool = VictimPool.of_running(outcome.state)
     solver = Silent(0.1)
     assert not LocalStages(an_solver_client(solver), outcome, outcome.pool, rights_of(outcome)).run()
     assert solver.asked == 0

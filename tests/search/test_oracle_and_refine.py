@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from kai_solver.actions import Actions
-from kai_solver.actions.disruption import Disruption
 from kai_solver.domain import (
     Action,
     Gang,
@@ -33,6 +32,7 @@ from kai_solver.model.spec import ModelSpec, SpecAnswer
 from kai_solver.planstate.allocation_units import AllocationUnits
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.planstate.state import State
+from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem import build_problem
 from kai_solver.search.apply import apply
 from kai_solver.search.budget import Budget
@@ -274,7 +274,7 @@ def test_after_two_failures_the_child_is_left_alone() -> None:
 
 def question(cluster: Snapshot) -> tuple[Outcome, JointModelInput]:
     outcome = Outcome(State(build_problem(cluster)))
-    outcome.pool = Disruption.pool_of(outcome.state)
+    outcome.pool = VictimPool.of_running(outcome.state)
     return outcome, JointModelInput(outcome)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.actions.room import RoomTable
+from kai_solver.actions.room.table import RoomTable
 from kai_solver.planstate.holdings import HoldRows
 from kai_solver.planstate.victims import IMPOSSIBLE, VictimPool
 from kai_solver.problem.charges import Charge

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from kai_solver.actions.allowance import Allowance
 from kai_solver.actions.caps import passed_cap
-from kai_solver.actions.disruption import Disruption
 from kai_solver.actions.gang_order import goes_before
+from kai_solver.actions.victim_search import VictimSearch
 from kai_solver.domain import Action
 from kai_solver.fairness import ReclaimLedger, levelled
 from kai_solver.planstate.eligibility import Preemptor, refuses_reclaim
@@ -58,10 +58,10 @@ class _Known:
 class ReclaimLookahead:
     """Of one action, for swaps at one ``charge``. ``takers``: leaf queues that may gain."""
 
-    def __init__(self, disruption: Disruption, charge: Charge, takers: frozenset[int]) -> None:
-        self.disruption = disruption
-        self.state = disruption.state
-        self.problem = disruption.state.problem
+    def __init__(self, victim_search: VictimSearch, charge: Charge, takers: frozenset[int]) -> None:
+        self.victim_search = victim_search
+        self.state = victim_search.state
+        self.problem = victim_search.state.problem
         self.charge = charge
         self._gaining = frozenset(queue for leaf in takers for queue in self.problem.queues.path[leaf])
         self._losers: list[int] = []
@@ -75,13 +75,13 @@ class ReclaimLookahead:
 
     def allowance(self, preemptor: Preemptor, queues: tuple[int, ...]) -> Allowance | None:
         """What ``preemptor`` may take from the leaf ``queues`` now; None where the action does not ask that."""
-        if self.disruption.action is not Action.RECLAIM:
+        if self.victim_search.action is not Action.RECLAIM:
             return None
-        return Allowance(self.state, self.disruption.pool, preemptor.queue, preemptor.charge, queues)
+        return Allowance(self.state, self.victim_search.pool, preemptor.queue, preemptor.charge, queues)
 
     def standing(self, preemptor: Preemptor) -> Standing | None:
         """Whom ``preemptor`` may take from now; None where from nobody."""
-        if self.disruption.action is not Action.RECLAIM:
+        if self.victim_search.action is not Action.RECLAIM:
             return ANY_QUEUE
         key = (preemptor.queue, preemptor.gang.gang.preemptible)
         known = self._known.get(key)
@@ -140,8 +140,8 @@ class ReclaimLookahead:
     def _now_standing(self, preemptor: Preemptor) -> Standing | None:
         if refuses_reclaim(self.state, preemptor) is not None:
             return None
-        queues = self.disruption.eligibility.reclaim_queues(preemptor)
-        allowance = Allowance(self.state, self.disruption.pool, preemptor.queue, preemptor.charge, queues)
+        queues = self.victim_search.eligibility.reclaim_queues(preemptor)
+        allowance = Allowance(self.state, self.victim_search.pool, preemptor.queue, preemptor.charge, queues)
         right = self.problem.reclaim_right(self.state.allocated, preemptor.queue, preemptor.charge)
         guaranteed = tuple(map(right.is_guaranteed, self.problem.queues.path[preemptor.queue]))
         return Standing(queues, allowance.exhausted({}), guaranteed)
@@ -157,7 +157,7 @@ class ReclaimLookahead:
     def _may_take(self, preemptor: Preemptor, victim: GangShape, unit: int, payer: int, swaps: int) -> bool:
         asked = [r for r, amount in enumerate(preemptor.charge) if amount > 0]
         with self._ahead(preemptor, swaps - 1, (payer,)):
-            if self.disruption.action is Action.RECLAIM and not self._may_reclaim(preemptor, victim, unit):
+            if self.victim_search.action is Action.RECLAIM and not self._may_reclaim(preemptor, victim, unit):
                 return False
             self._shift(self.state.allocated_fixed, self.problem.queues.path[preemptor.queue], +1)
             return passed_cap(self.state, preemptor.gang, asked) is None
@@ -165,7 +165,7 @@ class ReclaimLookahead:
     def _may_reclaim(self, preemptor: Preemptor, victim: GangShape, unit: int) -> bool:
         """Asked before the swap; the numbers are those of after it in the end."""
         problem, state = self.problem, self.state
-        allowance = Allowance(state, self.disruption.pool, preemptor.queue, preemptor.charge, (victim.queue,))
+        allowance = Allowance(state, self.victim_search.pool, preemptor.queue, preemptor.charge, (victim.queue,))
         if not allowance.allows({}, (unit,)):
             return False
         ledger = ReclaimLedger(problem.reclaim_right(state.allocated, preemptor.queue, preemptor.charge))
@@ -184,7 +184,7 @@ class ReclaimLookahead:
         state, path = self.state, self.problem.queues.path[preemptor.queue]
         now = state.allocated, state.allocated_fixed
         state.allocated, state.allocated_fixed = ([list(row) for row in table] for table in now)
-        if self.disruption.action is Action.RECLAIM:
+        if self.victim_search.action is Action.RECLAIM:
             self._shift(state.allocated, path, swaps)
             self._shift(state.allocated, losers, -swaps)
         self._shift(state.allocated_fixed, path, swaps)

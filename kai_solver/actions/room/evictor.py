@@ -6,11 +6,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from kai_solver.actions.accelerators.resettling import Resettling
 from kai_solver.actions.allowance import Allowance, Spent
 from kai_solver.actions.caps import within_limits
-from kai_solver.actions.clearing import Clearing, clearings
-from kai_solver.actions.resettling import Resettling
-from kai_solver.actions.room import RoomTable
+from kai_solver.actions.room.clearing import Clearing, clearings
+from kai_solver.actions.room.table import RoomTable
 from kai_solver.domain import Action
 from kai_solver.placement.fit import FitTable
 from kai_solver.placement.placing import Placer, never

@@ -9,13 +9,13 @@ outcome is the same.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kai_solver.actions.accelerators.identical_pods import IdenticalPods
+from kai_solver.actions.accelerators.reclaim_lookahead import ReclaimLookahead, Standing
+from kai_solver.actions.accelerators.runs import LOOKS
 from kai_solver.actions.context import Context
-from kai_solver.actions.disruption import Disruption
 from kai_solver.actions.gang_order import GangOrder, SizeOrder
-from kai_solver.actions.identical_pods import IdenticalPods
-from kai_solver.actions.reclaim_lookahead import ReclaimLookahead, Standing
-from kai_solver.actions.runs import LOOKS
 from kai_solver.actions.survival import MOST_WAITING
+from kai_solver.actions.victim_search import VictimSearch
 from kai_solver.domain import Action
 from kai_solver.planstate.allocation_units import AllocationUnit
 from kai_solver.planstate.eligibility import Preemptor
@@ -35,14 +35,14 @@ class Swaps:
     ``known``: kinds of which one was served alone, by a swap: by then nothing forbids the action to them altogether.
     """
 
-    def __init__(self, context: Context, disruption: Disruption) -> None:
+    def __init__(self, context: Context, victim_search: VictimSearch) -> None:
         self.context = context
-        self.disruption = disruption
+        self.victim_search = victim_search
         self.state = context.state
         self.problem = context.problem
         self.known: dict[Kind, Preemptor] = {}
-        is_played = disruption.action is Action.RECLAIM and len(disruption.waiting) <= MOST_WAITING
-        self._is_off = disruption.action is Action.CONSOLIDATION or self.state.zones is not None or is_played
+        is_played = victim_search.action is Action.RECLAIM and len(victim_search.waiting) <= MOST_WAITING
+        self._is_off = victim_search.action is Action.CONSOLIDATION or self.state.zones is not None or is_played
         self._identical_pods: IdenticalPods | None = None
         self._pause, self._next_pause = 0, FEW
 
@@ -50,13 +50,13 @@ class Swaps:
     def identical_pods(self) -> IdenticalPods:
         """Made when first asked for."""
         if self._identical_pods is None:
-            self._identical_pods = IdenticalPods(self.disruption.pool)
+            self._identical_pods = IdenticalPods(self.victim_search.pool)
         return self._identical_pods
 
     def note(self, allocation_unit: AllocationUnit, units: Sequence[int]) -> None:
         """``allocation_unit`` was served alone, and ``units`` left for it: those like it may follow in a batch."""
         self._pause -= 1
-        if self._is_off or len(units) != 1 or len(self.disruption.pool.units[units[0]].pods) != 1:
+        if self._is_off or len(units) != 1 or len(self.victim_search.pool.units[units[0]].pods) != 1:
             return
         kind = self.kind(allocation_unit.gang)
         if kind is not None and kind not in self.known:
@@ -104,11 +104,11 @@ class _Batch:
 
     def __init__(self, swaps: Swaps, shape: int, charge: Charge) -> None:
         self.swaps = swaps
-        self.context, self.disruption = swaps.context, swaps.disruption
+        self.context, self.victim_search = swaps.context, swaps.victim_search
         self.state, self.problem = swaps.state, swaps.problem
-        self.pool, self.fits = swaps.disruption.pool, swaps.disruption.fits
+        self.pool, self.fits = swaps.victim_search.pool, swaps.victim_search.fits
         self.shape, self.charge = shape, charge
-        self.lookahead = ReclaimLookahead(swaps.disruption, charge, frozenset(kind.queue for kind in swaps.known))
+        self.lookahead = ReclaimLookahead(swaps.victim_search, charge, frozenset(kind.queue for kind in swaps.known))
         self.done = 0
         self._lines: dict[tuple[Kind, Standing], _Line] = {}
         self._same: dict[tuple[int, ...], _Line] = {}
@@ -149,13 +149,13 @@ class _Batch:
         """Refusals are remembered until somebody is admitted."""
         return (
             not self.done
-            and self.disruption.known_refusal(preemptor, self.context.signature(allocation_unit)) is not None
+            and self.victim_search.known_refusal(preemptor, self.context.signature(allocation_unit)) is not None
         )
 
     def _line(self, kind: Kind, preemptor: Preemptor, standing: Standing) -> "_Line":
         line = self._lines.get((kind, standing))
         if line is None:
-            evictor = self.disruption.evictor(preemptor, standing.queues)
+            evictor = self.victim_search.evictor(preemptor, standing.queues)
             table = evictor.first_table(self.shape, self.lookahead.allowance(preemptor, standing.queues))
             units = tuple(self.swaps.identical_pods.in_order(table, self.charge)) if evictor.has_eligible else ()
             line = self._lines[kind, standing] = self._same.setdefault(units, _Line(units))
@@ -174,5 +174,5 @@ class _Batch:
 
     def _swap(self, allocation_unit: AllocationUnit, unit: int) -> None:
         self.state.swap(self.pool.units[unit].pods[0], allocation_unit.pods[0])
-        self.context.outcome.admit(Admission(allocation_unit, self.disruption.action, (unit,)))
-        self.disruption.forget()
+        self.context.outcome.admit(Admission(allocation_unit, self.victim_search.action, (unit,)))
+        self.victim_search.forget()

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from kai_solver.actions.batch_probe import BatchProbe
+from kai_solver.actions.accelerators.batch_probe import BatchProbe
+from kai_solver.actions.accelerators.refused import Refused
+from kai_solver.actions.accelerators.runs import Runs
 from kai_solver.actions.caps import costs_too_much, over_capacity
 from kai_solver.actions.context import Context, of_choice
-from kai_solver.actions.promised import keep_promises
-from kai_solver.actions.refused import Refused
-from kai_solver.actions.runs import Runs
+from kai_solver.actions.promises import keep_promises
 from kai_solver.domain import Action, Proof
 from kai_solver.placement.placing import TimeIsUp
 from kai_solver.planstate.allocation_units import AllocationUnit, Part
@@ -28,7 +28,7 @@ class Admitter(Protocol):
         ...
 
 
-class Allocation:
+class Allocate:
     """One run of the action."""
 
     def __init__(self, context: Context, admitter: Admitter | None) -> None:
@@ -98,12 +98,12 @@ class Allocation:
         if refusal is not None:
             return refusal
         signature = self.context.signature(allocation_unit)
-        refusal = failed.get(signature) or self._seat(allocation_unit)
+        refusal = failed.get(signature) or self._place_now(allocation_unit)
         if refusal is not None:
             failed[signature] = refusal
         return refusal
 
-    def _seat(self, allocation_unit: AllocationUnit) -> Refusal | None:
+    def _place_now(self, allocation_unit: AllocationUnit) -> Refusal | None:
         mark = self.state.mark()
         if not self.placer.place_unit(allocation_unit):
             return self.context.ask(allocation_unit, Action.ALLOCATE, None)

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.actions.node_room import NodeRoom
-from kai_solver.actions.survey import Survey
+from kai_solver.actions.room.node import NodeRoom
+from kai_solver.actions.room.survey import Survey
 from kai_solver.domain import Action
 from kai_solver.placement.fit import FitTable
 from kai_solver.planstate.victims import IMPOSSIBLE, VictimPool

@@ -10,8 +10,8 @@ from functools import cache, partial
 
 from kai_solver.actions.caps import over_capacity
 from kai_solver.actions.context import Context
-from kai_solver.actions.disruption import Disruption
 from kai_solver.actions.gang_order import goes_before
+from kai_solver.actions.victim_search import VictimSearch
 from kai_solver.domain import Action
 from kai_solver.fairness import ReclaimLedger, RunningWork, eligible, min_runtime_s
 from kai_solver.planstate.allocation_units import AllocationUnit
@@ -25,36 +25,38 @@ MOST_BINDS = 32
 """Most binds that may give way to one gang, the newest: each is undone, and placed again if possible."""
 
 
-def give_way(context: Context, disruption: Disruption, preemptor: Preemptor, allocation_unit: AllocationUnit) -> bool:
+def give_way(
+    context: Context, victim_search: VictimSearch, preemptor: Preemptor, allocation_unit: AllocationUnit
+) -> bool:
     """Admit ``allocation_unit``, which its action could not place, where binds of this cycle stand; else do nothing."""
-    binds = _yielding(context, disruption, preemptor)
+    binds = _yielding(context, victim_search, preemptor)
     if not binds:
         return False
     state = context.state
-    mark, ledger = state.mark(), disruption.ledger(preemptor)
+    mark, ledger = state.mark(), victim_search.ledger(preemptor)
     for admission in reversed(binds):
         for pod in reversed(admission.allocation_unit.pods):
             state.lift(pod)
-    units = _placed(context, disruption, preemptor, allocation_unit)
+    units = _placed(context, victim_search, preemptor, allocation_unit)
     if units is not None:
         lost = _not_again(context, binds)
         lost += _bereft(context, lost)
-        if _is_allowed(context, disruption, preemptor, units, lost, ledger):
+        if _is_allowed(context, victim_search, preemptor, units, lost, ledger):
             for admission in lost:
                 context.outcome.withdraw(admission, GAVE_WAY)
-            is_free = disruption.action is Action.CONSOLIDATION and not units
+            is_free = victim_search.action is Action.CONSOLIDATION and not units
             context.outcome.admit(
-                Admission(allocation_unit, Action.ALLOCATE if is_free else disruption.action, tuple(units))
+                Admission(allocation_unit, Action.ALLOCATE if is_free else victim_search.action, tuple(units))
             )
             return True
     state.rollback(mark)
     return False
 
 
-def _yielding(context: Context, disruption: Disruption, preemptor: Preemptor) -> list[Admission]:
+def _yielding(context: Context, victim_search: VictimSearch, preemptor: Preemptor) -> list[Admission]:
     """Binds that the next cycle could take by the same action, in the order in which they were made."""
     found: list[Admission] = []
-    may_take = cache(partial(_may_take, disruption, preemptor))
+    may_take = cache(partial(_may_take, victim_search, preemptor))
     is_counted = cache(partial(was_counted, context.outcome))
     for admission in reversed(context.outcome.admissions):
         if len(found) == MOST_BINDS:
@@ -67,9 +69,9 @@ def _yielding(context: Context, disruption: Disruption, preemptor: Preemptor) ->
             continue
         if not may_take(victim.queue, victim.gang.priority, victim.gang.preemptible):
             continue
-        if disruption.action is not Action.PREEMPT and _is_nominated(context, admission):
+        if victim_search.action is not Action.PREEMPT and _is_nominated(context, admission):
             continue  # Others left, or it moved, for its promised place: later cycles would undo that and repeat it.
-        if disruption.action is Action.CONSOLIDATION or not is_counted(victim.queue):
+        if victim_search.action is Action.CONSOLIDATION or not is_counted(victim.queue):
             found.append(admission)
     return found[::-1]
 
@@ -78,9 +80,9 @@ def _is_nominated(context: Context, bind: Admission) -> bool:
     return any(context.problem.pods[pod].nominated_node for pod in bind.allocation_unit.pods)
 
 
-def _may_take(disruption: Disruption, preemptor: Preemptor, queue: int, priority: int, preemptible: bool) -> bool:
+def _may_take(victim_search: VictimSearch, preemptor: Preemptor, queue: int, priority: int, preemptible: bool) -> bool:
     """Whether the action may take another gang of this kind as soon as it runs."""
-    problem, action = disruption.state.problem, disruption.action
+    problem, action = victim_search.state.problem, victim_search.action
     now_s = problem.snapshot.now_s
     work = RunningWork(
         gang=-1,
@@ -97,7 +99,7 @@ def _may_take(disruption: Disruption, preemptor: Preemptor, queue: int, priority
         preemptor.gang.gang,
         preemptor.queue,
         work,
-        reclaimable=action is Action.RECLAIM and queue in disruption.eligibility.reclaim_queues(preemptor),
+        reclaimable=action is Action.RECLAIM and queue in victim_search.eligibility.reclaim_queues(preemptor),
         min_runtime_s=min_runtime_s(problem.queues, problem.policy, action, preemptor.queue, queue),
         now_s=now_s,
     )
@@ -105,12 +107,12 @@ def _may_take(disruption: Disruption, preemptor: Preemptor, queue: int, priority
 
 
 def _placed(
-    context: Context, disruption: Disruption, preemptor: Preemptor, allocation_unit: AllocationUnit
+    context: Context, victim_search: VictimSearch, preemptor: Preemptor, allocation_unit: AllocationUnit
 ) -> list[int] | None:
     """Place ``allocation_unit``; returns the units that leave or move for it, None if it finds no place."""
     if over_capacity(context.state, allocation_unit) is None and context.fits_free(allocation_unit):
         return []
-    return disruption.solve(preemptor, allocation_unit)
+    return victim_search.make_room(preemptor, allocation_unit)
 
 
 def _not_again(context: Context, binds: Sequence[Admission]) -> list[Admission]:
@@ -142,7 +144,7 @@ def _bereft(context: Context, lost: Sequence[Admission]) -> list[Admission]:
 
 def _is_allowed(
     context: Context,
-    disruption: Disruption,
+    victim_search: VictimSearch,
     preemptor: Preemptor,
     units: list[int],
     lost: Sequence[Admission],
@@ -154,14 +156,14 @@ def _is_allowed(
         return False  # Others would leave for nothing.
     if not state.keeps_rules() or not keeps_budgets(state) or not all(state.keeps_spacing(g) for g in _gangs(lost)):
         return False
-    if disruption.action is Action.CONSOLIDATION:
+    if victim_search.action is Action.CONSOLIDATION:
         return not lost
     if ledger is None:
         return True
     costs = [(gangs[a.allocation_unit.gang], charge_of(context.problem, a.allocation_unit.pods)) for a in lost]
     if not all(goes_before(state, preemptor.gang, preemptor.charge, gang, cost) for gang, cost in costs):
         return False
-    return reclaim_allowed(state, disruption.pool, ledger, units, [(gang.queue, cost) for gang, cost in costs])
+    return reclaim_allowed(state, victim_search.pool, ledger, units, [(gang.queue, cost) for gang, cost in costs])
 
 
 def _gangs(binds: Sequence[Admission]) -> set[int]:

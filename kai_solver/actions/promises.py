@@ -35,7 +35,7 @@ def keep_promises(context: Context, candidates: Sequence[int]) -> None:
     mark = state.mark()
     served, missed = _serve(context, kept, _in_order(context, kept | above))
     if missed:
-        steps = state.journal[mark:]
+        steps = state.steps_since(mark)
         state.rollback(mark)
         others, still = _serve(context, kept, _largest_first(context, kept, above - kept))
         if still < missed:

@@ -10,10 +10,10 @@ his right to run and not his place. On actions that evict the order depends on w
 from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 
+from kai_solver.actions.accelerators.predicted_order import foresee
 from kai_solver.actions.context import Context
-from kai_solver.actions.disruption import Disruption
 from kai_solver.actions.gang_order import GangOrder, NextGang, SizeOrder
-from kai_solver.actions.predicted_order import foresee
+from kai_solver.actions.victim_search import VictimSearch
 from kai_solver.domain import Action
 from kai_solver.fairness import over_limit, over_quota
 from kai_solver.planstate.allocation_units import AllocationUnit
@@ -34,13 +34,13 @@ class BatchProbe:
         self,
         context: Context,
         action: Action,
-        disruption: Disruption | None = None,
+        victim_search: VictimSearch | None = None,
         may_ask: Callable[[AllocationUnit], bool] = lambda _: True,
     ) -> None:
         self.context = context
         self.state = context.state
         self.action = action
-        self.disruption = disruption
+        self.victim_search = victim_search
         self.may_ask = may_ask
         self._given_up: set[Signature] = set()
 
@@ -105,7 +105,7 @@ class BatchProbe:
         step, refused = 2, 0  # ``refused``: so many, from the front of what is left, cannot all be served.
         while line and refused != 1 and not self.context.is_over():
             together = line[: refused // 2 or min(step, LONGEST)]
-            answer = self.context.ask_together(together, self.action, self.disruption)
+            answer = self.context.ask_together(together, self.action, self.victim_search)
             if answer.verdict == "yes":
                 served.update(allocation_unit.gang for allocation_unit in together)
                 line, step = line[len(together) :], 2 * step

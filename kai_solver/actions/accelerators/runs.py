@@ -8,10 +8,10 @@ one step. The outcome is that of placing them one by one.
 from collections.abc import Iterable, Iterator
 from itertools import groupby, takewhile
 
+from kai_solver.actions.accelerators.predicted_order import foresee
 from kai_solver.actions.caps import over_capacity
 from kai_solver.actions.context import Context
 from kai_solver.actions.gang_order import GangOrder, NextGang, SizeOrder
-from kai_solver.actions.predicted_order import foresee
 from kai_solver.domain import Action
 from kai_solver.planstate.allocation_units import AllocationUnit
 from kai_solver.planstate.outcome import Admission

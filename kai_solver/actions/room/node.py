@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.actions.zone_room import zone_room
+from kai_solver.actions.room.zones import zone_room
 from kai_solver.links import gpus_of, mask_of, row_masks, tightest_row
 from kai_solver.planstate.victims import Hold, VictimPool
 from kai_solver.problem.gpurows import wish_of

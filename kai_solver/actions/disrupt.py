@@ -1,0 +1,125 @@
+"""The run of an action that disturbs running work: gang by gang, in order, until each was served or refused.
+
+Consolidation, reclaim and preemption run alike; which gangs may ask, and which work may be taken, each says in its own
+file. Steps of one gang's attempt stand in `attempt`, the cheapest first.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from kai_solver.actions.accelerators.batch_probe import BatchProbe
+from kai_solver.actions.accelerators.refused import Refused
+from kai_solver.actions.accelerators.swaps import Swaps
+from kai_solver.actions.caps import over_capacity
+from kai_solver.actions.consolidate import Consolidate
+from kai_solver.actions.context import Context, of_choice
+from kai_solver.actions.give_way import give_way
+from kai_solver.actions.preempt import Preempt
+from kai_solver.actions.reclaim import Reclaim
+from kai_solver.actions.victim_search import VictimSearch
+from kai_solver.domain import Action
+from kai_solver.placement.fit import FitTable
+from kai_solver.placement.placing import never
+from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits
+from kai_solver.planstate.eligibility import Preemptor
+from kai_solver.planstate.outcome import Admission, Outcome, Refusal
+from kai_solver.reasons.refusals import within_delay
+
+SEARCHES: Mapping[Action, type[VictimSearch]] = {search.action: search for search in (Consolidate, Reclaim, Preempt)}
+
+
+def search_of(
+    action: Action,
+    outcome: Outcome,
+    fits: FitTable,
+    gang_units: list[AllocationUnits],
+    waiting: Sequence[int] = (),
+    is_over: Callable[[], bool] = never,
+) -> VictimSearch:
+    """The search of ``action``, which disturbs running work."""
+    return SEARCHES[action](outcome, fits, gang_units, waiting, is_over)
+
+
+def disrupt(context: Context, action: Action, candidates: Sequence[int]) -> list[int] | None:
+    """Run ``action`` for the gangs ``candidates``.
+
+    Returns None once each was served or refused; the gangs that had no attempt if the time ended before, or if the
+    action served none for so long that it gives way to the next.
+    """
+    search = search_of(action, context.outcome, context.placer.fits, context.gang_units, candidates, context.is_over)
+    gang_order, late = context.gang_order(candidates), None
+    swaps, refused = Swaps(context, search), Refused(context, action)
+    batch_probe = BatchProbe(context, action, search, lambda unit: forbidden(context, search, unit) is None)
+    while not gang_order.is_over:
+        if context.is_over() or context.is_fruitless():
+            late = list(gang_order.rest())
+            break
+        if swaps.serve(gang_order):
+            context.attempted(served=True)
+            refused.forget()
+            continue
+        next_gang = gang_order.pop()
+        if next_gang is None:
+            break
+        gang = next_gang.gang
+        unit = context.gang_units[gang].next()
+        if unit is None:
+            continue  # Its core was evicted for an earlier gang, and its surplus cannot run alone.
+        kind, refusal = context.kind(gang), attempt(context, search, unit)
+        context.attempted(served=refusal is None)
+        if refusal is not None:
+            context.outcome.refuse(gang, action, of_choice(refusal, unit), unit.pods)
+            refused.note(kind, refusal)
+            if refused.refuse_rest(gang_order):
+                break
+        else:
+            search.forget()
+            refused.forget()
+            gang_order.refresh()
+            swaps.note(unit, context.outcome.admissions[-1].units)
+            batch_probe.after(gang_order, unit)
+    search.settle()
+    return late
+
+
+def attempt(context: Context, search: VictimSearch, unit: AllocationUnit) -> Refusal | None:
+    """Admit ``unit`` with victims; the refusal if that may not or cannot be.
+
+    Asked in turn: the rules; what an equal unit was refused; a bound that proves it impossible; free room; victims;
+    the solver; and binds of this cycle that give way.
+    """
+    outcome, action = context.outcome, search.action
+    preemptor = Preemptor.of(context.problem, unit)
+    refusal = forbidden(context, search, unit) or search.over_capacity(unit)
+    if refusal is not None:
+        return refusal
+    signature = context.signature(unit)
+    refusal = search.known_refusal(preemptor, signature)
+    if refusal is not None:
+        return refusal
+    refusal = context.refute(unit, action)
+    if refusal is None:
+        found: list[int] | None = None
+        if search.uses_free_room and over_capacity(context.state, unit) is None and context.fits_free(unit):
+            found = []
+        if found is None:
+            found = search.find(preemptor, unit)
+        if found is not None:
+            outcome.admit(Admission(unit, action, tuple(found)))
+            return None
+        refusal = context.ask(unit, action, search)
+    if refusal is None or give_way(context, search, preemptor, unit):
+        return None
+    search.remember(preemptor, signature, refusal)
+    return refusal
+
+
+def forbidden(context: Context, search: VictimSearch, unit: AllocationUnit) -> Refusal | None:
+    """What forbids the action without a search: the gang's delay, the action's rules, a pod too large for any node."""
+    preemptor = Preemptor.of(context.problem, unit)
+    refusal = within_delay(context.problem, preemptor.gang)
+    if refusal is not None:
+        return refusal
+    refusal = search.refusal(preemptor)
+    if refusal is None or refusal.proof.method == "count":
+        refusal = context.largest_node.refuses(unit) or refusal
+    return refusal
