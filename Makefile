@@ -20,7 +20,10 @@ SOAK_MINUTES ?= 10
 FUZZ_MINUTES ?= 10
 PLANE := tests/cluster/plane
 
-.PHONY: help env run test test-cluster soak fuzz image tools test-fast lint bench bench-scale bench-links bench-cluster bench-steady bench-http conformance docs docs-check manifests lock clean
+# Tests start hundreds of processes: compiled modules are kept, also where the caller's environment says otherwise.
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: help env run style types test test-rooms campaigns test-cluster soak fuzz image tools test-fast lint bench bench-scale bench-links bench-cluster bench-steady bench-http conformance docs docs-check manifests lock clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -42,15 +45,22 @@ run: $(STAMP) ## Solve the openb cluster (1,213 nodes) and a running KAI's snaps
 	$(BIN)/kai-solver validate $(KAI_SNAPSHOT) $(OUT)/before-reclaim.plan.json
 	$(BIN)/kai-solver controller --embedded --for 20
 
-lint: $(STAMP) ## Format, style, types and layers
+lint: style types ## Format, style, types and layers
+
+style: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+
+types: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: lint docs-check tools ## Lint, the documentation, all tests, those on a real control plane last
-	$(BIN)/python -m pytest -n 2 --ignore=$(PLANE) $(TEST_ARGS)
+test: style ## Lint, the documentation, all tests, those on a real control plane last (about 12 minutes on two cores)
+	$(MAKE) --jobs=2 --output-sync=line test-rooms types docs-check
 	$(MAKE) test-cluster
+
+test-rooms: tools
+	$(BIN)/python -m pytest -n 2 --ignore=$(PLANE) $(TEST_ARGS)
 
 test-cluster: $(STAMP) ## All tests on a real control plane, four at a time (about 5 minutes; Go builds it once)
 	-$(BIN)/python -m tests.support.gotools kubernetes kwok
@@ -72,8 +82,11 @@ tools: $(STAMP)
 	-$(BIN)/python -m tests.support.gotools helm kubeconform
 	-$(BIN)/python -m tests.support.image
 
-test-fast: $(STAMP) ## Tests that take less than about five seconds each
-	$(BIN)/python -m pytest -n 2 -m "not slow" $(TEST_ARGS)
+test-fast: $(STAMP) ## Tests that take less than about a second each: two minutes in all, for daily work
+	$(BIN)/python -m pytest -n 2 --ignore=$(PLANE) -m "not slow and not campaign" $(TEST_ARGS)
+
+campaigns: $(STAMP) ## Random campaigns of which `make test` runs a part (half an hour; HYPOTHESIS_PROFILE=explore draws other clusters)
+	KAI_SOLVER_CAMPAIGNS=whole $(BIN)/python -m pytest -n 2 --ignore=$(PLANE) -m campaign $(TEST_ARGS)
 
 bench: $(STAMP) ## Measure models on instances/bench against greedy and against what KAI did
 	$(BIN)/kai-solver bench instances/bench $(BENCH_ARGS)
