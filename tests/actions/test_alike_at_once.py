@@ -22,9 +22,7 @@ from kai_solver.domain import (
     Queue,
     Snapshot,
     SubGroup,
-    Topology,
     TopologyConstraint,
-    TopologyLevel,
     flat_gang,
 )
 from kai_solver.domain.pods import PodStatus
@@ -34,9 +32,7 @@ from kai_solver.planstate.state import State
 from kai_solver.problem import Problem, build_problem
 from kai_solver.search.oracle import SolverActions
 from kai_solver.units import MILLI, ResourceSchema
-from tests.actions.support import GIB, a_gang, a_node, a_pod, a_queue, a_snapshot
-
-RACKS = Topology("dc", (TopologyLevel("rack"),))
+from tests.support.builders import GIB, RACKS, a_cluster, a_gang, a_node, a_pod, a_queue
 
 
 @st.composite
@@ -145,12 +141,12 @@ def started(leaves: str) -> list[tuple[str, bool]]:
     A pod of one GPU is on its way out of the node ``leaves``.
     """
     nodes = [replace(a_node(f"n{i}", gpus), labels={"rack": f"r{i}"}) for i, gpus in enumerate((5, 4))]
-    leaving = replace(a_pod("old", node=leaves), status=PodStatus.RELEASING)
+    leaving = replace(a_pod("old-0", on=leaves), status=PodStatus.RELEASING)
     gangs = [
-        replace(a_gang("w", "q", 6), root=flat_gang(6, TopologyConstraint("dc", "", "rack"))),
-        replace(a_gang("old", "q"), pods=(leaving,)),
+        replace(a_gang("w", pods=6, need=1), root=flat_gang(6, TopologyConstraint("dc", "", "rack"))),
+        replace(a_gang("old"), pods=(leaving,)),
     ]
-    snapshot = replace(a_snapshot(nodes, [a_queue("q", 9)], gangs), topologies=(RACKS,))
+    snapshot = replace(a_cluster(nodes, gangs, [a_queue("q", 9)]), topologies=(RACKS,))
     state = allocated(build_problem(snapshot), at_once=True).state
     return [(state.problem.nodes[place.node].name, place.now) for _, place in sorted(state.places.items())]
 

@@ -10,7 +10,7 @@ from kai_solver.planstate.eligibility import Preemptor, reclaim_allowed
 from kai_solver.planstate.state import State
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem import build_problem
-from tests.actions.support import a_gang, a_node, a_queue, a_snapshot
+from tests.support.builders import a_cluster, a_gang, a_node, a_queue
 
 NODES = 6
 
@@ -20,20 +20,21 @@ def contested(draw: st.DrawFn) -> State:
     """A queue that asks, and others of two levels whose gangs of one pod fill the nodes."""
     queues = [
         a_queue("root", -1),
-        a_queue("asks", draw(st.integers(0, 6)), "root", weight=draw(st.sampled_from([0, 1]))),
+        a_queue("asks", draw(st.integers(0, 6)), parent="root", weight=draw(st.sampled_from([0, 1]))),
     ]
     leaves = ["asks"]
     for name in "ab"[: draw(st.integers(1, 2))]:
         quota = st.sampled_from([-1, 0, 1, 3])
-        queues.append(a_queue(name, draw(quota), "root", weight=draw(st.sampled_from([0.0, 1.0]))))
+        queues.append(a_queue(name, draw(quota), parent="root", weight=draw(st.sampled_from([0.0, 1.0]))))
         leaves += [name + leaf for leaf in "xy"]
-        queues += [a_queue(name + leaf, draw(quota), name, weight=1.0) for leaf in "xy"]
+        queues += [a_queue(name + leaf, draw(quota), parent=name, weight=1.0) for leaf in "xy"]
     gangs = [
-        a_gang(f"r{n}", draw(st.sampled_from(leaves)), gpus=draw(st.integers(1, 3)), node=f"n{n}") for n in range(NODES)
+        a_gang(f"r{n}", queue=draw(st.sampled_from(leaves)), gpus=draw(st.integers(1, 3)), on=f"n{n}")
+        for n in range(NODES)
     ]
-    gangs.append(a_gang("w", "asks", gpus=draw(st.integers(1, 3))))
+    gangs.append(a_gang("w", queue="asks", gpus=draw(st.integers(1, 3))))
     nodes = [a_node(f"n{n}", 3) for n in range(NODES)]
-    return State(build_problem(a_snapshot(nodes, queues, gangs)))
+    return State(build_problem(a_cluster(nodes, gangs, queues)))
 
 
 @given(state=contested(), order=st.permutations(range(NODES)))

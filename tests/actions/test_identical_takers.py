@@ -32,7 +32,7 @@ from kai_solver.planstate.state import State
 from kai_solver.problem import build_problem
 from kai_solver.search.oracle import SolverActions
 from kai_solver.units import MILLI, ResourceSchema
-from tests.support.builders import GIB, cluster, gang, node, queue
+from tests.support.builders import GIB, a_cluster, a_gang, a_node, a_queue
 from tests.support.clusters import seeds
 from tests.support.engines import patient_engine
 
@@ -59,7 +59,7 @@ def planned(engine: Engine, snapshot: Snapshot) -> list[object]:
 def beside_zones(snapshot: Snapshot) -> Snapshot:
     """The same cluster beside a node with NUMA zones on which nothing fits: takers are then served one by one."""
     zones = tuple(NumaZone(f"node-{i}", (0, 0, 0, 0)) for i in range(2))
-    zoned = node("zoned", 0, cpu=0, memory=0, slots=0, numa=NumaTopology("single-numa-node", "pod", zones, (0,)))
+    zoned = a_node("zoned", 0, cpu=0, memory=0, slots=0, numa=NumaTopology("single-numa-node", "pod", zones, (0,)))
     return replace(snapshot, nodes=(*snapshot.nodes, zoned))
 
 
@@ -150,11 +150,11 @@ def two_queues(
     takers: int, victims: int, *, owed: int = 1000, action: Action = Action.RECLAIM, limit: int = -1
 ) -> Snapshot:
     """Full nodes of four GPUs; takers of a queue that is owed so many GPUs, in preempt of the victims' own."""
-    nodes = [node(f"n{index:02}") for index in range(-(-victims // 4))]
+    nodes = [a_node(f"n{index:02}") for index in range(-(-victims // 4))]
     mine, priority = ("mine", 50) if action is Action.RECLAIM else ("theirs", 60)
-    gangs = [gang(f"old-{index}", on=nodes[index // 4].name, queue="theirs") for index in range(victims)]
-    gangs += [gang(f"new-{index}", queue=mine, created_s=1.0, priority=priority) for index in range(takers)]
-    return cluster(nodes, gangs, [queue("mine", owed, limit), queue("theirs", 0)])
+    gangs = [a_gang(f"old-{index}", on=nodes[index // 4].name, queue="theirs") for index in range(victims)]
+    gangs += [a_gang(f"new-{index}", queue=mine, created_s=1.0, priority=priority) for index in range(takers)]
+    return a_cluster(nodes, gangs, [a_queue("mine", owed, limit), a_queue("theirs", 0)])
 
 
 @pytest.mark.parametrize("action", [Action.RECLAIM, Action.PREEMPT])

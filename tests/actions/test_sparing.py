@@ -8,19 +8,19 @@ from kai_solver.modelfiles import load_model
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.planstate.state import State
 from kai_solver.problem import build_problem
-from tests.actions.support import a_gang, a_node, a_pod, a_queue, a_snapshot
+from tests.support.builders import a_cluster, a_gang, a_node, a_pod, a_queue
 
 GREEDY = load_model("greedy-only")
 
 
-def a_cluster(*, need: int) -> Snapshot:
+def elastic_victim(*, need: int) -> Snapshot:
     """Node large is held by the first pod of an elastic gang; others, owed as much, ask for it whole."""
     nodes = [a_node(name, 3) for name in ("large", "s")]
     seats = (("large", 3), ("s", 1), ("s", 1), ("s", 1))
-    pods = tuple(a_pod("e", i, gpus=gpus, node=node) for i, (node, gpus) in enumerate(seats))
+    pods = tuple(a_pod(f"e-{i}", gpus, node, order=i) for i, (node, gpus) in enumerate(seats))
     elastic = Gang("ns", "e", "v", flat_gang(need), pods, last_start_s=500.0)
     queues = [a_queue(name, 3, weight=0.0) for name in ("v", "r")]
-    return a_snapshot(nodes, queues, [elastic, a_gang("new", "r", gpus=3)])
+    return a_cluster(nodes, [elastic, a_gang("new", queue="r", gpus=3)], queues)
 
 
 def evicted(plan: Plan) -> list[str]:
@@ -32,7 +32,7 @@ def stage(plan: Plan, name: str) -> float:
 
 
 def test_the_others_of_an_elastic_gang_stay_above_its_minimum() -> None:
-    snapshot = a_cluster(need=2)
+    snapshot = elastic_victim(need=2)
     plan = cycle(snapshot, GREEDY)
     assert evicted(plan) == ["ns/e-0"]
     assert not check_plan(snapshot, plan)
@@ -40,7 +40,7 @@ def test_the_others_of_an_elastic_gang_stay_above_its_minimum() -> None:
 
 
 def test_a_gang_below_its_minimum_goes_whole() -> None:
-    snapshot = a_cluster(need=4)
+    snapshot = elastic_victim(need=4)
     plan = cycle(snapshot, GREEDY)
     assert evicted(plan) == ["ns/e-0", "ns/e-1", "ns/e-2", "ns/e-3"]
     assert not check_plan(snapshot, plan)
@@ -48,7 +48,7 @@ def test_a_gang_below_its_minimum_goes_whole() -> None:
 
 
 def test_who_was_evicted_as_stale_is_not_brought_back() -> None:
-    snapshot = a_cluster(need=4)
+    snapshot = elastic_victim(need=4)
     elastic, new = snapshot.gangs
     short = Gang("ns", "e", "v", flat_gang(9), elastic.pods, last_start_s=500.0, stale_since_s=0.0)
     alone = Snapshot(1000.0, snapshot.schema, snapshot.nodes, snapshot.queues, (short, new))
@@ -60,8 +60,8 @@ def test_who_was_evicted_as_stale_is_not_brought_back() -> None:
 
 def an_outcome_with_a_move(*, newcomer: bool) -> Outcome:
     """The first pod has moved from large to s; the second may have come in its stead."""
-    gangs = [a_gang("old", "v", gpus=3, node="large"), a_gang("new", "v", gpus=3)]
-    problem = build_problem(a_snapshot([a_node(name, 3) for name in ("large", "s")], [a_queue("v", 9)], gangs))
+    gangs = [a_gang("old", queue="v", gpus=3, on="large"), a_gang("new", queue="v", gpus=3)]
+    problem = build_problem(a_cluster([a_node(name, 3) for name in ("large", "s")], gangs, [a_queue("v", 9)]))
     outcome = Outcome(State(problem))
     old, new = (next(p for p, pod in enumerate(problem.pods) if pod.key == f"ns/{name}-0") for name in ("old", "new"))
     outcome.state.evict(old)
@@ -86,8 +86,8 @@ def test_a_move_that_made_room_stays() -> None:
 
 
 def test_who_was_evicted_for_a_move_stays_once_that_is_taken_back() -> None:
-    gangs = [a_gang(name, "v", gpus=3, node=node) for name, node in (("old", "large"), ("gone", "s"))]
-    problem = build_problem(a_snapshot([a_node(name, 3) for name in ("large", "s")], [a_queue("v", 9)], gangs))
+    gangs = [a_gang(name, queue="v", gpus=3, on=node) for name, node in (("old", "large"), ("gone", "s"))]
+    problem = build_problem(a_cluster([a_node(name, 3) for name in ("large", "s")], gangs, [a_queue("v", 9)]))
     outcome = Outcome(State(problem))
     old, gone = (next(p for p, pod in enumerate(problem.pods) if pod.key == f"ns/{name}-0") for name in ("old", "gone"))
     outcome.state.evict(gone)

@@ -6,7 +6,7 @@ from kai_solver.check import check_plan
 from kai_solver.domain import Action, Plan, Snapshot
 from kai_solver.engine import cycle
 from kai_solver.modelfiles import load_model
-from tests.actions.support import a_gang, a_node, a_queue, a_snapshot
+from tests.support.builders import a_cluster, a_gang, a_node, a_queue
 
 ACTIONS = (Action.ALLOCATE, Action.CONSOLIDATION, Action.RECLAIM)
 GREEDY = replace(load_model("greedy-only"), actions=ACTIONS)
@@ -15,14 +15,14 @@ GREEDY = replace(load_model("greedy-only"), actions=ACTIONS)
 def contested(*, priority: int = 50) -> Snapshot:
     """Owners' gang of three finds room when r1 moves; then others, owed half of all, ask for a whole node."""
     gangs = (
-        a_gang("r0", "owners", gpus=2, node="n0", born=1.0),
-        a_gang("r1", "owners", gpus=2, node="n1", born=2.0),
-        a_gang("r2", "owners", gpus=1, node="n1", born=3.0),
-        a_gang("late", "owners", gpus=3, born=4.0, priority=priority),
-        a_gang("whole", "others", gpus=4, born=5.0),
+        a_gang("r0", queue="owners", gpus=2, on="n0", created_s=1.0),
+        a_gang("r1", queue="owners", gpus=2, on="n1", created_s=2.0),
+        a_gang("r2", queue="owners", gpus=1, on="n1", created_s=3.0),
+        a_gang("late", queue="owners", gpus=3, created_s=4.0, priority=priority),
+        a_gang("whole", queue="others", gpus=4, created_s=5.0),
     )
     queues = [a_queue(name, 4, weight=0.0) for name in ("owners", "others")]
-    return a_snapshot([a_node("n0", 4), a_node("n1", 4)], queues, gangs)
+    return a_cluster([a_node("n0", 4), a_node("n1", 4)], gangs, queues)
 
 
 def evicted(plan: Plan) -> set[str]:
@@ -60,16 +60,16 @@ def test_but_not_from_a_gang_of_higher_priority_than_the_victims() -> None:
 
 def test_who_was_moved_first_and_evicted_later_is_charged_to_the_later_gang_alone() -> None:
     """``one`` takes n0: one of two victims moves beside the old one, where ``two`` then evicts both."""
-    old = replace(a_gang("old", "owners", gpus=2, node="n1", born=1.0), last_start_s=-9000.0)
+    old = replace(a_gang("old", queue="owners", gpus=2, on="n1", created_s=1.0), last_start_s=-9000.0)
     gangs = (
-        a_gang("v", "owners", node="n0", born=2.0),
-        a_gang("w", "owners", node="n0", born=3.0),
+        a_gang("v", queue="owners", on="n0", created_s=2.0),
+        a_gang("w", queue="owners", on="n0", created_s=3.0),
         old,
-        a_gang("one", "others", gpus=2, born=5.0),
-        a_gang("two", "others", gpus=3, born=6.0),
+        a_gang("one", queue="others", gpus=2, created_s=5.0),
+        a_gang("two", queue="others", gpus=3, created_s=6.0),
     )
     queues = [a_queue("owners", 0, weight=0.0), a_queue("others", 5, weight=0.0)]
-    snapshot = a_snapshot([a_node("n0", 2), a_node("n1", 3)], queues, gangs)
+    snapshot = a_cluster([a_node("n0", 2), a_node("n1", 3)], gangs, queues)
     plan = cycle(snapshot, replace(GREEDY, actions=(Action.RECLAIM,)))
     assert placed(plan) == {"ns/one", "ns/two"}
     assert not plan.moves

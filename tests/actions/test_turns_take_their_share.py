@@ -11,7 +11,7 @@ from kai_solver.planstate.outcome import Outcome
 from kai_solver.problem import build_problem
 from kai_solver.reasons.refusals import SHARE_ENDED
 from kai_solver.search.oracle import SolverActions
-from tests.actions.support import a_gang, a_node, a_queue, a_snapshot
+from tests.support.builders import a_cluster, a_gang, a_node, a_queue
 
 RULES = Constraints(spread=(SpreadConstraint((Requirement("app", "In", ("x",)),), "metadata.name", 50),))
 
@@ -45,10 +45,10 @@ class Looks:
 
 
 def one_large_and_others() -> Snapshot:
-    plain = a_gang("large", "q", 40, need=40)
+    plain = a_gang("large", pods=40, need=40)
     large = replace(plain, pods=tuple(replace(pod, constraints=RULES) for pod in plain.pods))
-    others = [a_gang(f"small-{i}", "q", 1, born=1.0 + i) for i in range(5)]
-    return a_snapshot([a_node(f"n{i}", 8) for i in range(6)], [a_queue("q", 48)], [large, *others])
+    others = [a_gang(f"small-{i}", pods=1, created_s=1.0 + i, need=1) for i in range(5)]
+    return a_cluster([a_node(f"n{i}", 8) for i in range(6)], [large, *others], [a_queue("q", 48)])
 
 
 def ran(pace: Looks) -> Outcome:
@@ -85,11 +85,11 @@ def test_time_that_ends_while_victims_are_looked_for_ends_the_rung_and_is_no_err
             self.in_all += 1
             return self.in_all > looks
 
-    running = [a_gang(f"r{i}", "lender", 1, node=f"n{i // 8}") for i in range(24)]
-    snapshot = a_snapshot(
+    running = [a_gang(f"r{i}", queue="lender", pods=1, on=f"n{i // 8}", need=1) for i in range(24)]
+    snapshot = a_cluster(
         [a_node(f"n{i}", 8) for i in range(3)],
+        [*running, a_gang("large", queue="owner", pods=20, need=20)],
         [a_queue("owner", 24), a_queue("lender", 0)],
-        [*running, a_gang("large", "owner", 20, need=20)],
     )
     actions = (Action.RECLAIM, Action.PREEMPT)
     outcome = Actions(build_problem(snapshot), actions, SolverActions(None), Ending(math.inf)).run()

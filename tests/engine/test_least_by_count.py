@@ -18,7 +18,7 @@ from kai_solver.problem import build_problem
 from kai_solver.search.oracle import SolverActions
 from kai_solver.search.rights import rights_of
 from kai_solver.units import UNLIMITED
-from tests.actions.support import a_gang, a_node, a_pod, a_queue, a_snapshot
+from tests.support.builders import a_cluster, a_gang, a_node, a_pod, a_queue
 
 NAMES = ("disruption", "preference", "victim-order")
 
@@ -40,11 +40,11 @@ def clusters(draw: st.DrawFn) -> Snapshot:
         if node:
             free[node] -= pods * gpus
             need = draw(st.integers(1, pods))
-            gang = a_gang(f"old-{number}", "q", pods, gpus=gpus, node=node, need=need, priority=50 + 5 * (number % 2))
+            gang = a_gang(f"old-{number}", pods=pods, gpus=gpus, on=node, need=need, priority=50 + 5 * (number % 2))
             gangs.append(replace(gang, last_start_s=draw(st.sampled_from([0.0, 500.0, 990.0]))))
     sizes = draw(st.lists(st.integers(1, 3), min_size=1, max_size=3))
-    gangs += [a_gang(f"new-{number}", "q", gpus=gpus, priority=90) for number, gpus in enumerate(sizes)]
-    return a_snapshot(nodes, [a_queue("q", UNLIMITED)], gangs)
+    gangs += [a_gang(f"new-{number}", gpus=gpus, priority=90) for number, gpus in enumerate(sizes)]
+    return a_cluster(nodes, gangs, [a_queue("q", UNLIMITED)])
 
 
 @given(snapshot=clusters())
@@ -73,9 +73,9 @@ def test_no_choice_of_victims_is_below_the_sums(snapshot: Snapshot) -> None:
 def many(takers: int, gpus: int = 1, *, of: int = 160) -> Snapshot:
     """Takers of so many GPUs, owed to their queue, and full nodes of four one-GPU pods of another."""
     nodes = [a_node(f"n{index:02}", 4) for index in range(of // 4)]
-    gangs = [a_gang(f"old-{index}", "theirs", node=nodes[index // 4].name) for index in range(of)]
-    gangs += [a_gang(f"new-{index}", "mine", gpus=gpus, born=1.0) for index in range(takers)]
-    return a_snapshot(nodes, [a_queue("mine", takers * gpus), a_queue("theirs", 0)], gangs)
+    gangs = [a_gang(f"old-{index}", queue="theirs", on=nodes[index // 4].name) for index in range(of)]
+    gangs += [a_gang(f"new-{index}", queue="mine", gpus=gpus, created_s=1.0) for index in range(takers)]
+    return a_cluster(nodes, gangs, [a_queue("mine", takers * gpus), a_queue("theirs", 0)])
 
 
 def test_the_stages_find_nothing_better_where_sums_prove_the_plan(engine: Engine) -> None:
@@ -107,8 +107,8 @@ def test_sums_prove_nothing_of_pods_that_take_less_elsewhere_or_gangs_that_could
     full = many(2)
     assert _is_proven(full)
     for gpus in (1, 0):
-        gang = a_gang("old-0", "theirs", 3, node="n00", need=2)
-        gang = replace(gang, pods=(*gang.pods[:2], a_pod("old-0", 2, gpus=gpus, node="n00")))
+        gang = a_gang("old-0", queue="theirs", pods=3, on="n00", need=2)
+        gang = replace(gang, pods=(*gang.pods[:2], a_pod("old-0-2", gpus, "n00", order=2)))
         assert _is_proven(replace(full, gangs=(gang, *full.gangs[2 + gpus :]))) is (gpus == 1)
     by_memory = replace(full.gangs[0].pods[0], gpu=GpuRequest(1, 0, memory_mib=100))
     assert not _is_proven(replace(full, gangs=(replace(full.gangs[0], pods=(by_memory,)), *full.gangs[1:])))

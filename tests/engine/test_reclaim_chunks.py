@@ -19,7 +19,7 @@ from kai_solver.planstate.state import State
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem import build_problem
 from kai_solver.units import MILLI
-from tests.actions.support import a_gang, a_node, a_queue, a_snapshot
+from tests.support.builders import a_cluster, a_gang, a_node, a_queue
 
 RECLAIM = (Action.RECLAIM,)
 
@@ -33,7 +33,7 @@ def engine() -> Iterator[Engine]:
 def contested(victim: Gang, asks: int, *, mine: int) -> Snapshot:
     """All eight GPUs of a node are in use by ``victim``, whose queue deserves what is not ``mine``."""
     queues = [a_queue("v", 8 - mine, weight=0.0), a_queue("r", mine, weight=0.0)]
-    return a_snapshot([a_node("n", 8)], queues, [victim, a_gang("new", "r", gpus=asks)])
+    return a_cluster([a_node("n", 8)], [victim, a_gang("new", queue="r", gpus=asks)], queues)
 
 
 def evicted(plan: Plan) -> list[str]:
@@ -46,7 +46,7 @@ def test_surplus_up_to_the_minimum_is_tested_once(engine: Engine) -> None:
 
     But the reclaimer may not pass its own share, so its queue has to be owed as many.
     """
-    snapshot = contested(a_gang("elastic", "v", 8, need=4, node="n"), 3, mine=3)
+    snapshot = contested(a_gang("elastic", queue="v", pods=8, need=4, on="n"), 3, mine=3)
     for plan in (cycle(snapshot, replace(load_model("greedy-only"), actions=RECLAIM)), engine.cycle(snapshot)):
         assert evicted(plan) == ["ns/elastic-5", "ns/elastic-6", "ns/elastic-7"]
         assert not check_plan(snapshot, plan, actions=RECLAIM)
@@ -55,7 +55,7 @@ def test_surplus_up_to_the_minimum_is_tested_once(engine: Engine) -> None:
 @pytest.mark.parametrize(("need", "chunks"), [(4, [3]), (1, [1, 1, 1]), (2, [1, 2])])
 def test_chunks_of_three_surplus_victims(need: int, chunks: list[int]) -> None:
     """KAI counts positions in the list of victims, not what is left of the gang."""
-    problem = build_problem(contested(a_gang("elastic", "v", 8, need=need, node="n"), 3, mine=3))
+    problem = build_problem(contested(a_gang("elastic", queue="v", pods=8, need=need, on="n"), 3, mine=3))
     state = State(problem)
     pool: VictimPool = VictimPool.of_running(state)
     found = victim_parts(state, pool.units[:3])
@@ -65,8 +65,8 @@ def test_chunks_of_three_surplus_victims(need: int, chunks: list[int]) -> None:
 def overdrawn(need: int) -> Snapshot:
     """r goes first and is owed the three GPUs that it asks for; v is one above its quota. Quotas exceed the node."""
     queues = [a_queue("v", 7, weight=0.0), a_queue("r", 3, weight=0.0, priority=101)]
-    victim = a_gang("elastic", "v", 8, need=need, node="n")
-    return a_snapshot([a_node("n", 8)], queues, [victim, a_gang("new", "r", gpus=3)])
+    victim = a_gang("elastic", queue="v", pods=8, need=need, on="n")
+    return a_cluster([a_node("n", 8)], [victim, a_gang("new", queue="r", gpus=3)], queues)
 
 
 def test_one_gpu_over_quota_is_enough_for_a_chunk_of_three(engine: Engine) -> None:

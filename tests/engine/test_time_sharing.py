@@ -18,7 +18,7 @@ from kai_solver.planstate.outcome import Outcome
 from kai_solver.problem import build_problem
 from kai_solver.reasons.refusals import BUDGET_ENDED
 from kai_solver.search.oracle import SolverActions
-from tests.actions.support import a_gang, a_node, a_queue, a_snapshot
+from tests.support.builders import a_cluster, a_gang, a_node, a_queue
 
 ACTIONS = (Action.ALLOCATE, Action.CONSOLIDATION, Action.RECLAIM)
 
@@ -52,12 +52,12 @@ class Impatient:
 def ran(pace: Pace) -> Outcome:
     """A gang of three GPUs finds room on two nodes with two and one GPU free when one pod moves."""
     gangs = (
-        a_gang("r0", "q", gpus=2, node="n0"),
-        a_gang("r1", "q", gpus=2, node="n1"),
-        a_gang("r2", "q", gpus=1, node="n1"),
-        a_gang("late", "q", gpus=3),
+        a_gang("r0", gpus=2, on="n0"),
+        a_gang("r1", gpus=2, on="n1"),
+        a_gang("r2", gpus=1, on="n1"),
+        a_gang("late", gpus=3),
     )
-    snapshot = a_snapshot([a_node("n0", 4), a_node("n1", 4)], [a_queue("q", 8)], gangs)
+    snapshot = a_cluster([a_node("n0", 4), a_node("n1", 4)], gangs, [a_queue("q", 8)])
     return Actions(build_problem(snapshot), ACTIONS, SolverActions(None), pace).run()
 
 
@@ -142,9 +142,9 @@ def of_many(count: int) -> Snapshot:
     """Gangs of an owed queue that each have to reclaim a node of their own, of one, two or three GPUs."""
     sizes = [1 + i % 3 for i in range(count)]
     nodes = [a_node(f"n{i}", size) for i, size in enumerate(sizes)]
-    gangs = [a_gang(f"r{i}", "rich", gpus=size, node=f"n{i}") for i, size in enumerate(sizes)]
-    gangs += [a_gang(f"w{i}", "poor", gpus=size, born=float(i)) for i, size in enumerate(sizes)]
-    return a_snapshot(nodes, [a_queue("rich", 0, weight=0.0), a_queue("poor", sum(sizes))], gangs)
+    gangs = [a_gang(f"r{i}", queue="rich", gpus=size, on=f"n{i}") for i, size in enumerate(sizes)]
+    gangs += [a_gang(f"w{i}", queue="poor", gpus=size, created_s=float(i)) for i, size in enumerate(sizes)]
+    return a_cluster(nodes, gangs, [a_queue("rich", 0, weight=0.0), a_queue("poor", sum(sizes))])
 
 
 class Steps(Watch):

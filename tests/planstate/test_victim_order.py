@@ -18,7 +18,7 @@ from kai_solver.planstate.allocation_units import AllocationUnits
 from kai_solver.planstate.state import State
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem import build_problem
-from tests.actions.support import a_gang, a_node, a_queue, a_snapshot
+from tests.support.builders import a_cluster, a_gang, a_node, a_queue
 
 GREEDY = load_model("greedy-only")
 
@@ -34,33 +34,33 @@ def order_of(snapshot: Snapshot) -> list[str]:
 
 
 def test_the_youngest_gang_goes_first() -> None:
-    gangs = [a_gang(name, "q", node="n", born=born) for name, born in (("old", 1.0), ("young", 3.0), ("mid", 2.0))]
-    assert order_of(a_snapshot([a_node("n", 4)], [a_queue("q", 0)], gangs)) == ["young-0", "mid-0", "old-0"]
+    gangs = [a_gang(name, on="n", created_s=born) for name, born in (("old", 1.0), ("young", 3.0), ("mid", 2.0))]
+    assert order_of(a_cluster([a_node("n", 4)], gangs, [a_queue("q", 0)])) == ["young-0", "mid-0", "old-0"]
 
 
 def test_lower_priority_goes_before_youth() -> None:
-    gangs = [a_gang("young", "q", node="n", born=3.0), a_gang("low", "q", node="n", born=1.0)]
+    gangs = [a_gang("young", on="n", created_s=3.0), a_gang("low", on="n", created_s=1.0)]
     gangs[1] = replace(gangs[1], priority=10)
-    assert order_of(a_snapshot([a_node("n", 4)], [a_queue("q", 0)], gangs)) == ["low-0", "young-0"]
+    assert order_of(a_cluster([a_node("n", 4)], gangs, [a_queue("q", 0)])) == ["low-0", "young-0"]
 
 
 def test_surplus_goes_last_in_first_out_and_before_any_core() -> None:
-    elastic = a_gang("elastic", "q", pods=3, node="n", born=1.0)
-    plain = a_gang("plain", "q", node="n", born=2.0)
-    found = order_of(a_snapshot([a_node("n", 4)], [a_queue("q", 0)], [elastic, plain]))
+    elastic = a_gang("elastic", pods=3, on="n", created_s=1.0, need=1)
+    plain = a_gang("plain", on="n", created_s=2.0)
+    found = order_of(a_cluster([a_node("n", 4)], [elastic, plain], [a_queue("q", 0)]))
     assert found == ["elastic-2", "elastic-1", "plain-0", "elastic-0"]
 
 
 def test_a_queue_without_any_share_goes_before_one_within_its_own() -> None:
     queues = [a_queue("entitled", 2), a_queue("none", 0, weight=0.0)]
-    gangs = [a_gang("a", "entitled", node="n"), a_gang("b", "none", node="n")]
-    assert order_of(a_snapshot([a_node("n", 2)], queues, gangs)) == ["b-0", "a-0"]
+    gangs = [a_gang("a", queue="entitled", on="n"), a_gang("b", queue="none", on="n")]
+    assert order_of(a_cluster([a_node("n", 2)], gangs, queues)) == ["b-0", "a-0"]
 
 
 def test_the_queue_of_higher_priority_goes_last() -> None:
     queues = [a_queue("high", 1, priority=101), a_queue("low", 1)]
-    gangs = [a_gang(f"{q}{i}", q, node="n", born=float(i)) for q in ("high", "low") for i in range(2)]
-    found = order_of(a_snapshot([a_node("n", 4)], queues, gangs))
+    gangs = [a_gang(f"{q}{i}", queue=q, on="n", created_s=float(i)) for q in ("high", "low") for i in range(2)]
+    found = order_of(a_cluster([a_node("n", 4)], gangs, queues))
     assert found.index("low1-0") < found.index("high1-0")
 
 
@@ -74,7 +74,7 @@ def running_clusters(draw: st.DrawFn) -> Snapshot:
         queues.append(a_queue(parent, draw(st.integers(0, 3)), priority=draw(st.sampled_from([100, 101]))))
         for child in "xyz"[: draw(st.integers(0, 3))]:
             weight = float(draw(st.integers(0, 2)))
-            queues.append(a_queue(parent + child, draw(st.integers(0, 2)), parent, weight=weight))
+            queues.append(a_queue(parent + child, draw(st.integers(0, 2)), parent=parent, weight=weight))
     parents = {queue.parent for queue in queues}
     leaves = [queue.name for queue in queues if queue.name not in parents]
     gangs = []
@@ -82,15 +82,15 @@ def running_clusters(draw: st.DrawFn) -> Snapshot:
         pods = draw(st.integers(1, 3))
         gang = a_gang(
             f"g{number}",
-            draw(st.sampled_from(leaves)),
-            pods,
+            queue=draw(st.sampled_from(leaves)),
+            pods=pods,
             gpus=draw(st.integers(0, 2)),
-            node="n",
+            on="n",
             need=draw(st.integers(1, pods)),
-            born=float(draw(st.integers(0, 2))),
+            created_s=float(draw(st.integers(0, 2))),
         )
         gangs.append(replace(gang, priority=draw(st.sampled_from([50, 60]))))
-    return a_snapshot([a_node("n", 60)], queues, gangs)
+    return a_cluster([a_node("n", 60)], gangs, queues)
 
 
 def slow_order(pool: VictimPool) -> list[int]:
@@ -149,29 +149,31 @@ def test_victims_come_as_if_all_were_sorted_anew(snapshot: Snapshot) -> None:
 def two_queues(*waiting: Gang) -> Snapshot:
     """Queue a holds three of four GPUs, b one; each deserves two."""
     gangs = [
-        a_gang("a0", "a", gpus=2, node="n", born=1.0),
-        a_gang("a1", "a", node="n", born=2.0),
-        a_gang("b0", "b", node="n", born=1.0),
+        a_gang("a0", queue="a", gpus=2, on="n", created_s=1.0),
+        a_gang("a1", queue="a", on="n", created_s=2.0),
+        a_gang("b0", queue="b", on="n", created_s=1.0),
         *waiting,
     ]
-    return a_snapshot([a_node("n", 4)], [a_queue("a", 2), a_queue("b", 2)], gangs)
+    return a_cluster([a_node("n", 4)], gangs, [a_queue("a", 2), a_queue("b", 2)])
 
 
 def test_a_queue_takes_back_what_it_deserves() -> None:
-    plan = cycle(two_queues(a_gang("b1", "b", born=5.0)), GREEDY)
+    plan = cycle(two_queues(a_gang("b1", queue="b", created_s=5.0)), GREEDY)
     assert [e.gang for e in plan.evictions] == ["ns/a1"]
 
 
 def test_nobody_is_evicted_for_a_place_that_the_next_cycle_gives_back() -> None:
     """An older gang of b asks for more than b deserves: b would be served after a, and a1 would have its GPU again."""
-    older = a_gang("b-large", "b", gpus=3, born=4.0)
-    plan = cycle(two_queues(older, a_gang("b1", "b", born=5.0)), GREEDY)
+    older = a_gang("b-large", queue="b", gpus=3, created_s=4.0)
+    plan = cycle(two_queues(older, a_gang("b1", queue="b", created_s=5.0)), GREEDY)
     assert not plan.evictions
     assert {p.gang for p in plan.pending} == {"ns/b-large", "ns/b1"}
 
 
 def test_the_question_leaves_the_state_as_it_was() -> None:
-    problem = build_problem(two_queues(a_gang("b-large", "b", gpus=3, born=4.0), a_gang("b1", "b", born=5.0)))
+    problem = build_problem(
+        two_queues(a_gang("b-large", queue="b", gpus=3, created_s=4.0), a_gang("b1", queue="b", created_s=5.0))
+    )
     state = State(problem)
     gang_units = [AllocationUnits(gang, kept) for gang, kept in zip(problem.gangs, state.gangs, strict=True)]
     names = [gang.gang.name for gang in problem.gangs]

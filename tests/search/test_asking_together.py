@@ -14,7 +14,7 @@ from kai_solver.model.spec import SpecAnswer
 from kai_solver.modelfiles import load_model
 from kai_solver.search.child import SolverChild
 from kai_solver.units import MILLI, UNLIMITED
-from tests.support.builders import RACK, RACKS, cluster, gang, node, pod, queue, told_apart
+from tests.support.builders import RACK, RACKS, a_cluster, a_gang, a_node, a_pod, a_queue, told_apart
 from tests.support.clusters import some
 
 CORES = 32
@@ -49,16 +49,16 @@ def engine() -> Iterator[CountingEngine]:
 
 
 def of_cores(name: str, cores: Sequence[int], born: float, in_queue: str = "a", *, root: Any = None) -> Gang:
-    pods = tuple(pod(f"{name}-{i}", 0, cpu=each * MILLI, order=i) for i, each in enumerate(cores))
-    return gang(name, *pods, queue=in_queue, created_s=born, root=root or flat_gang(len(pods), RACK))
+    pods = tuple(a_pod(f"{name}-{i}", 0, cpu=each * MILLI, order=i) for i, each in enumerate(cores))
+    return a_gang(name, *pods, queue=in_queue, created_s=born, root=root or flat_gang(len(pods), RACK))
 
 
 def racks(count: int, gangs: Sequence[Gang], limit_cores: int = UNLIMITED) -> Snapshot:
     """Racks of two nodes with 32 cores each."""
-    nodes = [node(f"n{i}", 0, cpu=CORES * MILLI, rack=f"r{i // 2}") for i in range(2 * count)]
+    nodes = [a_node(f"n{i}", 0, cpu=CORES * MILLI, rack=f"r{i // 2}") for i in range(2 * count)]
     cores = limit_cores if limit_cores == UNLIMITED else limit_cores * MILLI
-    queues = [replace(queue("a"), limit=(cores, UNLIMITED, UNLIMITED)), queue("b")]
-    return cluster(nodes, gangs, queues, topologies=(RACKS,))
+    queues = [replace(a_queue("a"), limit=(cores, UNLIMITED, UNLIMITED)), a_queue("b")]
+    return a_cluster(nodes, gangs, queues, topologies=(RACKS,))
 
 
 def proofs(plan: Plan) -> dict[str, str]:
@@ -97,10 +97,10 @@ def test_a_larger_gang_shares_the_refusal_of_a_smaller_one(
     engine: CountingEngine, second: tuple[int, ...], is_shared: bool
 ) -> None:
     first = of_cores("w0", TIGHT, 0.0, root=flat_gang(len(TIGHT)))
-    nodes = [node(f"n{i}", 0, cpu=CORES * MILLI) for i in range(3)]
-    _, questions = engine.asked(cluster(nodes, [first]))
+    nodes = [a_node(f"n{i}", 0, cpu=CORES * MILLI) for i in range(3)]
+    _, questions = engine.asked(a_cluster(nodes, [first]))
     other = of_cores("w1", second, 1.0, root=flat_gang(len(second)))
-    both, more = engine.asked(cluster(nodes, [first, other]))
+    both, more = engine.asked(a_cluster(nodes, [first, other]))
     assert proofs(both) == {"ns/w0": "proven", "ns/w1": "proven"}
     assert (more == questions) == is_shared
 
@@ -111,8 +111,8 @@ def clusters(draw: st.DrawFn) -> Snapshot:
     count = draw(st.integers(1, 4))
     gangs = []
     for i in range(draw(st.integers(0, 2))):
-        seat = pod(f"r{i}", 0, f"n{draw(st.integers(0, 2 * count - 1))}", cpu=draw(st.integers(1, 16)) * MILLI)
-        gangs.append(gang(f"r{i}", seat, queue=draw(st.sampled_from("ab")), priority=draw(st.sampled_from([50, 60]))))
+        seat = a_pod(f"r{i}", 0, f"n{draw(st.integers(0, 2 * count - 1))}", cpu=draw(st.integers(1, 16)) * MILLI)
+        gangs.append(a_gang(f"r{i}", seat, queue=draw(st.sampled_from("ab")), priority=draw(st.sampled_from([50, 60]))))
     for kind in range(draw(st.integers(1, 2))):
         cores = draw(st.sampled_from(PUZZLES))
         for i in range(draw(st.integers(1, 5))):

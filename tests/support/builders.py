@@ -34,7 +34,7 @@ RACKS = Topology("dc", (TopologyLevel("rack"),))
 """Nodes with the label ``rack``; `RACK` keeps a gang in one."""
 
 
-def node(
+def a_node(
     name: str,
     gpus: int = 4,
     *,
@@ -52,7 +52,7 @@ def node(
     return Node(name, allocatable, **{"gpus": gpus, "gpu_memory_mib": gpu_memory_mib, **more})
 
 
-def pod(
+def a_pod(
     name: str,
     gpus: int | GpuRequest = 1,
     on: str = "",
@@ -74,7 +74,7 @@ def pod(
     return Pod("ns", name, (cpu, memory, 0, 1), **(filled | more))
 
 
-def gang(
+def a_gang(
     name: str,
     *parts: Pod | int | GpuRequest,
     pods: int = 1,
@@ -109,7 +109,7 @@ def gang(
     made = tuple(
         part
         if isinstance(part, Pod)
-        else pod(
+        else a_pod(
             f"{name}-{i}",
             part,
             homes[i],
@@ -121,7 +121,7 @@ def gang(
     return Gang("ns", name, queue, tree, made, **{"last_start_s": 0.0 if runs else None, **more})
 
 
-def queue(
+def a_queue(
     name: str,
     quota: int = UNLIMITED,
     limit: int = UNLIMITED,
@@ -140,12 +140,12 @@ def _of_gpus(gpus: int) -> tuple[int, int, int]:
     return (UNLIMITED, UNLIMITED, gpus if gpus == UNLIMITED else gpus * MILLI)
 
 
-def cluster(
+def a_cluster(
     nodes: Sequence[Node], gangs: Sequence[Gang] = (), queues: Sequence[Queue] | None = None, **more: Any
 ) -> Snapshot:
     """A cluster; without ``queues``, the gangs' queues have no quota and no limit."""
     if queues is None:
-        queues = [queue(name) for name in dict.fromkeys(gang.queue for gang in gangs)] or [queue("q")]
+        queues = [a_queue(name) for name in dict.fromkeys(gang.queue for gang in gangs)] or [a_queue("q")]
     filled: dict[str, Any] = {"now_s": NOW_S, "schema": ResourceSchema()}
     stated = {"nodes": tuple(nodes), "queues": tuple(queues), "gangs": tuple(gangs)}
     return Snapshot(**(filled | stated | more))
