@@ -34,7 +34,7 @@ from kai_solver.search.oracle import SolverActions
 from kai_solver.units import MILLI, ResourceSchema
 from tests.support.builders import GIB, a_cluster, a_gang, a_node, a_queue
 from tests.support.clusters import seeds
-from tests.support.engines import patient_engine
+from tests.support.engines import PATIENT_S, patient_engine
 
 MANY = 210
 """Takers of which most are served in batches: each batch begins after some that were served alone."""
@@ -48,7 +48,7 @@ def greedy() -> Iterator[Engine]:
 
 def planned(engine: Engine, snapshot: Snapshot) -> list[object]:
     """What a cycle does, and why the others wait."""
-    plan = engine.cycle(snapshot)
+    plan = engine.cycle(snapshot, budget_s=PATIENT_S)
     assert not plan.notes
     places = [(bind.pod, bind.node, bind.nominated) for bind in plan.binds]
     leaving = [(eviction.pod, eviction.reason) for eviction in plan.evictions]
@@ -160,24 +160,24 @@ def two_queues(
 @pytest.mark.parametrize("action", [Action.RECLAIM, Action.PREEMPT])
 def test_all_takers_are_served(greedy: Engine, action: Action) -> None:
     snapshot = two_queues(MANY, MANY + 2, action=action)
-    plan = greedy.cycle(snapshot)
+    plan = greedy.cycle(snapshot, budget_s=PATIENT_S)
     assert [admitted for _, admitted in plan.admitted] == [action] * MANY
     assert len(plan.evictions) == MANY
     assert planned(greedy, snapshot) == planned(greedy, beside_zones(snapshot))
 
 
 def test_a_batch_ends_with_what_its_queue_is_owed(greedy: Engine) -> None:
-    plan = greedy.cycle(two_queues(MANY, MANY + 2, owed=70))
+    plan = greedy.cycle(two_queues(MANY, MANY + 2, owed=70), budget_s=PATIENT_S)
     assert len(plan.admitted) == len(plan.evictions) == 70
     assert len(plan.pending) == MANY - 70
 
 
 def test_a_batch_ends_with_its_queues_limit(greedy: Engine) -> None:
-    assert len(greedy.cycle(two_queues(MANY, MANY + 2, limit=50)).admitted) == 50
+    assert len(greedy.cycle(two_queues(MANY, MANY + 2, limit=50), budget_s=PATIENT_S).admitted) == 50
 
 
 def test_a_batch_ends_with_the_victims(greedy: Engine) -> None:
-    assert len(greedy.cycle(two_queues(MANY, 80)).admitted) == 80
+    assert len(greedy.cycle(two_queues(MANY, 80), budget_s=PATIENT_S).admitted) == 80
 
 
 def test_a_batch_can_be_taken_back() -> None:
