@@ -13,9 +13,9 @@ from kai_solver.domain import Action, DisruptionBudget, Gang, Pod, Requirement, 
 from kai_solver.engine import Engine
 from tests.engine.conftest import Engines
 from tests.engine.test_blocking_sets import is_needed, waits
-from tests.engine.test_false_proofs import a_gang, a_node, a_pod, a_snapshot
 from tests.engine.test_proofs import RUNGS, Puzzle, Rules, _scopes, _seatings, small_clusters
 from tests.engine.test_random_cycles import check_one_cycle, clusters
+from tests.support.builders import a_cluster, a_gang, a_node, a_pod
 from tests.support.clusters import some
 
 
@@ -176,8 +176,8 @@ def test_plans_of_random_clusters_keep_budgets(engines: Engines, cluster: Snapsh
 def test_who_could_move_in_part_is_no_proof_and_the_budget_is_told(engines: Engines, model: str) -> None:
     """One of two pods could move to where the other one is, but gangs are moved whole."""
     nodes = [a_node(f"n{i}", 2) for i in range(2)]
-    spread = a_gang("g", a_pod("g0", node="n0"), a_pod("g1", node="n1", order=1))
-    here = a_snapshot(nodes, spread, a_gang("w", a_pod("w0", 2)))
+    spread = a_gang("g", a_pod("g0", on="n0"), a_pod("g1", on="n1", order=1))
+    here = a_cluster(nodes, [spread, a_gang("w", a_pod("w0", 2))])
     (entry,) = engines[model].cycle(replace(here, budgets=(DisruptionBudget("ns", "b", (), 1),))).pending
     assert entry.proof.state != "proven"
     assert "Disruption budgets hold pods that could make room: ns/b (1 of 2 pods may leave now)" in entry.message
@@ -188,8 +188,8 @@ def test_who_could_move_in_part_is_no_proof_and_the_budget_is_told(engines: Engi
 
 @pytest.mark.parametrize("model", ["deterministic", "greedy-only"])
 def test_who_waits_for_a_budget_is_told_its_name_with_a_proof(engines: Engines, model: str) -> None:
-    held = a_gang("g", a_pod("g0", 2, node="n0"))
-    here = a_snapshot([a_node("n0", 2)], held, a_gang("w", a_pod("w0", 2), priority=60))
+    held = a_gang("g", a_pod("g0", 2, on="n0"))
+    here = a_cluster([a_node("n0", 2)], [held, a_gang("w", a_pod("w0", 2), priority=60)])
     (entry,) = engines[model].cycle(replace(here, budgets=(DisruptionBudget("ns", "b", (), 0),))).pending
     assert entry.proof.state == "proven"
     assert entry.message.endswith("Disruption budgets hold pods that could make room: ns/b (0 of 1 pod may leave now)")

@@ -8,18 +8,9 @@ import pytest
 
 from kai_solver.check import Violation, check_plan
 from kai_solver.domain import (
-    Constraints,
-    Gang,
-    GpuRequest,
-    Node,
     Plan,
-    Pod,
-    PodStatus,
     Queue,
-    QueueVector,
-    Requirement,
     Snapshot,
-    flat_gang,
 )
 from kai_solver.engine import Engine, cycle
 from kai_solver.engine.progress import Fault
@@ -28,39 +19,12 @@ from kai_solver.modelfiles import load_model
 from kai_solver.problem import build_problem
 from kai_solver.problem.devices import DeviceLedger
 from kai_solver.search.child import SolverChild
-from kai_solver.units import UNLIMITED, ResourceSchema
+from kai_solver.units import UNLIMITED
 from kai_solver.units.shares import WHOLE
+from tests.support.builders import a_cluster, a_gang, a_node, a_pod, a_queue, only_on
 
-GIB = 2**30
 ENDLESS = (UNLIMITED, UNLIMITED, UNLIMITED)
 COURSE = importlib.import_module("kai_solver.engine.cycle")
-
-
-def a_node(name: str, gpus: int, cpu: int = 64_000, **more: Any) -> Node:
-    return Node(name, (cpu, 512 * GIB, gpus * 1000, 110), gpus=gpus, gpu_memory_mib=20, **more)
-
-
-def a_pod(name: str, gpus: int = 1, node: str = "", milli: int = 1000, cpu: int = 100, **more: Any) -> Pod:
-    status = PodStatus.RUNNING if node else PodStatus.PENDING
-    return Pod("ns", name, (cpu, GIB, 0, 1), GpuRequest(gpus, milli), status, node=node, order=(0, 0.0, name), **more)
-
-
-def a_gang(name: str, queue: str, *pods: Pod, need: int | None = None, **more: Any) -> Gang:
-    tree = flat_gang(len(pods) if need is None else need)
-    start_s = 100.0 if any(pod.node for pod in pods) else None
-    return Gang("ns", name, queue, tree, pods, last_start_s=start_s, **more)
-
-
-def a_queue(name: str, quota: QueueVector = ENDLESS, gpu_limit: int = UNLIMITED) -> Queue:
-    return Queue(name, quota=quota, limit=(UNLIMITED, UNLIMITED, gpu_limit), weight=(1.0, 1.0, 1.0))
-
-
-def a_snapshot(nodes: list[Node], queues: list[Queue], *gangs: Gang) -> Snapshot:
-    return Snapshot(1000.0, ResourceSchema(), tuple(nodes), tuple(queues), gangs)
-
-
-def only_on(label: str) -> Constraints:
-    return Constraints(node_terms=(((Requirement("n", "In", (label,)),),),))
 
 
 def admitted(plan: Plan) -> set[str]:
@@ -73,9 +37,7 @@ def pending(plan: Plan) -> set[str]:
 
 @pytest.fixture
 def two_gangs() -> Snapshot:
-    return a_snapshot(
-        [a_node("a", 4)], [a_queue("q")], a_gang("w", "q", a_pod("w0", 2)), a_gang("x", "q", a_pod("x0", 2))
-    )
+    return a_cluster([a_node("a", 4)], [a_gang("w", a_pod("w0", 2)), a_gang("x", a_pod("x0", 2))], [a_queue("q")])
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, gang: str) -> None:
@@ -120,28 +82,28 @@ def test_a_second_plan_gets_time_of_its_own(
 
 
 def test_running_pods_of_a_gang_set_aside_pay_for_their_queue(engine: Engine) -> None:
-    aside = a_gang("aside", "q", a_pod("s0", 2, "a", devices=(0, 1)), set_aside="two sizes in one job")
-    more, other = a_gang("w", "q", a_pod("w0", 2)), a_gang("x", "other", a_pod("x0", 1))
-    queues = [a_queue("q", gpu_limit=2000), a_queue("other")]
-    plan = engine.cycle(a_snapshot([a_node("a", 8)], queues, aside, more, other))
+    aside = a_gang("aside", a_pod("s0", 2, "a", devices=(0, 1)), set_aside="two sizes in one job")
+    more, other = a_gang("w", a_pod("w0", 2)), a_gang("x", a_pod("x0", 1), queue="other")
+    queues = [a_queue("q", limit=2), a_queue("other")]
+    plan = engine.cycle(a_cluster([a_node("a", 8)], [aside, more, other], queues))
     assert admitted(plan) == {"ns/x"}
     assert plan.notes == ()
 
 
 def test_a_running_pod_of_no_podset_pays_for_its_queue(engine: Engine) -> None:
-    stray = a_gang("stray", "q", a_pod("t0", 2, "a", devices=(0, 1), podset="nowhere"), a_pod("t1", 1), need=1)
-    more, other = a_gang("w", "q", a_pod("w0", 2)), a_gang("x", "other", a_pod("x0", 1))
-    queues = [a_queue("q", gpu_limit=2000), a_queue("other")]
-    plan = engine.cycle(a_snapshot([a_node("a", 8)], queues, stray, more, other))
+    stray = a_gang("stray", a_pod("t0", 2, "a", devices=(0, 1), podset="nowhere"), a_pod("t1", 1), need=1)
+    more, other = a_gang("w", a_pod("w0", 2)), a_gang("x", a_pod("x0", 1), queue="other")
+    queues = [a_queue("q", limit=2), a_queue("other")]
+    plan = engine.cycle(a_cluster([a_node("a", 8)], [stray, more, other], queues))
     assert admitted(plan) == {"ns/x"}
     assert plan.notes == ()
 
 
 def test_shares_on_unknown_devices_are_not_added_up_across_devices(engine: Engine) -> None:
     """Two pods of 0.7 leave 0.3 on each device: the victim of 0.5 could not have stayed."""
-    victim = a_gang("r", "q", a_pod("r0", 1, "a", milli=500))
-    claimant = a_gang("w", "q", a_pod("w0", milli=700), a_pod("w1", milli=700), priority=60)
-    plan = engine.cycle(a_snapshot([a_node("a", 2)], [a_queue("q")], victim, claimant))
+    victim = a_gang("r", a_pod("r0", 1, "a", milli=500))
+    claimant = a_gang("w", a_pod("w0", milli=700), a_pod("w1", milli=700), priority=60)
+    plan = engine.cycle(a_cluster([a_node("a", 2)], [victim, claimant], [a_queue("q")]))
     assert admitted(plan) == {"ns/w"}
     assert [eviction.pod for eviction in plan.evictions] == ["ns/r0"]
     assert plan.notes == ()
@@ -150,15 +112,15 @@ def test_shares_on_unknown_devices_are_not_added_up_across_devices(engine: Engin
 @pytest.mark.parametrize("model", ["greedy-only", "default"])
 def test_a_core_whose_surplus_was_admitted_by_moves_can_be_asked_for(engine: Engine, model: str) -> None:
     """Consolidation moves u for the surplus of g; reclaim then looks at g's core and at u's old home."""
-    moved = a_gang("u", "given", a_pod("u0", 1, "a", devices=(0,), cpu=1000))
+    moved = a_gang("u", a_pod("u0", 1, "a", devices=(0,), cpu=1000), queue="given")
     pods = a_pod("g0", 1, "b", devices=(0,), cpu=8000), a_pod("g1", 2)
-    elastic = a_gang("g", "given", *pods, need=1)
-    first = a_gang("w1", "taking", a_pod("w10", 1, cpu=5000, constraints=only_on("b")), created_s=1.0)
-    second = a_gang("w2", "taking", a_pod("w20", 2, constraints=only_on("a")), created_s=2.0)
+    elastic = a_gang("g", *pods, need=1, queue="given")
+    first = a_gang("w1", a_pod("w10", 1, cpu=5000, constraints=only_on("b")), created_s=1.0, queue="taking")
+    second = a_gang("w2", a_pod("w20", 2, constraints=only_on("a")), created_s=2.0, queue="taking")
     claimants = [replace(gang, priority=100, preemptible=False) for gang in (first, second)]
-    nodes = [a_node("a", 2, 4000, labels={"n": "a"}), a_node("b", 2, 10_000, labels={"n": "b"})]
-    queues = [a_queue("given", (-1, -1, 0)), a_queue("taking", (-1, -1, 3000))]
-    snapshot = a_snapshot(nodes, queues, moved, elastic, *claimants)
+    nodes = [a_node("a", 2, cpu=4000, labels={"n": "a"}), a_node("b", 2, cpu=10_000, labels={"n": "b"})]
+    queues = [a_queue("given", 0), a_queue("taking", 3)]
+    snapshot = a_cluster(nodes, [moved, elastic, *claimants], queues)
     plan = cycle(snapshot, load_model(model), child=engine.child)
     assert plan.notes == ()
     assert plan.admitted
@@ -168,11 +130,11 @@ def test_a_core_whose_surplus_was_admitted_by_moves_can_be_asked_for(engine: Eng
 def test_memory_beyond_all_measure_keeps_to_64_bits(engine: Engine) -> None:
     """Of two queues of 900 pods of 8 PiB, the sum is beyond 64 bits."""
     gangs = [
-        a_gang(f"w{j}", f"q{j}", *(replace(a_pod(f"w{j}-{i}"), request=(100, 2**53, 0, 1)) for i in range(1100)))
+        a_gang(f"w{j}", *(replace(a_pod(f"w{j}-{i}"), request=(100, 2**53, 0, 1)) for i in range(1100)), queue=f"q{j}")
         for j in range(2)
     ]
     queues = [Queue("top", quota=ENDLESS), *(replace(a_queue(f"q{j}"), parent="top") for j in range(2))]
-    snapshot = a_snapshot([a_node("a", 2)], queues, *gangs, a_gang("x", "q0", a_pod("x0", 2)))
+    snapshot = a_cluster([a_node("a", 2)], [*gangs, a_gang("x", a_pod("x0", 2), queue="q0")], queues)
     problem = build_problem(snapshot)
     assert (problem.request >= 0).all()
     assert (problem.request[:, 1] >= 2**53).all(), "the demand is still enormous"
@@ -185,10 +147,10 @@ def test_memory_beyond_all_measure_keeps_to_64_bits(engine: Engine) -> None:
 def test_a_gang_whose_surplus_waits_is_in_some_list(engine: Engine, model: str) -> None:
     """The surplus is admitted on b; the preemptor wants the core's place on a."""
     core, surplus = a_pod("e0", 1, "a", devices=(0,), constraints=only_on("a")), a_pod("e1", constraints=only_on("b"))
-    elastic = a_gang("e", "q", core, surplus, need=1, priority=40)
-    claimant = a_gang("h", "q", a_pod("h0", constraints=only_on("a")), priority=60)
+    elastic = a_gang("e", core, surplus, need=1, priority=40)
+    claimant = a_gang("h", a_pod("h0", constraints=only_on("a")), priority=60)
     nodes = [a_node(name, 1, labels={"n": name}) for name in "ab"]
-    plan = cycle(a_snapshot(nodes, [a_queue("q")], elastic, claimant), load_model(model), child=engine.child)
+    plan = cycle(a_cluster(nodes, [elastic, claimant], [a_queue("q")]), load_model(model), child=engine.child)
     assert admitted(plan) | pending(plan) == {"ns/e", "ns/h"}
     assert plan.notes == ()
 
@@ -201,8 +163,8 @@ class Crashing(SolverChild):
 
 
 def test_faults_of_the_stages_are_reported() -> None:
-    victim = a_gang("v", "q", a_pod("v0", 4, "a", devices=(0, 1, 2, 3)), priority=40)
-    snapshot = a_snapshot([a_node("a", 4)], [a_queue("q")], victim, a_gang("p", "q", a_pod("p0", 4), priority=60))
+    victim = a_gang("v", a_pod("v0", 4, "a", devices=(0, 1, 2, 3)), priority=40)
+    snapshot = a_cluster([a_node("a", 4)], [victim, a_gang("p", a_pod("p0", 4), priority=60)], [a_queue("q")])
     faults: list[Fault] = []
     with Crashing() as child:
         plan = cycle(snapshot, load_model("default"), child=child, on_fault=faults.append)
@@ -211,10 +173,10 @@ def test_faults_of_the_stages_are_reported() -> None:
 
 
 def test_faults_of_the_admission_of_most_gpus_are_reported_and_noted() -> None:
-    gangs = [a_gang(f"g{n}-{i}", "q", a_pod(f"g{n}-{i}", n), created_s=float(i)) for i, n in enumerate((5, 4, 4))]
+    gangs = [a_gang(f"g{n}-{i}", a_pod(f"g{n}-{i}", n), created_s=float(i)) for i, n in enumerate((5, 4, 4))]
     faults: list[Fault] = []
     with Crashing() as child:
-        snapshot = a_snapshot([a_node("a", 8)], [a_queue("q")], *gangs)
+        snapshot = a_cluster([a_node("a", 8)], gangs, [a_queue("q")])
         plan = cycle(snapshot, load_model("max-utilization"), child=child, on_fault=faults.append)
     assert admitted(plan)
     assert any("made-up crash" in fault.error for fault in faults)

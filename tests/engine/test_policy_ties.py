@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from kai_solver.domain import Gang, GpuRequest, Node, Plan, Pod, PodStatus, Queue, Snapshot, flat_gang
+from kai_solver.domain import Gang, Node, Plan, Queue, Snapshot
 from kai_solver.engine import Engine
 from kai_solver.modelfiles import load_model
-from kai_solver.units import MILLI, UNLIMITED, ResourceSchema
+from kai_solver.units import UNLIMITED, ResourceSchema
+from tests.support.builders import a_gang, a_node
 
-GIB = 2**30
 ENDLESS = (UNLIMITED, UNLIMITED, UNLIMITED)
 
 
@@ -18,27 +18,6 @@ ENDLESS = (UNLIMITED, UNLIMITED, UNLIMITED)
 def engine() -> Iterator[Engine]:
     with Engine(load_model("deterministic")) as started:
         yield started
-
-
-def a_node(name: str, gpus: int) -> Node:
-    return Node(name, (64_000, 512 * GIB, gpus * MILLI, 110), gpus=gpus, gpu_memory_mib=100)
-
-
-def a_gang(name: str, *gpus: int, on: str = "", born: float) -> Gang:
-    origins = on.split() or [""] * len(gpus)
-    pods = tuple(
-        Pod(
-            "ns",
-            f"{name}-{i}",
-            (100, GIB, 0, 1),
-            GpuRequest(count),
-            PodStatus.RUNNING if origins[i] else PodStatus.PENDING,
-            node=origins[i],
-            order=(0, float(i), ""),
-        )
-        for i, count in enumerate(gpus)
-    )
-    return Gang("ns", name, "q", flat_gang(len(gpus)), pods, created_s=born, last_start_s=500.0 if origins[0] else None)
 
 
 def planned(engine: Engine, nodes: list[Node], *gangs: Gang) -> Plan:
@@ -52,8 +31,8 @@ def moved(plan: Plan) -> dict[str, str]:
 
 def test_of_two_equal_moves_the_younger_gang_moves(engine: Engine) -> None:
     """The greedy sees a free GPU on the first node, keeps to it, and moves the older gang; the stage finds the tie."""
-    old, young = a_gang("old", 2, on="n0", born=1.0), a_gang("young", 2, on="n1", born=2.0)
-    plan = planned(engine, [a_node("n0", 4), a_node("n1", 4)], old, young, a_gang("new", 1, 3, born=3.0))
+    old, young = a_gang("old", 2, on="n0", created_s=1.0), a_gang("young", 2, on="n1", created_s=2.0)
+    plan = planned(engine, [a_node("n0", 4), a_node("n1", 4)], old, young, a_gang("new", 1, 3, created_s=3.0))
     assert moved(plan) == {"ns/young-0": "n0"}
     assert {b.node for b in plan.binds} == {"n1"}
     stage = next(s for s in plan.stages if s.name == "victim-order")
@@ -61,28 +40,28 @@ def test_of_two_equal_moves_the_younger_gang_moves(engine: Engine) -> None:
 
 
 def test_ages_the_other_way_round_move_the_other(engine: Engine) -> None:
-    young, old = a_gang("young", 2, on="n0", born=2.0), a_gang("old", 2, on="n1", born=1.0)
-    plan = planned(engine, [a_node("n0", 4), a_node("n1", 4)], old, young, a_gang("new", 1, 3, born=3.0))
+    young, old = a_gang("young", 2, on="n0", created_s=2.0), a_gang("old", 2, on="n1", created_s=1.0)
+    plan = planned(engine, [a_node("n0", 4), a_node("n1", 4)], old, young, a_gang("new", 1, 3, created_s=3.0))
     assert moved(plan) == {"ns/young-0": "n1"}
 
 
 def test_fewer_moves_beat_the_victim_order(engine: Engine) -> None:
     """Moving the two young ones would also do; one move of the oldest is less."""
-    gangs = [a_gang("oldest", 2, on="n0", born=1.0)]
-    gangs += [a_gang(f"young{i}", 1, on="n1", born=5.0 + i) for i in range(2)]
+    gangs = [a_gang("oldest", 2, on="n0", created_s=1.0)]
+    gangs += [a_gang(f"young{i}", 1, on="n1", created_s=5.0 + i) for i in range(2)]
     nodes = [a_node("n0", 4), a_node("n1", 4), a_node("n2", 2)]
-    plan = planned(engine, nodes, *gangs, a_gang("new", 4, born=9.0))
+    plan = planned(engine, nodes, *gangs, a_gang("new", 4, created_s=9.0))
     assert set(moved(plan)) == {"ns/oldest-0"}
 
 
 def four_nodes_half_full() -> tuple[list[Node], list[Gang]]:
     nodes = [a_node(f"n{i}", 4) for i in range(4)]
-    return nodes, [a_gang(f"r{i}", 1, on=f"n{i % 4}", born=float(i)) for i in range(8)]
+    return nodes, [a_gang(f"r{i}", 1, on=f"n{i % 4}", created_s=float(i)) for i in range(8)]
 
 
 def test_those_who_move_are_packed(engine: Engine) -> None:
     nodes, running = four_nodes_half_full()
-    plan = planned(engine, nodes, *running, a_gang("new", 3, 3, born=9.0))
+    plan = planned(engine, nodes, *running, a_gang("new", 3, 3, created_s=9.0))
     assert set(moved(plan)) == {"ns/r6-0", "ns/r7-0"}
     assert len(set(moved(plan).values())) == 1
 
@@ -94,7 +73,7 @@ def test_those_who_move_are_spread_where_the_policy_spreads(engine: Engine) -> N
         ResourceSchema(),
         tuple(nodes),
         (Queue("q", quota=ENDLESS),),
-        (*running, a_gang("new", 3, 3, born=9.0)),
+        (*running, a_gang("new", 3, 3, created_s=9.0)),
     )
     spread = replace(snapshot, policy=replace(snapshot.policy, gpu_placement="spread"))
     plan = engine.cycle(spread, budget_s=10.0)

@@ -3,24 +3,18 @@
 import pytest
 
 from kai_solver.actions import Actions
-from kai_solver.domain import Action, Gang, GpuRequest, Node, Pod, Queue, Snapshot, flat_gang
+from kai_solver.domain import Action, Node, Queue, Snapshot
 from kai_solver.engine.actions_run import ActionsRun, better, seconds_for_questions
 from kai_solver.problem import build_problem
 from kai_solver.search.oracle import QuestionLog, SolverActions
 from kai_solver.units import MILLI, ResourceSchema
-
-GIB = 2**30
-
-
-def a_gang(name: str, gpus: int, priority: int) -> Gang:
-    pod = Pod("ns", f"{name}-0", (100, GIB, 0, 1), GpuRequest(gpus))
-    return Gang("ns", name, "q", flat_gang(1), (pod,), priority=priority)
+from tests.support.builders import GIB, a_gang
 
 
 def run_without(*left_out: str, unknown: int, stopped: bool = False) -> ActionsRun:
     """A climb on a node of 8 GPUs that serves all of high (2 GPUs), low and other (3 GPUs each) but ``left_out``."""
     node = Node("n0", (32_000, 64 * GIB, 8 * MILLI, 20), gpus=8, gpu_memory_mib=100)
-    gangs = (a_gang("high", 2, 60), a_gang("low", 3, 50), a_gang("other", 3, 50))
+    gangs = (a_gang("high", 2, priority=60), a_gang("low", 3, priority=50), a_gang("other", 3, priority=50))
     snapshot = Snapshot(1000.0, ResourceSchema(), (node,), (Queue("q", quota=(-1, -1, -1)),), gangs)
     keys = frozenset(f"ns/{name}" for name in left_out)
     outcome = Actions(build_problem(snapshot), (Action.ALLOCATE,), SolverActions(None), left_out=keys).run()

@@ -19,7 +19,6 @@ from kai_solver.domain import (
     Plan,
     Pod,
     PodSet,
-    PodStatus,
     Proof,
     Queue,
     Reason,
@@ -34,8 +33,7 @@ from kai_solver.planstate.outcome import Outcome, Refusal
 from kai_solver.problem import build_problem
 from kai_solver.search.oracle import SolverActions
 from kai_solver.units import MILLI, ResourceSchema
-
-GIB = 2**30
+from tests.support.builders import GIB, a_cluster, a_gang, a_node, a_queue
 
 
 class Unasked:
@@ -55,37 +53,6 @@ class Unasked:
         return Answer("no", Proof("unasked", "greedy"))
 
 
-def a_node(name: str, gpus: int, uuids: tuple[str, ...] = ()) -> Node:
-    return Node(name, (32_000, 64 * GIB, gpus * MILLI, 20), gpus=gpus, gpu_memory_mib=100, gpu_uuids=uuids)
-
-
-def a_gang(name: str, *gpus: int, on: str = "", queue: str = "a", least: int | None = None, **more: object) -> Gang:
-    origins = on.split() if on else [""] * len(gpus)
-    pods = tuple(
-        Pod(
-            "ns",
-            f"{name}-{i}",
-            (100, GIB, 0, 1),
-            GpuRequest(count),
-            status=PodStatus.RUNNING if origins[i] else PodStatus.PENDING,
-            node=origins[i],
-            order=(0, float(i), ""),
-        )
-        for i, count in enumerate(gpus)
-    )
-    root = flat_gang(len(gpus) if least is None else least)
-    return replace(Gang("ns", name, queue, root, pods, last_start_s=0.0 if on else None), **more)  # type: ignore[arg-type]
-
-
-def a_queue(name: str, quota: int = -1, **more: object) -> Queue:
-    gpus = quota * MILLI if quota >= 0 else -1
-    return replace(Queue(name, quota=(-1, -1, gpus)), **more)  # type: ignore[arg-type]
-
-
-def a_cluster(nodes: Sequence[Node], gangs: Sequence[Gang], *queues: Queue) -> Snapshot:
-    return Snapshot(1000.0, ResourceSchema(), tuple(nodes), queues or (a_queue("a"),), tuple(gangs))
-
-
 def planned(snapshot: Snapshot, actions: Sequence[Action] = ACTIONS) -> Plan:
     problem = build_problem(snapshot)
     plan = assemble(problem, Actions(problem, actions, Unasked()).run())
@@ -97,7 +64,7 @@ def planned(snapshot: Snapshot, actions: Sequence[Action] = ACTIONS) -> Plan:
 
 
 def test_a_bind_names_node_devices_and_rung() -> None:
-    plan = planned(a_cluster([a_node("n0", 2, ("GPU-a", "GPU-b"))], [a_gang("w", 2)]))
+    plan = planned(a_cluster([a_node("n0", 2, gpu_uuids=("GPU-a", "GPU-b"))], [a_gang("w", 2, queue="a")]))
     (bind,) = plan.binds
     assert (bind.pod, bind.gang, bind.node, bind.nominated, bind.action) == (
         "ns/w-0",
@@ -112,19 +79,21 @@ def test_a_bind_names_node_devices_and_rung() -> None:
 
 
 def test_uuids_that_are_not_known_are_empty() -> None:
-    (bind,) = planned(a_cluster([a_node("n0", 2, ("GPU-a",))], [a_gang("w", 2)])).binds
+    (bind,) = planned(a_cluster([a_node("n0", 2, gpu_uuids=("GPU-a",))], [a_gang("w", 2, queue="a")])).binds
     assert [device.uuid for device in bind.devices] == ["GPU-a", ""]
 
 
 def test_a_share_says_how_much_of_the_device_it_takes() -> None:
-    gang = a_gang("w", 1)
+    gang = a_gang("w", 1, queue="a")
     gang = replace(gang, pods=(replace(gang.pods[0], gpu=GpuRequest(1, 0, 25)),))
-    (bind,) = planned(a_cluster([a_node("n0", 1)], [gang])).binds
+    (bind,) = planned(a_cluster([a_node("n0", 1, gpu_memory_mib=100)], [gang])).binds
     assert bind.devices == (Device(0, 250),)
 
 
 def test_who_waits_for_room_is_nominated_and_the_mover_is_told_for_whom() -> None:
-    plan = planned(a_cluster([a_node("n0", 2), a_node("n1", 1)], [a_gang("r", 1, on="n0"), a_gang("w", 2)]))
+    plan = planned(
+        a_cluster([a_node("n0", 2), a_node("n1", 1)], [a_gang("r", 1, on="n0", queue="a"), a_gang("w", 2, queue="a")])
+    )
     (bind,), (move,) = plan.binds, plan.moves
     assert (bind.node, bind.nominated, bind.action) == ("n0", True, Action.CONSOLIDATION)
     assert (move.pod, move.source, move.target, move.helps) == ("ns/r-0", "n0", "n1", ("ns/w",))
@@ -135,9 +104,9 @@ def test_who_waits_for_room_is_nominated_and_the_mover_is_told_for_whom() -> Non
 def test_of_a_unit_that_moves_who_can_stay_stays_on_its_own_devices() -> None:
     """One of two pods goes; the other keeps its device, and the newcomer gets the rest."""
     nodes = [a_node("n0", 3), a_node("n1", 4), a_node("n2", 1)]
-    running = a_gang("r", 1, 1, on="n1 n1")
+    running = a_gang("r", 1, 1, on="n1 n1", queue="a")
     seated = tuple(replace(pod, devices=(i,)) for i, pod in enumerate(running.pods))
-    plan = planned(a_cluster(nodes, [replace(running, pods=seated), a_gang("w", 3, 3)]))
+    plan = planned(a_cluster(nodes, [replace(running, pods=seated), a_gang("w", 3, 3, queue="a")]))
     (move,) = plan.moves
     kept = {0, 1} - {int(move.pod[-1])}
     (on_n1,) = [bind for bind in plan.binds if bind.node == "n1"]
@@ -145,7 +114,7 @@ def test_of_a_unit_that_moves_who_can_stay_stays_on_its_own_devices() -> None:
 
 
 def test_a_preempted_pod_is_told_by_whom() -> None:
-    gangs = [a_gang("low", 1, on="n0", priority=50), a_gang("high", 1, priority=60)]
+    gangs = [a_gang("low", 1, on="n0", priority=50, queue="a"), a_gang("high", 1, priority=60, queue="a")]
     plan = planned(a_cluster([a_node("n0", 1)], gangs))
     (eviction,) = plan.evictions
     assert (eviction.pod, eviction.node, eviction.reason, eviction.helps) == ("ns/low-0", "n0", "preempt", ("ns/high",))
@@ -153,9 +122,9 @@ def test_a_preempted_pod_is_told_by_whom() -> None:
 
 
 def test_a_reclaimed_pod_is_told_what_both_queues_hold() -> None:
-    gangs = [a_gang("r0", 1, on="n0", queue="b"), a_gang("r1", 1, on="n0", queue="b"), a_gang("w", 1)]
+    gangs = [a_gang("r0", 1, on="n0", queue="b"), a_gang("r1", 1, on="n0", queue="b"), a_gang("w", 1, queue="a")]
     queues = (a_queue("a", 1, display_name="Ada"), a_queue("b", 1))
-    plan = planned(a_cluster([a_node("n0", 2)], gangs, *queues))
+    plan = planned(a_cluster([a_node("n0", 2)], gangs, queues))
     (eviction,) = plan.evictions
     assert (eviction.reason, eviction.helps) == ("reclaim", ("ns/w",))
     first, *lines = eviction.message.split("\n")
@@ -170,7 +139,7 @@ def test_a_reclaimed_pod_is_told_what_both_queues_hold() -> None:
 
 
 def test_a_stale_gang_is_told_its_minimum() -> None:
-    gang = a_gang("half", 1, on="n0", stale_since_s=0.0)
+    gang = a_gang("half", 1, on="n0", stale_since_s=0.0, queue="a")
     plan = planned(a_cluster([a_node("n0", 1)], [replace(gang, root=flat_gang(2))]))
     (eviction,) = plan.evictions
     assert (eviction.reason, eviction.helps) == ("stale", ())
@@ -180,7 +149,7 @@ def test_a_stale_gang_is_told_its_minimum() -> None:
 
 
 def test_a_stale_gang_with_subgroups_names_the_short_one() -> None:
-    gang = a_gang("half", 1, on="n0", stale_since_s=0.0)
+    gang = a_gang("half", 1, on="n0", stale_since_s=0.0, queue="a")
     root = SubGroup(children=(PodSet("master", 1), PodSet("worker", 3)))
     gang = replace(gang, root=root, pods=(replace(gang.pods[0], podset="master"),))
     (eviction,) = planned(a_cluster([a_node("n0", 1)], [gang])).evictions
@@ -192,7 +161,11 @@ def test_a_stale_gang_with_subgroups_names_the_short_one() -> None:
 
 def test_one_victim_may_serve_two_gangs() -> None:
     """Both are admitted by preempt on the room of one; each is told, or at least one pays."""
-    gangs = [a_gang("low", 2, on="n0", priority=50), a_gang("h0", 1, priority=60), a_gang("h1", 1, priority=60)]
+    gangs = [
+        a_gang("low", 2, on="n0", priority=50, queue="a"),
+        a_gang("h0", 1, priority=60, queue="a"),
+        a_gang("h1", 1, priority=60, queue="a"),
+    ]
     plan = planned(a_cluster([a_node("n0", 2)], gangs))
     (eviction,) = plan.evictions
     assert set(eviction.helps) <= {"ns/h0", "ns/h1"}
@@ -203,7 +176,7 @@ def test_one_victim_may_serve_two_gangs() -> None:
 
 
 def test_a_gang_that_got_all_is_not_pending_and_one_with_surplus_left_is() -> None:
-    plan = planned(a_cluster([a_node("n0", 2)], [a_gang("all", 1), a_gang("some", 1, 1, least=1)]))
+    plan = planned(a_cluster([a_node("n0", 2)], [a_gang("all", 1, queue="a"), a_gang("some", 1, 1, need=1, queue="a")]))
     assert [pending.gang for pending in plan.pending] == ["ns/some"]
 
 
@@ -218,20 +191,20 @@ def test_a_gang_that_got_all_is_not_pending_and_one_with_surplus_left_is() -> No
 def test_gangs_that_take_no_part_are_told_why(queue: str, set_aside: str, reason: Reason) -> None:
     gang = a_gang("w", 1, queue=queue, set_aside=set_aside)
     queues = (a_queue("inner"), a_queue("leaf", parent="inner"), a_queue("a"))
-    (pending,) = planned(a_cluster([a_node("n0", 1)], [gang], *queues)).pending
+    (pending,) = planned(a_cluster([a_node("n0", 1)], [gang], queues)).pending
     assert (pending.reason, pending.proof.state) == (reason, "proven")
     assert set_aside in pending.message
     assert queue in pending.message or set_aside
 
 
 def test_running_pods_of_a_gang_set_aside_are_not_pending() -> None:
-    gang = a_gang("r", 1, on="n0", set_aside="two sizes in one job")
+    gang = a_gang("r", 1, on="n0", set_aside="two sizes in one job", queue="a")
     assert planned(a_cluster([a_node("n0", 1)], [gang])).pending == ()
 
 
 def merged(*states: ProofState) -> Plan:
     """A plan in which the actions refused the one gang with these proofs."""
-    problem = build_problem(a_cluster([a_node("n0", 1)], [a_gang("w", 2)]))
+    problem = build_problem(a_cluster([a_node("n0", 1)], [a_gang("w", 2, queue="a")]))
     outcome = Actions(problem, (), Unasked()).run()
     for action, state in zip(ACTIONS, states, strict=False):
         blocker = Blocker("resource", action.value, "1", "0")
@@ -261,7 +234,7 @@ def test_the_first_rung_speaks_and_blockers_are_told_once() -> None:
 
 
 def test_pending_gangs_come_by_name() -> None:
-    gangs = [a_gang("z", 2), a_gang("b", 2), a_gang("m", 2, queue="nowhere")]
+    gangs = [a_gang("z", 2, queue="a"), a_gang("b", 2, queue="a"), a_gang("m", 2, queue="nowhere")]
     plan = planned(a_cluster([a_node("n0", 1)], gangs))
     assert [pending.gang for pending in plan.pending] == ["ns/b", "ns/m", "ns/z"]
 

@@ -13,17 +13,11 @@ from kai_solver.domain import (
     Action,
     Gang,
     GpuRequest,
-    Node,
-    Pod,
     PodStatus,
     Policy,
-    Queue,
     SearchSpec,
     Snapshot,
     SolverModel,
-    Topology,
-    TopologyConstraint,
-    TopologyLevel,
     flat_gang,
 )
 from kai_solver.domain.placement import Strategy
@@ -43,39 +37,9 @@ from kai_solver.search.parameters import SolverParameters
 from kai_solver.search.refine import StageOptimizer
 from kai_solver.search.rights import rights_of
 from kai_solver.search.solver_client import SolverClient
-from kai_solver.units import MILLI, ResourceSchema
+from tests.support.builders import RACK, a_cluster, a_gang, a_node, a_pod
 
-GIB = 2**30
-RACK = TopologyConstraint("dc", "rack")
 MODEL = SolverModel("test", search=SearchSpec(workers=1, presolve="none", question_s=5.0))
-
-
-def a_node(index: int, gpus: int, rack: str = "r0") -> Node:
-    labels = {"rack": rack}
-    return Node(f"n{index}", (32_000, 64 * GIB, gpus * MILLI, 20), gpus=gpus, gpu_memory_mib=100, labels=labels)
-
-
-def a_gang(name: str, *gpus: int, on: str = "", **more: object) -> Gang:
-    origins = on.split() if on else [""] * len(gpus)
-    pods = tuple(
-        Pod(
-            "ns",
-            f"{name}-{i}",
-            (100, GIB, 0, 1),
-            GpuRequest(count),
-            status=PodStatus.RUNNING if origins[i] else PodStatus.PENDING,
-            node=origins[i],
-            order=(0, float(i), ""),
-        )
-        for i, count in enumerate(gpus)
-    )
-    gang = Gang("ns", name, "q", flat_gang(len(gpus)), pods, last_start_s=0.0 if on else None)
-    return replace(gang, **more)  # type: ignore[arg-type]
-
-
-def a_cluster(nodes: Sequence[Node], *gangs: Gang) -> Snapshot:
-    topology = Topology("dc", (TopologyLevel("rack"),))
-    return Snapshot(1000.0, ResourceSchema(), tuple(nodes), (Queue("q", quota=(-1, -1, -1)),), gangs, (topology,))
 
 
 class Scripted:
@@ -131,28 +95,30 @@ def proof(outcome: Outcome, action: Action = Action.ALLOCATE) -> tuple[str, str]
 
 # -- the oracle ladder ---------------------------------------------------------------------------------------------
 
-FULL = a_cluster([a_node(0, 1)], a_gang("w", 2))
+FULL = a_cluster([a_node("n0", 1)], [a_gang("w", 2)])
 JOINT = a_cluster(
-    [a_node(0, 4, "r0"), a_node(1, 2, "r1"), a_node(2, 2, "r1")],
-    a_gang("first", 2, root=flat_gang(1, RACK), created_s=1.0),
-    a_gang("second", 2, 2, root=flat_gang(2, RACK), created_s=2.0),
-    a_gang("third", 2, created_s=3.0),
+    [a_node("n0", 4, rack="r0"), a_node("n1", 2, rack="r1"), a_node("n2", 2, rack="r1")],
+    [
+        a_gang("first", 2, root=flat_gang(1, RACK), created_s=1.0),
+        a_gang("second", 2, 2, root=flat_gang(2, RACK), created_s=2.0),
+        a_gang("third", 2, created_s=3.0),
+    ],
 )
 
 
 def cpu_gang(name: str, *sizes: int) -> Gang:
-    pods = tuple(
-        Pod("ns", f"{name}-{i}", (cpu, GIB, 0, 1), GpuRequest(0), order=(0, float(i), ""))
-        for i, cpu in enumerate(sizes)
-    )
-    return Gang("ns", name, "q", flat_gang(len(pods)), pods)
+    return a_gang(name, *(a_pod(f"{name}-{i}", 0, cpu=cpu, order=i) for i, cpu in enumerate(sizes)))
 
 
 TIGHT = a_cluster(
-    [a_node(i, 0) for i in range(3)], cpu_gang("w", 17_000, 17_000, 17_000, 10_000, 10_000, 10_000, 14_000)
+    [a_node(f"n{i}", 0, cpu=32_000) for i in range(3)],
+    [cpu_gang("w", 17_000, 17_000, 17_000, 10_000, 10_000, 10_000, 14_000)],
 )
 """95 of 96 cores, and each pod would fit; but beside a 17 there is room for one more pod only."""
-HETEROGENEOUS = a_cluster([a_node(0, 0), a_node(1, 0)], cpu_gang("w", *(2_666 * size for size in (3, 3, 4, 4, 4, 6))))
+HETEROGENEOUS = a_cluster(
+    [a_node("n0", 0, cpu=32_000), a_node("n1", 0, cpu=32_000)],
+    [cpu_gang("w", *(2_666 * size for size in (3, 3, 4, 4, 4, 6)))],
+)
 """Two nodes of twelve take 3 + 3 + 6 and 4 + 4 + 4; neither in order nor largest first does best fit find that."""
 
 
@@ -176,7 +142,9 @@ def test_one_pod_that_fits_nowhere_needs_no_solver() -> None:
             for i, pod in enumerate(cpu_gang("r", 20_000, 20_000).pods)
         ),
     )
-    outcome, _ = run_actions(a_cluster([a_node(0, 0), a_node(1, 0)], taken, cpu_gang("w", 13_000)), solver)
+    outcome, _ = run_actions(
+        a_cluster([a_node("n0", 0, cpu=32_000), a_node("n1", 0, cpu=32_000)], [taken, cpu_gang("w", 13_000)]), solver
+    )
     assert proof(outcome)[0] == "proven"
     assert solver.asked == 0
 
@@ -220,7 +188,7 @@ def test_a_question_that_is_too_large_is_not_asked() -> None:
 
 
 def test_stages_that_cannot_be_built_in_time_are_not_begun() -> None:
-    outcome, _ = run_actions(a_cluster([a_node(0, 2)], a_gang("w", 1)), None)
+    outcome, _ = run_actions(a_cluster([a_node("n0", 2)], [a_gang("w", 1)]), None)
     assert outcome.admissions
     solver = Scripted(INFEASIBLE)
     solver_client = SolverClient(replace(MODEL, search=SearchSpec()), solver, Budget(1e-6, lambda: 0.0, 0.0))
@@ -279,7 +247,9 @@ def question(cluster: Snapshot) -> tuple[Outcome, JointModelInput]:
 
 
 def test_lifted_capacity_is_that_with_the_units_gone() -> None:
-    outcome, model_input = question(a_cluster([a_node(0, 4)], a_gang("r", 1, 2, on="n0 n0"), a_gang("s", 1, on="n0")))
+    outcome, model_input = question(
+        a_cluster([a_node("n0", 4)], [a_gang("r", 1, 2, on="n0 n0"), a_gang("s", 1, on="n0")])
+    )
     pool = outcome.pool
     assert pool is not None
     free, devices = model_input.lifted(frozenset({0}))
@@ -289,7 +259,7 @@ def test_lifted_capacity_is_that_with_the_units_gone() -> None:
 
 
 def test_lifting_does_not_depend_on_where_the_units_are_now() -> None:
-    outcome, model_input = question(a_cluster([a_node(0, 2), a_node(1, 2)], a_gang("r", 1, on="n0")))
+    outcome, model_input = question(a_cluster([a_node("n0", 2), a_node("n1", 2)], [a_gang("r", 1, on="n0")]))
     pool = outcome.pool
     assert pool is not None
     before = [array.copy() for array in model_input.lifted(frozenset({0}))]
@@ -304,7 +274,7 @@ def test_a_scope_is_bound_to_those_that_stay_and_free_of_those_that_may_move() -
     gang = a_gang("r", 1, 1, on="n0 n0", root=root)
     waiting = replace(gang.pods[0], name="r-2", status=PodStatus.PENDING, node="", order=(0, 2.0, ""))
     gang = replace(gang, pods=(*gang.pods, waiting))
-    outcome, model_input = question(a_cluster([a_node(0, 2, "r0"), a_node(1, 2, "r1")], gang))
+    outcome, model_input = question(a_cluster([a_node("n0", 2, rack="r0"), a_node("n1", 2, rack="r1")], [gang]))
     allocation_unit = AllocationUnits(outcome.state.problem.gangs[0], outcome.state.gangs[0]).next()
     assert allocation_unit is not None
     pool = outcome.pool
@@ -316,7 +286,7 @@ def test_a_scope_is_bound_to_those_that_stay_and_free_of_those_that_may_move() -
 
 
 def test_a_solution_that_cannot_be_seated_changes_nothing() -> None:
-    cluster = a_cluster([a_node(0, 1), a_node(1, 1)], a_gang("w", 1, 1))
+    cluster = a_cluster([a_node("n0", 1), a_node("n1", 1)], [a_gang("w", 1, 1)])
     outcome, model_input = question(cluster)
     allocation_unit = AllocationUnits(outcome.state.problem.gangs[0], outcome.state.gangs[0]).next()
     assert allocation_unit is not None
@@ -337,7 +307,7 @@ def test_shares_are_seated_as_the_policy_packs_or_spreads(strategy: Strategy, de
     """Whatever devices the model's counts name: both halves fit one, and each a device of its own."""
     gang = a_gang("w", 1, 1)
     halves = tuple(replace(pod, gpu=GpuRequest(1, 500)) for pod in gang.pods)
-    cluster = a_cluster([a_node(0, 2)], replace(gang, pods=halves))
+    cluster = a_cluster([a_node("n0", 2)], [replace(gang, pods=halves)])
     outcome, model_input = question(replace(cluster, policy=Policy(gpu_sharing_placement=strategy)))
     allocation_unit = AllocationUnits(outcome.state.problem.gangs[0], outcome.state.gangs[0]).next()
     assert allocation_unit is not None
@@ -356,7 +326,7 @@ def test_shares_that_only_fit_as_the_model_says_are_seated_so() -> None:
     gang = a_gang("w", 1, 1, 1, 1)
     sizes = (500, 400, 600, 500)
     shares = tuple(replace(pod, gpu=GpuRequest(1, size)) for pod, size in zip(gang.pods, sizes, strict=True))
-    outcome, model_input = question(a_cluster([a_node(0, 2)], replace(gang, pods=shares)))
+    outcome, model_input = question(a_cluster([a_node("n0", 2)], [replace(gang, pods=shares)]))
     allocation_unit = AllocationUnits(outcome.state.problem.gangs[0], outcome.state.gangs[0]).next()
     assert allocation_unit is not None
     nobody: frozenset[int] = frozenset()
@@ -368,7 +338,7 @@ def test_shares_that_only_fit_as_the_model_says_are_seated_so() -> None:
 
 
 def test_no_place_at_all_is_refused_too() -> None:
-    outcome, model_input = question(a_cluster([a_node(0, 1)], a_gang("w", 1)))
+    outcome, model_input = question(a_cluster([a_node("n0", 1)], [a_gang("w", 1)]))
     allocation_unit = AllocationUnits(outcome.state.problem.gangs[0], outcome.state.gangs[0]).next()
     assert allocation_unit is not None
     nobody: frozenset[int] = frozenset()

@@ -123,8 +123,8 @@ def a_gang(
 
 def a_queue(
     name: str,
-    quota: int = UNLIMITED,
-    limit: int = UNLIMITED,
+    quota: float = UNLIMITED,
+    limit: float = UNLIMITED,
     *,
     parent: str = "",
     weight: float | None = None,
@@ -136,17 +136,19 @@ def a_queue(
     return Queue(name, parent, **{"quota": _of_gpus(quota), "limit": _of_gpus(limit), **more})
 
 
-def _of_gpus(gpus: int) -> tuple[int, int, int]:
-    return (UNLIMITED, UNLIMITED, gpus if gpus == UNLIMITED else gpus * MILLI)
+def _of_gpus(gpus: float) -> tuple[int, int, int]:
+    return (UNLIMITED, UNLIMITED, UNLIMITED if gpus == UNLIMITED else round(gpus * MILLI))
 
 
 def a_cluster(
     nodes: Sequence[Node], gangs: Sequence[Gang] = (), queues: Sequence[Queue] | None = None, **more: Any
 ) -> Snapshot:
-    """A cluster; without ``queues``, the gangs' queues have no quota and no limit."""
+    """A cluster; without ``queues``, the gangs' queues have no quota and no limit. Nodes with racks have a topology."""
     if queues is None:
         queues = [a_queue(name) for name in dict.fromkeys(gang.queue for gang in gangs)] or [a_queue("q")]
     filled: dict[str, Any] = {"now_s": NOW_S, "schema": ResourceSchema()}
+    if any("rack" in node.labels for node in nodes):
+        filled["topologies"] = (RACKS,)
     stated = {"nodes": tuple(nodes), "queues": tuple(queues), "gangs": tuple(gangs)}
     return Snapshot(**(filled | stated | more))
 
