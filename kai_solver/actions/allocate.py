@@ -1,4 +1,4 @@
-"""The allocate action: allocation unit by allocation unit onto what is free, without disturbing anybody."""
+"""The allocate action: allocation unit by allocation unit onto what is free, without disturbing anything."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -21,7 +21,7 @@ MOST_CHOICES = 16
 
 
 class Admitter(Protocol):
-    """Chooses anew whom the allocate action admits."""
+    """Chooses again what the allocate action admits."""
 
     def improve(self, outcome: Outcome, waiting: Sequence[AllocationUnit]) -> Proof:
         """Change ``outcome`` in place for the better, if it can; what is then proven of those left waiting."""

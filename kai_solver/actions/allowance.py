@@ -2,7 +2,7 @@
 
 Source: docs/kai-behaviour.md#reclaim-chunks.
 
-`rules.reclaim_allowed` judges the whole set in the end, pod by pod; this steers the choice towards what it allows.
+`eligibility.reclaim_allowed` finally judges the whole set, pod by pod; this steers the choice towards what it allows.
 """
 
 from collections.abc import Iterable, Mapping

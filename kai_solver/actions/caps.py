@@ -95,7 +95,7 @@ def within_limits(state: State, leaf: int) -> bool:
 
 
 def _has_come(state: State, queue: int, resource: int) -> bool:
-    """Is the resource asked for by anybody below ``queue`` who did not run before the cycle? Moved pods did."""
+    """Whether a pod below ``queue`` asks for the resource that did not run before the cycle. Moved pods did."""
     problem = state.problem
     return any(
         place.charge[resource] > 0 and queue in problem.queues.path[problem.gangs[problem.pod_gang[pod]].queue]

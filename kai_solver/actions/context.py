@@ -45,7 +45,7 @@ class Oracle(Protocol):
     def place(
         self, outcome: Outcome, allocation_unit: AllocationUnit, action: Action, victim_search: VictimSearch | None
     ) -> Answer:
-        """Can ``allocation_unit`` run beside all admitted so far, with nobody disturbed whom ``rung`` protects?"""
+        """Whether ``allocation_unit`` can run beside all admitted so far, disturbing only what ``action`` may."""
         ...
 
     def place_together(
@@ -67,11 +67,11 @@ class Pace(Protocol):
         ...
 
     def attempted(self, *, served: bool) -> None:
-        """Somebody had his turn."""
+        """A gang had its turn."""
         ...
 
     def is_fruitless(self) -> bool:
-        """True where the action has served nobody for so long that it should give way."""
+        """True if the action has served no gang for so long that it should give way."""
         ...
 
     def is_over(self) -> bool:
@@ -112,12 +112,12 @@ class Context:
             self._pace.start(actions_left, may_yield=may_yield)
 
     def attempted(self, *, served: bool) -> None:
-        """Somebody had his turn."""
+        """A gang had its turn."""
         if self._pace is not None:
             self._pace.attempted(served=served)
 
     def is_fruitless(self) -> bool:
-        """True where the action has served nobody for so long that it should give way."""
+        """True if the action has served no gang for so long that it should give way."""
         return self._pace is not None and self._pace.is_fruitless()
 
     def is_over(self) -> bool:
@@ -208,7 +208,7 @@ class Context:
         return pool is not None and any(origin[pod] in nodes for pod in pool.units[unit].pods)
 
     def refute(self, allocation_unit: AllocationUnit, action: Action) -> Refusal | None:
-        """The refusal where a bound proves that nobody who could leave makes room; None where none does."""
+        """The refusal if a bound proves that nothing that could leave makes room; None if none does."""
         answer = self._oracle.refute(self.outcome, allocation_unit, action)
         return None if answer is None else self._refusal(allocation_unit, answer)
 

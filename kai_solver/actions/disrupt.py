@@ -1,7 +1,7 @@
 """The run of an action that disturbs running work: gang by gang, in order, until each was served or refused.
 
-Consolidation, reclaim and preemption run alike; which gangs may ask, and which work may be taken, each says in its own
-file. Steps of one gang's attempt stand in `attempt`, the cheapest first.
+Consolidation, reclaim and preemption run in the same way; which gangs may ask, and which work may be taken, each says
+in its own file. Steps of one gang's attempt stand in `attempt`, the cheapest first.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Whose turn it is: queues level by level, then gangs within the leaf, by KAI's comparators.
+"""The order of gangs: queues level by level, then gangs within the leaf, by KAI's comparators.
 
 Source: docs/kai-behaviour.md#order.
 """
@@ -52,9 +52,10 @@ def gang_key(units_of_gang: AllocationUnits) -> GangKey:
 class GangOrder:
     """Hands out (gang, allocation unit) one by one; a queue's place among its siblings moves as it is served.
 
-    Every level is a heap of queues. Who is served is on top of all heaps from the root to its leaf, so that only those
-    tops are compared anew. In a slow hour (2026-11-21, 4,000 gangs) a turn costs 13 µs with two queues, 21 µs with
-    200 in three levels, half of what it costs to look at all siblings. ``begins``: told of each gang that has its turn.
+    Every level is a heap of queues. The queue that is served is on top of all heaps from the root to its leaf, so that
+    only those tops are compared again. In a slow hour (2026-11-21, 4,000 gangs) a turn costs 13 µs with two queues, 21
+    µs with 200 in three levels, half of what it costs to look at all siblings. ``begins``: called with each gang that
+    has its turn.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class GangOrder:
             heapq.heapify(heap)
 
     def pop(self) -> NextGang | None:
-        """The next gang and what it asks for; None when nobody waits."""
+        """The next gang and what it asks for; None if none waits."""
         leaf = self._next_leaf()
         if leaf == _TOP:
             return None
@@ -96,7 +97,7 @@ class GangOrder:
         return next_gang
 
     def peek(self) -> NextGang | None:
-        """Whom ``pop`` would hand out."""
+        """What ``pop`` would return."""
         return self._heads.get(self._next_leaf())
 
     def _next_leaf(self) -> int:
@@ -108,12 +109,12 @@ class GangOrder:
 
     @property
     def is_over(self) -> bool:
-        """True where nobody waits."""
+        """True if no gang waits."""
         self._catch_up()
         return not self._levels[_TOP]
 
     def rest(self) -> Iterator[int]:
-        """All who had no turn, queue by queue in order."""
+        """All gangs without a turn, queue by queue in order."""
         return (gang for heap in self._waiting.values() for _, gang in sorted(heap))
 
     def lines(self) -> Iterator[tuple[int, Iterator[NextGang]]]:
@@ -123,7 +124,7 @@ class GangOrder:
             yield leaf, filter(None, map(self._next_gang, [gang for _, gang in heap]))
 
     def were_served(self, gangs: Collection[int]) -> None:
-        """``gangs`` had their turns, of which nobody was told, and want no more."""
+        """``gangs`` had their turns outside of this order, and want no more."""
         for heap in self._waiting.values():
             heap[:] = [item for item in heap if item[1] not in gangs]
         self._levels.clear()
@@ -137,7 +138,7 @@ class GangOrder:
             self._levels.clear()
 
     def refresh(self) -> None:
-        """Other queues' numbers may have changed (victims): those that did are compared anew, the innermost first.
+        """Other queues' numbers may have changed (victims): those that did are compared again, the innermost first.
 
         On 5,000 nodes (2026-11-21, 2,000 gangs of 200 queues) that is a tenth of what it costs to compare all.
         """
@@ -157,7 +158,7 @@ class GangOrder:
         self._served = None
 
     def lost(self, leaf: int) -> None:
-        """The queue ``leaf`` lost to the one that was served: only who waits below its own part of the tree minds."""
+        """The queue ``leaf`` lost to the one that was served: that matters only below its own part of the tree."""
         served = self.tree.path[self._served] if self._served is not None else ()
         if any(queue in self._held and queue not in served for queue in self.tree.path[leaf]):
             self.refresh()
@@ -190,7 +191,7 @@ class GangOrder:
         for queue, parent in zip(path, (*path[1:], _TOP), strict=True):
             level = self._levels[parent]
             if len(level) == 1 and self._head_below(queue) is not None:
-                continue  # Alone: nobody comes to be compared with.
+                continue  # Alone: there is nothing to compare with.
             entry = self._entry(queue)
             if entry is None:
                 heapq.heappop(level)
@@ -198,7 +199,7 @@ class GangOrder:
                 heapq.heapreplace(level, entry)
 
     def _entry(self, queue: int) -> _Entry | None:
-        """The queue among its siblings, by what its best gang asks for; None where nobody below it waits."""
+        """The queue among its siblings, by what its best gang asks for; None if no gang below it waits."""
         head = self._head_below(queue)
         if head is None:
             return None
@@ -256,7 +257,7 @@ class SizeOrder:
             self.again(gang)
 
     def pop(self) -> NextGang | None:
-        """The next gang and what it asks for; None when nobody waits."""
+        """The next gang and what it asks for; None if none waits."""
         if not self._heap:
             return None
         next_gang = heapq.heappop(self._heap)[-1]
@@ -264,12 +265,12 @@ class SizeOrder:
         return next_gang
 
     def peek(self) -> NextGang | None:
-        """Whom ``pop`` would hand out."""
+        """What ``pop`` would return."""
         return self._heap[0][-1] if self._heap else None
 
     @property
     def is_over(self) -> bool:
-        """True where nobody waits."""
+        """True if no gang waits."""
         return not self._heap
 
     def again(self, gang: int) -> None:
@@ -288,7 +289,7 @@ class SizeOrder:
         """As ``refresh``."""
 
     def rest(self) -> Iterator[int]:
-        """All who had no turn, in order."""
+        """All gangs without a turn, in order."""
         return (gang for _, gang, _ in sorted(self._heap))
 
 
@@ -298,7 +299,7 @@ def key_of(state: State, queue: int, allocated: list[int], job: Charge) -> Queue
 
 
 def goes_before(state: State, first: GangShape, ask: Charge, second: GangShape, other_ask: Charge) -> bool:
-    """Would ``first``, waiting for ``ask`` that it now holds, be served before ``second``, who lost its place?
+    """Would ``first``, waiting for ``ask`` that it now holds, be served before ``second``, which lost its place?
 
     Both are compared as the next cycle will see them: without ``ask``, and without what the victim lost.
     """

@@ -1,7 +1,7 @@
-"""The last look at the victims, pod by pod: who could stay after all stays.
+"""The last look at the victims, pod by pod: what could stay after all stays.
 
-Search and stages move units: surplus one by one, a core whole. But a minimum is held by whoever stays, so where surplus
-pods keep their places the pods of the core need not all go.
+Search and stages move units: surplus one by one, a core whole. But a minimum is held by any pods that stay, so where
+surplus pods keep their places the pods of the core need not all go.
 """
 
 from kai_solver.actions.accelerators.returning import could_return
@@ -14,7 +14,7 @@ from kai_solver.problem import GangShape
 
 
 def spare(outcome: Outcome) -> None:
-    """Let evicted pods stay that are in nobody's way and leave their gang whole; stale gangs go as they are.
+    """Let evicted pods stay that are not in the way and leave their gang whole; stale gangs go as they are.
 
     Then moved ones, and evicted ones once more where some of these left their new places.
     """

@@ -2,8 +2,8 @@
 
 Source: docs/kai-behaviour.md#reclaim-lasts.
 
-KAI keeps no promise from cycle to cycle: where somebody else would be served first and take the room, it leaves the
-victims alone. We keep promises (nominated nodes), but evict nobody for a place that policy order gives to another.
+KAI keeps no promise from cycle to cycle: where another gang would be served first and take the room, it leaves the
+victims alone. We keep promises (nominated nodes), but evict nothing for a place that policy order gives to another.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ def survives(
     """Would the next allocate place ``allocation_unit`` again, had it no place yet and did the ``evicted`` pods wait
     once more?
 
-    ``waiting``: gangs that wait for their turn. The state is as before in the end.
+    ``waiting``: gangs that wait for their turn. Finally the state is as before.
     """
     mark = state.mark()
     for pod in allocation_unit.pods:
@@ -68,7 +68,7 @@ def _serves(state: State, placer: Placer, gang_order: GangOrder, allocation_unit
 
 
 def _finds_places(state: State, placer: Placer, asked: AllocationUnit, failed: set[Signature]) -> bool:
-    """Place ``asked``; who is like one that ``failed`` is not tried, for room only shrinks here.
+    """Place ``asked``; one like a unit that ``failed`` is not tried, for room only shrinks here.
 
     Where pods ask for GPU memory, queues differ in which nodes they can pay for.
     """

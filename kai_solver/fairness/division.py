@@ -62,7 +62,7 @@ def allocatable_share(tree: QueueTree, share: IntArray) -> IntArray:
 
 
 class _Division:
-    """Division of ``total`` of one resource among siblings, who ask for ``request``."""
+    """Division of ``total`` of one resource among siblings, which ask for ``request``."""
 
     def __init__(self, tree: QueueTree, resource: int, request: dict[int, int], total: int, k: Fraction) -> None:
         self._tree = tree
@@ -86,7 +86,7 @@ class _Division:
         return self._share
 
     def _share_out(self, stratum: list[int]) -> dict[int, Fraction]:
-        """Rounds of division by weight until nobody is filled up; whole units, the rest of each is its remainder."""
+        """Rounds of division by weight until no queue is filled up; whole units, the rest of each is its remainder."""
         unit = WHOLE[self._resource]
         weights = {queue: _exact(float(self._tree.weight[queue, self._resource])) for queue in stratum}
         remainder: dict[int, Fraction] = {}
@@ -108,7 +108,7 @@ class _Division:
         return remainder
 
     def _parts(self, hungry: list[int], weights: dict[int, Fraction]) -> dict[int, Fraction]:
-        """Part of the surplus for each of the ``hungry`` that has a weight; empty where nobody may have any.
+        """Part of the surplus for each of the ``hungry`` that has a weight; empty if none may have any.
 
         In proportion to ``max(0, n + k (n - usage))``, where n is the queue's part of all their weights.
         """

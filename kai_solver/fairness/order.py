@@ -96,7 +96,7 @@ class QueueOrder:
     def keys_ahead(self, queue: int, allocated: Amounts, jobs: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
         """Keys of ``queue`` as it is served one after the other of ``jobs`` (n, 3), each before it is.
 
-        Three arrays (n,) that order as the keys do, and that never fall: whoever is served holds more.
+        Three arrays (n,) that order as the keys do, and that never fall: a queue that is served holds more.
         """
         fair, quota, closed, bound, priority = self._prepared[queue]
         then = np.cumsum(jobs, axis=0) + np.array(allocated, dtype=np.int64)

@@ -28,9 +28,9 @@ class UsageParams:
     ----------
     window
         ``sliding``: the last ``size_s`` seconds. ``tumbling``: since the latest of the moments
-        ``start_s`` + n · ``size_s``, so that usage begins anew at each of them.
+        ``start_s`` + n · ``size_s``, so that usage starts again at each of them.
     half_life_s
-        Age at which a sample counts half; None: all count alike.
+        Age at which a sample counts half; None: all count equally.
     resolution_s
         Distance of the moments at which samples are read.
     lookback_s

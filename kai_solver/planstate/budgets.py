@@ -1,7 +1,7 @@
 """Disruption budgets in a climb: what units take of them, and what is left once some have left.
 
-Who moved counts like who left: he is evicted, and made anew elsewhere. All of it is read from the state, so that a
-rollback of the state is a rollback of this.
+A moved pod counts like one that left: it is evicted, and made again elsewhere. All of it is read from the state, so
+that a rollback of the state is a rollback of this.
 """
 
 from collections.abc import Iterable, Sequence
@@ -72,7 +72,7 @@ class BudgetUses:
         return left
 
     def exhausted(self) -> frozenset[int]:
-        """Budgets of which nobody more may leave, though at first somebody could."""
+        """Budgets of which no more pods may leave, though at first some could."""
         found: list[int] = np.flatnonzero((self.left() <= 0) & (self.budgets.allowed > 0)).tolist()
         return frozenset(found)
 

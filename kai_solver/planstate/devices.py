@@ -65,7 +65,7 @@ def _first(problem: Problem, node: int, free: list[int], count: int) -> tuple[in
 
 
 def _sparing_rows(free: list[int]) -> list[int]:
-    """Those in the shortest stretches of free devices first, so that long ones stay for who needs a row."""
+    """Those in the shortest stretches of free devices first, so that long ones stay for pods that need a row."""
     mask = mask_of(free)
     return sorted(free, key=lambda device: stretch(mask, 1 << device))
 

@@ -121,7 +121,7 @@ def work_lost(problem: Problem, gang: GangShape, pods: tuple[int, ...]) -> float
     """Dominant share of ``pods`` x seconds since the gang started, in GPU-seconds of this cluster.
 
     Counting GPUs alone would make CPU-only victims free. Gangs of unknown start count from their creation; at
-    least one second, so that nobody is free.
+    least one second, so that no unit is free.
     """
     started = gang.gang.last_start_s if gang.gang.last_start_s is not None else gang.gang.created_s
     age_s = max(1.0, problem.snapshot.now_s - started)

@@ -1,4 +1,4 @@
-"""What the units hold, node by node, as arrays: who could free what where, for all nodes at once."""
+"""What the units hold, node by node, as arrays: which could free what where, for all nodes at once."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""What a climb of the ladder decided: who was admitted how, who was refused why."""
+"""What the actions decided: which gangs were admitted how, which were refused why."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +21,7 @@ class Admission:
 
 
 class Evidence(Protocol):
-    """A question that was answered with "no", kept until somebody wants to know what blocks."""
+    """A question that was answered with "no", kept until it is asked what blocks."""
 
     def blocking(self) -> tuple[Blocker, ...]:
         """The smallest set found that blocks this action; empty where it is not known."""
@@ -54,11 +54,11 @@ class Outcome:
     Attributes
     ----------
     pool
-        Units of those that may be disturbed; None where no action disturbed anybody.
+        Units of those that may be disturbed; None if no action disturbed anything.
     refusals
         By gang and action, the last word of each action that was asked. ``asked``: the pods that it was asked for.
     consolidated
-        Of the admissions, those for whom others were moved; one that lost its places since may still be among them.
+        Admissions for which others were moved; one that lost its places since may still be among them.
     stale
         Gangs evicted for running below their minimum.
     stopped
@@ -95,7 +95,7 @@ class Outcome:
             self.pool.pinned.add(admission.allocation_unit.gang)
 
     def _charge_once(self, pool: VictimPool, admission: Admission) -> None:
-        """Who was moved for others and now leaves is evicted for ``admission`` alone.
+        """A unit that was moved for others and now leaves is evicted for ``admission`` alone.
 
         To the others it cost no right, and must not be held against theirs.
         """

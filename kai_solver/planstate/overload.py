@@ -1,6 +1,6 @@
-"""Nodes that held more than they have when the cycle began, as when one shrank: who runs there may stay all the same.
+"""Nodes that held more than they have when the cycle began, as when one shrank: pods that run there may stay.
 
-As long as nobody comes who asks for more of it (`check.capacity`), so much may be held as was held before.
+As long as no pod comes that asks for more of it (`check.capacity`), so much may be held as was held before.
 """
 
 from collections.abc import Collection, Mapping
@@ -32,7 +32,7 @@ class Overload:
         self.nodes = {node: frozenset(np.flatnonzero(over[:, node]).tolist()) for node in chosen}
 
     def excused(self, node: int, places: Mapping[int, Seat]) -> Collection[int]:
-        """Resources of ``node`` that need no room for those who ran there: nobody with a place there asks for them."""
+        """Resources of ``node`` that need no room for pods that ran there: no pod with a place there asks for them."""
         over = self.nodes.get(node)
         if over is None:
             return NOTHING

@@ -1,6 +1,6 @@
 """What moves to larger devices would free: a request by GPU memory takes and costs less of a device that has more.
 
-So where GPUs differ in memory, moving may gain GPUs, and room below a limit, that nobody gives up.
+So where GPUs differ in memory, moving may gain GPUs, and room below a limit, that no pod gives up.
 """
 
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ class Savings:
 
 
 def free_milli(state: State) -> int:
-    """Thousandths of devices that are free in the end; rounded up once, since moves may join what is free."""
+    """Thousandths of devices that are finally free; rounded up once, since moves may join what is free."""
     return -(-int(np.maximum(state.device_future, 0).sum()) // PARTS_OF_MILLI)
 
 
 def savings(state: State) -> Savings:
-    """Of all who have places by this cycle, and of preemptible gangs that run."""
+    """Of all pods that have places by this cycle, and of preemptible gangs that run."""
     problem, total = state.problem, 0
     by_queue = [0] * problem.queues.size
     for pod in state.by_memory:

@@ -1,6 +1,6 @@
-"""The working state of one cycle: what is free, who is where, and a journal to take steps back.
+"""The working state of one cycle: what is free, where pods are, and a journal to take steps back.
 
-Two views of capacity are kept. ``idle`` is free now; ``future`` is what is free once everybody who is leaving has
+Two views of capacity are kept. ``idle`` is free now; ``future`` is what is free once all leaving pods have
 left. A pod that fits ``idle`` and ``future`` can be bound at once; one that fits ``future`` alone is nominated
 (KAI: pipelined). ``future`` is never above what the node has, so nothing is promised twice.
 """
@@ -426,9 +426,9 @@ class State:
     # -- devices -----------------------------------------------------------------------------------------------
 
     def reserved(self, node: int, *, now: bool) -> tuple[list[bool], int]:
-        """Devices of ``node`` that have their reservation pod already, and free pod slots; at once, or in the end.
+        """Devices of ``node`` that have their reservation pod already, and free pod slots; now, or finally.
 
-        At once counts only what is there both now and in the end.
+        Now counts only what is there both now and finally.
         """
         kept, slots = self.sharers_later[node] > 0, int(self.future[PODS, node])
         if now:
@@ -455,7 +455,7 @@ class State:
         return True
 
     def _may_return(self, pod: int) -> bool:
-        """True where even a new pod like it could come, and nobody needs its company elsewhere.
+        """True if even a new pod like it could come, and no pod requires it elsewhere.
 
         Else those placed since must be asked (``keeps_rules``).
         """

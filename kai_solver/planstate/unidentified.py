@@ -1,6 +1,7 @@
 """On which nodes it is known which GPUs are free, while pods come and go: rows are promised only there.
 
-Who comes to a node with strangers where a row was promised waits until they have left, lest he be one more of them.
+A pod that comes to a node with unidentified devices where a row was promised waits until those pods have left, or its
+devices would be unidentified, too.
 """
 
 from collections import Counter
@@ -20,13 +21,13 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 _NEVER = 1 << 30
-"""Strangers of a node of which some devices may not be had, and nobody says which."""
+"""Pods on a node of which some devices may not be had, and it is not stated which."""
 
 
 class UnidentifiedLedger:
-    """Strangers by node: pods that stay whose GPUs nobody can name, and those that start among them.
+    """Pods with unidentified devices by node: those that stay, and those that start among them.
 
-    Who waits until strangers have left is no stranger: then it is known what is free.
+    A pod that waits until they have left is none of them: then it is known what is free.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -46,12 +47,12 @@ class UnidentifiedLedger:
 
     @property
     def known_later(self) -> BoolArray:
-        """(N,) where it is known which are free once all have left who are leaving."""
+        """(N,) where it is known which are free once all leaving pods have left."""
         found: BoolArray = self._staying == 0
         return found
 
     def staying(self, node: int) -> int:
-        """Strangers of ``node`` that stay there."""
+        """Pods with unidentified devices that stay on ``node``."""
         return int(self._staying[node])
 
     def ran(self, pod: int, sign: int) -> None:
@@ -60,7 +61,7 @@ class UnidentifiedLedger:
             self._staying[self._problem.pod_node[pod]] -= sign
 
     def placed(self, pod: int, place: "Place", sign: int) -> None:
-        """``pod`` is put on a node (-1), or taken from there (+1); a stranger who comes back is none the less one."""
+        """``pod`` is put on a node (-1), or taken from there (+1); an unidentified pod that returns is still one."""
         if not place.devices or not self._is_met[place.node]:
             return
         is_back = pod in self._problem.unidentified and place.node == self._problem.pod_node[pod]
@@ -70,9 +71,9 @@ class UnidentifiedLedger:
             self._rows[place.node] -= sign
 
     def has_row(self, node: int) -> bool:
-        """Whether a row was promised on ``node`` for when its strangers have left."""
+        """Whether a row was promised on ``node`` for when its unidentified pods have left."""
         return self._rows[node] > 0
 
     def bar(self, pod: int) -> bool:
-        """True for a stranger who left a node where somebody was promised a row since."""
+        """True for an unidentified pod that left a node where a row was promised since."""
         return pod in self._problem.unidentified and self.has_row(self._problem.pod_node[pod])

@@ -1,4 +1,4 @@
-"""Whose turn it is to leave: KAI's victim queue (docs/kai-behaviour.md#victim-order).
+"""Order in which units leave: KAI's victim queue (docs/kai-behaviour.md#victim-order).
 
 Queues level by level and gangs within the leaf in reverse of the order in which they are served, with each victim
 picked before taken off its queue. Of equal victims the policy's own is the one that users expect.

@@ -1,4 +1,4 @@
-"""Who could leave, what that would cost, and where they sit now."""
+"""Units that could leave, what that would cost, and where they are now."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class VictimPool:
     ``may_move``: (U,) True where every pod is made again by its controller.
     ``is_elastic``: (U,) True where its gang has other units. ``shares``: by unit, whether it shares devices.
     ``rank``: by unit, its place in the policy's victim order, 0 first to leave.
-    ``pinned``: gangs for whom others were disturbed in this cycle; their core stays, or that was for nothing.
+    ``pinned``: gangs for which others were disturbed in this cycle; their core stays, or that was for nothing.
     ``budget_uses``: what units take of disruption budgets; None where none may bind.
     ``took_places``: some core that left took places with it that its gang got in this cycle.
     """
@@ -107,8 +107,8 @@ class VictimPool:
     def _costs(self) -> list[float]:
         """Cost of each unit: work lost, far more in a higher priority stratum, with the victim order as tie.
 
-        Up to four strata lie 1e4 apart, more share the same span, lest doubles lose the ties: a greedy may be rough,
-        the stages compare exactly.
+        Up to four strata lie 1e4 apart, more share the same span, as doubles would lose the ties: a greedy may be
+        rough, the stages compare exactly.
         """
         gangs = self.state.problem.gangs
         strata = {p: i for i, p in enumerate(sorted({gangs[u.gang].gang.priority for u in self.units}))}
@@ -155,7 +155,7 @@ class VictimPool:
         return sorted(chosen, key=lambda i: (-dear[self.units[i].gang], self.units[i].gang, -self.units[i].step))
 
     def may_leave(self, unit: int) -> bool:
-        """False for the core of a gang for whom others were disturbed in this cycle."""
+        """False for the core of a gang for which others were disturbed in this cycle."""
         u = self.units[unit]
         return not (u.is_core and u.gang in self.pinned)
 
@@ -227,8 +227,8 @@ class VictimPool:
     def most_devices(self, eligible: BoolArray, rows: IntArray) -> IntArray:
         """(N,) wholly free devices with all ``eligible`` (U,) units gone; no less than there would be.
 
-        ``rows`` of `origins` are theirs. Who shares devices counts as if he had them alone, and who moved as if he had
-        all of the node.
+        ``rows`` of `origins` are theirs. A pod that shares devices counts as if it had them alone, and a moved one as
+        if it had all of the node.
         """
         origins, state = self.origins, self.state
         rows = rows[~state.is_gone[self._first_pod[origins.unit[rows]]]]

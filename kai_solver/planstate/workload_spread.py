@@ -1,8 +1,8 @@
 """How the pods of one workload lie: at most so many of them (or of their GPUs) on a node, on at least so many nodes.
 
 A workload that comes (or moves) takes a node of its own for every pod until it is on ``min_nodes`` nodes: with the
-pods that stay on S nodes and a pods that come, they are on at least ``min(min_nodes, S + a)`` in the end. Nodes that
-hold too much already (a rule that came later) get nothing more; who runs there may stay.
+pods that stay on S nodes and a pods that come, they finally are on at least ``min(min_nodes, S + a)``. Nodes that
+hold too much already (a rule that came later) get nothing more; pods that run there may stay.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ class PlacementTerms:
 
     @classmethod
     def empty(cls, nodes: int) -> "PlacementTerms":
-        """Nobody anywhere."""
+        """No pods anywhere."""
         return cls(np.zeros(nodes, dtype=np.int64), np.zeros(nodes, dtype=np.int64))
 
 
@@ -80,7 +80,7 @@ def admitting(problem: Problem, gang: GangShape, pod: int, crowd: PlacementTerms
 
 
 def families(problem: Problem) -> dict[int, list[int]]:
-    """Gangs by the number of their workload, where it matters who is beside whom."""
+    """Gangs by the number of their workload, if it matters which pods are beside which."""
     found: dict[int, list[int]] = {}
     for gang in problem.gangs:
         if gang.family >= 0:

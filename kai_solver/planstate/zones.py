@@ -15,7 +15,7 @@ BEST = 100
 
 
 class ZoneLedger:
-    """``idle`` and ``future`` (M, Z, R): what is free now, and once everybody who is leaving has left."""
+    """``idle`` and ``future`` (M, Z, R): what is free now, and once all leaving pods have left."""
 
     def __init__(self, problem: Problem, table: ZoneTable) -> None:
         self.table = table
@@ -30,7 +30,7 @@ class ZoneLedger:
         return int(self.table.row_of[node])
 
     def present(self, row: int) -> IntArray:
-        """(Z, R) what is free now and promised to nobody."""
+        """(Z, R) what is free now and promised to no pod."""
         found: IntArray = np.minimum(self.idle[row], self.future[row])
         return found
 

@@ -1,10 +1,10 @@
-"""Runs of alike gangs for whom only the solver finds a way: asked for together, 2, 4, 8, ... at a time.
+"""Runs of identical gangs for which only the solver finds a way: asked for together, 2, 4, 8, ... at a time.
 
 Source: docs/how-a-cycle-decides.md#oracle.
 
 Only those whose turns follow each other, in the order that holds if each is served. After a "no" the half is asked:
-where m of them can be served and m + 1 cannot, asking one by one comes to the same m, since everybody admitted keeps
-his right to run and not his place. On actions that evict the order depends on who leaves, so there it is one by one.
+where m of them can be served and m + 1 cannot, asking one by one comes to the same m, since every admitted gang keeps
+its right to run and not its place. In actions that evict the order depends on the victims: there it is one by one.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,10 +21,10 @@ from kai_solver.planstate.eviction_units import least_charge_of
 from kai_solver.planstate.signature import Signature
 
 LONGEST = 64
-"""Gangs asked for in one question at the most."""
+"""Gangs asked for in one question at most."""
 
 _KEEPING = (Action.ALLOCATE, Action.CONSOLIDATION)
-"""Actions on which nobody loses what he holds."""
+"""Actions in which nothing running loses what it holds."""
 
 
 class BatchProbe:
@@ -45,7 +45,7 @@ class BatchProbe:
         self._given_up: set[Signature] = set()
 
     def after(self, gang_order: GangOrder | SizeOrder, allocation_unit: AllocationUnit) -> None:
-        """``allocation_unit`` was admitted: where it was by the solver, ask for those like it who come next."""
+        """``allocation_unit`` was admitted: if it was by the solver, ask for those like it that come next."""
         last = self.context.outcome.admissions[-1]
         if not (
             last.by_solver
@@ -77,7 +77,7 @@ class BatchProbe:
         return is_all and self.context.signature(allocation_unit) == signature and self.may_ask(allocation_unit)
 
     def _line(self, gang_order: GangOrder, signature: Signature) -> list[AllocationUnit]:
-        """Allocation units that come next, all alike, as far as their queues may pay for all of them."""
+        """Allocation units that come next, all identical, as far as their queues may pay for all of them."""
         lines = {leaf: list(line) for leaf, line in gang_order.lines()}
         ahead = foresee(self.state, {leaf: line for leaf, line in lines.items() if line})
         identical = takewhile(lambda next_gang: self._is_identical(next_gang, signature), ahead)

@@ -68,7 +68,7 @@ class IdenticalPods:
         return same & ~self._is_related[rows.unit] & ~state.is_gone[self._first[rows.unit]]
 
     def _rough_nodes(self, rows: HoldRows, devices: int, is_identical: BoolArray) -> BoolArray:
-        """(N,) nodes where it takes a closer look to know who leaves first."""
+        """(N,) nodes where it takes a closer look to know what leaves first."""
         state = self.state
         rough: BoolArray = np.logical_or((state.future < 0).any(axis=0), (state.device_future < 0).any(axis=1))
         rough[rows.node[~self._is_lone[rows.unit]]] = True

@@ -1,4 +1,4 @@
-"""Whose turn it will be, for as long as everybody gets what he asks for.
+"""The order of gangs to come, for as long as every gang gets what it asks for.
 
 A queue that is served holds more, so its key among its siblings never falls: the order in which siblings are served one
 after the other is that of all their keys, sorted. So it is at every level, from the leaves up. 4,000 turns of two

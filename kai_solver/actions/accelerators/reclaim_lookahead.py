@@ -1,9 +1,10 @@
-"""For how many swaps ahead an answer stands: rights to take, worked out once for many takers that are alike.
+"""For how many swaps ahead an answer stands: rights to take, computed once for many identical takers.
 
 In a swap a pod takes the place of another that asks for the same, so the taker's queues get what the victim's lose.
 The rules of reclaim compare amounts, and are the harder to meet the more the taker's queues hold and the less the
 victim's. What is allowed if all of the next n swaps go to this taker's queues, at the cost of this victim's, is allowed
-before each of them, whoever takes part; if none of the taker's queues passes its quota on the way, which changes rules.
+before each of them, whichever take part; if none of the taker's queues passes its quota on the way, which changes
+rules.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -23,13 +24,13 @@ from kai_solver.problem import GangShape
 from kai_solver.problem.charges import Charge
 
 MOST_AHEAD = 4096
-"""Swaps that are looked ahead at the most."""
+"""Swaps that are looked ahead at most."""
 
 _Table = list[list[int]]
 
 
 class Standing(NamedTuple):
-    """Whom a taker may take from: leaf queues, those levelled ones of them that have nothing left to give, and whether
+    """What a taker may take from: leaf queues, those levelled ones of them that have nothing left to give, and whether
     it is within its quota, from the leaf up."""
 
     queues: tuple[int, ...]
@@ -80,7 +81,7 @@ class ReclaimLookahead:
         return Allowance(self.state, self.victim_search.pool, preemptor.queue, preemptor.charge, queues)
 
     def standing(self, preemptor: Preemptor) -> Standing | None:
-        """Whom ``preemptor`` may take from now; None where from nobody."""
+        """Queues that ``preemptor`` may take from now; None if there are none."""
         if self.victim_search.action is not Action.RECLAIM:
             return ANY_QUEUE
         key = (preemptor.queue, preemptor.gang.gang.preemptible)
@@ -123,7 +124,7 @@ class ReclaimLookahead:
             return True
         path = self.problem.queues.path
         if any(queue in self._gaining and queue not in path[preemptor.queue] for queue in path[victim.queue]):
-            return False  # What takes and gives in turns is on no one side of anything.
+            return False  # What takes and gives in turns is on neither side.
         ahead = self._most(partial(self._may_take, preemptor, victim, unit, payer))
         self._until[key] = len(self._losers) + ahead
         return ahead > 0
@@ -163,7 +164,7 @@ class ReclaimLookahead:
             return passed_cap(self.state, preemptor.gang, asked) is None
 
     def _may_reclaim(self, preemptor: Preemptor, victim: GangShape, unit: int) -> bool:
-        """Asked before the swap; the numbers are those of after it in the end."""
+        """Asked before the swap, with the numbers of after it."""
         problem, state = self.problem, self.state
         allowance = Allowance(state, self.victim_search.pool, preemptor.queue, preemptor.charge, (victim.queue,))
         if not allowance.allows({}, (unit,)):

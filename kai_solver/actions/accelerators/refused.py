@@ -1,4 +1,4 @@
-"""Those who wait for nothing: once somebody of every kind that still waits was refused, so are all the others."""
+"""Gangs that wait in vain: once one of every kind that still waits was refused, so are all the others."""
 
 from kai_solver.actions.context import Context
 from kai_solver.actions.gang_order import GangOrder, SizeOrder
@@ -11,7 +11,7 @@ FIRST_LOOK = 16
 
 
 class Refused:
-    """Refusals of one action since it last admitted somebody: until then nothing changes for those who wait."""
+    """Refusals of one action since it last admitted a gang: until the next nothing changes for those that wait."""
 
     def __init__(self, context: Context, action: Action) -> None:
         self.context = context
@@ -20,7 +20,7 @@ class Refused:
         self._row = 0
 
     def forget(self) -> None:
-        """Somebody was admitted."""
+        """A gang was admitted."""
         self._kinds.clear()
         self._row = 0
 
@@ -31,7 +31,7 @@ class Refused:
             self._kinds[kind] = refusal
 
     def refuse_rest(self, gang_order: GangOrder | SizeOrder) -> bool:
-        """Refuse all who wait, in order, where each is of a kind that was; else nobody."""
+        """Refuse all that wait, in order, if each is of a kind that was refused; else none."""
         if self._row < FIRST_LOOK or self._row & (self._row - 1):
             return False
         context, kinds = self.context, self._kinds

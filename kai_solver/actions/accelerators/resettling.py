@@ -1,6 +1,6 @@
-"""Whether units that would leave could all be placed anew, counted before any of them does.
+"""Whether units that would leave could all be placed again, counted before any of them does.
 
-Where a rack has to be emptied most attempts fail, since nobody has room for the segments that run there. To let a gang
+Where a rack has to be emptied most attempts fail, since there is no room for the segments that run there. To let a gang
 of 48 pods leave, and to bring it back, costs a hundred times what the count does.
 """
 
@@ -51,7 +51,7 @@ class Resettling:
         return len(units) > 1 and self._lacks_room(units, np.logical_or.reduce(open_to))
 
     def _open_to(self, unit: int) -> BoolArray:
-        """(N,) nodes where nobody keeps the first pod of ``unit`` off, as nobody will who comes later."""
+        """(N,) nodes where the first pod of ``unit`` conflicts with no pod placed so far or later."""
         affinity, pod = self.state.affinity, self.state.problem.pods[self.pool.units[unit].pods[0]]
         return affinity.clear(pod) if affinity is not None else np.ones(len(self.state.problem.nodes), dtype=np.bool_)
 
@@ -95,7 +95,7 @@ class Resettling:
         return found
 
     def _vacated(self, units: Iterable[int]) -> Iterator[int]:
-        """The nodes of all who leave with ``units``, pod by pod: a core takes along whom its gang placed meanwhile."""
+        """The nodes of all that leave with ``units``, pod by pod: a core takes along what its gang placed meanwhile."""
         places = self.state.places
         for unit in (self.pool.units[number] for number in units):
             beside = (

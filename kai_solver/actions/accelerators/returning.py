@@ -1,4 +1,4 @@
-"""Who might return to where he ran, by sums: most who left cannot, and then nothing has to be tried."""
+"""Units that might return to where they ran, by sums: most cannot, and then nothing has to be tried."""
 
 from collections.abc import Sequence
 

@@ -1,6 +1,6 @@
-"""Runs of alike gangs: admitted turn by turn, placed all at once.
+"""Runs of identical gangs: admitted turn by turn, placed all at once.
 
-Whose turn it is depends on what queues hold, not on the nodes that their pods got. So the turns of gangs that differ in
+The order depends on what queues hold, not on the nodes that their pods got. So the turns of gangs that differ in
 nothing that matters to nodes are taken first, as many as there are places for, and then all their pods are placed in
 one step. The outcome is that of placing them one by one.
 """
@@ -37,7 +37,7 @@ class Runs:
         self._caps = [_has_caps(self.state, queue) for queue in range(self.state.problem.queues.size)]
 
     def admit(self, gang_order: GangOrder | SizeOrder) -> bool:
-        """Admit those whose turn it is while they are alike and have room; False where that is nobody."""
+        """Admit the next gangs while they are identical and have room; False if there are none."""
         if not self.placer.at_once:
             return False
         if self._looks_ahead and isinstance(gang_order, GangOrder) and self._admit_ahead(gang_order):
@@ -69,7 +69,7 @@ class Runs:
     # -- ahead ---------------------------------------------------------------------------------------------------
 
     def _admit_ahead(self, gang_order: GangOrder) -> bool:
-        """Look ahead at the turns of all who ask once for plain pods, and admit them until one finds no room."""
+        """Look ahead at the turns of all gangs that ask once for plain pods, and admit them until one finds no room."""
         lines: dict[int, list[NextGang]] = {}
         ends: set[int] = set()
         for leaf, line in gang_order.lines():

@@ -1,9 +1,9 @@
-"""Takers that are alike, served in one batch: each gets the place of one victim that asks for the same.
+"""Identical takers, served in one batch: each gets the place of one victim that asks for the same.
 
-After such a swap every node has as much free as before. So room, who could stay and who could move is as it was, and
-the next taker's cheapest victim is the next in a list that is sorted once. Whose turn it is, is asked at every turn;
-what may be taken from whom, for many turns ahead (`lookahead`). Who is not certain to be served as one by one, is: the
-outcome is the same.
+After such a swap every node has as much free as before. So room, what could stay and what could move is as it was, and
+the next taker's cheapest victim is the next in a list that is sorted once. The order is asked at every turn; what may
+be taken from which queue, for many turns ahead (`lookahead`). A taker that is not certain to be served as one by one
+is served alone: the outcome is the same.
 """
 
 from collections.abc import Sequence
@@ -63,7 +63,7 @@ class Swaps:
             self.known[kind] = Preemptor.of(self.problem, allocation_unit)
 
     def serve(self, gang_order: GangOrder | SizeOrder) -> bool:
-        """Serve those whose turn it is while they swap; False where that is nobody."""
+        """Serve the next gangs while they swap; False if there are none."""
         if self._is_off or not self.known or self._pause > 0 or self.context.outcome.consolidated:
             return False
         next_gang = gang_order.peek()
@@ -115,7 +115,7 @@ class _Batch:
         self._is_stuck: dict[int, bool] = {}
 
     def run(self, gang_order: GangOrder | SizeOrder) -> None:
-        """Serve until somebody has to be asked for alone, or the time ends."""
+        """Serve until a gang has to be asked for alone, or the time ends."""
         if self.fits.has_room(self.shape):
             return
         while (next_gang := gang_order.peek()) is not None:
@@ -146,7 +146,7 @@ class _Batch:
         return unit if is_sure else None
 
     def _was_refused(self, preemptor: Preemptor, allocation_unit: AllocationUnit) -> bool:
-        """Refusals are remembered until somebody is admitted."""
+        """Refusals are remembered until a gang is admitted."""
         return (
             not self.done
             and self.victim_search.known_refusal(preemptor, self.context.signature(allocation_unit)) is not None
@@ -162,7 +162,7 @@ class _Batch:
         return line
 
     def _stays_away(self, unit: int, victim: GangShape) -> bool:
-        """True where the victim takes nothing else along, and finds no other place: nobody does while all swap."""
+        """True where the victim takes nothing else along, and finds no other place: none does while all swap."""
         if len(self.state.gangs[victim.index].active[0]) > 1:
             return False
         shape = self.problem.pod_shape[self.pool.units[unit].pods[0]]

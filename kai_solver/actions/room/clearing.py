@@ -1,4 +1,4 @@
-"""Domains that one tenant uses at a time: who must leave all of one before another tenant may come."""
+"""Domains that one tenant uses at a time: what must leave all of one before another tenant may come."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Clearing:
 def clearings(pool: VictimPool, eligible: BoolArray, allocation_unit: AllocationUnit) -> Iterator[Clearing]:
     """Ways to free domains for the tenant of ``allocation_unit``: one domain each, then the cheapest together.
 
-    Nothing where its pods mind no tenants. Domains in which somebody may not leave are left out.
+    Empty if its pods have no tenant rule. Domains in which some unit may not leave are left out.
     """
     if pool.state.affinity is None:
         return

@@ -67,7 +67,7 @@ class Evictor(Placer):
         unchanged.
 
         Units that turn out not to be needed stay at home; those that fit elsewhere are moved; the rest is evicted.
-        ``allowance``: what may be taken from whom, if all who leave are evicted.
+        ``allowance``: what may be taken from which queue, if all that leaves is evicted.
         """
         mark = self.state.mark()
         self.left = {}
@@ -142,7 +142,7 @@ class Evictor(Placer):
 
     @cached_property
     def _eligible_rows(self) -> NDArray[np.int64]:
-        """Rows of `VictimPool.origins` of those who may leave."""
+        """Rows of `VictimPool.origins` of units that may leave."""
         return np.flatnonzero(self.eligible[self.pool.origins.unit])
 
     def _required(self, part: Part) -> IntArray | None:
@@ -155,14 +155,14 @@ class Evictor(Placer):
         return None if tree is None or level is None else tree.domain_of[level]
 
     def _keeps_spacing(self, allocation_unit: AllocationUnit) -> bool:
-        """Who leaves may have been what kept its workload on enough nodes."""
+        """What leaves may have been what kept its workload on enough nodes."""
         gangs = {allocation_unit.gang, *(self.pool.units[unit].gang for unit in self.left)}
         return all(self.state.keeps_spacing(gang) for gang in gangs)
 
     def table(self, shape: int, exhausted: frozenset[int] = NO_QUEUES) -> RoomTable:
-        """Room for one more pod of ``shape``, by node, with nobody from the ``exhausted`` levelled queues."""
+        """Room for one more pod of ``shape``, by node, with no unit from the ``exhausted`` levelled queues."""
         eligible = self._still_open(exhausted)
-        # One for everybody and one for the changing rest of them, so that neither loses what the other needs.
+        # One for all units and one for the changing rest of them, so that neither loses what the other needs.
         key = (shape, eligible is self.eligible)
         found = self._tables.get(key)
         if found is None:
@@ -224,7 +224,7 @@ class Evictor(Placer):
         return False
 
     def _spent_so_far(self, allowance: Allowance) -> dict[int, Spent]:
-        """What is taken by now; counted anew only where something was taken back since the last time."""
+        """What is taken by now; counted again only if something was taken back since the last time."""
         journal, (length, last) = self.state.journal, self._counted
         if length > len(journal) or (length and journal[length - 1] is not last):
             self.left = {unit: None for unit in self.left if self.pool.is_disturbed(unit)}
@@ -283,7 +283,7 @@ class Evictor(Placer):
         return False
 
     def _settle(self) -> bool:
-        """Bring back who can stay, then move who can, dearest first; False where consolidation leaves one behind."""
+        """Bring back what can stay, then move what can, dearest first; False where consolidation leaves one behind."""
         pool = self.pool
         order = pool.dearest_first(self.left)
         self.return_all(order)
@@ -354,7 +354,7 @@ class Evictor(Placer):
         return self.keeps_domains(shape, shape.root) and self.state.keeps_spacing(gang)
 
     def _move_unless_hopeless(self, unit: int, hopeless: set[tuple[int, ...]]) -> None:
-        """Try to move; units alike to one that found no place are not tried again (room only shrinks here)."""
+        """Try to move; units identical to one that found no place are not tried again (room only shrinks here)."""
         u = self.pool.units[unit]
         gang = self.state.problem.gangs[u.gang].gang
         identical = tuple(sorted(self.state.problem.pod_shape[pod] for pod in u.pods))

@@ -14,7 +14,7 @@ from kai_solver.units.shares import WHOLE
 
 BoolArray = NDArray[np.bool_]
 Option = tuple[int, float, tuple[int, ...]]
-"""Devices that are freed, what that costs, and who leaves for it."""
+"""Devices that are freed, what that costs, and what leaves for it."""
 
 
 class NodeRoom:
@@ -75,7 +75,7 @@ class NodeRoom:
         return True
 
     def _unidentified(self, node: int, sitters: Mapping[int, Hold]) -> tuple[int, ...] | None:
-        """Units with strangers on ``node``, who must all leave for a row; None where one of those stays."""
+        """Units with unidentified devices on ``node``, which must all leave for a row; None if one of them stays."""
         staying = self.state.unidentified.staying(node)
         if not staying:
             return ()

@@ -1,7 +1,7 @@
 """What room for one more pod costs at the least, for all nodes at once.
 
 A relaxation of `NodeRoom`, node by node: whole devices by an exact choice of units, every other resource alone and with
-units divisible. Where it says "infinite", nobody's leaving helps; elsewhere `NodeRoom` says what it really costs.
+units divisible. Where it says "infinite", no eviction helps; elsewhere `NodeRoom` says what it really costs.
 """
 
 from dataclasses import dataclass
@@ -40,8 +40,8 @@ class Options:
 def cheapest_cover(need: IntArray, options: Options) -> FloatArray:
     """(M,) the least price of options that free ``need`` (M,) devices at each place; infinite where all do not suffice.
 
-    Exact: a knapsack over all places at once, one numpy step for each option that a place may have. Where everybody
-    must go there is nothing to choose.
+    Exact: a knapsack over all places at once, one numpy step for each option that a place may have. Where all
+    must leave there is nothing to choose.
     """
     least = np.where(need > 0, IMPOSSIBLE, 0.0)
     if not len(options.at):
@@ -172,7 +172,7 @@ class Survey:
         return slots, self._prices[rows.shared_unit] / np.maximum(slots[position], 1)
 
     def _bundles(self, rows: HoldRows, nodes: IntArray, price: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
-        """Shared devices that are free once everybody who may leave them has left: node, device, price of all."""
+        """Shared devices that are free once all pods that may leave them have left: node, device, price of all."""
         if not len(price):
             return rows.shared_node, rows.shared_device, price
         free = self.state.device_future[nodes]

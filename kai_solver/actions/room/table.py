@@ -1,4 +1,4 @@
-"""What one more pod of a shape costs on each node, and who leaves for it where it is cheapest."""
+"""What one more pod of a shape costs on each node, and what leaves for it where it is cheapest."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ class RoomTable:
     """Cheapest sets of units whose leaving lets one more pod of a shape fit each node.
 
     Serves one set of ``eligible`` (U,) units at a time. What a node says is kept until something there is touched, or
-    units of it become eligible or are so no more, and is asked for only where somebody wants to know. All nodes have a
+    units of it become eligible or are so no more, and is computed only where it is asked for. All nodes have a
     bound from a `Survey`; only those that are the cheapest are looked at closely. Where they will only be moved, the
     pods of units count, then the victim order, not their work.
 
@@ -100,7 +100,7 @@ class RoomTable:
             cost[node] = self._cost[node]
 
     def victims(self, node: int) -> list[int]:
-        """Who leaves ``node``, with all that must leave before them; it was `cheapest`."""
+        """Units that leave ``node``, with all that must leave before them; it was `cheapest`."""
         return self.pool.closure(self._victims[node])
 
     def _look_at(self, node: int) -> None:

@@ -34,8 +34,8 @@ class ZoneRoom:
     def free(self, node: int, chosen: dict[int, None], candidates: list[int]) -> bool:
         """Add to ``chosen`` the cheapest of ``candidates`` that make room; False where even all do not suffice.
 
-        For every set of zones of the width that the pod needs, those who sit in it leave, cheapest first; the
-        cheapest set wins. What several containers need in different zones is found by letting everybody leave.
+        For every set of zones of the width that the pod needs, the units in it leave, cheapest first; the
+        cheapest set wins. What several containers need in different zones is found by letting all units leave.
         """
         if self.suffice(node, chosen):
             return True
